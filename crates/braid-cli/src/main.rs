@@ -1,0 +1,3 @@
+//! The `braid` command.
+
+fn main() {}

@@ -1,0 +1,123 @@
+//! The one error type.
+
+use std::{io, path::PathBuf};
+
+/// What every fallible call returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed, and what to do about it. Ask the predicates rather than matching where you can: kinds may be
+/// added.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation on a file.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried, as a verb: "read", "write", "sync".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file holds bytes that were not written there by BraidDB, or lacks bytes that were.
+    #[error(
+        "corruption in {path} at byte {offset}: {detail}; run `braid verify` on the database, and restore the file \
+         from a backup"
+    )]
+    Corruption {
+        /// The file.
+        path: PathBuf,
+        /// Where in the file, in bytes from its start.
+        offset: u64,
+        /// What is wrong there.
+        detail: String,
+    },
+    /// The caller asked for something that cannot be; nothing was changed.
+    #[error("invalid argument: {0}")]
+    InvalidArgument(String),
+    /// A named thing (a tree, a database) does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// A named thing exists already.
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// The database is open already.
+    #[error("the database {path} is open in {owner}; close it there, or open another directory")]
+    Locked {
+        /// The database directory.
+        path: PathBuf,
+        /// Who holds it, as well as can be told.
+        owner: String,
+    },
+    /// The disk is full: the write was not applied; reads go on, and writes resume when space is back.
+    #[error("the disk that holds {path} is full: free some space; reads go on, and writes resume by themselves")]
+    DiskFull {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// The handle takes no more writes, because an earlier failure left it unsure of what is on disk.
+    #[error("the database is read-only since an earlier failure ({reason}): reopen it to go on writing")]
+    ReadOnly {
+        /// The failure.
+        reason: String,
+    },
+    /// Whether the commit will be there after the next open is not known: its sync failed.
+    #[error("the commit's outcome is unknown until the database is reopened: {reason}")]
+    CommitUnknown {
+        /// The failure.
+        reason: String,
+    },
+    /// The file was written by a newer version, or needs a feature this build lacks.
+    #[error("{path} cannot be opened by this build: {detail}")]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What it needs.
+        detail: String,
+    },
+    /// The handle was closed.
+    #[error("the database is closed: open it again")]
+    Closed,
+}
+
+impl Error {
+    /// Wraps what the operating system said; a full disk becomes [`Error::DiskFull`].
+    pub fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
+        let path = path.into();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull { path },
+            _ => Error::Io { action, path, source },
+        }
+    }
+
+    /// A [`Error::Corruption`].
+    pub fn corruption(path: impl Into<PathBuf>, offset: u64, detail: impl Into<String>) -> Error {
+        Error::Corruption { path: path.into(), offset, detail: detail.into() }
+    }
+
+    /// Whether bytes on disk are damaged.
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Error::Corruption { .. })
+    }
+
+    /// Whether the disk is full.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Error::DiskFull { .. })
+    }
+
+    /// Whether a concurrent writer won; no released operation conflicts yet.
+    pub fn is_conflict(&self) -> bool {
+        false
+    }
+
+    /// Whether the same call may succeed later without anything being changed by the caller.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::DiskFull { .. } | Error::Locked { .. })
+    }
+
+    /// Whether a named thing was missing.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Error::NotFound(_))
+    }
+}

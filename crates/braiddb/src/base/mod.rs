@@ -1,0 +1,14 @@
+//! What every layer speaks of: keys, sequence numbers, entries, limits and errors.
+
+mod cursor;
+mod entry;
+mod error;
+mod ids;
+pub mod limits;
+mod range_tombstone;
+
+pub use cursor::Cursor;
+pub use entry::{EntryKind, EntryRef};
+pub use error::{Error, Result};
+pub use ids::{FileId, FileNumber, MAX_SEQUENCE, SequenceNumber, TreeId, internal_key, split_internal_key};
+pub use range_tombstone::{RangeTombstone, RangeTombstoneSet};

@@ -1,0 +1,108 @@
+//! Range tombstones: "all keys from start up to end, written before sequence, are deleted".
+//!
+//! A set keeps them as disjoint fragments in key order. Each fragment lists the sequence numbers of all tombstones
+//! that cover it, newest first, so that a lookup is one binary search whatever the overlap.
+
+use super::SequenceNumber;
+
+/// Deletes every version of every key in `start..end` whose sequence number is less than `sequence`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RangeTombstone {
+    /// The first internal key deleted.
+    pub start: Vec<u8>,
+    /// The first internal key not deleted any more. Greater than `start`.
+    pub end: Vec<u8>,
+    /// The commit that deleted.
+    pub sequence: SequenceNumber,
+}
+
+/// An immutable set of range tombstones that answers "what covers this key?" in logarithmic time.
+#[derive(Clone, Debug, Default)]
+pub struct RangeTombstoneSet {
+    tombstones: Vec<RangeTombstone>,
+    /// The first key of each fragment; a fragment ends where the next begins. The last has no sequences.
+    starts: Vec<Vec<u8>>,
+    /// What covers each fragment, newest first.
+    covers: Vec<Vec<SequenceNumber>>,
+}
+
+impl RangeTombstoneSet {
+    /// A set of these tombstones. Empty ranges are left out.
+    pub fn new(mut tombstones: Vec<RangeTombstone>) -> RangeTombstoneSet {
+        tombstones.retain(|t| t.start < t.end);
+        tombstones.sort();
+        tombstones.dedup();
+        let mut starts: Vec<Vec<u8>> = tombstones.iter().flat_map(|t| [t.start.clone(), t.end.clone()]).collect();
+        starts.sort();
+        starts.dedup();
+        let mut covers = vec![Vec::new(); starts.len()];
+        for tombstone in &tombstones {
+            let from = starts.partition_point(|s| *s < tombstone.start);
+            let to = starts.partition_point(|s| *s < tombstone.end);
+            for cover in &mut covers[from..to] {
+                cover.push(tombstone.sequence);
+            }
+        }
+        for cover in &mut covers {
+            cover.sort_unstable_by(|a, b| b.cmp(a));
+            cover.dedup();
+        }
+        RangeTombstoneSet { tombstones, starts, covers }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.tombstones.is_empty()
+    }
+
+    /// All of them, by start.
+    pub fn iter(&self) -> impl Iterator<Item = &RangeTombstone> {
+        self.tombstones.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tombstones.len()
+    }
+
+    /// The sequence numbers of the tombstones that cover `key`, newest first.
+    pub fn covering(&self, key: &[u8]) -> &[SequenceNumber] {
+        match self.starts.partition_point(|s| s.as_slice() <= key) {
+            0 => &[],
+            after => &self.covers[after - 1],
+        }
+    }
+
+    /// The newest tombstone at or below `snapshot` that covers `key`; 0 if there is none.
+    pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
+        if self.tombstones.is_empty() {
+            return 0;
+        }
+        self.covering(key).iter().copied().find(|&s| s <= snapshot).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tombstone(start: &str, end: &str, sequence: u64) -> RangeTombstone {
+        RangeTombstone { start: start.into(), end: end.into(), sequence }
+    }
+
+    #[test]
+    fn overlapping_tombstones_are_found_by_key_and_snapshot() {
+        let set = RangeTombstoneSet::new(vec![tombstone("b", "f", 5), tombstone("d", "h", 9), tombstone("x", "x", 11)]);
+        let newest = |key: &str, snapshot| set.newest_covering(key.as_bytes(), snapshot);
+        assert_eq!(newest("a", 99), 0);
+        assert_eq!(newest("b", 99), 5);
+        assert_eq!(newest("b", 4), 0);
+        assert_eq!(newest("d", 99), 9);
+        assert_eq!(newest("d", 8), 5);
+        assert_eq!(newest("f", 8), 0);
+        assert_eq!(newest("g", 99), 9);
+        assert_eq!(newest("h", 99), 0);
+        assert_eq!(newest("x", 99), 0);
+        assert_eq!(set.len(), 2);
+    }
+}

@@ -1,0 +1,52 @@
+//! Compression of blocks and log records.
+
+/// How a unit is compressed. The numbers are part of the file formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Compression {
+    /// Not at all.
+    None = 0,
+    /// LZ4, block format.
+    #[default]
+    Lz4 = 1,
+    /// Zstandard, level 3.
+    Zstd = 2,
+}
+
+impl Compression {
+    /// The compression of a byte in a file.
+    pub fn from_byte(byte: u8) -> Option<Compression> {
+        Some(match byte {
+            0 => Compression::None,
+            1 => Compression::Lz4,
+            2 => Compression::Zstd,
+            _ => return None,
+        })
+    }
+}
+
+/// `bytes` compressed, if that saves at least an eighth; `None` to store them as they are.
+pub fn compress(method: Compression, bytes: &[u8]) -> Option<Vec<u8>> {
+    let packed = match method {
+        Compression::None => return None,
+        Compression::Lz4 => lz4_flex::block::compress(bytes),
+        #[cfg(feature = "zstd")]
+        Compression::Zstd => zstd::bulk::compress(bytes, 3).ok()?,
+        #[cfg(not(feature = "zstd"))]
+        Compression::Zstd => return None,
+    };
+    (packed.len() <= bytes.len() - bytes.len() / 8).then_some(packed)
+}
+
+/// Unpacks into exactly `len` bytes; `None` if the bytes are no such thing. The caller has bounded `len`.
+pub fn decompress(method: Compression, packed: &[u8], len: usize) -> Option<Vec<u8>> {
+    let bytes = match method {
+        Compression::None => packed.to_vec(),
+        Compression::Lz4 => lz4_flex::block::decompress(packed, len).ok()?,
+        #[cfg(feature = "zstd")]
+        Compression::Zstd => zstd::bulk::decompress(packed, len).ok()?,
+        #[cfg(not(feature = "zstd"))]
+        Compression::Zstd => return None,
+    };
+    (bytes.len() == len).then_some(bytes)
+}

@@ -1,0 +1,154 @@
+//! The header that every file begins with.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..8 | magic, by kind of file |
+//! | 8..12 | format version |
+//! | 12..16 | zero |
+//! | 16..24 | required feature bits: a reader that does not know one must not open the file |
+//! | 24..32 | optional feature bits: a reader may ignore those it does not know |
+//! | 32..40 | file id, random |
+//! | 40..56 | two numbers whose meaning depends on the kind |
+//! | 56..64 | checksum of bytes 0..56, of file id 0 at offset 0 |
+
+use super::{ByteReader, checksum};
+use crate::base::{Error, FileId, Result};
+use std::path::Path;
+
+/// The length of a file header in bytes.
+pub const FILE_HEADER_LEN: usize = 64;
+
+/// The version this build writes. A file of a later version is refused.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The required feature bits this build knows: none yet.
+const KNOWN_REQUIRED_FEATURES: u64 = 0;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A log segment. Numbers: start LSN, epoch.
+    Wal,
+    /// A sorted run. Numbers: zero.
+    Run,
+    /// A sorted view. Numbers: zero.
+    View,
+    /// A blob file. Numbers: zero.
+    Blob,
+    /// A manifest. Numbers: zero.
+    Manifest,
+    /// A slot of CURRENT. Numbers: manifest number, generation.
+    Current,
+}
+
+impl FileKind {
+    const ALL: [FileKind; 6] =
+        [FileKind::Wal, FileKind::Run, FileKind::View, FileKind::Blob, FileKind::Manifest, FileKind::Current];
+
+    /// The first eight bytes of such a file.
+    pub fn magic(self) -> &'static [u8; 8] {
+        match self {
+            FileKind::Wal => b"BRAIDWAL",
+            FileKind::Run => b"BRAIDRUN",
+            FileKind::View => b"BRAIDVEW",
+            FileKind::Blob => b"BRAIDBLB",
+            FileKind::Manifest => b"BRAIDMAN",
+            FileKind::Current => b"BRAIDCUR",
+        }
+    }
+
+    /// The kind that these first bytes tell of, if any.
+    pub fn of_magic(bytes: &[u8]) -> Option<FileKind> {
+        FileKind::ALL.into_iter().find(|kind| bytes.starts_with(kind.magic()))
+    }
+}
+
+/// The header's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    /// What the file is.
+    pub kind: FileKind,
+    /// The format version that wrote it.
+    pub version: u32,
+    /// Features without which the file cannot be read.
+    pub required_features: u64,
+    /// Features that may be ignored.
+    pub optional_features: u64,
+    /// The file's random identity.
+    pub file_id: FileId,
+    /// Two numbers whose meaning depends on the kind.
+    pub numbers: [u64; 2],
+}
+
+impl FileHeader {
+    /// A header of the present version.
+    pub fn new(kind: FileKind, file_id: FileId, numbers: [u64; 2]) -> FileHeader {
+        FileHeader { kind, version: FORMAT_VERSION, required_features: 0, optional_features: 0, file_id, numbers }
+    }
+
+    /// The header's bytes.
+    pub fn encode(&self) -> [u8; FILE_HEADER_LEN] {
+        let mut out = [0; FILE_HEADER_LEN];
+        out[0..8].copy_from_slice(self.kind.magic());
+        out[8..12].copy_from_slice(&self.version.to_le_bytes());
+        out[16..24].copy_from_slice(&self.required_features.to_le_bytes());
+        out[24..32].copy_from_slice(&self.optional_features.to_le_bytes());
+        out[32..40].copy_from_slice(&self.file_id.to_le_bytes());
+        out[40..48].copy_from_slice(&self.numbers[0].to_le_bytes());
+        out[48..56].copy_from_slice(&self.numbers[1].to_le_bytes());
+        let sum = checksum(0, 0, &out[..56]);
+        out[56..64].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads the header of a file of the given kind. `path` and `offset` are for the error's sake.
+    pub fn decode(kind: FileKind, bytes: &[u8], path: &Path, offset: u64) -> Result<FileHeader> {
+        let bad = |detail: &str| Error::corruption(path, offset, detail);
+        let bytes = bytes.get(..FILE_HEADER_LEN).ok_or_else(|| bad("the file header is cut short"))?;
+        if !bytes.starts_with(kind.magic()) {
+            return Err(bad(&format!("the magic is not that of a {kind:?} file")));
+        }
+        let mut reader = ByteReader::new(&bytes[8..]);
+        let mut next = || reader.u64().unwrap_or_default();
+        let version = next();
+        let (required_features, optional_features, file_id) = (next(), next(), next());
+        let numbers = [next(), next()];
+        if checksum(0, 0, &bytes[..56]) != next() {
+            return Err(bad("the file header's checksum does not match"));
+        }
+        let version = u32::try_from(version).map_err(|_| bad("reserved bytes of the file header are not zero"))?;
+        let unsupported =
+            |detail: String| Error::Unsupported { path: path.to_owned(), detail: detail + "; use a newer build" };
+        if version == 0 || version > FORMAT_VERSION {
+            return Err(unsupported(format!(
+                "its format version is {version}, this build knows 1 to {FORMAT_VERSION}"
+            )));
+        }
+        let unknown = required_features & !KNOWN_REQUIRED_FEATURES;
+        if unknown != 0 {
+            return Err(unsupported(format!("it needs unknown features {unknown:#x}")));
+        }
+        Ok(FileHeader { kind, version, required_features, optional_features, file_id, numbers })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flipped_bit_is_refused() {
+        let header = FileHeader::new(FileKind::Run, 77, [1, 2]);
+        let bytes = header.encode();
+        let path = Path::new("000001.run");
+        assert_eq!(FileHeader::decode(FileKind::Run, &bytes, path, 0).unwrap(), header);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(FileHeader::decode(FileKind::Run, &flipped, path, 0).unwrap_err().is_corruption());
+        }
+        for len in 0..bytes.len() {
+            assert!(FileHeader::decode(FileKind::Run, &bytes[..len], path, 0).is_err());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! How numbers and bytes are laid out in files.
+
+mod checksum;
+mod compression;
+mod header;
+mod reader;
+mod varint;
+
+pub use checksum::{checksum, hash64};
+pub use compression::{Compression, compress, decompress};
+pub use header::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind};
+pub use reader::ByteReader;
+pub use varint::{put_bytes, put_varint, read_varint, varint_len};

@@ -1,0 +1,78 @@
+//! A bounds-checked walk over bytes that came from disk.
+
+use super::read_varint;
+
+/// Reads numbers and strings from the front of a slice. `None` means the bytes ended too soon or are no such thing;
+/// the caller turns it into a `Corruption` with file and offset.
+#[derive(Clone, Debug)]
+pub struct ByteReader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> ByteReader<'a> {
+    /// A reader at the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> ByteReader<'a> {
+        ByteReader { bytes, at: 0 }
+    }
+
+    /// How many bytes were read.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Whether all was read.
+    pub fn is_at_end(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    /// The next `len` bytes.
+    pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(len)?;
+        let bytes = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(bytes)
+    }
+
+    fn take_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    /// A byte.
+    pub fn u8(&mut self) -> Option<u8> {
+        self.take_array().map(|[byte]| byte)
+    }
+
+    /// A little-endian number of two bytes.
+    pub fn u16(&mut self) -> Option<u16> {
+        self.take_array().map(u16::from_le_bytes)
+    }
+
+    /// A little-endian number of four bytes.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.take_array().map(u32::from_le_bytes)
+    }
+
+    /// A little-endian number of eight bytes.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.take_array().map(u64::from_le_bytes)
+    }
+
+    /// A varint.
+    pub fn varint(&mut self) -> Option<u64> {
+        let (value, len) = read_varint(&self.bytes[self.at..])?;
+        self.at += len;
+        Some(value)
+    }
+
+    /// A length as a varint, then that many bytes.
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.varint()?).ok()?;
+        self.take(len)
+    }
+}

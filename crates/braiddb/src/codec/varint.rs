@@ -1,0 +1,65 @@
+//! Varints: seven bits a byte, least significant first, the top bit set on all but the last byte.
+
+/// The most bytes of a varint.
+const MAX_VARINT_LEN: usize = 10;
+
+/// Appends a varint.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a length as a varint, then the bytes.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// How many bytes `value` takes.
+pub fn varint_len(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// The varint at the start of `bytes` and its length; `None` if it is cut short or too large.
+#[inline]
+pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    if let Some(&first) = bytes.first()
+        && first < 0x80
+    {
+        return Some((u64::from(first), 1));
+    }
+    let mut value = 0u64;
+    for (i, &byte) in bytes.iter().take(MAX_VARINT_LEN).enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        if i == MAX_VARINT_LEN - 1 && bits > 1 {
+            return None;
+        }
+        value |= bits << (7 * i);
+        if byte < 0x80 {
+            return Some((value, i + 1));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_comes_back() {
+        for shift in 0..64 {
+            for value in [1u64 << shift, (1u64 << shift) - 1, u64::MAX >> shift] {
+                let mut out = Vec::new();
+                put_varint(&mut out, value);
+                assert_eq!(out.len(), varint_len(value));
+                assert_eq!(read_varint(&out), Some((value, out.len())));
+                assert_eq!(read_varint(&out[..out.len() - 1]), None);
+            }
+        }
+        assert_eq!(read_varint(&[0xff; 10]), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! Commits: batches, the commit queue, group commit, snapshots.

@@ -1,0 +1,1 @@
+//! Plans, flushes and merges.

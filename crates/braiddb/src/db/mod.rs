@@ -1,0 +1,1 @@
+//! The database: open, recovery, state, background work.

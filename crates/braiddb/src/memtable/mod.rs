@@ -1,0 +1,1 @@
+//! The memtable: recent writes, in order, in memory.

@@ -1,0 +1,15 @@
+//! The world outside: files, clock, randomness and threads, each behind a trait.
+//!
+//! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
+
+mod mem;
+#[cfg(unix)]
+mod posix;
+mod runtime;
+mod vfs;
+
+pub use mem::MemVfs;
+#[cfg(unix)]
+pub use posix::PosixVfs;
+pub use runtime::{Runtime, SystemRuntime};
+pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs};

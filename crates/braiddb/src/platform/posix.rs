@@ -1,0 +1,5 @@
+//! The POSIX file system.
+
+/// Files of a POSIX system.
+#[derive(Debug)]
+pub struct PosixVfs {}

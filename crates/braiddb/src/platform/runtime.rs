@@ -1,0 +1,76 @@
+//! Clock, randomness and threads.
+
+#![expect(clippy::disallowed_methods, reason = "this is the one place that asks the system")]
+
+use std::{
+    fmt::Debug,
+    hash::{BuildHasher, Hasher},
+    io,
+    thread::JoinHandle,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// Where time, chance and threads come from.
+pub trait Runtime: Send + Sync + Debug + 'static {
+    /// Microseconds since 1970. May jump.
+    fn unix_time_us(&self) -> u64;
+    /// Nanoseconds since some fixed moment. Never goes back.
+    fn monotonic_ns(&self) -> u64;
+    /// A random number.
+    fn random_u64(&self) -> u64;
+    /// Starts a thread.
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
+    /// Lets the calling thread sleep.
+    fn sleep_us(&self, micros: u64);
+    /// Who runs here, for the lock file: "process 1234".
+    fn process_name(&self) -> String;
+}
+
+/// The system's clock, randomness and threads.
+#[derive(Debug)]
+pub struct SystemRuntime {
+    start: Instant,
+}
+
+impl SystemRuntime {
+    /// A runtime whose monotonic clock starts now.
+    pub fn new() -> SystemRuntime {
+        SystemRuntime { start: Instant::now() }
+    }
+}
+
+impl Default for SystemRuntime {
+    fn default() -> Self {
+        SystemRuntime::new()
+    }
+}
+
+impl Runtime for SystemRuntime {
+    fn unix_time_us(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn random_u64(&self) -> u64 {
+        // Each `RandomState` is keyed from the system's random source.
+        let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+        hasher.write_u64(self.monotonic_ns());
+        hasher.write_u64(self.unix_time_us());
+        hasher.finish()
+    }
+
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name(name.to_owned()).spawn(body)
+    }
+
+    fn sleep_us(&self, micros: u64) {
+        std::thread::sleep(std::time::Duration::from_micros(micros));
+    }
+
+    fn process_name(&self) -> String {
+        format!("process {}", std::process::id())
+    }
+}

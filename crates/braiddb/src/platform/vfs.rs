@@ -1,0 +1,90 @@
+//! Files, as the engine needs them.
+//!
+//! Every call is positional, so that one handle serves many threads on each system. Paths are whole paths. Nothing
+//! here assumes that a directory can be synced (Windows: a no-op), that an open file can be renamed, or that a
+//! rename is atomic: the formats above do without.
+
+use std::{fmt::Debug, io, path::Path, sync::Arc};
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Existing, for reading.
+    Read,
+    /// Existing, for reading and writing.
+    ReadWrite,
+    /// For reading and writing; must not exist yet.
+    CreateNew,
+}
+
+/// A file in a directory listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name within the directory.
+    pub name: String,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// A file system.
+///
+/// Errors are `io::Error` with their usual kinds: `NotFound`, `AlreadyExists`, `StorageFull`. Interrupted calls are
+/// retried inside.
+pub trait Vfs: Send + Sync + Debug + 'static {
+    /// Creates a directory and its parents; one that exists is no error.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+    /// The files (not directories) of a directory, in no order; `NotFound` if there is no such directory.
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Removes a file. Handles that are open stay usable.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Renames a file, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Makes the names in a directory survive a crash.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes the lock that `path` names (the file is created if need be), and writes `owner` into it for others to
+    /// read. `Ok(Err(text))` when somebody else holds it, `text` being what they wrote.
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>>;
+    /// The bytes that may still be written to the file system of `path`; `None` if it cannot be told.
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>>;
+}
+
+/// A lock that is held until it is dropped.
+pub trait FileLock: Send + Sync + Debug {}
+
+/// An open file. All calls may come from many threads at once; overlapping writes are the caller's business.
+pub trait File: Send + Sync + Debug + 'static {
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the file's end.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads exactly `buf.len()` bytes at `offset`; `UnexpectedEof` past the end.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_at(&mut buf[done..], offset + done as u64)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => done += n,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `buf` at `offset`, growing the file if need be. After an error any part may have been written.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the length is zero.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts or extends with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes sure that the first `len` bytes have space on disk; bytes past the old end read as zeros and the length
+    /// is at least `len` afterwards. Where the system cannot, zeros are written.
+    fn preallocate(&self, len: u64) -> io::Result<()>;
+    /// Makes all written data, and the length, survive a power failure.
+    fn sync_data(&self) -> io::Result<()>;
+}

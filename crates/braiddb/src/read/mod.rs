@@ -1,0 +1,1 @@
+//! Reads: get, merge, scan.

@@ -1,0 +1,1 @@
+//! Sorted run files and blob files.

@@ -1,0 +1,1 @@
+//! Partitions, versions, edits and the manifest.

@@ -1,0 +1,1 @@
+//! The sorted view over many runs.
