@@ -2,10 +2,14 @@
 //!
 //! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
 
+#[cfg(test)]
+mod conformance;
 mod mem;
 #[cfg(unix)]
 mod posix;
 mod runtime;
+#[cfg(test)]
+mod tests;
 mod vfs;
 
 pub use mem::MemVfs;
