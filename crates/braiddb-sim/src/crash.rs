@@ -450,7 +450,7 @@ impl FilePlan {
             (None, _) if self.kept_of_8 == 0 || self.kept_of_8 == 8 => piece(offset, end, self.kept_of_8 == 8),
             (None, Tear::Byte) => {
                 let cut = offset + mix(self.seed, index as u64) % (len + 1);
-                let start_kept = mix(self.seed, !(index as u64)) % 4 != 0;
+                let start_kept = !mix(self.seed, !(index as u64)).is_multiple_of(4);
                 piece(offset, cut, start_kept);
                 piece(cut, end, !start_kept);
             }
