@@ -14,7 +14,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use context::JobContext;
+pub use context::{JobContext, Relocate};
 pub use filter::VersionFilter;
 pub use flush::{FlushOutput, flush};
 pub use job::{MergeOutput, MergePart, droppable_runs, fold, merge, rebuild};

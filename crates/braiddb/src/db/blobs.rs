@@ -127,6 +127,12 @@ impl BlobStore {
         self.writer.as_ref().map_or(Ok(()), |w| w.sync())
     }
 
+    /// What the log calls before it syncs, so that no durable record refers to a value that is not on disk.
+    pub fn sync_hook(&self) -> Option<Arc<dyn Fn() -> Result<()> + Send + Sync>> {
+        let writer = Arc::clone(self.writer.as_ref()?);
+        Some(Arc::new(move || writer.sync()))
+    }
+
     /// Bytes written by this handle.
     pub fn bytes_written(&self) -> u64 {
         self.writer.as_ref().map_or(0, |w| w.bytes_written())

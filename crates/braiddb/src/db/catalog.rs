@@ -97,7 +97,13 @@ impl Catalog {
     pub fn new(trees: Vec<TreeState>, next_id: u32) -> Catalog {
         let next_id = trees.iter().map(|t| t.id.0 + 1).max().unwrap_or(1).max(next_id);
         let compressions = trees.iter().filter_map(|t| Some((t.id, t.options.compression?))).collect();
-        let by_name = trees.into_iter().map(|t| (t.name.read().clone(), Arc::new(t))).map(|(n, t)| (n, t)).collect();
+        let by_name = trees
+            .into_iter()
+            .map(|tree| {
+                let name = tree.name.read().clone();
+                (name, Arc::new(tree))
+            })
+            .collect();
         Catalog { trees: Mutex::new(Trees { by_name, next_id }), compressions: RwLock::new(compressions) }
     }
 }

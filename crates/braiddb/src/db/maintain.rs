@@ -108,13 +108,13 @@ impl Core {
         }
         changes.push(Change::Flushed(flushed));
         if let Some(wal) = &self.wal {
-            let oldest_segment = wal.oldest_segment_after(flushed);
+            let oldest_segment = wal.oldest_needed(flushed);
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
         self.install(&mut disk, changes, Some(memtable))?;
         drop(disk);
         if let Some(wal) = &self.wal {
-            wal.release(flushed)?;
+            wal.release(flushed, |_| false);
         }
         Ok(())
     }
@@ -259,9 +259,10 @@ impl Core {
         tracing::warn!(number, %reason, "a view is damaged and will be rebuilt");
         disk.files.set_view_damaged(number, reason.to_string());
         let before = Arc::clone(&self.state.load().version);
-        let version = disk.files.version(disk.manifest.layout(), Some(&before))?;
+        let DiskState { manifest, files } = &mut *disk;
+        let version = files.version(manifest.layout(), Some(&before))?;
         drop(before);
-        self.publish_version(version, None, &disk.files);
+        self.publish_version(version, None, files);
         self.counters.views_healed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

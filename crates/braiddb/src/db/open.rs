@@ -20,25 +20,29 @@ use crate::{
     commit::{CommitQueue, SnapshotList, decode_group},
     memtable::Memtable,
     options::Settings,
-    platform::{FileLock, Vfs},
+    platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
         TableContext,
         blob::{BlobWriter, BlobWriterOptions},
     },
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
-    wal::{self, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart},
+    wal::{self, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions},
 };
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+
+/// A file that is left behind when a sync of the log has failed: what the system takes for written may not be on
+/// disk, and the next open writes it once more.
+pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 
 /// The lock's file name.
 const LOCK_NAME: &str = "LOCK";
@@ -58,7 +62,7 @@ struct Replayed {
     memtables: Vec<Arc<Memtable>>,
     last_sequence: SequenceNumber,
     records: u64,
-    outcome: Option<RecoveryOutcome>,
+    outcome: RecoveryOutcome,
 }
 
 impl Core {
@@ -71,7 +75,7 @@ impl Core {
         let manifest = open_manifest(&settings, dir)?;
         let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest + 1)));
         let cache = BlockCache::new(settings.memory / 2);
-        let table = TableContext::new(Arc::clone(&vfs), cache);
+        let table = TableContext { vfs: Arc::clone(&vfs), cache };
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
@@ -80,7 +84,10 @@ impl Core {
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
         let catalog = load_catalog(&state, last_sequence, dir)?;
         let mut disk = DiskState { manifest, files };
-        let wal = begin_epoch(&settings, dir, &mut disk, &replayed, last_sequence, &next_file, &blobs)?;
+        let (records, outcome) = (replayed.records, replayed.outcome);
+        next_file.fetch_max(outcome.highest_file_number + 1, Ordering::Relaxed);
+        let tail_note = outcome.tail_note.clone();
+        let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let core = Arc::new(Core {
             dir: dir.to_owned(),
             table,
@@ -105,8 +112,8 @@ impl Core {
             workers: Mutex::default(),
             settings,
         });
-        core.counters.recovered_records.store(replayed.records, Ordering::Relaxed);
-        *core.counters.log_tail_note.lock() = replayed.outcome.and_then(|o| o.tail_note);
+        core.counters.recovered_records.store(records, Ordering::Relaxed);
+        *core.counters.log_tail_note.lock() = tail_note;
         core.settle_after_open()?;
         Ok(core)
     }
@@ -217,40 +224,35 @@ fn open_blobs(
 }
 
 fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -> Result<Replayed> {
-    let mut replayed =
-        Replayed { memtables: Vec::new(), last_sequence: layout.flushed, records: 0, outcome: None };
-    if layout.oldest_segment == 0 {
-        return Ok(replayed);
-    }
+    let mut memtables = Vec::new();
     let mut memtable = Core::new_memtable(settings);
+    let mut records = 0;
     let limit = settings.memtable_bytes();
     let input = RecoveryInput {
-        oldest_segment: layout.oldest_segment,
+        oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
         durable_lsn: layout.durable_lsn,
         flushed: layout.flushed,
     };
     let mut visitor = |info: &RecordInfo, payload: &[u8]| -> Result<Visit> {
-        replayed.records += 1;
+        records += 1;
         if let Some(reason) = missing_blob(payload, info, layout.flushed, blobs)? {
             return Ok(Visit::EndHere(reason));
         }
         if memtable.bytes() >= limit {
-            replayed.memtables.push(std::mem::replace(&mut memtable, Core::new_memtable(settings)));
+            memtables.push(std::mem::replace(&mut memtable, Core::new_memtable(settings)));
         }
         let whole = insert_group(&memtable, payload, info, layout.flushed, blobs);
-        replayed.last_sequence = replayed.last_sequence.max(info.last_sequence);
         if !whole {
             return Ok(Visit::EndHere("the record's checksum matches but its contents cannot be understood".to_owned()));
         }
-        Ok(Visit::Continue)
+        Ok(Visit::Taken)
     };
-    let outcome = wal::recover(&wal_context(settings, dir), &input, &mut visitor)?;
-    replayed.last_sequence = replayed.last_sequence.max(outcome.last_sequence);
-    replayed.outcome = Some(outcome);
+    let outcome = wal::recover(&*settings.vfs, dir, &input, &mut visitor)?;
     if !memtable.is_empty() {
-        replayed.memtables.push(memtable);
+        memtables.push(memtable);
     }
-    Ok(replayed)
+    let last_sequence = layout.flushed.max(outcome.highest_sequence);
+    Ok(Replayed { memtables, last_sequence, records, outcome })
 }
 
 /// Why a record cannot count: a value it refers to is not there.
@@ -296,14 +298,6 @@ fn insert_group(
     decoded.is_some()
 }
 
-fn wal_context(settings: &Settings, dir: &Path) -> WalContext {
-    WalContext {
-        vfs: Arc::clone(&settings.vfs),
-        dir: PathBuf::from(dir),
-        runtime: Arc::clone(&settings.runtime),
-    }
-}
-
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
     let mut memtables = replayed.memtables.clone();
     // The last one goes on taking writes; the others wait for their flush.
@@ -337,7 +331,7 @@ fn begin_epoch(
     settings: &Settings,
     dir: &Path,
     disk: &mut DiskState,
-    replayed: &Replayed,
+    outcome: RecoveryOutcome,
     last_sequence: SequenceNumber,
     next_file: &Arc<AtomicU64>,
     blobs: &BlobStore,
@@ -345,24 +339,35 @@ fn begin_epoch(
     if settings.read_only {
         return Ok(None);
     }
-    blobs.sync()?;
-    let context = wal_context(settings, dir);
-    if let Some(outcome) = &replayed.outcome {
-        wal::sync_replayed(&context, outcome)?;
-    }
-    let epoch = disk.manifest.layout().epoch + 1;
-    let start = WalStart::after(replayed.outcome.as_ref(), epoch);
-    let options = WalOptions { segment_bytes: settings.log_segment_bytes, ..Default::default() };
-    let wal = Wal::create(context, options, start, number_source(next_file))?;
+    let vfs = &settings.vfs;
+    let marker = dir.join(SYNC_FAILED_NAME);
+    let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
+    let unneeded = outcome.unneeded.clone();
+    let start = outcome.sync_replayed(rewrite)?;
+    let context = WalContext {
+        vfs: Arc::clone(vfs),
+        dir: dir.to_owned(),
+        runtime: Arc::clone(&settings.runtime),
+        next_file_number: number_source(next_file),
+        pre_sync: blobs.sync_hook(),
+    };
+    let options = WalOptions { segment_len: settings.log_segment_bytes, ..Default::default() };
+    let wal = Wal::create(context, options, start)?;
     let changes = vec![
-        Change::Epoch(wal.epoch()),
+        Change::Epoch(u64::from(wal.epoch())),
         Change::NextFile(next_file.load(Ordering::Relaxed)),
         Change::LastSequence(last_sequence),
         Change::Log { oldest_segment: wal.oldest_segment(), durable_lsn: wal.durable_lsn() },
     ];
     disk.manifest.commit(&Edit::new(changes))?;
     next_file.fetch_max(disk.manifest.layout().next_file, Ordering::Relaxed);
-    wal.remove_leftovers()?;
+    for number in unneeded {
+        let path = wal::segment_path(dir, number);
+        vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+    }
+    if rewrite {
+        vfs.remove(&marker).map_err(|e| Error::io("remove", &marker, e))?;
+    }
     Ok(Some(wal))
 }
 

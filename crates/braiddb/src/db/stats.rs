@@ -144,7 +144,7 @@ impl Core {
         Stats {
             commits: get(&counters.commits),
             user_bytes_written: get(&counters.user_bytes),
-            log_bytes_written: self.wal.as_ref().map_or(0, |w| w.bytes_written()),
+            log_bytes_written: self.wal.as_ref().map_or(0, |w| w.stats().bytes_written),
             run_bytes_written: get(&counters.run_bytes),
             view_bytes_written: get(&counters.view_bytes),
             blob_bytes_written: self.blobs.bytes_written(),
@@ -155,7 +155,7 @@ impl Core {
             cache_bytes,
             cache_hits: cache.hits,
             cache_misses: cache.misses,
-            syncs: self.wal.as_ref().map_or(0, |w| w.syncs()),
+            syncs: self.wal.as_ref().map_or(0, |w| w.stats().syncs),
             flushes: get(&counters.flushes),
             merges: get(&counters.merges),
             folds: get(&counters.folds),

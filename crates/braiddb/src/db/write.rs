@@ -1,10 +1,14 @@
 //! Writing: from a prepared batch to a published commit.
 
-use super::core::{Committed, Core, Request, WriteState};
+use super::{
+    core::{Committed, Core, Request, WriteState},
+    open::SYNC_FAILED_NAME,
+};
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     commit::{PreparedBatch, decode_group},
     options::Durability,
+    platform::OpenMode,
     wal::GroupHeader,
 };
 use std::sync::atomic::Ordering;
@@ -41,9 +45,18 @@ impl Core {
         match wal.sync(lsn) {
             Ok(_) => Ok(()),
             Err(e) => {
+                self.leave_marker();
                 self.latch(&e);
                 Err(Error::CommitUnknown { reason: e.to_string() })
             }
+        }
+    }
+
+    /// Leaves word for the next open that a sync has failed. If that fails too, there is nothing more to be done.
+    fn leave_marker(&self) {
+        let path = self.dir.join(SYNC_FAILED_NAME);
+        if let Err(e) = self.table.vfs.open(&path, OpenMode::CreateNew) {
+            tracing::warn!(path = %path.display(), error = %e, "a failed sync could not be noted");
         }
     }
 

@@ -1,5 +1,7 @@
 //! Sorted run files and blob files.
 
+pub mod blob;
+
 use crate::{
     base::{EntryKind, EntryRef, FileId, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber},
     cache::BlockCache,
