@@ -11,11 +11,17 @@ use std::{
 /// What can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// Opening a new file.
     Create,
+    /// A write; some of it may be done.
     Write,
+    /// Giving a file space.
     Preallocate,
+    /// Syncing a file.
     Sync,
+    /// Syncing the directory.
     SyncDir,
+    /// Removing a file.
     Remove,
 }
 
@@ -187,8 +193,9 @@ impl Vfs for FaultVfs {
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.enter(Operation::SyncDir, dir).map_err(error_only)?;
-        let names = self.files().into_keys().collect();
-        self.state.lock().unwrap().names = names;
+        // Under the lock, so that of two syncs at once the later one counts.
+        let mut state = self.state.lock().unwrap();
+        state.names = self.files().into_keys().collect();
         Ok(())
     }
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
@@ -222,9 +229,10 @@ impl File for FaultFile {
     }
     fn sync_data(&self) -> io::Result<()> {
         self.vfs.enter(Operation::Sync, &self.path).map_err(error_only)?;
+        let mut state = self.vfs.state.lock().unwrap();
         let mut bytes = vec![0; self.inner.len()? as usize];
         self.inner.read_exact_at(&mut bytes, 0)?;
-        self.vfs.state.lock().unwrap().synced.insert(self.path.clone(), bytes);
+        state.synced.insert(self.path.clone(), bytes);
         Ok(())
     }
 }

@@ -313,7 +313,9 @@ impl<'a> Chain<'a> {
         bounded: bool,
     ) -> Result<Next<'a>> {
         if bounded {
-            return Err(candidate.bad(position.offset, "the log breaks before the end that the epoch after it tells of"));
+            return Err(
+                candidate.bad(position.offset, "the log breaks before the end that the epoch after it tells of")
+            );
         }
         self.found = found;
         self.beyond = reader.beyond(position.offset)?;

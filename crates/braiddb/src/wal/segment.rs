@@ -75,12 +75,7 @@ impl Segment {
 
     /// The file without its contents.
     pub fn into_spare(&self) -> Spare {
-        Spare {
-            number: self.header.number,
-            len: self.header.len,
-            path: self.path.clone(),
-            file: self.file.clone(),
-        }
+        Spare { number: self.header.number, len: self.header.len, path: self.path.clone(), file: self.file.clone() }
     }
 }
 
@@ -167,11 +162,7 @@ impl Spare {
     }
 
     /// Makes a segment of the file: writes and syncs the header.
-    pub fn begin(
-        self,
-        context: &WalContext,
-        header: SegmentHeader,
-    ) -> std::result::Result<Arc<Segment>, MakeError> {
+    pub fn begin(self, context: &WalContext, header: SegmentHeader) -> std::result::Result<Arc<Segment>, MakeError> {
         debug_assert!(header.number == self.number && header.len == self.len && self.len >= SEGMENT_HEADER_LEN);
         let (bytes, first_link) = header.encode();
         let written = self

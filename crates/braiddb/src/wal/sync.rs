@@ -115,8 +115,7 @@ impl SyncStage {
                 return Err(latch.unknown());
             }
             if queue.led {
-                let waiter =
-                    Arc::new(Waiter { up_to, state: AtomicU8::new(WAITING), thread: thread::current() });
+                let waiter = Arc::new(Waiter { up_to, state: AtomicU8::new(WAITING), thread: thread::current() });
                 queue.waiters.push(waiter.clone());
                 Some(waiter)
             } else {

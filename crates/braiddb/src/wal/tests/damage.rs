@@ -174,7 +174,8 @@ fn no_bytes_make_it_panic_or_invent_groups() {
             }
         }
         match replay_files(&damaged, &input) {
-            Ok((seen, _)) => assert!(expected.starts_with(&seen) && seen.len() + 1 >= expected.len()),
+            // Several records at the end may be gone, with all that told of their syncs; not those of the epoch before.
+            Ok((seen, _)) => assert!(expected.starts_with(&seen) && seen.len() >= 7),
             Err(error) => assert!(error.is_corruption(), "{error}"),
         }
     }

@@ -5,9 +5,7 @@ mod damage;
 mod faults;
 mod threads;
 
-use super::{
-    GroupHeader, Lsn, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart, recover,
-};
+use super::{GroupHeader, Lsn, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart, recover};
 use crate::{
     base::Result,
     platform::{SystemRuntime, Vfs, fault_vfs::FaultVfs},
