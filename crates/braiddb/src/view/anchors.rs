@@ -123,9 +123,9 @@ impl Anchors {
             return if key.is_empty() { Ordering::Equal } else { Ordering::Less };
         }
         let shared = self.prefix.len().min(key.len());
-        self.prefix[..shared]
-            .cmp(&key[..shared])
-            .then_with(|| if shared < self.prefix.len() { Ordering::Greater } else { self.suffix(anchor).cmp(&key[shared..]) })
+        self.prefix[..shared].cmp(&key[..shared]).then_with(|| {
+            if shared < self.prefix.len() { Ordering::Greater } else { self.suffix(anchor).cmp(&key[shared..]) }
+        })
     }
 
     /// The last anchor whose separator is at most `key`. There must be an anchor.
@@ -275,7 +275,9 @@ mod tests {
         let mut separators = Vec::new();
         for tree in 0..3u32 {
             for i in 0..700 {
-                separators.push([&tree.to_be_bytes()[..], format!("a long prefix shared by all/item{i:06}").as_bytes()].concat());
+                separators.push(
+                    [&tree.to_be_bytes()[..], format!("a long prefix shared by all/item{i:06}").as_bytes()].concat(),
+                );
             }
         }
         let mut queries: Vec<Vec<u8>> = separators.iter().map(|s| [s.as_slice(), b"x"].concat()).collect();
