@@ -150,7 +150,7 @@ impl Anchors {
     #[cold]
     fn find_past_prefix(&self, level: &Level, node: usize, rest: &[u8], skip: usize) -> usize {
         let (from, to) = self.anchors_of(level, node);
-        let shared = &self.suffix(from + (to - from - 1) * level.stride)[..skip];
+        let shared = &self.suffix((to - 1) * level.stride)[..skip];
         if rest.starts_with(shared) {
             return self.find_in_node(level, node, rest, as_signed(head(rest, skip)));
         }
