@@ -123,9 +123,9 @@ impl Anchors {
             return if key.is_empty() { Ordering::Equal } else { Ordering::Less };
         }
         let shared = self.prefix.len().min(key.len());
-        self.prefix[..shared]
-            .cmp(&key[..shared])
-            .then_with(|| if shared < self.prefix.len() { Ordering::Greater } else { self.suffix(anchor).cmp(&key[shared..]) })
+        self.prefix[..shared].cmp(&key[..shared]).then_with(|| {
+            if shared < self.prefix.len() { Ordering::Greater } else { self.suffix(anchor).cmp(&key[shared..]) }
+        })
     }
 
     /// The last anchor whose separator is at most `key`. There must be an anchor.
@@ -150,7 +150,7 @@ impl Anchors {
     #[cold]
     fn find_past_prefix(&self, level: &Level, node: usize, rest: &[u8], skip: usize) -> usize {
         let (from, to) = self.anchors_of(level, node);
-        let shared = &self.suffix(from + (to - from - 1) * level.stride)[..skip];
+        let shared = &self.suffix((to - 1) * level.stride)[..skip];
         if rest.starts_with(shared) {
             return self.find_in_node(level, node, rest, as_signed(head(rest, skip)));
         }
@@ -275,7 +275,9 @@ mod tests {
         let mut separators = Vec::new();
         for tree in 0..3u32 {
             for i in 0..700 {
-                separators.push([&tree.to_be_bytes()[..], format!("a long prefix shared by all/item{i:06}").as_bytes()].concat());
+                separators.push(
+                    [&tree.to_be_bytes()[..], format!("a long prefix shared by all/item{i:06}").as_bytes()].concat(),
+                );
             }
         }
         let mut queries: Vec<Vec<u8>> = separators.iter().map(|s| [s.as_slice(), b"x"].concat()).collect();

@@ -28,6 +28,10 @@ pub struct ViewBuilder {
     last_sequence: SequenceNumber,
     /// Whether `last_key` is the key of the entry before the next.
     has_last: bool,
+    /// For the view of one run: the highest sequence number of each segment, or more.
+    pub(crate) newest_by_segment: Option<Vec<SequenceNumber>>,
+    /// The highest sequence number of `lanes`, or more.
+    newest: SequenceNumber,
 }
 
 impl ViewBuilder {
@@ -56,7 +60,16 @@ impl ViewBuilder {
             last_key: Vec::new(),
             last_sequence: 0,
             has_last: false,
+            newest_by_segment: None,
+            newest: 0,
         }
+    }
+
+    /// A builder of a run's own view.
+    pub(crate) fn in_memory() -> ViewBuilder {
+        let mut builder = ViewBuilder::over(SegmentWriter::in_memory(), SEGMENT_LANES);
+        builder.newest_by_segment = Some(Vec::new());
+        builder
     }
 
     /// Adds an entry: key order, versions newest first. An older version of the last key is stale whatever `stale`
@@ -87,6 +100,7 @@ impl ViewBuilder {
         let stale = stale || order == Ordering::Equal;
         self.lanes.push(Lane { selector: selector(run, kind, stale), tag, difference, position });
         self.last_sequence = sequence;
+        self.newest = self.newest.max(sequence);
         self.writer.cover_sequence(sequence);
         Ok(())
     }
@@ -115,6 +129,9 @@ impl ViewBuilder {
         if !self.lanes.is_empty() {
             self.writer.write(&self.lanes, &self.anchor)?;
             self.lanes.clear();
+            if let Some(newest) = &mut self.newest_by_segment {
+                newest.push(std::mem::take(&mut self.newest));
+            }
         }
         self.chain_start = 0;
         Ok(())
@@ -136,15 +153,17 @@ impl ViewBuilder {
         if self.lanes.len() < SEGMENT_LANES {
             return Ok(());
         }
+        let newest = self.newest;
         let chain = self.lanes.split_off(if self.chain_start > 0 { self.chain_start } else { SEGMENT_LANES });
-        let tag = self.lanes.last().map(|lane| lane.tag);
         self.flush()?;
         self.anchor = match chain.first() {
             Some(first) => Anchor::of(&self.last_key, first.difference),
             None => Anchor::Continuation,
         };
+        if !chain.is_empty() {
+            self.newest = newest;
+        }
         self.lanes.extend(chain);
-        debug_assert!(tag.is_some());
         Ok(())
     }
 }

@@ -151,7 +151,7 @@ impl DirectoryParts {
 
 /// Gathers a directory's bytes while segments are written. Separators share their fronts with the one before, until
 /// `finish` knows the prefix that all have.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DirectoryWriter {
     flags: Vec<u8>,
     /// For each separator but the first: how many bytes it shares with the one before, and how many follow.

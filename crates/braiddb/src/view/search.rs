@@ -69,7 +69,9 @@ fn bisect(segment: &Segment<'_>, mut compare: impl FnMut(usize) -> Result<Compar
         match compare(lane)?.0 {
             Ordering::Equal => return Ok(Place { lane, exact: true }),
             Ordering::Less => high = lane,
-            Ordering::Greater => low = ((newest & !lanes_below(lane + 1)).trailing_zeros() as usize).min(segment.count()),
+            Ordering::Greater => {
+                low = ((newest & !lanes_below(lane + 1)).trailing_zeros() as usize).min(segment.count())
+            }
         }
     }
     Ok(Place { lane: low, exact: false })

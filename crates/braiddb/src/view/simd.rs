@@ -103,7 +103,9 @@ pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {
         // SAFETY: prefetching changes nothing that a program can see, and the address lies in a borrowed slice.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast()) }
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast())
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (bytes, at);
@@ -315,7 +317,10 @@ mod tests {
                 "{differences:?} {window:?}"
             );
             let byte = differences[5];
-            assert_eq!(match_lanes(&differences, 0x1f, byte & 0x1f), portable::match_lanes(&differences, 0x1f, byte & 0x1f));
+            assert_eq!(
+                match_lanes(&differences, 0x1f, byte & 0x1f),
+                portable::match_lanes(&differences, 0x1f, byte & 0x1f)
+            );
             assert_eq!(match_lanes(&differences, 0xff, byte), portable::match_lanes(&differences, 0xff, byte));
             assert_eq!(lanes_at_most(&differences, byte), portable::lanes_at_most(&differences, byte));
         }

@@ -3,8 +3,8 @@
 use super::bits;
 use super::directory::DirectoryWriter;
 use super::format::{
-    Difference, Footer, Lane, Layout, PAGE_BYTES, SELECTOR_EMPTY, SELECTOR_RUN, SELECTOR_STALE, SELECTOR_TOMBSTONE,
-    SEGMENT_LANES, VIEW_FILE_START, ViewMeta, encode_record, seal_page,
+    Difference, Footer, Lane, Layout, PAGE_BYTES, SEGMENT_LANES, SELECTOR_EMPTY, SELECTOR_RUN, SELECTOR_STALE,
+    SELECTOR_TOMBSTONE, VIEW_FILE_START, ViewMeta, encode_record, seal_page,
 };
 use crate::base::{Error, FileId, FileNumber, Result, SequenceNumber};
 use crate::codec::{FileHeader, FileKind, checksum};
@@ -42,7 +42,12 @@ impl Anchor {
 /// Where the bytes go.
 #[derive(Debug)]
 enum Target {
-    File { file: Arc<dyn File>, path: PathBuf, number: FileNumber, file_id: FileId },
+    File {
+        file: Arc<dyn File>,
+        path: PathBuf,
+        number: FileNumber,
+        file_id: FileId,
+    },
     /// They are handed over at the end, and only then have a place in a file.
     Memory,
 }
@@ -81,9 +86,8 @@ impl SegmentWriter {
         positions: &[Position],
     ) -> Result<SegmentWriter> {
         assert_eq!(runs.len(), positions.len(), "each run has a position");
-        let layout = Layout::new(runs.len()).ok_or_else(|| {
-            Error::InvalidArgument(format!("a view braids 1 to 31 runs, not {}", runs.len()))
-        })?;
+        let layout = Layout::new(runs.len())
+            .ok_or_else(|| Error::InvalidArgument(format!("a view braids 1 to 31 runs, not {}", runs.len())))?;
         let file = vfs.open(path, OpenMode::CreateNew).map_err(|e| Error::io("create", path, e))?;
         let mut start = FileHeader::new(FileKind::View, file_id, [0, 0]).encode().to_vec();
         start.resize(VIEW_FILE_START as usize, 0);
