@@ -1,6 +1,9 @@
 //! Tests of the database as a whole, on a file system in memory, with work done inline.
 
-use crate::{Builder, Compression, Db, Durability, TreeOptions, platform::{MemVfs, Vfs}};
+use crate::{
+    Builder, Compression, Db, Durability, TreeOptions,
+    platform::{MemVfs, Vfs},
+};
 use std::{path::Path, sync::Arc};
 
 const DIR: &str = "/db";
@@ -93,7 +96,10 @@ fn a_snapshot_sees_what_it_saw_however_much_changes() {
     assert_eq!(before.get(&tree, key(5)).unwrap().as_deref(), Some(&b"old"[..]));
     drop(before);
     db.compact().unwrap();
-    assert_eq!(db.stats().partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|r| r.entries).sum::<u64>(), 2);
+    assert_eq!(
+        db.stats().partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|r| r.entries).sum::<u64>(),
+        2
+    );
 }
 
 #[test]
