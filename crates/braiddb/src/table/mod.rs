@@ -1,1 +1,3 @@
 //! Sorted run files and blob files.
+
+pub mod blob;
