@@ -219,10 +219,15 @@ fn unsafe_is_argued() {
 
 #[test]
 fn the_outside_world_stays_in_platform() {
-    let text = "use std::fs::File;\nuse std::{io, thread};\nuse std::time::{Duration, Instant};\nfn f() {\n    std::thread::yield_now();\n}\n";
+    let text = "use std::fs::File;\nuse std::{io, fs};\nuse std::time::{Duration, Instant};\nfn f() {\n    std::thread::sleep(d);\n}\n";
     finds(&engine("db/open.rs", text), &[(1, "platform"), (2, "platform"), (3, "platform"), (5, "platform")]);
     finds(&engine("platform/posix.rs", text), &[]);
     finds(&engine("db/tests.rs", text), &[]);
+    finds(
+        &engine("db/open.rs", "use std::thread::{self, Builder};\nfn f() { thread::spawn(g); }\n"),
+        &[(1, "platform"), (2, "platform")],
+    );
+    finds(&engine("db/open.rs", "use std::thread::{self, Thread};\nfn f() { thread::park(); }\n"), &[]);
     finds(&engine("db/open.rs", "use std::time::Duration;\nstd::thread_local!(static A: u8 = 0);\n"), &[]);
     finds(&engine("db/open.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")), &[]);
     finds(&files(&[("crates/braid-cli/src/main.rs", text)]), &[]);
