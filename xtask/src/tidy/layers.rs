@@ -128,6 +128,11 @@ fn complaint(layer: usize, target: &Target) -> Option<String> {
             let list: Vec<&str> = may_import.iter().map(|&place| LAYERS[place].name).collect();
             let list = if list.is_empty() { "std alone".to_owned() } else { list.join(", ") };
             let other = LAYERS[*other].name;
+            if other == ROOT {
+                return Some(format!(
+                    "`{name}` must not import `options`, the top layer: define here what both need, and re-export it there"
+                ));
+            }
             Some(format!(
                 "`{name}` must not import `{other}`: it may import {list}; move the code, or pass the thing in"
             ))
