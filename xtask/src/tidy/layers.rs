@@ -80,10 +80,13 @@ fn target(source: &Source, path: &PathUse) -> Option<Target> {
 fn climb<'a, 'b>(source: &Source, path: &PathUse, names: &'a [&'b str]) -> Option<&'a [&'b str]> {
     let steps = names.iter().take_while(|name| matches!(**name, "super" | "self")).count();
     let ups = names[..steps].iter().filter(|name| **name == "super").count();
+    if ups == 0 {
+        return None;
+    }
     let folder = source.module_folder();
     let depth = folder.strip_prefix(ENGINE).map_or(0, |inside| inside.split('/').count())
         + tokens::inline_module_depth(&source.tokens, path.token);
-    (ups > 0 && ups >= depth).then_some(&names[steps..])
+    (ups >= depth).then_some(&names[steps..])
 }
 
 /// Checks the imports of all files of the engine.
