@@ -9,3 +9,4 @@ mod text;
 
 pub use disc::Disc;
 pub use parser::parse;
+pub use text::decode_fields;

@@ -31,10 +31,8 @@ pub fn parse(path: &str, bytes: &[u8], number: u64, findings: &mut Vec<Finding>)
         return None;
     }
     let encoding = text::detect(raw.fields.iter().map(|field| field.text.as_slice()).chain([raw.submitted_via]));
-    match encoding {
-        Encoding::Latin1 => findings.push(Finding::new(Dirt::Latin1, path)),
-        Encoding::BrokenUtf8 => findings.push(Finding::new(Dirt::BrokenUtf8, path)),
-        Encoding::Ascii | Encoding::Utf8 => {}
+    if let Some(dirt) = encoding.dirt() {
+        findings.push(Finding::new(dirt, path));
     }
     let mut disc = Disc {
         number,

@@ -12,6 +12,8 @@
 
 use std::borrow::Cow;
 
+use crate::dirt::Dirt;
+
 /// How a file's text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -23,6 +25,17 @@ pub enum Encoding {
     BrokenUtf8,
     /// ISO-8859-1, or Windows-1252.
     Latin1,
+}
+
+impl Encoding {
+    /// What is remarked about a text in it.
+    pub fn dirt(self) -> Option<Dirt> {
+        match self {
+            Encoding::Ascii | Encoding::Utf8 => None,
+            Encoding::BrokenUtf8 => Some(Dirt::BrokenUtf8),
+            Encoding::Latin1 => Some(Dirt::Latin1),
+        }
+    }
 }
 
 /// The characters of bytes 80-9F in Windows-1252.
@@ -84,4 +97,10 @@ pub fn unescape(text: &str) -> Cow<'_, str> {
         characters.next();
     }
     Cow::Owned(out)
+}
+
+/// Decodes the fields of one record, which share an encoding; with the dirt that was met.
+pub fn decode_fields<'a>(fields: impl Iterator<Item = &'a [u8]> + Clone) -> (Vec<String>, Option<Dirt>) {
+    let encoding = detect(fields.clone());
+    (fields.map(|field| decode(field, encoding)).collect(), encoding.dirt())
 }
