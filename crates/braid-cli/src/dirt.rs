@@ -153,12 +153,6 @@ impl DirtTally {
         }
     }
 
-    /// The number of records with this dirt.
-    #[cfg(test)]
-    pub fn count(&self, dirt: Dirt) -> u64 {
-        self.kinds.iter().find(|tally| tally.kind == dirt.name()).map_or(0, |tally| tally.records)
-    }
-
     /// The kinds that were met, in the order of [`Dirt::ALL`].
     pub fn kinds(&self) -> Vec<(Dirt, &KindTally)> {
         let mut kinds: Vec<_> =

@@ -11,6 +11,8 @@ use super::{
 };
 use crate::{arguments::ExportArguments, bar::Bar, exit::OK, import::JsonOutput, notation::show_count};
 
+type Pairs = Box<dyn Iterator<Item = braiddb::Result<(Key, Value)>>>;
+
 /// Writes a tree as JSON lines, in key order.
 pub fn export(arguments: &ExportArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.open)?;
@@ -18,7 +20,7 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
     let tree = NamedTree::open(&db, &arguments.tree)?;
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from("-"));
     let mut output = JsonOutput::create(&path)?;
-    let (pairs, estimate): (Box<dyn Iterator<Item = braiddb::Result<(Key, Value)>>>, _) = match &tree {
+    let (pairs, estimate): (Pairs, _) = match &tree {
         NamedTree::Plain(tree) => (Box::new(tree.iter()), Some(tree.len_estimate()?)),
         NamedTree::Multi(tree) => (Box::new(tree.iter()), None),
     };

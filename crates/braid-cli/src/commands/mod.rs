@@ -12,8 +12,6 @@ mod stats;
 
 use anyhow::Result;
 
-pub use open::{NamedTree, open_for_reading, open_for_writing};
-
 use crate::{arguments::Command, demo};
 
 /// Runs a command.

@@ -1,7 +1,11 @@
-//! `braid demo`
+//! `braid demo`: a dump is made, goes in, is looked up, is killed, and comes back whole.
+
+mod importer;
+mod lookups;
 mod picture;
+mod screen;
+mod show;
+mod verification;
+
 pub use picture::draw_partitions;
-/// Runs.
-pub fn run(_: &crate::arguments::DemoArguments) -> anyhow::Result<u8> {
-    Ok(0)
-}
+pub use show::run;

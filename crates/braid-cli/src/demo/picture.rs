@@ -101,7 +101,7 @@ impl Scale {
         let eighths = (bytes as f64 / self.largest as f64 * (self.columns * 8) as f64).round() as usize;
         let eighths = eighths.clamp(1, self.columns * 8);
         let mut bar = "█".repeat(eighths / 8);
-        if eighths % 8 > 0 {
+        if !eighths.is_multiple_of(8) {
             bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths % 8 - 1]);
         }
         bar

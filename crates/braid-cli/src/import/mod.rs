@@ -21,7 +21,6 @@ pub use index::{INDEX_KEY_BYTES_MAX, IndexSpec, Indexes, index_key};
 pub use job::{ImportJob, OnError, Target};
 pub use json_output::JsonOutput;
 pub use progress::stored_key_notation;
-pub use report::{ImportReport, write_dirt, write_stages};
 pub use stages::StagesReport;
 pub use writer::{Acknowledgement, written_bytes};
 

@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde::{Deserialize, Serialize};
@@ -24,11 +24,6 @@ impl Stage {
         self.busy_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.records.fetch_add(records, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Takes waiting off again that lies within work.
-    pub fn waited(&self, time: Duration) {
-        self.busy_ns.fetch_sub(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     fn report(&self) -> StageReport {

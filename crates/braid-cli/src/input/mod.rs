@@ -8,7 +8,7 @@ mod source;
 mod tests;
 
 pub use archive::read_archive;
-pub use chunk::{Chunk, ChunkSink, RawRecord, Stopped};
+pub use chunk::{Chunk, ChunkSink, Stopped};
 pub use rows::{RowReader, RowStyle, split_fields};
 pub use source::{Identity, Source};
 

@@ -8,6 +8,6 @@ mod dump;
 mod random;
 mod words;
 
-pub use disc::{DiscFile, disc_file};
+pub use disc::disc_file;
 pub use dump::{DumpOptions, DumpReport, write_dump};
 pub use random::Random;
