@@ -13,7 +13,7 @@ const PARTITIONS_MAX: usize = 8;
 const RUNS_MAX: usize = 10;
 
 /// Columns for what stands left of the bars, and right of them.
-const LABEL_COLUMNS: usize = 12;
+const LABEL_COLUMNS: usize = 16;
 const NUMBER_COLUMNS: usize = 34;
 
 /// Draws one box a partition, `columns` wide: a bar for each run, as long as the run is large, and the view over them.
@@ -51,38 +51,35 @@ fn draw_partition(partition: &PartitionStats, index: usize, inner: usize, scale:
             line(&format!(" ⋮ {} more", runs.len() - RUNS_MAX), inner, out);
         }
     }
-    let view = match partition.view_entries {
-        0 => " view        none".to_owned(),
+    match partition.view_entries {
+        0 => line(" view: none", inner, out),
         entries => {
-            let braided = partition.runs.len();
-            let width = scale.columns.min(braided * 6 + 2);
+            let label = match partition.view_stale {
+                0 => "view".to_owned(),
+                stale => format!("view, {}% stale", (stale * 100).div_ceil(entries)),
+            };
+            // A view braids all the runs below it: the more runs, the wider the braid.
+            let width = scale.columns.min(partition.runs.len() * 6 + 2);
             let braid: String = "╲╱".chars().cycle().take(width).collect();
-            format!(
-                " view        {braid:<bars$} {:>10} {:>13} keys{}",
-                show_bytes(partition.view_bytes),
-                show_count(entries),
-                match partition.view_stale {
-                    0 => String::new(),
-                    _ => format!(" {}% stale", partition.view_stale * 100 / entries),
-                },
-                bars = scale.columns
-            )
+            line(&columns_of(&label, &braid, partition.view_bytes, entries, "keys", scale), inner, out);
         }
-    };
-    line(&view, inner, out);
+    }
     let _ = writeln!(out, "└{}┘", "─".repeat(inner));
 }
 
 fn draw_run(name: &str, run: &RunStats, inner: usize, scale: &Scale, out: &mut String) {
-    let text = format!(
-        " {:<11} {:<bars$} {:>10} {:>13} entries",
-        format!("{name} {}", run.number).chars().take(11).collect::<String>(),
-        scale.bar(run.bytes),
-        show_bytes(run.bytes),
-        show_count(run.entries),
+    let label = format!("{name} {}", run.number);
+    line(&columns_of(&label, &scale.bar(run.bytes), run.bytes, run.entries, "entries", scale), inner, out);
+}
+
+fn columns_of(label: &str, bar: &str, bytes: u64, count: u64, of: &str, scale: &Scale) -> String {
+    let label: String = label.chars().take(LABEL_COLUMNS - 2).collect();
+    let (bytes, count) = (show_bytes(bytes), show_count(count));
+    format!(
+        " {label:<labels$} {bar:<bars$} {bytes:>10} {count:>13} {of}",
+        labels = LABEL_COLUMNS - 2,
         bars = scale.columns
-    );
-    line(&text, inner, out);
+    )
 }
 
 fn line(text: &str, inner: usize, out: &mut String) {

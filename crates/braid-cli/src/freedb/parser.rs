@@ -25,8 +25,11 @@ const TRACKS_MAX: usize = 100;
 pub fn parse(path: &str, bytes: &[u8], number: u64, findings: &mut Vec<Finding>) -> Option<Disc> {
     let (category, name) = category_and_name(path);
     let file_id = as_disc_id(name.as_bytes());
+    let found_before = findings.len();
     let raw = RawFile::take_apart(bytes, findings);
     if file_id.is_none() || raw.fields.is_empty() {
+        // What else may be wrong with a file that is no disc is nobody's concern.
+        findings.truncate(found_before);
         findings.push(Finding::new(Dirt::NotADisc, path));
         return None;
     }

@@ -25,7 +25,7 @@ use crate::{
     bar::Bar,
     exit::{INPUT, failure, usage},
     freedb::decode_fields,
-    input::{RowReader, Source, split_fields},
+    input::{RowReader, Source, split_fields, unreadable},
 };
 
 /// What to do at a record that cannot be stored.
@@ -111,6 +111,10 @@ impl ImportJob {
         let stages = Stages { raw_bytes: Arc::clone(&self.source.raw_bytes), ..Stages::default() };
         let bar = Bar::bytes(self.source.identity.length, "import");
         if progress.complete {
+            if let Output::Database(writer) = output {
+                writer.acknowledge(&progress, &stages)?;
+                writer.close()?;
+            }
             return Ok(ImportReport::new(progress, &stages, began.elapsed(), resumed_at));
         }
         let reader = self.source.into_reader(progress.next_offset)?;
@@ -160,7 +164,10 @@ fn open_records(reader: Box<dyn Read + Send>, format: Format, progress: &mut Pro
     };
     let mut rows = RowReader::new(reader, style, progress.next_offset);
     if format.has_header() && progress.columns.is_empty() {
-        let header = rows.next_row()?.ok_or_else(|| failure(INPUT, "the input is empty: it has no row of names"))?;
+        let header = rows
+            .next_row()
+            .map_err(unreadable)?
+            .ok_or_else(|| failure(INPUT, "the input is empty: it has no row of names"))?;
         let names = split_fields(header.bytes, style);
         progress.columns = decode_fields(names.iter().map(AsRef::as_ref)).0;
         progress.next_offset = header.next_offset;

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     dirt::{Dirt, Finding},
-    input::{Chunk, ChunkSink, RowReader, Stopped, read_archive},
+    input::{Chunk, ChunkSink, RowReader, Stopped, read_archive, unreadable},
 };
 
 /// Where the reader takes records from.
@@ -94,7 +94,7 @@ pub fn run(
         }
         let consumed = consume_all(results, consume);
         let read = reader.join().map_err(|_| anyhow!("the reader has panicked"))?;
-        consumed.and(read.context("cannot read the input"))
+        consumed.and(read.map_err(unreadable))
     })
 }
 

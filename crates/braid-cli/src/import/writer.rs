@@ -56,7 +56,7 @@ pub struct DatabaseWriter {
     imports: Tree,
     indexes: Indexes,
     durability: Durability,
-    acknowledge: bool,
+    acknowledges: bool,
     /// The largest key that the tree may have.
     last_key: Option<Vec<u8>>,
     batch: Batch,
@@ -71,7 +71,7 @@ impl DatabaseWriter {
         tree_name: &str,
         indexes: Indexes,
         durability: Durability,
-        acknowledge: bool,
+        acknowledges: bool,
     ) -> Result<DatabaseWriter> {
         let tree = db.tree(tree_name)?;
         let imports = db.tree(IMPORT_TREE)?;
@@ -83,7 +83,7 @@ impl DatabaseWriter {
             imports,
             indexes,
             durability,
-            acknowledge,
+            acknowledges,
             last_key,
             pending: HashMap::new(),
             db,
@@ -129,13 +129,14 @@ impl DatabaseWriter {
             self.db.sync()?;
         }
         let durable = progress.complete || self.durability == Durability::Sync;
-        if self.acknowledge && durable {
-            self.say_acknowledged(progress, stages)?;
-        }
-        Ok(())
+        if durable { self.acknowledge(progress, stages) } else { Ok(()) }
     }
 
-    fn say_acknowledged(&self, progress: &Progress, stages: &Stages) -> Result<()> {
+    /// Says what is durable, if that is wanted.
+    pub fn acknowledge(&self, progress: &Progress, stages: &Stages) -> Result<()> {
+        if !self.acknowledges {
+            return Ok(());
+        }
         let stats = self.db.stats();
         let acknowledgement = Acknowledgement {
             next_number: progress.next_number,

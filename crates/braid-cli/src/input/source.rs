@@ -118,11 +118,19 @@ impl Source {
             Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(buffered)),
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(buffered)?),
         };
-        let skipped = io::copy(&mut reader.by_ref().take(offset), &mut io::sink())?;
+        let skipped = io::copy(&mut reader.by_ref().take(offset), &mut io::sink()).map_err(unreadable)?;
         if skipped < offset {
             return Err(failure(INPUT, format!("the input ends at byte {skipped}, before byte {offset}")));
         }
         Ok(reader)
+    }
+}
+
+/// An error of reading an input: what the system did not say itself is the input's own fault.
+pub fn unreadable(error: io::Error) -> anyhow::Error {
+    match error.raw_os_error() {
+        Some(_) => anyhow::Error::new(error).context("cannot read the input"),
+        None => failure(INPUT, format!("the input is damaged: {error}")),
     }
 }
 
