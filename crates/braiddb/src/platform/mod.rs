@@ -2,10 +2,16 @@
 //!
 //! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
 
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+pub mod fault_vfs;
 mod mem;
 #[cfg(unix)]
 mod posix;
 mod runtime;
+#[cfg(test)]
+mod tests;
 mod vfs;
 
 pub use mem::MemVfs;
