@@ -4,6 +4,8 @@
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+pub mod fault_vfs;
 mod mem;
 #[cfg(unix)]
 mod posix;
