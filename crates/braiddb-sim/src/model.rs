@@ -228,6 +228,11 @@ impl History {
         self.states.last().expect("there is always a first state")
     }
 
+    /// Contents before the last commit; the first contents if there was none.
+    pub fn before_latest(&self) -> &Contents {
+        &self.states[self.states.len().saturating_sub(2)]
+    }
+
     /// How many commits must survive a crash at `moment`, and how many may.
     pub fn bounds(&self, moment: usize) -> (usize, usize) {
         let must = self.promises.iter().filter(|(at, _)| *at <= moment).map(|(_, count)| *count).max().unwrap_or(0);

@@ -18,6 +18,8 @@ use std::{
     },
 };
 
+pub mod workload;
+
 /// The directory of the database on each simulated disk.
 pub const PATH: &str = "/data/test.db";
 
