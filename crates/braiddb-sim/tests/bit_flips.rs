@@ -62,7 +62,6 @@ fn database() -> (Arc<SimDisk>, Vec<Contents>) {
         write(vec![Change::Put(1, key(51), value(1100, 51)), Change::DeleteRange(0, bounds(&key(20), &key(22)))]),
         write(vec![Change::Delete(0, key(0))]),
     ];
-    drop(write);
     // The process dies here.
     let image = disk.fork();
     drop((trees, db));

@@ -166,7 +166,7 @@ fn each_write_in_turn_finds_the_disk_full() {
 fn one_refusal(seed: u64, call: Call, skip: u64) -> bool {
     let mut random = Random::new(seed);
     let mut world = World::open(empty_disk(seed), Contents::new());
-    let effect = if skip % 2 == 0 {
+    let effect = if skip.is_multiple_of(2) {
         Effect::Fail(ErrorKind::StorageFull)
     } else {
         Effect::Short { bytes: random.index(100), error: ErrorKind::StorageFull }

@@ -648,7 +648,7 @@ fn run_case(seed: u64, steps: &[Step]) -> Outcome {
         }
         world.check_all().map_err(|text| format!("at the end: {text}"))?;
         world.step(&Step::Verify)?;
-        world.reopen(seed % 2 == 0)?;
+        world.reopen(seed.is_multiple_of(2))?;
         world.check_all().map_err(|text| format!("after reopening: {text}"))
     };
     run().map_err(|text| format!("{text}; options: {options:?}"))

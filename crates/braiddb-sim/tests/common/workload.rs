@@ -179,7 +179,7 @@ pub fn recover(image: &Arc<SimDisk>, judge: impl FnOnce(&Contents) -> std::resul
     assert!(sequence > before, "commit {sequence} after a snapshot at {before}");
     apply(&mut contents, &one_more);
     drop(trees);
-    let next = if image.operations() % 2 == 0 {
+    let next = if image.operations().is_multiple_of(2) {
         let next = image.crash_image(image.operations(), CrashPolicy::LoseAllUnsynced);
         drop(db);
         next
