@@ -175,7 +175,8 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
         Ok(Some(manifest)) => return Ok(manifest),
         Ok(None) => {
             if let Some(data) = data {
-                let detail = format!("it is missing, but there is {}: this is a damaged database, not a new one", data.name);
+                let detail =
+                    format!("it is missing, but there is {}: this is a damaged database, not a new one", data.name);
                 return Err(Error::corruption(dir.join(CURRENT_NAME), 0, detail));
             }
         }
@@ -243,7 +244,9 @@ fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -
         }
         let whole = insert_group(&memtable, payload, info, layout.flushed, blobs);
         if !whole {
-            return Ok(Visit::EndHere("the record's checksum matches but its contents cannot be understood".to_owned()));
+            return Ok(Visit::EndHere(
+                "the record's checksum matches but its contents cannot be understood".to_owned(),
+            ));
         }
         Ok(Visit::Taken)
     };
@@ -256,7 +259,12 @@ fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -
 }
 
 /// Why a record cannot count: a value it refers to is not there.
-fn missing_blob(payload: &[u8], info: &RecordInfo, flushed: SequenceNumber, blobs: &BlobStore) -> Result<Option<String>> {
+fn missing_blob(
+    payload: &[u8],
+    info: &RecordInfo,
+    flushed: SequenceNumber,
+    blobs: &BlobStore,
+) -> Result<Option<String>> {
     let mut references = Vec::new();
     decode_group(payload, |batch, op| {
         if op.kind == EntryKind::BlobRef && info.first_sequence + batch > flushed {
@@ -315,7 +323,13 @@ fn load_catalog(state: &ReadState, last_sequence: SequenceNumber, dir: &Path) ->
     while cursor.valid() {
         let entry = cursor.entry();
         let Some((TreeId::CATALOG, [tag, name @ ..])) = split_internal_key(entry.key) else { break };
-        let bad = || Error::corruption(dir, 0, format!("the catalog entry of {:?} cannot be understood", name.escape_ascii().to_string()));
+        let bad = || {
+            Error::corruption(
+                dir,
+                0,
+                format!("the catalog entry of {:?} cannot be understood", name.escape_ascii().to_string()),
+            )
+        };
         match tag {
             b'n' => trees.push(TreeState::decode(name, entry.value).ok_or_else(bad)?),
             b'i' => next_id = u32::from_le_bytes(entry.value.try_into().map_err(|_| bad())?),

@@ -4,7 +4,8 @@ use super::core::Core;
 use crate::{
     base::{Error, Result},
     table::blob::BlobRef,
-    version::{CURRENT_NAME, Current, FileSet, Partition, manifest_name, read_records},
+    version::{CURRENT_NAME, Current, FileSet, Partition, RunHandle, manifest_name, read_records},
+    view::Bounds,
     wal,
 };
 use std::sync::Arc;
@@ -34,6 +35,14 @@ impl VerifyReport {
     }
 }
 
+/// Checks the view inside a run's file.
+fn verify_own_view(handle: &RunHandle) -> Result<u64> {
+    let view = handle.view()?;
+    view.verify()?;
+    view.verify_against(handle.alone(), &Bounds { start: Vec::new(), end: None })?;
+    Ok(handle.run().meta().view_bytes)
+}
+
 impl Core {
     /// Reads every file and checks every checksum. Commits wait while the log's end is looked at, nothing else waits.
     pub fn verify(&self) -> Result<VerifyReport> {
@@ -47,7 +56,7 @@ impl Core {
             for handle in partition.all_runs() {
                 if seen.insert(handle.run().meta().number) {
                     report.note(handle.run().verify());
-                    report.note(handle.view().and_then(|view| view.verify_against(handle.alone())));
+                    report.note(verify_own_view(handle));
                     self.verify_blobs(handle, &mut report)?;
                 }
             }
@@ -62,7 +71,8 @@ impl Core {
 
     fn verify_view(&self, partition: &Arc<Partition>, report: &mut VerifyReport) {
         if let Some(view) = &partition.view {
-            report.note(view.verify_against(&partition.view_runs));
+            let read = view.verify();
+            report.note(read.and_then(|b| view.verify_against(&partition.view_runs, &partition.bounds()).map(|()| b)));
             return;
         }
         let damaged = partition.layout.view.as_ref().map(|v| v.number);
@@ -70,11 +80,15 @@ impl Core {
             let disk = self.disk.lock();
             let detail = disk.files.damaged_views().get(&number).cloned().unwrap_or_default();
             let path = FileSet::view_path(&self.dir, number);
-            report.problems.push(Error::corruption(path, 0, format!("the view is damaged and awaits rebuilding: {detail}")));
+            report.problems.push(Error::corruption(
+                path,
+                0,
+                format!("the view is damaged and awaits rebuilding: {detail}"),
+            ));
         }
     }
 
-    fn verify_blobs(&self, handle: &crate::version::RunHandle, report: &mut VerifyReport) -> Result<()> {
+    fn verify_blobs(&self, handle: &RunHandle, report: &mut VerifyReport) -> Result<()> {
         if handle.run().meta().blob_uses.is_empty() {
             return Ok(());
         }
@@ -95,7 +109,11 @@ impl Core {
                     Ok(value) => report.bytes += value.len() as u64,
                     Err(e) => report.problems.push(e),
                 },
-                None => report.problems.push(Error::corruption(handle.run().path(), 0, "a blob reference cannot be understood")),
+                None => report.problems.push(Error::corruption(
+                    handle.run().path(),
+                    0,
+                    "a blob reference cannot be understood",
+                )),
             }
         }
     }
