@@ -7,6 +7,7 @@
 //! A database is born when its first log segment is written. Leftovers of a creation that did not get so far are
 //! swept away; but a directory that holds logs, runs, views or blobs and no CURRENT is damaged, never new.
 
+use super::settings::Settings;
 use super::{
     blobs::BlobStore,
     catalog::{Catalog, TreeState, catalog_key},
@@ -19,7 +20,6 @@ use crate::{
     cache::BlockCache,
     commit::{CommitQueue, SnapshotList, decode_group},
     memtable::Memtable,
-    options::Settings,
     platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
