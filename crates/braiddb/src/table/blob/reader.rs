@@ -162,7 +162,7 @@ impl BlobFile {
         let len = window.file_len;
         let mut offset = FILE_HEADER_LEN as u64;
         let mut hole = offset;
-        let mut tell_hole = |range: Range<u64>, visitor: &mut dyn FnMut(ScanItem) -> Result<()>| {
+        let tell_hole = |range: Range<u64>, visitor: &mut dyn FnMut(ScanItem) -> Result<()>| {
             if range.is_empty() { Ok(()) } else { visitor(ScanItem::Hole { range }) }
         };
         while offset < len {

@@ -45,7 +45,7 @@ fn value_of(seed: u64, len: usize) -> Vec<u8> {
     (0..len)
         .map(|at| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            if (at / BLOB_CHUNK_LEN) % 2 == 0 { (at / 100) as u8 } else { (state >> 56) as u8 }
+            if (at / BLOB_CHUNK_LEN).is_multiple_of(2) { (at / 100) as u8 } else { (state >> 56) as u8 }
         })
         .collect()
 }
