@@ -28,7 +28,7 @@ pub fn trees(arguments: &TreesArguments) -> Result<u8> {
     let mut out = std::io::stdout().lock();
     for tree in db.trees()? {
         if arguments.json {
-            let compression = format!("{:?}", tree.compression).to_lowercase();
+            let compression = tree.compression.map(|compression| format!("{compression:?}").to_lowercase());
             let line = json!({"name": tree.name, "id": tree.id, "multi": tree.multi, "compression": compression});
             writeln!(out, "{line}")?;
         } else {
