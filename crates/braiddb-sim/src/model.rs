@@ -78,11 +78,14 @@ pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
     }
 }
 
+/// A commit's sequence number, and the value since then; `None` if there is none.
+type Version = (u64, Option<Bytes>);
+
 /// Every version of every key.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// By tree and key: the versions, oldest first; `None` where the key was deleted.
-    versions: BTreeMap<(TreeNumber, Bytes), Vec<(u64, Option<Bytes>)>>,
+    /// By tree and key: the versions, oldest first.
+    versions: BTreeMap<(TreeNumber, Bytes), Vec<Version>>,
     last: u64,
 }
 
@@ -149,7 +152,7 @@ impl Model {
     }
 }
 
-fn as_of(versions: &[(u64, Option<Bytes>)], at: u64) -> Option<&[u8]> {
+fn as_of(versions: &[Version], at: u64) -> Option<&[u8]> {
     let after = versions.partition_point(|(sequence, _)| *sequence <= at);
     versions[..after].last().and_then(|(_, value)| value.as_deref())
 }
@@ -226,6 +229,11 @@ impl History {
     /// Contents after the last commit.
     pub fn latest(&self) -> &Contents {
         self.states.last().expect("there is always a first state")
+    }
+
+    /// Contents before the last commit; the first contents if there was none.
+    pub fn before_latest(&self) -> &Contents {
+        &self.states[self.states.len().saturating_sub(2)]
     }
 
     /// How many commits must survive a crash at `moment`, and how many may.

@@ -122,10 +122,7 @@ impl RawBatch {
 
     /// The batch's bytes. `place` is asked for each value: it may put it elsewhere and return what stands in its
     /// place (a blob reference).
-    pub fn prepare(
-        &self,
-        mut place: impl FnMut(&[u8], &[u8]) -> Result<Option<Vec<u8>>>,
-    ) -> Result<PreparedBatch> {
+    pub fn prepare(&self, mut place: impl FnMut(&[u8], &[u8]) -> Result<Option<Vec<u8>>>) -> Result<PreparedBatch> {
         if let Some(reason) = &self.error {
             return Err(Error::InvalidArgument(reason.clone()));
         }

@@ -23,10 +23,7 @@ fn writes_to_one_key_collapse_to_the_last() {
     batch.push(EntryKind::Value, &[b"tree", b"a"], b"3");
     assert_eq!(
         prepared(&batch),
-        [
-            (0, EntryKind::Value, b"treea".to_vec(), b"3".to_vec()),
-            (0, EntryKind::Tombstone, b"treeb".to_vec(), vec![])
-        ]
+        [(0, EntryKind::Value, b"treea".to_vec(), b"3".to_vec()), (0, EntryKind::Tombstone, b"treeb".to_vec(), vec![])]
     );
 }
 
@@ -83,13 +80,18 @@ fn every_request_is_answered_once_and_commits_never_overlap() {
             std::thread::spawn(move || {
                 for i in 0..2_000 {
                     let request = t * 1_000_000 + i;
-                    let answer = queue.submit(request, 64, |_| 16, |group| {
-                        assert!(!busy.swap(true, Ordering::AcqRel));
-                        assert!(group.len() <= 6, "a group of {}", group.len());
-                        sum.fetch_add(group.iter().sum::<u64>(), Ordering::Relaxed);
-                        busy.store(false, Ordering::Release);
-                        group.iter().map(|r| r + 1).collect()
-                    });
+                    let answer = queue.submit(
+                        request,
+                        64,
+                        |_| 16,
+                        |group| {
+                            assert!(!busy.swap(true, Ordering::AcqRel));
+                            assert!(group.len() <= 6, "a group of {}", group.len());
+                            sum.fetch_add(group.iter().sum::<u64>(), Ordering::Relaxed);
+                            busy.store(false, Ordering::Release);
+                            group.iter().map(|r| r + 1).collect()
+                        },
+                    );
                     assert_eq!(answer, request + 1);
                 }
             })

@@ -6,6 +6,7 @@ use crate::{
     table::{RunOptions, TableContext},
     version::FileSet,
 };
+use parking_lot::Mutex;
 use std::path::PathBuf;
 
 /// Gives a blob's new reference, if the blob was moved: called with the internal key and the reference.
@@ -31,6 +32,8 @@ pub struct JobContext<'a> {
     pub relocate: Option<Relocate<'a>>,
     /// A run is cut when it has this many bytes.
     pub run_bytes_max: u64,
+    /// The files made so far; if the job fails, or its result is not put into force, they are removed.
+    pub created: &'a Mutex<Vec<PathBuf>>,
     /// Asked between rows: whether to give up, because the database closes.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
 }
@@ -39,12 +42,17 @@ impl JobContext<'_> {
     /// A number and path for a new run.
     pub fn new_run(&self) -> (FileNumber, PathBuf) {
         let number = (self.new_file_number)();
-        (number, FileSet::run_path(&self.dir, number))
+        self.note_created(number, FileSet::run_path(&self.dir, number))
     }
 
     /// A number and path for a new view.
     pub fn new_view(&self) -> (FileNumber, PathBuf) {
         let number = (self.new_file_number)();
-        (number, FileSet::view_path(&self.dir, number))
+        self.note_created(number, FileSet::view_path(&self.dir, number))
+    }
+
+    fn note_created(&self, number: FileNumber, path: PathBuf) -> (FileNumber, PathBuf) {
+        self.created.lock().push(path.clone());
+        (number, path)
     }
 }

@@ -4,11 +4,7 @@
 //! each of them reads as one of its loose runs, within its bounds; sharing spares thousands of tiny files when the
 //! database is much larger than a memtable.
 
-use super::{
-    JobContext, VersionFilter,
-    filter::Verdict,
-    output::RunOutput,
-};
+use super::{JobContext, VersionFilter, filter::Verdict, output::RunOutput};
 use crate::{
     base::{EntryRef, RangeTombstone, RangeTombstoneSet, Result},
     memtable::Memtable,
@@ -118,7 +114,7 @@ impl<'a> Group<'a> {
 
     /// A run may have been cut; each piece goes to those partitions that it reaches into.
     fn finish(self, version: &Version, outputs: &mut Vec<FlushOutput>) -> Result<()> {
-        for run in self.output.finish()?.0 {
+        for run in self.output.finish()? {
             let reaches = |partition: &Partition| {
                 is_before_end(partition, &run.smallest) && partition.layout.start <= run.largest
             };

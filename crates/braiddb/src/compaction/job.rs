@@ -42,8 +42,6 @@ pub struct MergeOutput {
     pub consumed: BTreeSet<FileNumber>,
     /// Loose runs that went into the view.
     pub folded: BTreeSet<FileNumber>,
-    /// Entries in the outputs that are dead but held by snapshots.
-    pub dead_held: u64,
 }
 
 fn whole(partition: &Partition) -> MergePart {
@@ -118,11 +116,10 @@ pub fn merge(
     let chosen: BTreeSet<FileNumber> = inputs.iter().copied().collect();
     let is_chosen = |h: &&Arc<RunHandle>| chosen.contains(&h.run().meta().number);
     let merged: Vec<Arc<RunHandle>> = partition.all_runs().filter(is_chosen).cloned().collect();
-    let others: Vec<Arc<Run>> =
-        partition.runs.iter().filter(|h| !is_chosen(h)).map(|h| Arc::clone(h.run())).collect();
+    let others: Vec<Arc<Run>> = partition.runs.iter().filter(|h| !is_chosen(h)).map(|h| Arc::clone(h.run())).collect();
     let mut merger = Merger::new(context, partition, &merged, &others)?;
     merger.run(split_bytes)?;
-    let (mut parts, dropped, dead_held) = merger.finish()?;
+    let (mut parts, dropped) = merger.finish()?;
     tracing::debug!(partition = partition.id, parts = parts.len(), dropped, "merged runs");
     context.table.vfs.sync_dir(&context.dir).map_err(|e| Error::io("sync", &context.dir, e))?;
     for part in &mut parts {
@@ -130,7 +127,7 @@ pub fn merge(
             braid(context, part, &others)?;
         }
     }
-    Ok(MergeOutput { parts, consumed: chosen, folded: BTreeSet::new(), dead_held })
+    Ok(MergeOutput { parts, consumed: chosen, folded: BTreeSet::new() })
 }
 
 /// Makes the view of a merged part, over the runs that were left alone and those written.
@@ -158,7 +155,6 @@ struct Merger<'a> {
     start: Vec<u8>,
     output: RunOutput<'a>,
     dropped: u64,
-    dead_held: u64,
 }
 
 impl<'a> Merger<'a> {
@@ -191,7 +187,6 @@ impl<'a> Merger<'a> {
             start: partition.layout.start.clone(),
             output: RunOutput::new(context),
             dropped: 0,
-            dead_held: 0,
         })
     }
 
@@ -248,18 +243,17 @@ impl<'a> Merger<'a> {
                 output.add_range_tombstone(clipped);
             }
         }
-        let (written, older_versions) = output.finish()?;
-        self.dead_held += older_versions;
+        let written = output.finish()?;
         // The end of the last part is the partition's own, also where that is open.
         debug_assert!(!last || bounds.end == self.partition.layout.end);
         self.parts.push(MergePart { start: bounds.start, end: bounds.end, written, ..Default::default() });
         Ok(())
     }
 
-    /// The parts, and how many versions were dropped and how many kept for snapshots.
-    fn finish(mut self) -> Result<(Vec<MergePart>, u64, u64)> {
+    /// The parts, and how many versions were dropped.
+    fn finish(mut self) -> Result<(Vec<MergePart>, u64)> {
         self.finish_part(None)?;
-        Ok((self.parts, self.dropped, self.dead_held))
+        Ok((self.parts, self.dropped))
     }
 }
 
@@ -280,8 +274,7 @@ pub fn droppable_runs(partition: &Partition, oldest_snapshot: SequenceNumber) ->
             Some(partition_end) => end >= partition_end.as_slice() || end > meta.largest.as_slice(),
             None => end > meta.largest.as_slice(),
         };
-        past && meta.range_tombstones == 0
-            && tombstones.newest_covering(first, oldest_snapshot) > meta.max_sequence
+        past && meta.range_tombstones == 0 && tombstones.newest_covering(first, oldest_snapshot) > meta.max_sequence
     };
     partition.all_runs().map(|h| h.run().meta()).filter(|m| is_dropped(m)).map(|m| m.number).collect()
 }

@@ -18,7 +18,6 @@ pub struct RunOutput<'a> {
     last_key: Vec<u8>,
     tombstones: Vec<RangeTombstone>,
     finished: Vec<RunMeta>,
-    older_versions: u64,
 }
 
 impl<'a> RunOutput<'a> {
@@ -31,7 +30,6 @@ impl<'a> RunOutput<'a> {
             last_key: Vec::new(),
             tombstones: Vec::new(),
             finished: Vec::new(),
-            older_versions: 0,
         }
     }
 
@@ -82,12 +80,8 @@ impl<'a> RunOutput<'a> {
         if let Some((tree, _)) = split_internal_key(entry.key) {
             writer.set_compression((self.context.compression_of)(tree));
         }
-        if self.last_key == entry.key {
-            self.older_versions += 1;
-        } else {
-            self.last_key.clear();
-            self.last_key.extend_from_slice(entry.key);
-        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(entry.key);
         let moved = match (self.context.relocate, entry.kind) {
             (Some(relocate), EntryKind::BlobRef) => relocate(entry.key, entry.value)?,
             _ => None,
@@ -97,7 +91,7 @@ impl<'a> RunOutput<'a> {
         if entry.kind == EntryKind::BlobRef {
             let blob = BlobRef::decode(entry.value)
                 .ok_or_else(|| Error::InvalidArgument("an entry holds an unreadable blob reference".to_owned()))?;
-            writer.add_blob_use(blob.file, blob.disk_bytes());
+            writer.add_blob_use(blob.file, blob.stored_len);
         }
         Ok(())
     }
@@ -109,9 +103,8 @@ impl<'a> RunOutput<'a> {
         Ok(())
     }
 
-    /// Writes what is left; the runs in key order, and how many of their entries are older versions, kept for
-    /// snapshots. The files are synced, the directory is not.
-    pub fn finish(mut self) -> Result<(Vec<RunMeta>, u64)> {
+    /// Writes what is left; the runs in key order. The files are synced, the directory is not.
+    pub fn finish(mut self) -> Result<Vec<RunMeta>> {
         self.held.forget();
         if !self.tombstones.is_empty() {
             let writer = match &mut self.writer {
@@ -123,7 +116,7 @@ impl<'a> RunOutput<'a> {
             }
         }
         self.finish_run()?;
-        Ok((self.finished, self.older_versions))
+        Ok(self.finished)
     }
 }
 

@@ -20,7 +20,7 @@ pub struct RunShape {
     pub entries: u64,
 }
 
-/// A view, for planning.
+/// What a view counts, for planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewShape {
     /// All its entries.
@@ -36,8 +36,10 @@ pub struct PartitionShape {
     pub runs: Vec<RunShape>,
     /// The loose runs, oldest first.
     pub loose: Vec<RunShape>,
-    /// The view, if there is one.
-    pub view: Option<ViewShape>,
+    /// Whether there is a view over `runs`.
+    pub has_view: bool,
+    /// What the view counts; without one, what the oldest run's own view counts.
+    pub counts: Option<ViewShape>,
     /// Dead entries that the last merge could not drop because snapshots hold them still.
     pub dead_held: u64,
     /// Whether a blob file waits to be given up that runs of this partition refer to.
@@ -85,7 +87,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     if is_too_dead(shape, options) || shape.relocate_blobs {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
     }
-    if shape.view.is_none() && !shape.runs.is_empty() {
+    if !shape.has_view && !shape.runs.is_empty() {
         return Some(Plan::Rebuild);
     }
     // One run needs no view but its own.
@@ -104,9 +106,9 @@ fn all(shape: &PartitionShape) -> impl Iterator<Item = &RunShape> {
 }
 
 fn is_too_dead(shape: &PartitionShape, options: &PlanOptions) -> bool {
-    let Some(view) = &shape.view else { return false };
-    let dead = view.dead.saturating_sub(shape.dead_held);
-    dead * 100 > view.entries * options.dead_percent_max
+    let Some(counts) = &shape.counts else { return false };
+    let dead = counts.dead.saturating_sub(shape.dead_held);
+    dead * 100 > counts.entries * options.dead_percent_max
 }
 
 /// All loose runs, then the smallest others until enough room is made, then those no larger than what is merged.

@@ -201,10 +201,9 @@ impl Core {
             let share = shares.get(number).copied().unwrap_or(1);
             RunShape { number: *number, bytes: bytes / share, entries: entries / share }
         };
-        let view = partition.view.as_ref().map(|view| {
-            let meta = view.meta();
-            ViewShape { entries: meta.entries, dead: meta.stale + meta.tombstones }
-        });
+        let counts = partition.counts().map(|(entries, dead)| ViewShape { entries, dead });
+        let moves_blobs =
+            |meta: &crate::table::RunMeta| meta.blob_uses.iter().any(|u| work.sparse_blobs.contains(&u.file));
         let held = work.held.get(&partition.id).filter(|(_, snapshots)| {
             let now = self.snapshots.strata();
             snapshots.iter().rev().skip(1).all(|s| now.binary_search(s).is_ok())
@@ -212,9 +211,10 @@ impl Core {
         PartitionShape {
             runs: partition.layout.runs.iter().map(run).collect(),
             loose: partition.layout.loose.iter().map(run).collect(),
-            view,
+            has_view: partition.view.is_some(),
+            counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),
-            relocate_blobs: false,
+            relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
     }
 

@@ -11,12 +11,12 @@
 //!
 //! Order of locks: `write`, then `disk`, then `change`. `work` is a leaf.
 
+use super::settings::Settings;
 use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Counters};
 use crate::{
-    base::{Error, Result, SequenceNumber},
+    base::{Error, FileNumber, Result, SequenceNumber},
     commit::{CommitQueue, SnapshotList},
     memtable::{Memtable, MemtableOptions},
-    options::Settings,
     platform::FileLock,
     read::ReadState,
     table::TableContext,
@@ -26,7 +26,7 @@ use crate::{
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::PathBuf,
     sync::{
         Arc,
@@ -68,8 +68,10 @@ pub struct DiskState {
 pub struct WorkState {
     pub flushing: bool,
     pub busy: HashSet<u64>,
-    /// By partition: dead entries that the last full merge had to keep, and for which snapshots.
+    /// By partition: dead entries that were left after its last merge, and the snapshots of then.
     pub held: BTreeMap<u64, (u64, Vec<SequenceNumber>)>,
+    /// Blob files that are mostly dead: merges move what is left out of them.
+    pub sparse_blobs: BTreeSet<FileNumber>,
     /// Partitions whose merge failed for good (damaged input); left alone until the next open.
     pub failed: BTreeMap<u64, String>,
     /// After a full disk: not before this time.

@@ -88,13 +88,7 @@ pub struct Iter {
 }
 
 impl Iter {
-    pub(super) fn over(
-        db: &Db,
-        tree: &TreeState,
-        start: Vec<u8>,
-        end: Option<Vec<u8>>,
-        hold: Option<Hold>,
-    ) -> Iter {
+    pub(super) fn over(db: &Db, tree: &TreeState, start: Vec<u8>, end: Option<Vec<u8>>, hold: Option<Hold>) -> Iter {
         let failed = tree.check().and_then(|()| db.core().check_open()).err();
         let hold = hold.unwrap_or_else(|| Hold::now(db.core()));
         let done = end.as_ref().is_some_and(|end| *end <= start);
@@ -188,9 +182,12 @@ impl Iter {
         if self.done {
             return None;
         }
-        let row = self.db.core().check_open().and_then(|()| self.advance(forward)).and_then(|there| {
-            if there { self.take_row(forward).map(Some) } else { Ok(None) }
-        });
+        let row = self
+            .db
+            .core()
+            .check_open()
+            .and_then(|()| self.advance(forward))
+            .and_then(|there| if there { self.take_row(forward).map(Some) } else { Ok(None) });
         self.done = !matches!(row, Ok(Some(_)));
         row.transpose()
     }

@@ -1,11 +1,8 @@
 //! Flushes, folds and merges put into force.
 
-use super::{
-    blobs::BlobStore,
-    core::{Core, DiskState},
-};
+use super::core::{Core, DiskState};
 use crate::{
-    base::{Error, FileNumber, Result, TreeId},
+    base::{Error, FileNumber, Result, SequenceNumber, TreeId},
     codec::Compression,
     compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan},
     memtable::Memtable,
@@ -16,6 +13,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
+    path::PathBuf,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -39,19 +37,23 @@ impl Core {
         }
     }
 
-    /// Calls `work` with what jobs need.
+    /// Calls `work` with what jobs need, and `install` with what it has made. If either fails, the files made are removed,
+    /// unless it is not known whether they are in force.
     fn with_context<R>(
         &self,
         relocate: Option<&Relocation>,
         work: impl FnOnce(&JobContext<'_>) -> Result<R>,
-    ) -> Result<R> {
+        install: impl FnOnce(R) -> Result<()>,
+    ) -> Result<()> {
+        let created = Mutex::default();
         let compressions = self.catalog.compressions.read().clone();
-        let compression_of =
-            move |tree: TreeId| -> Compression { compressions.get(&tree).copied().unwrap_or(self.settings.compression) };
+        let compression_of = move |tree: TreeId| -> Compression {
+            compressions.get(&tree).copied().unwrap_or(self.settings.compression)
+        };
         let relocate_blob = |key: &[u8], reference: &[u8]| -> Result<Option<Vec<u8>>> {
             relocate.map_or(Ok(None), |relocation| self.relocate_blob(key, reference, relocation))
         };
-        work(&JobContext {
+        let done = work(&JobContext {
             table: &self.table,
             dir: self.dir.clone(),
             run_options: self.run_options(),
@@ -61,8 +63,30 @@ impl Core {
             strata: self.snapshots.strata(),
             relocate: relocate.map(|_| &relocate_blob as compaction::Relocate<'_>),
             run_bytes_max: self.settings.partition_bytes * 2,
+            created: &created,
             cancelled: &|| self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire),
         })
+        .and_then(|made| {
+            // What runs refer to must be on disk before they are; the log behind them need not.
+            self.blobs.sync()?;
+            self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+            install(made)
+        });
+        if done.is_err() && !self.failed.load(Ordering::Acquire) {
+            self.remove_files(&created.into_inner());
+        }
+        done
+    }
+
+    fn remove_files(&self, paths: &[PathBuf]) {
+        for path in paths {
+            match self.table.vfs.remove(path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(path = %path.display(), error = %e, "a file of a failed job could not be removed");
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Moves a blob out of a file that is to be given up.
@@ -83,13 +107,11 @@ impl Core {
         let state = self.state.load_full();
         let Some(memtable) = state.frozen.last().cloned() else { return Ok(false) };
         let start = self.now_ns();
-        let outputs = self.with_context(None, |context| {
-            compaction::flush(context, &memtable, &state.version, OWN_RUN_BYTES_MIN)
-        })?;
-        // What runs refer to must be on disk before they are; the log behind them need not.
-        self.blobs.sync()?;
-        self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
-        self.install_flush(&memtable, &state.version, outputs)?;
+        self.with_context(
+            None,
+            |context| compaction::flush(context, &memtable, &state.version, OWN_RUN_BYTES_MIN),
+            |outputs| self.install_flush(&memtable, &state.version, outputs),
+        )?;
         self.pressure.note_flush(memtable.raw_bytes() as u64, self.now_ns() - start);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(true)
@@ -150,6 +172,7 @@ impl Core {
     /// Unused blob files go once the readers of all states up to now have gone.
     fn release_blobs(&self, layout: &Layout) {
         let released = self.blobs.release_unused(layout);
+        self.work.lock().sparse_blobs = self.blobs.sparse_files(layout, &*self.table.vfs).into_iter().collect();
         if released.is_empty() {
             return;
         }
@@ -181,15 +204,13 @@ impl Core {
 
     /// The blob files to be given up.
     fn relocation(&self) -> Relocation {
-        let disk = self.disk.lock();
-        let sparse = self.blobs.sparse_files(disk.manifest.layout(), &*self.table.vfs);
-        Relocation { condemned: sparse.into_iter().collect(), written: Mutex::default() }
+        Relocation { condemned: self.work.lock().sparse_blobs.clone(), written: Mutex::default() }
     }
 
     fn run_merge(&self, partition: &Arc<Partition>, plan: &Plan, relocation: &Relocation) -> Result<()> {
         let relocate = (!relocation.condemned.is_empty()).then_some(relocation);
         let snapshots = self.snapshots.strata();
-        let output = self.with_context(relocate, |context| match plan {
+        let work = |context: &JobContext<'_>| match plan {
             Plan::Rebuild => compaction::rebuild(context, partition),
             Plan::Fold => compaction::fold(context, partition),
             Plan::Major { inputs } => compaction::merge(context, partition, inputs, None),
@@ -197,20 +218,15 @@ impl Core {
                 let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();
                 compaction::merge(context, partition, &all, Some(self.settings.partition_bytes / 2))
             }
-        })?;
-        self.blobs.sync()?;
-        self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
-        self.install_merge(partition, &output)?;
-        if matches!(plan, Plan::Major { .. } | Plan::Split) {
-            self.work.lock().held.insert(partition.id, (output.dead_held, snapshots));
-            self.counters.merges.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.counters.folds.fetch_add(1, Ordering::Relaxed);
-        }
+        };
+        self.with_context(relocate, work, |output| self.install_merge(partition, &output, &snapshots))?;
+        let merged = matches!(plan, Plan::Major { .. } | Plan::Split);
+        let counter = if merged { &self.counters.merges } else { &self.counters.folds };
+        counter.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    fn install_merge(&self, partition: &Partition, output: &MergeOutput) -> Result<()> {
+    fn install_merge(&self, partition: &Partition, output: &MergeOutput, snapshots: &[SequenceNumber]) -> Result<()> {
         let mut disk = self.disk.lock();
         let current = disk.manifest.layout().partitions[&partition.id].clone();
         let gone = |number: &FileNumber| output.consumed.contains(number) || output.folded.contains(number);
@@ -224,6 +240,7 @@ impl Core {
             self.counters.view_bytes.fetch_add(view.file_bytes, Ordering::Relaxed);
         }
         let split = output.parts.len() > 1;
+        let mut ids = Vec::new();
         if split {
             changes.push(Change::DropPartition(partition.id));
         }
@@ -233,8 +250,25 @@ impl Core {
                 changes.push(Change::NewPartition { id, start: part.start.clone(), end: part.end.clone() });
             }
             changes.push(set_runs(id, part, &added, disk.manifest.layout()));
+            ids.push(id);
         }
-        self.install(&mut disk, changes, None)
+        self.install(&mut disk, changes, None)?;
+        if !output.consumed.is_empty() {
+            self.note_held(&ids, snapshots);
+        }
+        Ok(())
+    }
+
+    /// Notes how many dead entries a merge has left: they are no reason to merge again before a snapshot goes.
+    fn note_held(&self, ids: &[u64], snapshots: &[SequenceNumber]) {
+        let state = self.state.load();
+        let mut work = self.work.lock();
+        let exists: BTreeSet<u64> = state.version.partitions.iter().map(|p| p.id).collect();
+        work.held.retain(|id, _| exists.contains(id));
+        for partition in state.version.partitions.iter().filter(|p| ids.contains(&p.id)) {
+            let dead = partition.counts().map_or(0, |(_, dead)| dead);
+            work.held.insert(partition.id, (dead, snapshots.to_vec()));
+        }
     }
 
     /// Lets go of runs that a range tombstone deletes wholly. What is left of the view is braided anew by the next job.
@@ -266,11 +300,6 @@ impl Core {
         self.counters.views_healed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
-
-    /// Bytes of blobs that runs refer to, and of all runs, views and blobs on disk.
-    pub fn live_blob_bytes(&self) -> u64 {
-        BlobStore::live_bytes(self.disk.lock().manifest.layout()).values().sum()
-    }
 }
 
 /// The partitions that get a run: those it was made for, and in place of one that was split meanwhile, its parts.
@@ -297,9 +326,10 @@ fn receivers(output: &FlushOutput, planned: &Version, layout: &Layout) -> Vec<u6
 /// A part's runs, with the loose runs that flushes have added meanwhile.
 fn set_runs(id: u64, part: &MergePart, added: &[FileNumber], layout: &Layout) -> Change {
     let reaches = |number: &&FileNumber| {
-        layout.runs.get(number).is_some_and(|meta| {
-            part.start <= meta.largest && part.end.as_ref().is_none_or(|end| meta.smallest < *end)
-        })
+        layout
+            .runs
+            .get(number)
+            .is_some_and(|meta| part.start <= meta.largest && part.end.as_ref().is_none_or(|end| meta.smallest < *end))
     };
     let mut loose: Vec<FileNumber> = Vec::new();
     if part.runs.is_empty() {

@@ -7,6 +7,7 @@
 //! A database is born when its first log segment is written. Leftovers of a creation that did not get so far are
 //! swept away; but a directory that holds logs, runs, views or blobs and no CURRENT is damaged, never new.
 
+use super::settings::Settings;
 use super::{
     blobs::BlobStore,
     catalog::{Catalog, TreeState, catalog_key},
@@ -19,12 +20,11 @@ use crate::{
     cache::BlockCache,
     commit::{CommitQueue, SnapshotList, decode_group},
     memtable::Memtable,
-    options::Settings,
     platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
         TableContext,
-        blob::{BlobWriter, BlobWriterOptions},
+        blob::{BlobWriter, BlobWriterContext},
     },
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
     wal::{self, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions},
@@ -175,7 +175,8 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
         Ok(Some(manifest)) => return Ok(manifest),
         Ok(None) => {
             if let Some(data) = data {
-                let detail = format!("it is missing, but there is {}: this is a damaged database, not a new one", data.name);
+                let detail =
+                    format!("it is missing, but there is {}: this is a damaged database, not a new one", data.name);
                 return Err(Error::corruption(dir.join(CURRENT_NAME), 0, detail));
             }
         }
@@ -214,10 +215,13 @@ fn open_blobs(
     names: &[crate::platform::DirEntry],
 ) -> BlobStore {
     let writer = (!settings.read_only).then(|| {
-        let options = BlobWriterOptions { file_bytes_max: settings.blob_file_bytes, ..Default::default() };
-        let runtime = Arc::clone(&settings.runtime);
-        let ids = Arc::new(move || runtime.random_u64());
-        Arc::new(BlobWriter::new(Arc::clone(&settings.vfs), dir, options, number_source(next_file), ids))
+        Arc::new(BlobWriter::new(BlobWriterContext {
+            vfs: Arc::clone(&settings.vfs),
+            dir: dir.to_owned(),
+            runtime: Arc::clone(&settings.runtime),
+            next_file_number: number_source(next_file),
+            file_len: settings.blob_file_bytes,
+        }))
     });
     let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);
     BlobStore::new(dir, table, writer, known)
@@ -243,7 +247,9 @@ fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -
         }
         let whole = insert_group(&memtable, payload, info, layout.flushed, blobs);
         if !whole {
-            return Ok(Visit::EndHere("the record's checksum matches but its contents cannot be understood".to_owned()));
+            return Ok(Visit::EndHere(
+                "the record's checksum matches but its contents cannot be understood".to_owned(),
+            ));
         }
         Ok(Visit::Taken)
     };
@@ -256,7 +262,12 @@ fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -
 }
 
 /// Why a record cannot count: a value it refers to is not there.
-fn missing_blob(payload: &[u8], info: &RecordInfo, flushed: SequenceNumber, blobs: &BlobStore) -> Result<Option<String>> {
+fn missing_blob(
+    payload: &[u8],
+    info: &RecordInfo,
+    flushed: SequenceNumber,
+    blobs: &BlobStore,
+) -> Result<Option<String>> {
     let mut references = Vec::new();
     decode_group(payload, |batch, op| {
         if op.kind == EntryKind::BlobRef && info.first_sequence + batch > flushed {
@@ -315,7 +326,13 @@ fn load_catalog(state: &ReadState, last_sequence: SequenceNumber, dir: &Path) ->
     while cursor.valid() {
         let entry = cursor.entry();
         let Some((TreeId::CATALOG, [tag, name @ ..])) = split_internal_key(entry.key) else { break };
-        let bad = || Error::corruption(dir, 0, format!("the catalog entry of {:?} cannot be understood", name.escape_ascii().to_string()));
+        let bad = || {
+            Error::corruption(
+                dir,
+                0,
+                format!("the catalog entry of {:?} cannot be understood", name.escape_ascii().to_string()),
+            )
+        };
         match tag {
             b'n' => trees.push(TreeState::decode(name, entry.value).ok_or_else(bad)?),
             b'i' => next_id = u32::from_le_bytes(entry.value.try_into().map_err(|_| bad())?),

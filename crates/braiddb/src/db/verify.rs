@@ -80,7 +80,11 @@ impl Core {
             let disk = self.disk.lock();
             let detail = disk.files.damaged_views().get(&number).cloned().unwrap_or_default();
             let path = FileSet::view_path(&self.dir, number);
-            report.problems.push(Error::corruption(path, 0, format!("the view is damaged and awaits rebuilding: {detail}")));
+            report.problems.push(Error::corruption(
+                path,
+                0,
+                format!("the view is damaged and awaits rebuilding: {detail}"),
+            ));
         }
     }
 
@@ -105,7 +109,11 @@ impl Core {
                     Ok(value) => report.bytes += value.len() as u64,
                     Err(e) => report.problems.push(e),
                 },
-                None => report.problems.push(Error::corruption(handle.run().path(), 0, "a blob reference cannot be understood")),
+                None => report.problems.push(Error::corruption(
+                    handle.run().path(),
+                    0,
+                    "a blob reference cannot be understood",
+                )),
             }
         }
     }

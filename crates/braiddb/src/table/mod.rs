@@ -119,6 +119,10 @@ impl RunWriter {
         todo!()
     }
     /// Counts a reference to a blob file.
+    pub fn set_compression(&mut self, _compression: Compression) {
+        todo!()
+    }
+
     pub fn add_blob_use(&mut self, _file: FileNumber, _bytes: u64) {
         todo!()
     }

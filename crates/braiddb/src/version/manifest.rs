@@ -109,7 +109,18 @@ impl Manifest {
         let dir = dir.to_owned();
         let rewritten_len = len;
         Ok(Manifest {
-            vfs, runtime, dir, path, file, file_id, number, len, rewritten_len, current, layout, bytes_written: len,
+            vfs,
+            runtime,
+            dir,
+            path,
+            file,
+            file_id,
+            number,
+            len,
+            rewritten_len,
+            current,
+            layout,
+            bytes_written: len,
         })
     }
 
@@ -125,7 +136,9 @@ impl Manifest {
         let path = dir.join(manifest_name(slot.manifest));
         let mode = if read_only { OpenMode::Read } else { OpenMode::ReadWrite };
         let file = vfs.open(&path, mode).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::corruption(&path, 0, "CURRENT names this manifest, but it is missing"),
+            std::io::ErrorKind::NotFound => {
+                Error::corruption(&path, 0, "CURRENT names this manifest, but it is missing")
+            }
             _ => Error::io("open", &path, e),
         })?;
         let len = file.len().map_err(|e| Error::io("read", &path, e))?;

@@ -116,11 +116,24 @@ impl Partition {
         self.tombstones.as_ref().map_or(0, |set| set.newest_covering(key, snapshot))
     }
 
+    /// How many entries the view has, and how many of them are stale or tombstones. Without a view, of the oldest run
+    /// alone; `None` if there is no run, or its own view cannot be read.
+    pub fn counts(&self) -> Option<(u64, u64)> {
+        let meta = match (&self.view, self.apart.last()) {
+            (Some(view), _) => view.meta().clone(),
+            (None, Some(oldest)) => oldest.view().ok()?.meta().clone(),
+            (None, None) => return None,
+        };
+        Some((meta.entries, meta.stale + meta.tombstones))
+    }
+
     /// All its runs, those of the view first.
     pub fn all_runs(&self) -> impl Iterator<Item = &Arc<RunHandle>> {
-        let loose = self.layout.loose.iter().filter_map(|number| {
-            self.apart.iter().find(|handle| handle.run().meta().number == *number)
-        });
+        let loose = self
+            .layout
+            .loose
+            .iter()
+            .filter_map(|number| self.apart.iter().find(|handle| handle.run().meta().number == *number));
         self.runs.iter().chain(loose)
     }
 
