@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::open::open_for_reading;
 use crate::{
-    arguments::{OpenArguments, StatsArguments},
+    arguments::StatsArguments,
     demo::draw_partitions,
     exit::OK,
     notation::{show_bytes, show_count, to_hex},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Prints what the engine counts. Bytes written, commits and the like are counted from the opening on.
 pub fn stats(arguments: &StatsArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &OpenArguments::default())?;
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let stats = db.stats();
     let mut out = std::io::stdout().lock();
     if arguments.json {

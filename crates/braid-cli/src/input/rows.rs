@@ -10,7 +10,7 @@ use std::{
     io::{self, Read},
 };
 
-use super::RECORD_BYTES_MAX;
+use super::chunk::RECORD_BYTES_MAX;
 use crate::dirt::Dirt;
 
 const READ_BYTES: usize = 256 << 10;
