@@ -271,7 +271,8 @@ impl Shared {
         }
         let core = &self.core;
         let synced = match &core.wal {
-            Some(wal) if core.check_writable().is_ok() => core.sync_to(wal.end_lsn()),
+            // The note at the end tells a later open that nothing may be missing.
+            Some(wal) if core.check_writable().is_ok() => wal.note_durable(),
             _ => Ok(()),
         };
         core.stop();
