@@ -186,7 +186,7 @@ class Run:
         return found
 
     def view(self):
-        """(block, slot, stale, tag) of each entry, in the order of the embedded view."""
+        """((block, slot), stale, tag) of each entry, in the order of the embedded view."""
         start, length = self.footer["view"], self.footer["view_length"]
         if length == 0:
             return
