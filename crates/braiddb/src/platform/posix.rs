@@ -1,5 +1,246 @@
 //! The POSIX file system.
+//!
+//! Reads and writes are positional (`pread`, `pwrite`), so that one descriptor serves many threads without a shared
+//! position. Calls that a signal interrupts are made again; short writes are continued. Where systems differ:
+//!
+//! - *Preallocation* is `fallocate` on Linux, Android and FreeBSD. Elsewhere, and on file systems that refuse it
+//!   (ZFS, NFS before 4.2), zeros are written past the old end; holes below the old end are left, since filling them
+//!   could overwrite what another thread writes.
+//! - *Sync* is `fdatasync`, on Apple systems `F_FULLFSYNC`: the standard library chooses so. It is never repeated
+//!   after a failure, since the second call may succeed without the data.
+//! - *Directory sync* is `fsync` on the directory. File systems that know no such thing answer `EINVAL`; what they
+//!   order by themselves is theirs to say, so that counts as done.
+//! - *The lock* is `flock`. It belongs to the open file description, so that two handles of one process exclude each
+//!   other as two processes do, and it goes when the process does, however it ends.
+
+#![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
+
+use super::{DirEntry, File, FileLock, OpenMode, Vfs};
+use rustix::{
+    fs::{FlockOperation, flock, statvfs},
+    io::{Errno, retry_on_intr},
+};
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+};
+
+/// The most bytes of an owner's text that are read back: the file may hold anything.
+const MAX_OWNER_LEN: u64 = 4096;
+
+/// How much is written at once where zeros stand in for preallocation.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Files of a POSIX system.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PosixVfs {}
+
+impl PosixVfs {
+    /// The system's files.
+    pub fn new() -> PosixVfs {
+        PosixVfs {}
+    }
+}
+
+impl Vfs for PosixVfs {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
+        let file = options.open(path)?;
+        if mode == OpenMode::Read && file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Arc::new(PosixFile(file)))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let metadata = match fs::metadata(entry.path()) {
+                // Removed since it was listed, or a link to nothing.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            if metadata.is_file() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                entries.push(DirEntry { name, len: metadata.len() });
+            }
+        }
+        Ok(entries)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        match fs::File::open(dir)?.sync_all() {
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        // Not truncated here: the file may be another's, whose text must stay.
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => {
+                file.set_len(0)?;
+                file.write_all_at(owner.as_bytes(), 0)?;
+                Ok(Ok(Box::new(PosixLock { _file: file })))
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let mut text = Vec::new();
+                file.take(MAX_OWNER_LEN).read_to_end(&mut text)?;
+                Ok(Err(String::from_utf8_lossy(&text).into_owned()))
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let status = retry_on_intr(|| statvfs(path))?;
+        Ok(status.f_bavail.checked_mul(status.f_frsize))
+    }
+}
+
+/// The lock lives as long as the descriptor.
+#[derive(Debug)]
+struct PosixLock {
+    _file: fs::File,
+}
+
+impl FileLock for PosixLock {}
+
+#[derive(Debug)]
+struct PosixFile(fs::File);
+
+impl File for PosixFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        // The trait promises a full buffer unless the file ends; the system may give less.
+        let mut done = 0;
+        while done < buf.len() {
+            match self.0.read_at(&mut buf[done..], offset.saturating_add(done as u64)) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        // Continues short writes, and makes interrupted ones again.
+        self.0.write_all_at(buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        if len == 0 || allocate(&self.0, len)? {
+            return Ok(());
+        }
+        write_zeros(&self.0, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+/// Asks the system for space; whether it could.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    if i64::try_from(len).is_err() {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Asks the system for space: this one has no call for it.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+fn allocate(_file: &fs::File, _len: u64) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Writes zeros from the file's end to `len`.
+fn write_zeros(file: &fs::File, len: u64) -> io::Result<()> {
+    let mut at = file.metadata()?.len();
+    while at < len {
+        let count = usize::try_from(len - at).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
+        file.write_all_at(&ZEROS[..count], at)?;
+        at += count as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_stand_in_for_preallocation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        write_zeros(&file, ZEROS.len() as u64 + 77).unwrap();
+        write_zeros(&file, 10).unwrap();
+        let mut bytes = Vec::new();
+        fs::File::open(&path).unwrap().read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len(), ZEROS.len() + 77);
+        assert_eq!(&bytes[..3], b"abc");
+        assert!(bytes[3..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_lock_excludes_another_process_and_goes_with_it() {
+        use std::process::{Command, Stdio};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let vfs = PosixVfs::new();
+        let held = vfs.lock(&path, "process 1").unwrap().unwrap();
+        let flock = |path: &Path| {
+            Command::new("flock")
+                .args(["--nonblock", "--exclusive"])
+                .arg(path)
+                .arg("true")
+                .stderr(Stdio::null())
+                .status()
+        };
+        let Ok(status) = flock(&path) else { return eprintln!("skipped: this system has no flock command") };
+        assert!(!status.success());
+        drop(held);
+        assert!(flock(&path).unwrap().success());
+    }
+}

@@ -1,0 +1,238 @@
+//! A file system in memory that fails on demand and can lose what was not synced. For unit tests.
+
+use super::{DirEntry, File, FileLock, MemVfs, OpenMode, Vfs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+/// What can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening a new file.
+    Create,
+    /// A write; some of it may be done.
+    Write,
+    /// Giving a file space.
+    Preallocate,
+    /// Syncing a file.
+    Sync,
+    /// Syncing the directory.
+    SyncDir,
+    /// Removing a file.
+    Remove,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    operation: Operation,
+    /// How many more succeed before.
+    after: u32,
+    /// How many then fail.
+    times: u32,
+    kind: io::ErrorKind,
+    /// How many bytes of a failing write are written all the same.
+    written: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    faults: Vec<Fault>,
+    /// Contents as of the last sync.
+    synced: BTreeMap<PathBuf, Vec<u8>>,
+    /// Names as of the last directory sync.
+    names: BTreeSet<PathBuf>,
+    /// Every operation so far, in order.
+    journal: Vec<(Operation, PathBuf)>,
+}
+
+/// The file system. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct FaultVfs {
+    inner: MemVfs,
+    dir: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    inner: Arc<dyn File>,
+    path: PathBuf,
+    vfs: FaultVfs,
+}
+
+impl FaultVfs {
+    /// One directory, empty.
+    pub fn new(dir: &Path) -> FaultVfs {
+        let inner = MemVfs::new();
+        inner.create_dir_all(dir).unwrap();
+        FaultVfs { inner, dir: dir.to_owned(), state: Arc::default() }
+    }
+
+    /// Lets an operation fail, after `after` more have succeeded, `times` times.
+    pub fn fail(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind) {
+        self.fail_written(operation, after, times, kind, 0);
+    }
+
+    /// As [`FaultVfs::fail`], with a part of the write done.
+    pub fn fail_written(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind, written: usize) {
+        self.state.lock().unwrap().faults.push(Fault { operation, after, times, kind, written });
+    }
+
+    /// Everything works again.
+    pub fn heal(&self) {
+        self.state.lock().unwrap().faults.clear();
+    }
+
+    /// Every operation so far.
+    pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
+        self.state.lock().unwrap().journal.clone()
+    }
+
+    /// All files with their contents.
+    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let list = self.inner.list(&self.dir).unwrap();
+        list.into_iter().map(|entry| self.dir.join(entry.name)).map(|path| (path.clone(), self.read(&path))).collect()
+    }
+
+    /// A file's contents.
+    pub fn read(&self, path: &Path) -> Vec<u8> {
+        let file = self.inner.open(path, OpenMode::Read).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    /// A file system that holds these files, all durable.
+    pub fn of_files(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> FaultVfs {
+        let vfs = FaultVfs::new(dir);
+        for (path, bytes) in files {
+            let file = vfs.inner.open(path, OpenMode::CreateNew).unwrap();
+            file.write_at(bytes, 0).unwrap();
+        }
+        let mut state = vfs.state.lock().unwrap();
+        state.names = files.keys().cloned().collect();
+        state.synced = files.clone();
+        drop(state);
+        vfs
+    }
+
+    /// What a power failure may leave: each 512 bytes as last synced or as last written, each name that was made or
+    /// removed since the last directory sync there or not, as `coin` falls.
+    pub fn crashed(&self, mut coin: impl FnMut() -> bool) -> FaultVfs {
+        let (now, state) = (self.files(), self.state.lock().unwrap());
+        let mut files = BTreeMap::new();
+        for path in now.keys().chain(&state.names).collect::<BTreeSet<_>>() {
+            let kept = now.contains_key(path) && state.names.contains(path);
+            if !kept && !coin() {
+                continue;
+            }
+            let old = state.synced.get(path).cloned().unwrap_or_default();
+            let new = now.get(path).unwrap_or(&old);
+            let mut bytes = old.clone();
+            if coin() {
+                bytes.resize(new.len(), 0);
+            }
+            for at in (0..new.len().min(bytes.len())).step_by(512) {
+                let end = (at + 512).min(new.len()).min(bytes.len());
+                if new[at..end] != bytes[at..end] && coin() {
+                    bytes[at..end].copy_from_slice(&new[at..end]);
+                }
+            }
+            files.insert(path.clone(), bytes);
+        }
+        FaultVfs::of_files(&self.dir, &files)
+    }
+
+    fn enter(&self, operation: Operation, path: &Path) -> Result<(), (io::Error, usize)> {
+        let mut state = self.state.lock().unwrap();
+        for fault in &mut state.faults {
+            if fault.operation == operation {
+                if fault.after > 0 {
+                    fault.after -= 1;
+                } else if fault.times > 0 {
+                    fault.times -= 1;
+                    return Err((fault.kind.into(), fault.written));
+                }
+            }
+        }
+        state.journal.push((operation, path.to_owned()));
+        Ok(())
+    }
+}
+
+fn error_only((error, _): (io::Error, usize)) -> io::Error {
+    error
+}
+
+impl Vfs for FaultVfs {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        if mode == OpenMode::CreateNew {
+            self.enter(Operation::Create, path).map_err(error_only)?;
+        }
+        let inner = self.inner.open(path, mode)?;
+        Ok(Arc::new(FaultFile { inner, path: path.to_owned(), vfs: self.clone() }))
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.enter(Operation::Remove, path).map_err(error_only)?;
+        self.inner.remove(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.enter(Operation::SyncDir, dir).map_err(error_only)?;
+        // Under the lock, so that of two syncs at once the later one counts.
+        let mut state = self.state.lock().unwrap();
+        state.names = self.files().into_keys().collect();
+        Ok(())
+    }
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        self.inner.lock(path, owner)
+    }
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner.free_space(path)
+    }
+}
+
+impl File for FaultFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.inner.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        if let Err((error, written)) = self.vfs.enter(Operation::Write, &self.path) {
+            self.inner.write_at(&buf[..written.min(buf.len())], offset)?;
+            return Err(error);
+        }
+        self.inner.write_at(buf, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.vfs.enter(Operation::Preallocate, &self.path).map_err(error_only)?;
+        self.inner.preallocate(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.vfs.enter(Operation::Sync, &self.path).map_err(error_only)?;
+        let mut state = self.vfs.state.lock().unwrap();
+        let mut bytes = vec![0; self.inner.len()? as usize];
+        self.inner.read_exact_at(&mut bytes, 0)?;
+        state.synced.insert(self.path.clone(), bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! Each file system of this crate, put through the shared checks.
+
+use super::{MemVfs, OpenMode, Vfs, conformance};
+use std::path::Path;
+
+#[test]
+fn files_in_memory_conform() {
+    conformance::check(&MemVfs::new(), Path::new("/root"));
+    conformance::check(&MemVfs::new(), Path::new("relative"));
+    conformance::check(&MemVfs::new(), Path::new("./dotted//"));
+}
+
+#[cfg(unix)]
+#[test]
+fn posix_files_conform() {
+    let dir = tempfile::tempdir().unwrap();
+    conformance::check(&super::PosixVfs::new(), dir.path());
+}
+
+#[test]
+fn a_long_hole_in_memory_costs_no_memory() {
+    let vfs = MemVfs::new();
+    let file = vfs.open(Path::new("/sparse"), OpenMode::CreateNew).unwrap();
+    file.set_len(1 << 60).unwrap();
+    file.preallocate(1 << 61).unwrap();
+    let mut buf = [1; 16];
+    file.read_exact_at(&mut buf, (1 << 61) - 16).unwrap();
+    assert_eq!(buf, [0; 16]);
+    file.write_at(b"end", (1 << 30) - 1).unwrap();
+    file.set_len(1 << 30).unwrap();
+    assert_eq!(file.read_at(&mut buf, (1 << 30) - 1).unwrap(), 1);
+    assert_eq!(buf[0], b'e');
+}
+
+#[test]
+fn clones_of_a_memory_file_system_share_files_and_locks() {
+    let vfs = MemVfs::new();
+    let twin = vfs.clone();
+    vfs.open(Path::new("a"), OpenMode::CreateNew).unwrap().write_at(b"1", 0).unwrap();
+    assert_eq!(twin.list(Path::new("")).unwrap().len(), 1);
+    let _held = vfs.lock(Path::new("LOCK"), "me").unwrap().unwrap();
+    assert_eq!(twin.lock(Path::new("./LOCK"), "you").unwrap().unwrap_err(), "me");
+}

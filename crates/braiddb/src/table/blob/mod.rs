@@ -1,0 +1,13 @@
+//! Blob files: values above a threshold, written once, at commit.
+//!
+//! `format` has the bytes, `writer` appends records from many threads, `reader` reads one value or walks over all.
+
+mod format;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use format::{BLOB_CHUNK_LEN, BlobRef, blob_path};
+pub use reader::{BlobFile, ScanItem};
+pub use writer::{BlobWriter, BlobWriterContext, BlobWriterStats};

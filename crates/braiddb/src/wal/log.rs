@@ -1,0 +1,468 @@
+//! The log as it is written.
+
+use super::{
+    context::{WalContext, WalOptions, WalStats},
+    format::{
+        Epoch, Lsn, RECORD_HEADER_LEN, RecordFlags, RecordHeader, SEAL_LEN, SEGMENT_HEADER_LEN, SegmentHeader,
+        encode_seal, payload_checksum, record_len,
+    },
+    segment::{MakeError, Segment, SegmentInfo, Spare, WalStart},
+    sync::{Latch, SyncStage},
+};
+use crate::{
+    base::{Error, FileNumber, Result, SequenceNumber},
+    codec::{Compression, compress},
+};
+use parking_lot::Mutex;
+use std::{
+    borrow::Cow,
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Segments longer than the usual ones are multiples of this.
+const LONG_SEGMENT_UNIT: u64 = 4096;
+
+/// A buffer that grew past this for one large group is given back.
+const BUFFER_LEN_KEPT: usize = 1 << 20;
+
+/// What a commit group is, beside its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupHeader {
+    /// The first sequence number in the group; above those of all earlier groups.
+    pub first_sequence: SequenceNumber,
+    /// The last one.
+    pub last_sequence: SequenceNumber,
+    /// When it was committed, in microseconds since 1970.
+    pub commit_time_us: u64,
+}
+
+/// A log that takes appends.
+///
+/// **Threads.** Any thread may call anything. `append` is meant for one leader at a time and serialises the others.
+/// `sync` never waits for an append, nor an append for a sync: the appender publishes `end_lsn` (release) once a
+/// record's bytes are with the operating system, and a sync takes that position, then flushes every segment that is
+/// not wholly durable, the oldest first, each as a whole. So a later record is never known durable before an earlier
+/// one. See [`SyncStage`] for how syncs are shared.
+///
+/// **Nothing is buffered here**: when `append` returns, a killed process loses nothing of the record.
+///
+/// **Failures.** A full disk changes nothing: the record's place is kept, its header is zeroed, and the next append
+/// writes there. (This leans on [`crate::platform::File::write_at`] leaving a write that it refuses for lack of
+/// space incomplete.) Any failed sync, and any other failed write to a segment in use, latches the log for good: every
+/// later `append`, and every `sync` of what is not durable yet, fails; nothing is tried again.
+///
+/// **Locks**, in the order in which they nest: `tail`, then `segments` or `spares`. Neither of the last two is held
+/// during I/O.
+#[derive(Debug)]
+pub struct Wal {
+    context: WalContext,
+    options: WalOptions,
+    epoch: Epoch,
+    tail: Mutex<Tail>,
+    end_lsn: AtomicU64,
+    sync_stage: SyncStage,
+    latch: Latch,
+    /// The segments that hold needed records, in log order; the last one is written to.
+    segments: Mutex<VecDeque<Arc<Segment>>>,
+    spares: Mutex<Vec<Spare>>,
+    records: AtomicU64,
+    bytes_written: AtomicU64,
+    payload_bytes: AtomicU64,
+    segments_created: AtomicU64,
+    segments_recycled: AtomicU64,
+}
+
+/// Where the next record goes.
+#[derive(Debug)]
+struct Tail {
+    segment: Arc<Segment>,
+    /// The offset in the segment.
+    offset: u64,
+    /// The link that the next record carries.
+    link: u64,
+    last_sequence: SequenceNumber,
+    /// The next segment, once made. It must stay even if its seal could not be written: parts of the seal may be on
+    /// disk.
+    prepared: Option<Arc<Segment>>,
+    buffer: Vec<u8>,
+}
+
+/// A record to be written.
+struct Record<'a> {
+    flags: RecordFlags,
+    group: GroupHeader,
+    stored: &'a [u8],
+    raw_len: u32,
+}
+
+impl Wal {
+    /// Begins a new epoch in a new segment. The directory exists.
+    ///
+    /// Before the first append, the caller must have made durable that [`Wal::oldest_segment`] is where recovery
+    /// begins, and that [`Wal::durable_lsn`] is durable: the second is how the loss of the new segment is noticed.
+    pub fn create(context: WalContext, options: WalOptions, start: WalStart) -> Result<Wal> {
+        options.check()?;
+        let spare = Spare::create(&context, options.segment_len).map_err(|e| e.error)?;
+        let header = SegmentHeader {
+            file_id: context.runtime.random_u64(),
+            start_lsn: start.start_lsn,
+            epoch: start.epoch,
+            number: spare.number,
+            len: spare.len,
+            previous_end_lsn: start.previous_end_lsn,
+            previous_link: start.previous_link,
+            previous_epoch: start.previous_epoch,
+            durable_lsn: start.start_lsn,
+            previous_sequence: start.previous_sequence,
+        };
+        let segment = spare.begin(&context, header).map_err(|e| e.error)?;
+        let first_lsn = start.start_lsn + SEGMENT_HEADER_LEN;
+        let mut segments = VecDeque::from(start.older);
+        segments.push_back(segment.clone());
+        Ok(Wal {
+            context,
+            options,
+            epoch: start.epoch,
+            tail: Mutex::new(Tail {
+                offset: SEGMENT_HEADER_LEN,
+                link: segment.first_link,
+                last_sequence: start.previous_sequence,
+                segment,
+                prepared: None,
+                buffer: Vec::new(),
+            }),
+            end_lsn: AtomicU64::new(first_lsn),
+            sync_stage: SyncStage::new(first_lsn),
+            latch: Latch::default(),
+            segments: Mutex::new(segments),
+            spares: Mutex::default(),
+            records: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(SEGMENT_HEADER_LEN),
+            payload_bytes: AtomicU64::new(0),
+            segments_created: AtomicU64::new(1),
+            segments_recycled: AtomicU64::new(0),
+        })
+    }
+
+    /// Appends a group and returns the LSN just past it, to be given to [`Wal::sync`].
+    ///
+    /// [`Error::DiskFull`]: nothing was appended, and the same call may succeed later. [`Error::CommitUnknown`]: the
+    /// record may or may not be there after the next open. Other errors: nothing was appended.
+    pub fn append(&self, group: &GroupHeader, payload: &[u8]) -> Result<Lsn> {
+        let raw_len = u32::try_from(payload.len())
+            .map_err(|_| Error::InvalidArgument("a commit group of 4 GiB or more: commit it in parts".to_owned()))?;
+        let span = group.last_sequence.checked_sub(group.first_sequence);
+        if span.is_none_or(|span| span > u64::from(u32::MAX)) {
+            return Err(Error::InvalidArgument(format!(
+                "a commit group of sequence numbers {} to {}",
+                group.first_sequence, group.last_sequence
+            )));
+        }
+        let mut flags = RecordFlags::default();
+        let mut stored = Cow::Borrowed(payload);
+        if payload.len() >= self.options.compress_at_len
+            && let Some(packed) = compress(Compression::Lz4, payload)
+        {
+            (flags, stored) = (RecordFlags::LZ4, Cow::Owned(packed));
+        }
+        let mut tail = self.tail.lock();
+        self.latch.check()?;
+        if group.first_sequence <= tail.last_sequence {
+            return Err(Error::InvalidArgument(format!(
+                "sequence number {} after {}",
+                group.first_sequence, tail.last_sequence
+            )));
+        }
+        self.make_room(&mut tail, record_len(stored.len() as u64))?;
+        let end = self.write_record(&mut tail, &Record { flags, group: *group, stored: &stored, raw_len })?;
+        tail.last_sequence = group.last_sequence;
+        tail.segment.set_last_sequence(group.last_sequence);
+        self.payload_bytes.fetch_add(u64::from(raw_len), Ordering::Relaxed);
+        Ok(end)
+    }
+
+    /// Returns when everything below `up_to` is durable, and how far the log then is. One flush serves all callers
+    /// that wait at its time. [`Error::CommitUnknown`] if it failed, now or earlier.
+    pub fn sync(&self, up_to: Lsn) -> Result<Lsn> {
+        if up_to > self.end_lsn() {
+            return Err(Error::InvalidArgument(format!("LSN {up_to} is past the end of the log, {}", self.end_lsn())));
+        }
+        self.sync_stage.wait(up_to, &self.latch, || self.flush())
+    }
+
+    /// Syncs the log and then says so in it, so that any later damage to it is told from a torn end. To be called on a
+    /// clean close, and when nothing was committed for a while. Later appends are not refused.
+    pub fn note_durable(&self) -> Result<()> {
+        self.sync(self.end_lsn())?;
+        let end = {
+            let mut tail = self.tail.lock();
+            self.latch.check()?;
+            self.make_room(&mut tail, record_len(0))?;
+            let at = tail.last_sequence;
+            let group = GroupHeader { first_sequence: at, last_sequence: at, commit_time_us: 0 };
+            self.write_record(&mut tail, &Record { flags: RecordFlags::NOTE, group, stored: &[], raw_len: 0 })?
+        };
+        self.sync(end).map(|_| ())
+    }
+
+    /// Lets go of the oldest segments while all their records have sequence numbers up to `flushed` and `keep` does
+    /// not hold them back. They become spares or are removed; returns how many.
+    ///
+    /// That recovery begins at [`Wal::oldest_needed`]`(flushed)` must be durable before.
+    pub fn release(&self, flushed: SequenceNumber, keep: impl Fn(&SegmentInfo) -> bool) -> usize {
+        let mut released = Vec::new();
+        {
+            let mut segments = self.segments.lock();
+            while segments.len() > 1
+                && let Some(first) = segments.front()
+                && first.last_sequence() <= flushed
+                && !keep(&first.info())
+            {
+                released.extend(segments.pop_front());
+            }
+        }
+        let count = released.len();
+        for segment in released {
+            let spare = segment.to_spare();
+            let mut spares = self.spares.lock();
+            if spare.len == self.options.segment_len && spares.len() < self.options.spares_max {
+                spares.push(spare);
+            } else {
+                drop(spares);
+                spare.remove(&self.context);
+            }
+        }
+        count
+    }
+
+    /// Makes a spare ahead of need, so that a full segment costs the appender one sync less. For a background thread.
+    /// Returns whether one was made.
+    pub fn prepare_spare(&self) -> Result<bool> {
+        self.latch.check()?;
+        if !self.spares.lock().is_empty() || self.options.spares_max == 0 {
+            return Ok(false);
+        }
+        let spare = Spare::create(&self.context, self.options.segment_len).map_err(|e| self.not_made(e))?;
+        self.spares.lock().push(spare);
+        Ok(true)
+    }
+
+    /// Removes the spares, and returns how many there were. For when nothing was committed for a while.
+    pub fn trim_spares(&self) -> usize {
+        let spares = std::mem::take(&mut *self.spares.lock());
+        for spare in &spares {
+            spare.remove(&self.context);
+        }
+        spares.len()
+    }
+
+    /// The oldest segment that is held; recovery may begin there.
+    pub fn oldest_segment(&self) -> FileNumber {
+        self.oldest_needed(0)
+    }
+
+    /// The segment where recovery must begin once everything up to `flushed` stands in runs.
+    pub fn oldest_needed(&self, flushed: SequenceNumber) -> FileNumber {
+        let segments = self.segments.lock();
+        let last = segments.len().saturating_sub(1);
+        let first_needed = segments.iter().take(last).position(|s| s.last_sequence() > flushed).unwrap_or(last);
+        segments.get(first_needed).map_or(0, |segment| segment.header.number)
+    }
+
+    /// The segments that are held, in log order.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        self.segments.lock().iter().map(|segment| segment.info()).collect()
+    }
+
+    /// The numbers of the files that wait to be used again. They are not garbage.
+    pub fn spares(&self) -> Vec<FileNumber> {
+        self.spares.lock().iter().map(|spare| spare.number).collect()
+    }
+
+    /// The LSN just past the last appended record.
+    pub fn end_lsn(&self) -> Lsn {
+        self.end_lsn.load(Ordering::Acquire)
+    }
+
+    /// How far the log is known to be synced.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.sync_stage.durable_lsn()
+    }
+
+    /// The epoch that this log writes.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Why the log takes no more writes, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.latch.reason()
+    }
+
+    /// Counts since the log was created.
+    pub fn stats(&self) -> WalStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WalStats {
+            records: get(&self.records),
+            bytes_written: get(&self.bytes_written),
+            payload_bytes: get(&self.payload_bytes),
+            syncs: self.sync_stage.syncs(),
+            segments_created: get(&self.segments_created),
+            segments_recycled: get(&self.segments_recycled),
+        }
+    }
+
+    /// Makes all that was appended before the call durable, and returns how far that is.
+    fn flush(&self) -> Result<Lsn> {
+        let end = self.end_lsn();
+        if let Some(pre_sync) = &self.context.pre_sync {
+            pre_sync()?;
+        }
+        let durable = self.durable_lsn();
+        let dirty: Vec<Arc<Segment>> = {
+            let segments = self.segments.lock();
+            segments.iter().filter(|s| s.end_lsn() > durable && s.header.start_lsn < end).cloned().collect()
+        };
+        for segment in dirty {
+            segment.file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
+        }
+        Ok(end)
+    }
+
+    /// Makes sure that a record of `len` bytes, and a seal after it, fit where the next record goes.
+    fn make_room(&self, tail: &mut Tail, len: u64) -> Result<()> {
+        // A next segment that is made already begins where a seal written now would end: nothing may come between.
+        while tail.prepared.is_some() || tail.offset + len + SEAL_LEN > tail.segment.header.len {
+            self.go_on_in_next(tail, len)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the segment with a seal that names the next one.
+    fn go_on_in_next(&self, tail: &mut Tail, len: u64) -> Result<()> {
+        let next = match &tail.prepared {
+            Some(next) => next.clone(),
+            None => tail.prepared.insert(self.next_segment(tail, len)?).clone(),
+        };
+        let payload = encode_seal(next.header.number, next.header.file_id);
+        let at = tail.last_sequence;
+        let seal = Record {
+            flags: RecordFlags::SEAL,
+            group: GroupHeader { first_sequence: at, last_sequence: at, commit_time_us: 0 },
+            stored: &payload,
+            raw_len: payload.len() as u32,
+        };
+        let end = self.write_record(tail, &seal)?;
+        debug_assert_eq!(end, next.header.start_lsn);
+        tail.prepared = None;
+        tail.segment.close(end);
+        tail.offset = SEGMENT_HEADER_LEN;
+        tail.link = next.first_link;
+        tail.segment = next.clone();
+        self.segments.lock().push_back(next);
+        Ok(())
+    }
+
+    /// Makes a segment in which the log can go on with a record of `len` bytes.
+    fn next_segment(&self, tail: &Tail, len: u64) -> Result<Arc<Segment>> {
+        let needed = SEGMENT_HEADER_LEN + len + SEAL_LEN;
+        let spare = {
+            let mut spares = self.spares.lock();
+            spares.iter().position(|spare| spare.len >= needed).map(|at| spares.swap_remove(at))
+        };
+        let counter = if spare.is_some() { &self.segments_recycled } else { &self.segments_created };
+        let spare = match spare {
+            Some(spare) => spare,
+            None => {
+                let len = if needed <= self.options.segment_len {
+                    self.options.segment_len
+                } else {
+                    needed.next_multiple_of(LONG_SEGMENT_UNIT)
+                };
+                Spare::create(&self.context, len).map_err(|e| self.not_made(e))?
+            }
+        };
+        let start_lsn = tail.segment.header.start_lsn + tail.offset + SEAL_LEN;
+        let header = SegmentHeader {
+            file_id: self.context.runtime.random_u64(),
+            start_lsn,
+            epoch: self.epoch,
+            number: spare.number,
+            len: spare.len,
+            previous_end_lsn: start_lsn,
+            previous_link: 0,
+            previous_epoch: self.epoch,
+            durable_lsn: self.durable_lsn(),
+            previous_sequence: tail.last_sequence,
+        };
+        let segment = spare.begin(&self.context, header).map_err(|e| self.not_made(e))?;
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.bytes_written.fetch_add(SEGMENT_HEADER_LEN, Ordering::Relaxed);
+        Ok(segment)
+    }
+
+    /// Writes a record where the next one goes; there is room. Returns its end.
+    fn write_record(&self, tail: &mut Tail, record: &Record<'_>) -> Result<Lsn> {
+        let Tail { segment, offset, link, buffer, .. } = &mut *tail;
+        let file_id = segment.header.file_id;
+        let header = RecordHeader {
+            flags: record.flags,
+            stored_len: u32::try_from(record.stored.len()).unwrap_or(u32::MAX),
+            raw_len: record.raw_len,
+            first_sequence: record.group.first_sequence,
+            last_sequence: record.group.last_sequence,
+            epoch: self.epoch,
+            commit_time_us: record.group.commit_time_us,
+            previous_link: *link,
+            durable_lsn: self.durable_lsn(),
+            payload_checksum: payload_checksum(file_id, *offset, record.stored),
+        };
+        let len = header.record_len();
+        debug_assert!(*offset + len <= segment.header.len);
+        let mut header_bytes = [0; RECORD_HEADER_LEN];
+        let next_link = header.encode(file_id, *offset, &mut header_bytes);
+        buffer.clear();
+        buffer.extend_from_slice(&header_bytes);
+        buffer.extend_from_slice(record.stored);
+        buffer.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
+        let written = segment.file.write_at(buffer, *offset);
+        if buffer.capacity() > BUFFER_LEN_KEPT {
+            *buffer = Vec::new();
+        }
+        if let Err(error) = written {
+            return Err(self.not_written(tail, error));
+        }
+        tail.offset += len;
+        tail.link = next_link;
+        let end = tail.segment.header.start_lsn + tail.offset;
+        self.end_lsn.store(end, Ordering::Release);
+        self.records.fetch_add(1, Ordering::Relaxed);
+        self.bytes_written.fetch_add(len, Ordering::Relaxed);
+        Ok(end)
+    }
+
+    /// What to tell of a record that was refused, any part of which may be in the file.
+    fn not_written(&self, tail: &Tail, error: io::Error) -> Error {
+        // Without its header the record is not one, whatever else was written.
+        let _ = tail.segment.file.write_at(&[0; RECORD_HEADER_LEN], tail.offset);
+        let error = Error::io("append to", &tail.segment.path, error);
+        if error.is_disk_full() {
+            return error;
+        }
+        self.latch.set(format!("the log could not be written: {error}"));
+        Error::CommitUnknown { reason: error.to_string() }
+    }
+
+    /// What to tell of a segment that could not be made; no record was touched.
+    fn not_made(&self, failure: MakeError) -> Error {
+        if failure.sync_failed || !failure.error.is_disk_full() {
+            self.latch.set(format!("a log segment could not be made: {}", failure.error));
+        }
+        failure.error
+    }
+}

@@ -1,0 +1,521 @@
+//! Reads the log after a restart.
+//!
+//! **The chain.** From the oldest needed segment, each record must carry the link of the one before it. A seal leads
+//! to the next segment of the epoch. An epoch that has a successor ends exactly where the successor's first header
+//! says, with the link it says; what stands past that place was discarded when the successor was begun. The last epoch
+//! ends where no whole record continues the chain.
+//!
+//! **Torn or damaged?** Pages of buffered commits may reach the disk in any order, so a break alone means nothing. But
+//! every record tells how far the log was synced when it was written. So after a break in the last epoch, the rest of
+//! the segment and all later segments of the epoch are searched for whole records; if any of them, or the manifest,
+//! knows a position past the break to be synced, bytes that were durable are gone: corruption. Otherwise the log ends
+//! at the break. These are always corruption, since they are synced before anything depends on them: a missing
+//! oldest segment, a seal whose next segment is missing or another, a segment shorter than its header says, a break
+//! before an epoch's recorded end, and segments of an epoch that the chain does not reach.
+//!
+//! The one ambiguous place is thus what was appended after the last record that tells of a sync; see
+//! [`RecoveryOutcome::ambiguous_tail`]. [`super::Wal::note_durable`] closes it.
+//!
+//! **Nothing is written** until [`RecoveryOutcome::sync_replayed`], and that writes nothing new; so a recovery that
+//! stops anywhere, or is repeated, changes nothing. A new epoch is the last step: its header, once synced, fixes where
+//! the epoch before ended.
+
+use super::{
+    format::{
+        Epoch, Lsn, MAX_LSN, RecordFlags, RecordHeader, SEGMENT_HEADER_LEN, SegmentHeader, decode_seal, segment_number,
+        segment_path,
+    },
+    scan::{Beyond, Found, SegmentReader},
+    segment::{Segment, SegmentInfo, WalStart},
+};
+use crate::{
+    base::{Error, FileId, FileNumber, Result, SequenceNumber},
+    platform::{File, OpenMode, Vfs},
+};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// How much is rewritten at once.
+const REWRITE_LEN: usize = 256 << 10;
+
+/// What the manifest says about the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryInput {
+    /// Where to begin; `None` if the manifest knows of no log.
+    pub oldest_segment: Option<FileNumber>,
+    /// How far the log is known to be durable.
+    pub durable_lsn: Lsn,
+    /// Groups up to this sequence number stand in runs: they are verified, not visited.
+    pub flushed: SequenceNumber,
+}
+
+/// A commit group in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordInfo {
+    /// Where it begins.
+    pub lsn: Lsn,
+    /// Just past it.
+    pub end_lsn: Lsn,
+    /// The group's first sequence number.
+    pub first_sequence: SequenceNumber,
+    /// The group's last sequence number.
+    pub last_sequence: SequenceNumber,
+    /// When it was committed, in microseconds since 1970.
+    pub commit_time_us: u64,
+}
+
+/// What the visitor makes of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// It was taken.
+    Taken,
+    /// It cannot be used, for this reason (what it refers to is missing): the log ends before it, unless it is known
+    /// to be durable, which makes this corruption. No later record is visited.
+    EndHere(String),
+}
+
+/// What was found.
+pub struct RecoveryOutcome {
+    /// Where the log ends.
+    pub end_lsn: Lsn,
+    /// The last sequence number in it, or before it.
+    pub last_sequence: SequenceNumber,
+    /// The highest sequence number seen, in discarded records too. New commits get higher ones.
+    pub highest_sequence: SequenceNumber,
+    /// The epoch to begin.
+    pub next_epoch: Epoch,
+    /// The segments that hold the log, in order.
+    pub segments: Vec<SegmentInfo>,
+    /// Segment files that hold nothing of the log: to be removed once the new epoch has begun.
+    pub unneeded: Vec<FileNumber>,
+    /// The highest number of any segment file seen, needed or not. New files get higher ones.
+    pub highest_file_number: FileNumber,
+    /// What stands past the end, if anything was found there that looks like a record of this log.
+    pub tail_note: Option<String>,
+    /// Whether something stands past the end that may have been a record: one that was being written at a crash, or
+    /// one that was acknowledged and is damaged, which nothing in the log can tell apart. In a recycled segment it may
+    /// also be a record of the file's former life.
+    pub ambiguous_tail: bool,
+    start: WalStart,
+}
+
+impl fmt::Debug for RecoveryOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecoveryOutcome")
+            .field("end_lsn", &self.end_lsn)
+            .field("last_sequence", &self.last_sequence)
+            .field("next_epoch", &self.next_epoch)
+            .field("segments", &self.segments)
+            .field("unneeded", &self.unneeded)
+            .field("tail_note", &self.tail_note)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RecoveryOutcome {
+    /// Makes all that was replayed durable, whatever it was before; only then may it be served. `rewrite` writes it
+    /// once more before: after a failed sync, the system may believe pages clean that never reached the disk. Gives
+    /// what a new epoch begins with.
+    pub fn sync_replayed(self, rewrite: bool) -> Result<WalStart> {
+        for segment in &self.start.older {
+            if rewrite {
+                let end = segment.end_lsn().saturating_sub(segment.header.start_lsn).min(segment.header.len);
+                rewrite_in_place(&*segment.file, end).map_err(|e| Error::io("rewrite", &segment.path, e))?;
+            }
+            segment.file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
+        }
+        Ok(self.start)
+    }
+}
+
+/// Reads the log and shows each commit group to `visitor`, in order, with its unpacked payload. Memory is bounded by
+/// the longest record.
+pub fn recover(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    input: &RecoveryInput,
+    visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
+) -> Result<RecoveryOutcome> {
+    let files = Files::list(vfs, dir)?;
+    let mut chain = Chain {
+        files: &files,
+        input,
+        visitor,
+        end: Position::default(),
+        durable_lsn: input.durable_lsn,
+        stopped: None,
+        used: Vec::new(),
+        beyond: Beyond::default(),
+        found: Found::Nothing,
+    };
+    if let Some(oldest) = input.oldest_segment {
+        chain.follow(oldest)?;
+        chain.settle()?;
+    }
+    chain.outcome()
+}
+
+/// A place in the chain, between two records.
+#[derive(Clone, Debug, Default)]
+struct Position {
+    number: FileNumber,
+    offset: u64,
+    lsn: Lsn,
+    link: u64,
+    epoch: Epoch,
+    last_sequence: SequenceNumber,
+}
+
+/// Where the chain goes from a segment.
+enum Next<'a> {
+    Segment(&'a Candidate, Position),
+    End(Position),
+}
+
+/// The walk along the chain.
+struct Chain<'a> {
+    files: &'a Files,
+    input: &'a RecoveryInput,
+    visitor: &'a mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
+    /// Where whole records end.
+    end: Position,
+    /// How far the log is known to be synced.
+    durable_lsn: Lsn,
+    /// Where the visitor ended the log, and why.
+    stopped: Option<(Position, String)>,
+    used: Vec<Arc<Segment>>,
+    /// What stands past it.
+    beyond: Beyond,
+    /// What stands at the end.
+    found: Found,
+}
+
+impl<'a> Chain<'a> {
+    /// Walks from the oldest segment to the end.
+    fn follow(&mut self, oldest: FileNumber) -> Result<()> {
+        let mut candidate = self.files.required(oldest, "the oldest segment of the log")?;
+        let (header, link) = candidate.header()?;
+        let mut position = candidate.first_position(header, link, 0);
+        loop {
+            match self.segment(candidate, position)? {
+                Next::Segment(next, next_position) => (candidate, position) = (next, next_position),
+                Next::End(end) => {
+                    self.end = end;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Walks through one segment.
+    fn segment(&mut self, candidate: &'a Candidate, mut position: Position) -> Result<Next<'a>> {
+        let (header, _) = candidate.header()?;
+        if candidate.file_len < header.len {
+            let detail = format!("the log segment has {} of {} bytes", candidate.file_len, header.len);
+            return Err(Error::corruption(&candidate.path, candidate.file_len, detail));
+        }
+        let bound = self.files.successor(header.epoch);
+        let mut reader = SegmentReader::new(header, &*candidate.file, &candidate.path);
+        let segment = candidate.segment()?;
+        self.used.push(segment.clone());
+        loop {
+            segment.close(position.lsn);
+            segment.set_last_sequence(position.last_sequence);
+            if let Some((next, next_header, next_link)) = bound
+                && position.lsn >= next_header.previous_end_lsn
+            {
+                if position.lsn != next_header.previous_end_lsn || position.link != next_header.previous_link {
+                    return Err(candidate.bad(position.offset, "the log does not end as the epoch after it says"));
+                }
+                // The epoch after was begun when all of this one was durable.
+                self.durable_lsn = self.durable_lsn.max(position.lsn);
+                return Ok(Next::Segment(next, next.first_position(next_header, next_link, position.last_sequence)));
+            }
+            let found = reader.find(position.offset)?;
+            let (record, link) = match found {
+                Found::Record(record, link) if record.previous_link == position.link => (record, link),
+                _ => return self.break_at(found, position, candidate, reader, bound.is_some()),
+            };
+            self.durable_lsn = self.durable_lsn.max(record.durable_lsn);
+            let before = position.clone();
+            position.offset += record.record_len();
+            position.lsn += record.record_len();
+            position.link = link;
+            if record.flags.contains(RecordFlags::SEAL) {
+                let payload = reader.payload(before.offset, &record)?;
+                let seal = decode_seal(&payload).ok_or_else(|| candidate.bad(before.offset, "not a seal"))?;
+                segment.close(position.lsn);
+                return self.next_of_seal(seal, &position);
+            }
+            if record.flags.is_group() {
+                self.group(candidate, &mut reader, &before, &mut position, &record)?;
+            }
+        }
+    }
+
+    /// Takes a commit group that stands between `before` and `after`.
+    fn group(
+        &mut self,
+        candidate: &Candidate,
+        reader: &mut SegmentReader<'_>,
+        before: &Position,
+        after: &mut Position,
+        record: &RecordHeader,
+    ) -> Result<()> {
+        if record.first_sequence <= before.last_sequence {
+            let detail = format!("sequence number {} after {}", record.first_sequence, before.last_sequence);
+            return Err(candidate.bad(before.offset, &detail));
+        }
+        after.last_sequence = record.last_sequence;
+        if self.stopped.is_some() || record.last_sequence <= self.input.flushed {
+            return Ok(());
+        }
+        let info = RecordInfo {
+            lsn: before.lsn,
+            end_lsn: after.lsn,
+            first_sequence: record.first_sequence,
+            last_sequence: record.last_sequence,
+            commit_time_us: record.commit_time_us,
+        };
+        let payload = reader.payload(before.offset, record)?;
+        if let Visit::EndHere(reason) = (self.visitor)(&info, &payload)? {
+            // The walk goes on without visiting, to learn how far the log is known to be durable.
+            self.stopped = Some((before.clone(), reason));
+        }
+        Ok(())
+    }
+
+    /// The segment that a seal before `position` names.
+    fn next_of_seal(&self, (number, file_id): (FileNumber, FileId), position: &Position) -> Result<Next<'a>> {
+        let next = self.files.required(number, "a segment that the one before it names")?;
+        let (header, link) = next.header()?;
+        let fits = header.file_id == file_id
+            && header.start_lsn == position.lsn
+            && header.epoch == position.epoch
+            && !header.begins_epoch();
+        if !fits {
+            return Err(next.bad(0, "the log segment is not the one that the segment before it names"));
+        }
+        Ok(Next::Segment(next, next.first_position(header, link, position.last_sequence)))
+    }
+
+    /// The chain breaks at `position`, which is fine unless the epoch is known to go on.
+    fn break_at(
+        &mut self,
+        found: Found,
+        position: Position,
+        candidate: &Candidate,
+        mut reader: SegmentReader<'_>,
+        bounded: bool,
+    ) -> Result<Next<'a>> {
+        if bounded {
+            return Err(
+                candidate.bad(position.offset, "the log breaks before the end that the epoch after it tells of")
+            );
+        }
+        self.found = found;
+        self.beyond = reader.beyond(position.offset)?;
+        for (later, header) in self.files.valid() {
+            if header.epoch == position.epoch && header.start_lsn >= position.lsn {
+                self.durable_lsn = self.durable_lsn.max(header.durable_lsn);
+                // A cut file shows what it still has.
+                let header = SegmentHeader { len: header.len.min(later.file_len), ..*header };
+                self.beyond.add(SegmentReader::new(&header, &*later.file, &later.path).beyond(0)?);
+            }
+        }
+        self.durable_lsn = self.durable_lsn.max(self.beyond.durable_lsn);
+        Ok(Next::End(position))
+    }
+
+    /// Decides whether the end is a torn tail or corruption.
+    fn settle(&mut self) -> Result<()> {
+        if let Some((candidate, header)) = self.files.valid().find(|(_, header)| header.epoch > self.end.epoch) {
+            let detail = format!("the log does not lead to this segment of epoch {}", header.epoch);
+            return Err(candidate.bad(0, &detail));
+        }
+        let (end, reason) = match &self.stopped {
+            Some((position, reason)) => (position, reason.as_str()),
+            None => (&self.end, "no whole log record stands here"),
+        };
+        if end.lsn < self.durable_lsn {
+            let detail = format!("{reason}, yet the log is known to be durable up to LSN {}", self.durable_lsn);
+            let path = self.files.by_number.get(&end.number).map(|c| c.path.clone()).unwrap_or_default();
+            return Err(Error::corruption(path, end.offset, detail));
+        }
+        Ok(())
+    }
+
+    fn outcome(self) -> Result<RecoveryOutcome> {
+        let highest_epoch = self.files.valid().map(|(_, header)| header.epoch).max().unwrap_or(0);
+        let limit = self.files.valid().map(|(_, header)| header.limit_lsn()).max().unwrap_or(0);
+        let start_lsn = limit.max(self.input.durable_lsn).max(self.end.lsn);
+        let next_epoch = highest_epoch.checked_add(1).filter(|_| start_lsn < MAX_LSN).ok_or_else(|| {
+            Error::corruption(&self.files.dir, 0, "the log's epochs or positions have reached their end")
+        })?;
+        let tail_note = match &self.stopped {
+            Some((position, reason)) => Some(format!("the log ends at LSN {}: {reason}", position.lsn)),
+            None if self.beyond.records > 0 => Some(format!(
+                "{} records of commits that were never synced stand past LSN {}, where the log ends",
+                self.beyond.records, self.end.lsn
+            )),
+            None if matches!(self.found, Found::Torn(_)) => {
+                Some(format!("a record at LSN {}, where the log ends, is torn", self.end.lsn))
+            }
+            None => None,
+        };
+        let ambiguous_tail = tail_note.is_some() || self.found != Found::Nothing;
+        let highest_sequence = self.end.last_sequence.max(self.beyond.last_sequence).max(self.input.flushed);
+        let end = self.stopped.map_or(self.end, |(position, _)| position);
+        let mut used = self.used;
+        used.retain(|segment| segment.header.epoch < end.epoch || segment.header.start_lsn <= end.lsn);
+        if let Some(last) = used.last() {
+            last.close(end.lsn);
+            last.set_last_sequence(end.last_sequence);
+        }
+        let segments: Vec<SegmentInfo> = used.iter().map(|segment| segment.info()).collect();
+        let unneeded =
+            self.files.by_number.keys().copied().filter(|n| segments.iter().all(|s| s.number != *n)).collect();
+        Ok(RecoveryOutcome {
+            end_lsn: end.lsn,
+            last_sequence: end.last_sequence,
+            highest_sequence,
+            next_epoch,
+            segments,
+            unneeded,
+            highest_file_number: self.files.by_number.keys().next_back().copied().unwrap_or(0),
+            tail_note,
+            ambiguous_tail,
+            start: WalStart {
+                epoch: next_epoch,
+                start_lsn,
+                previous_end_lsn: end.lsn,
+                previous_link: end.link,
+                previous_epoch: end.epoch,
+                previous_sequence: end.last_sequence.max(self.input.flushed),
+                older: used,
+            },
+        })
+    }
+}
+
+/// A file with a segment's name.
+struct Candidate {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    file_len: u64,
+    /// The header and the link of the first record; or what is wrong with it, and where.
+    header: std::result::Result<(SegmentHeader, u64), (u64, String)>,
+}
+
+impl Candidate {
+    fn open(vfs: &dyn Vfs, path: PathBuf, number: FileNumber) -> Result<Option<Candidate>> {
+        let file = match vfs.open(&path, OpenMode::ReadWrite) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", path, error)),
+        };
+        let io_error = |e| Error::io("read", &path, e);
+        let file_len = file.len().map_err(io_error)?;
+        let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, filled as u64).map_err(io_error)? {
+                0 => break,
+                n => filled += n,
+            }
+        }
+        let header = match SegmentHeader::decode(bytes.get(..filled).unwrap_or_default(), &path) {
+            Ok((header, link)) if header.number == number => Ok((header, link)),
+            Ok((header, _)) => Err((64, format!("the segment says that it is number {}", header.number))),
+            Err(Error::Corruption { offset, detail, .. }) => Err((offset, detail)),
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Candidate { path, file, file_len, header }))
+    }
+
+    fn header(&self) -> Result<(&SegmentHeader, u64)> {
+        match &self.header {
+            Ok((header, link)) => Ok((header, *link)),
+            Err((offset, detail)) => Err(Error::corruption(&self.path, *offset, detail.clone())),
+        }
+    }
+
+    fn segment(&self) -> Result<Arc<Segment>> {
+        let (header, link) = self.header()?;
+        Ok(Arc::new(Segment::new(*header, link, self.path.clone(), self.file.clone())))
+    }
+
+    fn first_position(&self, header: &SegmentHeader, link: u64, last_sequence: SequenceNumber) -> Position {
+        Position {
+            number: header.number,
+            offset: SEGMENT_HEADER_LEN,
+            lsn: header.start_lsn + SEGMENT_HEADER_LEN,
+            link,
+            epoch: header.epoch,
+            // Numbers may have been skipped where an epoch begins.
+            last_sequence: last_sequence.max(header.previous_sequence),
+        }
+    }
+
+    fn bad(&self, offset: u64, detail: &str) -> Error {
+        Error::corruption(&self.path, offset, detail)
+    }
+}
+
+/// All files with a segment's name, by number.
+struct Files {
+    dir: PathBuf,
+    by_number: BTreeMap<FileNumber, Candidate>,
+}
+
+impl Files {
+    fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Files> {
+        let mut by_number = BTreeMap::new();
+        for entry in vfs.list(dir).map_err(|e| Error::io("list", dir, e))? {
+            if let Some(number) = segment_number(&entry.name)
+                && let Some(candidate) = Candidate::open(vfs, dir.join(&entry.name), number)?
+            {
+                by_number.insert(number, candidate);
+            }
+        }
+        Ok(Files { dir: dir.to_owned(), by_number })
+    }
+
+    fn required(&self, number: FileNumber, what: &str) -> Result<&Candidate> {
+        self.by_number.get(&number).ok_or_else(|| {
+            Error::corruption(segment_path(&self.dir, number), 0, format!("the file is missing, and it is {what}"))
+        })
+    }
+
+    fn valid(&self) -> impl Iterator<Item = (&Candidate, &SegmentHeader)> {
+        self.by_number.values().filter_map(|candidate| Some((candidate, &candidate.header.as_ref().ok()?.0)))
+    }
+
+    /// The segment that begins the epoch after `epoch`. Should the making of an epoch have failed and been repeated,
+    /// the later file is the one that was used.
+    fn successor(&self, epoch: Epoch) -> Option<(&Candidate, &SegmentHeader, u64)> {
+        let begins = |header: &SegmentHeader| header.begins_epoch() && header.previous_epoch == epoch;
+        self.by_number
+            .values()
+            .filter_map(|candidate| candidate.header.as_ref().ok().map(|(header, link)| (candidate, header, *link)))
+            .filter(|(_, header, _)| begins(header))
+            .max_by_key(|(_, header, _)| (header.epoch, header.number))
+    }
+}
+
+fn rewrite_in_place(file: &dyn File, end: u64) -> io::Result<()> {
+    let mut buffer = vec![0; REWRITE_LEN];
+    let mut at = 0;
+    while at < end {
+        let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(REWRITE_LEN);
+        let chunk = buffer.get_mut(..len).unwrap_or_default();
+        file.read_exact_at(chunk, at)?;
+        file.write_at(chunk, at)?;
+        at += len as u64;
+    }
+    Ok(())
+}

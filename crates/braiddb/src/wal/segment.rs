@@ -1,0 +1,196 @@
+//! Segment files: made, recycled, listed.
+//!
+//! A new file is preallocated and synced, and its directory entry is synced, before its header is written; the header
+//! is synced before anything names the segment. So a header that is found in a file of the wrong length means that the
+//! file was cut, and a seal that names no valid segment means that the segment was lost.
+
+use super::{
+    context::WalContext,
+    format::{Epoch, Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
+};
+use crate::{
+    base::{Error, FileNumber, SequenceNumber},
+    platform::{File, OpenMode},
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// A segment in use. `last_sequence` and `end_lsn` are written by the appender only and read by anybody.
+#[derive(Debug)]
+pub struct Segment {
+    pub header: SegmentHeader,
+    /// The link that the first record carries.
+    pub first_link: u64,
+    pub path: PathBuf,
+    pub file: Arc<dyn File>,
+    /// The last sequence number in it, or before it while it holds no group.
+    last_sequence: AtomicU64,
+    /// Where its records end; `u64::MAX` while it is the last segment.
+    end_lsn: AtomicU64,
+}
+
+impl Segment {
+    /// A segment whose header has been read or written.
+    pub fn new(header: SegmentHeader, first_link: u64, path: PathBuf, file: Arc<dyn File>) -> Segment {
+        let last_sequence = AtomicU64::new(header.previous_sequence);
+        Segment { header, first_link, path, file, last_sequence, end_lsn: AtomicU64::new(u64::MAX) }
+    }
+
+    /// The last sequence number in it or before it.
+    pub fn last_sequence(&self) -> SequenceNumber {
+        self.last_sequence.load(Ordering::Acquire)
+    }
+
+    /// Records that a group was appended.
+    pub fn set_last_sequence(&self, sequence: SequenceNumber) {
+        self.last_sequence.store(sequence, Ordering::Release);
+    }
+
+    /// Where its records end; `u64::MAX` while it is the last segment.
+    pub fn end_lsn(&self) -> Lsn {
+        self.end_lsn.load(Ordering::Acquire)
+    }
+
+    /// Records that nothing more will be appended.
+    pub fn close(&self, end_lsn: Lsn) {
+        self.end_lsn.store(end_lsn, Ordering::Release);
+    }
+
+    /// What others may know of it.
+    pub fn info(&self) -> SegmentInfo {
+        SegmentInfo {
+            number: self.header.number,
+            epoch: self.header.epoch,
+            start_lsn: self.header.start_lsn,
+            len: self.header.len,
+            last_sequence: self.last_sequence(),
+        }
+    }
+
+    /// The file without its contents.
+    pub fn to_spare(&self) -> Spare {
+        Spare { number: self.header.number, len: self.header.len, path: self.path.clone(), file: self.file.clone() }
+    }
+}
+
+/// What is known of a segment from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// The number in its file's name.
+    pub number: FileNumber,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The LSN of its first byte.
+    pub start_lsn: Lsn,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The last sequence number in it, or before it if it holds no group.
+    pub last_sequence: SequenceNumber,
+}
+
+/// How the log goes on: the epoch and position of the first segment, and what was there before. Comes from
+/// [`WalStart::new_log`] or from a recovery whose segments have been synced.
+#[derive(Debug)]
+pub struct WalStart {
+    pub(super) epoch: Epoch,
+    pub(super) start_lsn: Lsn,
+    pub(super) previous_end_lsn: Lsn,
+    pub(super) previous_link: u64,
+    pub(super) previous_epoch: Epoch,
+    pub(super) previous_sequence: SequenceNumber,
+    pub(super) older: Vec<Arc<Segment>>,
+}
+
+impl WalStart {
+    /// The start of a log in an empty directory.
+    pub fn new_log() -> WalStart {
+        WalStart {
+            epoch: 1,
+            start_lsn: 0,
+            previous_end_lsn: 0,
+            previous_link: 0,
+            previous_epoch: 0,
+            previous_sequence: 0,
+            older: Vec::new(),
+        }
+    }
+}
+
+/// A file of the right length whose contents do not matter.
+#[derive(Debug)]
+pub struct Spare {
+    pub number: FileNumber,
+    pub len: u64,
+    pub path: PathBuf,
+    pub file: Arc<dyn File>,
+}
+
+/// Why a segment could not be made.
+#[derive(Debug)]
+pub struct MakeError {
+    pub error: Error,
+    /// Whether a sync failed, so that nothing may be tried again.
+    pub sync_failed: bool,
+}
+
+impl Spare {
+    /// Makes a file of `len` bytes whose space and name survive a crash.
+    pub fn create(context: &WalContext, len: u64) -> std::result::Result<Spare, MakeError> {
+        let number = (context.next_file_number)();
+        let path = segment_path(&context.dir, number);
+        let file = context.vfs.open(&path, OpenMode::CreateNew).map_err(|e| failed("create", &path, e))?;
+        let spare = Spare { number, len, path, file };
+        let made = spare
+            .file
+            .preallocate(len)
+            .map_err(|e| failed("extend", &spare.path, e))
+            .and_then(|()| spare.file.sync_data().map_err(|e| sync_failed(&spare.path, e)))
+            .and_then(|()| context.vfs.sync_dir(&context.dir).map_err(|e| sync_failed(&context.dir, e)));
+        match made {
+            Ok(()) => Ok(spare),
+            Err(error) => {
+                spare.remove(context);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a segment of the file: writes and syncs the header.
+    pub fn begin(self, context: &WalContext, header: SegmentHeader) -> std::result::Result<Arc<Segment>, MakeError> {
+        debug_assert!(header.number == self.number && header.len == self.len && self.len >= SEGMENT_HEADER_LEN);
+        let (bytes, first_link) = header.encode();
+        let written = self
+            .file
+            .write_at(&bytes, 0)
+            .map_err(|e| failed("write", &self.path, e))
+            .and_then(|()| self.file.sync_data().map_err(|e| sync_failed(&self.path, e)));
+        match written {
+            Ok(()) => Ok(Arc::new(Segment::new(header, first_link, self.path, self.file))),
+            Err(error) => {
+                self.remove(context);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the file. One that stays is found and listed by the next recovery, so a failure is only told.
+    pub fn remove(&self, context: &WalContext) {
+        if let Err(error) = context.vfs.remove(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "a log segment that is not needed could not be removed");
+        }
+    }
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> MakeError {
+    MakeError { error: Error::io(action, path, source), sync_failed: false }
+}
+
+fn sync_failed(path: &Path, source: io::Error) -> MakeError {
+    MakeError { error: Error::io("sync", path, source), sync_failed: true }
+}

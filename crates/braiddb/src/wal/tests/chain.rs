@@ -1,0 +1,220 @@
+//! What is appended comes back: over segments, epochs and recycled files.
+
+use super::*;
+use crate::wal::{SegmentInfo, inspect_segment};
+
+#[test]
+fn groups_come_back_over_many_segments() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let input = input_of(&wal);
+    for sequence in 1..=200 {
+        let end = append(&wal, sequence).unwrap();
+        assert_eq!(end, wal.end_lsn());
+        if sequence % 7 == 0 {
+            assert_eq!(wal.sync(end).unwrap(), end);
+        }
+    }
+    assert!(wal.segments().len() > 8);
+    let (seen, outcome) = world.replay(&input).unwrap();
+    assert_eq!(seen, groups(1..=200));
+    assert_eq!((outcome.end_lsn, outcome.last_sequence, outcome.next_epoch), (wal.end_lsn(), 200, 2));
+    assert_eq!((outcome.tail_note.as_deref(), outcome.ambiguous_tail), (None, false));
+    assert_eq!(outcome.segments, wal.segments());
+    assert!(outcome.unneeded.is_empty());
+}
+
+#[test]
+fn flushed_groups_are_not_visited() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    for sequence in 1..=50 {
+        append(&wal, sequence).unwrap();
+    }
+    let (seen, outcome) = world.replay(&RecoveryInput { flushed: 30, ..input_of(&wal) }).unwrap();
+    assert_eq!(seen, groups(31..=50));
+    assert_eq!(outcome.last_sequence, 50);
+}
+
+#[test]
+fn large_and_compressible_groups_come_back() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let input = input_of(&wal);
+    let mut random = Random(1);
+    let large: Vec<u8> = (0..70_000).map(|_| random.next() as u8).collect();
+    let flat = vec![7; 300_000];
+    let mut expected = Groups::new();
+    for (sequence, payload) in [&large, &Vec::new(), &flat, &large, &vec![1]].into_iter().enumerate() {
+        wal.append(&group(sequence as u64 + 1), payload).unwrap();
+        expected.push((sequence as u64 + 1, payload.clone()));
+    }
+    let (seen, _) = world.replay(&input).unwrap();
+    assert!(seen == expected);
+    let stats = wal.stats();
+    assert!(stats.bytes_written < 150_000 && stats.payload_bytes > 440_000, "{stats:?}");
+    // Segments longer than the usual ones are not kept.
+    assert!(wal.release(3, |_| false) >= 2);
+    assert!(wal.spares().len() <= 1);
+}
+
+#[test]
+fn a_record_that_just_fits_leaves_room_for_the_seal() {
+    for len in 3700..4000 {
+        let world = World::new();
+        let wal = world.create(WalStart::new_log());
+        let input = input_of(&wal);
+        let payload: Vec<u8> = (0..len).map(|i| ((i * i) >> 3) as u8 ^ i as u8).collect();
+        for sequence in 1..=3 {
+            wal.append(&group(sequence), &payload).unwrap();
+        }
+        let (seen, _) = world.replay(&input).unwrap();
+        assert_eq!(seen.len(), 3);
+        assert!(seen.iter().all(|(_, bytes)| *bytes == payload));
+    }
+}
+
+#[test]
+fn stale_records_of_recycled_segments_are_never_taken() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let mut input = input_of(&wal);
+    for sequence in 1..=600u64 {
+        append(&wal, sequence).unwrap();
+        if sequence % 20 == 0 {
+            let flushed = sequence - 15;
+            input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(flushed)), flushed, ..input };
+            wal.release(flushed, |_| false);
+            assert_eq!(Some(wal.oldest_segment()), input.oldest_segment);
+        }
+        let (seen, outcome) = world.replay(&input).unwrap();
+        assert_eq!(seen, groups(input.flushed + 1..=sequence));
+        assert_eq!(outcome.end_lsn, wal.end_lsn());
+        assert_eq!(outcome.tail_note, None);
+    }
+    let stats = wal.stats();
+    assert!(stats.segments_recycled > 10 && stats.segments_created < 8, "{stats:?}");
+    assert!(world.vfs.files().len() <= 8);
+    assert!(wal.trim_spares() > 0);
+    assert_eq!(world.vfs.files().len(), wal.segments().len());
+}
+
+#[test]
+fn release_stops_at_what_is_kept() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    for sequence in 1..=100 {
+        append(&wal, sequence).unwrap();
+    }
+    let before = wal.segments();
+    let third = before[2].number;
+    assert_eq!(wal.release(u64::MAX, |segment: &SegmentInfo| segment.number == third), 2);
+    assert_eq!(wal.oldest_segment(), third);
+    assert_eq!(wal.release(u64::MAX, |_| false), before.len() - 3);
+    assert_eq!(wal.segments().len(), 1);
+}
+
+#[test]
+fn the_chain_goes_on_over_epochs() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let mut input = input_of(&wal);
+    drop(wal);
+    let mut next = 1;
+    for epoch in 2..12 {
+        let (seen, wal) = world.reopen(&mut input).unwrap();
+        assert_eq!(seen, groups(1..next));
+        assert_eq!(wal.epoch(), epoch);
+        for _ in 0..epoch * 3 {
+            append(&wal, next).unwrap();
+            next += 1;
+        }
+    }
+    // Epochs without records, too.
+    for _ in 0..3 {
+        let (seen, _) = world.reopen(&mut input).unwrap();
+        assert_eq!(seen, groups(1..next));
+    }
+    // The segments of old epochs are released like others.
+    let (_, wal) = world.reopen(&mut input).unwrap();
+    append(&wal, next).unwrap();
+    input.oldest_segment = Some(wal.oldest_needed(next - 1));
+    wal.release(next - 1, |_| false);
+    assert_eq!(wal.segments().len(), 1);
+    assert_eq!(world.replay(&input).unwrap().0, groups(1..=next)[next as usize - 1..]);
+}
+
+#[test]
+fn a_visitor_ends_the_log_only_above_what_is_durable() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let mut input = input_of(&wal);
+    for sequence in 1..=40 {
+        append(&wal, sequence).unwrap();
+        if sequence == 20 {
+            wal.sync(wal.end_lsn()).unwrap();
+        }
+    }
+    for bad in 1..=40 {
+        let mut visited = 0;
+        let result = recover(&world.vfs, Path::new(DIR), &input, &mut |info, _| {
+            visited = info.first_sequence;
+            Ok(if visited == bad { Visit::EndHere("its blob is missing".into()) } else { Visit::Taken })
+        });
+        assert_eq!(visited, bad);
+        if bad <= 20 {
+            assert!(result.unwrap_err().to_string().contains("its blob is missing"));
+        } else {
+            let outcome = result.unwrap();
+            assert_eq!((outcome.last_sequence, outcome.highest_sequence), (bad - 1, 40));
+            assert!(outcome.ambiguous_tail && outcome.tail_note.is_some());
+        }
+    }
+    // The next epoch fixes the end: what was discarded stays so, and sequence numbers go on.
+    let outcome = recover(&world.vfs, Path::new(DIR), &input, &mut |info, _| {
+        Ok(if info.first_sequence == 31 { Visit::EndHere(String::new()) } else { Visit::Taken })
+    })
+    .unwrap();
+    for number in &outcome.unneeded {
+        world.vfs.remove(&Path::new(DIR).join(format!("{number:06}.wal"))).unwrap();
+    }
+    let wal = world.create(outcome.sync_replayed(false).unwrap());
+    append(&wal, 41).unwrap();
+    input.durable_lsn = wal.durable_lsn();
+    assert_eq!(world.replay(&input).unwrap().0, groups((1..=30).chain([41])));
+}
+
+#[test]
+fn bad_arguments_are_refused() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    append(&wal, 5).unwrap();
+    assert!(append(&wal, 5).is_err());
+    let backwards = GroupHeader { first_sequence: 8, last_sequence: 7, commit_time_us: 0 };
+    assert!(wal.append(&backwards, b"").is_err());
+    assert!(wal.sync(wal.end_lsn() + 1).is_err());
+    append(&wal, 6).unwrap();
+    assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(5..=6));
+    let tiny = WalOptions { segment_len: 100, ..WalOptions::default() };
+    assert!(Wal::create(world.context(), tiny, WalStart::new_log()).is_err());
+}
+
+#[test]
+fn a_segment_can_be_inspected() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    for sequence in 1..=5 {
+        append(&wal, sequence).unwrap();
+    }
+    wal.note_durable().unwrap();
+    let mut seen = Vec::new();
+    let path = Path::new(DIR).join("000001.wal");
+    let dump = inspect_segment(&world.vfs, &path, &mut |_, record| {
+        seen.push(record.last_sequence);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, [1, 2, 3, 4, 5, 5]);
+    assert_eq!(dump.end_offset, wal.end_lsn());
+    assert!(!dump.remains && dump.records_beyond == 0);
+}

@@ -1,0 +1,309 @@
+//! Damaged, cut, lost and torn files: the right groups, or corruption.
+
+use super::*;
+use crate::wal::{RecordHeader, SegmentHeader, inspect_segment};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// A log of two epochs, with a recycled segment and a spare; each group synced. Returns its world, the manifest's
+/// knowledge, the groups, and their ends.
+fn small_log(each_synced: bool, noted: bool) -> (World, RecoveryInput, Groups, Vec<Lsn>) {
+    let mut world = World::new();
+    world.options.segment_len = 1024;
+    let wal = world.create(WalStart::new_log());
+    for sequence in 1..=20 {
+        append(&wal, sequence).unwrap();
+    }
+    wal.sync(wal.end_lsn()).unwrap();
+    let mut input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(17)), durable_lsn: 0, flushed: 17 };
+    wal.release(17, |_| false);
+    let mut ends = vec![0; 7];
+    for sequence in 21..=24 {
+        append(&wal, sequence).unwrap();
+    }
+    drop(wal);
+    let (_, wal) = world.reopen(&mut input).unwrap();
+    for sequence in 25..=33 {
+        ends.push(append(&wal, sequence).unwrap());
+        if each_synced {
+            wal.sync(wal.end_lsn()).unwrap();
+        }
+    }
+    if noted {
+        wal.note_durable().unwrap();
+    }
+    (world, input, groups(18..=33), ends)
+}
+
+fn replay_files(files: &BTreeMap<PathBuf, Vec<u8>>, input: &RecoveryInput) -> Result<(Groups, RecoveryOutcome)> {
+    World::on(FaultVfs::of_files(Path::new(DIR), files)).replay(input)
+}
+
+/// Flips each bit of each file. Returns how many flips lost groups without being noticed, and asserts that those lost
+/// only groups from index `ambiguous_from` on.
+fn flip_each_bit(world: &World, input: &RecoveryInput, expected: &Groups, ambiguous_from: usize) -> usize {
+    let files = world.vfs.files();
+    let (mut lost, mut noticed) = (0, 0);
+    for (path, bytes) in &files {
+        let mut damaged = files.clone();
+        for bit in 0..bytes.len() * 8 {
+            damaged.get_mut(path).unwrap()[bit / 8] ^= 1 << (bit % 8);
+            match replay_files(&damaged, input) {
+                Ok((seen, _)) if seen == *expected => {}
+                Ok((seen, _)) => {
+                    assert!(expected.starts_with(&seen), "bit {bit} of {path:?} gave other groups");
+                    assert!(seen.len() >= ambiguous_from, "bit {bit} of {path:?} lost group {}", seen.len());
+                    lost += 1;
+                }
+                Err(error) => {
+                    assert!(error.is_corruption(), "{error}");
+                    noticed += 1;
+                }
+            }
+            damaged.get_mut(path).unwrap()[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+    assert!(noticed > 0);
+    lost
+}
+
+#[test]
+fn each_flipped_bit_is_noticed_but_in_the_last_record() {
+    let (world, input, expected, _) = small_log(true, false);
+    let last = expected.len() - 1;
+    let lost = flip_each_bit(&world, &input, &expected, last);
+    // The last record is the ambiguous place: its sync is told of by nothing. Its header and payload, no more.
+    assert_eq!(lost, (64 + expected[last].1.len()) * 8);
+}
+
+#[test]
+fn after_a_note_each_flipped_bit_is_noticed() {
+    let (world, input, expected, _) = small_log(false, true);
+    assert_eq!(flip_each_bit(&world, &input, &expected, expected.len()), 0);
+}
+
+#[test]
+fn without_syncs_a_break_ends_the_log() {
+    let (world, input, expected, _) = small_log(false, false);
+    // Seven groups of the first epoch are durable since the second began.
+    assert!(flip_each_bit(&world, &input, &expected, 7) > 0);
+}
+
+#[test]
+fn each_truncation_and_each_lost_segment_is_noticed() {
+    let (world, input, expected, _) = small_log(true, false);
+    let (_, outcome) = world.replay(&input).unwrap();
+    let files = world.vfs.files();
+    assert!(outcome.segments.len() >= 4);
+    for (path, bytes) in &files {
+        let needed = outcome.segments.iter().any(|s| path.ends_with(format!("{:06}.wal", s.number)));
+        let mut damaged = files.clone();
+        for len in 0..bytes.len() {
+            damaged.insert(path.clone(), bytes[..len].to_vec());
+            match replay_files(&damaged, &input) {
+                Ok((seen, _)) => assert!(!needed && seen == expected, "{path:?} cut to {len}"),
+                Err(error) => assert!(needed && error.is_corruption(), "{path:?} cut to {len}: {error}"),
+            }
+        }
+        damaged.remove(path);
+        assert_eq!(replay_files(&damaged, &input).is_err(), needed);
+    }
+}
+
+#[test]
+fn swapped_and_stale_files_are_noticed() {
+    let (world, input, expected, _) = small_log(true, true);
+    let (_, outcome) = world.replay(&input).unwrap();
+    let files = world.vfs.files();
+    let paths: Vec<_> = outcome.segments.iter().map(|s| Path::new(DIR).join(format!("{:06}.wal", s.number))).collect();
+    for a in &paths {
+        for b in &paths {
+            let mut damaged = files.clone();
+            damaged.insert(a.clone(), files[b].clone());
+            damaged.insert(b.clone(), files[a].clone());
+            match replay_files(&damaged, &input) {
+                Ok((seen, _)) => assert!(a == b && seen == expected),
+                Err(error) => assert!(a != b && error.is_corruption()),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_manifest_knows_to_be_durable_must_be_there() {
+    let (world, mut input, expected, ends) = small_log(false, false);
+    for (count, end) in ends.iter().enumerate().skip(7) {
+        input.durable_lsn = *end;
+        let lost = flip_last_record(&world, &input, &expected);
+        assert_eq!(lost.is_err(), count == ends.len() - 1);
+    }
+    input.durable_lsn = ends[ends.len() - 1] + 8;
+    assert!(world.replay(&input).unwrap_err().is_corruption());
+}
+
+/// Flips a bit in the last record.
+fn flip_last_record(world: &World, input: &RecoveryInput, expected: &Groups) -> Result<(Groups, RecoveryOutcome)> {
+    let mut files = world.vfs.files();
+    let (_, payload) = expected.last().unwrap();
+    for bytes in files.values_mut() {
+        if let Some(at) = bytes.windows(payload.len()).position(|window| window == payload) {
+            bytes[at] ^= 1;
+            return replay_files(&files, input);
+        }
+    }
+    panic!("the last payload stands nowhere");
+}
+
+#[test]
+fn no_bytes_make_it_panic_or_invent_groups() {
+    let (world, input, expected, _) = small_log(true, false);
+    let files = world.vfs.files();
+    let mut random = Random(5);
+    for _ in 0..4000 {
+        let mut damaged = files.clone();
+        let at = random.next() as usize % files.len();
+        let bytes = damaged.values_mut().nth(at).unwrap();
+        for _ in 0..1 + random.next() % 3 {
+            let from = random.next() as usize % bytes.len();
+            let end = (from + 1 + random.next() as usize % 200).min(bytes.len());
+            match random.next() % 3 {
+                0 => bytes[from..end].fill(0),
+                1 => bytes[from..end].iter_mut().for_each(|b| *b = random.next() as u8),
+                _ => bytes.copy_within(from..end, random.next() as usize % (from + 1)),
+            }
+        }
+        match replay_files(&damaged, &input) {
+            // Several records at the end may be gone, with all that told of their syncs; not those of the epoch before.
+            Ok((seen, _)) => assert!(expected.starts_with(&seen) && seen.len() >= 7),
+            Err(error) => assert!(error.is_corruption(), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_crash_anywhere_leaves_a_prefix_with_all_that_was_durable() {
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let mut world = World::new();
+        world.options.segment_len = 1024;
+        let wal = world.create(WalStart::new_log());
+        let mut input = input_of(&wal);
+        let (mut wal, mut durable, mut last) = (wal, 0, 0);
+        for _crash in 0..3 {
+            for _ in 0..random.next() % 25 {
+                last += 1;
+                append(&wal, last).unwrap();
+                match random.next() % 5 {
+                    0 => {
+                        wal.sync(wal.end_lsn()).unwrap();
+                        durable = last;
+                    }
+                    1 => {
+                        let flushed = input.flushed.max(last.saturating_sub(random.next() % 20));
+                        // Flushed groups stand in durable runs.
+                        input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(flushed)), flushed, ..input };
+                        durable = durable.max(flushed);
+                        wal.release(flushed, |_| false);
+                    }
+                    _ => {}
+                }
+            }
+            let next_number = world.next_number.clone();
+            world = World { next_number, ..World::on(world.vfs.crashed(|| random.next() & 1 == 0)) };
+            world.options.segment_len = 1024;
+            let (seen, next_wal) = world.reopen(&mut input).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            let found = seen.last().map_or(input.flushed, |(sequence, _)| *sequence);
+            assert_eq!(seen, groups(input.flushed + 1..=found), "seed {seed}");
+            assert!(found >= durable && found <= last, "seed {seed}: {durable} <= {found} <= {last}");
+            // Recovery again, from the same disk, gives the same.
+            assert_eq!(world.replay(&input).unwrap().0, seen, "seed {seed}");
+            (wal, last, durable) = (next_wal, found, found);
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_each_step_of_recovery_changes_nothing() {
+    let (world, input, expected, _) = small_log(true, false);
+    let before = world.vfs.files();
+    for step in 0..40 {
+        for seed in 0..8 {
+            let mut random = Random(step * 100 + seed);
+            let vfs = FaultVfs::of_files(Path::new(DIR), &before);
+            use crate::platform::fault_vfs::Operation as O;
+            for operation in [O::Create, O::Write, O::Preallocate, O::Sync, O::SyncDir] {
+                vfs.fail(operation, step as u32 % 8, u32::MAX, std::io::ErrorKind::Other);
+            }
+            let torn = World { vfs, next_number: Arc::new(AtomicU64::new(100 + step)), ..world.clone() };
+            let (_, outcome) = torn.replay(&input).unwrap();
+            if let Ok(start) = outcome.sync_replayed(step % 2 == 0) {
+                let _ = Wal::create(torn.context(), torn.options.clone(), start);
+            }
+            let mut next_input = input;
+            let world = World::on(torn.vfs.crashed(|| random.next() & 1 == 0));
+            let (seen, wal) = world.reopen(&mut next_input).unwrap();
+            assert_eq!(seen, expected);
+            append(&wal, 34).unwrap();
+            assert_eq!(world.replay(&next_input).unwrap().0, groups(18..=34));
+        }
+    }
+}
+
+#[test]
+fn a_record_that_does_not_link_to_the_one_before_ends_the_log() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let mut at = Vec::new();
+    for sequence in 1..=3 {
+        at.push(wal.end_lsn() as usize);
+        append(&wal, sequence).unwrap();
+    }
+    let path = Path::new(DIR).join("000001.wal");
+    let mut files = world.vfs.files();
+    let bytes = files.get_mut(&path).unwrap();
+    let file_id = SegmentHeader::decode(bytes, &path).unwrap().0.file_id;
+    // The second record as it might have stood there, whole, before a write that the disk lost.
+    let header: &mut [u8; 64] = (&mut bytes[at[1]..at[1] + 64]).try_into().unwrap();
+    let (mut record, _) = RecordHeader::decode(header, file_id, at[1] as u64).unwrap();
+    record.commit_time_us += 1;
+    record.encode(file_id, at[1] as u64, header);
+    let (seen, outcome) = replay_files(&files, &input_of(&wal)).unwrap();
+    assert_eq!(seen, groups(1..=2));
+    assert_eq!(outcome.end_lsn as usize, at[2]);
+    assert_eq!(outcome.highest_sequence, 3);
+    assert!(outcome.ambiguous_tail && outcome.tail_note.is_some());
+}
+
+#[test]
+fn the_epochs_hang_together() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let mut input = input_of(&wal);
+    append(&wal, 1).unwrap();
+    let first_input = input;
+    let mut number = wal.oldest_segment();
+    let mut ids = Vec::new();
+    for sequence in 2..=4 {
+        let (_, wal) = world.reopen(&mut input).unwrap();
+        append(&wal, sequence).unwrap();
+        number = wal.segments().last().unwrap().number;
+        let path = Path::new(DIR).join(format!("{number:06}.wal"));
+        ids.push(inspect_segment(&world.vfs, &path, &mut |_, _| Ok(())).unwrap().header.file_id);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+    // Even a manifest that knows of the first epoch only does not let a later one go missing before the last.
+    assert_eq!(world.replay(&first_input).unwrap().0, groups(1..=4));
+    for lost in 2..number {
+        let mut files = world.vfs.files();
+        files.get_mut(&Path::new(DIR).join(format!("{lost:06}.wal"))).unwrap()[70] ^= 1;
+        assert!(replay_files(&files, &first_input).unwrap_err().is_corruption(), "segment {lost}");
+    }
+    // What an earlier epoch held is durable since the next began, whatever its records say.
+    for bad in 1..=3 {
+        let result = recover(&world.vfs, Path::new(DIR), &first_input, &mut |info, _| {
+            Ok(if info.first_sequence == bad { Visit::EndHere("bad".into()) } else { Visit::Taken })
+        });
+        assert!(result.unwrap_err().is_corruption());
+    }
+}

@@ -1,0 +1,181 @@
+//! Full disks and failing ones.
+
+use super::*;
+use crate::{base::Error, platform::fault_vfs::Operation};
+use std::io::ErrorKind;
+
+#[test]
+fn a_full_disk_refuses_and_later_takes_the_group() {
+    // Each operation of a run of appends is refused in turn, with none, a part, or nearly all of a write done.
+    for operation in [Operation::Create, Operation::Write, Operation::Preallocate] {
+        for after in 0..40 {
+            for written in [0, 70, 150] {
+                let mut world = World::new();
+                world.options.segment_len = 1024;
+                let wal = world.create(WalStart::new_log());
+                let input = input_of(&wal);
+                world.vfs.fail_written(operation, after, 3, ErrorKind::StorageFull, written);
+                let mut refused = 0;
+                for sequence in 1..=30 {
+                    let mut attempt = 0;
+                    // A refused group may be followed by a smaller one instead.
+                    while let Err(error) = wal.append(&group(sequence), &payload_of(sequence + 1000 * attempt)) {
+                        assert!(error.is_disk_full() && error.is_retryable(), "{error}");
+                        let seen = world.replay(&input).unwrap().0;
+                        assert_eq!(seen.len() as u64, sequence - 1);
+                        attempt += 1;
+                        refused += 1;
+                    }
+                    wal.sync(wal.end_lsn()).unwrap();
+                }
+                assert!(wal.failure().is_none());
+                let seen = world.replay(&input).unwrap().0;
+                assert_eq!(
+                    seen.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(),
+                    (1..=30).collect::<Vec<_>>()
+                );
+                assert!(refused > 0 || after > 4, "{operation:?} {after}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_latches() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let first = append(&wal, 1).unwrap();
+    wal.sync(first).unwrap();
+    let second = append(&wal, 2).unwrap();
+    world.vfs.fail(Operation::Sync, 0, 1, ErrorKind::Other);
+    assert!(matches!(wal.sync(second), Err(Error::CommitUnknown { .. })));
+    // The disk works again, but what it did with the pages is unknown.
+    let before = world.vfs.journal().len();
+    assert!(matches!(wal.sync(second), Err(Error::CommitUnknown { .. })));
+    assert!(matches!(append(&wal, 3), Err(Error::ReadOnly { .. })));
+    assert!(wal.note_durable().is_err());
+    assert_eq!(world.vfs.journal().len(), before, "nothing is tried again");
+    assert_eq!(wal.durable_lsn(), first);
+    assert_eq!(wal.sync(first).unwrap(), first);
+    assert!(wal.failure().is_some());
+}
+
+#[test]
+fn a_failing_write_latches_and_its_outcome_is_unknown() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    append(&wal, 1).unwrap();
+    world.vfs.fail_written(Operation::Write, 0, 1, ErrorKind::Other, 1 << 20);
+    assert!(matches!(append(&wal, 2), Err(Error::CommitUnknown { .. })));
+    assert!(matches!(append(&wal, 2), Err(Error::ReadOnly { .. })));
+    assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(1..=1));
+}
+
+#[test]
+fn a_segment_that_cannot_be_synced_latches() {
+    for operation in [Operation::Sync, Operation::SyncDir] {
+        let world = World::new();
+        let wal = world.create(WalStart::new_log());
+        let input = input_of(&wal);
+        world.vfs.fail(operation, 0, 1, ErrorKind::StorageFull);
+        let mut done = 0;
+        while append(&wal, done + 1).is_ok() {
+            done += 1;
+        }
+        assert!(done < 100);
+        assert!(matches!(append(&wal, done + 1), Err(Error::ReadOnly { .. })));
+        assert_eq!(world.replay(&input).unwrap().0, groups(1..=done));
+    }
+}
+
+#[test]
+fn the_hook_runs_before_each_sync_and_its_failure_latches() {
+    let world = World::new();
+    let calls = Arc::new(AtomicU64::new(0));
+    let mut context = world.context();
+    let counter = calls.clone();
+    context.pre_sync = Some(Arc::new(move || match counter.fetch_add(1, Ordering::Relaxed) {
+        2 => Err(Error::InvalidArgument("blob".into())),
+        _ => Ok(()),
+    }));
+    let wal = Wal::create(context, world.options.clone(), WalStart::new_log()).unwrap();
+    for sequence in 1..=2 {
+        let end = append(&wal, sequence).unwrap();
+        wal.sync(end).unwrap();
+        wal.sync(end).unwrap();
+        assert_eq!(calls.load(Ordering::Relaxed), sequence);
+    }
+    let syncs = world.vfs.journal().iter().filter(|(o, _)| *o == Operation::Sync).count();
+    let end = append(&wal, 3).unwrap();
+    assert!(wal.sync(end).unwrap_err().to_string().contains("blob"));
+    assert!(append(&wal, 4).is_err());
+    assert_eq!(world.vfs.journal().iter().filter(|(o, _)| *o == Operation::Sync).count(), syncs);
+}
+
+#[test]
+fn segments_are_synced_in_order_and_named_only_once_durable() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    for sequence in 1..=60 {
+        append(&wal, sequence).unwrap();
+    }
+    let numbers: Vec<_> = wal.segments().iter().map(|s| Path::new(DIR).join(format!("{:06}.wal", s.number))).collect();
+    let before = world.vfs.journal();
+    for (at, path) in numbers.iter().enumerate().skip(1) {
+        // Made: create, preallocate, sync, directory; header, sync; and only then the seal in the one before.
+        let of_it: Vec<_> = before.iter().filter(|(_, p)| p == path || p == Path::new(DIR)).map(|(o, _)| *o).collect();
+        let own: Vec<_> = before.iter().filter(|(_, p)| p == path).map(|(o, _)| *o).take(5).collect();
+        assert!(of_it.contains(&Operation::SyncDir));
+        use Operation::{Create, Preallocate, Sync, Write};
+        assert_eq!(own, [Create, Preallocate, Sync, Write, Sync]);
+        let header_synced = before.iter().rposition(|(o, p)| p == path && *o == Operation::Sync).unwrap();
+        let seal = before.iter().rposition(|(o, p)| *p == numbers[at - 1] && *o == Operation::Write).unwrap();
+        assert!(header_synced < seal);
+    }
+    wal.sync(wal.end_lsn()).unwrap();
+    let synced: Vec<_> = world.vfs.journal()[before.len()..].iter().map(|(o, p)| (*o, p.clone())).collect();
+    assert_eq!(synced, numbers.iter().map(|p| (Operation::Sync, p.clone())).collect::<Vec<_>>());
+    assert_eq!(wal.durable_lsn(), wal.end_lsn());
+}
+
+#[test]
+fn a_spare_made_ahead_is_used() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    assert!(wal.prepare_spare().unwrap());
+    assert!(!wal.prepare_spare().unwrap());
+    let created = wal.stats().segments_created;
+    for sequence in 1..=30 {
+        append(&wal, sequence).unwrap();
+    }
+    assert!(wal.spares().is_empty());
+    assert_eq!(wal.stats().segments_recycled, 1);
+    assert!(wal.stats().segments_created >= created);
+    assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(1..=30));
+}
+
+#[test]
+fn what_was_replayed_is_synced_before_an_epoch_begins() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let input = input_of(&wal);
+    for sequence in 1..=60 {
+        append(&wal, sequence).unwrap();
+    }
+    let (_, outcome) = world.replay(&input).unwrap();
+    let numbers: Vec<_> =
+        outcome.segments.iter().map(|s| Path::new(DIR).join(format!("{:06}.wal", s.number))).collect();
+    for rewrite in [false, true] {
+        let (_, outcome) = world.replay(&input).unwrap();
+        let before = world.vfs.journal().len();
+        outcome.sync_replayed(rewrite).unwrap();
+        let done = world.vfs.journal()[before..].to_vec();
+        for path in &numbers {
+            let of_it: Vec<_> = done.iter().filter(|(_, p)| p == path).map(|(o, _)| *o).collect();
+            assert_eq!(of_it, if rewrite { vec![Operation::Write, Operation::Sync] } else { vec![Operation::Sync] });
+        }
+    }
+    assert_eq!(world.replay(&input).unwrap().0, groups(1..=60));
+    world.vfs.fail(Operation::Sync, 1, 1, ErrorKind::Other);
+    assert!(world.replay(&input).unwrap().1.sync_replayed(false).is_err());
+}
