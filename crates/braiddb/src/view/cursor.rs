@@ -216,7 +216,8 @@ impl ViewCursor {
                 return Ok(());
             }
             self.load(number)?;
-            let candidates = if self.sees_all { self.shown } else { !self.same_key } & lanes_below(lane);
+            let candidates =
+                if self.sees_all { self.shown } else { !self.same_key } & lanes_below(lane.min(self.count));
             if candidates == 0 {
                 if number == 0 {
                     return Ok(());
@@ -224,9 +225,6 @@ impl ViewCursor {
                 number -= 1;
                 // A continuation shows nothing by itself, and its key begins in the segment before.
                 lane = SEGMENT_LANES;
-                if !self.sees_all {
-                    lane = self.view.directory.count(number);
-                }
                 continue;
             }
             let newest = 31 - candidates.leading_zeros() as usize;
