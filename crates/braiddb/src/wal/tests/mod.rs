@@ -3,6 +3,8 @@
 mod chain;
 mod damage;
 mod faults;
+#[cfg(unix)]
+mod measure;
 mod threads;
 
 use super::{GroupHeader, Lsn, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart, recover};
