@@ -3,8 +3,6 @@
 mod chain;
 mod damage;
 mod faults;
-#[cfg(unix)]
-mod measure;
 mod threads;
 
 use super::{GroupHeader, Lsn, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart, recover};
