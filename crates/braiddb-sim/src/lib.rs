@@ -1,1 +1,24 @@
-//! The simulated world of BraidDB.
+//! The simulated world of BraidDB: a disk whose crashes can be replayed, a clock that tells simulated time, a
+//! reference model, and checkers.
+//!
+//! Everything follows from a seed: the same seed and the same calls give the same bytes, the same crash images and
+//! the same failures.
+
+mod contents;
+mod crash;
+mod disk;
+mod faults;
+mod journal;
+pub mod model;
+mod random;
+mod runtime;
+mod speed;
+#[cfg(test)]
+mod tests;
+
+pub use crash::CrashPolicy;
+pub use disk::SimDisk;
+pub use faults::{Call, Effect, Fault};
+pub use random::Random;
+pub use runtime::SimRuntime;
+pub use speed::DiskSpeed;

@@ -1,4 +1,30 @@
 //! BraidDB: an embedded, ordered, transactional key-value store.
+//!
+//! It keeps data in immutable sorted runs, and braids the runs of each key range into one sorted view: a point read costs
+//! about one key comparison, a scan costs none a key, and what is written is not rewritten ten times over.
+//!
+//! ```
+//! # fn main() -> braiddb::Result<()> {
+//! use braiddb::{Db, Durability};
+//!
+//! let db = Db::in_memory()?; // or Db::open("music.db")?
+//! let albums = db.tree("albums")?;
+//! albums.put(b"1", b"Ten")?;
+//!
+//! let mut batch = db.batch();
+//! batch.put(&albums, b"2", b"Vs.").put(&albums, b"3", b"Vitalogy");
+//! db.write(batch, Durability::Buffered)?;
+//!
+//! let before = db.snapshot();
+//! albums.delete(b"1")?;
+//! assert_eq!(before.get(&albums, b"1")?.as_deref(), Some(&b"Ten"[..]));
+//! for pair in albums.range(b"2".as_slice()..).rev() {
+//!     let (key, value) = pair?;
+//!     println!("{key:?} {value:?}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod base;
 mod cache;
@@ -7,9 +33,18 @@ mod commit;
 mod compaction;
 mod db;
 mod memtable;
+mod options;
 pub mod platform;
 mod read;
 mod table;
 mod version;
 mod view;
 mod wal;
+
+pub use base::{Error, Result, SequenceNumber};
+pub use codec::Compression;
+pub use db::{
+    Batch, Db, Durability, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree, TreeInfo,
+    TreeOptions, Value, VerifyReport,
+};
+pub use options::Builder;

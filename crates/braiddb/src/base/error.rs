@@ -96,6 +96,26 @@ impl Error {
         Error::Corruption { path: path.into(), offset, detail: detail.into() }
     }
 
+    /// The same error once more, for another caller whom the same failure met.
+    pub fn duplicate(&self) -> Error {
+        match self {
+            Error::Io { action, path, source } => {
+                let source = io::Error::new(source.kind(), source.to_string());
+                Error::Io { action, path: path.clone(), source }
+            }
+            Error::Corruption { path, offset, detail } => Error::corruption(path, *offset, detail),
+            Error::InvalidArgument(text) => Error::InvalidArgument(text.clone()),
+            Error::NotFound(text) => Error::NotFound(text.clone()),
+            Error::AlreadyExists(text) => Error::AlreadyExists(text.clone()),
+            Error::Locked { path, owner } => Error::Locked { path: path.clone(), owner: owner.clone() },
+            Error::DiskFull { path } => Error::DiskFull { path: path.clone() },
+            Error::ReadOnly { reason } => Error::ReadOnly { reason: reason.clone() },
+            Error::CommitUnknown { reason } => Error::CommitUnknown { reason: reason.clone() },
+            Error::Unsupported { path, detail } => Error::Unsupported { path: path.clone(), detail: detail.clone() },
+            Error::Closed => Error::Closed,
+        }
+    }
+
     /// Whether bytes on disk are damaged.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Error::Corruption { .. })

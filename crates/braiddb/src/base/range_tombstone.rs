@@ -73,6 +73,16 @@ impl RangeTombstoneSet {
         }
     }
 
+    /// The widest range around `key` in which every key is covered by the same tombstones: start, and end (exclusive).
+    /// `None` if no tombstone covers `key`.
+    pub fn fragment(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
+        let after = self.starts.partition_point(|s| s.as_slice() <= key);
+        if after == 0 || self.covers[after - 1].is_empty() {
+            return None;
+        }
+        Some((&self.starts[after - 1], &self.starts[after]))
+    }
+
     /// The newest tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         if self.tombstones.is_empty() {

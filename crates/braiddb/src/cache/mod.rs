@@ -1,1 +1,14 @@
-//! The block cache: see `block_cache.rs`.
+//! The block cache, shared by every open file of a database, or of several.
+//!
+//! `block_cache.rs` is the face, `arena.rs` the memory, `clock.rs` decides what goes and when its memory comes back,
+//! `lists.rs` has the queues for that, `tally.rs` counts without sharing.
+
+mod arena;
+mod block_cache;
+mod clock;
+mod lists;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+pub use block_cache::{BlockCache, CacheSlots, CacheStats, PinnedUnit};

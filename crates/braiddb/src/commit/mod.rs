@@ -1,1 +1,12 @@
 //! Commits: batches, the commit queue, group commit, snapshots.
+
+mod batch;
+mod queue;
+mod snapshots;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::{Operation, PreparedBatch, RawBatch, decode_group};
+pub use queue::CommitQueue;
+pub use snapshots::SnapshotList;

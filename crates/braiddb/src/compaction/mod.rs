@@ -1,1 +1,22 @@
-//! Plans, flushes and merges.
+//! Plans, flushes, folds and merges: how data moves from memtables into runs and from runs into fewer runs.
+//!
+//! `plan.rs` decides from sizes alone; the others act and return what they made. Putting it into force (one edit of
+//! the manifest) is the database's business.
+
+mod context;
+mod filter;
+mod flush;
+mod job;
+mod merge_scan;
+mod output;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+pub use context::{JobContext, Relocate};
+pub use filter::VersionFilter;
+pub use flush::{FlushOutput, flush};
+pub use job::{MergeOutput, MergePart, droppable_runs, fold, merge, rebuild};
+pub use merge_scan::MergeScan;
+pub use plan::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, plan};

@@ -1,1 +1,35 @@
-//! The database: open, recovery, state, background work.
+//! The database: open, recovery, state, background work, and the handles that users hold.
+
+mod background;
+mod batch;
+mod blobs;
+mod bytes;
+mod catalog;
+mod core;
+mod database;
+mod iter;
+mod lookup;
+mod maintain;
+mod multi;
+mod open;
+mod pressure;
+mod settings;
+mod snapshot;
+mod stats;
+mod tree;
+mod verify;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::Batch;
+pub use bytes::{Key, Value};
+pub use database::{Db, TreeInfo};
+pub use iter::Iter;
+pub use multi::{MultiIter, MultiTree};
+pub use settings::{Durability, Settings, TreeOptions};
+pub use snapshot::Snapshot;
+pub use stats::{PartitionStats, RunStats, Stats};
+pub use tree::Tree;
+pub use verify::VerifyReport;

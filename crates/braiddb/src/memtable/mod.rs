@@ -1,1 +1,17 @@
 //! The memtable: recent writes, in order, in memory.
+
+mod arena;
+mod cursor;
+mod entry;
+mod filter;
+mod node;
+mod range_tombstones;
+mod search;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod writer;
+
+pub use cursor::{MemtableCursor, MemtableScan};
+pub use table::{Memtable, MemtableOptions, MemtableWriter};

@@ -32,7 +32,7 @@ use std::{
 const MAX_OWNER_LEN: u64 = 4096;
 
 /// How much is written at once where zeros stand in for preallocation.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Files of a POSIX system.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,1 +1,16 @@
-//! Reads: get, merge, scan.
+//! Reads: one state loaded at once, then memtables, loose runs and views, newest first.
+
+mod chain;
+mod get;
+mod merge;
+mod scan;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+pub use chain::PartitionChain;
+pub use get::get;
+pub use merge::Merge;
+pub use scan::ScanCursor;
+pub use state::{Garbage, ReadState};

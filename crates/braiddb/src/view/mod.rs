@@ -1,1 +1,35 @@
-//! The sorted view over many runs.
+//! The sorted view: many sorted runs braided into one order, which is kept rather than merged anew by every reader.
+//!
+//! The index is REMIX (Zhong, Chen, Wu and Jiang, FAST '21), with blind search within its segments. [`format`]
+//! specifies the bytes, [`anchors`] and [`search`] the two steps of a search, [`builder`] and [`fold`] how a view
+//! comes to be, [`cursor`] how it is walked.
+
+mod anchors;
+mod bits;
+mod build;
+mod builder;
+mod counters;
+mod cursor;
+mod directory;
+mod edit;
+mod fold;
+mod format;
+mod reader;
+mod run_writer;
+mod scan;
+mod search;
+mod simd;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod writer;
+
+pub use build::{Bounds, build_view};
+pub use builder::ViewBuilder;
+pub use counters::{key_comparisons, segments_read};
+pub use cursor::ViewCursor;
+pub use fold::{FoldStats, fold_view};
+pub use format::ViewMeta;
+pub use reader::View;
+pub use run_writer::SortedRunWriter;
+pub use scan::{ScannedEntry, ViewScan};

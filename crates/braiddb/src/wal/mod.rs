@@ -15,7 +15,7 @@ mod sync;
 mod tests;
 
 pub use context::{WalContext, WalOptions, WalStats};
-pub use format::{Epoch, Lsn, RecordHeader, SegmentHeader};
+pub use format::{Epoch, Lsn, RecordHeader, SegmentHeader, segment_path};
 pub use inspect::{SegmentDump, inspect_segment};
 pub use log::{GroupHeader, Wal};
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};

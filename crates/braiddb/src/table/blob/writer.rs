@@ -134,6 +134,11 @@ impl BlobWriter {
         }
     }
 
+    /// The file that the next value may go to.
+    pub fn current_file(&self) -> Option<FileNumber> {
+        self.state.lock().current.as_ref().map(|file| file.number)
+    }
+
     /// Writes a value and tells where it stands. Its chunks are compressed where that pays. It is durable once
     /// [`BlobWriter::sync`] has been called after. Needs memory for the compressed value at most.
     ///

@@ -1,0 +1,606 @@
+//! A disk in memory that remembers everything that was done to it.
+//!
+//! It is a [`Vfs`]; each change goes to a journal, from any point of which crash images can be made (see `crash.rs` for
+//! what a crash may do). It can be told to fail calls, to be full, to be slow, and to be damaged.
+//!
+//! **Concurrency.** One lock guards the state; calls hold it for the copy of their bytes only, never while a slow disk
+//! makes them wait. A sync covers what was journaled before it began. Where several threads write, the order of the
+//! journal is the order in which they got the lock.
+
+use crate::{
+    contents::{Contents, PAGE_LEN},
+    crash::{CrashPolicy, Image, Replay},
+    faults::{Call, Effect, Fault, Faults},
+    journal::{FileIndex, Name, Operation, clean, parent_of},
+    random::mix,
+    speed::{Device, DiskSpeed},
+};
+use braiddb::platform::{DirEntry, File, FileLock, OpenMode, Runtime, Vfs};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A simulated disk.
+#[derive(Debug)]
+pub struct SimDisk {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    seed: u64,
+    /// What the disk held when it was made.
+    base: Image,
+    state: Mutex<State>,
+    /// Taken before `state`, never while that is held.
+    replay: Mutex<Option<Replay>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "simulated disk of seed {}", self.seed)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    image: Image,
+    inodes: BTreeMap<FileIndex, Inode>,
+    next_file: FileIndex,
+    journal: Vec<Operation>,
+    journaling: bool,
+    faults: Faults,
+    held: BTreeMap<Name, String>,
+    pages_max: Option<u64>,
+    pages_used: u64,
+    device: Option<Arc<Device>>,
+    unsynced_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Inode {
+    names: u32,
+    handles: u32,
+    unsynced_bytes: u64,
+}
+
+impl SimDisk {
+    /// An empty disk.
+    pub fn new(seed: u64) -> Arc<SimDisk> {
+        SimDisk::of_image(Image::default(), seed)
+    }
+
+    /// An empty disk without a journal, for tests that write much and never crash.
+    pub fn without_journal(seed: u64) -> Arc<SimDisk> {
+        let disk = SimDisk::new(seed);
+        disk.shared.state.lock().journaling = false;
+        disk
+    }
+
+    fn of_image(image: Image, seed: u64) -> Arc<SimDisk> {
+        let mut inodes: BTreeMap<FileIndex, Inode> = BTreeMap::new();
+        for file in image.names.values() {
+            inodes.entry(*file).or_default().names += 1;
+        }
+        let state = State {
+            next_file: inodes.last_key_value().map_or(0, |(file, _)| file + 1),
+            pages_used: image.files.values().map(Contents::pages_allocated).sum(),
+            inodes,
+            image: image.clone(),
+            journal: Vec::new(),
+            journaling: true,
+            faults: Faults::default(),
+            held: BTreeMap::new(),
+            pages_max: None,
+            device: None,
+            unsynced_bytes: 0,
+        };
+        let shared = Shared { seed, base: image, state: Mutex::new(state), replay: Mutex::new(None) };
+        Arc::new(SimDisk { shared: Arc::new(shared) })
+    }
+
+    /// The length of the journal: how many changes and syncs there were.
+    pub fn operations(&self) -> usize {
+        self.shared.state.lock().journal.len()
+    }
+
+    /// What operation `at` was, in words.
+    pub fn operation_text(&self, at: usize) -> String {
+        self.shared.state.lock().journal.get(at).map_or_else(|| "nothing".to_owned(), ToString::to_string)
+    }
+
+    /// The bytes that operation `at` wrote; `None` if it was no write.
+    pub fn write_len(&self, at: usize) -> Option<u64> {
+        match self.shared.state.lock().journal.get(at) {
+            Some(Operation::Write { bytes, .. }) => Some(bytes.len() as u64),
+            _ => None,
+        }
+    }
+
+    /// A new disk that holds what survives a crash after the first `at_operation` operations.
+    pub fn crash_image(&self, at_operation: usize, policy: CrashPolicy) -> Arc<SimDisk> {
+        let mut replay = self.shared.replay.lock();
+        let state = self.shared.state.lock();
+        assert!(at_operation <= state.journal.len(), "the crash must be at an operation that was journaled");
+        assert!(state.journaling, "a disk without a journal has no crash images");
+        if replay.as_ref().is_none_or(|replay| replay.at() > at_operation) {
+            *replay = Some(Replay::new(self.shared.base.clone()));
+        }
+        let replay = replay.as_mut().expect("it was just set");
+        replay.advance(&state.journal, at_operation);
+        let image = replay.image(&state.journal, policy, self.shared.seed);
+        SimDisk::of_image(image, mix(self.shared.seed, at_operation as u64))
+    }
+
+    /// A copy of the disk as it is, with an empty journal.
+    pub fn fork(&self) -> Arc<SimDisk> {
+        let state = self.shared.state.lock();
+        let mut image = state.image.clone();
+        image.files.retain(|file, _| state.inodes.get(file).is_some_and(|inode| inode.names > 0));
+        SimDisk::of_image(image, self.shared.seed)
+    }
+
+    /// Plans a failure.
+    pub fn inject(&self, fault: Fault) {
+        self.shared.state.lock().faults.inject(fault);
+    }
+
+    /// Forgets all planned failures.
+    pub fn clear_faults(&self) {
+        self.shared.state.lock().faults.clear();
+    }
+
+    /// The calls so far, of a kind or of all kinds, failed ones included.
+    pub fn calls(&self, call: Option<Call>) -> u64 {
+        self.shared.state.lock().faults.count(call)
+    }
+
+    /// The calls that failed because a test wanted it, in order.
+    pub fn failed_calls(&self) -> Vec<(Call, PathBuf)> {
+        self.shared.state.lock().faults.fired.clone()
+    }
+
+    /// Limits the disk to so many bytes, in pages of 4 KiB; `None` lifts the limit. It may be below what is used.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.shared.state.lock().pages_max = bytes.map(|bytes| bytes / PAGE_LEN as u64);
+    }
+
+    /// The bytes that files take, removed ones that are still open included.
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.state.lock().pages_used * PAGE_LEN as u64
+    }
+
+    /// Makes the disk slow from now on, or as fast as memory again. Waiting is done by `runtime`.
+    pub fn set_speed(&self, speed: Option<DiskSpeed>, runtime: Arc<dyn Runtime>) {
+        self.shared.state.lock().device = speed.map(|speed| Arc::new(Device::new(speed, runtime)));
+    }
+
+    /// The files and their lengths, in order.
+    pub fn files(&self) -> Vec<(PathBuf, u64)> {
+        let state = self.shared.state.lock();
+        state.image.names.iter().map(|(name, file)| (name.to_path_buf(), state.image.files[file].len())).collect()
+    }
+
+    /// A file's bytes.
+    pub fn read_file(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+        let state = self.shared.state.lock();
+        Ok(state.image.files[&state.find(path.as_ref())?].to_vec())
+    }
+
+    /// Flips one bit of a file, counted from its start. Damage is durable at once.
+    pub fn flip_bit(&self, path: impl AsRef<Path>, bit: u64) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let file = state.find(path.as_ref())?;
+        let mut byte = [0];
+        if state.image.files[&file].read(&mut byte, bit / 8) == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        byte[0] ^= 1 << (bit % 8);
+        state.damage(Operation::Write { file, offset: bit / 8, bytes: Arc::from(byte) });
+        Ok(())
+    }
+
+    /// Overwrites bytes of a file. Damage is durable at once.
+    pub fn overwrite(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let file = state.find(path.as_ref())?;
+        state.damage(Operation::Write { file, offset, bytes: Arc::from(bytes) });
+        Ok(())
+    }
+
+    /// Cuts a file, or extends it by zeros. Damage is durable at once.
+    pub fn truncate(&self, path: impl AsRef<Path>, len: u64) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let file = state.find(path.as_ref())?;
+        state.damage(Operation::SetLength { file, len });
+        Ok(())
+    }
+
+    /// Takes a file away. Damage is durable at once.
+    pub fn lose(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let file = state.find(path.as_ref())?;
+        state.damage(Operation::Unlink { name: clean(path.as_ref()) });
+        state.unlinked(file);
+        Ok(())
+    }
+}
+
+impl State {
+    fn find(&self, path: &Path) -> io::Result<FileIndex> {
+        let name = clean(path);
+        match self.image.names.get(&name) {
+            Some(file) => Ok(*file),
+            None if self.image.is_directory(&name) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Counts a call; an error if it must fail.
+    fn call(&mut self, call: Call, path: &Path) -> io::Result<()> {
+        self.faults.next(call, path).map_or(Ok(()), |effect| Err(effect.error()))
+    }
+
+    /// Carries out a change and notes it.
+    fn change(&mut self, operation: Operation) {
+        self.image.apply(&operation);
+        self.note(operation);
+    }
+
+    fn note(&mut self, operation: Operation) {
+        if self.journaling {
+            self.journal.push(operation);
+        }
+    }
+
+    fn damage(&mut self, operation: Operation) {
+        let before = self.pages_of(&operation);
+        self.image.apply(&operation);
+        self.pages_used = self.pages_used + self.pages_of(&operation) - before;
+        self.note(Operation::Damage(Box::new(operation)));
+    }
+
+    fn pages_of(&self, operation: &Operation) -> u64 {
+        match operation {
+            Operation::Write { file, .. } | Operation::SetLength { file, .. } => {
+                self.image.files[file].pages_allocated()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Checks that a new name may be given: its directory is there, and it is not itself one.
+    fn check_new_name(&self, name: &Name) -> io::Result<()> {
+        if self.image.is_directory(name) {
+            Err(io::ErrorKind::IsADirectory.into())
+        } else if !self.image.is_directory(&parent_of(name)) {
+            Err(io::ErrorKind::NotFound.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn create(&mut self, name: Name) -> io::Result<FileIndex> {
+        if self.image.names.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.check_new_name(&name)?;
+        let file = self.next_file;
+        self.next_file += 1;
+        self.inodes.insert(file, Inode { names: 1, ..Inode::default() });
+        self.change(Operation::Link { name, file });
+        Ok(file)
+    }
+
+    fn inode(&mut self, file: FileIndex) -> &mut Inode {
+        self.inodes.get_mut(&file).expect("a file that has a name or a handle")
+    }
+
+    /// A name of the file is gone.
+    fn unlinked(&mut self, file: FileIndex) {
+        self.inode(file).names -= 1;
+        self.collect(file);
+    }
+
+    /// Frees a file that nobody can reach.
+    fn collect(&mut self, file: FileIndex) {
+        let inode = *self.inode(file);
+        if inode.names == 0 && inode.handles == 0 {
+            self.inodes.remove(&file);
+            self.unsynced_bytes -= inode.unsynced_bytes;
+            let contents = self.image.files.remove(&file).unwrap_or_default();
+            self.pages_used -= contents.pages_allocated();
+        }
+    }
+
+    /// Takes space for `offset..end` of a file; gives the end up to which there was space.
+    fn take_space(&mut self, file: FileIndex, offset: u64, end: u64) -> u64 {
+        let contents = &self.image.files[&file];
+        let left = self.pages_max.map_or(u64::MAX, |max| max.saturating_sub(self.pages_used));
+        let mut fitting = end;
+        while contents.pages_needed(offset, fitting) > left {
+            fitting = ((fitting - 1) / PAGE_LEN as u64 * PAGE_LEN as u64).max(offset);
+        }
+        self.pages_used += contents.pages_needed(offset, fitting);
+        fitting
+    }
+
+    fn unsynced(&mut self, file: FileIndex, bytes: u64) {
+        self.inode(file).unsynced_bytes += bytes;
+        self.unsynced_bytes += bytes;
+    }
+
+    fn written_back(&mut self, file: FileIndex, bytes: u64) {
+        // The file may have been freed, or synced by another thread, in the meantime.
+        if let Some(inode) = self.inodes.get_mut(&file) {
+            let bytes = bytes.min(inode.unsynced_bytes);
+            inode.unsynced_bytes -= bytes;
+            self.unsynced_bytes -= bytes;
+        }
+    }
+}
+
+impl Vfs for SimDisk {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let name = clean(path);
+        let mut state = self.shared.state.lock();
+        state.call(Call::CreateDirectory, &name)?;
+        let missing: Vec<Name> =
+            name.ancestors().map(Name::from).take_while(|name| !state.image.is_directory(name)).collect();
+        if name.ancestors().any(|ancestor| state.image.names.contains_key(ancestor)) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        for name in missing.into_iter().rev() {
+            state.change(Operation::MakeDirectory { name });
+        }
+        Ok(())
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let name = clean(path);
+        let mut state = self.shared.state.lock();
+        state.call(if mode == OpenMode::CreateNew { Call::Create } else { Call::Open }, &name)?;
+        let file = match mode {
+            OpenMode::CreateNew => state.create(name.clone())?,
+            OpenMode::Read | OpenMode::ReadWrite => state.find(&name)?,
+        };
+        state.inode(file).handles += 1;
+        let shared = Arc::clone(&self.shared);
+        Ok(Arc::new(SimFile { shared, file, name, writable: mode != OpenMode::Read }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let dir = clean(dir);
+        let mut state = self.shared.state.lock();
+        state.call(Call::List, &dir)?;
+        if !state.image.is_directory(&dir) {
+            let is_file = state.image.names.contains_key(&dir);
+            return Err(if is_file { io::ErrorKind::NotADirectory } else { io::ErrorKind::NotFound }.into());
+        }
+        let inside = state.image.names.iter().filter(|(name, _)| name.parent() == Some(&*dir));
+        Ok(inside
+            .map(|(name, file)| DirEntry {
+                name: name.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                len: state.image.files[file].len(),
+            })
+            .collect())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let name = clean(path);
+        let mut state = self.shared.state.lock();
+        state.call(Call::Remove, &name)?;
+        let file = state.find(&name)?;
+        state.change(Operation::Unlink { name });
+        state.unlinked(file);
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (clean(from), clean(to));
+        let mut state = self.shared.state.lock();
+        state.call(Call::Rename, &from)?;
+        let file = state.find(&from)?;
+        state.check_new_name(&to)?;
+        let replaced = state.image.names.get(&to).copied();
+        if replaced == Some(file) {
+            // Two names of one file: POSIX leaves both.
+            return Ok(());
+        }
+        state.change(Operation::Rename { from, to, file });
+        if let Some(replaced) = replaced {
+            state.unlinked(replaced);
+        }
+        Ok(())
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let name = clean(to);
+        let mut state = self.shared.state.lock();
+        state.call(Call::Link, &name)?;
+        let file = state.find(from)?;
+        if state.image.names.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.check_new_name(&name)?;
+        state.inode(file).names += 1;
+        state.change(Operation::Link { name, file });
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let name = clean(dir);
+        let mut state = self.shared.state.lock();
+        let upto = state.journal.len();
+        if let Err(e) = state.call(Call::SyncDirectory, &name) {
+            state.note(Operation::SyncDirectoryFailed { name, upto });
+            return Err(e);
+        }
+        if !state.image.is_directory(&name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if let Some(device) = state.device.clone() {
+            drop(state);
+            device.settle();
+            state = self.shared.state.lock();
+        }
+        state.note(Operation::SyncDirectory { name, upto });
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        let name = clean(path);
+        let mut state = self.shared.state.lock();
+        state.call(Call::Lock, &name)?;
+        if let Some(holder) = state.held.get(&name) {
+            return Ok(Err(holder.clone()));
+        }
+        let file = match state.find(&name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => state.create(name.clone())?,
+            other => other?,
+        };
+        // The owner's text is for people; it is neither counted as a call nor held to the capacity.
+        state.damage(Operation::SetLength { file, len: 0 });
+        state.damage(Operation::Write { file, offset: 0, bytes: Arc::from(owner.as_bytes()) });
+        state.held.insert(name.clone(), owner.to_owned());
+        Ok(Ok(Box::new(SimLock { shared: Arc::clone(&self.shared), name })))
+    }
+
+    fn free_space(&self, _path: &Path) -> io::Result<Option<u64>> {
+        let state = self.shared.state.lock();
+        Ok(state.pages_max.map(|max| max.saturating_sub(state.pages_used) * PAGE_LEN as u64))
+    }
+}
+
+#[derive(Debug)]
+struct SimLock {
+    shared: Arc<Shared>,
+    name: Name,
+}
+
+impl FileLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.shared.state.lock().held.remove(&self.name);
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    shared: Arc<Shared>,
+    file: FileIndex,
+    name: Name,
+    writable: bool,
+}
+
+impl SimFile {
+    fn check_writable(&self) -> io::Result<()> {
+        if self.writable { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.inode(self.file).handles -= 1;
+        state.collect(self.file);
+    }
+}
+
+impl File for SimFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.shared.state.lock();
+        state.call(Call::Read, &self.name)?;
+        Ok(state.image.files[&self.file].read(buf, offset))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.check_writable()?;
+        let end = offset.checked_add(buf.len() as u64).filter(|end| i64::try_from(*end).is_ok());
+        let end = end.ok_or(io::ErrorKind::FileTooLarge)?;
+        let mut state = self.shared.state.lock();
+        let (mut wanted, mut outcome) = (end, Ok(()));
+        match state.faults.next(Call::Write, &self.name) {
+            Some(effect @ Effect::Fail(_)) => return Err(effect.error()),
+            Some(effect @ Effect::Short { bytes, .. }) => {
+                wanted = end.min(offset + bytes as u64);
+                outcome = Err(effect.error());
+            }
+            None => {}
+        }
+        let fitting = state.take_space(self.file, offset, wanted);
+        if fitting < wanted {
+            outcome = Err(io::ErrorKind::StorageFull.into());
+        }
+        if fitting > offset {
+            let bytes = Arc::from(&buf[..(fitting - offset) as usize]);
+            state.change(Operation::Write { file: self.file, offset, bytes });
+            state.unsynced(self.file, fitting - offset);
+        }
+        if let Some(device) = state.device.clone() {
+            let over = state.unsynced_bytes.saturating_sub(device.speed.unsynced_bytes_max).min(fitting - offset);
+            drop(state);
+            if over > 0 {
+                device.transfer(over);
+                self.shared.state.lock().written_back(self.file, over);
+            }
+        }
+        outcome
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.shared.state.lock().image.files[&self.file].len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        if i64::try_from(len).is_err() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut state = self.shared.state.lock();
+        state.call(Call::SetLength, &self.name)?;
+        let before = state.image.files[&self.file].pages_allocated();
+        state.change(Operation::SetLength { file: self.file, len });
+        state.pages_used = state.pages_used + state.image.files[&self.file].pages_allocated() - before;
+        Ok(())
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.check_writable()?;
+        if i64::try_from(len).is_err() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut state = self.shared.state.lock();
+        state.call(Call::Reserve, &self.name)?;
+        let left = state.pages_max.map_or(u64::MAX, |max| max.saturating_sub(state.pages_used));
+        if state.image.files[&self.file].pages_needed(0, len) > left {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        state.take_space(self.file, 0, len);
+        state.change(Operation::Reserve { file: self.file, len });
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let upto = state.journal.len();
+        if let Err(e) = state.call(Call::Sync, &self.name) {
+            state.note(Operation::SyncFailed { file: self.file, upto });
+            return Err(e);
+        }
+        let bytes = state.inode(self.file).unsynced_bytes;
+        if let Some(device) = state.device.clone() {
+            drop(state);
+            device.transfer(bytes);
+            device.settle();
+            state = self.shared.state.lock();
+        }
+        state.written_back(self.file, bytes);
+        state.note(Operation::Sync { file: self.file, upto });
+        Ok(())
+    }
+}

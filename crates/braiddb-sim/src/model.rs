@@ -1,0 +1,349 @@
+//! What a database should answer: a reference model of the public interface.
+//!
+//! [`Model`] keeps every version of every key, by commit, so that it can be read as of any sequence number.
+//! [`History`] keeps what was promised about each commit, so that a recovered state can be judged after a crash.
+//!
+//! The model is written for its plainness: a range delete is a delete of each key, and nothing is ever forgotten.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::{Bound, RangeBounds},
+};
+
+/// A tree, by whatever number the test gave it.
+pub type TreeNumber = u32;
+
+/// A key, or a value.
+pub type Bytes = Vec<u8>;
+
+/// The bounds of a range of keys.
+pub type Bounds = (Bound<Bytes>, Bound<Bytes>);
+
+/// All that a database holds at one moment.
+pub type Contents = BTreeMap<(TreeNumber, Bytes), Bytes>;
+
+/// One write of a commit.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A value for a key.
+    Put(TreeNumber, Bytes, Bytes),
+    /// No value for a key any more.
+    Delete(TreeNumber, Bytes),
+    /// No value for any key of a range any more.
+    DeleteRange(TreeNumber, Bounds),
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Put(tree, key, value) => {
+                write!(f, "put {tree}/{} ({} bytes, {})", short(key), value.len(), short(value))
+            }
+            Change::Delete(tree, key) => write!(f, "delete {tree}/{}", short(key)),
+            Change::DeleteRange(tree, (from, to)) => {
+                write!(f, "delete {tree}/{:?}..{:?}", from.as_ref().map(|k| short(k)), to.as_ref().map(|k| short(k)))
+            }
+        }
+    }
+}
+
+/// The first bytes, readable.
+pub fn short(bytes: &[u8]) -> String {
+    let text = bytes[..bytes.len().min(16)].escape_ascii().to_string();
+    if bytes.len() > 16 { format!("\"{text}\"+{}", bytes.len() - 16) } else { format!("\"{text}\"") }
+}
+
+/// Whether no key can be in the bounds. Such a range reads as empty and deletes nothing.
+pub fn is_empty_range((from, to): &Bounds) -> bool {
+    match (from, to) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
+    }
+}
+
+/// The bounds of all keys that start so.
+pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
+    let mut end = prefix.to_vec();
+    while end.last() == Some(&0xff) {
+        end.pop();
+    }
+    match end.last_mut() {
+        Some(last) => {
+            *last += 1;
+            (Bound::Included(prefix.to_vec()), Bound::Excluded(end))
+        }
+        None => (Bound::Included(prefix.to_vec()), Bound::Unbounded),
+    }
+}
+
+/// A commit's sequence number, and the value since then; `None` if there is none.
+type Version = (u64, Option<Bytes>);
+
+/// Every version of every key.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// By tree and key: the versions, oldest first.
+    versions: BTreeMap<(TreeNumber, Bytes), Vec<Version>>,
+    last: u64,
+}
+
+impl Model {
+    /// A model of an empty database.
+    pub fn new() -> Model {
+        Model::default()
+    }
+
+    /// The last commit's sequence number, or 0.
+    pub fn last_sequence(&self) -> u64 {
+        self.last
+    }
+
+    /// Carries out a commit: its changes in their order, the last one on a key winning.
+    ///
+    /// # Panics
+    /// When `sequence` is not larger than all before.
+    pub fn commit(&mut self, sequence: u64, changes: &[Change]) {
+        assert!(sequence > self.last, "commit {sequence} comes after commit {}", self.last);
+        self.last = sequence;
+        for change in changes {
+            match change {
+                Change::Put(tree, key, value) => self.set((*tree, key.clone()), sequence, Some(value.clone())),
+                Change::Delete(tree, key) => self.set((*tree, key.clone()), sequence, None),
+                Change::DeleteRange(tree, bounds) => {
+                    for (key, _) in self.range(*tree, bounds, sequence) {
+                        self.set((*tree, key), sequence, None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, key: (TreeNumber, Bytes), sequence: u64, value: Option<Bytes>) {
+        let versions = self.versions.entry(key).or_default();
+        match versions.last_mut() {
+            Some(last) if last.0 == sequence => last.1 = value,
+            _ => versions.push((sequence, value)),
+        }
+    }
+
+    /// A key's value as of a sequence number.
+    pub fn get(&self, tree: TreeNumber, key: &[u8], at: u64) -> Option<&[u8]> {
+        self.versions.get(&(tree, key.to_vec())).and_then(|versions| as_of(versions, at))
+    }
+
+    /// A range's keys and values as of a sequence number, in order.
+    pub fn range(&self, tree: TreeNumber, bounds: &Bounds, at: u64) -> Vec<(Bytes, Bytes)> {
+        if is_empty_range(bounds) {
+            return Vec::new();
+        }
+        self.versions
+            .range((tree, Vec::new())..)
+            .take_while(|((of, _), _)| *of == tree)
+            .filter(|((_, key), _)| bounds.contains(key))
+            .filter_map(|((_, key), versions)| Some((key.clone(), as_of(versions, at)?.to_vec())))
+            .collect()
+    }
+
+    /// All keys and values of all trees as of a sequence number.
+    pub fn contents(&self, at: u64) -> Contents {
+        self.versions.iter().filter_map(|(key, versions)| Some((key.clone(), as_of(versions, at)?.to_vec()))).collect()
+    }
+}
+
+fn as_of(versions: &[Version], at: u64) -> Option<&[u8]> {
+    let after = versions.partition_point(|(sequence, _)| *sequence <= at);
+    versions[..after].last().and_then(|(_, value)| value.as_deref())
+}
+
+/// A model of trees that hold many values to a key. It knows the present only.
+#[derive(Clone, Debug, Default)]
+pub struct MultiModel {
+    pairs: BTreeSet<(Bytes, Bytes)>,
+}
+
+impl MultiModel {
+    /// Adds a value to a key.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.pairs.insert((key.to_vec(), value.to_vec()));
+    }
+
+    /// Takes a value from a key.
+    pub fn remove(&mut self, key: &[u8], value: &[u8]) {
+        self.pairs.remove(&(key.to_vec(), value.to_vec()));
+    }
+
+    /// Takes all values from a key.
+    pub fn remove_all(&mut self, key: &[u8]) {
+        self.pairs.retain(|(of, _)| of != key);
+    }
+
+    /// The keys of a range, each with each of its values, in order.
+    pub fn range(&self, bounds: &Bounds) -> Vec<(Bytes, Bytes)> {
+        self.pairs.iter().filter(|(key, _)| !is_empty_range(bounds) && bounds.contains(key)).cloned().collect()
+    }
+}
+
+/// What a crash may leave of a run of commits.
+///
+/// Moments are numbers of operations of the disk: a commit was submitted when so many operations were done, and
+/// acknowledged as durable when so many were.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Contents before the first commit, then after each.
+    states: Vec<Contents>,
+    submitted: Vec<usize>,
+    changes: Vec<Vec<Change>>,
+    /// (moment, count): from that moment on, so many commits must survive. Rising in both.
+    promises: Vec<(usize, usize)>,
+}
+
+impl History {
+    /// A history that begins with these contents, all of them durable.
+    pub fn new(contents: Contents) -> History {
+        History { states: vec![contents], submitted: Vec::new(), changes: Vec::new(), promises: Vec::new() }
+    }
+
+    /// A commit begins.
+    pub fn submit(&mut self, moment: usize, changes: Vec<Change>) {
+        let mut contents = self.latest().clone();
+        apply(&mut contents, &changes);
+        self.states.push(contents);
+        self.submitted.push(moment);
+        self.changes.push(changes);
+    }
+
+    /// All commits submitted so far are durable.
+    pub fn promise(&mut self, moment: usize) {
+        self.promises.push((moment, self.submitted.len()));
+    }
+
+    /// The last commit did not happen.
+    pub fn take_back(&mut self) {
+        self.states.pop();
+        self.submitted.pop();
+        self.changes.pop();
+    }
+
+    /// Contents after the last commit.
+    pub fn latest(&self) -> &Contents {
+        self.states.last().expect("there is always a first state")
+    }
+
+    /// Contents before the last commit; the first contents if there was none.
+    pub fn before_latest(&self) -> &Contents {
+        &self.states[self.states.len().saturating_sub(2)]
+    }
+
+    /// How many commits must survive a crash at `moment`, and how many may.
+    pub fn bounds(&self, moment: usize) -> (usize, usize) {
+        let must = self.promises.iter().filter(|(at, _)| *at <= moment).map(|(_, count)| *count).max().unwrap_or(0);
+        (must, self.submitted.iter().filter(|at| **at <= moment).count())
+    }
+
+    /// Judges what was recovered after a crash at `moment`: how many commits it holds, or what is wrong with it.
+    pub fn judge(&self, moment: usize, recovered: &Contents) -> Result<usize, String> {
+        let (must, may) = self.bounds(moment);
+        if let Some(count) = (must..=may).rev().find(|count| self.states[*count] == *recovered) {
+            return Ok(count);
+        }
+        let other = (0..self.states.len()).find(|count| self.states[*count] == *recovered);
+        let found = match other {
+            Some(count) => format!("the state after {count} commits"),
+            None => format!("no prefix at all; against {may} commits: {}", difference(&self.states[may], recovered)),
+        };
+        Err(format!("{must} to {may} commits should survive, found {found}; commits: {:?}", self.changes))
+    }
+
+    /// Contents after so many commits.
+    pub fn state(&self, commits: usize) -> &Contents {
+        &self.states[commits]
+    }
+}
+
+/// Carries out changes on contents.
+pub fn apply(contents: &mut Contents, changes: &[Change]) {
+    for change in changes {
+        match change {
+            Change::Put(tree, key, value) => {
+                contents.insert((*tree, key.clone()), value.clone());
+            }
+            Change::Delete(tree, key) => {
+                contents.remove(&(*tree, key.clone()));
+            }
+            Change::DeleteRange(tree, bounds) => {
+                contents.retain(|(of, key), _| of != tree || is_empty_range(bounds) || !bounds.contains(key));
+            }
+        }
+    }
+}
+
+/// The first few differences, in words.
+pub fn difference(expected: &Contents, found: &Contents) -> String {
+    let mut texts = Vec::new();
+    for (key, value) in expected {
+        match found.get(key) {
+            None => texts.push(format!("{}/{} is missing", key.0, short(&key.1))),
+            Some(other) if other != value => {
+                texts.push(format!("{}/{} is {} instead of {}", key.0, short(&key.1), short(other), short(value)));
+            }
+            Some(_) => {}
+        }
+    }
+    let extra = found.keys().filter(|key| !expected.contains_key(key));
+    texts.extend(extra.map(|key| format!("{}/{} should not be there", key.0, short(&key.1))));
+    let count = texts.len();
+    texts.truncate(5);
+    if count > 5 {
+        texts.push(format!("and {} more", count - 5));
+    }
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str, value: &str) -> Change {
+        Change::Put(1, key.into(), value.into())
+    }
+
+    #[test]
+    fn the_model_reads_as_of_each_commit() {
+        let mut model = Model::new();
+        model.commit(3, &[put("a", "1"), put("b", "1")]);
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        model.commit(5, &[put("c", "gone"), Change::DeleteRange(1, all.clone()), put("b", "2"), put("b", "3")]);
+        model.commit(9, &[Change::Delete(1, "b".into())]);
+        assert_eq!(model.get(1, b"a", 2), None);
+        assert_eq!(model.range(1, &all, 4).len(), 2);
+        assert_eq!(model.range(1, &all, 5), [("b".into(), "3".into())]);
+        assert_eq!(model.contents(9).len(), 0);
+        assert_eq!(model.range(2, &all, 4), []);
+        let backwards = (Bound::Included("z".into()), Bound::Excluded("a".into()));
+        assert_eq!(model.range(1, &backwards, 4), []);
+        assert_eq!(prefix_bounds(b"a\xff\xff").1, Bound::Excluded("b".into()));
+        assert_eq!(prefix_bounds(b"\xff").1, Bound::Unbounded);
+    }
+
+    #[test]
+    fn a_history_knows_what_may_be_lost() {
+        let mut history = History::new(Contents::new());
+        history.submit(10, vec![put("a", "1")]);
+        history.promise(15);
+        history.submit(15, vec![put("b", "1")]);
+        history.submit(20, vec![Change::Delete(1, "a".into())]);
+        history.promise(30);
+        assert_eq!(history.bounds(9), (0, 0));
+        assert_eq!(history.bounds(12), (0, 1));
+        assert_eq!(history.bounds(16), (1, 2));
+        assert_eq!(history.bounds(40), (3, 3));
+        let b_only = history.latest().clone();
+        assert_eq!(history.judge(25, &b_only), Ok(3));
+        assert!(history.judge(16, &b_only).unwrap_err().contains("after 3 commits"));
+        assert!(history.judge(30, &Contents::new()).unwrap_err().contains("after 0 commits"));
+        let hole = Contents::from([((1, b"c".to_vec()), b"1".to_vec())]);
+        assert!(history.judge(25, &hole).unwrap_err().contains("no prefix"));
+    }
+}

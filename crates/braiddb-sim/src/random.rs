@@ -1,0 +1,60 @@
+//! Seeded chance: splitmix64 (Steele, Lea and Flood, OOPSLA '14), whose steps are independent of the platform.
+
+/// A stream of random numbers that follows from its seed.
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Random {
+        Random { state: seed }
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(GOLDEN);
+        finish(self.state)
+    }
+
+    /// A number below `bound`, which must not be zero.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0, "there is no number below zero");
+        // The bias is below 2^-32 for every bound a test uses.
+        self.next_u64() % bound
+    }
+
+    /// An index into something of `len` elements, which must not be empty.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// True `part` times in `whole`.
+    pub fn chance(&mut self, part: u64, whole: u64) -> bool {
+        self.below(whole) < part
+    }
+
+    /// `len` random bytes.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next_u64().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn finish(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// One number from two, so that a decision can be asked for by name rather than in turn.
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    finish(a.wrapping_mul(GOLDEN) ^ b.wrapping_add(GOLDEN))
+}

@@ -1,0 +1,114 @@
+//! Time, chance and threads of the simulated world.
+
+#![expect(clippy::disallowed_methods, reason = "this is a runtime: it starts threads and may ask the system's clock")]
+
+use crate::Random;
+use braiddb::platform::Runtime;
+use parking_lot::Mutex;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Where simulated time starts: the first of January 2020, in microseconds since 1970.
+const START_UNIX_US: i64 = 1_577_836_800_000_000;
+
+/// What one look at the clock takes, so that a loop that waits for a deadline ends.
+const LOOK_NS: u64 = 100;
+
+/// A runtime whose clock and randomness follow from a seed.
+///
+/// The clock is simulated: it advances by 100 ns a look, and by the time that is slept, which takes no real time;
+/// threads that sleep at once each advance it. [`SimRuntime::in_real_time`] has the system's monotonic clock and real
+/// sleep instead. Threads are real, or refused; only without them is a run the same each time.
+#[derive(Debug)]
+pub struct SimRuntime {
+    random: Mutex<Random>,
+    /// `None` in real time.
+    simulated_ns: Option<AtomicU64>,
+    started: Instant,
+    unix_offset_us: AtomicI64,
+    threads: bool,
+}
+
+impl SimRuntime {
+    /// Simulated time, no threads: starting one is an error.
+    pub fn new(seed: u64) -> Arc<SimRuntime> {
+        Arc::new(SimRuntime::build(seed, true, false))
+    }
+
+    /// Simulated time, real threads.
+    pub fn with_threads(seed: u64) -> Arc<SimRuntime> {
+        Arc::new(SimRuntime::build(seed, true, true))
+    }
+
+    /// The system's time, real threads; only randomness follows from the seed.
+    pub fn in_real_time(seed: u64) -> Arc<SimRuntime> {
+        Arc::new(SimRuntime::build(seed, false, true))
+    }
+
+    fn build(seed: u64, simulated: bool, threads: bool) -> SimRuntime {
+        SimRuntime {
+            random: Mutex::new(Random::new(seed)),
+            simulated_ns: simulated.then(|| AtomicU64::new(1)),
+            started: Instant::now(),
+            unix_offset_us: AtomicI64::new(START_UNIX_US),
+            threads,
+        }
+    }
+
+    /// Lets simulated time pass.
+    pub fn advance_us(&self, micros: u64) {
+        if let Some(clock) = &self.simulated_ns {
+            clock.fetch_add(micros.saturating_mul(1000), Ordering::Relaxed);
+        }
+    }
+
+    /// Lets the wall clock jump, forth or back. The monotonic clock does not notice.
+    pub fn jump_us(&self, micros: i64) {
+        self.unix_offset_us.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+impl Runtime for SimRuntime {
+    fn unix_time_us(&self) -> u64 {
+        let offset = self.unix_offset_us.load(Ordering::Relaxed);
+        (self.monotonic_ns() / 1000).saturating_add_signed(offset)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        match &self.simulated_ns {
+            Some(clock) => clock.fetch_add(LOOK_NS, Ordering::Relaxed),
+            None => u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.random.lock().next_u64()
+    }
+
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        if !self.threads {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "this simulated world has no threads"));
+        }
+        std::thread::Builder::new().name(name.to_owned()).spawn(body)
+    }
+
+    fn sleep_us(&self, micros: u64) {
+        if self.simulated_ns.is_some() {
+            self.advance_us(micros);
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(micros));
+        }
+    }
+
+    fn process_name(&self) -> String {
+        "a simulated process".to_owned()
+    }
+}

@@ -1,0 +1,367 @@
+//! The simulated disk does what its fault model says.
+
+use crate::{Call, CrashPolicy, DiskSpeed, Effect, Fault, SimDisk, SimRuntime};
+use braiddb::platform::{File, OpenMode, Runtime, Vfs};
+use std::{collections::BTreeSet, io::ErrorKind, path::Path, sync::Arc};
+
+#[path = "../../braiddb/src/platform/conformance.rs"]
+mod conformance;
+
+const A: &str = "/db/a";
+const B: &str = "/db/b";
+
+/// A disk with an empty directory `/db` that no crash takes away.
+fn disk() -> Arc<SimDisk> {
+    let disk = SimDisk::new(1);
+    disk.create_dir_all(Path::new("/db")).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    disk
+}
+
+fn create(disk: &SimDisk, path: &str) -> Arc<dyn File> {
+    disk.open(Path::new(path), OpenMode::CreateNew).unwrap()
+}
+
+/// A file with these bytes, synced, its name too.
+fn durable(disk: &SimDisk, path: &str, bytes: &[u8]) -> Arc<dyn File> {
+    let file = create(disk, path);
+    file.write_at(bytes, 0).unwrap();
+    file.sync_data().unwrap();
+    disk.sync_dir(Path::new("/db")).unwrap();
+    file
+}
+
+fn now(disk: &SimDisk, policy: CrashPolicy) -> Arc<SimDisk> {
+    disk.crash_image(disk.operations(), policy)
+}
+
+/// What some path's bytes may be after a crash now, over many random images; `None` where the file is missing.
+fn outcomes(disk: &SimDisk, path: &str, images: u64) -> BTreeSet<Option<Vec<u8>>> {
+    (0..images).map(|i| now(disk, CrashPolicy::Random(i)).read_file(path).ok()).collect()
+}
+
+#[test]
+fn the_simulated_disk_conforms() {
+    let disk = SimDisk::new(7);
+    conformance::check(&*disk, Path::new("/root"));
+    // Freed files give their space back.
+    let sum: u64 = disk.files().iter().map(|(_, len)| len.div_ceil(4096) * 4096).sum();
+    assert!(disk.used_bytes() <= sum, "{} of {sum}", disk.used_bytes());
+    let copy = now(&disk, CrashPolicy::KeepAll);
+    assert_eq!(copy.files(), disk.files());
+    assert_eq!(copy.used_bytes(), disk.used_bytes());
+    for (path, _) in disk.files() {
+        assert!(copy.read_file(&path).unwrap() == disk.read_file(&path).unwrap(), "{}", path.display());
+    }
+}
+
+#[test]
+fn what_was_synced_survives_every_policy() {
+    let disk = disk();
+    let file = durable(&disk, A, &[7; 9000]);
+    file.write_at(&[8; 9000], 9000).unwrap();
+    create(&disk, B);
+    let mut policies = CrashPolicy::some(300, 5);
+    policies.extend((0..9000).step_by(777).map(|bytes| CrashPolicy::TornLast { bytes }));
+    for policy in policies {
+        let bytes = now(&disk, policy).read_file(A).unwrap();
+        assert!(bytes.len() >= 9000 && bytes[..9000] == [7; 9000], "{policy:?}");
+    }
+}
+
+#[test]
+fn an_image_is_of_its_moment() {
+    let disk = disk();
+    let file = durable(&disk, A, b"1");
+    let mut moments = vec![disk.operations()];
+    for byte in b"2345" {
+        file.write_at(&[*byte], 0).unwrap();
+        file.sync_data().unwrap();
+        moments.push(disk.operations());
+    }
+    // Falling and rising, so that the remembered replay is both used and dropped.
+    for (moment, byte) in moments.iter().zip(b"12345").rev().chain(moments.iter().zip(b"12345")) {
+        let image = disk.crash_image(*moment, CrashPolicy::LoseAllUnsynced);
+        assert_eq!(image.read_file(A).unwrap(), [*byte]);
+        assert_eq!(image.operations(), 0);
+    }
+    assert!(disk.crash_image(0, CrashPolicy::KeepAll).files().is_empty());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_image() {
+    let disk = disk();
+    let file = durable(&disk, A, &[1; 5000]);
+    file.write_at(&[2; 20_000], 3000).unwrap();
+    create(&disk, B).write_at(&[3; 700], 0).unwrap();
+    for seed in 0..50 {
+        let (one, two) = (now(&disk, CrashPolicy::Random(seed)), now(&disk, CrashPolicy::Random(seed)));
+        assert_eq!(one.files(), two.files());
+        for (path, _) in one.files() {
+            assert!(one.read_file(&path).unwrap() == two.read_file(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn names_are_kept_or_lost_each_on_its_own() {
+    let disk = disk();
+    let file = durable(&disk, A, b"a");
+    create(&disk, B).sync_data().unwrap();
+    disk.remove(Path::new(A)).unwrap();
+    drop(file);
+    let lists: BTreeSet<Vec<_>> = (0..200).map(|i| now(&disk, CrashPolicy::Random(i)).files()).collect();
+    assert_eq!(lists.len(), 4, "{lists:?}");
+    assert_eq!(now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap(), b"a");
+    assert_eq!(now(&disk, CrashPolicy::ContentsOnly).files().len(), 1);
+    disk.sync_dir(Path::new("/db")).unwrap();
+    assert_eq!(now(&disk, CrashPolicy::LoseAllUnsynced).files(), [(B.into(), 0)]);
+}
+
+#[test]
+fn a_directory_that_was_not_synced_into_its_parent_may_vanish() {
+    let disk = SimDisk::new(1);
+    disk.create_dir_all(Path::new("/db/deep")).unwrap();
+    create(&disk, "/db/deep/f").sync_data().unwrap();
+    disk.sync_dir(Path::new("/db/deep")).unwrap();
+    disk.sync_dir(Path::new("/db")).unwrap();
+    let image = now(&disk, CrashPolicy::LoseAllUnsynced);
+    assert!(image.files().is_empty());
+    assert_eq!(image.list(Path::new("/db")).unwrap_err().kind(), ErrorKind::NotFound);
+    disk.sync_dir(Path::new("/")).unwrap();
+    assert_eq!(now(&disk, CrashPolicy::LoseAllUnsynced).files().len(), 1);
+}
+
+#[test]
+fn a_rename_is_old_or_new() {
+    let disk = disk();
+    durable(&disk, A, b"old");
+    let new = create(&disk, B);
+    new.write_at(b"new", 0).unwrap();
+    new.sync_data().unwrap();
+    disk.sync_dir(Path::new("/db")).unwrap();
+    disk.rename(Path::new(B), Path::new(A)).unwrap();
+    let seen: BTreeSet<_> = (0..100)
+        .map(|i| now(&disk, CrashPolicy::Random(i)))
+        .map(|image| (image.read_file(A).unwrap(), image.read_file(B).ok()))
+        .collect();
+    let both = [(b"new".to_vec(), None), (b"old".to_vec(), Some(b"new".to_vec()))];
+    assert_eq!(seen, BTreeSet::from(both));
+}
+
+#[test]
+fn later_writes_may_survive_earlier_ones() {
+    let disk = disk();
+    let file = durable(&disk, A, &[0; 8192]);
+    file.write_at(b"first", 0).unwrap();
+    file.write_at(b"second", 4096).unwrap();
+    let seen = outcomes(&disk, A, 300);
+    let second_only = seen.iter().flatten().any(|one| one[..5] == [0; 5] && one[4096..].starts_with(b"second"));
+    let first_only = seen.iter().flatten().any(|one| one.starts_with(b"first") && one[4096..4102] == [0; 6]);
+    assert!(second_only && first_only);
+    assert!(seen.iter().flatten().any(|one| one.starts_with(b"first") && one[4096..].starts_with(b"second")));
+}
+
+#[test]
+fn writes_tear_at_sectors_and_in_small_files_at_each_byte() {
+    let disk = disk();
+    let file = durable(&disk, A, &[0; 16384]);
+    file.write_at(&[1; 16384], 0).unwrap();
+    let mut cuts = BTreeSet::new();
+    for bytes in outcomes(&disk, A, 2000).into_iter().flatten() {
+        cuts.extend((1..bytes.len()).filter(|i| bytes[*i] != bytes[*i - 1]));
+    }
+    assert!((1..32).all(|sector| cuts.contains(&(sector * 512))), "each sector's edge");
+    assert!(cuts.iter().filter(|cut| *cut % 512 != 0).count() > 100, "many other places");
+    for bytes in [0, 1, 511, 16383, 16384] {
+        let image = now(&disk, CrashPolicy::TornLast { bytes: bytes as u64 }).read_file(A).unwrap();
+        assert_eq!(image.iter().filter(|byte| **byte == 1).count(), bytes);
+        assert_eq!(image.iter().position(|byte| *byte == 0).unwrap_or(16384), bytes);
+    }
+}
+
+#[test]
+fn a_length_may_survive_without_its_data() {
+    let disk = disk();
+    let file = durable(&disk, A, b"abc");
+    file.write_at(&[5; 1000], 3).unwrap();
+    let zeros = now(&disk, CrashPolicy::LengthsOnly { stale: false }).read_file(A).unwrap();
+    assert_eq!(zeros[..3], *b"abc");
+    assert_eq!(zeros[3..], [0; 1000]);
+    let stale = now(&disk, CrashPolicy::LengthsOnly { stale: true }).read_file(A).unwrap();
+    assert_eq!((stale.len(), &stale[..3]), (1003, &b"abc"[..]));
+    assert!(stale[3..] != [0; 1000] && stale[3..] != [5; 1000]);
+    let lengths: BTreeSet<usize> = outcomes(&disk, A, 300).into_iter().flatten().map(|bytes| bytes.len()).collect();
+    assert!(lengths.contains(&3) && lengths.contains(&1003) && lengths.len() > 10);
+    assert_eq!(now(&disk, CrashPolicy::NamesOnly).read_file(A).unwrap(), b"abc");
+}
+
+#[test]
+fn a_later_sync_does_not_save_what_a_failed_one_left() {
+    let disk = disk();
+    let file = durable(&disk, A, &[0; 8192]);
+    file.write_at(&[1; 8192], 0).unwrap();
+    disk.inject(Fault::nth_of(Call::Sync, 0, ErrorKind::Other));
+    assert!(file.sync_data().is_err());
+    file.write_at(&[2; 4096], 4096).unwrap();
+    file.sync_data().unwrap();
+    for image in outcomes(&disk, A, 200) {
+        let bytes = image.unwrap();
+        assert!(bytes[4096..] == [2; 4096], "what was written after the failure is durable");
+    }
+    assert!(now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap()[..4096] == [0; 4096]);
+    assert!(now(&disk, CrashPolicy::KeepAll).read_file(A).unwrap()[..4096] == [1; 4096]);
+    // Written once more, it is durable.
+    file.write_at(&[1; 4096], 0).unwrap();
+    file.sync_data().unwrap();
+    let bytes = now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap();
+    assert!(bytes[..4096] == [1; 4096] && bytes[4096..] == [2; 4096]);
+}
+
+#[test]
+fn a_crash_in_a_crash_image_starts_from_what_survived() {
+    let disk = disk();
+    durable(&disk, A, b"kept").write_at(b"lost", 0).unwrap();
+    let image = now(&disk, CrashPolicy::LoseAllUnsynced);
+    let file = image.open(Path::new(A), OpenMode::ReadWrite).unwrap();
+    file.write_at(b"again", 4).unwrap();
+    create(&image, B);
+    assert_eq!(now(&image, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap(), b"kept");
+    assert_eq!(now(&image, CrashPolicy::KeepAll).read_file(A).unwrap(), b"keptagain");
+    assert_eq!(now(&disk, CrashPolicy::KeepAll).read_file(A).unwrap(), b"lost", "the original is as it was");
+}
+
+#[test]
+fn calls_fail_when_told() {
+    let disk = disk();
+    let file = create(&disk, A);
+    let before = disk.calls(None);
+    disk.inject(Fault::nth(1, ErrorKind::Interrupted));
+    file.write_at(b"1", 0).unwrap();
+    assert_eq!(file.write_at(b"2", 1).unwrap_err().kind(), ErrorKind::Interrupted);
+    file.write_at(b"2", 1).unwrap();
+    assert_eq!(disk.calls(None) - before, 3);
+    assert_eq!(disk.calls(Some(Call::Create)), 1);
+    disk.inject(Fault {
+        path_suffix: Some("/b".to_owned()),
+        effect: Effect::Short { bytes: 3, error: ErrorKind::StorageFull },
+        ..Fault::all_from(1, ErrorKind::Other)
+    });
+    let other = create(&disk, B);
+    file.write_at(b"long enough", 0).unwrap();
+    for _ in 0..2 {
+        assert_eq!(other.write_at(b"long enough", 0).unwrap_err().kind(), ErrorKind::StorageFull);
+        assert!(other.sync_data().is_err());
+    }
+    assert_eq!(disk.read_file(B).unwrap(), b"lon");
+    assert_eq!(disk.failed_calls().len(), 5);
+    disk.clear_faults();
+    other.write_at(b"long enough", 0).unwrap();
+}
+
+#[test]
+fn a_full_disk_takes_part_of_a_write_and_space_comes_back() {
+    let disk = disk();
+    disk.set_capacity(Some(16384));
+    let file = create(&disk, A);
+    file.write_at(&[1; 10_000], 0).unwrap();
+    assert_eq!(disk.free_space(Path::new("/")).unwrap(), Some(4096));
+    assert_eq!(file.write_at(&[2; 10_000], 10_000).unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(file.len().unwrap(), 16384);
+    let other = create(&disk, B);
+    assert_eq!(other.preallocate(1).unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(other.write_at(b"x", 0).unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(other.len().unwrap(), 0);
+    file.write_at(&[3; 16384], 0).unwrap();
+    file.set_len(4096).unwrap();
+    other.preallocate(12_288).unwrap();
+    assert_eq!(file.write_at(b"x", 4096).unwrap_err().kind(), ErrorKind::StorageFull);
+    other.write_at(&[4; 12_288], 0).unwrap();
+    disk.remove(Path::new(B)).unwrap();
+    assert_eq!(disk.used_bytes(), 16384, "removed, but open");
+    drop(other);
+    assert_eq!(disk.used_bytes(), 4096);
+    file.write_at(&[5; 12_288], 4096).unwrap();
+    disk.set_capacity(None);
+    file.write_at(b"x", 1 << 20).unwrap();
+}
+
+#[test]
+fn a_slow_disk_shares_its_time_between_streams() {
+    let runtime = SimRuntime::new(3);
+    let disk = disk();
+    let speed = DiskSpeed { bytes_per_second: 10 << 20, sync_us: 20_000, unsynced_bytes_max: 4 << 20 };
+    disk.set_speed(Some(speed), runtime.clone());
+    let took = |work: &dyn Fn()| {
+        let before = runtime.monotonic_ns();
+        work();
+        (runtime.monotonic_ns() - before) / 1_000_000
+    };
+    let (file, small) = (create(&disk, A), create(&disk, B));
+    assert_eq!(took(&|| file.write_at(&vec![1; 4 << 20], 0).unwrap()), 0, "within what may be unsynced");
+    let second = took(&|| file.write_at(&vec![1; 1 << 20], 4 << 20).unwrap());
+    assert!((99..110).contains(&second), "{second} ms for 1 MiB past it");
+    let sync = took(&|| file.sync_data().unwrap());
+    assert!((419..440).contains(&sync), "{sync} ms for 4 MiB and the sync");
+    small.write_at(b"x", 0).unwrap();
+    assert_eq!(took(&|| small.sync_data().unwrap()), 20);
+    assert_eq!(took(&|| disk.sync_dir(Path::new("/db")).unwrap()), 20);
+    disk.set_speed(None, runtime.clone());
+    file.write_at(&vec![2; 8 << 20], 0).unwrap();
+    assert_eq!(took(&|| file.sync_data().unwrap()), 0);
+}
+
+#[test]
+fn a_sync_covers_only_what_was_written_before_it_began() {
+    let runtime = SimRuntime::in_real_time(3);
+    let disk = disk();
+    let file = durable(&disk, A, &[0; 2]);
+    let speed = DiskSpeed { bytes_per_second: 1 << 30, sync_us: 100_000, unsynced_bytes_max: 1 << 30 };
+    disk.set_speed(Some(speed), runtime.clone());
+    file.write_at(b"1", 0).unwrap();
+    std::thread::scope(|scope| {
+        let before = disk.calls(Some(Call::Sync));
+        let syncing = scope.spawn(|| file.sync_data().unwrap());
+        while disk.calls(Some(Call::Sync)) == before {
+            std::thread::yield_now();
+        }
+        // The other thread is in its 100 ms by now, or about to be: its place in the journal is taken.
+        file.write_at(b"2", 1).unwrap();
+        syncing.join().unwrap();
+    });
+    assert_eq!(now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap(), b"1\0");
+}
+
+#[test]
+fn damage_is_on_disk_at_once() {
+    let disk = disk();
+    let file = durable(&disk, A, b"abc");
+    durable(&disk, B, b"b");
+    file.write_at(b"xyz", 3).unwrap();
+    disk.flip_bit(A, 1).unwrap();
+    assert_eq!(disk.read_file(A).unwrap(), b"cbcxyz");
+    assert_eq!(now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap()[..1], *b"c");
+    assert_eq!(disk.flip_bit(A, 48).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    disk.truncate(A, 2).unwrap();
+    disk.lose(B).unwrap();
+    assert_eq!(disk.read_file(A).unwrap().len(), 2);
+    assert_eq!(now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap().len(), 2);
+    assert_eq!(now(&disk, CrashPolicy::LoseAllUnsynced).files().len(), 1);
+    let fork = disk.fork();
+    fork.overwrite(A, 0, b"fork").unwrap();
+    assert_eq!((fork.read_file(A).unwrap(), disk.read_file(A).unwrap().len()), (b"fork".to_vec(), 2));
+}
+
+#[test]
+fn simulated_time_passes_by_sleeping_and_threads_are_refused() {
+    let runtime = SimRuntime::new(1);
+    let (unix, monotonic) = (runtime.unix_time_us(), runtime.monotonic_ns());
+    runtime.sleep_us(3_600_000_000);
+    assert!(runtime.unix_time_us() - unix >= 3_600_000_000);
+    runtime.jump_us(-7_200_000_000);
+    assert!(runtime.unix_time_us() < unix);
+    assert!(runtime.monotonic_ns() > monotonic);
+    assert!(runtime.spawn("x", Box::new(|| ())).is_err());
+    SimRuntime::with_threads(1).spawn("x", Box::new(|| ())).unwrap().join().unwrap();
+    assert_eq!(SimRuntime::new(9).random_u64(), SimRuntime::new(9).random_u64());
+}

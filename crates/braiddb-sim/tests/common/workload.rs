@@ -1,0 +1,227 @@
+//! Workloads of the crash and fault batteries: steps, what they change, and what was promised of them.
+
+use super::{SmallOptions, batch_of, check_all_reads, empty_disk, full_text, open_trees, read_all, value};
+use braiddb::{Db, Durability, Result, Tree};
+use braiddb_sim::{
+    CrashPolicy, SimDisk,
+    model::{Change, Contents, History, apply},
+};
+use std::{ops::Bound, sync::Arc};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    PutSync,
+    PutBuffered,
+    /// Over both trees, with a range delete and a large value in it.
+    Batch,
+    Delete,
+    DeleteRange,
+    BigValueSync,
+    BigValueBuffered,
+    Flush,
+    Compact,
+    Sync,
+    Reopen,
+}
+
+pub const ALPHABET: [Step; 11] = [
+    Step::PutSync,
+    Step::PutBuffered,
+    Step::Batch,
+    Step::Delete,
+    Step::DeleteRange,
+    Step::BigValueSync,
+    Step::BigValueBuffered,
+    Step::Flush,
+    Step::Compact,
+    Step::Sync,
+    Step::Reopen,
+];
+
+pub const SEED: u64 = 77;
+
+pub fn options() -> SmallOptions {
+    SmallOptions {
+        memtable_bytes: 4 << 10,
+        log_segment_bytes: 4 << 10,
+        blob_file_bytes: 4 << 10,
+        ..SmallOptions::default()
+    }
+}
+
+pub fn key(number: u64) -> Vec<u8> {
+    format!("key{number}").into_bytes()
+}
+
+impl Step {
+    /// The commit that the step makes, if it makes one. `at` is its place in the workload: it makes values and keys
+    /// differ.
+    pub fn commit(self, at: u64) -> Option<(Vec<Change>, Durability)> {
+        // Few keys, so that steps of a long workload meet.
+        let (slot, tag) = (at % 6, at * 16 + 100);
+        let put = |tree, len| Change::Put(tree, key(slot), value(len, tag));
+        Some(match self {
+            Step::PutSync => (vec![put(0, 50)], Durability::Sync),
+            Step::PutBuffered => (vec![put(0, 50)], Durability::Buffered),
+            Step::Batch => {
+                let gone = (Bound::Included(key(1)), Bound::Excluded(key(3)));
+                let changes = vec![
+                    Change::DeleteRange(0, gone),
+                    put(0, 700),
+                    put(1, 1200),
+                    Change::Put(1, key(slot + 1), value(10, tag + 1)),
+                    Change::Delete(1, key(0)),
+                ];
+                (changes, Durability::Sync)
+            }
+            Step::Delete => (vec![Change::Delete(0, key(slot))], Durability::Sync),
+            Step::DeleteRange => {
+                let bounds = (Bound::Included(key(slot)), Bound::Included(key(slot + 1)));
+                (vec![Change::DeleteRange(0, bounds)], Durability::Buffered)
+            }
+            Step::BigValueSync => (vec![put(1, 3000)], Durability::Sync),
+            Step::BigValueBuffered => (vec![put(1, 3000)], Durability::Buffered),
+            Step::Flush | Step::Compact | Step::Sync | Step::Reopen => return None,
+        })
+    }
+}
+
+/// The database that workloads start from, closed, and what it holds.
+pub fn base() -> (Arc<SimDisk>, Contents) {
+    let disk = empty_disk(SEED);
+    let db = options().open(&disk, SEED).expect("open");
+    let trees = open_trees(&db).expect("trees");
+    let mut changes: Vec<Change> = (0..4).map(|n| Change::Put(0, key(n), value(100, n))).collect();
+    changes.push(Change::Put(1, key(0), value(1500, 5)));
+    db.write(batch_of(&db, &trees, &changes), Durability::Sync).expect("write");
+    db.flush().expect("flush");
+    let later = [Change::Put(0, key(1), value(30, 6)), Change::Put(1, key(2), value(30, 7)), Change::Delete(0, key(3))];
+    db.write(batch_of(&db, &trees, &later), Durability::Sync).expect("write");
+    let mut contents = Contents::new();
+    apply(&mut contents, &changes);
+    apply(&mut contents, &later);
+    drop((trees, db));
+    (disk.fork(), contents)
+}
+
+/// A database that is being worked on, and what was promised of it.
+pub struct Run {
+    pub disk: Arc<SimDisk>,
+    pub db: Option<(Db, Vec<Tree>)>,
+    pub history: History,
+}
+
+impl Run {
+    /// Opens a copy of a closed database.
+    pub fn start(disk: &Arc<SimDisk>, contents: &Contents) -> Run {
+        let mut run = Run { disk: disk.fork(), db: None, history: History::new(contents.clone()) };
+        run.open().expect("open");
+        run
+    }
+
+    pub fn open(&mut self) -> Result<()> {
+        let db = options().open(&self.disk, SEED)?;
+        let trees = open_trees(&db)?;
+        self.db = Some((db, trees));
+        Ok(())
+    }
+
+    pub fn promise(&mut self) {
+        self.history.promise(self.disk.operations());
+    }
+
+    /// Does a step on a disk that works.
+    pub fn step(&mut self, step: Step, at: u64) {
+        if let Some((changes, durability)) = step.commit(at) {
+            let (db, trees) = self.db.as_ref().expect("the database is open");
+            self.history.submit(self.disk.operations(), changes.clone());
+            db.write(batch_of(db, trees, &changes), durability).expect("write");
+            if durability == Durability::Sync {
+                self.promise();
+            }
+            return;
+        }
+        if step == Step::Reopen {
+            let (db, trees) = self.db.take().expect("the database is open");
+            drop(trees);
+            db.close().expect("close");
+            self.promise();
+            self.open().expect("open");
+        } else {
+            let (db, _) = self.db.as_ref().expect("the database is open");
+            maintain(db, step).unwrap_or_else(|e| panic!("{step:?}: {}", full_text(&e)));
+            self.promise();
+        }
+    }
+}
+
+/// Does a step that commits nothing and leaves the database open.
+pub fn maintain(db: &Db, step: Step) -> Result<()> {
+    match step {
+        Step::Flush => db.flush(),
+        Step::Compact => db.compact(),
+        Step::Sync => db.sync(),
+        other => unreachable!("{other:?} commits or closes"),
+    }
+}
+
+/// Opens what a crash left, has it judged, and goes on: one more commit, and then either a crash that loses whatever
+/// was not synced or a clean reopening, after which all must be there.
+pub fn recover(image: &Arc<SimDisk>, judge: impl FnOnce(&Contents) -> std::result::Result<usize, String>) -> usize {
+    let db = options().open(image, SEED + 1).unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)));
+    let mut contents = read_all(&db).unwrap_or_else(|e| panic!("reading after the crash: {}", full_text(&e)));
+    let count = judge(&contents).unwrap_or_else(|text| panic!("{text}; log tail: {:?}", db.stats().log_tail_note));
+    let before = db.snapshot().sequence();
+    let trees = open_trees(&db).expect("trees after the crash");
+    let one_more =
+        vec![Change::Put(0, b"more".to_vec(), value(40, 9)), Change::Put(1, b"more".to_vec(), value(1400, 9))];
+    let sequence = db.write(batch_of(&db, &trees, &one_more), Durability::Sync).expect("one more commit");
+    assert!(sequence > before, "commit {sequence} after a snapshot at {before}");
+    apply(&mut contents, &one_more);
+    drop(trees);
+    let next = if image.operations().is_multiple_of(2) {
+        let next = image.crash_image(image.operations(), CrashPolicy::LoseAllUnsynced);
+        drop(db);
+        next
+    } else {
+        db.close().expect("close");
+        image.clone()
+    };
+    let db = options().open(&next, SEED + 2).unwrap_or_else(|e| panic!("open once more: {}", full_text(&e)));
+    check_all_reads(&db, &contents).unwrap_or_else(|e| panic!("reading once more: {}", full_text(&e)));
+    count
+}
+
+/// Crashes inside recoveries: an image is opened, that recovery is crashed at some of its operations, and each of
+/// those images, `depth` deep, must recover the same state. Gives the number of images.
+pub fn check_recovery(image: &Arc<SimDisk>, state: &Contents, random: &mut braiddb_sim::Random, depth: u32) -> u64 {
+    let db = options().open(image, SEED).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
+    let operations = image.operations();
+    drop(db);
+    let mut images = 0;
+    for at in 0..=operations {
+        if depth > 1 && !random.chance(1, 4) {
+            continue;
+        }
+        let policies = CrashPolicy::some(3, random.next_u64());
+        let policy = policies[random.index(policies.len())];
+        images += 1;
+        super::explained(
+            || format!("then a crash in recovery after operation {at} of {operations}, {policy:?}"),
+            || {
+                recover(&image.crash_image(at, policy), |found| {
+                    if found == state {
+                        Ok(0)
+                    } else {
+                        let difference = braiddb_sim::model::difference(state, found);
+                        Err(format!("the second recovery differs from the first: {difference}"))
+                    }
+                });
+                if depth > 1 {
+                    images += check_recovery(&image.crash_image(at, policy), state, random, depth - 1);
+                }
+            },
+        );
+    }
+    images
+}

@@ -1,0 +1,694 @@
+//! Random operations on a database and on the reference model, under random options: every answer must be the same.
+//!
+//! A failing case is shrunk to few operations and printed with its options; the same `BRAIDDB_SEED` gives the same
+//! cases.
+
+#![cfg(feature = "engine")]
+
+mod common;
+
+use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Tree, Value};
+use braiddb_sim::{
+    Random, SimDisk,
+    model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short},
+};
+use common::{SmallOptions, full_text, value, volume};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{RngAlgorithm, TestCaseError, TestRng, TestRunner},
+};
+use std::{
+    collections::VecDeque,
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
+
+/// How many keys there are.
+const KEYS: u8 = 44;
+
+/// A key by number: empty, zeros, the highest, many alike, some that differ in trailing zeros, some long.
+fn key(number: u8) -> Bytes {
+    match number % KEYS {
+        0 => Vec::new(),
+        n @ 1..=2 => vec![0; usize::from(n)],
+        n @ 3..=4 => vec![0xff; usize::from(n) - 2],
+        n @ 5..=24 => format!("k{n:02}").into_bytes(),
+        n @ 25..=29 => [&b"k10"[..], &[0, 0, 0, 0, 0][..usize::from(n) - 24]].concat(),
+        n @ 30..=34 => [&[b'p'; 300][..], &[n]].concat(),
+        n => format!("user/{:05}/album", u32::from(n) * 7).into_bytes(),
+    }
+}
+
+/// A value by the number of its size.
+fn sized_value(size: u8, tag: u64) -> Bytes {
+    value([0, 1, 8, 60, 100, 300, 700, 2500, 6000][usize::from(size) % 9], tag)
+}
+
+#[derive(Clone, Debug)]
+enum Write {
+    Put { tree: usize, key: u8, size: u8 },
+    Delete { tree: usize, key: u8 },
+    DeleteRange { tree: usize, bounds: RangeOf },
+    Add { key: u8, value: u8 },
+    Remove { key: u8, value: u8 },
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(Write),
+    RemoveAll {
+        key: u8,
+    },
+    Batch {
+        writes: Vec<Write>,
+        sync: bool,
+    },
+    /// Many keys in a row, so that memtables fill and partitions split.
+    Fill {
+        tree: usize,
+        first: u16,
+        count: u8,
+        size: u8,
+    },
+    Get {
+        tree: usize,
+        keys: Vec<u8>,
+    },
+    Range {
+        tree: usize,
+        bounds: RangeOf,
+        directions: u64,
+    },
+    Prefix {
+        tree: usize,
+        key: u8,
+        len: u8,
+        directions: u64,
+    },
+    Ends {
+        tree: usize,
+    },
+    /// An iterator that stays open while other things happen.
+    Hold {
+        tree: usize,
+        bounds: RangeOf,
+    },
+    Advance {
+        which: u8,
+        count: u8,
+        directions: u64,
+    },
+    Snapshot,
+    ReadSnapshot {
+        which: u8,
+        tree: usize,
+        bounds: RangeOf,
+        directions: u64,
+    },
+    DropSnapshot {
+        which: u8,
+    },
+    Multi {
+        bounds: RangeOf,
+        key: u8,
+        directions: u64,
+    },
+    Flush,
+    Compact,
+    Sync,
+    DropTree {
+        tree: usize,
+    },
+    Reopen {
+        close: bool,
+    },
+    Verify,
+}
+
+/// Bounds by the numbers of keys; 0: included, 1: excluded, 2: unbounded.
+#[derive(Clone, Debug)]
+struct RangeOf {
+    from: (u8, u8),
+    to: (u8, u8),
+}
+
+impl RangeOf {
+    fn bounds(&self) -> Bounds {
+        let bound = |(kind, number)| match kind {
+            0 => Bound::Included(key(number)),
+            1 => Bound::Excluded(key(number)),
+            _ => Bound::Unbounded,
+        };
+        (bound(self.from), bound(self.to))
+    }
+}
+
+fn any_range() -> impl Strategy<Value = RangeOf> {
+    ((0..3_u8, 0..KEYS), (0..3_u8, 0..KEYS)).prop_map(|(from, to)| RangeOf { from, to })
+}
+
+fn any_write() -> impl Strategy<Value = Write> {
+    prop_oneof![
+        6 => (0..2_usize, 0..KEYS, 0..9_u8).prop_map(|(tree, key, size)| Write::Put { tree, key, size }),
+        2 => (0..2_usize, 0..KEYS).prop_map(|(tree, key)| Write::Delete { tree, key }),
+        1 => (0..2_usize, any_range()).prop_map(|(tree, bounds)| Write::DeleteRange { tree, bounds }),
+        1 => (0..8_u8, 0..6_u8).prop_map(|(key, value)| Write::Add { key, value }),
+        1 => (0..8_u8, 0..6_u8).prop_map(|(key, value)| Write::Remove { key, value }),
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let tree = 0..2_usize;
+    prop_oneof![
+        10 => any_write().prop_map(Step::Write),
+        1 => (0..8_u8).prop_map(|key| Step::RemoveAll { key }),
+        4 => (vec(any_write(), 1..12), any::<bool>()).prop_map(|(writes, sync)| Step::Batch { writes, sync }),
+        2 => (tree.clone(), 0..300_u16, 1..60_u8, 0..9_u8)
+            .prop_map(|(tree, first, count, size)| Step::Fill { tree, first, count, size }),
+        3 => (tree.clone(), vec(0..KEYS, 1..20)).prop_map(|(tree, keys)| Step::Get { tree, keys }),
+        4 => (tree.clone(), any_range(), any::<u64>())
+            .prop_map(|(tree, bounds, directions)| Step::Range { tree, bounds, directions }),
+        2 => (tree.clone(), 0..KEYS, 0..8_u8, any::<u64>())
+            .prop_map(|(tree, key, len, directions)| Step::Prefix { tree, key, len, directions }),
+        1 => tree.clone().prop_map(|tree| Step::Ends { tree }),
+        1 => (tree.clone(), any_range()).prop_map(|(tree, bounds)| Step::Hold { tree, bounds }),
+        2 => (any::<u8>(), 1..20_u8, any::<u64>())
+            .prop_map(|(which, count, directions)| Step::Advance { which, count, directions }),
+        2 => Just(Step::Snapshot),
+        3 => (any::<u8>(), tree.clone(), any_range(), any::<u64>())
+            .prop_map(|(which, tree, bounds, directions)| Step::ReadSnapshot { which, tree, bounds, directions }),
+        1 => any::<u8>().prop_map(|which| Step::DropSnapshot { which }),
+        1 => (any_range(), 0..8_u8, any::<u64>())
+            .prop_map(|(bounds, key, directions)| Step::Multi { bounds, key, directions }),
+        3 => Just(Step::Flush),
+        1 => Just(Step::Compact),
+        1 => Just(Step::Sync),
+        1 => tree.prop_map(|tree| Step::DropTree { tree }),
+        2 => any::<bool>().prop_map(|close| Step::Reopen { close }),
+        1 => Just(Step::Verify),
+    ]
+}
+
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return Err(format!($($text)*));
+        }
+    };
+}
+
+/// What a step gives: the engine's error, or a wrong answer, in words.
+type Outcome<T = ()> = std::result::Result<T, String>;
+
+trait Said<T> {
+    fn said(self, what: &str) -> Outcome<T>;
+}
+
+impl<T> Said<T> for Result<T> {
+    fn said(self, what: &str) -> Outcome<T> {
+        self.map_err(|e| format!("{what}: {}", full_text(&e)))
+    }
+}
+
+/// Takes entries from both ends, by the bits of `directions`, and compares each; `whole` demands that both end there.
+fn drain<K, V>(
+    iter: &mut impl DoubleEndedIterator<Item = Result<(K, V)>>,
+    expected: &mut VecDeque<(Bytes, Bytes)>,
+    mut directions: u64,
+    count: usize,
+    whole: bool,
+) -> Outcome
+where
+    K: AsRef<[u8]>,
+    V: AsRef<[u8]>,
+{
+    // All forwards, all backwards, or mixed.
+    match directions % 4 {
+        0 => directions = 0,
+        1 => directions = u64::MAX,
+        _ => {}
+    }
+    for step in 0..count {
+        let back = directions >> (step % 64) & 1 == 1;
+        let (found, wanted) =
+            if back { (iter.next_back(), expected.pop_back()) } else { (iter.next(), expected.pop_front()) };
+        let found = found.transpose().said("an iterator")?;
+        let same = match (&found, &wanted) {
+            (None, None) => true,
+            (Some((key, value)), Some((k, v))) => key.as_ref() == k && value.as_ref() == v,
+            _ => false,
+        };
+        ensure!(
+            same,
+            "step {step} of an iterator ({}) gave {:?} instead of {:?}",
+            if back { "back" } else { "forth" },
+            found.map(|(k, v)| (short(k.as_ref()), short(v.as_ref()))),
+            wanted.map(|(k, v)| (short(&k), short(&v)))
+        );
+        if wanted.is_none() {
+            break;
+        }
+    }
+    if whole {
+        for back in [true, false, true] {
+            let more = if back { iter.next_back() } else { iter.next() };
+            ensure!(more.is_none(), "an iterator goes on after its end");
+        }
+    }
+    Ok(())
+}
+
+/// The present of a tree, or a snapshot of it.
+enum View<'a> {
+    Now(&'a Tree),
+    At(&'a Snapshot, &'a Tree),
+}
+
+impl View<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        match self {
+            View::Now(tree) => tree.get(key),
+            View::At(snapshot, tree) => snapshot.get(tree, key),
+        }
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool> {
+        match self {
+            View::Now(tree) => tree.contains(key),
+            View::At(snapshot, tree) => snapshot.contains(tree, key),
+        }
+    }
+
+    fn multi_get(&self, keys: &[Bytes]) -> Result<Vec<Option<Value>>> {
+        match self {
+            View::Now(tree) => tree.multi_get(keys),
+            View::At(snapshot, tree) => snapshot.multi_get(tree, keys),
+        }
+    }
+
+    fn range(&self, bounds: impl RangeBounds<Bytes>) -> Iter {
+        match self {
+            View::Now(tree) => tree.range(bounds),
+            View::At(snapshot, tree) => snapshot.range(tree, bounds),
+        }
+    }
+
+    fn prefix(&self, prefix: &[u8]) -> Iter {
+        match self {
+            View::Now(tree) => tree.prefix(prefix),
+            View::At(snapshot, tree) => snapshot.prefix(tree, prefix),
+        }
+    }
+
+    fn iter(&self) -> Iter {
+        match self {
+            View::Now(tree) => tree.iter(),
+            View::At(snapshot, tree) => snapshot.iter(tree),
+        }
+    }
+}
+
+struct Held {
+    iter: Iter,
+    expected: VecDeque<(Bytes, Bytes)>,
+    tree: TreeNumber,
+}
+
+/// The database and the model of it.
+struct World {
+    disk: Arc<SimDisk>,
+    options: SmallOptions,
+    db: Option<Db>,
+    trees: Vec<Tree>,
+    /// The model's numbers of the trees: a dropped tree's number is never used again.
+    numbers: [TreeNumber; 2],
+    next_number: TreeNumber,
+    multi: Option<MultiTree>,
+    model: Model,
+    multi_model: MultiModel,
+    snapshots: Vec<(Snapshot, [TreeNumber; 2])>,
+    held: Vec<Held>,
+    tag: u64,
+}
+
+impl World {
+    fn new(options: SmallOptions) -> Outcome<World> {
+        let mut world = World {
+            disk: SimDisk::without_journal(1),
+            options,
+            db: None,
+            trees: Vec::new(),
+            numbers: [0, 1],
+            next_number: 2,
+            multi: None,
+            model: Model::new(),
+            multi_model: MultiModel::default(),
+            snapshots: Vec::new(),
+            held: Vec::new(),
+            tag: 0,
+        };
+        world.open()?;
+        Ok(world)
+    }
+
+    fn open(&mut self) -> Outcome {
+        let db = self.options.open(&self.disk, self.tag).said("open")?;
+        self.trees = vec![db.tree("left").said("tree")?, db.tree("right").said("tree")?];
+        self.multi = Some(db.multi_tree("multi").said("multi_tree")?);
+        self.db = Some(db);
+        Ok(())
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("the database is open")
+    }
+
+    fn multi(&self) -> &MultiTree {
+        self.multi.as_ref().expect("the database is open")
+    }
+
+    fn commit(&mut self, sequence: Result<u64>, changes: &[Change]) -> Outcome {
+        let sequence = sequence.said("a write")?;
+        ensure!(sequence > self.model.last_sequence(), "commit {sequence} after {}", self.model.last_sequence());
+        self.model.commit(sequence, changes);
+        Ok(())
+    }
+
+    /// The change of the model that a write makes; `None` for multi-trees, whose model is changed here.
+    fn change_of(&mut self, write: &Write) -> Option<Change> {
+        self.tag += 1;
+        match write {
+            Write::Put { tree, key: number, size } => {
+                Some(Change::Put(self.numbers[*tree], key(*number), sized_value(*size, self.tag)))
+            }
+            Write::Delete { tree, key: number } => Some(Change::Delete(self.numbers[*tree], key(*number))),
+            Write::DeleteRange { tree, bounds } => Some(Change::DeleteRange(self.numbers[*tree], bounds.bounds())),
+            Write::Add { key: number, value } => {
+                self.multi_model.add(&key(*number), &key(*value));
+                None
+            }
+            Write::Remove { key: number, value } => {
+                self.multi_model.remove(&key(*number), &key(*value));
+                None
+            }
+        }
+    }
+
+    fn write(&mut self, write: &Write) -> Outcome {
+        let change = self.change_of(write);
+        let result = match (&change, write) {
+            (Some(Change::Put(_, key, value)), Write::Put { tree, .. }) => self.trees[*tree].put(key, value),
+            (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => self.trees[*tree].delete(key),
+            (Some(Change::DeleteRange(_, bounds)), Write::DeleteRange { tree, .. }) => {
+                self.trees[*tree].delete_range(bounds.clone())
+            }
+            (_, Write::Add { key: number, value }) => {
+                return self.multi().add(key(*number), key(*value)).said("add").map(drop);
+            }
+            (_, Write::Remove { key: number, value }) => {
+                return self.multi().remove(key(*number), key(*value)).said("remove").map(drop);
+            }
+            _ => unreachable!("a write and its change are of one kind"),
+        };
+        self.commit(result, change.as_slice())
+    }
+
+    fn batch(&mut self, writes: &[Write], sync: bool) -> Outcome {
+        let mut batch = self.db().batch();
+        let mut changes = Vec::new();
+        for write in writes {
+            let change = self.change_of(write);
+            match (&change, write) {
+                (Some(Change::Put(_, key, value)), Write::Put { tree, .. }) => {
+                    batch.put(&self.trees[*tree], key, value);
+                }
+                (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => {
+                    batch.delete(&self.trees[*tree], key);
+                }
+                (Some(Change::DeleteRange(_, bounds)), Write::DeleteRange { tree, .. }) => {
+                    batch.delete_range(&self.trees[*tree], bounds.clone());
+                }
+                (_, Write::Add { key: number, value }) => {
+                    batch.add(self.multi(), key(*number), key(*value));
+                }
+                (_, Write::Remove { key: number, value }) => {
+                    batch.remove(self.multi(), key(*number), key(*value));
+                }
+                _ => unreachable!("a write and its change are of one kind"),
+            }
+            changes.extend(change);
+        }
+        let durability = if sync { Durability::Sync } else { Durability::Buffered };
+        let result = self.db().write(batch, durability);
+        self.commit(result, &changes)
+    }
+
+    fn fill(&mut self, tree: usize, first: u16, count: u8, size: u8) -> Outcome {
+        for number in 0..u16::from(count) {
+            self.tag += 1;
+            let key = format!("fill{:04}", first + number).into_bytes();
+            // Large values in a row would make the case slow.
+            let value = sized_value(size % 7, self.tag);
+            let mut batch = self.db().batch();
+            batch.put(&self.trees[tree], &key, &value);
+            let result = self.db().write(batch, Durability::Buffered);
+            self.commit(result, &[Change::Put(self.numbers[tree], key, value)])?;
+        }
+        Ok(())
+    }
+
+    fn check_get(&self, view: &View<'_>, tree: TreeNumber, at: u64, keys: &[u8]) -> Outcome {
+        let keys: Vec<Bytes> = keys.iter().map(|number| key(*number)).collect();
+        let many = view.multi_get(&keys).said("multi_get")?;
+        ensure!(many.len() == keys.len(), "multi_get gave {} values for {} keys", many.len(), keys.len());
+        for (key, found) in keys.iter().zip(many) {
+            let expected = self.model.get(tree, key, at);
+            ensure!(found.as_deref() == expected, "multi_get {}: {:?}", short(key), found.as_deref().map(short));
+            let found = view.get(key).said("get")?;
+            ensure!(
+                found.as_deref() == expected,
+                "get {} is {:?} instead of {:?}",
+                short(key),
+                found.as_deref().map(short),
+                expected.map(short)
+            );
+            ensure!(view.contains(key).said("contains")? == expected.is_some(), "contains {}", short(key));
+        }
+        Ok(())
+    }
+
+    fn check_range(&self, view: &View<'_>, tree: TreeNumber, at: u64, bounds: &Bounds, directions: u64) -> Outcome {
+        let mut expected = VecDeque::from(self.model.range(tree, bounds, at));
+        let count = expected.len() + 1;
+        drain(&mut view.range(bounds.clone()), &mut expected, directions, count, true)
+            .map_err(|text| format!("{text}, in the range {bounds:?}"))
+    }
+
+    /// Everything, in every way.
+    fn check_all(&self) -> Outcome {
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let all_keys: Vec<u8> = (0..KEYS).collect();
+        for (tree, number) in self.trees.iter().zip(self.numbers) {
+            let view = View::Now(tree);
+            self.check_get(&view, number, u64::MAX, &all_keys)?;
+            for directions in [0, 1, 0x5a5a_1234_9876_fff2] {
+                self.check_range(&view, number, u64::MAX, &everything, directions)?;
+            }
+            let mut expected = VecDeque::from(self.model.range(number, &everything, u64::MAX));
+            let count = expected.len() + 1;
+            drain(&mut view.iter(), &mut expected, 0, count, true)?;
+        }
+        self.check_multi(&everything, 0, 0)
+    }
+
+    fn check_multi(&self, bounds: &Bounds, number: u8, directions: u64) -> Outcome {
+        let mut expected = VecDeque::from(self.multi_model.range(bounds));
+        let count = expected.len() + 1;
+        drain(&mut self.multi().range(bounds.clone()), &mut expected, directions, count, true)
+            .map_err(|text| format!("{text}, in the multi-tree's range {bounds:?}"))?;
+        let one = key(number);
+        let of_key = (Bound::Included(one.clone()), Bound::Included(one.clone()));
+        let mut expected = VecDeque::from(self.multi_model.range(&of_key));
+        for (key, value) in &expected {
+            ensure!(self.multi().contains(key, value).said("contains")?, "a value is missing from {}", short(key));
+        }
+        let count = expected.len() + 1;
+        drain(&mut self.multi().values(&one), &mut expected, directions, count, true)
+            .map_err(|text| format!("{text}, in the values of {}", short(&one)))
+    }
+
+    fn step(&mut self, step: &Step) -> Outcome {
+        match step {
+            Step::Write(write) => self.write(write)?,
+            Step::RemoveAll { key: number } => {
+                self.multi().remove_all(key(*number)).said("remove_all")?;
+                self.multi_model.remove_all(&key(*number));
+            }
+            Step::Batch { writes, sync } => self.batch(writes, *sync)?,
+            Step::Fill { tree, first, count, size } => self.fill(*tree, *first, *count, *size)?,
+            Step::Get { tree, keys } => {
+                self.check_get(&View::Now(&self.trees[*tree]), self.numbers[*tree], u64::MAX, keys)?;
+            }
+            Step::Range { tree, bounds, directions } => {
+                let view = View::Now(&self.trees[*tree]);
+                self.check_range(&view, self.numbers[*tree], u64::MAX, &bounds.bounds(), *directions)?;
+            }
+            Step::Prefix { tree, key: number, len, directions } => {
+                let mut prefix = key(*number);
+                prefix.truncate(usize::from(*len));
+                let bounds = prefix_bounds(&prefix);
+                let mut expected = VecDeque::from(self.model.range(self.numbers[*tree], &bounds, u64::MAX));
+                let count = expected.len() + 1;
+                drain(&mut View::Now(&self.trees[*tree]).prefix(&prefix), &mut expected, *directions, count, true)
+                    .map_err(|text| format!("{text}, with the prefix {}", short(&prefix)))?;
+            }
+            Step::Ends { tree } => self.check_ends(*tree)?,
+            Step::Verify => {
+                let report = self.db().verify().said("verify")?;
+                ensure!(report.problems.is_empty(), "verify found {:?}", report.problems);
+            }
+            _ => self.step_of_state(step)?,
+        }
+        Ok(())
+    }
+
+    fn check_ends(&self, tree: usize) -> Outcome {
+        let all = self.model.range(self.numbers[tree], &(Bound::Unbounded, Bound::Unbounded), u64::MAX);
+        let tree = &self.trees[tree];
+        let plain = |(key, value): (braiddb::Key, Value)| (key.to_vec(), value.to_vec());
+        ensure!(tree.first().said("first")?.map(plain).as_ref() == all.first(), "first");
+        ensure!(tree.last().said("last")?.map(plain).as_ref() == all.last(), "last");
+        Ok(())
+    }
+
+    /// The steps that concern snapshots, open iterators, and the database as a whole.
+    fn step_of_state(&mut self, step: &Step) -> Outcome {
+        match step {
+            Step::Hold { tree, bounds } => {
+                let bounds = bounds.bounds();
+                let expected = VecDeque::from(self.model.range(self.numbers[*tree], &bounds, u64::MAX));
+                let iter = self.trees[*tree].range(bounds);
+                self.held.push(Held { iter, expected, tree: self.numbers[*tree] });
+            }
+            Step::Advance { which, count, directions } => {
+                if !self.held.is_empty() {
+                    let which = usize::from(*which) % self.held.len();
+                    let held = &mut self.held[which];
+                    drain(&mut held.iter, &mut held.expected, *directions, usize::from(*count), false)
+                        .map_err(|text| format!("{text}, in an iterator that was held"))?;
+                }
+            }
+            Step::Snapshot => {
+                let snapshot = self.db().snapshot();
+                ensure!(
+                    snapshot.sequence() >= self.model.last_sequence(),
+                    "a snapshot at {} after commit {}",
+                    snapshot.sequence(),
+                    self.model.last_sequence()
+                );
+                self.snapshots.push((snapshot, self.numbers));
+            }
+            Step::ReadSnapshot { which, tree, bounds, directions } => {
+                if let Some((snapshot, numbers)) = self.snapshots.get(usize::from(*which) % self.snapshots.len().max(1))
+                    && numbers[*tree] == self.numbers[*tree]
+                {
+                    let view = View::At(snapshot, &self.trees[*tree]);
+                    let at = snapshot.sequence();
+                    self.check_range(&view, numbers[*tree], at, &bounds.bounds(), *directions)
+                        .and_then(|()| self.check_get(&view, numbers[*tree], at, &[0, 5, 10, 20, 26, 31, 40]))
+                        .map_err(|text| format!("{text}, in a snapshot at {at}"))?;
+                }
+            }
+            Step::DropSnapshot { which } => {
+                if !self.snapshots.is_empty() {
+                    self.snapshots.remove(usize::from(*which) % self.snapshots.len());
+                }
+            }
+            Step::Multi { bounds, key, directions } => self.check_multi(&bounds.bounds(), *key, *directions)?,
+            Step::Flush => self.db().flush().said("flush")?,
+            Step::Compact => self.db().compact().said("compact")?,
+            Step::Sync => self.db().sync().said("sync")?,
+            Step::DropTree { tree } => {
+                let name = ["left", "right"][*tree];
+                let dropped = self.numbers[*tree];
+                self.held.retain(|held| held.tree != dropped);
+                self.db().drop_tree(name).said("drop_tree")?;
+                ensure!(self.db().open_tree(name).is_err_and(|e| e.is_not_found()), "a dropped tree can be opened");
+                self.trees[*tree] = self.db().tree(name).said("tree")?;
+                self.numbers[*tree] = self.next_number;
+                self.next_number += 1;
+            }
+            Step::Reopen { close } => self.reopen(*close)?,
+            other => unreachable!("{other:?} is done elsewhere"),
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, close: bool) -> Outcome {
+        self.held.clear();
+        self.snapshots.clear();
+        self.trees.clear();
+        self.multi = None;
+        if let Some(db) = self.db.take()
+            && close
+        {
+            db.close().said("close")?;
+        }
+        self.open()
+    }
+}
+
+fn run_case(seed: u64, steps: &[Step]) -> Outcome {
+    let options = SmallOptions::random(&mut Random::new(seed));
+    let mut world = World::new(options.clone())?;
+    let mut run = || {
+        for (number, step) in steps.iter().enumerate() {
+            world.step(step).map_err(|text| format!("step {number}, {step:?}: {text}"))?;
+        }
+        world.check_all().map_err(|text| format!("at the end: {text}"))?;
+        world.step(&Step::Verify)?;
+        world.reopen(seed.is_multiple_of(2))?;
+        world.check_all().map_err(|text| format!("after reopening: {text}"))
+    };
+    run().map_err(|text| format!("{text}; options: {options:?}"))
+}
+
+/// A quarter of the cases, so that they run beside each other.
+fn run_part(part: u64) {
+    let seed = common::seed();
+    let mut random = Random::new(seed ^ (part << 32));
+    let rng_seed = random.bytes(32);
+    let cases = u32::try_from(volume(2000).div_ceil(4)).expect("fewer than four billion cases");
+    let config =
+        ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 3000, ..ProptestConfig::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &rng_seed);
+    let outcome = TestRunner::new_with_rng(config, rng)
+        .run(&(any::<u64>(), vec(any_step(), 1..70)), |(seed, steps)| {
+            run_case(seed, &steps).map_err(TestCaseError::fail)
+        });
+    if let Err(failure) = outcome {
+        panic!("BRAIDDB_SEED={seed}, part {part}: {failure}");
+    }
+    println!("{cases} cases");
+}
+
+#[test]
+fn random_operations_part_0() {
+    run_part(0);
+}
+
+#[test]
+fn random_operations_part_1() {
+    run_part(1);
+}
+
+#[test]
+fn random_operations_part_2() {
+    run_part(2);
+}
+
+#[test]
+fn random_operations_part_3() {
+    run_part(3);
+}

@@ -1,0 +1,103 @@
+//! Tests of batches, the queue and the snapshot list.
+
+use super::*;
+use crate::base::EntryKind;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+fn prepared(batch: &RawBatch) -> Vec<(u64, EntryKind, Vec<u8>, Vec<u8>)> {
+    let prepared = batch.prepare(|_, _| Ok(None)).unwrap();
+    let mut out = Vec::new();
+    decode_group(&prepared.bytes, |i, op| out.push((i, op.kind, op.key.to_vec(), op.value.to_vec()))).unwrap();
+    out
+}
+
+#[test]
+fn writes_to_one_key_collapse_to_the_last() {
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::Value, &[b"tree", b"b"], b"1");
+    batch.push(EntryKind::Value, &[b"tree", b"a"], b"2");
+    batch.push(EntryKind::Tombstone, &[b"tree", b"b"], b"");
+    batch.push(EntryKind::Value, &[b"tree", b"a"], b"3");
+    assert_eq!(
+        prepared(&batch),
+        [(0, EntryKind::Value, b"treea".to_vec(), b"3".to_vec()), (0, EntryKind::Tombstone, b"treeb".to_vec(), vec![])]
+    );
+}
+
+#[test]
+fn a_range_delete_takes_away_what_stood_before_it_and_spares_what_comes_after() {
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::Value, &[b"tree", b"a"], b"1");
+    batch.push(EntryKind::Value, &[b"tree", b"c"], b"1");
+    batch.push(EntryKind::RangeDelete, &[b"tree", b"a"], b"treec");
+    batch.push(EntryKind::Value, &[b"tree", b"b"], b"2");
+    assert_eq!(
+        prepared(&batch),
+        [
+            (0, EntryKind::RangeDelete, b"treea".to_vec(), b"treec".to_vec()),
+            (0, EntryKind::Value, b"treeb".to_vec(), b"2".to_vec()),
+            (0, EntryKind::Value, b"treec".to_vec(), b"1".to_vec())
+        ]
+    );
+}
+
+#[test]
+fn a_damaged_group_is_refused() {
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::Value, &[b"tree", b"a"], b"1");
+    let bytes = batch.prepare(|_, _| Ok(None)).unwrap().bytes;
+    for len in 1..bytes.len() {
+        assert_eq!(decode_group(&bytes[..len], |_, _| {}), None);
+    }
+    assert_eq!(decode_group(&bytes, |_, _| {}), Some(1));
+}
+
+#[test]
+fn strata_are_the_snapshots_and_now() {
+    let list = SnapshotList::new(5);
+    let five = list.acquire();
+    list.publish(9);
+    assert_eq!((list.strata(), list.in_use()), (vec![5, 9], (1, Some(5))));
+    list.acquire_again(five);
+    list.release(five);
+    assert_eq!(list.strata(), [5, 9]);
+    list.release(five);
+    assert_eq!(list.strata(), [9]);
+}
+
+#[test]
+fn every_request_is_answered_once_and_commits_never_overlap() {
+    let queue = Arc::new(CommitQueue::<u64, u64>::default());
+    let busy = Arc::new(AtomicBool::new(false));
+    let sum = Arc::new(AtomicU64::new(0));
+    let threads: Vec<_> = (0..8u64)
+        .map(|t| {
+            let (queue, busy, sum) = (Arc::clone(&queue), Arc::clone(&busy), Arc::clone(&sum));
+            #[expect(clippy::disallowed_methods, reason = "a test of threads")]
+            std::thread::spawn(move || {
+                for i in 0..2_000 {
+                    let request = t * 1_000_000 + i;
+                    let answer = queue.submit(
+                        request,
+                        64,
+                        |_| 16,
+                        |group| {
+                            assert!(!busy.swap(true, Ordering::AcqRel));
+                            assert!(group.len() <= 6, "a group of {}", group.len());
+                            sum.fetch_add(group.iter().sum::<u64>(), Ordering::Relaxed);
+                            busy.store(false, Ordering::Release);
+                            group.iter().map(|r| r + 1).collect()
+                        },
+                    );
+                    assert_eq!(answer, request + 1);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    let expected: u64 = (0..8u64).map(|t| (0..2_000).map(|i| t * 1_000_000 + i).sum::<u64>()).sum();
+    assert_eq!(sum.load(Ordering::Relaxed), expected);
+}

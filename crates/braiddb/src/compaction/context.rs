@@ -1,0 +1,58 @@
+//! What a flush or merge needs from the database.
+
+use crate::{
+    base::{FileId, FileNumber, Result, SequenceNumber, TreeId},
+    codec::Compression,
+    table::{RunOptions, TableContext},
+    version::FileSet,
+};
+use parking_lot::Mutex;
+use std::path::PathBuf;
+
+/// Gives a blob's new reference, if the blob was moved: called with the internal key and the reference.
+pub type Relocate<'a> = &'a (dyn Fn(&[u8], &[u8]) -> Result<Option<Vec<u8>>> + Sync);
+
+/// Everything a job asks of the database around it.
+pub struct JobContext<'a> {
+    /// File system and cache.
+    pub table: &'a TableContext,
+    /// The database directory.
+    pub dir: PathBuf,
+    /// How runs are written, but for the compression.
+    pub run_options: RunOptions,
+    /// How a tree is compressed.
+    pub compression_of: &'a (dyn Fn(TreeId) -> Compression + Sync),
+    /// A file number never used before.
+    pub new_file_number: &'a (dyn Fn() -> FileNumber + Sync),
+    /// A random file id.
+    pub new_file_id: &'a (dyn Fn() -> FileId + Sync),
+    /// For each of these sequence numbers, ascending, the newest version at or below it is kept.
+    pub strata: Vec<SequenceNumber>,
+    /// Moves blobs out of files that are to be given up.
+    pub relocate: Option<Relocate<'a>>,
+    /// A run is cut when it has this many bytes.
+    pub run_bytes_max: u64,
+    /// The files made so far; if the job fails, or its result is not put into force, they are removed.
+    pub created: &'a Mutex<Vec<PathBuf>>,
+    /// Asked between rows: whether to give up, because the database closes.
+    pub cancelled: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl JobContext<'_> {
+    /// A number and path for a new run.
+    pub fn new_run(&self) -> (FileNumber, PathBuf) {
+        let number = (self.new_file_number)();
+        self.note_created(number, FileSet::run_path(&self.dir, number))
+    }
+
+    /// A number and path for a new view.
+    pub fn new_view(&self) -> (FileNumber, PathBuf) {
+        let number = (self.new_file_number)();
+        self.note_created(number, FileSet::view_path(&self.dir, number))
+    }
+
+    fn note_created(&self, number: FileNumber, path: PathBuf) -> (FileNumber, PathBuf) {
+        self.created.lock().push(path.clone());
+        (number, path)
+    }
+}

@@ -1,0 +1,280 @@
+//! Folds and merges of one partition. Each returns what the partition shall look like; loose runs that flushes add in
+//! the meantime are not its business, and stay.
+
+use super::{
+    JobContext, MergeScan, VersionFilter,
+    filter::Verdict,
+    flush::{clip, clipped_tombstones},
+    output::RunOutput,
+};
+use crate::{
+    base::{Error, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits},
+    table::{Position, Run, RunMeta},
+    version::{FileSet, Partition, RunHandle},
+    view::{Bounds, ViewCursor, ViewMeta, build_view, fold_view},
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Rows between two looks at whether the job shall give up.
+const ROWS_PER_CHECK: u64 = 4096;
+
+/// What a partition, or a part of one, shall consist of.
+#[derive(Clone, Debug, Default)]
+pub struct MergePart {
+    /// The part's first key; of the first part, the partition's.
+    pub start: Vec<u8>,
+    /// The part's end; of the last part, the partition's.
+    pub end: Option<Vec<u8>>,
+    /// Runs that were written, in key order.
+    pub written: Vec<RunMeta>,
+    /// The view's runs, by selector; if empty, those written are loose.
+    pub runs: Vec<FileNumber>,
+    /// The view over `runs`.
+    pub view: Option<ViewMeta>,
+}
+
+/// What a fold or merge has made.
+#[derive(Clone, Debug, Default)]
+pub struct MergeOutput {
+    /// One part, or after a split several.
+    pub parts: Vec<MergePart>,
+    /// The runs that are not needed by this partition any more.
+    pub consumed: BTreeSet<FileNumber>,
+    /// Loose runs that went into the view.
+    pub folded: BTreeSet<FileNumber>,
+}
+
+fn whole(partition: &Partition) -> MergePart {
+    MergePart { start: partition.layout.start.clone(), end: partition.layout.end.clone(), ..Default::default() }
+}
+
+fn runs_of(handles: &[Arc<RunHandle>]) -> Vec<Arc<Run>> {
+    handles.iter().map(|h| Arc::clone(h.run())).collect()
+}
+
+fn numbers(runs: &[Arc<Run>]) -> Vec<FileNumber> {
+    runs.iter().map(|r| r.meta().number).collect()
+}
+
+/// Folds the loose runs into the view. Without one, the view inside the oldest run serves as the old view.
+pub fn fold(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
+    let bounds = partition.bounds();
+    let loose = partition.loose_runs();
+    let (number, path) = context.new_view();
+    let id = (context.new_file_id)();
+    let (meta, runs) = if let Some(view) = &partition.view {
+        let new = runs_of(&loose);
+        let (meta, _) = fold_view(context.table, &path, number, id, view, &partition.view_runs, &new, &bounds)?;
+        (meta, partition.view_runs.iter().cloned().chain(new).collect::<Vec<_>>())
+    } else if let Some((base, newer)) = loose.split_first()
+        && partition.runs.is_empty()
+        && is_inside(base.run().meta(), &bounds)
+    {
+        let new = runs_of(newer);
+        let (meta, _) = fold_view(context.table, &path, number, id, base.view()?, base.alone(), &new, &bounds)?;
+        (meta, runs_of(&loose))
+    } else {
+        let runs: Vec<Arc<Run>> = partition.all_runs().map(|h| Arc::clone(h.run())).collect();
+        (build_view(context.table, &path, number, id, &runs, &bounds)?, runs)
+    };
+    let part = MergePart { runs: numbers(&runs), view: Some(meta), ..whole(partition) };
+    let folded = loose.iter().map(|h| h.run().meta().number).collect();
+    Ok(MergeOutput { parts: vec![part], folded, ..Default::default() })
+}
+
+/// Braids the view of a partition anew, over the runs it should have.
+pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
+    let (number, path) = context.new_view();
+    let runs = runs_of(&partition.runs);
+    let meta = build_view(context.table, &path, number, (context.new_file_id)(), &runs, &partition.bounds())?;
+    let part = MergePart { runs: numbers(&runs), view: Some(meta), ..whole(partition) };
+    Ok(MergeOutput { parts: vec![part], ..Default::default() })
+}
+
+fn is_inside(meta: &RunMeta, bounds: &Bounds) -> bool {
+    bounds.start <= meta.smallest && bounds.end.as_ref().is_none_or(|end| meta.largest < *end)
+}
+
+/// Where a run's entries within the partition begin.
+fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
+    if bounds.start <= handle.run().meta().smallest {
+        return Ok(Position::default());
+    }
+    let mut cursor = ViewCursor::new(Arc::clone(handle.view()?), Arc::clone(handle.alone()), SequenceNumber::MAX);
+    crate::base::Cursor::seek(&mut cursor, &bounds.start)?;
+    Ok(if crate::base::Cursor::valid(&cursor) { cursor.position() } else { handle.run().end() })
+}
+
+/// Merges `inputs`, which must hold all loose runs of the partition. If `split_bytes` is given, everything must be in
+/// `inputs`, and parts of about so many bytes are made.
+pub fn merge(
+    context: &JobContext<'_>,
+    partition: &Partition,
+    inputs: &[FileNumber],
+    split_bytes: Option<u64>,
+) -> Result<MergeOutput> {
+    let chosen: BTreeSet<FileNumber> = inputs.iter().copied().collect();
+    let is_chosen = |h: &&Arc<RunHandle>| chosen.contains(&h.run().meta().number);
+    let merged: Vec<Arc<RunHandle>> = partition.all_runs().filter(is_chosen).cloned().collect();
+    let others: Vec<Arc<Run>> = partition.runs.iter().filter(|h| !is_chosen(h)).map(|h| Arc::clone(h.run())).collect();
+    let mut merger = Merger::new(context, partition, &merged, &others)?;
+    merger.run(split_bytes)?;
+    let (mut parts, dropped) = merger.finish()?;
+    tracing::debug!(partition = partition.id, parts = parts.len(), dropped, "merged runs");
+    context.table.vfs.sync_dir(&context.dir).map_err(|e| Error::io("sync", &context.dir, e))?;
+    for part in &mut parts {
+        if !others.is_empty() || part.written.len() > limits::MAX_LOOSE_RUNS {
+            braid(context, part, &others)?;
+        }
+    }
+    Ok(MergeOutput { parts, consumed: chosen, folded: BTreeSet::new() })
+}
+
+/// Makes the view of a merged part, over the runs that were left alone and those written.
+fn braid(context: &JobContext<'_>, part: &mut MergePart, others: &[Arc<Run>]) -> Result<()> {
+    let mut runs = others.to_vec();
+    for meta in &part.written {
+        runs.push(Run::open(context.table, &FileSet::run_path(&context.dir, meta.number), meta)?);
+    }
+    let (number, path) = context.new_view();
+    let bounds = Bounds { start: part.start.clone(), end: part.end.clone() };
+    part.view = Some(build_view(context.table, &path, number, (context.new_file_id)(), &runs, &bounds)?);
+    part.runs = numbers(&runs);
+    Ok(())
+}
+
+/// A merge in progress.
+struct Merger<'a> {
+    context: &'a JobContext<'a>,
+    partition: &'a Partition,
+    scan: MergeScan,
+    others: &'a [Arc<Run>],
+    tombstones: Arc<RangeTombstoneSet>,
+    written_tombstones: Vec<RangeTombstone>,
+    parts: Vec<MergePart>,
+    start: Vec<u8>,
+    output: RunOutput<'a>,
+    dropped: u64,
+}
+
+impl<'a> Merger<'a> {
+    fn new(
+        context: &'a JobContext<'a>,
+        partition: &'a Partition,
+        merged: &[Arc<RunHandle>],
+        others: &'a [Arc<Run>],
+    ) -> Result<Merger<'a>> {
+        let bounds = partition.bounds();
+        let mut scans = Vec::with_capacity(merged.len());
+        for handle in merged {
+            scans.push(handle.run().scan(first_position(handle, &bounds)?));
+        }
+        let sets: Vec<_> = merged.iter().map(|h| Arc::clone(h.run().range_tombstones())).collect();
+        // A range tombstone that every snapshot sees, and that nothing older outlives, has done its work here.
+        let oldest_snapshot = context.strata.first().copied().unwrap_or(0);
+        let needed = |t: &RangeTombstone| {
+            t.sequence > oldest_snapshot || others.iter().any(|run| run.meta().min_sequence < t.sequence)
+        };
+        let written_tombstones = clipped_tombstones(&sets, partition).into_iter().filter(needed).collect();
+        Ok(Merger {
+            context,
+            partition,
+            scan: MergeScan::new(scans),
+            others,
+            tombstones: partition.tombstones.clone().unwrap_or_default(),
+            written_tombstones,
+            parts: Vec::new(),
+            start: partition.layout.start.clone(),
+            output: RunOutput::new(context),
+            dropped: 0,
+        })
+    }
+
+    fn run(&mut self, split_bytes: Option<u64>) -> Result<()> {
+        let tombstones = Arc::clone(&self.tombstones);
+        let mut filter = VersionFilter::new(&self.context.strata, &tombstones);
+        let mut rows = 0;
+        let mut last_key: Vec<u8> = Vec::new();
+        while self.scan.advance()? {
+            rows += 1;
+            if rows % ROWS_PER_CHECK == 0 && (self.context.cancelled)() {
+                return Err(Error::Closed);
+            }
+            let entry = self.scan.entry();
+            if self.partition.layout.end.as_deref().is_some_and(|end| entry.key >= end) {
+                break;
+            }
+            if filter.judge(&entry) == Verdict::Drop {
+                continue;
+            }
+            if let Some(bytes) = split_bytes
+                && last_key != entry.key
+                && is_cut_here(self.output.open_bytes(), bytes, &last_key, entry.key)
+            {
+                let key = entry.key.to_vec();
+                self.finish_part(Some(key))?;
+            }
+            let entry = self.scan.entry();
+            let older_elsewhere = self.others.iter().any(|run| {
+                let meta = run.meta();
+                meta.min_sequence < entry.sequence
+                    && meta.smallest.as_slice() <= entry.key
+                    && entry.key <= meta.largest.as_slice()
+            });
+            self.output.add(&entry, !older_elsewhere && entry.sequence <= self.context.strata[0])?;
+            if split_bytes.is_some() {
+                last_key.clear();
+                last_key.extend_from_slice(entry.key);
+            }
+        }
+        self.dropped = filter.dropped();
+        Ok(())
+    }
+
+    /// Ends the part before `end`, or the last part.
+    fn finish_part(&mut self, end: Option<Vec<u8>>) -> Result<()> {
+        let mut output = std::mem::replace(&mut self.output, RunOutput::new(self.context));
+        let last = end.is_none();
+        let end = end.or_else(|| self.partition.layout.end.clone());
+        let start = std::mem::replace(&mut self.start, end.clone().unwrap_or_default());
+        let bounds = Bounds { start, end };
+        for tombstone in &self.written_tombstones {
+            if let Some(clipped) = clip(tombstone, &bounds) {
+                output.add_range_tombstone(clipped);
+            }
+        }
+        let written = output.finish()?;
+        // The end of the last part is the partition's own, also where that is open.
+        debug_assert!(!last || bounds.end == self.partition.layout.end);
+        self.parts.push(MergePart { start: bounds.start, end: bounds.end, written, ..Default::default() });
+        Ok(())
+    }
+
+    /// The parts, and how many versions were dropped.
+    fn finish(mut self) -> Result<(Vec<MergePart>, u64)> {
+        self.finish_part(None)?;
+        Ok((self.parts, self.dropped))
+    }
+}
+
+/// Whether a split shall cut before `key`: where a part is large enough, or nearly so and a tree ends.
+fn is_cut_here(open_bytes: u64, split_bytes: u64, last_key: &[u8], key: &[u8]) -> bool {
+    let tree_ends = last_key.get(..4) != key.get(..4);
+    open_bytes >= split_bytes || (tree_ends && open_bytes >= split_bytes / 4 * 3)
+}
+
+/// The runs of a partition that a range tombstone deletes wholly, for every snapshot: they need not be read again.
+pub fn droppable_runs(partition: &Partition, oldest_snapshot: SequenceNumber) -> BTreeSet<FileNumber> {
+    let Some(tombstones) = &partition.tombstones else { return BTreeSet::new() };
+    let layout = &partition.layout;
+    let is_dropped = |meta: &RunMeta| {
+        let first = meta.smallest.as_slice().max(&layout.start);
+        let Some((_, end)) = tombstones.fragment(first) else { return false };
+        let past = match &layout.end {
+            Some(partition_end) => end >= partition_end.as_slice() || end > meta.largest.as_slice(),
+            None => end > meta.largest.as_slice(),
+        };
+        past && meta.range_tombstones == 0 && tombstones.newest_covering(first, oldest_snapshot) > meta.max_sequence
+    };
+    partition.all_runs().map(|h| h.run().meta()).filter(|m| is_dropped(m)).map(|m| m.number).collect()
+}

@@ -1,0 +1,127 @@
+//! Writing filtered entries into runs, cut where they grow too large.
+
+use super::{JobContext, filter::HeldTombstones};
+use crate::{
+    base::{EntryKind, EntryRef, Error, RangeTombstone, Result, limits, split_internal_key},
+    table::{RunMeta, RunOptions, blob::BlobRef},
+    view::SortedRunWriter,
+};
+
+/// Blocks left free when a run is cut, so that all versions of the last key still fit.
+const SPARE_BLOCKS: u32 = 64;
+
+/// A sequence of runs, in key order.
+pub struct RunOutput<'a> {
+    context: &'a JobContext<'a>,
+    writer: Option<SortedRunWriter>,
+    held: HeldTombstones,
+    last_key: Vec<u8>,
+    tombstones: Vec<RangeTombstone>,
+    finished: Vec<RunMeta>,
+}
+
+impl<'a> RunOutput<'a> {
+    /// No runs yet.
+    pub fn new(context: &'a JobContext<'a>) -> RunOutput<'a> {
+        RunOutput {
+            context,
+            writer: None,
+            held: HeldTombstones::default(),
+            last_key: Vec::new(),
+            tombstones: Vec::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Adds the next entry. A tombstone that is `droppable` is written only if an older version of its key follows.
+    pub fn add(&mut self, entry: &EntryRef<'_>, droppable: bool) -> Result<()> {
+        if self.held.is_for_other_key(entry.key) {
+            self.held.forget();
+        }
+        if entry.kind == EntryKind::Tombstone && droppable {
+            self.held.hold(entry);
+            return Ok(());
+        }
+        let held = std::mem::take(&mut self.held);
+        for tombstone in held.entries() {
+            self.write(&tombstone)?;
+        }
+        self.write(entry)
+    }
+
+    /// Adds a range tombstone; it stands in the run that is open at the end.
+    pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
+        match self.tombstones.last_mut() {
+            Some(last) if last.sequence == tombstone.sequence && last.end == tombstone.start => {
+                last.end = tombstone.end;
+            }
+            _ => self.tombstones.push(tombstone),
+        }
+    }
+
+    /// The bytes written to the open run so far.
+    pub fn open_bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
+    }
+
+    fn write(&mut self, entry: &EntryRef<'_>) -> Result<()> {
+        let full = self.writer.as_ref().is_some_and(|w| {
+            w.block_count() + SPARE_BLOCKS >= limits::MAX_RUN_BLOCKS as u32
+                || w.estimated_bytes() >= self.context.run_bytes_max
+        });
+        // All versions of a key stay in one run: a run's range then tells of each whether it may hold the key.
+        if full && self.last_key != entry.key {
+            self.finish_run()?;
+        }
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            empty => empty.insert(open_writer(self.context)?),
+        };
+        if let Some((tree, _)) = split_internal_key(entry.key) {
+            writer.set_compression((self.context.compression_of)(tree));
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(entry.key);
+        let moved = match (self.context.relocate, entry.kind) {
+            (Some(relocate), EntryKind::BlobRef) => relocate(entry.key, entry.value)?,
+            _ => None,
+        };
+        let entry = EntryRef { value: moved.as_deref().unwrap_or(entry.value), ..*entry };
+        writer.add(entry)?;
+        if entry.kind == EntryKind::BlobRef {
+            let blob = BlobRef::decode(entry.value)
+                .ok_or_else(|| Error::InvalidArgument("an entry holds an unreadable blob reference".to_owned()))?;
+            writer.add_blob_use(blob.file, blob.stored_len);
+        }
+        Ok(())
+    }
+
+    fn finish_run(&mut self) -> Result<()> {
+        if let Some(writer) = self.writer.take() {
+            self.finished.push(writer.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Writes what is left; the runs in key order. The files are synced, the directory is not.
+    pub fn finish(mut self) -> Result<Vec<RunMeta>> {
+        self.held.forget();
+        if !self.tombstones.is_empty() {
+            let writer = match &mut self.writer {
+                Some(writer) => writer,
+                empty => empty.insert(open_writer(self.context)?),
+            };
+            for tombstone in std::mem::take(&mut self.tombstones) {
+                writer.add_range_tombstone(tombstone);
+            }
+        }
+        self.finish_run()?;
+        Ok(self.finished)
+    }
+}
+
+fn open_writer(context: &JobContext<'_>) -> Result<SortedRunWriter> {
+    let (number, path) = context.new_run();
+    let options: &RunOptions = &context.run_options;
+    SortedRunWriter::create(context.table, &path, number, (context.new_file_id)(), options)
+}

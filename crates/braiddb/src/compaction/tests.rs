@@ -1,0 +1,108 @@
+//! Tests of plans and of what a merge keeps.
+
+use super::{filter::Verdict, *};
+use crate::base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet};
+
+fn options(idle: bool) -> PlanOptions {
+    PlanOptions { partition_bytes_max: 1000, loose_fold: 4, view_runs_max: 8, dead_percent_max: 25, idle }
+}
+
+fn runs(sizes: &[u64], first: u64) -> Vec<RunShape> {
+    sizes.iter().enumerate().map(|(i, &bytes)| RunShape { number: first + i as u64, bytes, entries: bytes }).collect()
+}
+
+fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
+    PartitionShape {
+        runs: runs(view, 1),
+        loose: runs(loose, 101),
+        has_view: !view.is_empty(),
+        counts: Some(ViewShape { entries: 100, dead: 0 }),
+        dead_held: 0,
+        relocate_blobs: false,
+    }
+}
+
+/// The plans for a table of shapes, as text, so that a change of policy is seen as a change of this text.
+#[test]
+fn plans_by_shape() {
+    let dead = |mut s: PartitionShape, dead| {
+        s.counts = Some(ViewShape { entries: 100, dead });
+        s
+    };
+    let cases = [
+        ("nothing", shape(&[], &[]), false),
+        ("one loose run", shape(&[], &[10]), false),
+        ("one loose run, idle", shape(&[], &[10]), true),
+        ("three loose runs", shape(&[100], &[1, 1, 1]), false),
+        ("three loose runs, idle", shape(&[100], &[1, 1, 1]), true),
+        ("four loose runs", shape(&[100], &[1, 1, 1, 1]), false),
+        ("four loose runs, eight in all", shape(&[100, 50, 20, 10], &[1, 1, 1, 1]), false),
+        ("four loose runs, nine in all", shape(&[100, 50, 20, 10, 9], &[1, 1, 1, 1]), false),
+        ("four loose runs, nine in all, equal", shape(&[10, 10, 10, 10, 10], &[10, 10, 10, 10]), false),
+        ("dead", dead(shape(&[100], &[1]), 26), false),
+        ("not dead enough", dead(shape(&[100], &[1]), 25), false),
+        ("dead but held", PartitionShape { dead_held: 20, ..dead(shape(&[100], &[1]), 40) }, false),
+        ("too large", shape(&[900, 50], &[51]), false),
+        ("one large run", shape(&[], &[2000]), true),
+        ("no view", PartitionShape { has_view: false, ..shape(&[10, 10], &[1]) }, false),
+        ("sparse blobs", PartitionShape { relocate_blobs: true, ..shape(&[10], &[]) }, false),
+    ];
+    let text: String =
+        cases.iter().map(|(name, shape, idle)| format!("{name}: {:?}\n", plan(shape, &options(*idle)))).collect();
+    let expected = "\
+nothing: None
+one loose run: None
+one loose run, idle: None
+three loose runs: None
+three loose runs, idle: Some(Fold)
+four loose runs: Some(Fold)
+four loose runs, eight in all: Some(Fold)
+four loose runs, nine in all: Some(Major { inputs: [101, 102, 103, 104, 5, 4] })
+four loose runs, nine in all, equal: Some(Major { inputs: [101, 102, 103, 104, 1, 2, 3, 4, 5] })
+dead: Some(Major { inputs: [1, 101] })
+not dead enough: None
+dead but held: None
+too large: Some(Split)
+one large run: None
+no view: Some(Rebuild)
+sparse blobs: Some(Major { inputs: [1] })
+";
+    assert_eq!(text, expected);
+}
+
+/// What is kept of one key's versions: `v9` is a value written at 9, `t9` a tombstone.
+fn kept(versions: &str, strata: &[u64], tombstones: &[(&str, &str, u64)]) -> String {
+    let tombstones = tombstones
+        .iter()
+        .map(|(start, end, sequence)| RangeTombstone {
+            start: (*start).into(),
+            end: (*end).into(),
+            sequence: *sequence,
+        })
+        .collect();
+    let set = RangeTombstoneSet::new(tombstones);
+    let mut filter = VersionFilter::new(strata, &set);
+    let judged = versions.split(' ').filter(|text| {
+        let kind = if text.starts_with('t') { EntryKind::Tombstone } else { EntryKind::Value };
+        let entry = EntryRef { key: b"k", sequence: text[1..].parse().unwrap(), kind, value: b"" };
+        filter.judge(&entry) == Verdict::Keep
+    });
+    judged.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn of_each_stratum_the_newest_version_is_kept() {
+    assert_eq!(kept("v9 v8 v5 v3 v1", &[9], &[]), "v9");
+    assert_eq!(kept("v9 v8 v5 v3 v1", &[4, 8, 20], &[]), "v9 v8 v3");
+    assert_eq!(kept("v9 t8 v5", &[5, 20], &[]), "v9 v5");
+    assert_eq!(kept("v9 v8 v7", &[8], &[]), "v9 v8", "what is newer than all strata is kept");
+}
+
+#[test]
+fn what_a_range_tombstone_deletes_is_kept_only_for_older_snapshots() {
+    assert_eq!(kept("v5", &[9], &[("a", "z", 7)]), "");
+    assert_eq!(kept("v5", &[6, 9], &[("a", "z", 7)]), "v5");
+    assert_eq!(kept("v8 v5", &[9], &[("a", "z", 7)]), "v8");
+    assert_eq!(kept("v8 v5", &[9], &[("a", "b", 9)]), "v8");
+    assert_eq!(kept("v7", &[9], &[("a", "z", 7)]), "v7", "a put of the same batch comes after its range delete");
+}

@@ -1,0 +1,359 @@
+//! Background work: which job is next, and the threads that do them.
+//!
+//! A flush comes before all else; one runs at a time. Each partition is worked on by one job at a time, different
+//! partitions in parallel. A thread that finds nothing to do waits until the state changes, looking in once a second
+//! to see whether the database has become idle: then loose runs are folded whatever their number, so that dead entries
+//! are counted and their space comes back.
+
+use super::core::{Core, WorkState};
+use crate::{
+    base::{Error, Result},
+    compaction::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, plan},
+    read::ReadState,
+    version::{Partition, Version},
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+/// How long nothing must have been committed for the database to count as idle.
+const IDLE_NS: u64 = 1_000_000_000;
+
+/// After a full disk, jobs are tried again after so long.
+const RETRY_NS: u64 = 1_000_000_000;
+
+/// So many loose runs are folded.
+const LOOSE_FOLD: usize = 4;
+
+/// The most runs of a view in steady state.
+const VIEW_RUNS_MAX: usize = 8;
+
+/// The most dead entries of a partition, in per cent.
+const DEAD_PERCENT_MAX: u64 = 25;
+
+/// A piece of work.
+#[derive(Debug)]
+enum Job {
+    Flush,
+    Partition(Arc<Partition>, Plan),
+}
+
+impl Core {
+    /// Starts the worker threads. They hold the core weakly, and end when it goes.
+    pub fn start_workers(self: &Arc<Core>) -> Result<()> {
+        for index in 0..self.settings.background_threads {
+            let core = Arc::downgrade(self);
+            let body = Box::new(move || work_loop(&core));
+            let worker = self.settings.runtime.spawn(&format!("braiddb-{index}"), body);
+            self.workers.lock().push(worker.map_err(|e| Error::io("start a thread for", &self.dir, e))?);
+        }
+        Ok(())
+    }
+
+    /// Ends background work and gives the lock up. Called once, by whoever closes the database.
+    pub fn stop(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.work_changed.notify_all();
+        for worker in self.workers.lock().drain(..) {
+            self.work_changed.notify_all();
+            if worker.join().is_err() {
+                tracing::error!("a background thread has panicked");
+            }
+        }
+        *self.lock.lock() = None;
+    }
+
+    /// Flushes all frozen memtables, or waits until the workers have.
+    pub fn run_flushes(&self) -> Result<()> {
+        while !self.state.load().frozen.is_empty() {
+            self.check_writable()?;
+            let mut work = self.work.lock();
+            if work.flushing {
+                self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+                continue;
+            }
+            work.flushing = true;
+            drop(work);
+            if !self.run_job(Job::Flush) {
+                self.check_writable()?;
+                return Err(Error::DiskFull { path: self.dir.clone() });
+            }
+        }
+        if self.settings.background_threads == 0 {
+            self.run_inline();
+        }
+        Ok(())
+    }
+
+    /// Merges each partition into as few runs as can be.
+    pub fn compact_all(&self) -> Result<()> {
+        let ids: Vec<u64> = self.state.load().version.partitions.iter().map(|p| p.id).collect();
+        for id in ids {
+            while !self.try_compact(id)? {
+                let mut work = self.work.lock();
+                self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+            }
+        }
+        self.run_until_settled()
+    }
+
+    /// Merges a partition wholly; false while another job works on it.
+    fn try_compact(&self, id: u64) -> Result<bool> {
+        self.check_writable()?;
+        let partition = {
+            let mut work = self.work.lock();
+            let state = self.state.load();
+            let Some(partition) = state.version.partitions.iter().find(|p| p.id == id) else { return Ok(true) };
+            if !work.busy.insert(id) {
+                return Ok(false);
+            }
+            Arc::clone(partition)
+        };
+        let inputs: Vec<u64> = partition.all_runs().map(|h| h.run().meta().number).collect();
+        let bytes: u64 = partition.all_runs().map(|h| h.run().meta().file_bytes).sum();
+        let plan = if bytes > self.settings.partition_bytes { Plan::Split } else { Plan::Major { inputs } };
+        let done = if bytes == 0 { Ok(()) } else { self.run_partition(&partition, &plan) };
+        self.work.lock().busy.remove(&id);
+        self.work_changed.notify_all();
+        done.map(|()| true)
+    }
+
+    /// Does all work that is due, in the calling thread.
+    pub fn run_inline(&self) {
+        while let Some(job) = self.next_job(false) {
+            if !self.run_job(job) {
+                break;
+            }
+        }
+    }
+
+    /// Does work until nothing is left, folding whatever is loose.
+    pub fn run_until_settled(&self) -> Result<()> {
+        loop {
+            let Some(job) = self.next_job(true) else {
+                let work = self.work.lock();
+                if !work.flushing && work.busy.is_empty() {
+                    break;
+                }
+                let mut work = work;
+                self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+                continue;
+            };
+            if !self.run_job(job) {
+                self.check_writable()?;
+                return Err(Error::DiskFull { path: self.dir.clone() });
+            }
+        }
+        self.check_writable()
+    }
+
+    fn next_job(&self, settle: bool) -> Option<Job> {
+        let mut work = self.work.lock();
+        if self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire) || self.settings.read_only {
+            return None;
+        }
+        if work.retry_at_ns > self.now_ns() && !settle {
+            return None;
+        }
+        work.retry_at_ns = 0;
+        let state = self.state.load_full();
+        if !state.frozen.is_empty() && !work.flushing {
+            work.flushing = true;
+            return Some(Job::Flush);
+        }
+        let options = PlanOptions {
+            partition_bytes_max: self.settings.partition_bytes,
+            loose_fold: LOOSE_FOLD,
+            view_runs_max: VIEW_RUNS_MAX,
+            dead_percent_max: DEAD_PERCENT_MAX,
+            idle: settle || work.idle,
+        };
+        let (partition, plan) = self.choose(&state, &work, &options)?;
+        work.busy.insert(partition.id);
+        Some(Job::Partition(partition, plan))
+    }
+
+    /// The partition in most need: the one with the most loose runs among those with a plan.
+    fn choose(&self, state: &ReadState, work: &WorkState, options: &PlanOptions) -> Option<(Arc<Partition>, Plan)> {
+        let shares = shares(&state.version);
+        let mut best: Option<(usize, Arc<Partition>, Plan)> = None;
+        for partition in &state.version.partitions {
+            if work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) {
+                continue;
+            }
+            let loose = partition.layout.loose.len();
+            if best.as_ref().is_some_and(|(most, ..)| *most >= loose) {
+                continue;
+            }
+            if let Some(plan) = plan(&self.shape(partition, &shares, work), options) {
+                best = Some((loose, Arc::clone(partition), plan));
+            }
+        }
+        best.map(|(_, partition, plan)| (partition, plan))
+    }
+
+    fn shape(&self, partition: &Partition, shares: &HashMap<u64, u64>, work: &WorkState) -> PartitionShape {
+        let run = |number: &u64| {
+            let handle = partition.all_runs().find(|h| h.run().meta().number == *number);
+            let (bytes, entries) = handle.map_or((0, 0), |h| (h.run().meta().file_bytes, h.run().meta().entries));
+            let share = shares.get(number).copied().unwrap_or(1);
+            RunShape { number: *number, bytes: bytes / share, entries: entries / share }
+        };
+        let counts = partition.counts().map(|(entries, dead)| ViewShape { entries, dead });
+        let moves_blobs =
+            |meta: &crate::table::RunMeta| meta.blob_uses.iter().any(|u| work.sparse_blobs.contains(&u.file));
+        let held = work.held.get(&partition.id).filter(|(_, snapshots)| {
+            let now = self.snapshots.strata();
+            snapshots.iter().rev().skip(1).all(|s| now.binary_search(s).is_ok())
+        });
+        PartitionShape {
+            runs: partition.layout.runs.iter().map(run).collect(),
+            loose: partition.layout.loose.iter().map(run).collect(),
+            has_view: partition.view.is_some(),
+            counts,
+            dead_held: held.map_or(0, |(dead, _)| *dead),
+            relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
+        }
+    }
+
+    /// Does a job; false if it could not be done now.
+    fn run_job(&self, job: Job) -> bool {
+        let result = match &job {
+            Job::Flush => self.flush_oldest().map(|_| ()),
+            Job::Partition(partition, plan) => self.run_partition(partition, plan),
+        };
+        let mut work = self.work.lock();
+        match &job {
+            Job::Flush => work.flushing = false,
+            Job::Partition(partition, _) => {
+                work.busy.remove(&partition.id);
+            }
+        }
+        let done = match &result {
+            Ok(()) => true,
+            Err(e) => self.note_failure(&mut work, &job, e),
+        };
+        drop(work);
+        self.work_changed.notify_all();
+        done
+    }
+
+    /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
+    fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
+        match self.run_plan(partition, plan) {
+            Err(e) => match damaged_view(&e) {
+                Some(number) => self.note_damaged_view(number, &e),
+                None => Err(e),
+            },
+            done => done,
+        }
+    }
+
+    /// Decides what a failed job means; whether other jobs may go on.
+    fn note_failure(&self, work: &mut WorkState, job: &Job, error: &Error) -> bool {
+        self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+        match (error, job) {
+            (Error::Closed, _) => false,
+            (Error::DiskFull { .. }, _) => {
+                tracing::warn!(%error, "background work waits for space");
+                work.retry_at_ns = self.now_ns() + RETRY_NS;
+                false
+            }
+            (Error::Corruption { .. }, Job::Partition(partition, _)) => {
+                tracing::error!(%error, partition = partition.id, "a partition is damaged and will not be merged");
+                work.failed.insert(partition.id, error.to_string());
+                true
+            }
+            _ => {
+                self.latch(error);
+                false
+            }
+        }
+    }
+
+    /// Notes whether anything was committed since the last look. Returns whether the database has just become idle.
+    fn look_for_idleness(&self, work: &mut WorkState) -> bool {
+        let commits = self.counters.commits.load(Ordering::Relaxed);
+        let now = self.now_ns();
+        if commits != work.seen_commits {
+            work.seen_commits = commits;
+            work.quiet_since_ns = now;
+            work.idle = false;
+        } else if !work.idle && now.saturating_sub(work.quiet_since_ns) >= IDLE_NS {
+            work.idle = true;
+            return true;
+        }
+        false
+    }
+
+    /// What is worth doing once when nothing is committed any more: the log says that it is whole, so that damage to its
+    /// last record can be told from a torn end, and gives spare segments back.
+    fn settle_log(&self) {
+        let Some(wal) = &self.wal else { return };
+        if self.check_writable().is_err() {
+            return;
+        }
+        match wal.note_durable() {
+            Ok(()) => {
+                wal.trim_spares();
+            }
+            Err(e) if e.is_disk_full() => {}
+            Err(e) => self.latch(&e),
+        }
+    }
+
+    /// Has the log's next segment ready before a commit needs it.
+    fn prepare_log(&self) {
+        if let Some(Err(e)) = self.wal.as_ref().map(|wal| wal.prepare_spare()) {
+            tracing::debug!(error = %e, "no spare log segment could be made");
+        }
+    }
+}
+
+/// How many partitions read each run.
+fn shares(version: &Version) -> HashMap<u64, u64> {
+    let mut shares = HashMap::new();
+    for partition in &version.partitions {
+        for number in partition.layout.runs.iter().chain(&partition.layout.loose) {
+            *shares.entry(*number).or_default() += 1;
+        }
+    }
+    shares
+}
+
+/// The number of the view file that an error is about.
+pub fn damaged_view(error: &Error) -> Option<u64> {
+    let Error::Corruption { path, .. } = error else { return None };
+    if path.extension()? != "view" {
+        return None;
+    }
+    path.file_stem()?.to_str()?.parse().ok()
+}
+
+fn work_loop(core: &Weak<Core>) {
+    loop {
+        let Some(core) = core.upgrade() else { return };
+        if core.closing.load(Ordering::Acquire) {
+            return;
+        }
+        match core.next_job(false) {
+            Some(job) => {
+                let is_flush = matches!(job, Job::Flush);
+                if core.run_job(job) && is_flush {
+                    core.prepare_log();
+                }
+            }
+            None => {
+                let mut work = core.work.lock();
+                if core.look_for_idleness(&mut work) {
+                    drop(work);
+                    core.settle_log();
+                    continue;
+                }
+                core.work_changed.wait_for(&mut work, Duration::from_millis(1000));
+            }
+        }
+    }
+}

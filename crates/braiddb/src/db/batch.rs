@@ -1,0 +1,147 @@
+//! Batches as users fill them.
+
+use super::settings::Durability;
+use super::{
+    catalog::{TreeState, catalog_key},
+    database::Db,
+    iter::user_bounds,
+    multi::{MultiTree, multi_key},
+    tree::{Tree, check_key},
+};
+use crate::{
+    base::{EntryKind, FileNumber, Result, SequenceNumber},
+    commit::RawBatch,
+};
+use std::{collections::HashMap, ops::RangeBounds, sync::Arc};
+
+/// Writes that take effect together. Of several writes to one key the last counts.
+///
+/// A key or value beyond the limits, or a tree that was dropped, makes the whole batch fail when it is written; nothing
+/// of it is applied then.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    raw: RawBatch,
+    trees: HashMap<u32, Arc<TreeState>>,
+}
+
+impl Batch {
+    fn touch(&mut self, tree: &Arc<TreeState>, key: &[u8]) {
+        self.trees.entry(tree.id.0).or_insert_with(|| Arc::clone(tree));
+        if let Err(e) = check_key(key) {
+            self.raw.fail(e.to_string());
+        }
+    }
+
+    /// Gives `key` a value.
+    pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
+        self.touch(tree.state(), key.as_ref());
+        let id = tree.state().id.first_key();
+        self.raw.push(EntryKind::Value, &[&id, key.as_ref()], value.as_ref());
+        self
+    }
+
+    /// Takes `key` away.
+    pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Batch {
+        self.touch(tree.state(), key.as_ref());
+        let id = tree.state().id.first_key();
+        self.raw.push(EntryKind::Tombstone, &[&id, key.as_ref()], b"");
+        self
+    }
+
+    /// Takes all keys in `range` away, but not those that this batch writes after it.
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> &mut Batch {
+        self.touch(tree.state(), b"");
+        let (start, end) = user_bounds(tree.state().id, &range);
+        // The last tree of all has no key after it; such an id is never reached.
+        if let Some(end) = end
+            && start < end
+        {
+            self.raw.push(EntryKind::RangeDelete, &[&start], &end);
+        }
+        self
+    }
+
+    /// Adds a value to those of `key`.
+    pub fn add(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
+        self.push_multi(EntryKind::Value, tree, key.as_ref(), value.as_ref())
+    }
+
+    /// Takes a value from those of `key`.
+    pub fn remove(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
+        self.push_multi(EntryKind::Tombstone, tree, key.as_ref(), value.as_ref())
+    }
+
+    fn push_multi(&mut self, kind: EntryKind, tree: &MultiTree, key: &[u8], value: &[u8]) -> &mut Batch {
+        self.touch(tree.state(), key);
+        if let Err(e) = check_key(value) {
+            self.raw.fail(format!("in a multi-tree: {e}"));
+        }
+        self.raw.push(kind, &[&tree.state().id.first_key(), &multi_key(key, value)], b"");
+        self
+    }
+
+    /// Takes all values of `key` away.
+    pub(super) fn remove_all(&mut self, tree: &MultiTree, start: &[u8], end: &[u8]) -> &mut Batch {
+        self.touch(tree.state(), b"");
+        self.raw.push(EntryKind::RangeDelete, &[start], end);
+        self
+    }
+
+    /// Stores the application's own cursor with the batch: [`Db::application_cursor`] returns it once, and as long as,
+    /// this is the last batch committed that had one.
+    pub fn set_application_cursor(&mut self, cursor: impl AsRef<[u8]>) -> &mut Batch {
+        self.raw.push(EntryKind::Value, &[&catalog_key(b'c', b"")], cursor.as_ref());
+        self
+    }
+
+    /// How many writes it holds.
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.raw.len() == 0
+    }
+
+    /// Bytes of keys and values it holds.
+    pub fn size_bytes(&self) -> usize {
+        self.raw.size_bytes()
+    }
+
+    /// Forgets all writes, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.raw.clear();
+        self.trees.clear();
+    }
+
+    pub(super) fn commit(&self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
+        let core = db.core();
+        core.check_writable()?;
+        for tree in self.trees.values() {
+            tree.check()?;
+        }
+        let mut blobs: Vec<FileNumber> = Vec::new();
+        let prepared = self.raw.prepare(|key, value| {
+            let tree = key.first_chunk().map(|id| u32::from_be_bytes(*id)).and_then(|id| self.trees.get(&id));
+            let options = tree.map(|t| t.options).unwrap_or_default();
+            if value.len() < options.blob_threshold.unwrap_or(core.settings.blob_threshold) {
+                return Ok(None);
+            }
+            let compression = options.compression.unwrap_or(core.settings.compression);
+            let blob = core.blobs.write(key, value, compression)?;
+            blobs.push(blob.file);
+            let mut bytes = Vec::new();
+            blob.encode(&mut bytes);
+            Ok(Some(bytes))
+        });
+        let committed = prepared.and_then(|p| core.commit(p, durability));
+        // A commit whose sync failed has its number all the same, though it is not told.
+        let sequence = match &committed {
+            Ok(sequence) => Some(*sequence),
+            Err(_) => Some(core.snapshots.visible()),
+        };
+        core.blobs.settle(&blobs, sequence);
+        committed
+    }
+}

@@ -1,0 +1,128 @@
+//! The catalog: tree 0, which names all others.
+//!
+//! Its user keys are a tag byte and a name:
+//!
+//! | key | value |
+//! |---|---|
+//! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default) |
+//! | `i` | the next tree id, u32; ids below it are never given out again |
+//! | `c` | the application cursor |
+
+use super::settings::TreeOptions;
+use crate::{
+    base::{Error, Result, TreeId, internal_key},
+    codec::{ByteReader, Compression, put_varint},
+};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// The longest tree name, in bytes.
+const MAX_NAME_LEN: usize = 1024;
+
+/// A tree, as all its handles share it.
+#[derive(Debug)]
+pub struct TreeState {
+    pub id: TreeId,
+    pub name: RwLock<String>,
+    pub multi: bool,
+    pub options: TreeOptions,
+    pub dropped: AtomicBool,
+}
+
+impl TreeState {
+    /// Fails if the tree was dropped.
+    pub fn check(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) {
+            return Err(Error::NotFound(format!("the tree {:?} was dropped", self.name.read())));
+        }
+        Ok(())
+    }
+
+    /// The catalog value that describes the tree.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![1];
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        out.push(u8::from(self.multi));
+        out.push(self.options.compression.map_or(255, |c| c as u8));
+        put_varint(&mut out, self.options.blob_threshold.map_or(0, |t| t.max(1) as u64));
+        out
+    }
+
+    /// The tree that a catalog entry describes; `None` if it is no such entry.
+    pub fn decode(name: &[u8], value: &[u8]) -> Option<TreeState> {
+        let mut reader = ByteReader::new(value);
+        if reader.u8()? != 1 {
+            return None;
+        }
+        let id = TreeId(reader.u32()?);
+        let multi = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let compression = match reader.u8()? {
+            255 => None,
+            byte => Some(Compression::from_byte(byte)?),
+        };
+        let blob_threshold = usize::try_from(reader.varint()?).ok().filter(|&t| t > 0);
+        let options = TreeOptions { compression, blob_threshold };
+        let name = RwLock::new(String::from_utf8(name.to_vec()).ok()?);
+        Some(TreeState { id, name, multi, options, dropped: AtomicBool::new(false) })
+    }
+}
+
+/// The trees by name, and the next id.
+#[derive(Debug)]
+pub struct Trees {
+    pub by_name: BTreeMap<String, Arc<TreeState>>,
+    pub next_id: u32,
+}
+
+/// The trees, cached. A change holds the lock from before its commit until after.
+#[derive(Debug)]
+pub struct Catalog {
+    pub trees: Mutex<Trees>,
+    /// What jobs need to know, without waiting for a change that commits.
+    pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
+}
+
+impl Catalog {
+    /// The catalog of a database with these trees.
+    pub fn new(trees: Vec<TreeState>, next_id: u32) -> Catalog {
+        let next_id = trees.iter().map(|t| t.id.0 + 1).max().unwrap_or(1).max(next_id);
+        let compressions = trees.iter().filter_map(|t| Some((t.id, t.options.compression?))).collect();
+        let by_name = trees
+            .into_iter()
+            .map(|tree| {
+                let name = tree.name.read().clone();
+                (name, Arc::new(tree))
+            })
+            .collect();
+        Catalog { trees: Mutex::new(Trees { by_name, next_id }), compressions: RwLock::new(compressions) }
+    }
+}
+
+/// The internal key of a catalog entry.
+pub fn catalog_key(tag: u8, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(5 + name.len());
+    internal_key(TreeId::CATALOG, &[tag], &mut key);
+    key.extend_from_slice(name);
+    key
+}
+
+/// Fails if a tree cannot have this name.
+pub fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
+        return Err(Error::InvalidArgument(format!(
+            "a tree's name has 1 to {MAX_NAME_LEN} bytes, this one has {}",
+            name.len()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! The core that all handles of a database share.
+//!
+//! # Concurrency
+//!
+//! - *Readers* load `state` (one atomic load) and then the visible sequence number. They take no lock.
+//! - *Writers* go through `queue`; the leader of a group holds `write` and is the only one to number, log, insert and
+//!   publish, and to freeze the active memtable.
+//! - *Jobs* (flush, fold, merge) hold no lock while they work. To put their result into force they hold `disk`: one edit
+//!   at a time.
+//! - `change` is held while a new state is made of the present one, by leader and jobs alike.
+//!
+//! Order of locks: `write`, then `disk`, then `change`. `work` is a leaf.
+
+use super::settings::Settings;
+use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Counters};
+use crate::{
+    base::{Error, FileNumber, Result, SequenceNumber},
+    commit::{CommitQueue, SnapshotList},
+    memtable::{Memtable, MemtableOptions},
+    platform::FileLock,
+    read::ReadState,
+    table::TableContext,
+    version::{FileSet, Manifest, Version},
+    wal::Wal,
+};
+use arc_swap::ArcSwap;
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+/// A batch on its way through the queue.
+#[derive(Debug)]
+pub struct Request {
+    /// The prepared bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Where a committed batch stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Committed {
+    pub sequence: SequenceNumber,
+    pub lsn: u64,
+}
+
+/// What the commit leader alone changes.
+#[derive(Debug)]
+pub struct WriteState {
+    pub last_sequence: SequenceNumber,
+    pub payload: Vec<u8>,
+}
+
+/// What whoever puts an edit into force alone changes.
+#[derive(Debug)]
+pub struct DiskState {
+    pub manifest: Manifest,
+    pub files: FileSet,
+}
+
+/// What the workers share.
+#[derive(Debug, Default)]
+pub struct WorkState {
+    pub flushing: bool,
+    pub busy: HashSet<u64>,
+    /// By partition: dead entries that were left after its last merge, and the snapshots of then.
+    pub held: BTreeMap<u64, (u64, Vec<SequenceNumber>)>,
+    /// Blob files that are mostly dead: merges move what is left out of them.
+    pub sparse_blobs: BTreeSet<FileNumber>,
+    /// Partitions whose merge failed for good (damaged input); left alone until the next open.
+    pub failed: BTreeMap<u64, String>,
+    /// After a full disk: not before this time.
+    pub retry_at_ns: u64,
+    pub idle: bool,
+    pub seen_commits: u64,
+    pub quiet_since_ns: u64,
+}
+
+/// Everything of an open database.
+#[derive(Debug)]
+pub struct Core {
+    pub dir: PathBuf,
+    pub settings: Settings,
+    pub table: TableContext,
+    pub state: ArcSwap<ReadState>,
+    pub change: Mutex<()>,
+    pub snapshots: SnapshotList,
+    pub queue: CommitQueue<Request, Result<Committed>>,
+    pub write: Mutex<WriteState>,
+    pub disk: Mutex<DiskState>,
+    /// `None` when the database is open for reading only.
+    pub wal: Option<Wal>,
+    pub blobs: BlobStore,
+    pub catalog: Catalog,
+    pub work: Mutex<WorkState>,
+    pub work_changed: Condvar,
+    pub next_file: Arc<AtomicU64>,
+    pub pressure: Pressure,
+    pub counters: Counters,
+    pub closing: AtomicBool,
+    pub failure: Mutex<Option<String>>,
+    pub failed: AtomicBool,
+    pub lock: Mutex<Option<Box<dyn FileLock>>>,
+    pub workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Core {
+    /// A fresh file number.
+    pub fn new_file_number(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Fails once the database is closed, read-only, or has latched a failure.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        if self.settings.read_only {
+            return Err(Error::ReadOnly { reason: "it was opened for reading only".to_owned() });
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::ReadOnly { reason: self.failure.lock().clone().unwrap_or_default() });
+        }
+        Ok(())
+    }
+
+    /// Fails once the database is closed.
+    pub fn check_open(&self) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Takes no more writes from now on: what is on disk is not known for sure. The first reason is kept.
+    pub fn latch(&self, reason: &Error) {
+        let mut failure = self.failure.lock();
+        if failure.is_none() {
+            tracing::error!(%reason, "the database takes no more writes");
+            *failure = Some(reason.to_string());
+        }
+        self.failed.store(true, Ordering::Release);
+        drop(failure);
+        self.work_changed.notify_all();
+    }
+
+    /// A memtable as this database wants it.
+    pub fn new_memtable(settings: &Settings) -> Arc<Memtable> {
+        Arc::new(Memtable::new(MemtableOptions::for_capacity(settings.memtable_bytes())))
+    }
+
+    /// Puts a state in the present one's place. The caller holds `change`.
+    pub fn publish(&self, state: ReadState) {
+        let state = Arc::new(state);
+        self.pressure.measure(&state, &self.settings);
+        self.state.store(state);
+        self.work_changed.notify_all();
+    }
+
+    /// Puts a version in the present one's place, without the memtable that was flushed.
+    pub fn publish_version(&self, version: Version, flushed: Option<&Arc<Memtable>>, files: &FileSet) {
+        let _change = self.change.lock();
+        let old = self.state.load_full();
+        let frozen = old.frozen.iter().filter(|m| !flushed.is_some_and(|f| Arc::ptr_eq(f, m))).cloned().collect();
+        self.publish(ReadState {
+            active: Arc::clone(&old.active),
+            frozen,
+            version: Arc::new(version),
+            garbage: Arc::clone(&old.garbage),
+        });
+        drop(old);
+        self.share_memory(files);
+    }
+
+    /// Freezes the active memtable. The caller holds `write`.
+    pub fn freeze(&self) {
+        let _change = self.change.lock();
+        let old = self.state.load_full();
+        if old.active.is_empty() {
+            return;
+        }
+        let mut frozen = Vec::with_capacity(old.frozen.len() + 1);
+        frozen.push(Arc::clone(&old.active));
+        frozen.extend(old.frozen.iter().cloned());
+        self.publish(ReadState {
+            active: Core::new_memtable(&self.settings),
+            frozen,
+            version: Arc::clone(&old.version),
+            garbage: Arc::clone(&old.garbage),
+        });
+    }
+
+    /// Gives the cache what memtables and open files leave of the budget, and never less than an eighth of it.
+    pub fn share_memory(&self, files: &FileSet) {
+        let state = self.state.load();
+        let memtables: usize = state.memtables().map(|m| m.bytes()).sum();
+        // Room for the active memtable to fill up, and for one more while it is flushed.
+        let reserved = memtables.max(2 * self.settings.memtable_bytes()) + files.resident_bytes();
+        let memory = self.settings.memory;
+        self.table.cache.set_capacity(memory.saturating_sub(reserved).max(memory / 8));
+    }
+
+    /// Nanoseconds of the runtime's clock.
+    pub fn now_ns(&self) -> u64 {
+        self.settings.runtime.monotonic_ns()
+    }
+}

@@ -1,0 +1,289 @@
+//! The handle of a database.
+
+use super::{
+    batch::Batch,
+    catalog::{TreeState, catalog_key, check_name},
+    core::Core,
+    multi::MultiTree,
+    open::application_cursor_key,
+    settings::{Durability, Settings, TreeOptions},
+    snapshot::Snapshot,
+    stats::Stats,
+    tree::Tree,
+    verify::VerifyReport,
+};
+use crate::{
+    base::{EntryKind, Error, Result, SequenceNumber, TreeId, internal_key},
+    codec::Compression,
+    commit::RawBatch,
+};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// What all handles hold: the database stays open until the last of them goes.
+#[derive(Debug)]
+pub struct Shared {
+    pub core: Arc<Core>,
+    closed: Mutex<bool>,
+}
+
+/// An open database. Cheap to clone; threads share it freely.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::in_memory()?;
+/// let albums = db.tree("albums")?;
+/// albums.put(b"1", b"Ten")?;
+/// assert_eq!(albums.get(b"1")?.as_deref(), Some(&b"Ten"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Db {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// A tree, as [`Db::trees`] lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its number; never reused.
+    pub id: u32,
+    /// Whether it keeps many values to a key.
+    pub multi: bool,
+    /// Its own compression, if it has one.
+    pub compression: Option<Compression>,
+}
+
+impl Db {
+    /// Opens or creates a database with these settings.
+    pub fn open_with(settings: Settings, path: &Path) -> Result<Db> {
+        let core = Core::open(settings, path)?;
+        core.start_workers()?;
+        Ok(Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) })
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.shared.core
+    }
+
+    /// The tree of this name, created if there is none.
+    pub fn tree(&self, name: &str) -> Result<Tree> {
+        self.tree_with(name, TreeOptions::default())
+    }
+
+    /// The tree of this name, created with these options if there is none; those of an existing tree stay.
+    pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
+        Tree::new(self, self.open_or_create(name, false, Some(options))?)
+    }
+
+    /// The tree of this name; `NotFound` if there is none.
+    pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        Tree::new(self, self.open_or_create(name, false, None)?)
+    }
+
+    /// The multi-tree of this name, which keeps many values to a key; created if there is none.
+    pub fn multi_tree(&self, name: &str) -> Result<MultiTree> {
+        MultiTree::new(self, self.open_or_create(name, true, Some(TreeOptions::default()))?)
+    }
+
+    /// The multi-tree of this name; `NotFound` if there is none.
+    pub fn open_multi_tree(&self, name: &str) -> Result<MultiTree> {
+        MultiTree::new(self, self.open_or_create(name, true, None)?)
+    }
+
+    fn open_or_create(&self, name: &str, multi: bool, create: Option<TreeOptions>) -> Result<Arc<TreeState>> {
+        check_name(name)?;
+        let core = self.core();
+        core.check_open()?;
+        let mut trees = core.catalog.trees.lock();
+        if let Some(tree) = trees.by_name.get(name) {
+            if tree.multi != multi {
+                let (is, asked) = if multi { ("one value", "many values") } else { ("many values", "one value") };
+                return Err(Error::InvalidArgument(format!(
+                    "the tree {name:?} keeps {is} to a key, but {asked} were asked for"
+                )));
+            }
+            return Ok(Arc::clone(tree));
+        }
+        let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
+        let tree = TreeState {
+            id: TreeId(trees.next_id),
+            name: RwLock::new(name.to_owned()),
+            multi,
+            options,
+            dropped: AtomicBool::new(false),
+        };
+        let mut batch = RawBatch::default();
+        batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
+        batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &(tree.id.0 + 1).to_le_bytes());
+        // A later durable commit to the tree makes this one durable too: the log has no holes.
+        core.commit(batch.prepare(|_, _| Ok(None))?, Durability::Buffered)?;
+        trees.next_id += 1;
+        if let Some(compression) = tree.options.compression {
+            core.catalog.compressions.write().insert(tree.id, compression);
+        }
+        let tree = Arc::new(tree);
+        trees.by_name.insert(name.to_owned(), Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    /// All trees, by name.
+    pub fn trees(&self) -> Result<Vec<TreeInfo>> {
+        self.core().check_open()?;
+        let trees = self.core().catalog.trees.lock();
+        let info = |(name, tree): (&String, &Arc<TreeState>)| TreeInfo {
+            name: name.clone(),
+            id: tree.id.0,
+            multi: tree.multi,
+            compression: tree.options.compression,
+        };
+        Ok(trees.by_name.iter().map(info).collect())
+    }
+
+    /// Drops a tree with all it holds, in constant time; its space comes back later. Handles of it fail from then on.
+    pub fn drop_tree(&self, name: &str) -> Result<()> {
+        let core = self.core();
+        let mut trees = core.catalog.trees.lock();
+        let tree = trees.by_name.get(name).cloned();
+        let tree = tree.ok_or_else(|| Error::NotFound(format!("there is no tree {name:?}")))?;
+        let mut batch = RawBatch::default();
+        batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', name.as_bytes())], b"");
+        if let Some(end) = tree.id.end_key() {
+            batch.push(EntryKind::RangeDelete, &[&tree.id.first_key()], &end);
+        }
+        tree.dropped.store(true, Ordering::Release);
+        let dropped = core.commit(batch.prepare(|_, _| Ok(None))?, core.settings.durability);
+        if dropped.as_ref().is_err_and(|e| !matches!(e, Error::CommitUnknown { .. })) {
+            tree.dropped.store(false, Ordering::Release);
+            return dropped.map(|_| ());
+        }
+        trees.by_name.remove(name);
+        dropped.map(|_| ())
+    }
+
+    /// Gives a tree another name; `AlreadyExists` if that is taken.
+    pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
+        check_name(to)?;
+        let core = self.core();
+        let mut trees = core.catalog.trees.lock();
+        if trees.by_name.contains_key(to) {
+            return Err(Error::AlreadyExists(format!("there is a tree {to:?} already")));
+        }
+        let tree = trees.by_name.get(from).cloned();
+        let tree = tree.ok_or_else(|| Error::NotFound(format!("there is no tree {from:?}")))?;
+        let mut batch = RawBatch::default();
+        batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', from.as_bytes())], b"");
+        batch.push(EntryKind::Value, &[&catalog_key(b'n', to.as_bytes())], &tree.encode());
+        core.commit(batch.prepare(|_, _| Ok(None))?, core.settings.durability)?;
+        trees.by_name.remove(from);
+        *tree.name.write() = to.to_owned();
+        trees.by_name.insert(to.to_owned(), tree);
+        Ok(())
+    }
+
+    /// An empty batch, to be filled and given to [`Db::write`].
+    pub fn batch(&self) -> Batch {
+        Batch::default()
+    }
+
+    /// Commits a batch: all of it takes effect, at one sequence number, or none of it.
+    pub fn write(&self, batch: Batch, durability: Durability) -> Result<SequenceNumber> {
+        batch.commit(self, durability)
+    }
+
+    /// A snapshot of now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self)
+    }
+
+    /// The application cursor that was committed last.
+    pub fn application_cursor(&self) -> Result<Option<Vec<u8>>> {
+        self.core().get(&application_cursor_key(), None)
+    }
+
+    /// Makes all earlier commits survive a power failure.
+    pub fn sync(&self) -> Result<()> {
+        let core = self.core();
+        core.check_writable()?;
+        match &core.wal {
+            Some(wal) => core.sync_to(wal.end_lsn()),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes everything that is in memory only into runs.
+    pub fn flush(&self) -> Result<()> {
+        let core = self.core();
+        core.check_writable()?;
+        {
+            let _write = core.write.lock();
+            core.wait_for_flush()?;
+            core.freeze();
+        }
+        core.run_flushes()
+    }
+
+    /// Writes everything into as few runs as can be, without dead entries but those that snapshots hold.
+    pub fn compact(&self) -> Result<()> {
+        self.flush()?;
+        self.core().compact_all()
+    }
+
+    /// What the database has done and holds.
+    pub fn stats(&self) -> Stats {
+        self.core().stats()
+    }
+
+    /// Reads every file and checks every checksum. Damage is listed, not returned as an error.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.core().verify()
+    }
+
+    /// Closes the database: buffered commits are made durable, background work ends, the lock is given up. Handles that
+    /// are left fail with `Closed` from then on.
+    pub fn close(self) -> Result<()> {
+        self.shared.close()
+    }
+
+    /// The internal key of `user_key` in `tree`, checked.
+    pub(super) fn key(tree: &TreeState, user_key: &[u8]) -> Result<Vec<u8>> {
+        tree.check()?;
+        super::tree::check_key(user_key)?;
+        let mut key = Vec::new();
+        internal_key(tree.id, user_key, &mut key);
+        Ok(key)
+    }
+}
+
+impl Shared {
+    fn close(&self) -> Result<()> {
+        let mut closed = self.closed.lock();
+        if std::mem::replace(&mut *closed, true) {
+            return Ok(());
+        }
+        let core = &self.core;
+        let synced = match &core.wal {
+            // The note at the end tells a later open that nothing may be missing.
+            Some(wal) if core.check_writable().is_ok() => wal.note_durable(),
+            _ => Ok(()),
+        };
+        core.stop();
+        synced
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Err(e) = self.close() {
+            tracing::error!(error = %e, "the database could not be closed cleanly");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Flushes, folds and merges put into force.
+
+use super::core::{Core, DiskState};
+use crate::{
+    base::{Error, FileNumber, Result, SequenceNumber, TreeId},
+    codec::Compression,
+    compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan},
+    memtable::Memtable,
+    read::ReadState,
+    table::{RunOptions, blob::BlobRef},
+    version::{Change, Edit, Layout, Partition, Version},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// A partition that gets fewer bytes from a flush shares a run with its like.
+const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
+
+/// Blobs that a merge moves out of files which are to be given up.
+#[derive(Debug, Default)]
+struct Relocation {
+    condemned: BTreeSet<FileNumber>,
+    /// The files they were written to.
+    written: Mutex<Vec<FileNumber>>,
+}
+
+impl Core {
+    fn run_options(&self) -> RunOptions {
+        RunOptions {
+            compression: self.settings.compression,
+            block_bytes: self.settings.block_bytes,
+            key_block: self.settings.key_blocks,
+        }
+    }
+
+    /// Calls `work` with what jobs need, and `install` with what it has made. If either fails, the files made are removed,
+    /// unless it is not known whether they are in force.
+    fn with_context<R>(
+        &self,
+        relocate: Option<&Relocation>,
+        work: impl FnOnce(&JobContext<'_>) -> Result<R>,
+        install: impl FnOnce(R) -> Result<()>,
+    ) -> Result<()> {
+        let created = Mutex::default();
+        let compressions = self.catalog.compressions.read().clone();
+        let compression_of = move |tree: TreeId| -> Compression {
+            compressions.get(&tree).copied().unwrap_or(self.settings.compression)
+        };
+        let relocate_blob = |key: &[u8], reference: &[u8]| -> Result<Option<Vec<u8>>> {
+            relocate.map_or(Ok(None), |relocation| self.relocate_blob(key, reference, relocation))
+        };
+        let done = work(&JobContext {
+            table: &self.table,
+            dir: self.dir.clone(),
+            run_options: self.run_options(),
+            compression_of: &compression_of,
+            new_file_number: &|| self.new_file_number(),
+            new_file_id: &|| self.settings.runtime.random_u64(),
+            strata: self.snapshots.strata(),
+            relocate: relocate.map(|_| &relocate_blob as compaction::Relocate<'_>),
+            run_bytes_max: self.settings.partition_bytes * 2,
+            created: &created,
+            cancelled: &|| self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire),
+        })
+        .and_then(|made| {
+            // What runs refer to must be on disk before they are; the log behind them need not.
+            self.blobs.sync()?;
+            self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+            install(made)
+        });
+        if done.is_err() && !self.failed.load(Ordering::Acquire) {
+            self.remove_files(&created.into_inner());
+        }
+        done
+    }
+
+    fn remove_files(&self, paths: &[PathBuf]) {
+        for path in paths {
+            match self.table.vfs.remove(path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(path = %path.display(), error = %e, "a file of a failed job could not be removed");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves a blob out of a file that is to be given up.
+    fn relocate_blob(&self, key: &[u8], reference: &[u8], relocation: &Relocation) -> Result<Option<Vec<u8>>> {
+        let Some(blob) = BlobRef::decode(reference).filter(|b| relocation.condemned.contains(&b.file)) else {
+            return Ok(None);
+        };
+        let value = self.blobs.read(reference)?;
+        let moved = self.blobs.write(key, &value, blob.compression)?;
+        relocation.written.lock().push(moved.file);
+        let mut bytes = Vec::new();
+        moved.encode(&mut bytes);
+        Ok(Some(bytes))
+    }
+
+    /// Flushes the oldest frozen memtable; false if there is none. One flush at a time: the caller sees to it.
+    pub fn flush_oldest(&self) -> Result<bool> {
+        let state = self.state.load_full();
+        let Some(memtable) = state.frozen.last().cloned() else { return Ok(false) };
+        let start = self.now_ns();
+        self.with_context(
+            None,
+            |context| compaction::flush(context, &memtable, &state.version, OWN_RUN_BYTES_MIN),
+            |outputs| self.install_flush(&memtable, &state.version, outputs),
+        )?;
+        self.pressure.note_flush(memtable.raw_bytes() as u64, self.now_ns() - start);
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn install_flush(&self, memtable: &Arc<Memtable>, planned: &Version, outputs: Vec<FlushOutput>) -> Result<()> {
+        let mut disk = self.disk.lock();
+        let flushed = memtable.max_sequence();
+        let mut changes = Vec::new();
+        for output in &outputs {
+            self.counters.run_bytes.fetch_add(output.run.file_bytes, Ordering::Relaxed);
+            changes.push(Change::NewRun(Box::new(output.run.clone())));
+            for partition in receivers(output, planned, disk.manifest.layout()) {
+                changes.push(Change::AddLoose { partition, run: output.run.number });
+            }
+        }
+        changes.push(Change::Flushed(flushed));
+        if let Some(wal) = &self.wal {
+            let oldest_segment = wal.oldest_needed(flushed);
+            changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
+        }
+        self.install(&mut disk, changes, Some(memtable))?;
+        drop(disk);
+        if let Some(wal) = &self.wal {
+            wal.release(flushed, |_| false);
+        }
+        Ok(())
+    }
+
+    /// Writes an edit and shows its version to readers. The new version's files are synced, and so is the directory.
+    fn install(&self, disk: &mut DiskState, mut changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
+        self.check_not_failed()?;
+        changes.push(Change::NextFile(self.next_file.load(Ordering::Relaxed)));
+        changes.push(Change::LastSequence(self.snapshots.visible()));
+        disk.manifest.commit(&Edit::new(changes)).inspect_err(|e| {
+            if !e.is_disk_full() {
+                self.latch(e);
+            }
+        })?;
+        self.counters.manifest_bytes.store(disk.manifest.bytes_written(), Ordering::Relaxed);
+        self.next_file.fetch_max(disk.manifest.layout().next_file, Ordering::Relaxed);
+        let before = Arc::clone(&self.state.load().version);
+        let version = disk.files.version(disk.manifest.layout(), Some(&before)).inspect_err(|e| self.latch(e))?;
+        drop(before);
+        self.publish_version(version, flushed, &disk.files);
+        disk.files.release_unused(disk.manifest.layout());
+        self.release_blobs(disk.manifest.layout());
+        Ok(())
+    }
+
+    fn check_not_failed(&self) -> Result<()> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::ReadOnly { reason: self.failure.lock().clone().unwrap_or_default() });
+        }
+        Ok(())
+    }
+
+    /// Unused blob files go once the readers of all states up to now have gone.
+    fn release_blobs(&self, layout: &Layout) {
+        let released = self.blobs.release_unused(layout);
+        self.work.lock().sparse_blobs = self.blobs.sparse_files(layout, &*self.table.vfs).into_iter().collect();
+        if released.is_empty() {
+            return;
+        }
+        let _change = self.change.lock();
+        let old = self.state.load_full();
+        self.publish(ReadState {
+            active: Arc::clone(&old.active),
+            frozen: old.frozen.clone(),
+            version: Arc::clone(&old.version),
+            garbage: old.garbage.follow(released),
+        });
+    }
+
+    /// Carries out a plan for a partition, which no other job works on.
+    pub fn run_plan(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
+        let oldest = self.snapshots.strata()[0];
+        let dropped = compaction::droppable_runs(partition, oldest);
+        if !dropped.is_empty() {
+            return self.drop_runs(partition, &dropped);
+        }
+        let relocation = match plan {
+            Plan::Major { .. } | Plan::Split => self.relocation(),
+            _ => Relocation::default(),
+        };
+        let done = self.run_merge(partition, plan, &relocation);
+        self.blobs.settle(&relocation.written.lock(), None);
+        done
+    }
+
+    /// The blob files to be given up.
+    fn relocation(&self) -> Relocation {
+        Relocation { condemned: self.work.lock().sparse_blobs.clone(), written: Mutex::default() }
+    }
+
+    fn run_merge(&self, partition: &Arc<Partition>, plan: &Plan, relocation: &Relocation) -> Result<()> {
+        let relocate = (!relocation.condemned.is_empty()).then_some(relocation);
+        let snapshots = self.snapshots.strata();
+        let work = |context: &JobContext<'_>| match plan {
+            Plan::Rebuild => compaction::rebuild(context, partition),
+            Plan::Fold => compaction::fold(context, partition),
+            Plan::Major { inputs } => compaction::merge(context, partition, inputs, None),
+            Plan::Split => {
+                let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();
+                compaction::merge(context, partition, &all, Some(self.settings.partition_bytes / 2))
+            }
+        };
+        self.with_context(relocate, work, |output| self.install_merge(partition, &output, &snapshots))?;
+        let merged = matches!(plan, Plan::Major { .. } | Plan::Split);
+        let counter = if merged { &self.counters.merges } else { &self.counters.folds };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn install_merge(&self, partition: &Partition, output: &MergeOutput, snapshots: &[SequenceNumber]) -> Result<()> {
+        let mut disk = self.disk.lock();
+        let current = disk.manifest.layout().partitions[&partition.id].clone();
+        let gone = |number: &FileNumber| output.consumed.contains(number) || output.folded.contains(number);
+        let added: Vec<FileNumber> = current.loose.iter().copied().filter(|n| !gone(n)).collect();
+        let mut changes = Vec::new();
+        for meta in output.parts.iter().flat_map(|p| &p.written) {
+            self.counters.run_bytes.fetch_add(meta.file_bytes, Ordering::Relaxed);
+            changes.push(Change::NewRun(Box::new(meta.clone())));
+        }
+        for view in output.parts.iter().filter_map(|p| p.view.as_ref()) {
+            self.counters.view_bytes.fetch_add(view.file_bytes, Ordering::Relaxed);
+        }
+        let split = output.parts.len() > 1;
+        let mut ids = Vec::new();
+        if split {
+            changes.push(Change::DropPartition(partition.id));
+        }
+        for part in &output.parts {
+            let id = if split { self.new_file_number() } else { partition.id };
+            if split {
+                changes.push(Change::NewPartition { id, start: part.start.clone(), end: part.end.clone() });
+            }
+            changes.push(set_runs(id, part, &added, disk.manifest.layout()));
+            ids.push(id);
+        }
+        self.install(&mut disk, changes, None)?;
+        if !output.consumed.is_empty() {
+            self.note_held(&ids, snapshots);
+        }
+        Ok(())
+    }
+
+    /// Notes how many dead entries a merge has left: they are no reason to merge again before a snapshot goes.
+    fn note_held(&self, ids: &[u64], snapshots: &[SequenceNumber]) {
+        let state = self.state.load();
+        let mut work = self.work.lock();
+        let exists: BTreeSet<u64> = state.version.partitions.iter().map(|p| p.id).collect();
+        work.held.retain(|id, _| exists.contains(id));
+        for partition in state.version.partitions.iter().filter(|p| ids.contains(&p.id)) {
+            let dead = partition.counts().map_or(0, |(_, dead)| dead);
+            work.held.insert(partition.id, (dead, snapshots.to_vec()));
+        }
+    }
+
+    /// Lets go of runs that a range tombstone deletes wholly. What is left of the view is braided anew by the next job.
+    fn drop_runs(&self, partition: &Partition, dropped: &BTreeSet<FileNumber>) -> Result<()> {
+        let mut disk = self.disk.lock();
+        let current = disk.manifest.layout().partitions[&partition.id].clone();
+        let keep = |numbers: &[FileNumber]| -> Vec<FileNumber> {
+            numbers.iter().copied().filter(|n| !dropped.contains(n)).collect()
+        };
+        let runs = keep(&current.runs);
+        let view = if runs.len() == current.runs.len() { current.view.map(Box::new) } else { None };
+        let change = Change::SetRuns { partition: partition.id, runs, loose: keep(&current.loose), view };
+        self.install(&mut disk, vec![change], None)
+    }
+
+    /// Takes a view as damaged, so that reads go by the runs' own views, and has it rebuilt.
+    pub fn note_damaged_view(&self, number: FileNumber, reason: &Error) -> Result<()> {
+        let mut disk = self.disk.lock();
+        if disk.files.damaged_views().contains_key(&number) {
+            return Ok(());
+        }
+        tracing::warn!(number, %reason, "a view is damaged and will be rebuilt");
+        disk.files.set_view_damaged(number, reason.to_string());
+        let before = Arc::clone(&self.state.load().version);
+        let DiskState { manifest, files } = &mut *disk;
+        let version = files.version(manifest.layout(), Some(&before))?;
+        drop(before);
+        self.publish_version(version, None, files);
+        self.counters.views_healed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The partitions that get a run: those it was made for, and in place of one that was split meanwhile, its parts.
+fn receivers(output: &FlushOutput, planned: &Version, layout: &Layout) -> Vec<u64> {
+    let mut ids = BTreeSet::new();
+    for id in &output.partitions {
+        if layout.partitions.contains_key(id) {
+            ids.insert(*id);
+            continue;
+        }
+        let Some(old) = planned.partitions.iter().find(|p| p.id == *id) else { continue };
+        let first = old.layout.start.as_slice().max(&output.run.smallest);
+        for (new, part) in &layout.partitions {
+            let starts_before_end =
+                old.layout.end.as_ref().is_none_or(|end| part.start < *end) && part.start <= output.run.largest;
+            if starts_before_end && part.end.as_deref().is_none_or(|end| first < end) {
+                ids.insert(*new);
+            }
+        }
+    }
+    ids.into_iter().collect()
+}
+
+/// A part's runs, with the loose runs that flushes have added meanwhile.
+fn set_runs(id: u64, part: &MergePart, added: &[FileNumber], layout: &Layout) -> Change {
+    let reaches = |number: &&FileNumber| {
+        layout
+            .runs
+            .get(number)
+            .is_some_and(|meta| part.start <= meta.largest && part.end.as_ref().is_none_or(|end| meta.smallest < *end))
+    };
+    let mut loose: Vec<FileNumber> = Vec::new();
+    if part.runs.is_empty() {
+        loose.extend(part.written.iter().map(|m| m.number));
+    }
+    loose.extend(added.iter().filter(reaches));
+    Change::SetRuns { partition: id, runs: part.runs.clone(), loose, view: part.view.clone().map(Box::new) }
+}

@@ -1,0 +1,394 @@
+//! Opening: lock, CURRENT, manifest, files, log; then the new epoch, and serve.
+//!
+//! In order: take the lock; read CURRENT and the manifest; open the runs and views it names; replay the log above
+//! what is flushed; sync every replayed segment; begin a new epoch and segment, and name it in the manifest; remove
+//! what nothing refers to. A crash at any step changes nothing that the next open could see.
+//!
+//! A database is born when its first log segment is written. Leftovers of a creation that did not get so far are
+//! swept away; but a directory that holds logs, runs, views or blobs and no CURRENT is damaged, never new.
+
+use super::settings::Settings;
+use super::{
+    blobs::BlobStore,
+    catalog::{Catalog, TreeState, catalog_key},
+    core::{Core, DiskState, WorkState, WriteState},
+    pressure::Pressure,
+    stats::Counters,
+};
+use crate::{
+    base::{Cursor, EntryKind, Error, Result, SequenceNumber, TreeId, split_internal_key},
+    cache::BlockCache,
+    commit::{CommitQueue, SnapshotList, decode_group},
+    memtable::Memtable,
+    platform::{FileLock, OpenMode},
+    read::{Garbage, ReadState, ScanCursor},
+    table::{
+        TableContext,
+        blob::{BlobWriter, BlobWriterContext},
+    },
+    version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
+    wal::{self, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions},
+};
+use arc_swap::ArcSwap;
+use parking_lot::{Condvar, Mutex};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// A file that is left behind when a sync of the log has failed: what the system takes for written may not be on
+/// disk, and the next open writes it once more.
+pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
+
+/// The lock's file name.
+const LOCK_NAME: &str = "LOCK";
+
+/// The kind of an engine file, by its name.
+fn numbered(name: &str) -> Option<(u64, &str)> {
+    if let Some(number) = name.strip_prefix("MANIFEST-") {
+        return Some((number.parse().ok()?, "manifest"));
+    }
+    let (stem, extension) = name.rsplit_once('.')?;
+    let known = matches!(extension, "wal" | "run" | "view" | "blob");
+    Some((stem.parse().ok().filter(|_| known)?, extension))
+}
+
+/// What replay has found.
+struct Replayed {
+    memtables: Vec<Arc<Memtable>>,
+    last_sequence: SequenceNumber,
+    records: u64,
+    outcome: RecoveryOutcome,
+}
+
+impl Core {
+    /// Opens or creates the database in `dir`.
+    pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
+        let vfs = Arc::clone(&settings.vfs);
+        let lock = take_lock(&settings, dir)?;
+        let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+        let highest = names.iter().filter_map(|e| numbered(&e.name)).map(|(n, _)| n).max().unwrap_or(0);
+        let manifest = open_manifest(&settings, dir)?;
+        let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest + 1)));
+        let cache = BlockCache::new(settings.memory / 2);
+        let table = TableContext { vfs: Arc::clone(&vfs), cache };
+        let mut files = FileSet::new(dir, &table);
+        let version = Arc::new(files.version(manifest.layout(), None)?);
+        let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
+        let replayed = replay(&settings, dir, manifest.layout(), &blobs)?;
+        let state = first_state(&settings, &replayed, version);
+        let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
+        let catalog = load_catalog(&state, last_sequence, dir)?;
+        let mut disk = DiskState { manifest, files };
+        let (records, outcome) = (replayed.records, replayed.outcome);
+        next_file.fetch_max(outcome.highest_file_number + 1, Ordering::Relaxed);
+        let tail_note = outcome.tail_note.clone();
+        let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
+        let core = Arc::new(Core {
+            dir: dir.to_owned(),
+            table,
+            state: ArcSwap::from_pointee(state),
+            change: Mutex::new(()),
+            snapshots: SnapshotList::new(last_sequence),
+            queue: CommitQueue::default(),
+            write: Mutex::new(WriteState { last_sequence, payload: Vec::new() }),
+            disk: Mutex::new(disk),
+            wal,
+            blobs,
+            catalog,
+            work: Mutex::new(WorkState::default()),
+            work_changed: Condvar::new(),
+            next_file,
+            pressure: Pressure::default(),
+            counters: Counters::default(),
+            closing: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
+            lock: Mutex::new(lock),
+            workers: Mutex::default(),
+            settings,
+        });
+        core.counters.recovered_records.store(records, Ordering::Relaxed);
+        *core.counters.log_tail_note.lock() = tail_note;
+        core.settle_after_open()?;
+        Ok(core)
+    }
+
+    /// Sweeps up what a crash left behind, and shares out the memory.
+    fn settle_after_open(&self) -> Result<()> {
+        let disk = self.disk.lock();
+        if !self.settings.read_only {
+            self.remove_orphans(disk.manifest.layout(), disk.manifest.number())?;
+        }
+        self.share_memory(&disk.files);
+        self.pressure.measure(&self.state.load(), &self.settings);
+        Ok(())
+    }
+
+    /// Removes runs, views, manifests and blobs that nothing refers to. The log sees to its own segments.
+    fn remove_orphans(&self, layout: &Layout, manifest: u64) -> Result<()> {
+        let vfs = &self.table.vfs;
+        let views: Vec<u64> = layout.partitions.values().filter_map(|p| p.view.as_ref().map(|v| v.number)).collect();
+        for entry in vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))? {
+            let orphan = match numbered(&entry.name) {
+                Some((number, "run")) => !layout.runs.contains_key(&number),
+                Some((number, "view")) => !views.contains(&number),
+                Some((number, "manifest")) => number != manifest,
+                _ => false,
+            };
+            if orphan {
+                let path = self.dir.join(&entry.name);
+                vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            }
+        }
+        // Blobs whose commit did not survive are neither referred to nor on their way.
+        drop(self.blobs.release_unused(layout));
+        Ok(())
+    }
+}
+
+fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
+    if settings.read_only {
+        return Ok(None);
+    }
+    let vfs = &settings.vfs;
+    if !settings.create && vfs.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+        return Err(Error::NotFound(format!("there is no database in {}", dir.display())));
+    }
+    vfs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+    let path = dir.join(LOCK_NAME);
+    match vfs.lock(&path, &settings.runtime.process_name()).map_err(|e| Error::io("lock", &path, e))? {
+        Ok(lock) => Ok(Some(lock)),
+        Err(owner) => Err(Error::Locked { path: dir.to_owned(), owner }),
+    }
+}
+
+fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
+    let (vfs, runtime) = (&settings.vfs, &settings.runtime);
+    let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let data = names.iter().find(|e| matches!(numbered(&e.name), Some((_, kind)) if kind != "manifest"));
+    match Manifest::open(vfs, runtime, dir, settings.read_only) {
+        Ok(Some(manifest)) => return Ok(manifest),
+        Ok(None) => {
+            if let Some(data) = data {
+                let detail =
+                    format!("it is missing, but there is {}: this is a damaged database, not a new one", data.name);
+                return Err(Error::corruption(dir.join(CURRENT_NAME), 0, detail));
+            }
+        }
+        Err(e) if e.is_corruption() && data.is_none() && names.iter().all(|n| n.name != LOCK_NAME || n.len < 4096) => {
+            tracing::warn!(error = %e, "the creation of the database was cut short; it begins anew");
+        }
+        Err(e) => return Err(e),
+    }
+    if settings.read_only || !settings.create {
+        return Err(Error::NotFound(format!("there is no database in {}", dir.display())));
+    }
+    create_manifest(settings, dir, &names.into_iter().map(|e| e.name).collect::<Vec<_>>())
+}
+
+fn create_manifest(settings: &Settings, dir: &Path, leftovers: &[String]) -> Result<Manifest> {
+    for name in leftovers.iter().filter(|n| *n == CURRENT_NAME || numbered(n).is_some()) {
+        let path = dir.join(name);
+        settings.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+    }
+    let mut layout = Layout { next_file: 1, incarnation: settings.runtime.random_u64(), ..Layout::default() };
+    let whole = Change::NewPartition { id: 0, start: Vec::new(), end: None };
+    layout.apply(&Edit::new(vec![whole])).unwrap_or_else(|rule| unreachable!("an empty layout: {rule}"));
+    Manifest::create(&settings.vfs, &settings.runtime, dir, layout)
+}
+
+fn number_source(next_file: &Arc<AtomicU64>) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+    let next_file = Arc::clone(next_file);
+    Arc::new(move || next_file.fetch_add(1, Ordering::Relaxed))
+}
+
+fn open_blobs(
+    settings: &Settings,
+    dir: &Path,
+    table: &TableContext,
+    next_file: &Arc<AtomicU64>,
+    names: &[crate::platform::DirEntry],
+) -> BlobStore {
+    let writer = (!settings.read_only).then(|| {
+        Arc::new(BlobWriter::new(BlobWriterContext {
+            vfs: Arc::clone(&settings.vfs),
+            dir: dir.to_owned(),
+            runtime: Arc::clone(&settings.runtime),
+            next_file_number: number_source(next_file),
+            file_len: settings.blob_file_bytes,
+        }))
+    });
+    let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);
+    BlobStore::new(dir, table, writer, known)
+}
+
+fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -> Result<Replayed> {
+    let mut memtables = Vec::new();
+    let mut memtable = Core::new_memtable(settings);
+    let mut records = 0;
+    let limit = settings.memtable_bytes();
+    let input = RecoveryInput {
+        oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
+        durable_lsn: layout.durable_lsn,
+        flushed: layout.flushed,
+    };
+    let mut visitor = |info: &RecordInfo, payload: &[u8]| -> Result<Visit> {
+        records += 1;
+        if let Some(reason) = missing_blob(payload, info, layout.flushed, blobs)? {
+            return Ok(Visit::EndHere(reason));
+        }
+        if memtable.bytes() >= limit {
+            memtables.push(std::mem::replace(&mut memtable, Core::new_memtable(settings)));
+        }
+        let whole = insert_group(&memtable, payload, info, layout.flushed, blobs);
+        if !whole {
+            return Ok(Visit::EndHere(
+                "the record's checksum matches but its contents cannot be understood".to_owned(),
+            ));
+        }
+        Ok(Visit::Taken)
+    };
+    let outcome = wal::recover(&*settings.vfs, dir, &input, &mut visitor)?;
+    if !memtable.is_empty() {
+        memtables.push(memtable);
+    }
+    let last_sequence = layout.flushed.max(outcome.highest_sequence);
+    Ok(Replayed { memtables, last_sequence, records, outcome })
+}
+
+/// Why a record cannot count: a value it refers to is not there.
+fn missing_blob(
+    payload: &[u8],
+    info: &RecordInfo,
+    flushed: SequenceNumber,
+    blobs: &BlobStore,
+) -> Result<Option<String>> {
+    let mut references = Vec::new();
+    decode_group(payload, |batch, op| {
+        if op.kind == EntryKind::BlobRef && info.first_sequence + batch > flushed {
+            references.push(op.value.to_vec());
+        }
+    });
+    for reference in references {
+        if !blobs.is_complete(&reference)? {
+            return Ok(Some("a value it refers to is missing from its blob file".to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+fn insert_group(
+    memtable: &Memtable,
+    payload: &[u8],
+    info: &RecordInfo,
+    flushed: SequenceNumber,
+    blobs: &BlobStore,
+) -> bool {
+    let mut writer = memtable.writer();
+    let decoded = decode_group(payload, |batch, op| {
+        let sequence = info.first_sequence + batch;
+        if sequence <= flushed {
+            return;
+        }
+        if op.kind == EntryKind::BlobRef
+            && let Some(blob) = crate::table::blob::BlobRef::decode(op.value)
+        {
+            blobs.note_replayed(blob.file, sequence);
+        }
+        if op.kind == EntryKind::RangeDelete {
+            writer.insert_range_tombstone(op.range_tombstone(sequence));
+        } else {
+            writer.insert(op.key, sequence, op.kind, op.value);
+        }
+    });
+    decoded.is_some()
+}
+
+fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
+    let mut memtables = replayed.memtables.clone();
+    // The last one goes on taking writes; the others wait for their flush.
+    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
+    memtables.reverse();
+    ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
+}
+
+/// Reads all trees from tree 0.
+fn load_catalog(state: &ReadState, last_sequence: SequenceNumber, dir: &Path) -> Result<Catalog> {
+    let mut trees = Vec::new();
+    let mut next_id = 1;
+    let mut cursor = ScanCursor::new(state, last_sequence);
+    cursor.seek(&TreeId::CATALOG.first_key())?;
+    while cursor.valid() {
+        let entry = cursor.entry();
+        let Some((TreeId::CATALOG, [tag, name @ ..])) = split_internal_key(entry.key) else { break };
+        let bad = || {
+            Error::corruption(
+                dir,
+                0,
+                format!("the catalog entry of {:?} cannot be understood", name.escape_ascii().to_string()),
+            )
+        };
+        match tag {
+            b'n' => trees.push(TreeState::decode(name, entry.value).ok_or_else(bad)?),
+            b'i' => next_id = u32::from_le_bytes(entry.value.try_into().map_err(|_| bad())?),
+            _ => {}
+        }
+        cursor.next()?;
+    }
+    Ok(Catalog::new(trees, next_id))
+}
+
+/// Makes what was replayed durable and begins a new epoch of the log.
+fn begin_epoch(
+    settings: &Settings,
+    dir: &Path,
+    disk: &mut DiskState,
+    outcome: RecoveryOutcome,
+    last_sequence: SequenceNumber,
+    next_file: &Arc<AtomicU64>,
+    blobs: &BlobStore,
+) -> Result<Option<Wal>> {
+    if settings.read_only {
+        return Ok(None);
+    }
+    let vfs = &settings.vfs;
+    let marker = dir.join(SYNC_FAILED_NAME);
+    let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
+    let unneeded = outcome.unneeded.clone();
+    let start = outcome.sync_replayed(rewrite)?;
+    let context = WalContext {
+        vfs: Arc::clone(vfs),
+        dir: dir.to_owned(),
+        runtime: Arc::clone(&settings.runtime),
+        next_file_number: number_source(next_file),
+        pre_sync: blobs.sync_hook(),
+    };
+    let options = WalOptions { segment_len: settings.log_segment_bytes, ..Default::default() };
+    let wal = Wal::create(context, options, start)?;
+    let changes = vec![
+        Change::Epoch(u64::from(wal.epoch())),
+        Change::NextFile(next_file.load(Ordering::Relaxed)),
+        Change::LastSequence(last_sequence),
+        Change::Log { oldest_segment: wal.oldest_segment(), durable_lsn: wal.durable_lsn() },
+    ];
+    disk.manifest.commit(&Edit::new(changes))?;
+    next_file.fetch_max(disk.manifest.layout().next_file, Ordering::Relaxed);
+    for number in unneeded {
+        let path = wal::segment_path(dir, number);
+        vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+    }
+    if rewrite {
+        vfs.remove(&marker).map_err(|e| Error::io("remove", &marker, e))?;
+    }
+    Ok(Some(wal))
+}
+
+/// The application cursor's internal key.
+pub fn application_cursor_key() -> Vec<u8> {
+    catalog_key(b'c', b"")
+}

@@ -1,0 +1,122 @@
+//! Backpressure: writers are slowed by microseconds as work piles up, so that they never run into a wall.
+//!
+//! Pressure is the larger of two debts, from 0 to 1: memtables that wait for their flush, and loose runs beyond what
+//! a partition should have. From one half on, each byte written costs time: first as much as half of what flushing it
+//! costs, at full pressure three times that.
+
+use super::settings::Settings;
+use super::{core::Core, stats::Counters};
+use crate::{platform::Runtime, read::ReadState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The most frozen memtables; then writers wait for a flush.
+pub const FROZEN_MAX: usize = 3;
+
+/// A partition with so many loose runs slows writers most.
+const LOOSE_FULL: usize = 32;
+
+/// Loose runs that no writer is slowed for.
+const LOOSE_FREE: usize = 16;
+
+/// Delays are gathered until they are worth a sleep.
+const SLEEP_NS_MIN: u64 = 200_000;
+
+/// No writer sleeps longer at once.
+const SLEEP_NS_MAX: u64 = 5_000_000;
+
+/// How hard writers are pressed, and what flushing costs.
+#[derive(Debug)]
+pub struct Pressure {
+    /// From 0 to 1000.
+    per_mille: AtomicU64,
+    /// Nanoseconds that flushing a byte took lately, in 1/1024.
+    flush_cost: AtomicU64,
+    owed_ns: AtomicU64,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Pressure { per_mille: AtomicU64::new(0), flush_cost: AtomicU64::new(10 << 10), owed_ns: AtomicU64::new(0) }
+    }
+}
+
+impl Pressure {
+    /// Looks at a new state.
+    pub fn measure(&self, state: &ReadState, settings: &Settings) {
+        let frozen = state.frozen.iter().map(|m| m.bytes()).sum::<usize>() as u64;
+        let room = (FROZEN_MAX * settings.memtable_bytes()) as u64;
+        let by_memtables = frozen * 1000 / room.max(1);
+        let loose = state.version.partitions.iter().map(|p| p.layout.loose.len()).max().unwrap_or(0);
+        let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
+        let by_loose = if by_loose > 0 { 500 + by_loose as u64 } else { 0 };
+        self.per_mille.store(by_memtables.max(by_loose).min(1000), Ordering::Relaxed);
+    }
+
+    /// Learns what a flush took.
+    pub fn note_flush(&self, bytes: u64, took_ns: u64) {
+        let cost = (took_ns << 10) / bytes.max(1);
+        let old = self.flush_cost.load(Ordering::Relaxed);
+        self.flush_cost.store((old * 3 + cost.clamp(1 << 10, 1000 << 10)) / 4, Ordering::Relaxed);
+    }
+
+    /// The present pressure, from 0 to 1000.
+    pub fn per_mille(&self) -> u64 {
+        self.per_mille.load(Ordering::Relaxed)
+    }
+
+    /// Lets a writer of `bytes` sleep as long as the pressure asks for.
+    pub fn slow_down(&self, bytes: u64, runtime: &dyn Runtime, counters: &Counters) {
+        let pressure = self.per_mille();
+        if pressure <= 500 {
+            return;
+        }
+        let cost = self.flush_cost.load(Ordering::Relaxed);
+        let factor = 500 + (pressure - 500) * 5;
+        let delay = (bytes * cost >> 10) * factor / 1000;
+        let owed = self.owed_ns.fetch_add(delay, Ordering::Relaxed) + delay;
+        if owed < SLEEP_NS_MIN {
+            return;
+        }
+        let sleep = owed.min(SLEEP_NS_MAX);
+        self.owed_ns.fetch_sub(sleep.min(self.owed_ns.load(Ordering::Relaxed)), Ordering::Relaxed);
+        counters.slowed_ns.fetch_add(sleep, Ordering::Relaxed);
+        runtime.sleep_us(sleep / 1000);
+    }
+}
+
+impl Core {
+    /// Waits while as many memtables are frozen as may be. Fails rather than wait for a flush that cannot be done.
+    pub fn wait_for_flush(&self) -> crate::base::Result<()> {
+        if self.state.load().frozen.len() < FROZEN_MAX {
+            return Ok(());
+        }
+        if self.settings.background_threads == 0 {
+            self.run_inline();
+            return self.check_flushed();
+        }
+        let start = self.now_ns();
+        let mut work = self.work.lock();
+        while self.state.load().frozen.len() >= FROZEN_MAX {
+            self.check_writable()?;
+            if work.retry_at_ns > 0 {
+                // The disk is full: have it tried again by this writer's request, and answer it.
+                work.retry_at_ns = work.retry_at_ns.min(self.now_ns());
+                drop(work);
+                self.work_changed.notify_all();
+                return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
+            }
+            self.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
+        }
+        drop(work);
+        self.counters.note_stall(self.now_ns() - start);
+        Ok(())
+    }
+
+    fn check_flushed(&self) -> crate::base::Result<()> {
+        self.check_writable()?;
+        if self.state.load().frozen.len() >= FROZEN_MAX {
+            return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Snapshots: the database as it was at one commit.
+
+use super::{bytes::Value, core::Core, database::Db, iter::Iter, tree::Tree};
+use crate::base::{Result, SequenceNumber};
+use std::{ops::RangeBounds, sync::Arc};
+
+/// A hold on a sequence number: what it sees is kept while this lives.
+#[derive(Debug)]
+pub struct Hold {
+    core: Arc<Core>,
+    sequence: SequenceNumber,
+}
+
+impl Hold {
+    /// A hold on what is visible now.
+    pub fn now(core: &Arc<Core>) -> Hold {
+        Hold { core: Arc::clone(core), sequence: core.snapshots.acquire() }
+    }
+
+    /// What it holds.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.sequence
+    }
+}
+
+impl Clone for Hold {
+    fn clone(&self) -> Hold {
+        self.core.snapshots.acquire_again(self.sequence);
+        Hold { core: Arc::clone(&self.core), sequence: self.sequence }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.core.snapshots.release(self.sequence);
+    }
+}
+
+/// The database as it was when the snapshot was taken, for as long as it lives. Costs a number, whatever its age;
+/// but old versions that it can see take space until it goes. Never blocks anyone.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    db: Db,
+    hold: Hold,
+}
+
+impl Snapshot {
+    pub(super) fn new(db: &Db) -> Snapshot {
+        Snapshot { db: db.clone(), hold: Hold::now(db.core()) }
+    }
+
+    /// The last commit it sees.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.hold.sequence()
+    }
+
+    /// The value of `key`, if there was one.
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = Db::key(tree.state(), key.as_ref())?;
+        Ok(self.db.core().get(&key, Some(self.sequence()))?.map(Value::new))
+    }
+
+    /// Whether there was a value of `key`.
+    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = Db::key(tree.state(), key.as_ref())?;
+        self.db.core().contains(&key, Some(self.sequence()))
+    }
+
+    /// The values of many keys.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        keys.iter().map(|key| self.get(tree, key)).collect()
+    }
+
+    /// The pairs whose keys lie in `range`, in order.
+    pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Iter {
+        Iter::over_range(&self.db, tree.state(), range, Some(self.hold.clone()))
+    }
+
+    /// The pairs whose keys begin with `prefix`, in order.
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::over_prefix(&self.db, tree.state(), prefix.as_ref(), Some(self.hold.clone()))
+    }
+
+    /// All pairs of a tree, in order.
+    pub fn iter(&self, tree: &Tree) -> Iter {
+        self.prefix(tree, b"")
+    }
+}

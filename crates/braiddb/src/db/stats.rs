@@ -1,0 +1,197 @@
+//! Counters and what is told of them.
+
+use super::core::Core;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the database counts.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub commits: AtomicU64,
+    pub user_bytes: AtomicU64,
+    pub run_bytes: AtomicU64,
+    pub view_bytes: AtomicU64,
+    pub manifest_bytes: AtomicU64,
+    pub flushes: AtomicU64,
+    pub merges: AtomicU64,
+    pub folds: AtomicU64,
+    pub views_healed: AtomicU64,
+    pub background_errors: AtomicU64,
+    pub slowed_ns: AtomicU64,
+    pub stalls: AtomicU64,
+    pub stall_ns_max: AtomicU64,
+    pub recovered_records: AtomicU64,
+    pub log_tail_note: Mutex<Option<String>>,
+}
+
+impl Counters {
+    /// Notes that a writer waited for a flush.
+    pub fn note_stall(&self, ns: u64) {
+        self.stalls.fetch_add(1, Ordering::Relaxed);
+        self.stall_ns_max.fetch_max(ns, Ordering::Relaxed);
+    }
+}
+
+/// A run, in [`Stats`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunStats {
+    /// The number in its file name.
+    pub number: u64,
+    /// The length of its file.
+    pub bytes: u64,
+    /// Its entries, dead ones among them.
+    pub entries: u64,
+}
+
+/// A partition, in [`Stats`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionStats {
+    /// Its first internal key.
+    pub first_key: Vec<u8>,
+    /// The runs in its view.
+    pub runs: Vec<RunStats>,
+    /// The runs that are read apart, oldest first.
+    pub loose: Vec<RunStats>,
+    /// The length of its view file; 0 if it needs none, or lacks it.
+    pub view_bytes: u64,
+    /// Entries in the view.
+    pub view_entries: u64,
+    /// Entries in the view that readers of now pass over.
+    pub view_stale: u64,
+}
+
+/// What a database has done since it was opened, and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Batches committed.
+    pub commits: u64,
+    /// Bytes of keys and values committed.
+    pub user_bytes_written: u64,
+    /// Bytes written to the log.
+    pub log_bytes_written: u64,
+    /// Bytes written to runs.
+    pub run_bytes_written: u64,
+    /// Bytes written to views of partitions.
+    pub view_bytes_written: u64,
+    /// Bytes written to blob files.
+    pub blob_bytes_written: u64,
+    /// Bytes written to manifests.
+    pub manifest_bytes_written: u64,
+    /// Bytes of all files of the database.
+    pub disk_bytes: u64,
+    /// Bytes of memtables, cache and indexes.
+    pub memory_bytes: u64,
+    /// Bytes of those that memtables take.
+    pub memtable_bytes: u64,
+    /// Bytes of those that the block cache takes.
+    pub cache_bytes: u64,
+    /// Block cache hits and misses.
+    pub cache_hits: u64,
+    /// Block cache misses: reads of the file.
+    pub cache_misses: u64,
+    /// Device flushes of the log.
+    pub syncs: u64,
+    /// Memtables flushed.
+    pub flushes: u64,
+    /// Merges of runs.
+    pub merges: u64,
+    /// Folds of loose runs into views, and views rebuilt.
+    pub folds: u64,
+    /// Damaged views set aside.
+    pub views_healed: u64,
+    /// Background jobs that failed.
+    pub background_errors: u64,
+    /// How long writers were slowed down, in all, in microseconds.
+    pub slowed_us: u64,
+    /// How often writers had to wait for a flush.
+    pub stalls: u64,
+    /// The longest such wait, in microseconds.
+    pub stall_us_max: u64,
+    /// Backpressure now, from 0 to 1000; writers are slowed from 500 on.
+    pub pressure_per_mille: u64,
+    /// Log records replayed when the database was opened.
+    pub recovered_records: u64,
+    /// How the log ended then, if not cleanly: a torn last record, which cannot be told from damage to it.
+    pub log_tail_note: Option<String>,
+    /// Snapshots and iterators in use.
+    pub snapshots: usize,
+    /// The sequence number of the oldest.
+    pub oldest_snapshot: Option<u64>,
+    /// The newest commit.
+    pub last_sequence: u64,
+    /// Memtables that wait for their flush.
+    pub frozen_memtables: usize,
+    /// Why the database takes no more writes, if it does not.
+    pub failure: Option<String>,
+    /// Partitions that will not be merged because they are damaged, with what is wrong.
+    pub damaged_partitions: Vec<String>,
+    /// All partitions, in key order.
+    pub partitions: Vec<PartitionStats>,
+}
+
+impl Core {
+    /// The statistics now.
+    pub fn stats(&self) -> Stats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        let state = self.state.load_full();
+        let memtable_bytes = state.memtables().map(|m| m.bytes()).sum::<usize>() as u64;
+        let cache = self.table.cache.stats();
+        let cache_bytes = self.table.cache.usage_bytes() as u64;
+        let (snapshots, oldest_snapshot) = self.snapshots.in_use();
+        let resident = self.disk.lock().files.resident_bytes() as u64;
+        Stats {
+            commits: get(&counters.commits),
+            user_bytes_written: get(&counters.user_bytes),
+            log_bytes_written: self.wal.as_ref().map_or(0, |w| w.stats().bytes_written),
+            run_bytes_written: get(&counters.run_bytes),
+            view_bytes_written: get(&counters.view_bytes),
+            blob_bytes_written: self.blobs.bytes_written(),
+            manifest_bytes_written: get(&counters.manifest_bytes),
+            disk_bytes: self.table.vfs.list(&self.dir).map_or(0, |files| files.iter().map(|f| f.len).sum()),
+            memory_bytes: memtable_bytes + cache_bytes + resident,
+            memtable_bytes,
+            cache_bytes,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            syncs: self.wal.as_ref().map_or(0, |w| w.stats().syncs),
+            flushes: get(&counters.flushes),
+            merges: get(&counters.merges),
+            folds: get(&counters.folds),
+            views_healed: get(&counters.views_healed),
+            background_errors: get(&counters.background_errors),
+            slowed_us: get(&counters.slowed_ns) / 1000,
+            stalls: get(&counters.stalls),
+            stall_us_max: get(&counters.stall_ns_max) / 1000,
+            pressure_per_mille: self.pressure.per_mille(),
+            recovered_records: get(&counters.recovered_records),
+            log_tail_note: counters.log_tail_note.lock().clone(),
+            snapshots,
+            oldest_snapshot,
+            last_sequence: self.snapshots.visible(),
+            frozen_memtables: state.frozen.len(),
+            failure: self.failure.lock().clone(),
+            damaged_partitions: self.work.lock().failed.values().cloned().collect(),
+            partitions: state.version.partitions.iter().map(|p| partition_stats(p)).collect(),
+        }
+    }
+}
+
+fn partition_stats(partition: &crate::version::Partition) -> PartitionStats {
+    let runs: Vec<RunStats> = partition
+        .all_runs()
+        .map(|h| h.run().meta())
+        .map(|m| RunStats { number: m.number, bytes: m.file_bytes, entries: m.entries })
+        .collect();
+    let (runs, loose) = runs.split_at(partition.runs.len());
+    let view = partition.view.as_ref().map(|v| v.meta());
+    PartitionStats {
+        first_key: partition.layout.start.clone(),
+        runs: runs.to_vec(),
+        loose: loose.to_vec(),
+        view_bytes: view.map_or(0, |v| v.file_bytes),
+        view_entries: view.map_or(0, |v| v.entries),
+        view_stale: view.map_or(0, |v| v.stale),
+    }
+}

@@ -1,0 +1,321 @@
+//! Tests of the database as a whole, on a file system in memory, with work done inline.
+
+use super::{Db, Durability, Settings, TreeOptions};
+use crate::{
+    base::Result,
+    codec::Compression,
+    platform::{MemVfs, Runtime, SystemRuntime, Vfs},
+};
+use std::{path::Path, sync::Arc};
+
+const DIR: &str = "/db";
+
+fn small(vfs: &Arc<MemVfs>) -> Settings {
+    Settings {
+        memory: 4 << 20,
+        durability: Durability::Buffered,
+        compression: Compression::Lz4,
+        create: true,
+        read_only: false,
+        background_threads: 0,
+        memtable_bytes: Some(16 << 10),
+        partition_bytes: 64 << 10,
+        log_segment_bytes: 16 << 10,
+        block_bytes: 512,
+        blob_threshold: 256,
+        blob_file_bytes: 16 << 10,
+        key_blocks: true,
+        vfs: Arc::clone(vfs) as Arc<dyn Vfs>,
+        runtime: Arc::new(SystemRuntime::new()) as Arc<dyn Runtime>,
+    }
+}
+
+fn open(settings: Settings) -> Result<Db> {
+    Db::open_with(settings, Path::new(DIR))
+}
+
+fn key(i: u64) -> Vec<u8> {
+    format!("key{:06}", i.wrapping_mul(0x9e37_79b9) % 1_000_000).into_bytes()
+}
+
+fn value(i: u64, len: usize) -> Vec<u8> {
+    format!("value-{i}-").into_bytes().into_iter().cycle().take(len).collect()
+}
+
+#[test]
+fn what_was_put_is_there_through_flushes_folds_merges_splits_and_reopening() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    let mut model = std::collections::BTreeMap::new();
+    for i in 0..8_000u64 {
+        let (k, v) = (key(i % 3_000), value(i, 20 + (i % 50) as usize));
+        if i % 7 == 3 {
+            tree.delete(&k).unwrap();
+            model.remove(&k);
+        } else {
+            tree.put(&k, &v).unwrap();
+            model.insert(k, v);
+        }
+    }
+    check(&db, &model);
+    assert!(db.stats().partitions.len() > 1, "{:?}", db.stats());
+    db.flush().unwrap();
+    check(&db, &model);
+    db.compact().unwrap();
+    check(&db, &model);
+    let report = db.verify().unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    drop(tree);
+    db.close().unwrap();
+    let db = open(small(&vfs)).unwrap();
+    check(&db, &model);
+}
+
+fn check(db: &Db, model: &std::collections::BTreeMap<Vec<u8>, Vec<u8>>) {
+    let tree = db.tree("t").unwrap();
+    for i in 0..3_000 {
+        assert_eq!(tree.get(key(i)).unwrap().map(Vec::from), model.get(&key(i)).cloned(), "key {i}");
+    }
+    let forward: Vec<(Vec<u8>, Vec<u8>)> =
+        tree.iter().map(|pair| pair.map(|(k, v)| (k.into(), v.into())).unwrap()).collect();
+    assert!(forward.iter().map(|(k, v)| (k, v)).eq(model));
+    let mut backward: Vec<(Vec<u8>, Vec<u8>)> =
+        tree.iter().rev().map(|pair| pair.map(|(k, v)| (k.into(), v.into())).unwrap()).collect();
+    backward.reverse();
+    assert_eq!(forward, backward);
+}
+
+#[test]
+fn a_snapshot_sees_what_it_saw_however_much_changes() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..1_000 {
+        tree.put(key(i), b"old").unwrap();
+    }
+    let before = db.snapshot();
+    for round in 0..5 {
+        for i in 0..1_000 {
+            tree.put(key(i), format!("new {round}")).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    tree.delete_range::<&[u8]>(..).unwrap();
+    db.compact().unwrap();
+    assert_eq!(tree.iter().count(), 0);
+    assert_eq!(before.iter(&tree).map(|p| p.unwrap()).filter(|(_, v)| v == &b"old").count(), 1_000);
+    assert_eq!(before.get(&tree, key(5)).unwrap().as_deref(), Some(&b"old"[..]));
+    drop(before);
+    db.compact().unwrap();
+    assert_eq!(
+        db.stats().partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|r| r.entries).sum::<u64>(),
+        2
+    );
+}
+
+#[test]
+fn a_range_delete_hides_what_was_before_it_and_nothing_after() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..100u8 {
+        tree.put([i], b"1").unwrap();
+    }
+    for flushed in [false, true] {
+        if flushed {
+            db.flush().unwrap();
+        }
+        tree.delete_range([20u8]..[80u8]).unwrap();
+        tree.put([50u8], b"2").unwrap();
+        let keys: Vec<u8> = tree.iter().map(|p| p.unwrap().0[0]).collect();
+        let expected: Vec<u8> = (0..20).chain([50]).chain(80..100).collect();
+        assert_eq!(keys, expected);
+        let keys: Vec<u8> = tree.iter().rev().map(|p| p.unwrap().0[0]).collect();
+        assert!(keys.iter().eq(expected.iter().rev()));
+        assert_eq!(tree.get([30u8]).unwrap(), None);
+        assert_eq!(tree.get([50u8]).unwrap().as_deref(), Some(&b"2"[..]));
+    }
+}
+
+#[test]
+fn large_values_are_written_once_and_their_space_comes_back() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    for round in 0..10 {
+        for i in 0..50 {
+            tree.put(key(i), value(i + round, 1_000)).unwrap();
+        }
+    }
+    let written = db.stats();
+    assert!(written.blob_bytes_written > 0);
+    assert!(written.log_bytes_written < 100 * 500 + (64 << 10), "{written:?}");
+    for i in 0..50 {
+        assert_eq!(tree.get(key(i)).unwrap().map(Vec::from), Some(value(i + 9, 1_000)));
+    }
+    db.compact().unwrap();
+    for i in 0..50 {
+        tree.delete(key(i)).unwrap();
+    }
+    db.compact().unwrap();
+    let blobs = vfs.list(Path::new(DIR)).unwrap().into_iter().filter(|e| e.name.ends_with(".blob"));
+    assert!(blobs.count() <= 1, "only the open blob file may be left: {:?}", vfs.list(Path::new(DIR)));
+}
+
+#[test]
+fn trees_are_created_renamed_dropped_and_never_mixed() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let a = db.tree("a").unwrap();
+    let b = db.tree_with("b", TreeOptions { compression: Some(Compression::Zstd), ..Default::default() }).unwrap();
+    a.put(b"k", b"a").unwrap();
+    b.put(b"k", b"b").unwrap();
+    assert!(db.multi_tree("a").is_err());
+    db.rename_tree("a", "c").unwrap();
+    assert!(db.open_tree("a").unwrap_err().is_not_found());
+    db.drop_tree("b").unwrap();
+    assert!(b.get(b"k").unwrap_err().is_not_found());
+    assert_eq!(a.get(b"k").unwrap().as_deref(), Some(&b"a"[..]));
+    let b = db.tree("b").unwrap();
+    assert_eq!(b.get(b"k").unwrap(), None);
+    drop((a, b));
+    db.close().unwrap();
+    let db = open(small(&vfs)).unwrap();
+    let names: Vec<_> = db.trees().unwrap().into_iter().map(|t| (t.name, t.id)).collect();
+    assert_eq!(names, [("b".to_owned(), 3), ("c".to_owned(), 1)]);
+}
+
+#[test]
+fn a_batch_is_atomic_and_a_bad_one_changes_nothing() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
+    let mut batch = db.batch();
+    batch.put(&a, b"1", b"x").put(&b, b"1", b"y").set_application_cursor(b"here");
+    let sequence = db.write(batch, Durability::Sync).unwrap();
+    assert_eq!(db.snapshot().sequence(), sequence);
+    assert_eq!(db.application_cursor().unwrap().as_deref(), Some(&b"here"[..]));
+    let mut batch = db.batch();
+    batch.put(&a, b"2", b"x").put(&a, vec![0; 65_001], b"x");
+    assert!(db.write(batch, Durability::Sync).is_err());
+    assert_eq!(a.get(b"2").unwrap(), None);
+    assert_eq!(db.snapshot().sequence(), sequence);
+}
+
+#[test]
+fn a_multi_tree_keeps_many_values_to_a_key_in_order() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.multi_tree("m").unwrap();
+    let pairs: [(&[u8], &[u8]); 7] =
+        [(b"", b"9"), (b"a", b""), (b"a", b"1"), (b"a", b"2"), (b"a\0", b"0"), (b"a\0\0", b"\0"), (b"b", b"1")];
+    for (k, v) in pairs.iter().rev() {
+        tree.add(k, v).unwrap();
+    }
+    let all: Vec<(Vec<u8>, Vec<u8>)> = tree.iter().map(|p| p.map(|(k, v)| (k.into(), v.into())).unwrap()).collect();
+    assert!(all.iter().map(|(k, v)| (k.as_slice(), v.as_slice())).eq(pairs));
+    assert_eq!(tree.values(b"a").count(), 3);
+    assert_eq!(tree.range::<&[u8]>(&b"a"[..]..&b"b"[..]).count(), 5);
+    assert_eq!(tree.prefix(b"a\0").count(), 2);
+    assert!(tree.contains(b"a", b"2").unwrap());
+    tree.remove(b"a", b"2").unwrap();
+    assert!(!tree.contains(b"a", b"2").unwrap());
+    tree.remove_all(b"a").unwrap();
+    assert_eq!(tree.iter().count(), 4);
+}
+
+#[test]
+fn iterators_turn_round_anywhere_and_meet_once() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..500u32 {
+        tree.put(i.to_be_bytes(), b"").unwrap();
+        if i % 100 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    let mut iter = tree.iter();
+    let mut seen = Vec::new();
+    for i in 0.. {
+        let pair = if i % 3 == 0 { iter.next_back() } else { iter.next() };
+        let Some(pair) = pair else { break };
+        seen.push(u32::from_be_bytes(pair.unwrap().0[..].try_into().unwrap()));
+    }
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..500));
+}
+
+#[test]
+fn an_open_database_tells_who_holds_it_and_a_dropped_one_lets_go() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(b"k", b"v").unwrap();
+    let error = open(small(&vfs)).unwrap_err().to_string();
+    assert!(error.contains(&std::process::id().to_string()), "{error}");
+    let mut iter = tree.iter();
+    drop((db, tree));
+    assert!(iter.next().unwrap().is_ok(), "an iterator keeps the database open");
+    drop(iter);
+    open(small(&vfs)).unwrap();
+}
+
+#[test]
+fn files_without_current_are_never_taken_for_a_new_database() {
+    let vfs = Arc::new(MemVfs::new());
+    open(small(&vfs)).unwrap().close().unwrap();
+    vfs.remove(&Path::new(DIR).join("CURRENT")).unwrap();
+    assert!(open(small(&vfs)).unwrap_err().is_corruption());
+}
+
+#[test]
+fn reading_only_writes_nothing() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    db.tree("t").unwrap().put(b"k", b"v").unwrap();
+    db.close().unwrap();
+    let before = vfs.list(Path::new(DIR)).unwrap().len();
+    let db = open(Settings { read_only: true, ..small(&vfs) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert!(tree.put(b"k", b"w").is_err());
+    drop(tree);
+    db.close().unwrap();
+    assert_eq!(vfs.list(Path::new(DIR)).unwrap().len(), before);
+}
+
+#[test]
+fn a_damaged_view_heals_and_reads_go_on() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(Settings { partition_bytes: 1 << 30, ..small(&vfs) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..4_000 {
+        tree.put(key(i), value(i, 40)).unwrap();
+    }
+    let views = || -> Vec<_> {
+        let files = vfs.list(Path::new(DIR)).unwrap();
+        files.into_iter().filter(|e| e.name.ends_with(".view")).collect()
+    };
+    assert_eq!(views().len(), 1);
+    drop(tree);
+    db.close().unwrap();
+    let name = views()[0].name.clone();
+    let file = vfs.open(&Path::new(DIR).join(&name), crate::platform::OpenMode::ReadWrite).unwrap();
+    let len = file.len().unwrap();
+    for offset in (0..len).step_by(64) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        file.write_at(&[byte[0] ^ 1], offset).unwrap();
+    }
+    let db = open(Settings { partition_bytes: 1 << 30, ..small(&vfs) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..4_000 {
+        assert_eq!(tree.get(key(i)).unwrap().map(Vec::from), Some(value(i, 40)));
+    }
+    tree.put(b"x", b"y").unwrap();
+    assert_eq!(views().len(), 1);
+    assert_ne!(views()[0].name, name);
+    assert!(db.verify().unwrap().problems.is_empty());
+}

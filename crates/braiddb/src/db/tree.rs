@@ -1,0 +1,117 @@
+//! The handle of a tree.
+
+use super::{
+    batch::Batch,
+    bytes::{Key, Value},
+    catalog::TreeState,
+    database::Db,
+    iter::Iter,
+};
+use crate::base::{Error, Result, SequenceNumber, limits};
+use std::{ops::RangeBounds, sync::Arc};
+
+/// Fails if a key is too long.
+pub fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > limits::MAX_KEY_LEN {
+        let reason = format!("the key has {} bytes; the most is {}", key.len(), limits::MAX_KEY_LEN);
+        return Err(Error::InvalidArgument(reason));
+    }
+    Ok(())
+}
+
+/// A named tree: keys in order, each with a value. Cheap to clone; threads share it freely; it keeps the database open.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    db: Db,
+    state: Arc<TreeState>,
+}
+
+impl Tree {
+    pub(super) fn new(db: &Db, state: Arc<TreeState>) -> Result<Tree> {
+        Ok(Tree { db: db.clone(), state })
+    }
+
+    pub(super) fn state(&self) -> &Arc<TreeState> {
+        &self.state
+    }
+
+    fn write(&self, fill: impl FnOnce(&mut Batch)) -> Result<SequenceNumber> {
+        let mut batch = Batch::default();
+        fill(&mut batch);
+        batch.commit(&self.db, self.db.core().settings.durability)
+    }
+
+    /// Its name now.
+    pub fn name(&self) -> String {
+        self.state.name.read().clone()
+    }
+
+    /// Gives `key` a value, in place of the one it has. The commit's sequence number.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
+        self.write(|batch| {
+            batch.put(self, key, value);
+        })
+    }
+
+    /// Takes `key` away; it need not be there.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SequenceNumber> {
+        self.write(|batch| {
+            batch.delete(self, key);
+        })
+    }
+
+    /// Takes all keys in `range` away, in constant time.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
+        self.write(|batch| {
+            batch.delete_range(self, range);
+        })
+    }
+
+    /// The value of `key`, if there is one.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = Db::key(&self.state, key.as_ref())?;
+        Ok(self.db.core().get(&key, None)?.map(Value::new))
+    }
+
+    /// Whether there is a value of `key`. Reads no blob.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = Db::key(&self.state, key.as_ref())?;
+        self.db.core().contains(&key, None)
+    }
+
+    /// The values of many keys, all as of one moment.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.db.snapshot().multi_get(self, keys)
+    }
+
+    /// The pairs whose keys lie in `range`, in order, as of now.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        Iter::over_range(&self.db, &self.state, range, None)
+    }
+
+    /// The pairs whose keys begin with `prefix`, in order, as of now.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::over_prefix(&self.db, &self.state, prefix.as_ref(), None)
+    }
+
+    /// All pairs, in order, as of now.
+    pub fn iter(&self) -> Iter {
+        self.prefix(b"")
+    }
+
+    /// The first pair.
+    pub fn first(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The last pair.
+    pub fn last(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// About how many keys there are: what memtables and views count, dead entries among them in part.
+    pub fn len_estimate(&self) -> Result<u64> {
+        self.state.check()?;
+        self.db.core().len_estimate(self.state.id)
+    }
+}

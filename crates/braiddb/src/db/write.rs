@@ -1,0 +1,127 @@
+//! Writing: from a prepared batch to a published commit.
+
+use super::settings::Durability;
+use super::{
+    core::{Committed, Core, Request, WriteState},
+    open::SYNC_FAILED_NAME,
+};
+use crate::{
+    base::{EntryKind, Error, Result, SequenceNumber},
+    commit::{PreparedBatch, decode_group},
+    platform::OpenMode,
+    wal::GroupHeader,
+};
+use std::sync::atomic::Ordering;
+
+/// The most bytes of a commit group.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+impl Core {
+    /// Commits a prepared batch. `Ok` means what `durability` promises.
+    pub fn commit(&self, batch: PreparedBatch, durability: Durability) -> Result<SequenceNumber> {
+        self.check_writable()?;
+        if batch.operations == 0 {
+            return Ok(self.snapshots.visible());
+        }
+        let bytes = batch.bytes.len() as u64;
+        self.pressure.slow_down(bytes, &*self.settings.runtime, &self.counters);
+        let request = Request { bytes: batch.bytes };
+        let committed =
+            self.queue.submit(request, GROUP_BYTES_MAX, |r| r.bytes.len(), |group| self.commit_group(&group))?;
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        self.counters.user_bytes.fetch_add(batch.user_bytes, Ordering::Relaxed);
+        if durability == Durability::Sync {
+            self.sync_to(committed.lsn)?;
+        }
+        if self.settings.background_threads == 0 {
+            self.run_inline();
+        }
+        Ok(committed.sequence)
+    }
+
+    /// Makes everything logged before `lsn` survive a power failure.
+    pub fn sync_to(&self, lsn: u64) -> Result<()> {
+        let Some(wal) = &self.wal else { return Ok(()) };
+        match wal.sync(lsn) {
+            Ok(_) => Ok(()),
+            Err(e) => {
+                self.leave_marker();
+                self.latch(&e);
+                Err(Error::CommitUnknown { reason: e.to_string() })
+            }
+        }
+    }
+
+    /// Leaves word for the next open that a sync has failed. If that fails too, there is nothing more to be done.
+    fn leave_marker(&self) {
+        let path = self.dir.join(SYNC_FAILED_NAME);
+        if let Err(e) = self.table.vfs.open(&path, OpenMode::CreateNew) {
+            tracing::warn!(path = %path.display(), error = %e, "a failed sync could not be noted");
+        }
+    }
+
+    fn commit_group(&self, group: &[Request]) -> Vec<Result<Committed>> {
+        match self.try_commit_group(group) {
+            Ok(first) => (0..group.len() as u64)
+                .map(|i| Ok(Committed { sequence: first.sequence + i, lsn: first.lsn }))
+                .collect(),
+            Err(e) => group.iter().map(|_| Err(e.duplicate())).collect(),
+        }
+    }
+
+    fn try_commit_group(&self, group: &[Request]) -> Result<Committed> {
+        let mut write = self.write.lock();
+        self.check_writable()?;
+        self.make_room()?;
+        let wal = self.wal.as_ref().ok_or(Error::Closed)?;
+        let WriteState { last_sequence, payload } = &mut *write;
+        let payload: &[u8] = match group {
+            [only] => &only.bytes,
+            _ => {
+                payload.clear();
+                group.iter().for_each(|r| payload.extend_from_slice(&r.bytes));
+                payload
+            }
+        };
+        let first_sequence = *last_sequence + 1;
+        // Numbers are used up even if the log cannot take the group.
+        *last_sequence += group.len() as u64;
+        let header = GroupHeader {
+            first_sequence,
+            last_sequence: *last_sequence,
+            commit_time_us: self.settings.runtime.unix_time_us(),
+        };
+        let lsn = wal.append(&header, payload).inspect_err(|e| {
+            if !e.is_disk_full() {
+                self.latch(e);
+            }
+        })?;
+        self.insert(payload, first_sequence);
+        self.snapshots.publish(*last_sequence);
+        Ok(Committed { sequence: first_sequence, lsn })
+    }
+
+    fn insert(&self, payload: &[u8], first_sequence: SequenceNumber) {
+        let state = self.state.load();
+        let mut writer = state.active.writer();
+        let decoded = decode_group(payload, |batch, op| {
+            let sequence = first_sequence + batch;
+            if op.kind == EntryKind::RangeDelete {
+                writer.insert_range_tombstone(op.range_tombstone(sequence));
+            } else {
+                writer.insert(op.key, sequence, op.kind, op.value);
+            }
+        });
+        assert!(decoded.is_some(), "a prepared batch can be decoded");
+    }
+
+    /// Freezes the active memtable if it is full, and waits while too many wait for their flush.
+    fn make_room(&self) -> Result<()> {
+        if self.state.load().active.bytes() < self.settings.memtable_bytes() {
+            return Ok(());
+        }
+        self.wait_for_flush()?;
+        self.freeze();
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! The options of a database.
+
+use crate::{
+    base::Result,
+    codec::Compression,
+    db::{Db, Durability, Settings},
+    platform::{MemVfs, Runtime, SystemRuntime, Vfs},
+};
+use std::{path::Path, sync::Arc};
+
+impl Db {
+    /// Opens the database in the directory `path`, and creates it if there is none.
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Builder::new().open(path)
+    }
+
+    /// A new database in memory, gone when its last handle goes.
+    pub fn in_memory() -> Result<Db> {
+        Builder::new().open_in_memory()
+    }
+
+    /// For other than the default options.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
+
+/// Opens databases with other than the default options.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::builder().memory(64 << 20).open_in_memory()?;
+/// db.tree("albums")?.put(b"1", b"Ten")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    settings: Settings,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder::new()
+    }
+}
+
+impl Builder {
+    /// The defaults.
+    pub fn new() -> Builder {
+        Builder {
+            settings: Settings {
+                memory: 256 << 20,
+                durability: Durability::Sync,
+                compression: Compression::Lz4,
+                create: true,
+                read_only: false,
+                background_threads: 2,
+                memtable_bytes: None,
+                partition_bytes: 128 << 20,
+                log_segment_bytes: 16 << 20,
+                block_bytes: 4096,
+                blob_threshold: 4096,
+                blob_file_bytes: 256 << 20,
+                key_blocks: true,
+                vfs: default_vfs(),
+                runtime: Arc::new(SystemRuntime::new()),
+            },
+        }
+    }
+
+    /// Memory for memtables, cache and index together, in bytes; 256 MiB by default. What a single operation needs for
+    /// itself (a large value, a batch) comes on top.
+    pub fn memory(mut self, bytes: usize) -> Builder {
+        self.settings.memory = bytes;
+        self
+    }
+
+    /// What `put`, `delete` and their like promise; `Sync` by default. `Db::write` says it for each batch.
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.settings.durability = durability;
+        self
+    }
+
+    /// Compression of blocks and blobs of trees that do not say otherwise; LZ4 by default.
+    pub fn compression(mut self, compression: Compression) -> Builder {
+        self.settings.compression = compression;
+        self
+    }
+
+    /// Whether a missing database is created; yes by default.
+    pub fn create(mut self, create: bool) -> Builder {
+        self.settings.create = create;
+        self
+    }
+
+    /// Opens without writing anything: the log is replayed in memory. No lock is taken; the owner must be gone.
+    pub fn read_only(mut self, read_only: bool) -> Builder {
+        self.settings.read_only = read_only;
+        self
+    }
+
+    /// The file system; the system's own by default.
+    pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Builder {
+        self.settings.vfs = vfs;
+        self
+    }
+
+    /// Clock, randomness and threads; the system's own by default.
+    pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Builder {
+        self.settings.runtime = runtime;
+        self
+    }
+
+    /// Threads for flushes and merges; 2 by default. With 0 the committing thread does that work itself, at moments that
+    /// depend on the operations alone: so tests can repeat a run exactly.
+    pub fn background_threads(mut self, threads: usize) -> Builder {
+        self.settings.background_threads = threads;
+        self
+    }
+
+    /// The size at which a memtable is frozen, in bytes; an eighth of the memory by default.
+    pub fn memtable_bytes(mut self, bytes: usize) -> Builder {
+        self.settings.memtable_bytes = Some(bytes);
+        self
+    }
+
+    /// The size at which a partition is split, in bytes; 128 MiB by default.
+    pub fn partition_bytes(mut self, bytes: u64) -> Builder {
+        self.settings.partition_bytes = bytes;
+        self
+    }
+
+    /// The size of a log segment, in bytes; 16 MiB by default.
+    pub fn log_segment_bytes(mut self, bytes: u64) -> Builder {
+        self.settings.log_segment_bytes = bytes;
+        self
+    }
+
+    /// The size of a block before compression, in bytes; 4096 by default. Entries larger than that have a block each.
+    pub fn block_bytes(mut self, bytes: usize) -> Builder {
+        self.settings.block_bytes = bytes;
+        self
+    }
+
+    /// Values of this many bytes or more are written once, to blob files; 4096 by default.
+    pub fn blob_threshold(mut self, bytes: usize) -> Builder {
+        self.settings.blob_threshold = bytes;
+        self
+    }
+
+    /// The size at which a blob file is closed and the next begun, in bytes; 256 MiB by default.
+    pub fn blob_file_bytes(mut self, bytes: u64) -> Builder {
+        self.settings.blob_file_bytes = bytes;
+        self
+    }
+
+    /// Whether runs get a key block, which spares reading values when a view is braided; yes by default.
+    pub fn key_blocks(mut self, key_blocks: bool) -> Builder {
+        self.settings.key_blocks = key_blocks;
+        self
+    }
+
+    /// Opens the database in the directory `path`.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(self.settings, path.as_ref())
+    }
+
+    /// A new database in memory, gone when its last handle goes.
+    pub fn open_in_memory(mut self) -> Result<Db> {
+        self.settings.vfs = Arc::new(MemVfs::new());
+        Db::open_with(self.settings, Path::new("/memory"))
+    }
+}
+
+#[cfg(unix)]
+fn default_vfs() -> Arc<dyn Vfs> {
+    Arc::new(crate::platform::PosixVfs::new())
+}
+
+#[cfg(not(unix))]
+fn default_vfs() -> Arc<dyn Vfs> {
+    Arc::new(MemVfs::new())
+}

@@ -1,0 +1,161 @@
+//! The layout: what the manifest says, as plain data. Opening the files it names makes a `Version` of it.
+//!
+//! Invariants, checked by `apply` (a manifest that breaks one is corrupt): partitions cover the whole keyspace without
+//! overlap, in order; every run that a partition names is known; a view has as many runs as its partition lists.
+
+use super::{Change, Edit};
+use crate::{
+    base::{FileNumber, SequenceNumber, limits},
+    table::RunMeta,
+    view::ViewMeta,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A partition, as plain data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartitionLayout {
+    /// Its first internal key.
+    pub start: Vec<u8>,
+    /// The first key past it; `None` if it is the last.
+    pub end: Option<Vec<u8>>,
+    /// The view's runs, by selector.
+    pub runs: Vec<FileNumber>,
+    /// The loose runs, oldest first.
+    pub loose: Vec<FileNumber>,
+    /// The view over `runs`; `None` while there is none (no runs, or it is to be rebuilt).
+    pub view: Option<ViewMeta>,
+}
+
+/// Everything the manifest says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layout {
+    /// All runs in use.
+    pub runs: BTreeMap<FileNumber, RunMeta>,
+    /// All partitions by number.
+    pub partitions: BTreeMap<u64, PartitionLayout>,
+    /// Everything up to this is in runs.
+    pub flushed: SequenceNumber,
+    /// The first log segment to replay.
+    pub oldest_segment: FileNumber,
+    /// How far the log is known to be on disk.
+    pub durable_lsn: u64,
+    /// The next file number to use.
+    pub next_file: FileNumber,
+    /// The highest sequence number that may have been used.
+    pub last_sequence: SequenceNumber,
+    /// The random id of the database.
+    pub incarnation: u64,
+    /// The log epoch in force.
+    pub epoch: u64,
+}
+
+impl Layout {
+    /// Makes the changes of one edit; an error says which rule it breaks, and the layout is then spoilt.
+    pub fn apply(&mut self, edit: &Edit) -> Result<(), String> {
+        for change in &edit.changes {
+            self.apply_change(change)?;
+        }
+        self.forget_unused_runs();
+        Ok(())
+    }
+
+    fn apply_change(&mut self, change: &Change) -> Result<(), String> {
+        match change {
+            Change::NewRun(meta) => {
+                self.runs.insert(meta.number, (**meta).clone());
+            }
+            Change::NewPartition { id, start, end } => {
+                let partition = PartitionLayout { start: start.clone(), end: end.clone(), ..Default::default() };
+                if self.partitions.insert(*id, partition).is_some() {
+                    return Err(format!("partition {id} begins twice"));
+                }
+            }
+            Change::DropPartition(id) => {
+                self.partitions.remove(id).ok_or_else(|| format!("partition {id} ends, but never began"))?;
+            }
+            Change::AddLoose { partition, run } => {
+                let known = self.runs.contains_key(run);
+                let layout = self.partition_mut(*partition)?;
+                layout.loose.push(*run);
+                if !known {
+                    return Err(format!("partition {partition} gets unknown run {run}"));
+                }
+            }
+            Change::SetRuns { partition, runs, loose, view } => {
+                if let Some(unknown) = runs.iter().chain(loose).find(|r| !self.runs.contains_key(r)) {
+                    return Err(format!("partition {partition} gets unknown run {unknown}"));
+                }
+                if runs.len() > limits::MAX_VIEW_RUNS {
+                    return Err(format!("partition {partition} has {} runs in its view", runs.len()));
+                }
+                if view.as_ref().is_some_and(|v| usize::from(v.run_count) != runs.len()) {
+                    return Err(format!("the view of partition {partition} is over another number of runs"));
+                }
+                let layout = self.partition_mut(*partition)?;
+                layout.runs.clone_from(runs);
+                layout.loose.clone_from(loose);
+                layout.view = view.as_deref().cloned();
+            }
+            Change::Flushed(sequence) => self.flushed = self.flushed.max(*sequence),
+            Change::Log { oldest_segment, durable_lsn } => {
+                self.oldest_segment = *oldest_segment;
+                self.durable_lsn = *durable_lsn;
+            }
+            Change::NextFile(number) => self.next_file = self.next_file.max(*number),
+            Change::LastSequence(sequence) => self.last_sequence = self.last_sequence.max(*sequence),
+            Change::Incarnation(id) => self.incarnation = *id,
+            Change::Epoch(epoch) => self.epoch = *epoch,
+        }
+        Ok(())
+    }
+
+    fn partition_mut(&mut self, id: u64) -> Result<&mut PartitionLayout, String> {
+        self.partitions.get_mut(&id).ok_or_else(|| format!("partition {id} is not known"))
+    }
+
+    fn forget_unused_runs(&mut self) {
+        let used: BTreeSet<FileNumber> =
+            self.partitions.values().flat_map(|p| p.runs.iter().chain(&p.loose)).copied().collect();
+        self.runs.retain(|number, _| used.contains(number));
+    }
+
+    /// Checks that the partitions cover the keyspace without gap or overlap.
+    pub fn check_cover(&self) -> Result<(), String> {
+        let mut partitions: Vec<_> = self.partitions.iter().collect();
+        partitions.sort_by(|a, b| a.1.start.cmp(&b.1.start));
+        let mut next: Option<&[u8]> = Some(&[]);
+        for (id, partition) in partitions {
+            if next != Some(&partition.start) {
+                return Err(format!("partition {id} does not begin where the one before ends"));
+            }
+            next = partition.end.as_deref();
+            if next.is_some_and(|end| end <= partition.start.as_slice()) {
+                return Err(format!("partition {id} ends before it begins"));
+            }
+        }
+        if next.is_some() { Err("the last partition has an end".to_owned()) } else { Ok(()) }
+    }
+
+    /// An edit that makes this layout from nothing.
+    pub fn to_edit(&self) -> Edit {
+        let mut changes = vec![
+            Change::Incarnation(self.incarnation),
+            Change::Epoch(self.epoch),
+            Change::NextFile(self.next_file),
+            Change::LastSequence(self.last_sequence),
+            Change::Flushed(self.flushed),
+            Change::Log { oldest_segment: self.oldest_segment, durable_lsn: self.durable_lsn },
+        ];
+        changes.extend(self.runs.values().map(|meta| Change::NewRun(Box::new(meta.clone()))));
+        for (&id, partition) in &self.partitions {
+            changes.push(Change::NewPartition { id, start: partition.start.clone(), end: partition.end.clone() });
+            changes.push(Change::SetRuns {
+                partition: id,
+                runs: partition.runs.clone(),
+                loose: partition.loose.clone(),
+                view: partition.view.clone().map(Box::new),
+            });
+        }
+        Edit::new(changes)
+    }
+}

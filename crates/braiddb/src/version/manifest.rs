@@ -1,0 +1,271 @@
+//! The manifest: a log of edits, rewritten when it has grown far beyond what it says.
+//!
+//! After the file header stand records, one an edit:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..4 | length of the payload |
+//! | 4..12 | checksum of length and payload, of the manifest's file id at the record's offset |
+//! | 12.. | the edit |
+//!
+//! An edit is written and synced, and then CURRENT records the manifest's new length. So what stands below that
+//! length must be valid (else it is corrupt), and at most one record past it counts, if it is whole: the edit whose
+//! CURRENT was not written any more.
+
+use super::{Current, Edit, Layout};
+use crate::{
+    base::{Error, FileNumber, Result},
+    codec::{ByteReader, FILE_HEADER_LEN, FileHeader, FileKind, checksum},
+    platform::{File, OpenMode, Runtime, Vfs},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The length of a record's header in bytes.
+const RECORD_HEADER_LEN: usize = 12;
+
+/// A manifest is rewritten when it is longer than this and than four times its state.
+const REWRITE_BYTES_MIN: u64 = 256 << 10;
+
+/// The name of a manifest file.
+pub fn manifest_name(number: FileNumber) -> String {
+    format!("MANIFEST-{number:06}")
+}
+
+/// A record of a manifest, for whoever inspects one.
+#[derive(Clone, Debug)]
+pub struct ManifestRecord {
+    /// Where it stands in the file, in bytes.
+    pub offset: u64,
+    /// What it says.
+    pub edit: Edit,
+}
+
+/// All records of a manifest of which `synced_len` bytes must be valid, and the offset where they end.
+pub fn read_records(bytes: &[u8], synced_len: u64, path: &Path) -> Result<(Vec<ManifestRecord>, u64)> {
+    let bad = |offset: usize, detail: &str| Error::corruption(path, offset as u64, detail);
+    let header = FileHeader::decode(FileKind::Manifest, bytes, path, 0)?;
+    if (bytes.len() as u64) < synced_len {
+        return Err(bad(bytes.len(), &format!("the manifest is cut short: {synced_len} bytes of it were synced")));
+    }
+    let mut records = Vec::new();
+    let mut offset = FILE_HEADER_LEN;
+    loop {
+        match read_record(&bytes[offset..], header.file_id, offset as u64) {
+            Some((payload, len)) => {
+                let edit = Edit::decode(payload)
+                    .ok_or_else(|| bad(offset, "an edit has a valid checksum but cannot be understood"))?;
+                records.push(ManifestRecord { offset: offset as u64, edit });
+                offset += len;
+            }
+            None if (offset as u64) < synced_len => return Err(bad(offset, "an edit's checksum does not match")),
+            None => return Ok((records, offset as u64)),
+        }
+    }
+}
+
+fn read_record(bytes: &[u8], file_id: u64, offset: u64) -> Option<(&[u8], usize)> {
+    let mut reader = ByteReader::new(bytes);
+    let len = usize::try_from(reader.u32()?).ok()?;
+    let sum = reader.u64()?;
+    let payload = reader.take(len)?;
+    (record_checksum(file_id, offset, payload) == sum).then_some((payload, RECORD_HEADER_LEN + len))
+}
+
+fn record_checksum(file_id: u64, offset: u64, payload: &[u8]) -> u64 {
+    checksum(file_id ^ payload.len() as u64, offset, payload)
+}
+
+/// The open manifest and the layout it has led to.
+#[derive(Debug)]
+pub struct Manifest {
+    vfs: Arc<dyn Vfs>,
+    runtime: Arc<dyn Runtime>,
+    dir: PathBuf,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    file_id: u64,
+    number: FileNumber,
+    len: u64,
+    rewritten_len: u64,
+    current: Current,
+    layout: Layout,
+    bytes_written: u64,
+}
+
+impl Manifest {
+    /// Begins a database: a manifest with this layout, and CURRENT. Everything is synced.
+    pub fn create(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path, mut layout: Layout) -> Result<Manifest> {
+        let number = layout.next_file;
+        layout.next_file += 1;
+        let file_id = runtime.random_u64();
+        let (path, file, len) = write_manifest(&**vfs, dir, number, file_id, &layout)?;
+        vfs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+        let current = Current::create(&**vfs, dir, runtime.random_u64(), number, len)?;
+        vfs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+        let (vfs, runtime) = (Arc::clone(vfs), Arc::clone(runtime));
+        let dir = dir.to_owned();
+        let rewritten_len = len;
+        Ok(Manifest {
+            vfs,
+            runtime,
+            dir,
+            path,
+            file,
+            file_id,
+            number,
+            len,
+            rewritten_len,
+            current,
+            layout,
+            bytes_written: len,
+        })
+    }
+
+    /// Reads the manifest that CURRENT names; `Ok(None)` if there is no CURRENT.
+    pub fn open(
+        vfs: &Arc<dyn Vfs>,
+        runtime: &Arc<dyn Runtime>,
+        dir: &Path,
+        read_only: bool,
+    ) -> Result<Option<Manifest>> {
+        let Some(current) = Current::open(&**vfs, dir, read_only)? else { return Ok(None) };
+        let slot = current.newest();
+        let path = dir.join(manifest_name(slot.manifest));
+        let mode = if read_only { OpenMode::Read } else { OpenMode::ReadWrite };
+        let file = vfs.open(&path, mode).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::corruption(&path, 0, "CURRENT names this manifest, but it is missing")
+            }
+            _ => Error::io("open", &path, e),
+        })?;
+        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
+        let (records, end) = read_records(&bytes, slot.manifest_len, &path)?;
+        let header = FileHeader::decode(FileKind::Manifest, &bytes, &path, 0)?;
+        let mut layout = Layout::default();
+        for record in &records {
+            layout.apply(&record.edit).map_err(|rule| Error::corruption(&path, record.offset, rule))?;
+        }
+        layout.check_cover().map_err(|rule| Error::corruption(&path, 0, rule))?;
+        layout.next_file = layout.next_file.max(slot.manifest + 1);
+        let mut manifest = Manifest {
+            vfs: Arc::clone(vfs),
+            runtime: Arc::clone(runtime),
+            dir: dir.to_owned(),
+            path,
+            file,
+            file_id: header.file_id,
+            number: slot.manifest,
+            len: end,
+            rewritten_len: FILE_HEADER_LEN as u64,
+            current,
+            layout,
+            bytes_written: 0,
+        };
+        if !read_only {
+            manifest.settle_tail(len, slot.manifest_len)?;
+        }
+        Ok(Some(manifest))
+    }
+
+    /// A whole record past the synced length may be in the cache of the system only, and a torn one must not be
+    /// read as the start of the next: cut, sync, and let CURRENT say so.
+    fn settle_tail(&mut self, file_len: u64, synced_len: u64) -> Result<()> {
+        if file_len > self.len {
+            self.file.set_len(self.len).map_err(|e| Error::io("truncate", &self.path, e))?;
+        }
+        if file_len > self.len || self.len > synced_len {
+            self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
+            self.current.update(self.number, self.len)?;
+        }
+        Ok(())
+    }
+
+    /// What all edits have led to.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The manifest's file number.
+    pub fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    /// The manifest's length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a manifest is never empty")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes written to manifests and CURRENT by this handle.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// Writes and syncs an edit; when it returns `Ok`, the edit is in force and survives power failure. After an
+    /// error of a sync the caller must not go on writing: what is on disk is not known.
+    pub fn commit(&mut self, edit: &Edit) -> Result<()> {
+        let mut layout = self.layout.clone();
+        layout.apply(edit).unwrap_or_else(|rule| panic!("the engine made an edit that breaks a rule: {rule}"));
+        if self.len > REWRITE_BYTES_MIN.max(4 * self.rewritten_len) {
+            return self.rewrite(layout);
+        }
+        let payload = edit.encode();
+        let mut record = (payload.len() as u32).to_le_bytes().to_vec();
+        record.extend_from_slice(&record_checksum(self.file_id, self.len, &payload).to_le_bytes());
+        record.extend_from_slice(&payload);
+        self.file.write_at(&record, self.len).map_err(|e| Error::io("write", &self.path, e))?;
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
+        self.len += record.len() as u64;
+        self.bytes_written += record.len() as u64;
+        self.layout = layout;
+        self.current.update(self.number, self.len)
+    }
+
+    /// Begins a new manifest with this layout and removes the old.
+    fn rewrite(&mut self, mut layout: Layout) -> Result<()> {
+        let number = layout.next_file;
+        layout.next_file += 1;
+        let file_id = self.runtime.random_u64();
+        let (path, file, len) = write_manifest(&*self.vfs, &self.dir, number, file_id, &layout)?;
+        self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+        // Both slots, so that a damaged one never leads back to a manifest that is gone.
+        self.current.update(number, len)?;
+        self.current.update(number, len)?;
+        let old = std::mem::replace(&mut self.path, path);
+        self.file = file;
+        self.file_id = file_id;
+        self.number = number;
+        self.len = len;
+        self.rewritten_len = len;
+        self.bytes_written += len;
+        self.layout = layout;
+        if let Err(e) = self.vfs.remove(&old) {
+            tracing::warn!(path = %old.display(), error = %e, "an old manifest could not be removed");
+        }
+        Ok(())
+    }
+}
+
+fn write_manifest(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    number: FileNumber,
+    file_id: u64,
+    layout: &Layout,
+) -> Result<(PathBuf, Arc<dyn File>, u64)> {
+    let path = dir.join(manifest_name(number));
+    let file = vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
+    let mut bytes = FileHeader::new(FileKind::Manifest, file_id, [0, 0]).encode().to_vec();
+    let payload = layout.to_edit().encode();
+    bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&record_checksum(file_id, FILE_HEADER_LEN as u64, &payload).to_le_bytes());
+    bytes.extend_from_slice(&payload);
+    file.write_at(&bytes, 0).map_err(|e| Error::io("write", &path, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
+    Ok((path, file, bytes.len() as u64))
+}

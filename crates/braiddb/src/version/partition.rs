@@ -1,0 +1,144 @@
+//! A partition: a key range, the view over most of its runs, and its loose runs.
+//!
+//! A partition never changes; a job or a flush makes another in its place. Threads share it freely.
+//!
+//! Reads merge the view with each loose run, which is read through the one-run view inside its file. While the
+//! partition's own view is missing or damaged, all of its runs are read that way.
+
+use super::PartitionLayout;
+use crate::{
+    base::{RangeTombstone, RangeTombstoneSet, Result, SequenceNumber},
+    table::{Run, TableContext},
+    view::{Bounds, View},
+};
+use std::sync::{Arc, OnceLock};
+
+/// An open run, with the view inside its file opened when first needed.
+#[derive(Debug)]
+pub struct RunHandle {
+    alone: Arc<[Arc<Run>]>,
+    view: OnceLock<Arc<View>>,
+    context: TableContext,
+}
+
+impl RunHandle {
+    /// A handle on an open run.
+    pub fn new(run: Arc<Run>, context: &TableContext) -> RunHandle {
+        RunHandle { alone: Arc::from([run]), view: OnceLock::new(), context: context.clone() }
+    }
+
+    /// The run.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.alone[0]
+    }
+
+    /// The run as the list of runs of its own view.
+    pub fn alone(&self) -> &Arc<[Arc<Run>]> {
+        &self.alone
+    }
+
+    /// The run's own view. Fails with corruption of the run.
+    pub fn view(&self) -> Result<&Arc<View>> {
+        if let Some(view) = self.view.get() {
+            return Ok(view);
+        }
+        let view = View::open_embedded(&self.context, self.run())?;
+        Ok(self.view.get_or_init(|| view))
+    }
+
+    /// Bytes of memory that stay taken while the run is open, its view included.
+    pub fn resident_bytes(&self) -> usize {
+        self.run().resident_bytes() + self.view.get().map_or(0, |v| v.resident_bytes())
+    }
+}
+
+/// A key range and its runs, open.
+#[derive(Debug)]
+pub struct Partition {
+    /// Its number.
+    pub id: u64,
+    /// What the manifest says of it.
+    pub layout: PartitionLayout,
+    /// The runs of the view, by selector; all of them are in `apart` when there is no view.
+    pub runs: Vec<Arc<RunHandle>>,
+    /// The same runs, as the view wants them.
+    pub view_runs: Arc<[Arc<Run>]>,
+    /// The view over `runs`.
+    pub view: Option<Arc<View>>,
+    /// The runs that are read through their own views, newest first by their highest sequence number.
+    pub apart: Vec<Arc<RunHandle>>,
+    /// All range tombstones of all runs; `None` if there are none, which is the common case.
+    pub tombstones: Option<Arc<RangeTombstoneSet>>,
+    /// The highest sequence number in the view.
+    pub view_max_sequence: SequenceNumber,
+}
+
+impl Partition {
+    /// A partition of open runs. `loose` is oldest first, as in the layout.
+    pub fn new(
+        id: u64,
+        layout: PartitionLayout,
+        runs: Vec<Arc<RunHandle>>,
+        loose: Vec<Arc<RunHandle>>,
+        view: Option<Arc<View>>,
+    ) -> Partition {
+        let mut apart = loose.clone();
+        if view.is_none() {
+            apart.extend(runs.iter().cloned());
+        }
+        apart.sort_by_key(|handle| std::cmp::Reverse(handle.run().meta().max_sequence));
+        let tombstones: Vec<RangeTombstone> =
+            runs.iter().chain(&loose).flat_map(|h| h.run().range_tombstones().iter().cloned()).collect();
+        Partition {
+            id,
+            layout,
+            view_runs: runs.iter().map(|h| Arc::clone(h.run())).collect(),
+            view_max_sequence: view.as_ref().map_or(0, |v| v.meta().max_sequence),
+            runs,
+            view,
+            apart,
+            tombstones: (!tombstones.is_empty()).then(|| Arc::new(RangeTombstoneSet::new(tombstones))),
+        }
+    }
+
+    /// The key range.
+    pub fn bounds(&self) -> Bounds {
+        Bounds { start: self.layout.start.clone(), end: self.layout.end.clone() }
+    }
+
+    /// Whether the partition has runs but no view to read them by.
+    pub fn lacks_view(&self) -> bool {
+        self.view.is_none() && !self.runs.is_empty()
+    }
+
+    /// The newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
+    pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
+        self.tombstones.as_ref().map_or(0, |set| set.newest_covering(key, snapshot))
+    }
+
+    /// How many entries the view has, and how many of them are stale or tombstones. Without a view, of the oldest run
+    /// alone; `None` if there is no run, or its own view cannot be read.
+    pub fn counts(&self) -> Option<(u64, u64)> {
+        let meta = match (&self.view, self.apart.last()) {
+            (Some(view), _) => view.meta().clone(),
+            (None, Some(oldest)) => oldest.view().ok()?.meta().clone(),
+            (None, None) => return None,
+        };
+        Some((meta.entries, meta.stale + meta.tombstones))
+    }
+
+    /// All its runs, those of the view first.
+    pub fn all_runs(&self) -> impl Iterator<Item = &Arc<RunHandle>> {
+        let loose = self
+            .layout
+            .loose
+            .iter()
+            .filter_map(|number| self.apart.iter().find(|handle| handle.run().meta().number == *number));
+        self.runs.iter().chain(loose)
+    }
+
+    /// The loose runs, oldest first.
+    pub fn loose_runs(&self) -> Vec<Arc<RunHandle>> {
+        self.all_runs().skip(self.runs.len()).cloned().collect()
+    }
+}

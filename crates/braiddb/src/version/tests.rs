@@ -1,0 +1,194 @@
+//! Tests of edits, layout, manifest and CURRENT.
+
+use super::*;
+use crate::{
+    platform::{File, MemVfs, OpenMode, Runtime, SystemRuntime, Vfs},
+    table::{BlobUse, RunMeta},
+};
+use std::{path::Path, sync::Arc};
+
+fn run(number: u64) -> RunMeta {
+    RunMeta {
+        number,
+        file_id: 7 * number,
+        file_bytes: 4096,
+        raw_bytes: 3000,
+        entries: 30,
+        tombstones: 1,
+        blocks: 1,
+        smallest: b"a".to_vec(),
+        largest: b"z".to_vec(),
+        min_sequence: 1,
+        max_sequence: 30,
+        range_tombstones: 0,
+        blob_uses: vec![BlobUse { file: 9, bytes: 100, values: 2 }],
+        has_key_block: true,
+        view_offset: 8192,
+        view_bytes: 4096,
+    }
+}
+
+fn first() -> Layout {
+    let mut layout = Layout { next_file: 10, ..Layout::default() };
+    layout.apply(&Edit::new(vec![Change::NewPartition { id: 0, start: vec![], end: None }])).unwrap();
+    layout
+}
+
+fn add_run(number: u64) -> Edit {
+    Edit::new(vec![
+        Change::NewRun(Box::new(run(number))),
+        Change::AddLoose { partition: 0, run: number },
+        Change::Flushed(number),
+        Change::NextFile(number + 1),
+    ])
+}
+
+fn split() -> Edit {
+    let set = |partition| Change::SetRuns { partition, runs: vec![], loose: vec![20], view: None };
+    Edit::new(vec![
+        Change::DropPartition(0),
+        Change::NewPartition { id: 30, start: vec![], end: Some(b"m".to_vec()) },
+        Change::NewPartition { id: 31, start: b"m".to_vec(), end: None },
+        set(30),
+        set(31),
+        Change::Log { oldest_segment: 5, durable_lsn: 1 << 40 },
+        Change::LastSequence(77),
+        Change::Incarnation(u64::MAX),
+        Change::Epoch(3),
+    ])
+}
+
+#[test]
+fn every_change_comes_back_from_its_bytes_and_no_prefix_of_them_does() {
+    let mut edit = add_run(20);
+    edit.changes.extend(split().changes);
+    let bytes = edit.encode();
+    assert_eq!(Edit::decode(&bytes).unwrap(), edit);
+    for len in 0..bytes.len() {
+        assert_ne!(Edit::decode(&bytes[..len]), Some(edit.clone()));
+    }
+}
+
+#[test]
+fn a_layout_is_rebuilt_from_its_own_edit_and_forgets_unused_runs() {
+    let mut layout = first();
+    layout.apply(&add_run(20)).unwrap();
+    layout.apply(&add_run(21)).unwrap();
+    layout.apply(&split()).unwrap();
+    assert_eq!(layout.runs.keys().copied().collect::<Vec<_>>(), [20]);
+    layout.check_cover().unwrap();
+    let mut again = Layout::default();
+    again.apply(&layout.to_edit()).unwrap();
+    assert_eq!(again, layout);
+}
+
+#[test]
+fn edits_that_break_a_rule_are_refused() {
+    for changes in [
+        vec![Change::AddLoose { partition: 0, run: 99 }],
+        vec![Change::AddLoose { partition: 8, run: 20 }],
+        vec![Change::DropPartition(8)],
+        vec![Change::NewPartition { id: 0, start: vec![], end: None }],
+        vec![Change::SetRuns { partition: 0, runs: vec![99], loose: vec![], view: None }],
+    ] {
+        let mut layout = first();
+        assert!(layout.apply(&Edit::new(changes.clone())).is_err(), "{changes:?}");
+    }
+    let mut layout = first();
+    layout.apply(&Edit::new(vec![Change::NewPartition { id: 1, start: b"k".to_vec(), end: None }])).unwrap();
+    assert!(layout.check_cover().is_err());
+}
+
+struct World {
+    mem: Arc<MemVfs>,
+    vfs: Arc<dyn Vfs>,
+    runtime: Arc<dyn Runtime>,
+}
+
+const DIR: &str = "/d";
+
+fn world() -> World {
+    let mem = Arc::new(MemVfs::new());
+    mem.create_dir_all(Path::new(DIR)).unwrap();
+    World { vfs: Arc::clone(&mem) as Arc<dyn Vfs>, mem, runtime: Arc::new(SystemRuntime::new()) }
+}
+
+impl World {
+    fn open(&self) -> crate::base::Result<Option<Manifest>> {
+        Manifest::open(&self.vfs, &self.runtime, Path::new(DIR), false)
+    }
+
+    fn file(&self, name: &str) -> Arc<dyn File> {
+        self.mem.open(&Path::new(DIR).join(name), OpenMode::ReadWrite).unwrap()
+    }
+}
+
+#[test]
+fn edits_survive_reopening_and_rewriting() {
+    let world = world();
+    assert!(world.open().unwrap().is_none());
+    let mut manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
+    let number = manifest.number();
+    for i in 20..3_000 {
+        let mut edit = add_run(i);
+        edit.changes.push(Change::SetRuns { partition: 0, runs: vec![], loose: vec![i], view: None });
+        manifest.commit(&edit).unwrap();
+        if i % 500 == 0 {
+            let layout = manifest.layout().clone();
+            drop(manifest);
+            manifest = world.open().unwrap().unwrap();
+            assert_eq!(*manifest.layout(), layout);
+        }
+    }
+    assert_ne!(manifest.number(), number, "a long manifest is rewritten");
+    let files = world.mem.list(Path::new(DIR)).unwrap();
+    assert_eq!(files.iter().filter(|f| f.name.starts_with("MANIFEST")).count(), 1);
+}
+
+#[test]
+fn each_flipped_bit_of_a_synced_manifest_is_corruption_and_a_torn_tail_is_not() {
+    let world = world();
+    let mut manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
+    manifest.commit(&add_run(20)).unwrap();
+    let layout = manifest.layout().clone();
+    let (name, len) = (manifest_name(manifest.number()), manifest.len());
+    drop(manifest);
+    let file = world.file(&name);
+    for bit in 0..len * 8 {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, bit / 8).unwrap();
+        file.write_at(&[byte[0] ^ (1 << (bit % 8))], bit / 8).unwrap();
+        let error = world.open().expect_err("a flipped bit is seen");
+        assert!(error.is_corruption(), "{error}");
+        file.write_at(&byte, bit / 8).unwrap();
+    }
+    file.write_at(&[1, 2, 3], len).unwrap();
+    assert_eq!(*world.open().unwrap().unwrap().layout(), layout);
+    assert_eq!(file.len().unwrap(), len);
+    file.set_len(len - 1).unwrap();
+    assert!(world.open().unwrap_err().is_corruption());
+}
+
+#[test]
+fn one_damaged_slot_of_current_does_no_harm_and_two_are_corruption() {
+    let world = world();
+    let mut manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
+    manifest.commit(&add_run(20)).unwrap();
+    let layout = manifest.layout().clone();
+    drop(manifest);
+    let file = world.file(CURRENT_NAME);
+    for slot in SLOT_OFFSETS {
+        let mut byte = [0];
+        for at in (0..SLOT_LEN as u64).filter(|at| !(8..12).contains(at)) {
+            file.read_exact_at(&mut byte, slot + at).unwrap();
+            file.write_at(&[byte[0] ^ 0x10], slot + at).unwrap();
+            let found = Manifest::open(&world.vfs, &world.runtime, Path::new(DIR), true).unwrap().unwrap();
+            assert_eq!(*found.layout(), layout, "slot {slot}, byte {at}");
+            file.write_at(&byte, slot + at).unwrap();
+        }
+    }
+    for slot in SLOT_OFFSETS {
+        file.write_at(&[0; 16], slot + 40).unwrap();
+    }
+    assert!(world.open().unwrap_err().is_corruption());
+}

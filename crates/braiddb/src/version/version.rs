@@ -1,0 +1,163 @@
+//! A version: all partitions at one moment, with their files open.
+//!
+//! A version never changes. Readers hold one while they need it; files that no version in use names any more are
+//! removed when their last handle goes.
+
+use super::{Layout, Partition, PartitionLayout, RunHandle};
+use crate::{
+    base::{FileNumber, Result},
+    table::{Run, TableContext},
+    view::{View, ViewMeta},
+};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// All partitions, in key order.
+#[derive(Debug, Default)]
+pub struct Version {
+    /// The partitions; they cover the whole keyspace.
+    pub partitions: Vec<Arc<Partition>>,
+}
+
+impl Version {
+    /// The index of the partition that holds `key`.
+    pub fn find(&self, key: &[u8]) -> usize {
+        self.partitions.partition_point(|p| p.layout.start.as_slice() <= key).saturating_sub(1)
+    }
+}
+
+/// The open files, by number. One job or flush at a time changes it, under the manifest's lock.
+#[derive(Debug)]
+pub struct FileSet {
+    dir: PathBuf,
+    context: TableContext,
+    runs: HashMap<FileNumber, Arc<RunHandle>>,
+    views: HashMap<FileNumber, Arc<View>>,
+    damaged_views: HashMap<FileNumber, String>,
+}
+
+impl FileSet {
+    /// No open files of this directory.
+    pub fn new(dir: &Path, context: &TableContext) -> FileSet {
+        FileSet {
+            dir: dir.to_owned(),
+            context: context.clone(),
+            runs: HashMap::new(),
+            views: HashMap::new(),
+            damaged_views: HashMap::new(),
+        }
+    }
+
+    /// The path of a run file.
+    pub fn run_path(dir: &Path, number: FileNumber) -> PathBuf {
+        dir.join(format!("{number:06}.run"))
+    }
+
+    /// The path of a view file.
+    pub fn view_path(dir: &Path, number: FileNumber) -> PathBuf {
+        dir.join(format!("{number:06}.view"))
+    }
+
+    /// The version of a layout. Files not open yet are opened; unchanged partitions of `before` are kept. A view that
+    /// cannot be opened is left out, and its partition read by its runs' own views.
+    pub fn version(&mut self, layout: &Layout, before: Option<&Version>) -> Result<Version> {
+        let kept: HashMap<u64, &Arc<Partition>> =
+            before.map(|v| v.partitions.iter().map(|p| (p.id, p)).collect()).unwrap_or_default();
+        let mut partitions = Vec::with_capacity(layout.partitions.len());
+        for (&id, wanted) in &layout.partitions {
+            let same = kept.get(&id).filter(|p| p.layout == *wanted && !self.must_reopen(p));
+            partitions.push(match same {
+                Some(partition) => Arc::clone(partition),
+                None => Arc::new(self.open_partition(id, wanted, layout)?),
+            });
+        }
+        partitions.sort_by(|a, b| a.layout.start.cmp(&b.layout.start));
+        Ok(Version { partitions })
+    }
+
+    fn must_reopen(&self, partition: &Partition) -> bool {
+        let number = partition.layout.view.as_ref().map(|v| v.number);
+        partition.view.is_some() && number.is_some_and(|n| self.damaged_views.contains_key(&n))
+    }
+
+    fn open_partition(&mut self, id: u64, wanted: &PartitionLayout, layout: &Layout) -> Result<Partition> {
+        let mut handles = |numbers: &[FileNumber]| -> Result<Vec<_>> {
+            numbers.iter().map(|&number| self.run(number, layout)).collect()
+        };
+        let runs = handles(&wanted.runs)?;
+        let loose = handles(&wanted.loose)?;
+        let view = wanted.view.as_ref().and_then(|meta| self.view(meta));
+        Ok(Partition::new(id, wanted.clone(), runs, loose, view))
+    }
+
+    fn run(&mut self, number: FileNumber, layout: &Layout) -> Result<Arc<RunHandle>> {
+        if let Some(handle) = self.runs.get(&number) {
+            return Ok(Arc::clone(handle));
+        }
+        let run = Run::open(&self.context, &FileSet::run_path(&self.dir, number), &layout.runs[&number])?;
+        let handle = Arc::new(RunHandle::new(run, &self.context));
+        self.runs.insert(number, Arc::clone(&handle));
+        Ok(handle)
+    }
+
+    fn view(&mut self, meta: &ViewMeta) -> Option<Arc<View>> {
+        if self.damaged_views.contains_key(&meta.number) {
+            return None;
+        }
+        if let Some(view) = self.views.get(&meta.number) {
+            return Some(Arc::clone(view));
+        }
+        let path = FileSet::view_path(&self.dir, meta.number);
+        match View::open(&self.context, &path, meta) {
+            Ok(view) => {
+                self.views.insert(meta.number, Arc::clone(&view));
+                Some(view)
+            }
+            Err(e) => {
+                tracing::warn!(path = %path.display(), error = %e, "a view cannot be used and will be rebuilt");
+                self.damaged_views.insert(meta.number, e.to_string());
+                None
+            }
+        }
+    }
+
+    /// Notes that a view was found damaged, so that the next version does without it.
+    pub fn set_view_damaged(&mut self, number: FileNumber, reason: String) {
+        self.damaged_views.insert(number, reason);
+    }
+
+    /// The views known to be damaged and not replaced yet, with what was wrong.
+    pub fn damaged_views(&self) -> &HashMap<FileNumber, String> {
+        &self.damaged_views
+    }
+
+    /// Lets go of all files that the layout does not name; each is removed from disk once no reader holds it.
+    pub fn release_unused(&mut self, layout: &Layout) {
+        self.runs.retain(|number, handle| {
+            let used = layout.runs.contains_key(number);
+            if !used {
+                handle.run().mark_obsolete();
+            }
+            used
+        });
+        let used: std::collections::HashSet<FileNumber> =
+            layout.partitions.values().filter_map(|p| p.view.as_ref().map(|v| v.number)).collect();
+        self.views.retain(|number, view| {
+            let keep = used.contains(number);
+            if !keep {
+                view.mark_obsolete();
+            }
+            keep
+        });
+        self.damaged_views.retain(|number, _| used.contains(number));
+    }
+
+    /// Bytes of memory that the open files keep taken.
+    pub fn resident_bytes(&self) -> usize {
+        self.runs.values().map(|h| h.resident_bytes()).sum::<usize>()
+            + self.views.values().map(|v| v.resident_bytes()).sum::<usize>()
+    }
+}

@@ -1,0 +1,321 @@
+//! Which segment a key belongs to: a static search tree over the segments' separators.
+//!
+//! Separators are stripped of the prefix that all have in common. Their next eight bytes, as a big-endian number, are
+//! their **heads**, kept in nodes of 16: the leaves hold all heads in order, each level above samples the first of
+//! every node below. A search counts, node by node, the heads that are at most the query's, by vector instructions;
+//! two cache lines a level, no branch that depends on the data.
+//!
+//! Heads that tie (interleaved trees, long prefixes shared by neighbours) would make a search compare whole
+//! separators. So a node whose heads tie strips its own common prefix too (`skips`). What ties still is bisected by
+//! whole separators.
+//!
+//! The first anchor stands for everything below the second: it has no separator.
+//!
+//! Invariant of a search: in each node it comes to, the query is not less than the first anchor, and less than the
+//! first anchor of the node after it.
+
+use super::bits::{common_prefix_len, head};
+use super::simd::{NODE_HEADS, Node, Simd};
+use std::cmp::Ordering;
+
+/// The anchors of a view.
+#[derive(Debug)]
+pub(crate) struct Anchors {
+    simd: Simd,
+    /// What all separators but the first start with.
+    prefix: Vec<u8>,
+    /// The separators without `prefix`, one after the other; that of anchor i ends at `ends[i]`.
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    /// From the root, which is one node, to the leaves.
+    levels: Vec<Level>,
+}
+
+#[derive(Debug)]
+struct Level {
+    nodes: Vec<Node>,
+    /// How many bytes past `prefix` a node's heads begin; empty if all are zero.
+    skips: Vec<u32>,
+    /// How many anchors one head stands for.
+    stride: usize,
+}
+
+/// Gathers separators in order.
+#[derive(Debug, Default)]
+pub(crate) struct AnchorsBuilder {
+    prefix: Vec<u8>,
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl AnchorsBuilder {
+    /// A builder for separators that all start with `prefix`, the first alone excepted.
+    pub(crate) fn new(prefix: &[u8]) -> AnchorsBuilder {
+        AnchorsBuilder { prefix: prefix.to_vec(), ..AnchorsBuilder::default() }
+    }
+
+    /// Adds the separator that is the prefix, then `suffix`; the first must be empty. `None` if it does not come
+    /// after the one before it, or if there are too many.
+    pub(crate) fn push(&mut self, suffix: &[u8]) -> Option<()> {
+        let in_order = match self.ends.len() {
+            0 => suffix.is_empty(),
+            1 => !suffix.is_empty() || !self.prefix.is_empty(),
+            n => suffix > &self.bytes[self.ends[n - 2] as usize..],
+        };
+        if !in_order {
+            return None;
+        }
+        self.bytes.extend_from_slice(suffix);
+        self.ends.push(u32::try_from(self.bytes.len()).ok()?);
+        Some(())
+    }
+
+    /// Builds the tree.
+    pub(crate) fn finish(mut self, simd: Simd) -> Anchors {
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        let mut anchors = Anchors { simd, prefix: self.prefix, bytes: self.bytes, ends: self.ends, levels: Vec::new() };
+        let mut stride = 1;
+        while anchors.len() > 0 {
+            let level = anchors.build_level(stride);
+            let is_root = level.nodes.len() == 1;
+            anchors.levels.push(level);
+            if is_root {
+                break;
+            }
+            stride *= NODE_HEADS;
+        }
+        anchors.levels.reverse();
+        anchors
+    }
+}
+
+impl Anchors {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let level_bytes = |level: &Level| std::mem::size_of_val(&level.nodes[..]) + level.skips.len() * 4;
+        self.prefix.len() + self.bytes.len() + self.ends.len() * 4 + self.levels.iter().map(level_bytes).sum::<usize>()
+    }
+
+    /// A separator, without the prefix.
+    #[inline]
+    fn suffix(&self, anchor: usize) -> &[u8] {
+        let from = if anchor == 0 { 0 } else { self.ends[anchor - 1] as usize };
+        &self.bytes[from..self.ends[anchor] as usize]
+    }
+
+    /// A whole separator.
+    pub(crate) fn separator(&self, anchor: usize) -> Vec<u8> {
+        if anchor == 0 {
+            return Vec::new();
+        }
+        [&self.prefix, self.suffix(anchor)].concat()
+    }
+
+    /// The order of an anchor's separator and a key.
+    pub(crate) fn compare(&self, anchor: usize, key: &[u8]) -> Ordering {
+        if anchor == 0 {
+            return if key.is_empty() { Ordering::Equal } else { Ordering::Less };
+        }
+        let shared = self.prefix.len().min(key.len());
+        self.prefix[..shared].cmp(&key[..shared]).then_with(|| {
+            if shared < self.prefix.len() { Ordering::Greater } else { self.suffix(anchor).cmp(&key[shared..]) }
+        })
+    }
+
+    /// The last anchor whose separator is at most `key`. There must be an anchor.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> usize {
+        let Some(rest) = key.strip_prefix(self.prefix.as_slice()) else {
+            return if key < self.prefix.as_slice() { 0 } else { self.ends.len() - 1 };
+        };
+        let unskipped = as_signed(head(rest, 0));
+        let mut node = 0;
+        for level in &self.levels {
+            let lane = match level.skips.get(node) {
+                None | Some(0) => self.find_in_node(level, node, rest, unskipped),
+                Some(&skip) => self.find_past_prefix(level, node, rest, skip as usize),
+            };
+            node = node * NODE_HEADS + lane;
+        }
+        node
+    }
+
+    /// Where in a node whose heads begin `skip` bytes later.
+    #[cold]
+    fn find_past_prefix(&self, level: &Level, node: usize, rest: &[u8], skip: usize) -> usize {
+        let (from, to) = self.anchors_of(level, node);
+        let shared = &self.suffix((to - 1) * level.stride)[..skip];
+        if rest.starts_with(shared) {
+            return self.find_in_node(level, node, rest, as_signed(head(rest, skip)));
+        }
+        if rest < shared { 0 } else { to - from - 1 }
+    }
+
+    #[inline]
+    fn find_in_node(&self, level: &Level, node: usize, rest: &[u8], head: i64) -> usize {
+        let (less, less_or_equal) = self.simd.rank_in_node(&level.nodes[node], head);
+        if less == less_or_equal {
+            return less.saturating_sub(1);
+        }
+        self.resolve_tie(level, node, rest, less, less_or_equal)
+    }
+
+    /// Bisects the anchors of a node whose heads equal the query's.
+    #[cold]
+    fn resolve_tie(&self, level: &Level, node: usize, rest: &[u8], less: usize, less_or_equal: usize) -> usize {
+        let (from, to) = self.anchors_of(level, node);
+        let count = to - from;
+        // Heads past the last are the greatest number there is, which the query's may be too.
+        let (mut low, mut high) = (less.min(count), less_or_equal.min(count));
+        while low < high {
+            let middle = low.midpoint(high);
+            let anchor = (from + middle) * level.stride;
+            if anchor == 0 || self.suffix(anchor) <= rest { low = middle + 1 } else { high = middle }
+        }
+        low.saturating_sub(1)
+    }
+
+    /// The heads of a node, as a range of the level's heads.
+    fn anchors_of(&self, level: &Level, node: usize) -> (usize, usize) {
+        let heads = self.len().div_ceil(level.stride);
+        (node * NODE_HEADS, heads.min((node + 1) * NODE_HEADS))
+    }
+
+    fn build_level(&self, stride: usize) -> Level {
+        let heads = self.len().div_ceil(stride);
+        let mut level = Level { nodes: Vec::with_capacity(heads.div_ceil(NODE_HEADS)), skips: Vec::new(), stride };
+        for node in 0..heads.div_ceil(NODE_HEADS) {
+            let (from, to) = (node * NODE_HEADS, heads.min((node + 1) * NODE_HEADS));
+            let mut filled = self.fill_node(from, to, stride, 0);
+            if (from.max(1)..to.saturating_sub(1)).any(|i| filled.0[i - from] == filled.0[i - from + 1]) {
+                let (first, last) = (self.suffix(from.max(1) * stride), self.suffix((to - 1) * stride));
+                let skip = common_prefix_len(first, last);
+                if skip > 0 {
+                    filled = self.fill_node(from, to, stride, skip);
+                    level.skips.resize(node + 1, 0);
+                    level.skips[node] = skip as u32;
+                }
+            }
+            level.nodes.push(filled);
+        }
+        level
+    }
+
+    fn fill_node(&self, from: usize, to: usize, stride: usize, skip: usize) -> Node {
+        let mut node = Node([i64::MAX; NODE_HEADS]);
+        for i in from..to {
+            let anchor = i * stride;
+            node.0[i - from] = if anchor == 0 { i64::MIN } else { as_signed(head(self.suffix(anchor), skip)) };
+        }
+        node
+    }
+}
+
+/// The number whose signed order is the unsigned order of `head`.
+#[inline]
+fn as_signed(head: u64) -> i64 {
+    (head ^ 1 << 63) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(simd: Simd, separators: &[Vec<u8>]) -> Anchors {
+        let (first, last) = (separators.first(), separators.last());
+        let prefix = first.zip(last).map_or(0, |(a, b)| common_prefix_len(a, b));
+        let mut builder = AnchorsBuilder::new(separators.first().map_or(&[], |s| &s[..prefix]));
+        builder.push(b"").unwrap();
+        for separator in separators {
+            builder.push(&separator[prefix..]).unwrap();
+        }
+        builder.finish(simd)
+    }
+
+    fn check(mut separators: Vec<Vec<u8>>, queries: &[Vec<u8>]) {
+        separators.sort();
+        separators.dedup();
+        separators.retain(|s| !s.is_empty());
+        for simd in [Simd::Portable, Simd::detect()] {
+            let anchors = build(simd, &separators);
+            assert_eq!(anchors.len(), separators.len() + 1);
+            for query in queries.iter().chain(&separators) {
+                let expected = separators.partition_point(|s| s <= query);
+                assert_eq!(anchors.find(query), expected, "{query:?}");
+                for anchor in [1, expected, expected + 1] {
+                    if anchor > 0 && anchor < anchors.len() {
+                        assert_eq!(anchors.compare(anchor, query), separators[anchor - 1].cmp(query));
+                        assert_eq!(anchors.separator(anchor), separators[anchor - 1]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Numbers whose low bits come first, so that they are spread.
+    fn spread(i: u64) -> Vec<u8> {
+        i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
+    }
+
+    #[test]
+    fn finds_among_spread_keys() {
+        for count in [0, 1, 2, 15, 16, 17, 255, 256, 257, 5000] {
+            check((0..count).map(spread).collect(), &(10_000..11_000).map(spread).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn finds_among_keys_that_tie() {
+        let mut separators = Vec::new();
+        for tree in 0..3u32 {
+            for i in 0..700 {
+                separators.push(
+                    [&tree.to_be_bytes()[..], format!("a long prefix shared by all/item{i:06}").as_bytes()].concat(),
+                );
+            }
+        }
+        let mut queries: Vec<Vec<u8>> = separators.iter().map(|s| [s.as_slice(), b"x"].concat()).collect();
+        queries.extend(separators.iter().map(|s| s[..s.len() - 3].to_vec()));
+        queries.extend([0u32, 1, 2, 3, 9].map(|tree| tree.to_be_bytes().to_vec()));
+        queries.extend([0u32, 1, 2, 3].map(|tree| [&tree.to_be_bytes()[..], b"b"].concat()));
+        check(separators, &queries);
+    }
+
+    #[test]
+    fn finds_among_runs_of_zeros_and_ones() {
+        let mut separators = Vec::new();
+        for length in 1..40 {
+            for byte in [0, 1, 0xff] {
+                separators.push(vec![byte; length]);
+                separators.push([&[7; 9][..], &vec![byte; length]].concat());
+            }
+        }
+        let mut queries = separators.clone();
+        queries.push(Vec::new());
+        queries.push(vec![0xff; 300]);
+        queries.extend(separators.iter().map(|s| [s.as_slice(), &[0]].concat()));
+        check(separators, &queries);
+    }
+
+    #[test]
+    fn separators_out_of_order_are_refused() {
+        assert!(AnchorsBuilder::new(b"").push(b"x").is_none());
+        let mut builder = AnchorsBuilder::new(b"");
+        builder.push(b"").unwrap();
+        assert!(builder.push(b"").is_none());
+        builder.push(b"bcd").unwrap();
+        assert!(builder.push(b"bcd").is_none());
+        assert!(builder.push(b"bcc").is_none());
+        builder.push(b"bce").unwrap();
+        let mut builder = AnchorsBuilder::new(b"p");
+        builder.push(b"").unwrap();
+        builder.push(b"").unwrap();
+        assert!(builder.push(b"").is_none());
+    }
+}

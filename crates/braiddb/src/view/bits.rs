@@ -1,0 +1,87 @@
+//! Where two keys differ: the bit arithmetic below blind search.
+//!
+//! Bits of a key are numbered from its front, the most significant bit of a byte first, and a key goes on with zero
+//! bits after its end. Two sorted keys are told apart by the **first bit that differs**: the smaller has 0 there.
+//! Keys that differ by trailing zero bytes alone have no such bit; their order is that of their lengths.
+
+use std::cmp::Ordering;
+
+/// How many bytes of a query blind search looks at: 255 bits of difference, past the segment's base byte.
+pub(crate) const WINDOW_BYTES: usize = 32;
+
+/// The bytes of a query that a segment's difference bits may ask for; zero past the query's end.
+pub(crate) type Window = [u8; WINDOW_BYTES];
+
+/// The number of leading bytes that `a` and `b` share.
+#[inline]
+pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    let len = a.len().min(b.len());
+    let (a, b) = (&a[..len], &b[..len]);
+    let mut at = 0;
+    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
+        let mut wide = [0; 8];
+        wide.copy_from_slice(x);
+        let x = u64::from_le_bytes(wide);
+        wide.copy_from_slice(y);
+        let differing = x ^ u64::from_le_bytes(wide);
+        if differing != 0 {
+            return at + differing.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while at < len && a[at] == b[at] {
+        at += 1;
+    }
+    at
+}
+
+/// The order of two keys, and the first bit that differs; `None` if they are equal or differ by trailing zeros alone.
+#[inline]
+pub(crate) fn compare_bits(a: &[u8], b: &[u8]) -> (Ordering, Option<u32>) {
+    let at = common_prefix_len(a, b);
+    match (a.get(at), b.get(at)) {
+        (Some(x), Some(y)) => (x.cmp(y), Some(bit_number(at, x ^ y))),
+        (None, None) => (Ordering::Equal, None),
+        (Some(_), None) => (Ordering::Greater, first_set_bit(a, at)),
+        (None, Some(_)) => (Ordering::Less, first_set_bit(b, at)),
+    }
+}
+
+/// The first bit set in `key` at or after byte `from`.
+fn first_set_bit(key: &[u8], from: usize) -> Option<u32> {
+    let at = from + key[from..].iter().position(|&byte| byte != 0)?;
+    Some(bit_number(at, key[at]))
+}
+
+/// The number of the most significant bit of `byte`, which is not zero and stands at byte `at` of a key.
+fn bit_number(at: usize, byte: u8) -> u32 {
+    // A key is at most `MAX_INTERNAL_KEY_LEN` bytes long, so its bits can be counted in 32 bits.
+    at as u32 * 8 + byte.leading_zeros()
+}
+
+/// The window of `key` from byte `base`.
+#[inline]
+pub(crate) fn window(key: &[u8], base: u8) -> Window {
+    let mut out = [0; WINDOW_BYTES];
+    if let Some(rest) = key.get(usize::from(base)..) {
+        if let Some(whole) = rest.first_chunk::<WINDOW_BYTES>() {
+            return *whole;
+        }
+        out[..rest.len()].copy_from_slice(rest);
+    }
+    out
+}
+
+/// The first eight bytes of `key` after byte `skip` as a number whose order is that of the bytes; zero past the end.
+#[inline]
+pub(crate) fn head(key: &[u8], skip: usize) -> u64 {
+    let rest = key.get(skip..).unwrap_or_default();
+    match rest.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Building a view from its entries, given in order.
+//!
+//! Entries gather in a segment until it is full. A new key then starts the next segment. If it is another version of
+//! the last key that finds the segment full, then all versions of that key move to a new segment, so that a chain of
+//! versions is cut only when it alone is longer than a segment: the rest of such a chain stands in continuation
+//! segments, which hold nothing else.
+
+use super::format::{Difference, Lane, SEGMENT_LANES, ViewMeta, selector, tag};
+use super::writer::{Anchor, SegmentWriter, difference};
+use crate::base::{EntryKind, Error, FileId, FileNumber, Result, SequenceNumber};
+use crate::table::{Position, Run, TableContext};
+use std::{cmp::Ordering, path::Path, sync::Arc};
+
+/// How many entries a new segment gets, where later folds will insert some: each overflow costs a split.
+pub(crate) const FOLDED_FILL: usize = 30;
+
+/// Builds a view from entries in order.
+#[derive(Debug)]
+pub struct ViewBuilder {
+    pub(crate) writer: SegmentWriter,
+    /// How many entries a segment gets before the next key starts another.
+    fill: usize,
+    lanes: Vec<Lane>,
+    anchor: Anchor,
+    /// The lane of the last key's newest version.
+    chain_start: usize,
+    last_key: Vec<u8>,
+    last_sequence: SequenceNumber,
+    /// Whether `last_key` is the key of the entry before the next.
+    has_last: bool,
+    /// For the view of one run: the highest sequence number of each segment, or more.
+    pub(crate) newest_by_segment: Option<Vec<SequenceNumber>>,
+    /// The highest sequence number of `lanes`, or more.
+    newest: SequenceNumber,
+}
+
+impl ViewBuilder {
+    /// A builder of the view file `path`, which must not exist. `positions` are where the runs' entries begin.
+    pub fn new(
+        ctx: &TableContext,
+        path: &Path,
+        number: FileNumber,
+        file_id: FileId,
+        runs: &[Arc<Run>],
+        positions: &[Position],
+    ) -> Result<ViewBuilder> {
+        let writer = SegmentWriter::create(&*ctx.vfs, path, number, file_id, runs, positions)?;
+        Ok(ViewBuilder::over(writer, FOLDED_FILL))
+    }
+
+    /// A builder over a writer, with `fill` entries a segment.
+    pub(crate) fn over(writer: SegmentWriter, fill: usize) -> ViewBuilder {
+        assert!((1..=SEGMENT_LANES).contains(&fill));
+        ViewBuilder {
+            writer,
+            fill,
+            lanes: Vec::with_capacity(SEGMENT_LANES),
+            anchor: Anchor::Separator(Vec::new()),
+            chain_start: 0,
+            last_key: Vec::new(),
+            last_sequence: 0,
+            has_last: false,
+            newest_by_segment: None,
+            newest: 0,
+        }
+    }
+
+    /// A builder of a run's own view.
+    pub(crate) fn in_memory() -> ViewBuilder {
+        let mut builder = ViewBuilder::over(SegmentWriter::in_memory(), SEGMENT_LANES);
+        builder.newest_by_segment = Some(Vec::new());
+        builder
+    }
+
+    /// Adds an entry: key order, versions newest first. An older version of the last key is stale whatever `stale`
+    /// says. An entry out of order is an error, since the order comes from disk.
+    pub fn push(
+        &mut self,
+        key: &[u8],
+        sequence: SequenceNumber,
+        run: u8,
+        position: Position,
+        kind: EntryKind,
+        stale: bool,
+    ) -> Result<()> {
+        let (order, difference) =
+            if self.has_last { difference(key, &self.last_key) } else { (Ordering::Greater, Difference::Untold) };
+        match order {
+            Ordering::Greater => self.start_key(key, difference)?,
+            Ordering::Equal if sequence <= self.last_sequence => self.make_room_for_version()?,
+            _ => {
+                let detail = "the entries of its runs are out of order";
+                return Err(Error::corruption(self.writer.path(), 0, detail));
+            }
+        }
+        let tag = match self.lanes.last() {
+            Some(before) if order == Ordering::Equal => before.tag,
+            _ => tag(key),
+        };
+        let stale = stale || order == Ordering::Equal;
+        self.lanes.push(Lane { selector: selector(run, kind, stale), tag, difference, position });
+        self.last_sequence = sequence;
+        self.newest = self.newest.max(sequence);
+        self.writer.cover_sequence(sequence);
+        Ok(())
+    }
+
+    /// Writes what is left and syncs the file.
+    pub fn finish(mut self) -> Result<ViewMeta> {
+        self.flush()?;
+        self.writer.finish()
+    }
+
+    /// How many entries were pushed.
+    pub(crate) fn entries(&self) -> u64 {
+        self.writer.entries() + self.lanes.len() as u64
+    }
+
+    /// Ends the present segment. The next entry starts one that `separator` leads to; the key before it is not known.
+    pub(crate) fn start_group(&mut self, separator: Vec<u8>) -> Result<()> {
+        self.flush()?;
+        self.anchor = Anchor::Separator(separator);
+        self.has_last = false;
+        Ok(())
+    }
+
+    /// Writes the present segment, if it has entries.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        if !self.lanes.is_empty() {
+            self.writer.write(&self.lanes, &self.anchor)?;
+            self.lanes.clear();
+            if let Some(newest) = &mut self.newest_by_segment {
+                newest.push(std::mem::take(&mut self.newest));
+            }
+        }
+        self.chain_start = 0;
+        Ok(())
+    }
+
+    fn start_key(&mut self, key: &[u8], difference: Difference) -> Result<()> {
+        if self.lanes.len() >= self.fill || (self.anchor == Anchor::Continuation && !self.lanes.is_empty()) {
+            self.flush()?;
+            self.anchor = Anchor::of(key, difference);
+        }
+        self.chain_start = self.lanes.len();
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.has_last = true;
+        Ok(())
+    }
+
+    fn make_room_for_version(&mut self) -> Result<()> {
+        if self.lanes.len() < SEGMENT_LANES {
+            return Ok(());
+        }
+        let newest = self.newest;
+        let chain = self.lanes.split_off(if self.chain_start > 0 { self.chain_start } else { SEGMENT_LANES });
+        self.flush()?;
+        self.anchor = match chain.first() {
+            Some(first) => Anchor::of(&self.last_key, first.difference),
+            None => Anchor::Continuation,
+        };
+        if !chain.is_empty() {
+            self.newest = newest;
+        }
+        self.lanes.extend(chain);
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! What a thread's reads cost, counted where it is free: in cells of the thread.
+
+use std::cell::Cell;
+
+thread_local! {
+    static KEY_COMPARISONS: Cell<u64> = const { Cell::new(0) };
+    static SEGMENTS_READ: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many whole keys this thread's reads of views have compared so far.
+pub fn key_comparisons() -> u64 {
+    KEY_COMPARISONS.get()
+}
+
+/// How many segment records this thread's reads of views have looked at so far.
+pub fn segments_read() -> u64 {
+    SEGMENTS_READ.get()
+}
+
+#[inline]
+pub(crate) fn count_key_comparison() {
+    KEY_COMPARISONS.set(KEY_COMPARISONS.get().wrapping_add(1));
+}
+
+#[inline]
+pub(crate) fn count_segment_read() {
+    SEGMENTS_READ.set(SEGMENTS_READ.get().wrapping_add(1));
+}

@@ -1,0 +1,391 @@
+//! Walking a view at a snapshot.
+//!
+//! A cursor stands on a lane of a segment whose record it has copied. A seek finds its segment by the anchors and its
+//! lane by blind search: one key read. From there, `next` and `prev` follow the selectors without a comparison; the
+//! positions of a segment's entries are worked out all at once by the first step within it, not by the seek.
+//!
+//! A snapshot at or above the view's highest sequence number sees each key's newest version, or nothing where a range
+//! tombstone marked it stale: which lanes show is a matter of the record alone. A lower snapshot shows, of each key,
+//! the first version that is old enough, and reads entries to find out.
+//!
+//! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held.
+
+use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_EMPTY, SELECTOR_STALE, Segment, lanes_below};
+use super::reader::View;
+use super::search::compare_counted;
+use super::simd::match_lanes;
+use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
+use crate::table::{PinnedBlock, Position, Run};
+use std::sync::Arc;
+
+/// A cursor over a view. It holds the view, its runs and one block of each run; it needs no guard.
+#[derive(Debug)]
+pub struct ViewCursor {
+    view: Arc<View>,
+    runs: Arc<[Arc<Run>]>,
+    snapshot: SequenceNumber,
+    /// Whether the snapshot sees each key's newest version.
+    sees_all: bool,
+    /// The segment whose record is here; none if the cursor has not moved yet.
+    segment: Option<u32>,
+    record: [u8; MAX_RECORD_BYTES],
+    count: usize,
+    /// Lanes that hold another version of the key before them.
+    same_key: u32,
+    /// Lanes that show if the snapshot sees all.
+    shown: u32,
+    /// Where the entries stand, from lane 0, if `is_located`.
+    positions: [Position; SEGMENT_LANES],
+    is_located: bool,
+    lane: usize,
+    /// Where the present entry stands: run and slot, in the run's pinned block. None if the cursor is not valid.
+    present: Option<(u8, u16)>,
+    pins: Vec<Option<(u16, PinnedBlock)>>,
+}
+
+impl ViewCursor {
+    /// A cursor that is not valid yet. `runs` are those the view was built over.
+    pub fn new(view: Arc<View>, runs: Arc<[Arc<Run>]>, snapshot: SequenceNumber) -> ViewCursor {
+        assert_eq!(runs.len(), view.layout.run_count, "the runs are the view's");
+        let pins = runs.iter().map(|_| None).collect();
+        ViewCursor {
+            sees_all: snapshot >= view.meta().max_sequence,
+            view,
+            runs,
+            snapshot,
+            segment: None,
+            record: [0; MAX_RECORD_BYTES],
+            count: 0,
+            same_key: 0,
+            shown: 0,
+            positions: [Position::default(); SEGMENT_LANES],
+            is_located: false,
+            lane: 0,
+            present: None,
+            pins,
+        }
+    }
+
+    /// Loads a segment's record, unless it is here.
+    fn load(&mut self, number: u32) -> Result<()> {
+        if self.segment == Some(number) {
+            return Ok(());
+        }
+        self.segment = None;
+        self.is_located = false;
+        let guard = crossbeam_epoch::pin();
+        let record = self.view.record(number, &guard)?;
+        let segment = self.view.parse(number, record)?;
+        self.count = segment.count();
+        self.same_key = segment.same_key() | u32::from(self.view.directory.is_continuation(number));
+        self.record[..record.len()].copy_from_slice(record);
+        let Some(selectors) = self.record.first_chunk() else { unreachable!("a record has selectors") };
+        let visible = match_lanes(selectors, SELECTOR_STALE, 0) & lanes_below(self.count);
+        self.shown = visible & !self.same_key;
+        debug_assert_eq!(SELECTOR_EMPTY & SELECTOR_STALE, SELECTOR_STALE);
+        self.segment = Some(number);
+        Ok(())
+    }
+
+    /// Pins the block of an entry and checks that the entry is there. Returns run and slot.
+    fn pin(&mut self, number: u32, lane: usize) -> Result<(u8, u16)> {
+        let (run, position) = if self.is_located {
+            let selector = self.record[lane];
+            (usize::from(selector & super::format::SELECTOR_RUN), self.positions[lane])
+        } else {
+            self.view.locate(&self.runs, number, &self.view.parse(number, &self.record)?, lane)?
+        };
+        self.pin_block(run, position)?;
+        Ok((run as u8, position.slot))
+    }
+
+    #[inline]
+    fn pin_block(&mut self, run: usize, position: Position) -> Result<()> {
+        match &self.pins[run] {
+            Some((block, _)) if *block == position.block => {}
+            _ => {
+                self.pins[run] = None;
+                self.pins[run] = Some((position.block, self.runs[run].pin(position.block)?));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn pinned(&self, (run, slot): (u8, u16)) -> Result<EntryRef<'_>> {
+        match &self.pins[usize::from(run)] {
+            Some((_, block)) => block.entry(slot),
+            None => unreachable!("the present entry's block is pinned"),
+        }
+    }
+
+    /// Works out where all entries of the segment stand.
+    fn locate_all(&mut self, number: u32) -> Result<()> {
+        let segment = self.view.parse(number, &self.record)?;
+        let mut cursors = [Position::default(); SEGMENT_LANES];
+        for (run, cursor) in cursors.iter_mut().enumerate().take(self.runs.len()) {
+            *cursor = segment.cursor(run).unwrap_or_default();
+        }
+        for lane in 0..segment.count() {
+            let index = segment.run(lane);
+            let cursor = &mut cursors[index];
+            match self.runs.get(index) {
+                Some(run) if cursor.slot < run.block_entries(cursor.block) => {
+                    self.positions[lane] = *cursor;
+                    *cursor = run.advance(*cursor, 1);
+                }
+                _ => return Err(self.view.corrupt_segment(number, "an entry lies outside of its run")),
+            }
+        }
+        self.is_located = true;
+        Ok(())
+    }
+
+    /// Stands on a lane of the loaded segment.
+    fn stand(&mut self, number: u32, lane: usize) -> Result<()> {
+        let place = self.pin(number, lane)?;
+        // An entry that cannot be read must fail now, since `entry` cannot fail.
+        self.pinned(place)?;
+        self.lane = lane;
+        self.present = Some(place);
+        Ok(())
+    }
+
+    /// Moves to the first lane that shows at or after `lane` of a segment.
+    fn settle_forward(&mut self, mut number: u32, mut lane: usize) -> Result<()> {
+        self.present = None;
+        while number < self.view.directory.segments() {
+            self.load(number)?;
+            if self.sees_all {
+                let shown = self.shown & !lanes_below(lane);
+                if shown != 0 {
+                    return self.stand(number, shown.trailing_zeros() as usize);
+                }
+            } else {
+                while lane < self.count {
+                    // Whichever versions came before are too new: the first that is not shows.
+                    if self.is_visible(number, lane)? {
+                        self.lane = lane;
+                        return Ok(());
+                    }
+                    lane += 1;
+                }
+            }
+            number += 1;
+            lane = 0;
+        }
+        Ok(())
+    }
+
+    /// Whether the entry is old enough for the snapshot; if so, it becomes the present one.
+    fn is_visible(&mut self, number: u32, lane: usize) -> Result<bool> {
+        let place = self.pin(number, lane)?;
+        let is_visible = self.pinned(place)?.sequence <= self.snapshot;
+        if is_visible {
+            self.present = Some(place);
+        }
+        Ok(is_visible)
+    }
+
+    /// The first lane of the next key after `lane` of the loaded segment; it may stand in a later segment.
+    fn after_key(&mut self, mut number: u32, lane: usize) -> Result<(u32, usize)> {
+        let mut from = lane + 1;
+        loop {
+            self.load(number)?;
+            let newest = lanes_below(self.count) & !self.same_key & !lanes_below(from);
+            if newest != 0 {
+                return Ok((number, newest.trailing_zeros() as usize));
+            }
+            number += 1;
+            from = 0;
+            // The segments of a long chain need not be looked at.
+            while number < self.view.directory.segments() && self.view.directory.is_continuation(number) {
+                number += 1;
+            }
+            if number >= self.view.directory.segments() {
+                return Ok((number, 0));
+            }
+        }
+    }
+
+    /// Moves to the last key that shows before `lane` of a segment: lanes below `lane`, and segments below it.
+    fn settle_backward(&mut self, mut number: u32, mut lane: usize) -> Result<()> {
+        self.present = None;
+        loop {
+            if self.view.directory.segments() == 0 {
+                return Ok(());
+            }
+            self.load(number)?;
+            let candidates = if self.sees_all { self.shown } else { !self.same_key } & lanes_below(lane);
+            if candidates == 0 {
+                if number == 0 {
+                    return Ok(());
+                }
+                number -= 1;
+                // A continuation shows nothing by itself, and its key begins in the segment before.
+                lane = SEGMENT_LANES;
+                if !self.sees_all {
+                    lane = self.view.directory.count(number);
+                }
+                continue;
+            }
+            let newest = 31 - candidates.leading_zeros() as usize;
+            if self.sees_all {
+                return self.stand(number, newest);
+            }
+            if self.stand_on_version(number, newest)? {
+                return Ok(());
+            }
+            self.load(number)?;
+            lane = newest;
+        }
+    }
+
+    /// Stands on the first version that the snapshot sees of the key whose newest version is at `lane`, if any.
+    fn stand_on_version(&mut self, mut number: u32, mut lane: usize) -> Result<bool> {
+        loop {
+            if self.is_visible(number, lane)? {
+                self.lane = lane;
+                return Ok(true);
+            }
+            lane += 1;
+            if lane == self.count {
+                number += 1;
+                lane = 0;
+                if number == self.view.directory.segments() || !self.view.directory.is_continuation(number) {
+                    return Ok(false);
+                }
+                self.load(number)?;
+            } else if self.same_key & 1 << lane == 0 {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The place of the first key that is `key` or greater: a segment, and a lane that may be one past its last.
+    fn find(&mut self, key: &[u8]) -> Result<Option<(u32, usize)>> {
+        self.present = None;
+        let Some(number) = self.view.segment_for(key) else {
+            return Ok(None);
+        };
+        self.load(number)?;
+        let view = self.view.clone();
+        let record = self.record;
+        let segment: Segment<'_> = view.parse(number, &record)?;
+        let place = view.find_in_segment(number, &segment, key, |lane| {
+            let place = self.pin(number, lane)?;
+            Ok(compare_counted(key, self.pinned(place)?.key))
+        })?;
+        Ok(Some((number, place.lane)))
+    }
+
+    /// The segment of a valid cursor.
+    fn here(&self) -> u32 {
+        assert!(self.present.is_some(), "the cursor must be valid");
+        match self.segment {
+            Some(number) => number,
+            None => unreachable!("a valid cursor has a segment"),
+        }
+    }
+
+    /// Runs a move; after an error the cursor is not valid.
+    fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let result = step(self);
+        if result.is_err() {
+            self.present = None;
+        }
+        result
+    }
+}
+
+impl ViewCursor {
+    /// Where the present entry stands in its run. Precondition: valid.
+    pub fn position(&self) -> Position {
+        let Some((run, slot)) = self.present else { unreachable!("precondition: the cursor is valid") };
+        let block = self.pins[usize::from(run)].as_ref().map_or(0, |(block, _)| *block);
+        Position { block, slot }
+    }
+}
+
+impl Cursor for ViewCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.guarded(|cursor| match cursor.find(key)? {
+            None => Ok(()),
+            Some((number, lane)) => {
+                // Past the segment's last entry, versions of its last key may follow in continuations.
+                if lane < cursor.count {
+                    return cursor.settle_forward(number, lane);
+                }
+                let (number, lane) = cursor.after_key(number, lane)?;
+                cursor.settle_forward(number, lane)
+            }
+        })
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.guarded(|cursor| match cursor.find(key)? {
+            None => Ok(()),
+            Some((number, lane)) => cursor.settle_backward(number, lane),
+        })
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.guarded(|cursor| cursor.settle_forward(0, 0))
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.guarded(|cursor| {
+            let last = cursor.view.directory.segments().saturating_sub(1);
+            cursor.settle_backward(last, SEGMENT_LANES)
+        })
+    }
+
+    fn next(&mut self) -> Result<()> {
+        let number = self.here();
+        self.guarded(|cursor| {
+            if !cursor.is_located {
+                cursor.locate_all(number)?;
+            }
+            if cursor.sees_all {
+                return cursor.settle_forward(number, cursor.lane + 1);
+            }
+            let (number, lane) = cursor.after_key(number, cursor.lane)?;
+            cursor.settle_forward(number, lane)
+        })
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        let number = self.here();
+        self.guarded(|cursor| {
+            if !cursor.is_located {
+                cursor.locate_all(number)?;
+            }
+            // From an older version, first back to its key's newest one.
+            let mut number = number;
+            let mut lane = cursor.lane;
+            while cursor.same_key & 1 << lane != 0 {
+                if lane == 0 {
+                    number -= 1;
+                    cursor.load(number)?;
+                    lane = cursor.count;
+                }
+                lane -= 1;
+            }
+            cursor.settle_backward(number, lane)
+        })
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.present.is_some()
+    }
+
+    #[inline]
+    fn entry(&self) -> EntryRef<'_> {
+        let Some(place) = self.present else { panic!("the cursor must be valid") };
+        match self.pinned(place) {
+            Ok(entry) => entry,
+            Err(error) => unreachable!("an entry that was read cannot be read again: {error}"),
+        }
+    }
+}

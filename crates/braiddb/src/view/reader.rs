@@ -1,0 +1,414 @@
+//! An open view: its directory in memory, its segment records read through the block cache.
+//!
+//! Nothing here changes after `open`, so any number of threads read at once. The runs are not part of it: the caller
+//! passes the very runs, in the order, that the view was built over.
+
+use super::counters::count_segment_read;
+use super::directory::Directory;
+use super::format::{
+    FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
+    page_is_sound, tag,
+};
+use super::search::{Comparison, Place, compare_counted, find_place};
+use super::simd::Simd;
+use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
+use crate::cache::CacheSlots;
+use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum};
+use crate::platform::{File, OpenMode, Vfs};
+use crate::table::{Position, Run, TableContext};
+use crossbeam_epoch::Guard;
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+/// An open view.
+#[derive(Debug)]
+pub struct View {
+    vfs: Arc<dyn Vfs>,
+    pub(crate) file: Arc<dyn File>,
+    path: PathBuf,
+    pub(crate) file_id: FileId,
+    /// Where the pages begin in the file.
+    pub(crate) start: u64,
+    pub(crate) layout: Layout,
+    pub(crate) directory: Directory,
+    meta: ViewMeta,
+    pages: CacheSlots,
+    pub(crate) simd: Simd,
+    /// Whether the file goes with this handle.
+    obsolete: AtomicBool,
+}
+
+impl View {
+    /// Opens a view file, whose footer must say what `meta` says.
+    pub fn open(ctx: &TableContext, path: &Path, meta: &ViewMeta) -> Result<Arc<View>> {
+        let io = |e| Error::io("open", path, e);
+        let file = ctx.vfs.open(path, OpenMode::Read).map_err(io)?;
+        let len = file.len().map_err(io)?;
+        if len != meta.file_bytes {
+            let detail = format!("the view file has {len} bytes, the manifest says {}", meta.file_bytes);
+            return Err(Error::corruption(path, len, detail));
+        }
+        let mut header = [0; FILE_HEADER_LEN];
+        read_exact(&*file, path, &mut header, 0)?;
+        let header = FileHeader::decode(FileKind::View, &header, path, 0)?;
+        if header.file_id != meta.file_id {
+            return Err(Error::corruption(path, 32, "the view file's id is not the one in the manifest"));
+        }
+        let view = View::open_section(ctx, file, path, meta.number, meta.file_id, VIEW_FILE_START, len)?;
+        if view.meta != *meta {
+            let detail = format!("the view's footer says {:?}, the manifest {meta:?}", view.meta);
+            return Err(Error::corruption(path, len, detail));
+        }
+        Ok(Arc::new(view))
+    }
+
+    /// Opens the view that stands in a run file.
+    pub fn open_embedded(ctx: &TableContext, run: &Arc<Run>) -> Result<Arc<View>> {
+        let meta = run.meta();
+        let corrupt = |detail: &str| Error::corruption(run.path(), meta.view_offset, detail);
+        let end = meta.view_offset.checked_add(meta.view_bytes).filter(|&end| end <= meta.file_bytes);
+        let end = end.ok_or_else(|| corrupt("the run's view lies outside the file"))?;
+        let file = run.file().clone();
+        let mut view = View::open_section(ctx, file, run.path(), 0, meta.file_id, meta.view_offset, end)?;
+        view.meta.file_bytes = meta.view_bytes;
+        if view.layout.run_count != 1 || view.meta.entries != meta.entries {
+            return Err(corrupt("the run's view does not have the run's entries"));
+        }
+        Ok(Arc::new(view))
+    }
+
+    fn open_section(
+        ctx: &TableContext,
+        file: Arc<dyn File>,
+        path: &Path,
+        number: u64,
+        file_id: FileId,
+        start: u64,
+        end: u64,
+    ) -> Result<View> {
+        let corrupt = |offset, detail: &str| Error::corruption(path, offset, detail);
+        let footer_at = end.checked_sub(FOOTER_BYTES as u64).filter(|&at| at >= start);
+        let footer_at = footer_at.ok_or_else(|| corrupt(start, "the view is too short for a footer"))?;
+        let mut footer = [0; FOOTER_BYTES];
+        read_exact(&*file, path, &mut footer, footer_at)?;
+        let footer = Footer::decode(&footer, file_id, footer_at)
+            .ok_or_else(|| corrupt(footer_at, "the view's footer does not match its checksum"))?;
+        let layout = Layout::new(footer.run_count as usize)
+            .ok_or_else(|| corrupt(footer_at, "the view has an impossible number of runs"))?;
+        let pages = layout.pages(footer.segments);
+        let directory_at = start + u64::from(pages) * PAGE_BYTES as u64;
+        if directory_at.checked_add(footer.directory_bytes) != Some(footer_at) {
+            return Err(corrupt(footer_at, "the view's parts do not fill its section"));
+        }
+        // The length is bounded by the file's now.
+        let mut directory = vec![0; footer.directory_bytes as usize];
+        read_exact(&*file, path, &mut directory, directory_at)?;
+        if checksum(file_id, directory_at, &directory) != footer.directory_checksum {
+            return Err(corrupt(directory_at, "the view's directory does not match its checksum"));
+        }
+        let simd = Simd::detect();
+        let directory = Directory::decode(&directory, footer.segments, simd)
+            .filter(|d| d.entries() == footer.entries)
+            .ok_or_else(|| corrupt(directory_at, "the view's directory is malformed"))?;
+        Ok(View {
+            vfs: ctx.vfs.clone(),
+            file,
+            path: path.to_owned(),
+            file_id,
+            start,
+            layout,
+            directory,
+            meta: footer.meta(number, file_id, end),
+            pages: CacheSlots::new(&ctx.cache, pages),
+            simd,
+            obsolete: AtomicBool::new(false),
+        })
+    }
+
+    /// What the manifest keeps of it.
+    pub fn meta(&self) -> &ViewMeta {
+        &self.meta
+    }
+
+    /// The file that holds it: a view file, or a run file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of memory it holds, apart from what is in the block cache.
+    pub fn resident_bytes(&self) -> usize {
+        size_of::<View>() + self.directory.resident_bytes() + self.pages.resident_bytes()
+    }
+
+    /// From now on, the file is removed when the last handle goes. Nothing happens to a view within a run file.
+    pub fn mark_obsolete(&self) {
+        self.obsolete.store(true, Relaxed);
+    }
+
+    /// The newest version of `key` at or below `snapshot`, tombstones included. If the snapshot is at or above the
+    /// view's highest sequence number, a key that a range tombstone of the view's runs covers counts as absent.
+    ///
+    /// One key comparison for a key that is there, about an eighth of one for a key that is not.
+    pub fn get<'g>(
+        &self,
+        runs: &[Arc<Run>],
+        key: &[u8],
+        snapshot: SequenceNumber,
+        guard: &'g Guard,
+    ) -> Result<Option<EntryRef<'g>>> {
+        let Some(number) = self.segment_for(key) else {
+            return Ok(None);
+        };
+        let segment = self.segment(number, guard)?;
+        let sees_all = snapshot >= self.meta.max_sequence;
+        let mut candidates = segment.tagged(tag(key)) & !segment.same_key();
+        while candidates != 0 {
+            let lane = candidates.trailing_zeros() as usize;
+            candidates &= candidates - 1;
+            if sees_all && segment.selector(lane) & SELECTOR_STALE != 0 {
+                continue;
+            }
+            let entry = self.entry(runs, number, &segment, lane, guard)?;
+            super::counters::count_key_comparison();
+            if entry.key != key {
+                continue;
+            }
+            if entry.sequence <= snapshot {
+                return Ok(Some(entry));
+            }
+            return self.older_version(runs, key, snapshot, (number, lane), guard);
+        }
+        Ok(None)
+    }
+
+    /// The first version at or below `snapshot` after the newest one, which stands at `from`.
+    #[cold]
+    fn older_version<'g>(
+        &self,
+        runs: &[Arc<Run>],
+        key: &[u8],
+        snapshot: SequenceNumber,
+        from: (u32, usize),
+        guard: &'g Guard,
+    ) -> Result<Option<EntryRef<'g>>> {
+        let (mut number, mut lane) = from;
+        let mut segment = self.segment(number, guard)?;
+        loop {
+            lane += 1;
+            if lane == segment.count() {
+                number += 1;
+                lane = 0;
+                if number == self.directory.segments() || !self.directory.is_continuation(number) {
+                    return Ok(None);
+                }
+                segment = self.segment(number, guard)?;
+            } else if segment.same_key() & 1 << lane == 0 {
+                return Ok(None);
+            }
+            let entry = self.entry(runs, number, &segment, lane, guard)?;
+            if entry.key != key {
+                return Err(self.corrupt_segment(number, "a version of a key has another key"));
+            }
+            if entry.sequence <= snapshot {
+                return Ok(Some(entry));
+            }
+        }
+    }
+
+    /// How many entries, live or not, stand before the segment that `key` belongs to: the rank of `key`, exact to a
+    /// segment. No I/O.
+    pub fn rank(&self, _runs: &[Arc<Run>], key: &[u8]) -> Result<u64> {
+        Ok(self.segment_for(key).map_or(0, |segment| self.directory.entries_before(segment)))
+    }
+
+    /// Up to `parts - 1` keys that cut the view into parts of about equal entry counts, in order, none of them at or
+    /// before the first entry. No I/O.
+    pub fn split_points(&self, _runs: &[Arc<Run>], parts: usize) -> Result<Vec<Vec<u8>>> {
+        let mut points = Vec::new();
+        let mut last = 0;
+        for part in 1..parts as u64 {
+            let rank = (u128::from(self.meta.entries) * u128::from(part) / parts as u128) as u64;
+            let anchor = self.directory.anchor_at_rank(rank);
+            if anchor > last {
+                points.push(self.directory.anchors.separator(anchor));
+                last = anchor;
+            }
+        }
+        Ok(points)
+    }
+
+    /// The segment whose group `key` belongs to; `None` for a view without entries.
+    #[inline]
+    pub(crate) fn segment_for(&self, key: &[u8]) -> Option<u32> {
+        if self.directory.segments() == 0 {
+            return None;
+        }
+        Some(self.directory.segment_of(self.directory.anchors.find(key)))
+    }
+
+    /// A segment's record.
+    #[inline]
+    pub(crate) fn segment<'g>(&self, number: u32, guard: &'g Guard) -> Result<Segment<'g>> {
+        let record = self.record(number, guard)?;
+        self.parse(number, record)
+    }
+
+    /// A segment's record as bytes.
+    #[inline]
+    pub(crate) fn record<'g>(&self, number: u32, guard: &'g Guard) -> Result<&'g [u8]> {
+        count_segment_read();
+        let (page, at) = self.layout.place(number);
+        let bytes = self.pages.get_or_load(page, guard, || self.load_page(page))?;
+        bytes
+            .get(at..at + self.layout.record_bytes)
+            .ok_or_else(|| self.corrupt_segment(number, "its page is cut short"))
+    }
+
+    /// The segment of a record's bytes.
+    #[inline]
+    pub(crate) fn parse<'r>(&self, number: u32, record: &'r [u8]) -> Result<Segment<'r>> {
+        Segment::new(record, self.directory.count(number), self.layout.run_count)
+            .ok_or_else(|| self.corrupt_segment(number, "its entries are not those the directory counts"))
+    }
+
+    fn load_page(&self, page: u32) -> Result<Vec<u8>> {
+        let offset = self.page_offset(page);
+        let mut bytes = vec![0; PAGE_BYTES];
+        read_exact(&*self.file, &self.path, &mut bytes, offset)?;
+        self.check_page(page, &bytes)?;
+        Ok(bytes)
+    }
+
+    /// Where a page stands in the file.
+    pub(crate) fn page_offset(&self, page: u32) -> u64 {
+        self.start + u64::from(page) * PAGE_BYTES as u64
+    }
+
+    /// Whether a page that was read is the one that was written.
+    pub(crate) fn check_page(&self, page: u32, bytes: &[u8]) -> Result<()> {
+        let offset = self.page_offset(page);
+        if page_is_sound(bytes, self.file_id, offset) {
+            return Ok(());
+        }
+        Err(Error::corruption(&self.path, offset, "a page of the view does not match its checksum"))
+    }
+
+    /// The run and position of an entry, which is there.
+    #[inline]
+    pub(crate) fn locate(
+        &self,
+        runs: &[Arc<Run>],
+        number: u32,
+        segment: &Segment<'_>,
+        lane: usize,
+    ) -> Result<(usize, Position)> {
+        let index = segment.run(lane);
+        let located = segment.cursor(index).zip(runs.get(index)).and_then(|(cursor, run)| {
+            let before = (segment.lanes_of_run(index) & lanes_below(lane)).count_ones();
+            let position = run.advance(cursor, before);
+            (position.slot < run.block_entries(position.block)).then_some((index, position))
+        });
+        located.ok_or_else(|| self.corrupt_segment(number, "an entry lies outside of its run"))
+    }
+
+    /// Reads an entry of a segment.
+    #[inline]
+    pub(crate) fn entry<'g>(
+        &self,
+        runs: &[Arc<Run>],
+        number: u32,
+        segment: &Segment<'_>,
+        lane: usize,
+        guard: &'g Guard,
+    ) -> Result<EntryRef<'g>> {
+        let (run, position) = self.locate(runs, number, segment, lane)?;
+        runs[run].read(position, guard)
+    }
+
+    /// Finds `query`'s place in a segment; one key comparison, unless the segment must be bisected.
+    pub(crate) fn find_in_segment(
+        &self,
+        number: u32,
+        segment: &Segment<'_>,
+        query: &[u8],
+        mut compare: impl FnMut(usize) -> Result<Comparison>,
+    ) -> Result<Place> {
+        find_place(segment, self.simd, query, |lane| {
+            if lane >= segment.count() {
+                return Err(self.corrupt_segment(number, "its differences lead past its entries"));
+            }
+            compare(lane)
+        })
+    }
+
+    /// As [`View::find_in_segment`], reading keys under `guard`.
+    pub(crate) fn find_with_guard(
+        &self,
+        runs: &[Arc<Run>],
+        number: u32,
+        segment: &Segment<'_>,
+        query: &[u8],
+        guard: &Guard,
+    ) -> Result<Place> {
+        self.find_in_segment(number, segment, query, |lane| {
+            Ok(compare_counted(query, self.entry(runs, number, segment, lane, guard)?.key))
+        })
+    }
+
+    /// Where the entries of a run's own view that are `key` or greater begin.
+    pub(crate) fn position_of(&self, run: &Arc<Run>, key: &[u8], guard: &Guard) -> Result<Position> {
+        let Some(mut number) = self.segment_for(key) else {
+            return Ok(run.end());
+        };
+        let segment = self.segment(number, guard)?;
+        let runs = std::slice::from_ref(run);
+        let place = self.find_with_guard(runs, number, &segment, key, guard)?;
+        if place.lane < segment.count() {
+            return Ok(self.locate(runs, number, &segment, place.lane)?.1);
+        }
+        loop {
+            number += 1;
+            if number == self.directory.segments() {
+                return Ok(run.end());
+            }
+            if !self.directory.is_continuation(number) {
+                return Ok(self.locate(runs, number, &self.segment(number, guard)?, 0)?.1);
+            }
+        }
+    }
+
+    /// What is wrong with a segment.
+    #[cold]
+    pub(crate) fn corrupt_segment(&self, number: u32, detail: &str) -> Error {
+        let (page, at) = self.layout.place(number);
+        Error::corruption(
+            &self.path,
+            self.page_offset(page) + at as u64,
+            format!("segment {number} of the view: {detail}"),
+        )
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if self.obsolete.load(Relaxed)
+            && self.meta.number != 0
+            && let Err(error) = self.vfs.remove(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a view file that is not needed any more");
+        }
+    }
+}
+
+/// Reads exactly `buf.len()` bytes; a file that ends before is corrupt.
+pub(crate) fn read_exact(file: &dyn File, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
+    file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file ends before its view does"),
+        _ => Error::io("read", path, e),
+    })
+}

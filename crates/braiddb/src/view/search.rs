@@ -1,0 +1,175 @@
+//! Finding a key's place in a segment.
+//!
+//! Blind search gives the one candidate that the difference bits leave, without looking at a key. That key is read,
+//! and the first bit in which it differs from the query tells the query's place: with the query below the candidate,
+//! at the nearest boundary to the left whose difference comes at that bit or before it, since everything in between
+//! shares the candidate's longer prefix; with the query above, at the nearest such boundary to the right.
+//!
+//! Where the differences are not told (base 255), the segment is bisected.
+
+use super::bits::{self, compare_bits};
+use super::format::{BASE_BISECT, MAX_DIFFERENCE, Segment, lanes_below};
+use super::simd::{Simd, lanes_at_most};
+use crate::base::Result;
+use std::cmp::Ordering;
+
+/// A place in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The first entry whose key is at least the query: a key's newest version; the entry count if there is none.
+    pub(crate) lane: usize,
+    /// Whether its key is the query.
+    pub(crate) exact: bool,
+}
+
+/// How a query compares with a key: its order, and the first bit that differs.
+pub(crate) type Comparison = (Ordering, Option<u32>);
+
+/// Finds `query`'s place. `compare` reads the key of a lane and compares the query with it.
+pub(crate) fn find_place(
+    segment: &Segment<'_>,
+    simd: Simd,
+    query: &[u8],
+    mut compare: impl FnMut(usize) -> Result<Comparison>,
+) -> Result<Place> {
+    let base = segment.base();
+    if base == BASE_BISECT {
+        return bisect(segment, compare);
+    }
+    let candidate = simd.blind_candidate(segment.differences(), &bits::window(query, base));
+    let (order, bit) = compare(candidate)?;
+    Ok(correct(segment, candidate, order, bit))
+}
+
+/// The query's place, from how it compares with the candidate.
+fn correct(segment: &Segment<'_>, candidate: usize, order: Ordering, bit: Option<u32>) -> Place {
+    let count = segment.count();
+    // What all keys of the segment share and the query does not, puts it before or after all of them. Where the
+    // query shares more than differences can tell, each boundary is nearer the front than its own difference.
+    let bit = bit.unwrap_or(u32::MAX).checked_sub(8 * u32::from(segment.base())).map(|b| b.min(MAX_DIFFERENCE) as u8);
+    let boundaries = match bit {
+        Some(bit) => lanes_at_most(segment.differences(), bit) & lanes_below(count) & !1,
+        None => 0,
+    };
+    let lane = match order {
+        Ordering::Equal => candidate,
+        // The nearest boundary at or before the candidate, or the segment's start.
+        Ordering::Less => 31 - (boundaries & lanes_below(candidate + 1) | 1).leading_zeros() as usize,
+        Ordering::Greater => ((boundaries & !lanes_below(candidate + 1)).trailing_zeros() as usize).min(count),
+    };
+    Place { lane, exact: order == Ordering::Equal }
+}
+
+fn bisect(segment: &Segment<'_>, mut compare: impl FnMut(usize) -> Result<Comparison>) -> Result<Place> {
+    // Only each key's newest version is compared.
+    let newest = lanes_below(segment.count()) & !segment.same_key();
+    let (mut low, mut high) = (0, segment.count());
+    while low < high {
+        let lane = 31 - (newest & lanes_below(low.midpoint(high) + 1) | 1).leading_zeros() as usize;
+        match compare(lane)?.0 {
+            Ordering::Equal => return Ok(Place { lane, exact: true }),
+            Ordering::Less => high = lane,
+            Ordering::Greater => {
+                low = ((newest & !lanes_below(lane + 1)).trailing_zeros() as usize).min(segment.count())
+            }
+        }
+    }
+    Ok(Place { lane: low, exact: false })
+}
+
+/// How `query` compares with `key`, counted.
+#[inline]
+pub(crate) fn compare_counted(query: &[u8], key: &[u8]) -> Comparison {
+    super::counters::count_key_comparison();
+    compare_bits(query, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::{Difference, Lane, encode_record, tag};
+    use super::*;
+    use crate::table::Position;
+
+    /// The differences of sorted keys; equal neighbours are versions of one key.
+    fn record_of(keys: &[Vec<u8>]) -> Vec<u8> {
+        let lanes: Vec<Lane> = keys
+            .iter()
+            .enumerate()
+            .map(|(i, key)| Lane {
+                selector: 0,
+                tag: tag(key),
+                difference: match i.checked_sub(1).map(|b| compare_bits(key, &keys[b])) {
+                    Some((Ordering::Equal, _)) => Difference::Same,
+                    Some((_, Some(bit))) => Difference::Bit(bit),
+                    _ => Difference::Untold,
+                },
+                position: Position::default(),
+            })
+            .collect();
+        let mut record = vec![0; 128];
+        encode_record(&mut record, &lanes, &[Position::default()]);
+        record
+    }
+
+    fn check(mut keys: Vec<Vec<u8>>, queries: &[Vec<u8>], must_be_blind: bool) {
+        keys.sort();
+        keys.truncate(32);
+        let record = record_of(&keys);
+        let segment = Segment::new(&record, keys.len(), 1).unwrap();
+        assert!(!must_be_blind || segment.base() != BASE_BISECT);
+        for simd in [Simd::Portable, Simd::detect()] {
+            for query in queries.iter().chain(&keys) {
+                let mut comparisons = 0;
+                let place = find_place(&segment, simd, query, |lane| {
+                    comparisons += 1;
+                    Ok(compare_bits(query, &keys[lane]))
+                })
+                .unwrap();
+                let expected = keys.partition_point(|k| k < query);
+                let exact = keys.get(expected) == Some(query);
+                assert_eq!(place, Place { lane: expected, exact }, "{query:?} in {keys:?}");
+                assert!(comparisons == 1 || segment.base() == BASE_BISECT);
+            }
+        }
+    }
+
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self, below: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % below
+        }
+
+        fn key(&mut self, alphabet: &[u8], longest: usize) -> Vec<u8> {
+            (0..self.next(longest + 1)).map(|_| alphabet[self.next(alphabet.len())]).collect()
+        }
+    }
+
+    #[test]
+    fn finds_each_place_among_keys_of_many_shapes() {
+        let random = &mut Random(7);
+        let alphabets: [&[u8]; 5] = [&[0, 1], &[0xff, 0xfe, 0], b"abc", &[0, 0x80, 0xff], b"a"];
+        for round in 0..3_000 {
+            let alphabet = alphabets[round % alphabets.len()];
+            let longest = [3, 8, 40][round % 3];
+            let prefix = random.key(b"xy\0", [0, 0, 20, 300][round % 4]);
+            let mut make = |_| [prefix.clone(), random.key(alphabet, longest)].concat();
+            let keys: Vec<_> = (0..1 + round % 40).map(&mut make).collect();
+            let mut queries: Vec<_> = (0..20).map(&mut make).collect();
+            queries.extend([Vec::new(), vec![0], vec![0xff; 400], prefix.clone(), b"x".to_vec()]);
+            check(keys, &queries, false);
+        }
+    }
+
+    #[test]
+    fn random_keys_need_no_bisection() {
+        let random = &mut Random(9);
+        for _ in 0..500 {
+            let mut make = |_| (0..8).map(|_| random.next(256) as u8).collect::<Vec<u8>>();
+            let keys: Vec<_> = (0..32).map(&mut make).map(|k| [b"tree".to_vec(), k, vec![1]].concat()).collect();
+            let queries: Vec<_> = (0..20).map(&mut make).map(|k| [b"tree".to_vec(), k, vec![1]].concat()).collect();
+            check(keys, &queries, true);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The few vector instructions of the view, each with a portable twin: an island of unsafe.
+//!
+//! Which twin runs is found out once for each view, at run time ([`Simd::detect`]); tests run both on the same
+//! inputs. Everything works on lanes of a segment (32 bytes, one an entry) or on a node of anchor heads (16 numbers).
+//!
+//! **Blind search** is a walk down the Patricia tree that the difference bits of neighbouring keys describe. Taken
+//! left to right over the lanes, its state is one threshold `t`: the depth of the last turn to the left, or 255 if
+//! there was none since the present candidate. Lane `i` with difference bit `d` does this to it:
+//!
+//! ```text
+//! t <= d   nothing: the lane lies in a part of the tree that was turned away from
+//! t >  d   the query's bit d is 1: lane i is the candidate, t = 255;  the bit is 0: t = d
+//! ```
+//!
+//! That is the function `t -> if t <= a { t } else { c }` with `a = d` and `c = 255 or d`, and such functions are
+//! closed under composition: first (a1, c1), then (a2, c2) is `(min(a1, a2), if c1 <= a2 { c1 } else { c2 })`, given
+//! that c >= a. So the walk is an associative scan of five shift steps without a branch. A lane that is another
+//! version of the key before it has difference 255, which is the identity.
+
+use super::bits::Window;
+
+/// One byte for each entry of a segment.
+pub(crate) type Lanes = [u8; 32];
+
+/// The number of heads in an anchor node.
+pub(crate) const NODE_HEADS: usize = 16;
+
+/// The heads of an anchor node. Signed, so that vector comparisons apply: see [`super::anchors`].
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct Node(pub(crate) [i64; NODE_HEADS]);
+
+/// Which twin to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Simd {
+    /// Plain Rust.
+    Portable,
+    /// 256-bit vectors. Made by [`Simd::detect`] alone, and only where the processor has them.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(HasAvx2),
+}
+
+/// Proof that the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HasAvx2(());
+
+impl Simd {
+    /// The best this processor can do.
+    pub(crate) fn detect() -> Simd {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return Simd::Avx2(HasAvx2(()));
+        }
+        Simd::Portable
+    }
+
+    /// The lane of the one key that can be equal to the query, or from which its place is found: see the module's
+    /// text. `differences[0]` is ignored.
+    #[inline]
+    pub(crate) fn blind_candidate(self, differences: &Lanes, window: &Window) -> usize {
+        match self {
+            Simd::Portable => portable::blind_candidate(differences, window),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
+            Simd::Avx2(_) => unsafe { avx2::blind_candidate(differences, window) },
+        }
+    }
+
+    /// How many heads of the node are less than `head`, and how many are less or equal.
+    #[inline]
+    pub(crate) fn rank_in_node(self, node: &Node, head: i64) -> (usize, usize) {
+        match self {
+            Simd::Portable => portable::rank_in_node(node, head),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
+            Simd::Avx2(_) => unsafe { avx2::rank_in_node(node, head) },
+        }
+    }
+}
+
+/// A bit for each lane that is `byte` in the bits of `mask`.
+#[inline]
+pub(crate) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    return sse2::match_lanes(lanes, mask, byte);
+    #[cfg(not(target_arch = "x86_64"))]
+    return portable::match_lanes(lanes, mask, byte);
+}
+
+/// A bit for each lane that is at most `byte`.
+#[inline]
+pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    return sse2::lanes_at_most(lanes, byte);
+    #[cfg(not(target_arch = "x86_64"))]
+    return portable::lanes_at_most(lanes, byte);
+}
+
+/// Asks the processor to fetch the cache line of `bytes[at..]`. A hint, whatever `at` is.
+#[inline]
+pub(crate) fn prefetch(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(byte) = bytes.get(at) {
+        // SAFETY: prefetching changes nothing that a program can see, and the address lies in a borrowed slice.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast())
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, at);
+}
+
+/// The twins in plain Rust.
+#[cfg_attr(target_arch = "x86_64", cfg_attr(not(test), expect(dead_code, reason = "some have a baseline twin")))]
+mod portable {
+    use super::{Lanes, Node, Window};
+
+    pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
+        let mut candidate = 0;
+        let mut threshold = 255;
+        for (lane, &difference) in differences.iter().enumerate().skip(1) {
+            if threshold <= difference {
+                continue;
+            }
+            let bit = window[usize::from(difference / 8)] << (difference % 8) & 0x80;
+            if bit != 0 {
+                candidate = lane;
+                threshold = 255;
+            } else {
+                threshold = difference;
+            }
+        }
+        candidate
+    }
+
+    pub(super) fn rank_in_node(node: &Node, head: i64) -> (usize, usize) {
+        let less = node.0.iter().map(|&h| usize::from(h < head)).sum();
+        let less_or_equal = node.0.iter().map(|&h| usize::from(h <= head)).sum();
+        (less, less_or_equal)
+    }
+
+    pub(super) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
+        lanes.iter().rev().fold(0, |bits, &lane| bits << 1 | u32::from(lane & mask == byte))
+    }
+
+    pub(super) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
+        lanes.iter().rev().fold(0, |bits, &lane| bits << 1 | u32::from(lane <= byte))
+    }
+}
+
+/// 128-bit vectors, which every x86-64 processor has.
+#[cfg(target_arch = "x86_64")]
+mod sse2 {
+    use super::Lanes;
+    use std::arch::x86_64::{
+        __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_set1_epi8,
+    };
+
+    #[inline]
+    fn load(lanes: &Lanes) -> [__m128i; 2] {
+        let first = lanes.as_ptr().cast::<__m128i>();
+        // SAFETY: the 32 bytes of `lanes` hold two unaligned vectors of 16 bytes.
+        unsafe { [_mm_loadu_si128(first), _mm_loadu_si128(first.add(1))] }
+    }
+
+    #[inline]
+    fn gather([low, high]: [__m128i; 2]) -> u32 {
+        // SAFETY: SSE2 is part of x86-64.
+        let (low, high) = unsafe { (_mm_movemask_epi8(low), _mm_movemask_epi8(high)) };
+        low as u32 & 0xffff | (high as u32) << 16
+    }
+
+    #[inline]
+    pub(super) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
+        gather(load(lanes).map(|v| {
+            // SAFETY: SSE2 is part of x86-64.
+            unsafe { _mm_cmpeq_epi8(_mm_and_si128(v, _mm_set1_epi8(mask as i8)), _mm_set1_epi8(byte as i8)) }
+        }))
+    }
+
+    #[inline]
+    pub(super) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
+        gather(load(lanes).map(|v| {
+            // SAFETY: SSE2 is part of x86-64.
+            unsafe { _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(byte as i8)), v) }
+        }))
+    }
+}
+
+/// 256-bit vectors.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{Lanes, Node, Window};
+    use std::arch::x86_64::{
+        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_castsi256_pd, _mm256_cmpeq_epi8,
+        _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_movemask_pd,
+        _mm256_or_si256, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8,
+        _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
+    };
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn load(bytes: &[u8; 32]) -> __m256i {
+        // SAFETY: the 32 bytes hold one unaligned vector.
+        unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+    }
+
+    /// The vector moved up by `$n` lanes (1 to 15), with lanes of 255 coming in.
+    macro_rules! shift_up {
+        ($v:expr, $n:literal) => {{
+            let v = $v;
+            // The low half of `below` is all ones, the high half is the low half of v.
+            let below = _mm256_permute2x128_si256::<0x02>(v, _mm256_set1_epi8(-1));
+            _mm256_alignr_epi8::<{ 16 - $n }>(v, below)
+        }};
+    }
+
+    /// One step of the scan: composes each lane's function with that of the lane `$n` before it.
+    macro_rules! scan_step {
+        ($a:ident, $c:ident, $a1:expr, $c1:expr) => {{
+            let (a1, c1) = ($a1, $c1);
+            // c' = if c1 <= a2 { c1 } else { c2 }; a' = min(a1, a2)
+            let keep = _mm256_cmpeq_epi8(_mm256_min_epu8(c1, $a), c1);
+            $c = _mm256_blendv_epi8($c, c1, keep);
+            $a = _mm256_min_epu8(a1, $a);
+        }};
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
+        let ones = _mm256_set1_epi8(-1);
+        let differences = {
+            // Lane 0 takes no part.
+            let mut lanes = *differences;
+            lanes[0] = 255;
+            load(&lanes)
+        };
+        // The query's byte of each lane: index = difference / 8, from two tables of 16 bytes.
+        let index = _mm256_and_si256(_mm256_srli_epi16::<3>(differences), _mm256_set1_epi8(0x1f));
+        let query = load(window);
+        let low = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x00>(query, query), index);
+        let high = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x11>(query, query), index);
+        // Bit 4 of the index, moved to the top of its byte, chooses the table.
+        let byte = _mm256_blendv_epi8(low, high, _mm256_slli_epi16::<3>(index));
+        let bit_of = _mm256_setr_epi8(
+            -128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16,
+            8, 4, 2, 1,
+        );
+        let bit = _mm256_shuffle_epi8(bit_of, _mm256_and_si256(differences, _mm256_set1_epi8(7)));
+        let clear = _mm256_cmpeq_epi8(_mm256_and_si256(byte, bit), _mm256_setzero_si256());
+        let mut a = differences;
+        // Where the bit is set, 255; where it is clear, the difference itself.
+        let mut c = _mm256_or_si256(differences, _mm256_cmpeq_epi8(clear, _mm256_setzero_si256()));
+        scan_step!(a, c, shift_up!(a, 1), shift_up!(c, 1));
+        scan_step!(a, c, shift_up!(a, 2), shift_up!(c, 2));
+        scan_step!(a, c, shift_up!(a, 4), shift_up!(c, 4));
+        scan_step!(a, c, shift_up!(a, 8), shift_up!(c, 8));
+        // The last step, by sixteen lanes, moves one half onto the other.
+        let a1 = _mm256_permute2x128_si256::<0x02>(a, ones);
+        let c1 = _mm256_permute2x128_si256::<0x02>(c, ones);
+        let keep = _mm256_cmpeq_epi8(_mm256_min_epu8(c1, a), c1);
+        c = _mm256_blendv_epi8(c, c1, keep);
+        let _ = a1;
+        let taken = _mm256_movemask_epi8(_mm256_cmpeq_epi8(c, ones)) as u32;
+        let same_key = _mm256_movemask_epi8(_mm256_cmpeq_epi8(differences, ones)) as u32;
+        // Lane 0 is the candidate if no other was taken.
+        31 - (taken & !same_key | 1).leading_zeros() as usize
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn rank_in_node(node: &Node, head: i64) -> (usize, usize) {
+        let head = _mm256_set1_epi64x(head);
+        let (mut less, mut greater) = (0, 0);
+        for quarter in 0..4 {
+            // SAFETY: a node is 16 numbers: four vectors of four.
+            let heads = unsafe { _mm256_loadu_si256(node.0.as_ptr().add(quarter * 4).cast()) };
+            less += _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(head, heads))).count_ones();
+            greater += _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(heads, head))).count_ones();
+        }
+        (less as usize, node.0.len() - greater as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn lanes(state: &mut u64, from: u8) -> Lanes {
+        std::array::from_fn(|_| random(state) as u8 | from)
+    }
+
+    /// Any bytes at all, not only differences that some keys can have: the twins must agree on damaged segments too.
+    #[test]
+    fn twins_agree_on_any_bytes() {
+        let simd = Simd::detect();
+        let state = &mut 1;
+        for round in 0..20_000u32 {
+            let mut differences = lanes(state, if round % 3 == 0 { 0x80 } else { 0 });
+            if round % 2 == 0 {
+                for difference in &mut differences {
+                    *difference = if random(state).is_multiple_of(4) { 255 } else { *difference % 20 };
+                }
+            }
+            let window = lanes(state, 0);
+            assert_eq!(
+                simd.blind_candidate(&differences, &window),
+                portable::blind_candidate(&differences, &window),
+                "{differences:?} {window:?}"
+            );
+            let byte = differences[5];
+            assert_eq!(
+                match_lanes(&differences, 0x1f, byte & 0x1f),
+                portable::match_lanes(&differences, 0x1f, byte & 0x1f)
+            );
+            assert_eq!(match_lanes(&differences, 0xff, byte), portable::match_lanes(&differences, 0xff, byte));
+            assert_eq!(lanes_at_most(&differences, byte), portable::lanes_at_most(&differences, byte));
+        }
+    }
+
+    #[test]
+    fn twins_agree_on_anchor_nodes() {
+        let simd = Simd::detect();
+        let state = &mut 2;
+        for round in 0..5_000 {
+            let mut heads: [i64; NODE_HEADS] = std::array::from_fn(|_| random(state) as i64 >> (round % 63));
+            heads.sort_unstable();
+            let node = Node(heads);
+            for head in [heads[3], heads[15], heads[0] - 1, random(state) as i64, i64::MAX, i64::MIN] {
+                assert_eq!(simd.rank_in_node(&node, head), portable::rank_in_node(&node, head));
+            }
+        }
+    }
+}
