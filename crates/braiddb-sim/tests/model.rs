@@ -647,7 +647,7 @@ impl<'a> World<'a> {
         self.coverage.folds.add(stats.folds);
         self.coverage.blob_bytes.add(stats.blob_bytes_written);
         self.coverage.view_bytes.add(stats.view_bytes_written);
-        self.coverage.splits.add(stats.partitions.len() as u64 - 1);
+        self.coverage.splits.add((stats.partitions.len() as u64).saturating_sub(1));
         Ok(())
     }
 
