@@ -1,3 +1,27 @@
-//! Checks of the source tree.
+//! `cargo xtask COMMAND`: checks of the source tree that neither cargo nor clippy makes.
 
-fn main() {}
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask tidy [--graph] [ROOT]
+
+  tidy     check layers, sizes, names, unsafe islands; exit 1 if anything is out of order
+  --graph  also print which layer imports which
+  ROOT     the workspace to look at; the present one if left out";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (flags, words): (Vec<&str>, Vec<&str>) =
+        arguments.iter().map(String::as_str).partition(|argument| argument.starts_with("--"));
+    let known = flags.iter().all(|flag| *flag == "--graph");
+    match words.as_slice() {
+        ["tidy"] if known => tidy::main(&tidy::workspace_root(), flags.contains(&"--graph")),
+        ["tidy", root] if known => tidy::main(root.as_ref(), flags.contains(&"--graph")),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,3 +1,36 @@
-//! The `braid` command.
+//! The `braid` command: store, query, import, inspect and demonstrate BraidDB.
 
-fn main() {}
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the engine's rule that files, threads and time come from its platform layer"
+)]
+
+mod arguments;
+mod bar;
+mod commands;
+mod demo;
+mod dirt;
+mod exit;
+mod freedb;
+mod import;
+mod input;
+mod notation;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = arguments::Arguments::parse();
+    let code = match commands::run(arguments.command) {
+        Ok(code) => code,
+        Err(error) => {
+            let code = exit::code_of(&error);
+            if code != exit::OK {
+                eprintln!("braid: {error:#}");
+            }
+            code
+        }
+    };
+    ExitCode::from(code)
+}

@@ -44,7 +44,7 @@ mod wal;
 pub use base::{Error, Result, SequenceNumber};
 pub use codec::Compression;
 pub use db::{
-    Batch, Db, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree, TreeInfo, Value,
-    VerifyReport,
+    Batch, Db, Durability, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree, TreeInfo,
+    TreeOptions, Value, VerifyReport,
 };
-pub use options::{Builder, Durability, TreeOptions};
+pub use options::Builder;

@@ -3,56 +3,25 @@
 use crate::{
     base::Result,
     codec::Compression,
-    db::Db,
+    db::{Db, Durability, Settings},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
 };
 use std::{path::Path, sync::Arc};
 
-/// When a commit counts as done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Durability {
-    /// When it survives a crash of the process, of the operating system, and a power failure (if the device honours
-    /// flushes). Costs one device flush, shared by all who wait.
-    #[default]
-    Sync,
-    /// When it survives a crash of the process. A crash of the system may lose the last such commits, never one
-    /// without all later ones.
-    Buffered,
-}
+impl Db {
+    /// Opens the database in the directory `path`, and creates it if there is none.
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Builder::new().open(path)
+    }
 
-/// How a tree is kept, where it is to differ from the database's default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeOptions {
-    /// Compression of its blocks and blobs.
-    pub compression: Option<Compression>,
-    /// Values of this many bytes or more go to blob files.
-    pub blob_threshold: Option<usize>,
-}
+    /// A new database in memory, gone when its last handle goes.
+    pub fn in_memory() -> Result<Db> {
+        Builder::new().open_in_memory()
+    }
 
-/// All settings of an open database, with their defaults.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub memory: usize,
-    pub durability: Durability,
-    pub compression: Compression,
-    pub create: bool,
-    pub read_only: bool,
-    pub background_threads: usize,
-    pub memtable_bytes: Option<usize>,
-    pub partition_bytes: u64,
-    pub log_segment_bytes: u64,
-    pub block_bytes: usize,
-    pub blob_threshold: usize,
-    pub blob_file_bytes: u64,
-    pub key_blocks: bool,
-    pub vfs: Arc<dyn Vfs>,
-    pub runtime: Arc<dyn Runtime>,
-}
-
-impl Settings {
-    /// A memtable is frozen when it has this many bytes.
-    pub fn memtable_bytes(&self) -> usize {
-        self.memtable_bytes.unwrap_or((self.memory / 8).clamp(1 << 20, 256 << 20))
+    /// For other than the default options.
+    pub fn builder() -> Builder {
+        Builder::new()
     }
 }
 

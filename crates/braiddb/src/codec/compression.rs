@@ -40,13 +40,25 @@ pub fn compress(method: Compression, bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Unpacks into exactly `len` bytes; `None` if the bytes are no such thing. The caller has bounded `len`.
 pub fn decompress(method: Compression, packed: &[u8], len: usize) -> Option<Vec<u8>> {
-    let bytes = match method {
-        Compression::None => packed.to_vec(),
-        Compression::Lz4 => lz4_flex::block::decompress(packed, len).ok()?,
+    let mut bytes = Vec::new();
+    decompress_into(method, packed, len, &mut bytes).then_some(bytes)
+}
+
+/// Unpacks into exactly `len` bytes, which replace what is in `out`, so that its memory can be used again; `false` if
+/// the bytes are no such thing. The caller has bounded `len`.
+pub fn decompress_into(method: Compression, packed: &[u8], len: usize, out: &mut Vec<u8>) -> bool {
+    out.resize(len, 0);
+    let unpacked = match method {
+        Compression::None => {
+            out.clear();
+            out.extend_from_slice(packed);
+            Some(packed.len())
+        }
+        Compression::Lz4 => lz4_flex::block::decompress_into(packed, out).ok(),
         #[cfg(feature = "zstd")]
-        Compression::Zstd => zstd::bulk::decompress(packed, len).ok()?,
+        Compression::Zstd => zstd::bulk::decompress_to_buffer(packed, out.as_mut_slice()).ok(),
         #[cfg(not(feature = "zstd"))]
-        Compression::Zstd => return None,
+        Compression::Zstd => None,
     };
-    (bytes.len() == len).then_some(bytes)
+    unpacked == Some(len)
 }

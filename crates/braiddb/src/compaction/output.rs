@@ -91,7 +91,7 @@ impl<'a> RunOutput<'a> {
         if entry.kind == EntryKind::BlobRef {
             let blob = BlobRef::decode(entry.value)
                 .ok_or_else(|| Error::InvalidArgument("an entry holds an unreadable blob reference".to_owned()))?;
-            writer.add_blob_use(blob.file, blob.disk_bytes());
+            writer.add_blob_use(blob.file, blob.stored_len);
         }
         Ok(())
     }

@@ -273,16 +273,41 @@ impl Core {
         }
     }
 
-    /// Notes whether anything was committed since the last look; whether the database has just become idle.
-    fn look_for_idleness(&self, work: &mut WorkState) {
+    /// Notes whether anything was committed since the last look. Returns whether the database has just become idle.
+    fn look_for_idleness(&self, work: &mut WorkState) -> bool {
         let commits = self.counters.commits.load(Ordering::Relaxed);
         let now = self.now_ns();
         if commits != work.seen_commits {
             work.seen_commits = commits;
             work.quiet_since_ns = now;
             work.idle = false;
-        } else if now.saturating_sub(work.quiet_since_ns) >= IDLE_NS {
+        } else if !work.idle && now.saturating_sub(work.quiet_since_ns) >= IDLE_NS {
             work.idle = true;
+            return true;
+        }
+        false
+    }
+
+    /// What is worth doing once when nothing is committed any more: the log says that it is whole, so that damage to its
+    /// last record can be told from a torn end, and gives spare segments back.
+    fn settle_log(&self) {
+        let Some(wal) = &self.wal else { return };
+        if self.check_writable().is_err() {
+            return;
+        }
+        match wal.note_durable() {
+            Ok(()) => {
+                wal.trim_spares();
+            }
+            Err(e) if e.is_disk_full() => {}
+            Err(e) => self.latch(&e),
+        }
+    }
+
+    /// Has the log's next segment ready before a commit needs it.
+    fn prepare_log(&self) {
+        if let Some(Err(e)) = self.wal.as_ref().map(|wal| wal.prepare_spare()) {
+            tracing::debug!(error = %e, "no spare log segment could be made");
         }
     }
 }
@@ -315,11 +340,18 @@ fn work_loop(core: &Weak<Core>) {
         }
         match core.next_job(false) {
             Some(job) => {
-                core.run_job(job);
+                let is_flush = matches!(job, Job::Flush);
+                if core.run_job(job) && is_flush {
+                    core.prepare_log();
+                }
             }
             None => {
                 let mut work = core.work.lock();
-                core.look_for_idleness(&mut work);
+                if core.look_for_idleness(&mut work) {
+                    drop(work);
+                    core.settle_log();
+                    continue;
+                }
                 core.work_changed.wait_for(&mut work, Duration::from_millis(1000));
             }
         }

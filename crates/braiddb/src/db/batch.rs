@@ -1,5 +1,6 @@
 //! Batches as users fill them.
 
+use super::settings::Durability;
 use super::{
     catalog::{TreeState, catalog_key},
     database::Db,
@@ -10,7 +11,6 @@ use super::{
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},
     commit::RawBatch,
-    options::Durability,
 };
 use std::{collections::HashMap, ops::RangeBounds, sync::Arc};
 

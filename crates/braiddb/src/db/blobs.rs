@@ -18,7 +18,10 @@ use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// What is known of a blob file beyond what runs say.
@@ -43,6 +46,8 @@ pub struct BlobStore {
     table: TableContext,
     writer: Option<Arc<BlobWriter>>,
     files: Mutex<Files>,
+    /// Values being written.
+    writing: AtomicU64,
 }
 
 impl BlobStore {
@@ -59,17 +64,21 @@ impl BlobStore {
             table: table.clone(),
             writer,
             files: Mutex::new(Files { open: HashMap::new(), uses }),
+            writing: AtomicU64::new(0),
         }
     }
 
     /// Writes a value for a commit on its way; the caller says later what became of the commit.
     pub fn write(&self, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         let writer = self.writer.as_ref().ok_or(Error::Closed)?;
-        // The file is marked as in use before its number can be seen as closed and unused.
-        let mut files = self.files.lock();
-        let blob = writer.append(key, value, compression)?;
-        files.uses.entry(blob.file).or_default().on_their_way += 1;
-        Ok(blob)
+        // No file counts as unused while a value is written whose file is not marked as in use yet.
+        self.writing.fetch_add(1, Ordering::AcqRel);
+        let written = writer.append(key, value, compression);
+        if let Ok(blob) = &written {
+            self.files.lock().uses.entry(blob.file).or_default().on_their_way += 1;
+        }
+        self.writing.fetch_sub(1, Ordering::AcqRel);
+        written
     }
 
     /// The commit that wrote these was numbered `sequence`, or failed (`None`).
@@ -98,9 +107,13 @@ impl BlobStore {
         if let Some(file) = self.files.lock().open.get(&number) {
             return Ok(Arc::clone(file));
         }
-        let path = blob_path(&self.dir, number);
-        let file = BlobFile::open(&*self.table.vfs, &path, number)?;
-        Ok(Arc::clone(self.files.lock().open.entry(number).or_insert(file)))
+        let file = BlobFile::open(Arc::clone(&self.table.vfs), &self.dir, number).map_err(|e| match e {
+            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Error::corruption(path, 0, "the blob file is missing")
+            }
+            e => e,
+        })?;
+        Ok(Arc::clone(self.files.lock().open.entry(number).or_insert_with(|| Arc::new(file))))
     }
 
     /// The value that a reference, as it stands in an entry, leads to.
@@ -115,9 +128,8 @@ impl BlobStore {
     pub fn is_complete(&self, reference: &[u8]) -> Result<bool> {
         let Some(blob) = BlobRef::decode(reference) else { return Ok(false) };
         match self.file(blob.file) {
-            Ok(file) => file.is_complete(&blob),
+            Ok(file) => file.exists_and_complete(&blob),
             Err(e) if e.is_corruption() => Ok(false),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),
         }
     }
@@ -135,7 +147,7 @@ impl BlobStore {
 
     /// Bytes written by this handle.
     pub fn bytes_written(&self) -> u64 {
-        self.writer.as_ref().map_or(0, |w| w.bytes_written())
+        self.writer.as_ref().map_or(0, |w| w.stats().bytes_written)
     }
 
     /// Bytes that the runs of a layout refer to, by file.
@@ -149,7 +161,8 @@ impl BlobStore {
 
     fn is_settled(&self, number: FileNumber, used: &Use, flushed: SequenceNumber) -> bool {
         let open = self.writer.as_ref().is_some_and(|w| w.current_file() == Some(number));
-        !open && used.on_their_way == 0 && used.last_sequence <= flushed
+        let writing = self.writing.load(Ordering::Acquire) > 0;
+        !open && !writing && used.on_their_way == 0 && used.last_sequence <= flushed
     }
 
     /// Lets go of the files that nothing refers to any more. Each is removed once what is returned, and every other

@@ -8,10 +8,10 @@
 //! | `i` | the next tree id, u32; ids below it are never given out again |
 //! | `c` | the application cursor |
 
+use super::settings::TreeOptions;
 use crate::{
     base::{Error, Result, TreeId, internal_key},
     codec::{ByteReader, Compression, put_varint},
-    options::TreeOptions,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{

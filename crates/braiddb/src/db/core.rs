@@ -11,12 +11,12 @@
 //!
 //! Order of locks: `write`, then `disk`, then `change`. `work` is a leaf.
 
+use super::settings::Settings;
 use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Counters};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     commit::{CommitQueue, SnapshotList},
     memtable::{Memtable, MemtableOptions},
-    options::Settings,
     platform::FileLock,
     read::ReadState,
     table::TableContext,

@@ -6,6 +6,7 @@ use super::{
     core::Core,
     multi::MultiTree,
     open::application_cursor_key,
+    settings::{Durability, Settings, TreeOptions},
     snapshot::Snapshot,
     stats::Stats,
     tree::Tree,
@@ -15,7 +16,6 @@ use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, TreeId, internal_key},
     codec::Compression,
     commit::RawBatch,
-    options::{Builder, Durability, Settings, TreeOptions},
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -63,22 +63,8 @@ pub struct TreeInfo {
 }
 
 impl Db {
-    /// Opens the database in the directory `path`, and creates it if there is none.
-    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
-        Builder::new().open(path)
-    }
-
-    /// A new database in memory, gone when its last handle goes.
-    pub fn in_memory() -> Result<Db> {
-        Builder::new().open_in_memory()
-    }
-
-    /// For other than the default options.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
-    pub(crate) fn open_with(settings: Settings, path: &Path) -> Result<Db> {
+    /// Opens or creates a database with these settings.
+    pub fn open_with(settings: Settings, path: &Path) -> Result<Db> {
         let core = Core::open(settings, path)?;
         core.start_workers()?;
         Ok(Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) })
@@ -270,7 +256,7 @@ impl Db {
     /// The internal key of `user_key` in `tree`, checked.
     pub(super) fn key(tree: &TreeState, user_key: &[u8]) -> Result<Vec<u8>> {
         tree.check()?;
-        crate::db::tree::check_key(user_key)?;
+        super::tree::check_key(user_key)?;
         let mut key = Vec::new();
         internal_key(tree.id, user_key, &mut key);
         Ok(key)
@@ -285,7 +271,8 @@ impl Shared {
         }
         let core = &self.core;
         let synced = match &core.wal {
-            Some(wal) if core.check_writable().is_ok() => core.sync_to(wal.end_lsn()),
+            // The note at the end tells a later open that nothing may be missing.
+            Some(wal) if core.check_writable().is_ok() => wal.note_durable(),
             _ => Ok(()),
         };
         core.stop();

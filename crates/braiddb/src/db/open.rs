@@ -7,6 +7,7 @@
 //! A database is born when its first log segment is written. Leftovers of a creation that did not get so far are
 //! swept away; but a directory that holds logs, runs, views or blobs and no CURRENT is damaged, never new.
 
+use super::settings::Settings;
 use super::{
     blobs::BlobStore,
     catalog::{Catalog, TreeState, catalog_key},
@@ -19,12 +20,11 @@ use crate::{
     cache::BlockCache,
     commit::{CommitQueue, SnapshotList, decode_group},
     memtable::Memtable,
-    options::Settings,
     platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
         TableContext,
-        blob::{BlobWriter, BlobWriterOptions},
+        blob::{BlobWriter, BlobWriterContext},
     },
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
     wal::{self, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions},
@@ -215,10 +215,13 @@ fn open_blobs(
     names: &[crate::platform::DirEntry],
 ) -> BlobStore {
     let writer = (!settings.read_only).then(|| {
-        let options = BlobWriterOptions { file_bytes_max: settings.blob_file_bytes, ..Default::default() };
-        let runtime = Arc::clone(&settings.runtime);
-        let ids = Arc::new(move || runtime.random_u64());
-        Arc::new(BlobWriter::new(Arc::clone(&settings.vfs), dir, options, number_source(next_file), ids))
+        Arc::new(BlobWriter::new(BlobWriterContext {
+            vfs: Arc::clone(&settings.vfs),
+            dir: dir.to_owned(),
+            runtime: Arc::clone(&settings.runtime),
+            next_file_number: number_source(next_file),
+            file_len: settings.blob_file_bytes,
+        }))
     });
     let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);
     BlobStore::new(dir, table, writer, known)

@@ -4,8 +4,9 @@
 //! a partition should have. From one half on, each byte written costs time: first as much as half of what flushing it
 //! costs, at full pressure three times that.
 
+use super::settings::Settings;
 use super::{core::Core, stats::Counters};
-use crate::{options::Settings, platform::Runtime, read::ReadState};
+use crate::{platform::Runtime, read::ReadState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most frozen memtables; then writers wait for a flush.

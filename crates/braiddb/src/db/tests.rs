@@ -1,25 +1,37 @@
 //! Tests of the database as a whole, on a file system in memory, with work done inline.
 
+use super::{Db, Durability, Settings, TreeOptions};
 use crate::{
-    Builder, Compression, Db, Durability, TreeOptions,
-    platform::{MemVfs, Vfs},
+    base::Result,
+    codec::Compression,
+    platform::{MemVfs, Runtime, SystemRuntime, Vfs},
 };
 use std::{path::Path, sync::Arc};
 
 const DIR: &str = "/db";
 
-fn small(vfs: &Arc<MemVfs>) -> Builder {
-    Db::builder()
-        .vfs(Arc::clone(vfs) as Arc<dyn Vfs>)
-        .background_threads(0)
-        .memory(4 << 20)
-        .memtable_bytes(16 << 10)
-        .partition_bytes(64 << 10)
-        .log_segment_bytes(16 << 10)
-        .block_bytes(512)
-        .blob_threshold(256)
-        .blob_file_bytes(16 << 10)
-        .durability(Durability::Buffered)
+fn small(vfs: &Arc<MemVfs>) -> Settings {
+    Settings {
+        memory: 4 << 20,
+        durability: Durability::Buffered,
+        compression: Compression::Lz4,
+        create: true,
+        read_only: false,
+        background_threads: 0,
+        memtable_bytes: Some(16 << 10),
+        partition_bytes: 64 << 10,
+        log_segment_bytes: 16 << 10,
+        block_bytes: 512,
+        blob_threshold: 256,
+        blob_file_bytes: 16 << 10,
+        key_blocks: true,
+        vfs: Arc::clone(vfs) as Arc<dyn Vfs>,
+        runtime: Arc::new(SystemRuntime::new()) as Arc<dyn Runtime>,
+    }
+}
+
+fn open(settings: Settings) -> Result<Db> {
+    Db::open_with(settings, Path::new(DIR))
 }
 
 fn key(i: u64) -> Vec<u8> {
@@ -33,7 +45,7 @@ fn value(i: u64, len: usize) -> Vec<u8> {
 #[test]
 fn what_was_put_is_there_through_flushes_folds_merges_splits_and_reopening() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     let mut model = std::collections::BTreeMap::new();
     for i in 0..8_000u64 {
@@ -56,7 +68,7 @@ fn what_was_put_is_there_through_flushes_folds_merges_splits_and_reopening() {
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     drop(tree);
     db.close().unwrap();
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     check(&db, &model);
 }
 
@@ -77,7 +89,7 @@ fn check(db: &Db, model: &std::collections::BTreeMap<Vec<u8>, Vec<u8>>) {
 #[test]
 fn a_snapshot_sees_what_it_saw_however_much_changes() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..1_000 {
         tree.put(key(i), b"old").unwrap();
@@ -105,7 +117,7 @@ fn a_snapshot_sees_what_it_saw_however_much_changes() {
 #[test]
 fn a_range_delete_hides_what_was_before_it_and_nothing_after() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..100u8 {
         tree.put([i], b"1").unwrap();
@@ -129,7 +141,7 @@ fn a_range_delete_hides_what_was_before_it_and_nothing_after() {
 #[test]
 fn large_values_are_written_once_and_their_space_comes_back() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for round in 0..10 {
         for i in 0..50 {
@@ -154,7 +166,7 @@ fn large_values_are_written_once_and_their_space_comes_back() {
 #[test]
 fn trees_are_created_renamed_dropped_and_never_mixed() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let a = db.tree("a").unwrap();
     let b = db.tree_with("b", TreeOptions { compression: Some(Compression::Zstd), ..Default::default() }).unwrap();
     a.put(b"k", b"a").unwrap();
@@ -169,7 +181,7 @@ fn trees_are_created_renamed_dropped_and_never_mixed() {
     assert_eq!(b.get(b"k").unwrap(), None);
     drop((a, b));
     db.close().unwrap();
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let names: Vec<_> = db.trees().unwrap().into_iter().map(|t| (t.name, t.id)).collect();
     assert_eq!(names, [("b".to_owned(), 3), ("c".to_owned(), 1)]);
 }
@@ -177,7 +189,7 @@ fn trees_are_created_renamed_dropped_and_never_mixed() {
 #[test]
 fn a_batch_is_atomic_and_a_bad_one_changes_nothing() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
     let mut batch = db.batch();
     batch.put(&a, b"1", b"x").put(&b, b"1", b"y").set_application_cursor(b"here");
@@ -194,7 +206,7 @@ fn a_batch_is_atomic_and_a_bad_one_changes_nothing() {
 #[test]
 fn a_multi_tree_keeps_many_values_to_a_key_in_order() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.multi_tree("m").unwrap();
     let pairs: [(&[u8], &[u8]); 7] =
         [(b"", b"9"), (b"a", b""), (b"a", b"1"), (b"a", b"2"), (b"a\0", b"0"), (b"a\0\0", b"\0"), (b"b", b"1")];
@@ -216,7 +228,7 @@ fn a_multi_tree_keeps_many_values_to_a_key_in_order() {
 #[test]
 fn iterators_turn_round_anywhere_and_meet_once() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..500u32 {
         tree.put(i.to_be_bytes(), b"").unwrap();
@@ -238,34 +250,34 @@ fn iterators_turn_round_anywhere_and_meet_once() {
 #[test]
 fn an_open_database_tells_who_holds_it_and_a_dropped_one_lets_go() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     tree.put(b"k", b"v").unwrap();
-    let error = small(&vfs).open(DIR).unwrap_err().to_string();
+    let error = open(small(&vfs)).unwrap_err().to_string();
     assert!(error.contains(&std::process::id().to_string()), "{error}");
     let mut iter = tree.iter();
     drop((db, tree));
     assert!(iter.next().unwrap().is_ok(), "an iterator keeps the database open");
     drop(iter);
-    small(&vfs).open(DIR).unwrap();
+    open(small(&vfs)).unwrap();
 }
 
 #[test]
 fn files_without_current_are_never_taken_for_a_new_database() {
     let vfs = Arc::new(MemVfs::new());
-    small(&vfs).open(DIR).unwrap().close().unwrap();
+    open(small(&vfs)).unwrap().close().unwrap();
     vfs.remove(&Path::new(DIR).join("CURRENT")).unwrap();
-    assert!(small(&vfs).open(DIR).unwrap_err().is_corruption());
+    assert!(open(small(&vfs)).unwrap_err().is_corruption());
 }
 
 #[test]
 fn reading_only_writes_nothing() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).open(DIR).unwrap();
+    let db = open(small(&vfs)).unwrap();
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
     db.close().unwrap();
     let before = vfs.list(Path::new(DIR)).unwrap().len();
-    let db = small(&vfs).read_only(true).open(DIR).unwrap();
+    let db = open(Settings { read_only: true, ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
     assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     assert!(tree.put(b"k", b"w").is_err());
@@ -277,7 +289,7 @@ fn reading_only_writes_nothing() {
 #[test]
 fn a_damaged_view_heals_and_reads_go_on() {
     let vfs = Arc::new(MemVfs::new());
-    let db = small(&vfs).partition_bytes(1 << 30).open(DIR).unwrap();
+    let db = open(Settings { partition_bytes: 1 << 30, ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..4_000 {
         tree.put(key(i), value(i, 40)).unwrap();
@@ -297,7 +309,7 @@ fn a_damaged_view_heals_and_reads_go_on() {
         file.read_exact_at(&mut byte, offset).unwrap();
         file.write_at(&[byte[0] ^ 1], offset).unwrap();
     }
-    let db = small(&vfs).partition_bytes(1 << 30).open(DIR).unwrap();
+    let db = open(Settings { partition_bytes: 1 << 30, ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..4_000 {
         assert_eq!(tree.get(key(i)).unwrap().map(Vec::from), Some(value(i, 40)));

@@ -1,5 +1,6 @@
 //! Writing: from a prepared batch to a published commit.
 
+use super::settings::Durability;
 use super::{
     core::{Committed, Core, Request, WriteState},
     open::SYNC_FAILED_NAME,
@@ -7,7 +8,6 @@ use super::{
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     commit::{PreparedBatch, decode_group},
-    options::Durability,
     platform::OpenMode,
     wal::GroupHeader,
 };

@@ -9,6 +9,8 @@ pub mod fault_vfs;
 mod mem;
 #[cfg(unix)]
 mod posix;
+#[cfg(unix)]
+mod posix_memory;
 mod runtime;
 #[cfg(test)]
 mod tests;
@@ -17,5 +19,11 @@ mod vfs;
 pub use mem::MemVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
+#[cfg(unix)]
+pub use posix_memory::advise_huge_pages;
 pub use runtime::{Runtime, SystemRuntime};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs};
+
+/// Asks for huge pages; this system has no such advice.
+#[cfg(not(unix))]
+pub fn advise_huge_pages(_memory: *mut u8, _len: usize) {}

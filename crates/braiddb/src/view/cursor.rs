@@ -298,6 +298,15 @@ impl ViewCursor {
     }
 }
 
+impl ViewCursor {
+    /// Where the present entry stands in its run. Precondition: valid.
+    pub fn position(&self) -> Position {
+        let Some((run, slot)) = self.present else { unreachable!("precondition: the cursor is valid") };
+        let block = self.pins[usize::from(run)].as_ref().map_or(0, |(block, _)| *block);
+        Position { block, slot }
+    }
+}
+
 impl Cursor for ViewCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|cursor| match cursor.find(key)? {

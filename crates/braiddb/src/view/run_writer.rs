@@ -9,6 +9,7 @@ use super::builder::ViewBuilder;
 use super::directory::Directory;
 use super::simd::Simd;
 use crate::base::{EntryRef, FileId, FileNumber, RangeTombstone, RangeTombstoneSet, Result};
+use crate::codec::Compression;
 use crate::table::{RunMeta, RunOptions, RunWriter, TableContext};
 use std::{cmp::Ordering, path::Path};
 
@@ -63,6 +64,11 @@ impl SortedRunWriter {
             && self.covering.covering(entry.key).first().is_some_and(|&newest| newest > entry.sequence);
         let position = self.run.add(entry)?;
         self.view.push(entry.key, entry.sequence, 0, position, entry.kind, covered)
+    }
+
+    /// Compresses the blocks from here on otherwise.
+    pub fn set_compression(&mut self, compression: Compression) {
+        self.run.set_compression(compression);
     }
 
     /// Counts a reference to a blob file.

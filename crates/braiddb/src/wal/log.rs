@@ -228,7 +228,7 @@ impl Wal {
         }
         let count = released.len();
         for segment in released {
-            let spare = segment.into_spare();
+            let spare = segment.to_spare();
             let mut spares = self.spares.lock();
             if spare.len == self.options.segment_len && spares.len() < self.options.spares_max {
                 spares.push(spare);

@@ -74,7 +74,7 @@ impl Segment {
     }
 
     /// The file without its contents.
-    pub fn into_spare(&self) -> Spare {
+    pub fn to_spare(&self) -> Spare {
         Spare { number: self.header.number, len: self.header.len, path: self.path.clone(), file: self.file.clone() }
     }
 }

@@ -64,7 +64,7 @@ fn a_record_that_just_fits_leaves_room_for_the_seal() {
         let world = World::new();
         let wal = world.create(WalStart::new_log());
         let input = input_of(&wal);
-        let payload: Vec<u8> = (0..len).map(|i| (i * i >> 3) as u8 ^ i as u8).collect();
+        let payload: Vec<u8> = (0..len).map(|i| ((i * i) >> 3) as u8 ^ i as u8).collect();
         for sequence in 1..=3 {
             wal.append(&group(sequence), &payload).unwrap();
         }

@@ -1,6 +1,7 @@
 //! Damaged, cut, lost and torn files: the right groups, or corruption.
 
 use super::*;
+use crate::wal::{RecordHeader, SegmentHeader, inspect_segment};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// A log of two epochs, with a recycled segment and a spare; each group synced. Returns its world, the manifest's
@@ -15,15 +16,12 @@ fn small_log(each_synced: bool, noted: bool) -> (World, RecoveryInput, Groups, V
     wal.sync(wal.end_lsn()).unwrap();
     let mut input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(17)), durable_lsn: 0, flushed: 17 };
     wal.release(17, |_| false);
-    let mut ends = Vec::new();
+    let mut ends = vec![0; 7];
     for sequence in 21..=24 {
         append(&wal, sequence).unwrap();
     }
     drop(wal);
     let (_, wal) = world.reopen(&mut input).unwrap();
-    for _ in 18..=24 {
-        ends.push(0);
-    }
     for sequence in 25..=33 {
         ends.push(append(&wal, sequence).unwrap());
         if each_synced {
@@ -247,5 +245,65 @@ fn a_crash_at_each_step_of_recovery_changes_nothing() {
             append(&wal, 34).unwrap();
             assert_eq!(world.replay(&next_input).unwrap().0, groups(18..=34));
         }
+    }
+}
+
+#[test]
+fn a_record_that_does_not_link_to_the_one_before_ends_the_log() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let mut at = Vec::new();
+    for sequence in 1..=3 {
+        at.push(wal.end_lsn() as usize);
+        append(&wal, sequence).unwrap();
+    }
+    let path = Path::new(DIR).join("000001.wal");
+    let mut files = world.vfs.files();
+    let bytes = files.get_mut(&path).unwrap();
+    let file_id = SegmentHeader::decode(bytes, &path).unwrap().0.file_id;
+    // The second record as it might have stood there, whole, before a write that the disk lost.
+    let header: &mut [u8; 64] = (&mut bytes[at[1]..at[1] + 64]).try_into().unwrap();
+    let (mut record, _) = RecordHeader::decode(header, file_id, at[1] as u64).unwrap();
+    record.commit_time_us += 1;
+    record.encode(file_id, at[1] as u64, header);
+    let (seen, outcome) = replay_files(&files, &input_of(&wal)).unwrap();
+    assert_eq!(seen, groups(1..=2));
+    assert_eq!(outcome.end_lsn as usize, at[2]);
+    assert_eq!(outcome.highest_sequence, 3);
+    assert!(outcome.ambiguous_tail && outcome.tail_note.is_some());
+}
+
+#[test]
+fn the_epochs_hang_together() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let mut input = input_of(&wal);
+    append(&wal, 1).unwrap();
+    let first_input = input;
+    let mut number = wal.oldest_segment();
+    let mut ids = Vec::new();
+    for sequence in 2..=4 {
+        let (_, wal) = world.reopen(&mut input).unwrap();
+        append(&wal, sequence).unwrap();
+        number = wal.segments().last().unwrap().number;
+        let path = Path::new(DIR).join(format!("{number:06}.wal"));
+        ids.push(inspect_segment(&world.vfs, &path, &mut |_, _| Ok(())).unwrap().header.file_id);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+    // Even a manifest that knows of the first epoch only does not let a later one go missing before the last.
+    assert_eq!(world.replay(&first_input).unwrap().0, groups(1..=4));
+    for lost in 2..number {
+        let mut files = world.vfs.files();
+        files.get_mut(&Path::new(DIR).join(format!("{lost:06}.wal"))).unwrap()[70] ^= 1;
+        assert!(replay_files(&files, &first_input).unwrap_err().is_corruption(), "segment {lost}");
+    }
+    // What an earlier epoch held is durable since the next began, whatever its records say.
+    for bad in 1..=3 {
+        let result = recover(&world.vfs, Path::new(DIR), &first_input, &mut |info, _| {
+            Ok(if info.first_sequence == bad { Visit::EndHere("bad".into()) } else { Visit::Taken })
+        });
+        assert!(result.unwrap_err().is_corruption());
     }
 }

@@ -124,7 +124,10 @@ fn segments_are_synced_in_order_and_named_only_once_durable() {
     for (at, path) in numbers.iter().enumerate().skip(1) {
         // Made: create, preallocate, sync, directory; header, sync; and only then the seal in the one before.
         let of_it: Vec<_> = before.iter().filter(|(_, p)| p == path || p == Path::new(DIR)).map(|(o, _)| *o).collect();
+        let own: Vec<_> = before.iter().filter(|(_, p)| p == path).map(|(o, _)| *o).take(5).collect();
         assert!(of_it.contains(&Operation::SyncDir));
+        use Operation::{Create, Preallocate, Sync, Write};
+        assert_eq!(own, [Create, Preallocate, Sync, Write, Sync]);
         let header_synced = before.iter().rposition(|(o, p)| p == path && *o == Operation::Sync).unwrap();
         let seal = before.iter().rposition(|(o, p)| *p == numbers[at - 1] && *o == Operation::Write).unwrap();
         assert!(header_synced < seal);
@@ -149,4 +152,30 @@ fn a_spare_made_ahead_is_used() {
     assert_eq!(wal.stats().segments_recycled, 1);
     assert!(wal.stats().segments_created >= created);
     assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(1..=30));
+}
+
+#[test]
+fn what_was_replayed_is_synced_before_an_epoch_begins() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let input = input_of(&wal);
+    for sequence in 1..=60 {
+        append(&wal, sequence).unwrap();
+    }
+    let (_, outcome) = world.replay(&input).unwrap();
+    let numbers: Vec<_> =
+        outcome.segments.iter().map(|s| Path::new(DIR).join(format!("{:06}.wal", s.number))).collect();
+    for rewrite in [false, true] {
+        let (_, outcome) = world.replay(&input).unwrap();
+        let before = world.vfs.journal().len();
+        outcome.sync_replayed(rewrite).unwrap();
+        let done = world.vfs.journal()[before..].to_vec();
+        for path in &numbers {
+            let of_it: Vec<_> = done.iter().filter(|(_, p)| p == path).map(|(o, _)| *o).collect();
+            assert_eq!(of_it, if rewrite { vec![Operation::Write, Operation::Sync] } else { vec![Operation::Sync] });
+        }
+    }
+    assert_eq!(world.replay(&input).unwrap().0, groups(1..=60));
+    world.vfs.fail(Operation::Sync, 1, 1, ErrorKind::Other);
+    assert!(world.replay(&input).unwrap().1.sync_replayed(false).is_err());
 }

@@ -1,0 +1,356 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{
+    import::{Format, IndexSpec, OnError},
+    notation::{KeyNotation, parse_size},
+};
+
+/// Store, query, import and inspect BraidDB databases.
+///
+/// A database is a directory. It holds named trees of keys and values, ordered by key; some trees hold many values to a
+/// key.
+#[derive(Debug, Parser)]
+#[command(name = "braid", version, after_help = crate::exit::HELP, subcommand_required = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create an empty database
+    Create(CreateArguments),
+    /// Print the value of a key (all values, in a tree of many values to a key)
+    Get(GetArguments),
+    /// Store a value under a key (add one, in a tree of many values to a key)
+    Put(PutArguments),
+    /// Delete a key
+    Del(DelArguments),
+    /// Print keys and values in order
+    Scan(ScanArguments),
+    /// List the trees
+    Trees(TreesArguments),
+    /// Import records from a file
+    Import(ImportArguments),
+    /// Find records by an index
+    Find(FindArguments),
+    /// Write a tree as JSON lines
+    Export(ExportArguments),
+    /// Show sizes, counters, and the partitions with their runs and views
+    Stats(StatsArguments),
+    /// Read every byte and check it
+    Verify(PlainArguments),
+    /// Merge everything into as few files as possible
+    Compact(PlainArguments),
+    /// Print a file of a database in readable form
+    Inspect(InspectArguments),
+    /// Watch a dump go in, be looked up, be killed, and come back whole
+    Demo(DemoArguments),
+}
+
+/// When a commit returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DurabilityArgument {
+    /// When it is on the disk.
+    #[default]
+    Sync,
+    /// When it is in the log's buffer; it is on the disk a little later.
+    Buffered,
+}
+
+/// How a database is opened.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OpenArguments {
+    /// Memory for caches and for what is not yet in files, such as 64M or 1G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+}
+
+/// How keys are written.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct KeyArguments {
+    /// How keys are written [default: u64 in trees whose keys an import took from record numbers, else text]
+    #[arg(long, value_name = "NOTATION")]
+    pub keys: Option<KeyNotation>,
+}
+
+/// `braid create`
+#[derive(Debug, Args)]
+pub struct CreateArguments {
+    /// The directory; it must not exist yet, or be empty
+    pub db: PathBuf,
+}
+
+/// `braid get`
+#[derive(Debug, Args)]
+pub struct GetArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree
+    pub tree: String,
+    /// The key
+    pub key: String,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    /// How values are printed; `raw` prints their bytes and nothing else
+    #[arg(long, default_value = "text")]
+    pub format: ValueFormat,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid put`
+#[derive(Debug, Args)]
+pub struct PutArguments {
+    /// The database; created if there is none
+    pub db: PathBuf,
+    /// The tree; created if there is none
+    pub tree: String,
+    /// The key
+    pub key: String,
+    /// The value; `-` takes it from standard input
+    #[arg(allow_hyphen_values = true)]
+    pub value: String,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    /// When the command returns
+    #[arg(long, default_value = "sync")]
+    pub durability: DurabilityArgument,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid del`
+#[derive(Debug, Args)]
+pub struct DelArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree
+    pub tree: String,
+    /// The key
+    pub key: String,
+    /// In a tree of many values to a key: the value to remove; without it, all of them
+    #[arg(long)]
+    pub value: Option<String>,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    /// When the command returns
+    #[arg(long, default_value = "sync")]
+    pub durability: DurabilityArgument,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// How values are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ValueFormat {
+    /// As text, one a line; what is not printable as \xNN.
+    Text,
+    /// In hexadecimal.
+    Hex,
+    /// Their bytes.
+    Raw,
+}
+
+/// How pairs of key and value are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PairFormat {
+    /// Key, tab, value; what is not printable as \xNN.
+    #[default]
+    Text,
+    /// The same in hexadecimal.
+    Hex,
+    /// An object {"key", "value"} a line; values that are JSON stand as they are, bytes that are no text as "hex:..".
+    Json,
+}
+
+/// `braid scan`
+#[derive(Debug, Args)]
+pub struct ScanArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree
+    pub tree: String,
+    /// Begin at this key
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<String>,
+    /// End before this key
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<String>,
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    pub prefix: Option<String>,
+    /// From the last to the first
+    #[arg(long)]
+    pub reverse: bool,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// How pairs are printed
+    #[arg(long, default_value = "text")]
+    pub format: PairFormat,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid trees`
+#[derive(Debug, Args)]
+pub struct TreesArguments {
+    /// The database
+    pub db: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `braid import`
+#[derive(Debug, Args)]
+pub struct ImportArguments {
+    /// The database; created if there is none, and left alone with --dry-run and --to-jsonl
+    pub db: PathBuf,
+    /// The input; `-` is standard input. Input compressed by gzip, bzip2 or zstd is taken as it comes
+    pub file: PathBuf,
+    /// The tree to store records in
+    #[arg(long, value_name = "TREE", required_unless_present_any = ["dry_run", "to_jsonl"])]
+    pub tree: Option<String>,
+    /// What the input is written in [default: as its name says]
+    #[arg(long)]
+    pub format: Option<Format>,
+    /// The field that makes the key; with :u64, a number stored in 8 bytes big-endian [default: the record's number]
+    #[arg(long, value_name = "FIELD[:u64]")]
+    pub key: Option<String>,
+    /// An index: a tree of many values to a key, over a field [default for freedb: by_disc_id, by_artist, by_title]
+    #[arg(long = "index", value_name = "NAME=FIELD[:lower]", value_parser = IndexSpec::parse)]
+    pub indexes: Vec<IndexSpec>,
+    /// What to do at a record that cannot be stored
+    #[arg(long, default_value = "skip")]
+    pub on_error: OnError,
+    /// Go on where an import of the same input stopped
+    #[arg(long)]
+    pub resume: bool,
+    /// Parse, and store nothing
+    #[arg(long, conflicts_with_all = ["to_jsonl", "resume"])]
+    pub dry_run: bool,
+    /// Write the records as JSON lines into a file instead (.gz, .bz2, .zst: compressed; `-`: standard output)
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub to_jsonl: Option<PathBuf>,
+    /// The number of the first record
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub number_from: u64,
+    /// How many parsers work at the same time [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+    /// When a batch counts as stored
+    #[arg(long, default_value = "sync")]
+    pub durability: DurabilityArgument,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say on standard output, after each durable batch, which records are durable; the report goes to standard error
+    #[arg(long, hide = true)]
+    pub acknowledge: bool,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid find`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub struct FindArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree that holds the records
+    pub tree: String,
+    /// The index
+    #[arg(long, value_name = "INDEX")]
+    pub by: String,
+    /// Records whose field is this
+    #[arg(long, value_name = "V", group = "what", allow_hyphen_values = true)]
+    pub eq: Option<String>,
+    /// Records whose field begins with this
+    #[arg(long, value_name = "V", group = "what", allow_hyphen_values = true)]
+    pub prefix: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// How records are printed
+    #[arg(long, default_value = "text")]
+    pub format: PairFormat,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid export`
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree
+    pub tree: String,
+    /// The file (.gz, .bz2, .zst: compressed) [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Only the values, without their keys: records as an import takes them
+    #[arg(long)]
+    pub values: bool,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid stats`
+#[derive(Debug, Args)]
+pub struct StatsArguments {
+    /// The database
+    pub db: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `braid verify`, `braid compact`
+#[derive(Debug, Args)]
+pub struct PlainArguments {
+    /// The database
+    pub db: PathBuf,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid inspect`
+#[derive(Debug, Args)]
+pub struct InspectArguments {
+    /// A file of a database
+    pub file: PathBuf,
+}
+
+/// `braid demo`
+#[derive(Clone, Debug, Args)]
+pub struct DemoArguments {
+    /// How many discs
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub discs: u64,
+    /// Work here, and leave the dump and the database; without it, they are removed at the end
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Leave the dump and the database in the temporary directory
+    #[arg(long)]
+    pub keep: bool,
+    /// What the discs are made from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Memory for the database
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128M")]
+    pub memory: u64,
+}

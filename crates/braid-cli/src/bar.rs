@@ -1,0 +1,56 @@
+//! Progress on long work: a bar with rate and time left on a terminal, nothing elsewhere.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar on standard error; hidden unless that is a terminal.
+pub struct Bar {
+    bar: ProgressBar,
+}
+
+impl Bar {
+    /// A bar over the bytes of an input, whose length may be unknown.
+    pub fn bytes(length: Option<u64>, what: &'static str) -> Bar {
+        let template = match length {
+            Some(_) => "{prefix} {bar:32} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left, {msg}",
+            None => "{prefix} {spinner} {bytes} {bytes_per_sec}, {msg}",
+        };
+        Bar::new(length, what, template)
+    }
+
+    /// A bar over things that are counted.
+    pub fn count(length: Option<u64>, what: &'static str) -> Bar {
+        let template = match length {
+            Some(_) => "{prefix} {bar:32} {human_pos}/{human_len} {per_sec}, {eta} left",
+            None => "{prefix} {spinner} {human_pos} {per_sec}",
+        };
+        Bar::new(length, what, template)
+    }
+
+    fn new(length: Option<u64>, what: &'static str, template: &str) -> Bar {
+        // Hidden by indicatif itself where standard error is no terminal.
+        let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
+        }
+        bar.set_prefix(what);
+        Bar { bar }
+    }
+
+    /// Moves an input's bar, with the number of records.
+    pub fn set(&self, bytes: u64, records: u64) {
+        self.bar.set_position(bytes);
+        if !self.bar.is_hidden() {
+            self.bar.set_message(format!("{} records", crate::notation::show_count(records)));
+        }
+    }
+
+    /// Moves a counting bar.
+    pub fn set_count(&self, count: u64) {
+        self.bar.set_position(count);
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,83 @@
+//! `braid find`
+
+use std::collections::HashSet;
+
+use anyhow::Result;
+
+use super::{
+    open::{key_notation, open_for_reading},
+    pairs::PairPrinter,
+};
+use crate::{
+    arguments::FindArguments,
+    exit::{NOT_FOUND, OK},
+    import::{IndexSpec, Indexes, index_key},
+};
+
+/// Finds records by an index, and prints them in the order of the index.
+pub fn find(arguments: &FindArguments) -> Result<u8> {
+    let db = open_for_reading(&arguments.db, &arguments.open)?;
+    let tree = db.open_tree(&arguments.tree)?;
+    let index = db.open_multi_tree(&arguments.by)?;
+    let specs = Indexes::stored_specs(&db, &arguments.tree)?;
+    let spec = specs.into_iter().find(|spec| spec.name == arguments.by);
+    let wanted = Wanted::new(arguments, spec);
+    let entries = match wanted.is_prefix {
+        true => index.prefix(index_key(&wanted.text).as_bytes()),
+        false => index.values(index_key(&wanted.text).as_bytes()),
+    };
+    let mut printer = PairPrinter::new(arguments.format, key_notation(&db, &arguments.tree, arguments.key_arguments)?);
+    let limit = arguments.limit.unwrap_or(u64::MAX);
+    let (mut found, mut seen) = (0, HashSet::new());
+    for entry in entries {
+        if found == limit {
+            break;
+        }
+        let (_, key) = entry?;
+        // A record with several texts under the prefix has several entries.
+        if wanted.is_prefix && !seen.insert(key.to_vec()) {
+            continue;
+        }
+        match tree.get(&key)? {
+            Some(value) if wanted.holds(&value) => {
+                printer.print(&key, &value)?;
+                found += 1;
+            }
+            Some(_) => {}
+            None => eprintln!("braid: the index {} names a record that is not there", arguments.by),
+        }
+    }
+    printer.finish()?;
+    Ok(if found > 0 || limit == 0 { OK } else { NOT_FOUND })
+}
+
+/// What is looked for.
+struct Wanted {
+    text: String,
+    is_prefix: bool,
+    /// Set where entries of the index are too short to tell.
+    check: Option<IndexSpec>,
+}
+
+impl Wanted {
+    fn new(arguments: &FindArguments, spec: Option<IndexSpec>) -> Wanted {
+        let (text, is_prefix) = match (&arguments.eq, &arguments.prefix) {
+            (Some(text), _) => (text, false),
+            (None, Some(text)) => (text, true),
+            (None, None) => unreachable!("clap demands one of the two"),
+        };
+        let text = spec.as_ref().map_or(text.clone(), |spec| spec.normalize(text));
+        // A text as long as the longest entry may stand for longer ones, whose entries it shares; the four bytes are
+        // those by which an entry may be shorter for the sake of a whole character.
+        let cut = text.len() + 4 > crate::import::INDEX_KEY_BYTES_MAX;
+        Wanted { text, is_prefix, check: spec.filter(|_| cut) }
+    }
+
+    fn holds(&self, record: &[u8]) -> bool {
+        let Some(spec) = &self.check else { return true };
+        let Ok(record) = serde_json::from_slice(record) else { return false };
+        spec.texts(&record)
+            .iter()
+            .any(|text| if self.is_prefix { text.starts_with(&self.text) } else { *text == self.text })
+    }
+}

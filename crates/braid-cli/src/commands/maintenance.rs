@@ -1,0 +1,84 @@
+//! The database as a whole: `create`, `trees`, `verify`, `compact`, `inspect`.
+
+use std::io::{BufWriter, Write};
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::open::{open_for_reading, open_for_writing};
+use crate::{
+    arguments::{CreateArguments, InspectArguments, OpenArguments, PlainArguments, TreesArguments},
+    exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
+    notation::{show_bytes, show_count},
+};
+
+/// `braid create`
+pub fn create(arguments: &CreateArguments) -> Result<u8> {
+    let used = std::fs::read_dir(&arguments.db).is_ok_and(|mut entries| entries.next().is_some());
+    if used {
+        return Err(usage(format!("{} exists already, and is not empty", arguments.db.display())));
+    }
+    open_for_writing(&arguments.db, &OpenArguments::default(), true)?.close()?;
+    Ok(OK)
+}
+
+/// `braid trees`
+pub fn trees(arguments: &TreesArguments) -> Result<u8> {
+    let db = open_for_reading(&arguments.db, &OpenArguments::default())?;
+    let mut out = std::io::stdout().lock();
+    for tree in db.trees()? {
+        if arguments.json {
+            let compression = format!("{:?}", tree.compression).to_lowercase();
+            let line = json!({"name": tree.name, "id": tree.id, "multi": tree.multi, "compression": compression});
+            writeln!(out, "{line}")?;
+        } else {
+            writeln!(out, "{}{}", tree.name, if tree.multi { "\tmany values to a key" } else { "" })?;
+        }
+    }
+    Ok(OK)
+}
+
+/// `braid verify`
+pub fn verify(arguments: &PlainArguments) -> Result<u8> {
+    let db = open_for_reading(&arguments.db, &arguments.open)?;
+    let report = db.verify()?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
+    for note in &report.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for problem in &report.problems {
+        writeln!(out, "problem: {problem}")?;
+    }
+    if report.problems.is_empty() {
+        writeln!(out, "sound")?;
+        return Ok(OK);
+    }
+    writeln!(out, "{} problems", show_count(report.problems.len() as u64))?;
+    Ok(NOT_FOUND)
+}
+
+/// `braid compact`
+pub fn compact(arguments: &PlainArguments) -> Result<u8> {
+    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let before = db.stats().disk_bytes;
+    db.compact()?;
+    let after = db.stats().disk_bytes;
+    db.close()?;
+    println!("{} before, {} after", show_bytes(before), show_bytes(after));
+    Ok(OK)
+}
+
+/// `braid inspect`
+pub fn inspect(arguments: &InspectArguments) -> Result<u8> {
+    if arguments.file.is_dir() {
+        return Err(usage(format!("{} is a directory: name one of its files", arguments.file.display())));
+    }
+    if !arguments.file.exists() {
+        return Err(failure(SYSTEM, format!("there is no file {}", arguments.file.display())));
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let result = braiddb::inspect::inspect_file(&arguments.file, &mut out, braiddb::inspect::InspectOptions::default());
+    out.flush()?;
+    Ok(result.map(|()| OK)?)
+}

@@ -1,0 +1,11 @@
+//! `braid demo`: a dump is made, goes in, is looked up, is killed, and comes back whole.
+
+mod importer;
+mod lookups;
+mod picture;
+mod screen;
+mod show;
+mod verification;
+
+pub use picture::draw_partitions;
+pub use show::run;

@@ -1,0 +1,113 @@
+//! The closing screen.
+
+use std::io::{self, Write};
+
+use braiddb::Stats;
+
+use super::{importer::ImportRun, lookups::LookupKind, picture::draw_partitions, verification::Verification};
+use crate::{
+    freedb::generator::DumpReport,
+    import::{StagesReport, written_bytes},
+    notation::{show_bytes, show_count},
+};
+
+const COLUMNS: usize = 96;
+
+/// Everything that the screen shows.
+pub struct Closing<'a> {
+    /// The dump.
+    pub dump: DumpReport,
+    /// How long it took to make.
+    pub dump_seconds: f64,
+    /// How many discs it has.
+    pub discs: u64,
+    /// The importer that was killed, and the one that went on.
+    pub imports: [&'a ImportRun; 2],
+    /// How long the last opening took.
+    pub open_seconds: f64,
+    /// The last verification.
+    pub verified: &'a Verification,
+    /// The lookups.
+    pub lookups: &'a [LookupKind],
+    /// The database at rest.
+    pub stats: &'a Stats,
+    /// How long everything took.
+    pub seconds: f64,
+}
+
+/// Writes the screen.
+pub fn write_screen(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()> {
+    heading("Rates, each stage by its own time at work", out)?;
+    rate("dump", closing.discs, closing.dump.archive_bytes, closing.dump_seconds, out)?;
+    let stages = closing.imports[0].acknowledged.stages.plus(closing.imports[1].acknowledged.stages);
+    write_stage_rates(&stages, out)?;
+    let import_seconds = closing.imports[0].seconds + closing.imports[1].seconds;
+    let import_bytes = stages.write.bytes;
+    rate("import", stages.write.records, import_bytes, import_seconds, out)?;
+    rate("verify", closing.verified.acknowledged, 0, closing.verified.seconds, out)?;
+
+    heading("Lookups", out)?;
+    for kind in closing.lookups {
+        writeln!(
+            out,
+            "  {:<17} p50 {:>7.1} us   p99 {:>7.1} us   {:>6} queries found {:>7} records",
+            kind.name,
+            kind.percentile_us(50),
+            kind.percentile_us(99),
+            show_count(kind.queries),
+            show_count(kind.records)
+        )?;
+        if !kind.example.is_empty() {
+            let example: String = kind.example.chars().take(COLUMNS - 8).collect();
+            writeln!(out, "      {example}")?;
+        }
+    }
+
+    heading("Bytes", out)?;
+    write_bytes(closing, out)?;
+
+    heading("Partitions, their runs and views", out)?;
+    out.write_all(draw_partitions(&closing.stats.partitions, COLUMNS).as_bytes())?;
+    writeln!(out, "\nAll in {:.1} s; the last opening took {:.0} ms", closing.seconds, closing.open_seconds * 1000.0)
+}
+
+fn heading(text: &str, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n━━ {text} {}", "━".repeat(COLUMNS.saturating_sub(text.chars().count() + 4)))
+}
+
+fn write_stage_rates(stages: &StagesReport, out: &mut dyn Write) -> io::Result<()> {
+    for (name, stage) in stages.named() {
+        rate(name, stage.records, stage.bytes, stage.busy_ns as f64 / 1e9, out)?;
+    }
+    Ok(())
+}
+
+fn rate(name: &str, records: u64, bytes: u64, seconds: f64, out: &mut dyn Write) -> io::Result<()> {
+    let seconds = seconds.max(1e-9);
+    let bytes = match bytes {
+        0 => String::new(),
+        bytes => format!("{}/s", show_bytes((bytes as f64 / seconds) as u64)),
+    };
+    writeln!(
+        out,
+        "  {name:<8} {:>10} discs/s {bytes:>14}   {seconds:>6.1} s",
+        show_count((records as f64 / seconds) as u64)
+    )
+}
+
+fn write_bytes(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let [first, second] = closing.imports.map(|run| &run.acknowledged);
+    let given = first.given_bytes + second.given_bytes;
+    // What the verifying process wrote, when it flushed at the end, belongs to the import too.
+    let written = first.written_bytes + second.written_bytes + written_bytes(closing.stats);
+    let ratio = |bytes: u64, of: u64| bytes as f64 / of.max(1) as f64;
+    writeln!(out, "  given    {:>11}   keys and values, with their index entries", show_bytes(given))?;
+    writeln!(out, "  written  {:>11}   {:.2} × given, the log included", show_bytes(written), ratio(written, given))?;
+    writeln!(
+        out,
+        "  on disk  {:>11}   {:.2} × given, {:.2} × the discs' files",
+        show_bytes(closing.stats.disk_bytes),
+        ratio(closing.stats.disk_bytes, given),
+        ratio(closing.stats.disk_bytes, closing.dump.disc_bytes)
+    )
+}

@@ -1,0 +1,187 @@
+//! The demonstration from beginning to end.
+//!
+//! 1. A dump is written: each of its discs can be made again from the seed and the disc's number.
+//! 2. A child process, this same program, imports it and says after each durable commit which records are durable. Half
+//!    way it is killed, with no warning.
+//! 3. All that it said was durable is compared, field by field and index by index, with the discs made again.
+//! 4. Another child goes on where the first one's progress record stands; and all is compared again.
+//! 5. Discs are looked up by id, artist and title, and the closing screen is drawn.
+
+use std::{
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use braiddb::Db;
+
+use super::{
+    importer::{ImportRun, Importer},
+    lookups::run_lookups,
+    screen::{Closing, write_screen},
+    verification::{Verification, verify},
+};
+use crate::{
+    arguments::DemoArguments,
+    bar::Bar,
+    exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
+    freedb::generator::{DumpOptions, DumpReport, write_dump},
+    notation::{show_bytes, show_count},
+};
+
+/// Lookups of each kind.
+const LOOKUPS: u64 = 3000;
+
+/// The tree of records.
+pub(super) const ALBUMS: &str = "albums";
+
+/// Which dump this is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Dump {
+    /// What its discs are made from.
+    pub seed: u64,
+    /// How many there are.
+    pub discs: u64,
+}
+
+/// Runs the demonstration.
+pub fn run(arguments: &DemoArguments) -> Result<u8> {
+    let began = Instant::now();
+    if cfg!(debug_assertions) {
+        println!(
+            "This is a debug build: it is slow, and its numbers say nothing. Use `cargo run --release -- demo`.\n"
+        );
+    }
+    let place = Place::prepare(arguments)?;
+    let dump = Dump { seed: arguments.seed, discs: arguments.discs };
+    let threads = thread::available_parallelism().map_or(2, usize::from);
+    println!("Working in {}", place.folder.display());
+
+    let (report, dump_seconds) = make_dump(dump, &place.dump, threads)?;
+    let importer =
+        Importer { db: &place.db, dump: &place.dump, log: &place.log, memory: arguments.memory, discs: dump.discs };
+    let first = importer.run(false, Some(dump.discs / 2))?;
+    describe_kill(&first);
+
+    let db = open(&place, arguments)?;
+    let survived = verify(&db, dump, first.acknowledged.next_number, threads)?;
+    db.close()?;
+    println!(
+        "  {} lost of {} acknowledged before the kill; {:.1} s to check them",
+        show_count(survived.lost.len() as u64),
+        show_count(survived.acknowledged),
+        survived.seconds
+    );
+
+    let second = importer.run(true, None)?;
+    println!("Resumed: {} records stored in all", show_count(second.acknowledged.stored));
+    let reopened = Instant::now();
+    let db = open(&place, arguments)?;
+    let open_seconds = reopened.elapsed().as_secs_f64();
+    let verified = verify(&db, dump, second.acknowledged.next_number, threads)?;
+    let lookups = run_lookups(&db, dump, LOOKUPS)?;
+    db.flush()?;
+    let stats = db.stats();
+    db.close()?;
+
+    let all = Verification::joined(&survived, &verified);
+    let ok = all.lost.is_empty() && verified.extra == 0 && second.acknowledged.complete;
+    let closing = Closing {
+        dump: report,
+        dump_seconds,
+        discs: dump.discs,
+        imports: [&first, &second],
+        open_seconds,
+        verified: &verified,
+        lookups: &lookups,
+        stats: &stats,
+        seconds: began.elapsed().as_secs_f64(),
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    write_screen(&closing, &mut out)?;
+    place.finish(ok, &mut out)?;
+    for loss in all.lost.iter().take(10) {
+        writeln!(out, "lost: {loss}")?;
+    }
+    if verified.extra > 0 {
+        writeln!(out, "{} records that nobody stored", show_count(verified.extra))?;
+    }
+    writeln!(out, "{} lost of {} acknowledged", show_count(all.lost.len() as u64), show_count(all.acknowledged))?;
+    out.flush()?;
+    Ok(if ok { OK } else { NOT_FOUND })
+}
+
+fn open(place: &Place, arguments: &DemoArguments) -> Result<Db> {
+    let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
+    Ok(Db::builder().memory(memory).create(false).open(&place.db)?)
+}
+
+fn make_dump(dump: Dump, path: &Path, threads: usize) -> Result<(DumpReport, f64)> {
+    let began = Instant::now();
+    let bar = Bar::count(Some(dump.discs), "dump  ");
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let options = DumpOptions { seed: dump.seed, discs: dump.discs, threads };
+    let report = write_dump(&options, &mut out, &mut |discs| bar.set_count(discs))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    bar.finish();
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "Made a dump of {} discs in {seconds:.1} s: {}, as .tar.bz2 {}",
+        show_count(dump.discs),
+        show_bytes(report.archive_bytes),
+        show_bytes(report.compressed_bytes)
+    );
+    Ok((report, seconds))
+}
+
+fn describe_kill(run: &ImportRun) {
+    let acknowledged = show_count(run.acknowledged.next_number);
+    if run.killed {
+        println!("Killed the importer (process {}) after record {acknowledged} was acknowledged", run.process);
+    } else {
+        println!(
+            "The importer (process {}) was done with {acknowledged} records before it could be killed",
+            run.process
+        );
+    }
+}
+
+/// Where the demonstration works.
+struct Place {
+    folder: PathBuf,
+    dump: PathBuf,
+    db: PathBuf,
+    log: PathBuf,
+    is_temporary: bool,
+}
+
+impl Place {
+    fn prepare(arguments: &DemoArguments) -> Result<Place> {
+        let (folder, is_temporary) = match &arguments.dir {
+            Some(folder) => (folder.clone(), false),
+            None => (std::env::temp_dir().join(format!("braid-demo-{}", std::process::id())), !arguments.keep),
+        };
+        let db = folder.join("music.braid");
+        if db.exists() {
+            return Err(usage(format!("{} exists already: remove it, or choose another --dir", db.display())));
+        }
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let dump = folder.join("freedb.tar.bz2");
+        let log = folder.join("importer.log");
+        Ok(Place { folder, dump, db, log, is_temporary })
+    }
+
+    /// Removes what was temporary; after a failure it is left to be looked at.
+    fn finish(&self, ok: bool, out: &mut dyn Write) -> Result<()> {
+        if self.is_temporary && ok {
+            return fs::remove_dir_all(&self.folder)
+                .map_err(|error| failure(SYSTEM, format!("cannot remove {}: {error}", self.folder.display())));
+        }
+        writeln!(out, "The dump and the database are in {}", self.folder.display())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Whether what was acknowledged is there: every disc is made again and compared with what is stored.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Result, anyhow};
+use braiddb::{Db, MultiTree, Tree};
+
+use super::show::{ALBUMS, Dump};
+use crate::{
+    bar::Bar,
+    freedb::{self, Disc, generator::disc_file},
+};
+
+/// Discs that a thread takes at a time.
+const DISCS_AT_A_TIME: u64 = 500;
+
+/// What a verification found.
+#[derive(Clone, Debug, Default)]
+pub struct Verification {
+    /// The discs that must be there.
+    pub acknowledged: u64,
+    /// What is missing, in words, by disc.
+    pub lost: Vec<String>,
+    /// Records in the tree that no disc stands for.
+    pub extra: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Verification {
+    /// Both together: what was lost after the kill counts even if it came back later.
+    pub fn joined(after_kill: &Verification, at_end: &Verification) -> Verification {
+        let mut joined = at_end.clone();
+        for loss in &after_kill.lost {
+            if !joined.lost.contains(loss) {
+                joined.lost.push(loss.clone());
+            }
+        }
+        joined
+    }
+}
+
+/// The trees of the demonstration.
+struct Trees {
+    albums: Tree,
+    by_disc_id: MultiTree,
+    by_artist: MultiTree,
+    by_title: MultiTree,
+}
+
+/// Compares all discs below `end` with the database.
+pub fn verify(db: &Db, dump: Dump, end: u64, threads: usize) -> Result<Verification> {
+    let began = Instant::now();
+    if end == 0 {
+        return Ok(Verification::default());
+    }
+    let trees = Trees {
+        albums: db.open_tree(ALBUMS)?,
+        by_disc_id: db.open_multi_tree("by_disc_id")?,
+        by_artist: db.open_multi_tree("by_artist")?,
+        by_title: db.open_multi_tree("by_title")?,
+    };
+    let bar = Bar::count(Some(end), "verify");
+    let next = AtomicU64::new(0);
+    let total = Mutex::new(Verification::default());
+    thread::scope(|scope| -> Result<()> {
+        let worker = || -> Result<()> {
+            loop {
+                let first = next.fetch_add(DISCS_AT_A_TIME, Ordering::Relaxed);
+                if first >= end {
+                    return Ok(());
+                }
+                let mut part = Verification::default();
+                for number in first..(first + DISCS_AT_A_TIME).min(end) {
+                    trees.check(dump, number, &mut part)?;
+                }
+                let mut total = total.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                total.acknowledged += part.acknowledged;
+                total.lost.append(&mut part.lost);
+                bar.set_count(first);
+            }
+        };
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
+        for worker in workers {
+            worker.join().map_err(|_| anyhow!("a thread that verifies has panicked"))??;
+        }
+        Ok(())
+    })?;
+    let mut total = total.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    total.lost.sort();
+    total.extra = trees.count_extra(end, &total)?;
+    total.seconds = began.elapsed().as_secs_f64();
+    bar.finish();
+    Ok(total)
+}
+
+impl Trees {
+    /// Checks one disc: its record, and its entries in the three indexes.
+    fn check(&self, dump: Dump, number: u64, found: &mut Verification) -> Result<()> {
+        let file = disc_file(dump.seed, number, dump.discs);
+        let key = number.to_be_bytes();
+        let stored = self.albums.get(key)?;
+        let Some(disc) = freedb::parse(&file.path, &file.bytes, number, &mut Vec::new()) else {
+            // The file has nothing to store, which its maker must know.
+            if stored.is_some() || file.truth.is_some() {
+                found.lost.push(format!("disc {number}: {} should not be stored", file.path));
+            }
+            return Ok(());
+        };
+        found.acknowledged += 1;
+        let Some(stored) = stored else {
+            found.lost.push(format!("disc {number}: no record"));
+            return Ok(());
+        };
+        if serde_json::to_vec(&disc)?.as_slice() != &*stored {
+            found.lost.push(format!("disc {number}: another record"));
+        } else if let Some(index) = self.missing_index(&disc, &key)? {
+            found.lost.push(format!("disc {number}: no entry in {index}"));
+        }
+        Ok(())
+    }
+
+    fn missing_index(&self, disc: &Disc, key: &[u8; 8]) -> Result<Option<&'static str>> {
+        for id in &disc.disc_ids {
+            if !self.by_disc_id.contains(id, key)? {
+                return Ok(Some("by_disc_id"));
+            }
+        }
+        if !self.by_artist.contains(crate::import::index_key(&disc.artist.to_lowercase()), key)? {
+            return Ok(Some("by_artist"));
+        }
+        if !self.by_title.contains(crate::import::index_key(&disc.title.to_lowercase()), key)? {
+            return Ok(Some("by_title"));
+        }
+        Ok(None)
+    }
+
+    /// Records below `end` that were not among those checked.
+    fn count_extra(&self, end: u64, found: &Verification) -> Result<u64> {
+        let mut records = 0;
+        for item in self.albums.range(..end.to_be_bytes()) {
+            item?;
+            records += 1;
+        }
+        let missing = found.lost.iter().filter(|loss| loss.ends_with("no record")).count() as u64;
+        Ok(u64::saturating_sub(records, found.acknowledged - missing))
+    }
+}

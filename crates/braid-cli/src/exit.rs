@@ -1,0 +1,81 @@
+//! Exit codes, and which error ends with which.
+
+use std::{fmt, io};
+
+/// It worked.
+pub const OK: u8 = 0;
+/// What was asked for is not there; or a check (verify, demo) found something wrong.
+pub const NOT_FOUND: u8 = 1;
+/// The command line makes no sense. clap ends with the same code.
+pub const USAGE: u8 = 2;
+/// A file of the database is damaged.
+pub const CORRUPTION: u8 = 3;
+/// The operating system refused: input or output failed, the disk is full, or the database is open elsewhere.
+pub const SYSTEM: u8 = 4;
+/// The input of an import is not usable: a bad record with `--on-error stop`, a damaged archive, or another input
+/// than the one an import is resumed from.
+pub const INPUT: u8 = 5;
+
+/// The table for `--help`.
+pub const HELP: &str = "\
+Exit codes:
+  0  it worked
+  1  not found; or verify or demo found something wrong
+  2  the command line makes no sense
+  3  a file of the database is damaged
+  4  the system refused: input or output failed, disk full, or the database is open elsewhere
+  5  the input of an import is not usable";
+
+/// An error of the command itself, with its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// An error with a given code.
+pub fn failure(code: u8, message: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Failure { code, message: message.into() })
+}
+
+/// An error in how the command was called.
+pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    failure(USAGE, message)
+}
+
+/// The code to end with. Only a reader of our output that went away (`braid scan .. | head`) is no failure.
+pub fn code_of(error: &anyhow::Error) -> u8 {
+    for cause in error.chain() {
+        if let Some(failure) = cause.downcast_ref::<Failure>() {
+            return failure.code;
+        }
+        if let Some(engine) = cause.downcast_ref::<braiddb::Error>() {
+            return engine_code(engine);
+        }
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            return if io.kind() == io::ErrorKind::BrokenPipe { OK } else { SYSTEM };
+        }
+    }
+    SYSTEM
+}
+
+fn engine_code(error: &braiddb::Error) -> u8 {
+    if error.is_corruption() {
+        return CORRUPTION;
+    }
+    if error.is_not_found() {
+        return NOT_FOUND;
+    }
+    match error {
+        braiddb::Error::InvalidArgument(_) | braiddb::Error::AlreadyExists(_) => USAGE,
+        _ => SYSTEM,
+    }
+}

@@ -1,0 +1,12 @@
+//! The FreeDB format: one text file a disc, in folders by category, in one `.tar.bz2`.
+
+mod disc;
+pub mod generator;
+mod parser;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use disc::Disc;
+pub use parser::parse;
+pub use text::decode_fields;

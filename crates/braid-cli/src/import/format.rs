@@ -1,0 +1,210 @@
+//! Records from raw records: their keys and their JSON.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    dirt::{Dirt, Finding},
+    freedb,
+    input::{RowStyle, split_fields},
+};
+
+/// The longest key that the engine takes.
+const KEY_BYTES_MAX: usize = 65_000;
+
+/// What the input is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One JSON object a line.
+    Jsonl,
+    /// Comma-separated values, quotes as in RFC 4180; the first row names the columns.
+    Csv,
+    /// Tab-separated values, without quotes; the first row names the columns.
+    Tsv,
+    /// A tar archive of FreeDB discs.
+    Freedb,
+}
+
+impl Format {
+    /// The format that the name of a file suggests.
+    pub fn of_name(path: &Path) -> Option<Format> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        let name = [".gz", ".bz2", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+        match name.rsplit_once('.')?.1 {
+            "jsonl" | "ndjson" => Some(Format::Jsonl),
+            "csv" => Some(Format::Csv),
+            "tsv" => Some(Format::Tsv),
+            "tar" | "tbz2" | "tgz" => Some(Format::Freedb),
+            _ => None,
+        }
+    }
+
+    /// The name in progress records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Jsonl => "jsonl",
+            Format::Csv => "csv",
+            Format::Tsv => "tsv",
+            Format::Freedb => "freedb",
+        }
+    }
+
+    /// How rows are cut; an archive has none.
+    pub fn row_style(self) -> Option<RowStyle> {
+        match self {
+            Format::Jsonl => Some(RowStyle::Lines),
+            Format::Csv => Some(RowStyle::Csv),
+            Format::Tsv => Some(RowStyle::Tsv),
+            Format::Freedb => None,
+        }
+    }
+
+    /// Whether the first row names the columns.
+    pub fn has_header(self) -> bool {
+        matches!(self, Format::Csv | Format::Tsv)
+    }
+}
+
+/// Where a record's key comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeySource {
+    /// The record's number in the input, in 8 bytes, big-endian.
+    #[default]
+    RecordNumber,
+    /// The text of a field.
+    Field(String),
+    /// The number in a field, in 8 bytes, big-endian.
+    NumberField(String),
+}
+
+impl KeySource {
+    /// Reads `FIELD` or `FIELD:u64`.
+    pub fn parse(text: Option<&str>) -> KeySource {
+        match text {
+            None => KeySource::RecordNumber,
+            Some(text) => match text.strip_suffix(":u64") {
+                Some(field) => KeySource::NumberField(field.to_owned()),
+                None => KeySource::Field(text.to_owned()),
+            },
+        }
+    }
+}
+
+/// Makes records of one input.
+#[derive(Clone, Debug)]
+pub struct RecordParser {
+    /// What the input is written in.
+    pub format: Format,
+    /// The names of the columns, for rows.
+    pub columns: Vec<String>,
+    /// Where keys come from.
+    pub key: KeySource,
+}
+
+/// A record with its key.
+#[derive(Debug)]
+pub struct Record {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value: JSON.
+    pub json: Vec<u8>,
+    /// The same, to be looked into.
+    pub value: Value,
+}
+
+impl RecordParser {
+    /// A record of its bytes. What is odd is added to `findings`; `None` means that one of them is unusable.
+    pub fn parse(&self, bytes: &[u8], place: &str, number: u64, findings: &mut Vec<Finding>) -> Option<Record> {
+        let (value, json) = match self.format {
+            Format::Jsonl => self.parse_json(bytes, findings)?,
+            Format::Csv | Format::Tsv => self.parse_row(bytes, findings)?,
+            Format::Freedb => {
+                let disc = freedb::parse(place, bytes, number, findings)?;
+                // Only maps with keys that are no strings could fail, and a disc has none.
+                let value = serde_json::to_value(&disc).ok()?;
+                let json = serde_json::to_vec(&disc).ok()?;
+                (value, json)
+            }
+        };
+        let key = self.key_of(&value, number, findings)?;
+        Some(Record { key, json, value })
+    }
+
+    /// The line itself is the value, byte for byte.
+    fn parse_json(&self, bytes: &[u8], findings: &mut Vec<Finding>) -> Option<(Value, Vec<u8>)> {
+        let bytes = bytes.trim_ascii();
+        match serde_json::from_slice::<Value>(bytes) {
+            Ok(value @ Value::Object(_)) => Some((value, bytes.to_vec())),
+            Ok(_) => {
+                findings.push(Finding::new(Dirt::NotAnObject, String::from_utf8_lossy(bytes)));
+                None
+            }
+            Err(error) => {
+                let excerpt = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
+                findings.push(Finding::new(Dirt::MalformedJson, format!("{error}: {excerpt}")));
+                None
+            }
+        }
+    }
+
+    fn parse_row(&self, bytes: &[u8], findings: &mut Vec<Finding>) -> Option<(Value, Vec<u8>)> {
+        let fields = split_fields(bytes, self.format.row_style().unwrap_or(RowStyle::Lines));
+        if fields.len() != self.columns.len() {
+            let detail = format!("{} columns, not {}: {}", fields.len(), self.columns.len(), shown(bytes));
+            findings.push(Finding::new(Dirt::WrongColumns, detail));
+            return None;
+        }
+        let (texts, dirt) = freedb::decode_fields(fields.iter().map(AsRef::as_ref));
+        if let Some(dirt) = dirt {
+            findings.push(Finding::new(dirt, shown(bytes)));
+        }
+        let pairs = self.columns.iter().cloned().zip(texts.into_iter().map(Value::String));
+        let value = Value::Object(pairs.collect::<Map<String, Value>>());
+        let json = serde_json::to_vec(&value).ok()?;
+        Some((value, json))
+    }
+
+    fn key_of(&self, value: &Value, number: u64, findings: &mut Vec<Finding>) -> Option<Vec<u8>> {
+        let key = match &self.key {
+            KeySource::RecordNumber => Some(number.to_be_bytes().to_vec()),
+            KeySource::Field(field) => field_of(value, field).and_then(scalar_text).map(String::into_bytes),
+            KeySource::NumberField(field) => field_of(value, field)
+                .and_then(scalar_text)
+                .and_then(|text| text.trim().parse::<u64>().ok())
+                .map(|number| number.to_be_bytes().to_vec()),
+        };
+        let Some(key) = key else {
+            findings.push(Finding::new(Dirt::MissingKey, shown(value.to_string().as_bytes())));
+            return None;
+        };
+        if key.len() > KEY_BYTES_MAX {
+            findings.push(Finding::new(Dirt::KeyTooLong, format!("{} bytes", key.len())));
+            return None;
+        }
+        Some(key)
+    }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned()
+}
+
+/// A field by its name, or by a path with dots where no field has that name.
+pub fn field_of<'v>(value: &'v Value, field: &str) -> Option<&'v Value> {
+    if let Some(found) = value.get(field) {
+        return Some(found);
+    }
+    let (head, rest) = field.split_once('.')?;
+    field_of(value.get(head)?, rest)
+}
+
+/// The text of a value that is one thing.
+pub fn scalar_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}

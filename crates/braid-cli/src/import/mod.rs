@@ -1,0 +1,28 @@
+//! Import: a reader, parsers and a writer, working at the same time.
+//!
+//! The reader cuts the input into chunks of numbered records; parsers make keys, values and index entries of them; the
+//! writer takes the chunks in order and commits batches. A batch holds records, their index entries and the progress
+//! record together, so that whatever happens the three agree.
+
+mod format;
+mod index;
+mod job;
+mod json_output;
+mod pipeline;
+mod progress;
+mod report;
+mod stages;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use format::Format;
+pub use index::{INDEX_KEY_BYTES_MAX, IndexSpec, Indexes, index_key};
+pub use job::{ImportJob, OnError, Target};
+pub use json_output::JsonOutput;
+pub use progress::stored_key_notation;
+pub use stages::StagesReport;
+pub use writer::{Acknowledgement, written_bytes};
+
+/// The tree that holds what imports know: progress records and the indexes of each tree.
+pub const IMPORT_TREE: &str = "braid.import";

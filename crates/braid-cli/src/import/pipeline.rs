@@ -1,0 +1,176 @@
+//! The pipeline: one reader, several parsers, and the caller as the writer.
+//!
+//! For each chunk the reader makes a channel for its result, queues the receiving end for the writer, and then the chunk
+//! with the sending end for the parsers. So the writer takes results in the order of the input whichever parser is
+//! faster, and both queues are bounded: what lies about is at most the queues' lengths in chunks. When the writer
+//! fails it drops its queue; the reader's next send fails, it stops, and the parsers find their queue closed.
+
+use std::{
+    io::{self, Read},
+    sync::{
+        Mutex,
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, anyhow};
+
+use super::{
+    format::RecordParser,
+    index::{IndexSpec, index_keys},
+    stages::Stages,
+};
+use crate::{
+    dirt::{Dirt, Finding},
+    input::{Chunk, ChunkSink, RowReader, Stopped, read_archive, unreadable},
+};
+
+/// Where the reader takes records from.
+pub enum RecordSource {
+    /// Rows.
+    Rows(RowReader<Box<dyn Read + Send>>),
+    /// The members of an archive, which stands at this offset.
+    Archive(Box<dyn Read + Send>, u64),
+}
+
+/// A record on its way to the writer.
+#[derive(Debug)]
+pub struct ParsedRecord {
+    /// Its number in the input.
+    pub number: u64,
+    /// Where the next one begins.
+    pub next_offset: u64,
+    /// The file in the archive, or nothing.
+    pub place: Box<str>,
+    /// What was odd.
+    pub findings: Vec<Finding>,
+    /// What to store, unless it is unusable.
+    pub ready: Option<ReadyRecord>,
+}
+
+/// What is stored of a record.
+#[derive(Debug)]
+pub struct ReadyRecord {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub json: Vec<u8>,
+    /// Its entries in the indexes.
+    pub index_keys: Vec<(usize, String)>,
+}
+
+/// What is the same for all chunks.
+#[derive(Clone, Copy)]
+pub struct Parsing<'a> {
+    /// Makes records.
+    pub parser: &'a RecordParser,
+    /// Makes index entries.
+    pub specs: &'a [IndexSpec],
+    /// Counts.
+    pub stages: &'a Stages,
+    /// How many parsers there are.
+    pub threads: usize,
+}
+
+type Parsed = Vec<ParsedRecord>;
+
+/// Runs until the input ends or `consume` fails. An error of the reader comes after all records before it were consumed.
+pub fn run(
+    source: RecordSource,
+    first_number: u64,
+    parsing: Parsing<'_>,
+    consume: &mut dyn FnMut(Parsed) -> Result<()>,
+) -> Result<()> {
+    let depth = parsing.threads * 2;
+    let (chunk_sender, chunks) = mpsc::sync_channel::<(Chunk, SyncSender<Parsed>)>(depth);
+    let (result_sender, results) = mpsc::sync_channel::<Receiver<Parsed>>(depth);
+    let chunks = Mutex::new(chunks);
+    thread::scope(|scope| {
+        let reader = scope.spawn(move || read(source, first_number, parsing.stages, chunk_sender, result_sender));
+        for _ in 0..parsing.threads {
+            scope.spawn(|| parse_chunks(&chunks, parsing));
+        }
+        let consumed = consume_all(results, consume);
+        let read = reader.join().map_err(|_| anyhow!("the reader has panicked"))?;
+        consumed.and(read.map_err(unreadable))
+    })
+}
+
+fn consume_all(results: Receiver<Receiver<Parsed>>, consume: &mut dyn FnMut(Parsed) -> Result<()>) -> Result<()> {
+    for result in results {
+        let parsed = result.recv().context("a parser has panicked")?;
+        consume(parsed)?;
+    }
+    Ok(())
+}
+
+fn read(
+    source: RecordSource,
+    first_number: u64,
+    stages: &Stages,
+    chunk_sender: SyncSender<(Chunk, SyncSender<Parsed>)>,
+    result_sender: SyncSender<Receiver<Parsed>>,
+) -> io::Result<()> {
+    let mut began = Instant::now();
+    let mut sink = ChunkSink::new(first_number, |chunk: Chunk| {
+        stages.read.worked(began, chunk.records.len() as u64, chunk.byte_count() as u64);
+        let (sender, receiver) = mpsc::sync_channel(1);
+        result_sender.send(receiver).map_err(|_| Stopped)?;
+        chunk_sender.send((chunk, sender)).map_err(|_| Stopped)?;
+        began = Instant::now();
+        Ok(())
+    });
+    let result = match source {
+        RecordSource::Archive(reader, offset) => read_archive(reader, offset, &mut sink),
+        RecordSource::Rows(mut rows) => loop {
+            match rows.next_row() {
+                Err(error) => break Err(error),
+                Ok(None) => break Ok(()),
+                Ok(Some(row)) => {
+                    if sink.push(row.bytes, row.next_offset, "", row.defect).is_err() {
+                        break Ok(());
+                    }
+                }
+            }
+        },
+    };
+    // The writer that takes no more knows why.
+    let _ = sink.flush();
+    result
+}
+
+fn parse_chunks(chunks: &Mutex<Receiver<(Chunk, SyncSender<Parsed>)>>, parsing: Parsing<'_>) {
+    loop {
+        let next = chunks.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
+        let Ok((chunk, sender)) = next else { return };
+        let began = Instant::now();
+        let parsed = parse_chunk(&chunk, parsing);
+        parsing.stages.parse.worked(began, chunk.records.len() as u64, chunk.byte_count() as u64);
+        // A writer that has failed takes no more.
+        let _ = sender.send(parsed);
+    }
+}
+
+fn parse_chunk(chunk: &Chunk, parsing: Parsing<'_>) -> Parsed {
+    let mut parsed = Vec::with_capacity(chunk.records.len());
+    for (raw, number) in chunk.records.iter().zip(chunk.first_number..) {
+        let bytes = chunk.bytes_of(raw);
+        let mut findings = Vec::new();
+        let ready = match raw.defect {
+            Some(defect) => {
+                findings.push(Finding::new(defect, String::from_utf8_lossy(&bytes[..bytes.len().min(200)])));
+                None
+            }
+            None => parsing.parser.parse(bytes, &raw.place, number, &mut findings).map(|record| ReadyRecord {
+                index_keys: index_keys(parsing.specs, &record.value),
+                key: record.key,
+                json: record.json,
+            }),
+        };
+        debug_assert_eq!(ready.is_none(), findings.iter().any(|finding: &Finding| Dirt::is_unusable(finding.dirt)));
+        parsed.push(ParsedRecord { number, next_offset: raw.next_offset, place: raw.place.clone(), findings, ready });
+    }
+    parsed
+}

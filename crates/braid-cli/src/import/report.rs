@@ -1,0 +1,101 @@
+//! What an import did, for people and for scripts.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use serde::Serialize;
+
+use super::{
+    progress::Progress,
+    stages::{Stages, StagesReport},
+};
+use crate::{
+    dirt::{DirtTally, KindTally},
+    notation::{show_bytes, show_count},
+};
+
+/// The outcome of an import.
+#[derive(Clone, Debug, Serialize)]
+pub struct ImportReport {
+    /// Records met, over the whole import.
+    pub records: u64,
+    /// Of them, those stored.
+    pub stored: u64,
+    /// Of those, those that took the place of an older one.
+    pub replaced: u64,
+    /// Those that could not be stored.
+    pub skipped: u64,
+    /// The record at which this run went on, if it did.
+    pub resumed_at: Option<u64>,
+    /// How long this run took.
+    pub seconds: f64,
+    /// What the stages of this run did.
+    pub stages: StagesReport,
+    /// What was wrong with the input.
+    pub dirt: DirtTally,
+}
+
+impl ImportReport {
+    pub(super) fn new(progress: Progress, stages: &Stages, time: Duration, resumed_at: Option<u64>) -> ImportReport {
+        ImportReport {
+            records: progress.next_number - progress.plan.number_from,
+            stored: progress.stored,
+            replaced: progress.replaced,
+            skipped: progress.skipped,
+            resumed_at,
+            seconds: time.as_secs_f64(),
+            stages: stages.report(),
+            dirt: progress.dirt,
+        }
+    }
+
+    /// Writes it for people. `verb` says what was done with the records: "stored", "converted".
+    pub fn write_text(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(number) = self.resumed_at {
+            writeln!(out, "went on at record {}", show_count(number))?;
+        }
+        let replaced = match self.replaced {
+            0 => String::new(),
+            count => format!(" ({} of them in place of older ones)", show_count(count)),
+        };
+        writeln!(
+            out,
+            "{} records in {:.1} s: {} {verb}{replaced}, {} skipped",
+            show_count(self.records),
+            self.seconds,
+            show_count(self.stored),
+            show_count(self.skipped)
+        )?;
+        write_stages(&self.stages, out)?;
+        write_dirt(&self.dirt, out)
+    }
+}
+
+/// One line a stage.
+pub fn write_stages(stages: &StagesReport, out: &mut dyn Write) -> io::Result<()> {
+    for (name, stage) in stages.named().into_iter().filter(|(_, stage)| stage.records > 0) {
+        writeln!(
+            out,
+            "  {name:<6} {:>9} records/s {:>11}/s   {:.1} s at work",
+            show_count(stage.records_per_second() as u64),
+            show_bytes(stage.bytes_per_second() as u64),
+            stage.busy_ns as f64 / 1e9
+        )?;
+    }
+    Ok(())
+}
+
+/// The kinds of dirt, with their samples.
+pub fn write_dirt(dirt: &DirtTally, out: &mut dyn Write) -> io::Result<()> {
+    for (kind, KindTally { records, samples, .. }) in dirt.kinds() {
+        let outcome = if kind.is_unusable() { "skipped" } else { "kept" };
+        writeln!(out, "  {:>9} {} ({outcome}): {}", show_count(*records), kind.name(), kind.explanation())?;
+        for sample in samples {
+            let place = if sample.place.is_empty() { String::new() } else { format!(" {}", sample.place) };
+            writeln!(out, "            record {}{place}: {}", sample.record, sample.detail)?;
+        }
+    }
+    Ok(())
+}

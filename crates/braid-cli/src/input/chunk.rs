@@ -1,0 +1,77 @@
+//! Records as the reader cuts them from the input, handed on by the chunk.
+
+use crate::dirt::Dirt;
+
+const CHUNK_BYTES: usize = 256 << 10;
+const CHUNK_RECORDS: usize = 1024;
+
+/// A record that was not looked into yet.
+#[derive(Debug)]
+pub struct RawRecord {
+    start: usize,
+    end: usize,
+    /// Where the next record begins, in bytes of decompressed input.
+    pub next_offset: u64,
+    /// The file in the archive; empty where records have no names.
+    pub place: Box<str>,
+    /// Set if the record could not even be cut out whole: then its bytes are its beginning only.
+    pub defect: Option<Dirt>,
+}
+
+/// Some records that follow each other.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// The number of the first record.
+    pub first_number: u64,
+    /// The records, in order.
+    pub records: Vec<RawRecord>,
+    bytes: Vec<u8>,
+}
+
+impl Chunk {
+    /// The bytes of one of its records.
+    pub fn bytes_of(&self, record: &RawRecord) -> &[u8] {
+        &self.bytes[record.start..record.end]
+    }
+
+    /// The size of all records.
+    pub fn byte_count(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// The other side takes no more: it failed, and says why itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+/// Gathers records into chunks and sends them on.
+pub struct ChunkSink<F> {
+    chunk: Chunk,
+    send: F,
+}
+
+impl<F: FnMut(Chunk) -> Result<(), Stopped>> ChunkSink<F> {
+    /// A sink whose first record has this number.
+    pub fn new(first_number: u64, send: F) -> ChunkSink<F> {
+        ChunkSink { chunk: Chunk { first_number, ..Chunk::default() }, send }
+    }
+
+    /// Adds a record.
+    pub fn push(&mut self, bytes: &[u8], next_offset: u64, place: &str, defect: Option<Dirt>) -> Result<(), Stopped> {
+        let start = self.chunk.bytes.len();
+        self.chunk.bytes.extend_from_slice(bytes);
+        let end = self.chunk.bytes.len();
+        self.chunk.records.push(RawRecord { start, end, next_offset, place: place.into(), defect });
+        if end >= CHUNK_BYTES || self.chunk.records.len() >= CHUNK_RECORDS { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends what is gathered.
+    pub fn flush(&mut self) -> Result<(), Stopped> {
+        if self.chunk.records.is_empty() {
+            return Ok(());
+        }
+        let first_number = self.chunk.first_number + self.chunk.records.len() as u64;
+        let next = Chunk { first_number, ..Chunk::default() };
+        (self.send)(std::mem::replace(&mut self.chunk, next))
+    }
+}

@@ -1,0 +1,306 @@
+//! The cache's face: slots of a file, hits, misses, pins.
+//!
+//! Each open file owns an array of slots, four bytes a unit (a block of a run, a page of a view). A slot holds the
+//! number of the frame that has the unit, so a hit is one load of the slot and the frame's address by arithmetic: no
+//! hash table, no lock, and no write to shared memory but a touch mark that is not set yet.
+//!
+//! Readers hold an epoch guard of `crossbeam_epoch::pin()`; what `get` returns lives as long as that guard. Guards
+//! must be short: while one is held, nothing evicted since can be reused, and loads go over the capacity instead of
+//! waiting. What is needed for longer is pinned.
+//!
+//! Threads that miss the same unit at once all read it; the first to take the lock wins and the others use its
+//! frame. No lock is held while a unit is loaded, nor while its bytes are copied into the frame.
+//!
+//! Lock order: the clock's lock is taken last and never held while an epoch guard is made or flushed, because that
+//! may run deferred functions of anybody, which may close files and so come back here.
+
+use super::{
+    arena::{Arena, Pin, SINGLE_BIT, Trailer},
+    clock::{Clock, Ticket, VACANT},
+    tally::Tally,
+};
+use crate::base::Result;
+use crossbeam_epoch::Guard;
+use parking_lot::Mutex;
+use std::{
+    fmt,
+    ops::Deref,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+/// What a cache did since it was made, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Lookups answered from memory. May miss some when more than 32 threads ever looked up.
+    pub hits: u64,
+    /// Units loaded.
+    pub misses: u64,
+    /// The bytes of the units loaded, uncompressed.
+    pub loaded_bytes: u64,
+    /// Units thrown out to make room.
+    pub evictions: u64,
+    /// Loads that took the cache over its capacity: all was pinned, or readers still saw what was evicted.
+    pub overshoots: u64,
+    /// Bytes held now, with all overhead but the slots.
+    pub usage_bytes: u64,
+    /// Bytes allowed.
+    pub capacity_bytes: u64,
+}
+
+/// A cache of blocks and pages. Shared by all threads.
+pub struct BlockCache {
+    arena: Arena,
+    clock: Mutex<Clock>,
+    /// The highest ticket whose epoch has passed. Raised with release by deferred functions, read with acquire: the
+    /// readers who were there before the ticket are done with the units it was for.
+    passed: Arc<AtomicU64>,
+    hits: Tally,
+    misses: AtomicU64,
+    loaded_bytes: AtomicU64,
+}
+
+impl BlockCache {
+    /// A cache of at most `capacity_bytes`, but for what is pinned, and for a moment for what readers still see.
+    /// Memory is taken as it fills.
+    pub fn new(capacity_bytes: usize) -> Arc<BlockCache> {
+        Arc::new(BlockCache {
+            arena: Arena::new(),
+            clock: Mutex::new(Clock::new(capacity_bytes)),
+            passed: Arc::default(),
+            hits: Tally::default(),
+            misses: AtomicU64::new(0),
+            loaded_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Changes the capacity. A smaller one evicts at once; the memory is given back as readers let go of it.
+    pub fn set_capacity(&self, bytes: usize) {
+        let mut clock = self.clock.lock();
+        clock.set_capacity(&self.arena, self.passed.load(Ordering::Acquire), bytes);
+        let ticket = clock.take_ticket();
+        drop(clock);
+        self.settle(ticket);
+    }
+
+    /// The bytes held, after giving back what can be.
+    pub fn usage_bytes(&self) -> usize {
+        let mut clock = self.clock.lock();
+        clock.collect(&self.arena, self.passed.load(Ordering::Acquire));
+        clock.usage()
+    }
+
+    /// What it did, and what it holds.
+    pub fn stats(&self) -> CacheStats {
+        let clock = self.clock.lock();
+        CacheStats {
+            hits: self.hits.sum(),
+            misses: self.misses.load(Ordering::Relaxed),
+            loaded_bytes: self.loaded_bytes.load(Ordering::Relaxed),
+            evictions: clock.evicted,
+            overshoots: clock.overshoots,
+            usage_bytes: clock.usage() as u64,
+            capacity_bytes: clock.capacity() as u64,
+        }
+    }
+
+    /// Takes in a loaded unit. The result is filled, and not reclaimed while `guard` lives; it is counted once for
+    /// the caller if `pins` is one.
+    fn insert(&self, file: u32, unit: u32, bytes: &[u8], pins: u32, guard: &Guard) -> NonNull<Trailer> {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        self.loaded_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let passed = self.passed.load(Ordering::Acquire);
+        let frame = self.clock.lock().reserve(&self.arena, passed, bytes.len());
+        // SAFETY: the frame is ours until we publish or discard it.
+        let mut trailer = unsafe {
+            if frame & SINGLE_BIT == 0 {
+                self.arena.fill_frame(frame, bytes, pins)
+            } else {
+                self.arena.fill_single(frame, bytes, pins)
+            }
+        };
+        let mut clock = self.clock.lock();
+        if clock.is_too_large(bytes.len()) {
+            clock.discard(frame);
+        } else if let Err(present) = clock.publish(&self.arena, file, unit, frame) {
+            // SAFETY: under the lock, what is in a slot is filled and not reclaimed; our guard keeps it after.
+            trailer = unsafe { self.arena.trailer(present) };
+            if pins == 1 {
+                // SAFETY: as before. The count is the caller's.
+                std::mem::forget(unsafe { Pin::new(trailer) });
+            }
+        }
+        let ticket = clock.take_ticket();
+        let is_starving = clock.is_starving();
+        drop(clock);
+        if let Some(ticket) = ticket {
+            self.defer(ticket, guard);
+        }
+        if ticket.is_some() || is_starving {
+            guard.flush();
+        }
+        trailer
+    }
+
+    /// Has `passed` raised to the ticket when all readers of now are gone.
+    fn defer(&self, ticket: Ticket, guard: &Guard) {
+        let passed = self.passed.clone();
+        guard.defer(move || passed.fetch_max(ticket, Ordering::Release));
+    }
+
+    /// Defers a ticket, and pushes the epoch on so that memory comes back soon if nobody reads.
+    fn settle(&self, ticket: Option<Ticket>) {
+        let Some(ticket) = ticket else { return };
+        self.defer(ticket, &crossbeam_epoch::pin());
+        for _ in 0..4 {
+            crossbeam_epoch::pin().flush();
+        }
+        self.clock.lock().collect(&self.arena, self.passed.load(Ordering::Acquire));
+    }
+}
+
+impl Drop for BlockCache {
+    fn drop(&mut self) {
+        let arena = std::mem::replace(&mut self.arena, Arena::empty());
+        let filled = self.clock.get_mut().take_unreclaimed();
+        crossbeam_epoch::pin().defer(move || {
+            // SAFETY: each `CacheSlots` holds the cache, so all of them are gone, and with them all slots: what was
+            // filled is in limbo or parked, out of reach since before this function was deferred.
+            unsafe { arena.dispose(&filled) };
+        });
+    }
+}
+
+impl fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockCache").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// The slots of one open file: four bytes a unit. Shared by all threads; its units are evicted when it goes.
+pub struct CacheSlots {
+    cache: Arc<BlockCache>,
+    slots: Arc<[AtomicU32]>,
+    file: u32,
+}
+
+impl CacheSlots {
+    /// Slots for a file of that many units.
+    pub fn new(cache: &Arc<BlockCache>, units: u32) -> CacheSlots {
+        let slots: Arc<[AtomicU32]> = (0..units).map(|_| AtomicU32::new(VACANT)).collect();
+        let file = cache.clock.lock().add_file(slots.clone());
+        CacheSlots { cache: cache.clone(), slots, file }
+    }
+
+    /// The unit, if it is cached. Panics if the file has no such unit.
+    #[inline]
+    pub fn get<'g>(&self, unit: u32, _guard: &'g Guard) -> Option<&'g [u8]> {
+        let trailer = self.find(unit)?;
+        // SAFETY: it was found under the guard, so it is not reclaimed while the guard lives.
+        Some(unsafe { Trailer::bytes(trailer) })
+    }
+
+    /// The unit; `load` reads it if it is not cached. No lock is held meanwhile, and other threads may load the same.
+    /// Panics if the file has no such unit.
+    #[inline]
+    pub fn get_or_load<'g>(
+        &self,
+        unit: u32,
+        guard: &'g Guard,
+        load: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<&'g [u8]> {
+        if let Some(bytes) = self.get(unit, guard) {
+            return Ok(bytes);
+        }
+        let trailer = self.cache.insert(self.file, unit, &load()?, 0, guard);
+        // SAFETY: `insert` vouches for it while the guard lives.
+        Ok(unsafe { Trailer::bytes(trailer) })
+    }
+
+    /// The unit, counted: it stays in memory while the handle lives. Panics if the file has no such unit.
+    #[inline]
+    pub fn pin_or_load(&self, unit: u32, load: impl FnOnce() -> Result<Vec<u8>>) -> Result<PinnedUnit> {
+        {
+            let _guard = crossbeam_epoch::pin();
+            if let Some(trailer) = self.find(unit) {
+                // SAFETY: it was found under the guard, which is still held.
+                return Ok(PinnedUnit { pin: unsafe { Pin::new(trailer) } });
+            }
+        }
+        // No guard while loading, so that others can reclaim.
+        let bytes = load()?;
+        let guard = crossbeam_epoch::pin();
+        let trailer = self.cache.insert(self.file, unit, &bytes, 1, &guard);
+        // SAFETY: `insert` counted it for us.
+        Ok(PinnedUnit { pin: unsafe { Pin::adopt(trailer) } })
+    }
+
+    /// Asks the processor to fetch the end of a cached unit of about `len` bytes, and its line at `offset`. Both are
+    /// guesses, and wrong ones do no harm.
+    #[inline]
+    pub fn prefetch(&self, unit: u32, len: usize, offset: usize) {
+        if let Some(slot) = self.slots.get(unit as usize) {
+            let frame = slot.load(Ordering::Relaxed);
+            if frame & VACANT == 0 {
+                self.cache.arena.prefetch(frame, len, offset);
+            }
+        }
+    }
+
+    /// The bytes of the slots themselves.
+    pub fn resident_bytes(&self) -> usize {
+        size_of_val(&*self.slots) + 2 * size_of::<usize>()
+    }
+
+    /// The frame of a cached unit. Precondition: an epoch guard is held; the result is good while it is.
+    #[inline]
+    fn find(&self, unit: u32) -> Option<NonNull<Trailer>> {
+        // Acquire: the frame's bytes were written before its number.
+        let frame = self.slots[unit as usize].load(Ordering::Acquire);
+        if frame & VACANT != 0 {
+            return None;
+        }
+        // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before the guard goes.
+        let trailer = unsafe { self.cache.arena.trailer(frame) };
+        // SAFETY: as above.
+        unsafe { trailer.as_ref() }.touch();
+        self.cache.hits.add_one();
+        Some(trailer)
+    }
+}
+
+impl Drop for CacheSlots {
+    fn drop(&mut self) {
+        let mut clock = self.cache.clock.lock();
+        clock.remove_file(self.file);
+        let ticket = clock.take_ticket();
+        drop(clock);
+        if let Some(ticket) = ticket {
+            self.cache.defer(ticket, &crossbeam_epoch::pin());
+        }
+    }
+}
+
+impl fmt::Debug for CacheSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheSlots").field("file", &self.file).field("units", &self.slots.len()).finish()
+    }
+}
+
+/// A unit that stays in memory while this handle lives, even after the cache is gone.
+#[derive(Debug)]
+pub struct PinnedUnit {
+    pin: Pin,
+}
+
+impl Deref for PinnedUnit {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.pin.bytes()
+    }
+}

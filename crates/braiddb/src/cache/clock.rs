@@ -1,0 +1,454 @@
+//! What is evicted, when memory comes back, and who gets it: all state behind the cache's one lock, which is taken
+//! on misses only.
+//!
+//! # Eviction
+//!
+//! Units stand in three queues. A unit enters the **nursery**, where touches do not count: they mostly belong to the
+//! very scan or lookup that loaded it. The nursery is short; who leaves it enters the **cold** queue. At the end of
+//! the cold queue a unit that was touched meanwhile becomes **hot**; one that was not is evicted. The hot queue is a
+//! clock: touched units go round again, others fall back into the cold queue. The cold part is let to shrink to a
+//! fifth of the cache, so that a scan of any length flushes that fifth and nothing else.
+//!
+//! An evicted unit leaves a **ghost** in its slot, the count of evictions at that time. If it is loaded again before
+//! about as many units as the cache holds were evicted, it enters the hot queue at once: so a working set that is
+//! larger than the cold part is recognised too. Ghosts take no memory, since the slot is there anyway.
+//!
+//! # Reclamation
+//!
+//! An evicted unit is taken out of its slot, but readers may still see it. It goes to **limbo** with a ticket. For
+//! each ticket the caller defers a closure to the epoch's collector that raises `passed` to it. Closures may run in
+//! any order, but whichever runs proves that all readers from before its ticket are gone, and so also those from
+//! before all lower tickets. What leaves limbo while it is pinned is **parked**, and looked at again now and then.
+//! Evictions run ahead of need by some frames, since epochs pass a little later.
+//!
+//! # Accounting
+//!
+//! Chunks count whole, single units with trailer and tables, whether in use, in limbo, or parked. Chunks are given
+//! back when the capacity shrinks, or when single units need the space: their units are evicted, and the last frame
+//! that is reclaimed frees the chunk.
+
+use super::{
+    arena::{Arena, CHUNK_BYTES, CHUNK_FRAMES, FRAME_BYTES, MAX_CHUNKS, SINGLE_BIT, Trailer, heat, single_bytes},
+    lists::{FrameInfo, Lists, Queue},
+};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+/// Set in a slot that holds no frame number: nothing if all other bits are zero, else a ghost.
+pub(super) const VACANT: u32 = 1 << 31;
+
+/// What a chunk costs: itself, and its frames' infos.
+const CHUNK_COST: usize = CHUNK_BYTES + CHUNK_FRAMES as usize * size_of::<FrameInfo>();
+/// What a frame of it costs.
+const FRAME_COST: usize = CHUNK_COST / CHUNK_FRAMES as usize;
+/// How many frames evictions run ahead, at most.
+const AHEAD_FRAMES: usize = 64;
+/// How many units one call looks at, at most, before it gives up and lets the cache grow past its capacity.
+const MAX_STEPS: usize = 1024;
+/// How many parked units one call looks at.
+const PARKED_LOOKS: usize = 16;
+/// The nursery's most units.
+const NURSERY_UNITS: usize = 64;
+
+/// A ticket for which the caller must defer `passed.fetch_max(ticket)`, after it has let go of the lock.
+pub(super) type Ticket = u64;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Chunk {
+    is_present: bool,
+    /// Its frames are not given out any more; it goes when the last is reclaimed.
+    is_draining: bool,
+    /// Frames given out and not reclaimed.
+    used: u32,
+}
+
+/// The state behind the lock.
+#[derive(Debug)]
+pub(super) struct Clock {
+    capacity: usize,
+    files: Vec<Option<Arc<[AtomicU32]>>>,
+    vacant_files: Vec<u32>,
+    lists: Lists,
+    chunks: Vec<Chunk>,
+    /// Chunks that are present, draining ones included.
+    chunk_count: usize,
+    draining: usize,
+    free: Vec<u32>,
+    vacant_singles: Vec<u32>,
+    single_bytes: usize,
+    limbo: VecDeque<(Ticket, u32)>,
+    limbo_bytes: usize,
+    limbo_single_bytes: usize,
+    parked: VecDeque<u32>,
+    ticket: Ticket,
+    /// Whether something went to limbo under the present ticket.
+    is_ticket_due: bool,
+    /// The time of ghosts, never 0.
+    evictions: u32,
+    pub evicted: u64,
+    pub overshoots: u64,
+}
+
+impl Clock {
+    /// An empty cache.
+    pub fn new(capacity: usize) -> Clock {
+        Clock {
+            capacity,
+            files: Vec::new(),
+            vacant_files: Vec::new(),
+            lists: Lists::new(SINGLE_BIT),
+            chunks: Vec::new(),
+            chunk_count: 0,
+            draining: 0,
+            free: Vec::new(),
+            vacant_singles: Vec::new(),
+            single_bytes: 0,
+            limbo: VecDeque::new(),
+            limbo_bytes: 0,
+            limbo_single_bytes: 0,
+            parked: VecDeque::new(),
+            ticket: 1,
+            is_ticket_due: false,
+            evictions: 1,
+            evicted: 0,
+            overshoots: 0,
+        }
+    }
+
+    /// The capacity.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The bytes held.
+    pub fn usage(&self) -> usize {
+        self.chunk_count * CHUNK_COST + self.single_bytes
+    }
+
+    /// Takes in a file's slots.
+    pub fn add_file(&mut self, slots: Arc<[AtomicU32]>) -> u32 {
+        if let Some(file) = self.vacant_files.pop() {
+            self.files[file as usize] = Some(slots);
+            return file;
+        }
+        self.files.push(Some(slots));
+        u32::try_from(self.files.len() - 1).expect("fewer than 2^32 open files")
+    }
+
+    /// Evicts all units of a file, whose slots nobody uses any more.
+    pub fn remove_file(&mut self, file: u32) {
+        let Some(slots) = self.files[file as usize].take() else { return };
+        for slot in slots.iter() {
+            // Release and relaxed as in `evict`.
+            let frame = slot.load(Ordering::Relaxed);
+            if frame & VACANT == 0 {
+                slot.store(VACANT, Ordering::Release);
+                self.lists.unlink(frame);
+                self.send_to_limbo(frame);
+            }
+        }
+        self.vacant_files.push(file);
+    }
+
+    /// The ticket for what went to limbo since the last call, if anything did.
+    pub fn take_ticket(&mut self) -> Option<Ticket> {
+        std::mem::take(&mut self.is_ticket_due).then(|| {
+            self.ticket += 1;
+            self.ticket - 1
+        })
+    }
+
+    /// Whether reclaiming lags behind, so that the caller should push the epoch on.
+    pub fn is_starving(&self) -> bool {
+        !self.limbo.is_empty() && self.free.is_empty()
+    }
+
+    /// Whether a unit is so large that caching it would flush too much else.
+    pub fn is_too_large(&self, len: usize) -> bool {
+        len > FRAME_BYTES && single_bytes(len) > self.capacity / 8
+    }
+
+    /// Finds memory for a unit of `len` bytes: the number of a frame that the caller owns until it calls
+    /// [`Clock::publish`] or [`Clock::discard`]. A single unit is to be allocated by the caller.
+    pub fn reserve(&mut self, arena: &Arena, passed: Ticket, len: usize) -> u32 {
+        self.collect(arena, passed);
+        let is_frame = len > FRAME_BYTES / 2 && len <= FRAME_BYTES;
+        let cost = if is_frame { FRAME_COST } else { single_cost(len) };
+        let ahead = (self.capacity / 32).min(AHEAD_FRAMES * FRAME_COST);
+        // What single units took beyond the capacity, while readers held up the reclaiming, is to come back too.
+        let excess = self.usage().saturating_sub(self.capacity + self.limbo_single_bytes);
+        if self.available() < signed(cost + excess + ahead / 4 * 3) {
+            self.evict_until(arena, signed(cost + excess + ahead), MAX_STEPS);
+        }
+        if is_frame && let Some(frame) = self.take_frame(arena) {
+            return frame;
+        }
+        let cost = single_cost(len).min(u32::MAX as usize);
+        if self.usage() + cost > self.capacity {
+            self.overshoots += 1;
+            let is_room_coming = self.usage() + cost <= self.capacity + self.limbo_single_bytes;
+            if !is_frame && !is_room_coming && self.draining == 0 {
+                self.drain_one_chunk(arena);
+            }
+        }
+        self.single_bytes += cost;
+        let frame = self.vacant_singles.pop().unwrap_or_else(|| {
+            let index = u32::try_from(self.lists.singles()).expect("fewer than 2^28 single units");
+            index | SINGLE_BIT
+        });
+        self.lists.admit(frame);
+        self.lists.info(frame).cost = cost as u32;
+        frame
+    }
+
+    /// Puts a filled frame into the slot of its unit. If another thread was faster, gives back the frame of that
+    /// one, and the caller's frame is free again.
+    pub fn publish(&mut self, arena: &Arena, file: u32, unit: u32, frame: u32) -> Result<(), u32> {
+        let Some(slots) = &self.files[file as usize] else { unreachable!("a file in use") };
+        let slot = &slots[unit as usize];
+        // Relaxed: slots change under the lock only.
+        let present = slot.load(Ordering::Relaxed);
+        if present & VACANT == 0 {
+            self.release(arena, frame);
+            return Err(present);
+        }
+        // Release: the frame's bytes come before its number.
+        slot.store(frame, Ordering::Release);
+        let info = self.lists.info(frame);
+        (info.file, info.unit) = (file, unit);
+        let age = self.evictions.wrapping_sub(present) & !VACANT;
+        let units = self.lists.count(Queue::Cold) + self.lists.count(Queue::Hot);
+        if present != VACANT && (age as usize) <= units {
+            // SAFETY: the frame was filled by the caller.
+            unsafe { arena.trailer(frame).as_ref() }.set_heat(heat::COOL);
+            self.lists.push(frame, Queue::Hot);
+        } else {
+            self.lists.push(frame, Queue::Nursery);
+            self.age_nursery(arena);
+        }
+        Ok(())
+    }
+
+    /// Lets a filled frame go without ever publishing it; readers who have it keep it as usual.
+    pub fn discard(&mut self, frame: u32) {
+        self.send_to_limbo(frame);
+    }
+
+    /// Sets the capacity, and evicts down to it.
+    pub fn set_capacity(&mut self, arena: &Arena, passed: Ticket, capacity: usize) {
+        self.capacity = capacity;
+        self.collect(arena, passed);
+        let units =
+            [Queue::Nursery, Queue::Cold, Queue::Hot].map(|queue| self.lists.count(queue)).iter().sum::<usize>();
+        self.evict_until(arena, 0, 4 * units);
+        while self.usage() - self.limbo_single_bytes > capacity + self.draining * CHUNK_COST
+            && self.drain_one_chunk(arena)
+        {}
+    }
+
+    /// Reclaims what no reader can see any more.
+    pub fn collect(&mut self, arena: &Arena, passed: Ticket) {
+        while let Some(&(ticket, frame)) = self.limbo.front() {
+            if ticket > passed {
+                break;
+            }
+            self.limbo.pop_front();
+            let cost = self.lists.info(frame).cost as usize;
+            self.limbo_bytes -= cost;
+            if frame & SINGLE_BIT != 0 {
+                self.limbo_single_bytes -= cost;
+            }
+            self.release_or_park(arena, frame);
+        }
+        for _ in 0..self.parked.len().min(PARKED_LOOKS) {
+            if let Some(frame) = self.parked.pop_front() {
+                self.release_or_park(arena, frame);
+            }
+        }
+    }
+
+    /// All frames that were filled and not reclaimed, when no file is left.
+    pub fn take_unreclaimed(&mut self) -> Vec<u32> {
+        let limbo = std::mem::take(&mut self.limbo).into_iter().map(|(_, frame)| frame);
+        limbo.chain(std::mem::take(&mut self.parked)).collect()
+    }
+
+    /// What can be had without evicting anything more, as soon as the epoch has passed.
+    fn available(&self) -> isize {
+        signed(self.capacity) + signed(self.limbo_bytes + self.free.len() * FRAME_COST) - signed(self.usage())
+    }
+
+    fn take_frame(&mut self, arena: &Arena) -> Option<u32> {
+        if self.free.is_empty() && self.usage() + CHUNK_COST <= self.capacity {
+            self.grow(arena);
+        }
+        let frame = self.free.pop()?;
+        self.chunks[(frame / CHUNK_FRAMES) as usize].used += 1;
+        self.lists.info(frame).cost = FRAME_COST as u32;
+        Some(frame)
+    }
+
+    fn grow(&mut self, arena: &Arena) {
+        let at = self.chunks.iter().position(|chunk| !chunk.is_present).unwrap_or(self.chunks.len());
+        if at >= MAX_CHUNKS || !arena.grow(at as u32) {
+            return;
+        }
+        if at == self.chunks.len() {
+            self.chunks.push(Chunk::default());
+        }
+        self.chunks[at] = Chunk { is_present: true, is_draining: false, used: 0 };
+        self.chunk_count += 1;
+        let first = at as u32 * CHUNK_FRAMES;
+        self.lists.admit(first + CHUNK_FRAMES - 1);
+        self.free.extend((first..first + CHUNK_FRAMES).rev());
+    }
+
+    /// Evicts until that much is available, or too many units were looked at.
+    fn evict_until(&mut self, arena: &Arena, available: isize, steps: usize) {
+        // Where all hot units are in use, the cold ones go first even when they are few.
+        let mut hot_looks = (steps / 4).max(1);
+        for _ in 0..steps {
+            if self.available() >= available {
+                return;
+            }
+            let cold_bytes = self.lists.bytes(Queue::Cold) + self.lists.bytes(Queue::Nursery);
+            let hot = self.lists.oldest(Queue::Hot);
+            let cold = self.lists.oldest(Queue::Cold).or_else(|| self.lists.oldest(Queue::Nursery));
+            match (cold, hot) {
+                (_, Some(hot)) if cold.is_none() || (cold_bytes <= self.capacity / 5 && hot_looks > 0) => {
+                    hot_looks = hot_looks.saturating_sub(1);
+                    self.look_at_hot(arena, hot);
+                }
+                (Some(cold), _) => self.look_at_cold(arena, cold),
+                _ => return,
+            }
+        }
+    }
+
+    fn look_at_hot(&mut self, arena: &Arena, frame: u32) {
+        // SAFETY: frames in a queue are filled and not reclaimed.
+        let trailer: &Trailer = unsafe { arena.trailer(frame).as_ref() };
+        let is_used = trailer.is_pinned() || trailer.heat() == heat::TOUCHED;
+        trailer.set_heat(heat::COOL);
+        self.lists.shift(frame, if is_used { Queue::Hot } else { Queue::Cold });
+    }
+
+    fn look_at_cold(&mut self, arena: &Arena, frame: u32) {
+        // SAFETY: frames in a queue are filled and not reclaimed.
+        let trailer: &Trailer = unsafe { arena.trailer(frame).as_ref() };
+        // A pinned unit goes round the cold queue; use by the scan that loaded it should not make it hot.
+        let is_touched = trailer.heat() == heat::TOUCHED;
+        if is_touched || trailer.is_pinned() {
+            trailer.set_heat(heat::COOL);
+            self.lists.shift(frame, if is_touched { Queue::Hot } else { Queue::Cold });
+        } else {
+            self.evict(frame);
+        }
+    }
+
+    /// Takes a unit out of its slot.
+    fn evict(&mut self, frame: u32) {
+        let FrameInfo { file, unit, .. } = *self.lists.info(frame);
+        self.evictions = (self.evictions + 1) & !VACANT;
+        self.evictions = self.evictions.max(1);
+        self.evicted += 1;
+        if let Some(slots) = &self.files[file as usize] {
+            // Release, so that the ticket's closure, deferred after this, is seen after it: see `passed`.
+            slots[unit as usize].store(VACANT | self.evictions, Ordering::Release);
+        }
+        self.lists.unlink(frame);
+        self.send_to_limbo(frame);
+    }
+
+    fn send_to_limbo(&mut self, frame: u32) {
+        let cost = self.lists.info(frame).cost as usize;
+        self.limbo_bytes += cost;
+        if frame & SINGLE_BIT != 0 {
+            self.limbo_single_bytes += cost;
+        }
+        self.limbo.push_back((self.ticket, frame));
+        self.is_ticket_due = true;
+    }
+
+    fn release_or_park(&mut self, arena: &Arena, frame: u32) {
+        // SAFETY: the frame was filled, and is reclaimed only below.
+        if unsafe { arena.trailer(frame).as_ref() }.is_pinned() {
+            self.parked.push_back(frame);
+        } else {
+            self.release(arena, frame);
+        }
+    }
+
+    /// Frees a frame that nobody can reach: the epoch has passed and it is not pinned, or it was never published.
+    fn release(&mut self, arena: &Arena, frame: u32) {
+        if frame & SINGLE_BIT != 0 {
+            self.single_bytes -= self.lists.info(frame).cost as usize;
+            *self.lists.info(frame) = FrameInfo::VACANT;
+            // SAFETY: see above.
+            unsafe { arena.release_single(frame) };
+            self.vacant_singles.push(frame);
+            return;
+        }
+        *self.lists.info(frame) = FrameInfo::VACANT;
+        let at = frame / CHUNK_FRAMES;
+        let chunk = &mut self.chunks[at as usize];
+        chunk.used -= 1;
+        if !chunk.is_draining {
+            self.free.push(frame);
+        } else if chunk.used == 0 {
+            self.release_chunk(arena, at);
+        }
+    }
+
+    /// Lets go of the chunk with the fewest units. `false` if there is none left.
+    fn drain_one_chunk(&mut self, arena: &Arena) -> bool {
+        let candidates = self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_present && !chunk.is_draining);
+        let Some(at) = candidates.min_by_key(|(_, chunk)| chunk.used).map(|(at, _)| at as u32) else { return false };
+        self.chunks[at as usize].is_draining = true;
+        self.draining += 1;
+        self.free.retain(|frame| frame / CHUNK_FRAMES != at);
+        for frame in at * CHUNK_FRAMES..(at + 1) * CHUNK_FRAMES {
+            if self.lists.info(frame).queue != Queue::None {
+                self.evict(frame);
+            }
+        }
+        if self.chunks[at as usize].used == 0 {
+            self.release_chunk(arena, at);
+        }
+        true
+    }
+
+    fn release_chunk(&mut self, arena: &Arena, at: u32) {
+        // SAFETY: none of its frames is in use or in limbo, and none is on the list of free ones.
+        unsafe { arena.release_chunk(at) };
+        self.chunks[at as usize] = Chunk::default();
+        self.chunk_count -= 1;
+        self.draining -= 1;
+    }
+
+    /// Lets the oldest units of the nursery grow up.
+    fn age_nursery(&mut self, arena: &Arena) {
+        let all = self.lists.count(Queue::Nursery) + self.lists.count(Queue::Cold) + self.lists.count(Queue::Hot);
+        let most = NURSERY_UNITS.min(all / 32);
+        while self.lists.count(Queue::Nursery) > most {
+            let Some(frame) = self.lists.oldest(Queue::Nursery) else { return };
+            // SAFETY: frames in a queue are filled and not reclaimed.
+            unsafe { arena.trailer(frame).as_ref() }.set_heat(heat::COOL);
+            self.lists.shift(frame, Queue::Cold);
+        }
+    }
+}
+
+/// What a single unit costs: itself, its entry in the table, and its info.
+fn single_cost(len: usize) -> usize {
+    single_bytes(len) + size_of::<FrameInfo>() + size_of::<usize>()
+}
+
+fn signed(bytes: usize) -> isize {
+    isize::try_from(bytes).unwrap_or(isize::MAX)
+}

@@ -1,0 +1,248 @@
+//! Cursors over a memtable.
+//!
+//! Both kinds copy the order and the key pointers of a leaf when they enter it, ask for all its entries' cache lines
+//! at once, and then walk the copy; what is inserted into the leaf later is beyond their snapshot. Leaves are
+//! left by their links, which stay right for a reader on a replaced leaf (`tree.rs`).
+
+use super::{
+    Memtable,
+    entry::EntryPtr,
+    node::{NodePtr, Place},
+    search::NODE_KEYS,
+};
+use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
+use std::sync::Arc;
+
+/// A copy of a leaf. Its pointers are good as long as the memtable that the copy came from.
+#[derive(Debug)]
+struct LeafCopy {
+    leaf: Option<NodePtr<'static>>,
+    count: usize,
+    entries: [Option<EntryPtr<'static>>; NODE_KEYS],
+}
+
+impl LeafCopy {
+    const EMPTY: LeafCopy = LeafCopy { leaf: None, count: 0, entries: [None; NODE_KEYS] };
+
+    /// Copies a leaf.
+    ///
+    /// # Safety
+    /// The memtable of `leaf` lives as long as the copy is used.
+    unsafe fn enter(&mut self, leaf: NodePtr<'_>) {
+        // SAFETY: by the contract of this function.
+        let leaf = unsafe { leaf.extend::<'static>() };
+        let node = leaf.node();
+        let count = node.count();
+        let order = node.order(count);
+        for (entry, &slot) in self.entries.iter_mut().zip(&order[..count]) {
+            let newest = node.key(usize::from(slot));
+            newest.prefetch();
+            *entry = Some(newest);
+        }
+        self.leaf = Some(leaf);
+        self.count = count;
+    }
+
+    /// Copies the leaf for `key`; yields the rank of the first entry that is `key` or greater.
+    ///
+    /// # Safety
+    /// As [`LeafCopy::enter`].
+    unsafe fn enter_at(&mut self, leaf: NodePtr<'_>, key: &[u8]) -> usize {
+        // SAFETY: by the contract of this function.
+        unsafe { self.enter(leaf) };
+        match leaf.node().place(key, self.count) {
+            Place::Absent(rank) => rank,
+            Place::Found(slot) => {
+                let order = leaf.node().order(self.count);
+                order[..self.count].iter().position(|&s| usize::from(s) == slot).unwrap_or(self.count)
+            }
+        }
+    }
+
+    /// Goes on to the leaf behind; false if there is none.
+    fn enter_after(&mut self) -> bool {
+        let after = self.leaf.and_then(|leaf| leaf.node().after());
+        let Some(after) = after else { return false };
+        // SAFETY: a neighbour is in the same arena.
+        unsafe { self.enter(after) };
+        true
+    }
+
+    /// Goes back to the leaf in front; false if there is none.
+    fn enter_before(&mut self) -> bool {
+        let before = self.leaf.and_then(|leaf| leaf.node().before());
+        let Some(before) = before else { return false };
+        // SAFETY: a neighbour is in the same arena.
+        unsafe { self.enter(before) };
+        true
+    }
+}
+
+/// One entry a key, at a snapshot, both ways. See [`Cursor`] for the contract and [`Memtable`] for what may be inserted
+/// meanwhile. Moves cannot fail.
+#[derive(Debug)]
+pub struct MemtableCursor {
+    copy: LeafCopy,
+    /// The rank in the copy. Means nothing unless `current` is some.
+    rank: usize,
+    current: Option<EntryPtr<'static>>,
+    snapshot: SequenceNumber,
+    /// Keeps the arena. Declared last, so that it goes last.
+    memtable: Arc<Memtable>,
+}
+
+impl MemtableCursor {
+    /// A cursor that stands nowhere yet.
+    pub fn new(memtable: Arc<Memtable>, snapshot: SequenceNumber) -> MemtableCursor {
+        MemtableCursor { copy: LeafCopy::EMPTY, rank: 0, current: None, snapshot, memtable }
+    }
+
+    /// Stops at the first visible entry at `rank` or behind it.
+    fn settle_forward(&mut self, mut rank: usize) {
+        loop {
+            while rank < self.copy.count {
+                self.current = self.copy.entries[rank].and_then(|newest| newest.visible_at(self.snapshot));
+                if self.current.is_some() {
+                    self.rank = rank;
+                    return;
+                }
+                rank += 1;
+            }
+            if !self.copy.enter_after() {
+                self.current = None;
+                return;
+            }
+            rank = 0;
+        }
+    }
+
+    /// Stops at the last visible entry in front of `end`.
+    fn settle_backward(&mut self, mut end: usize) {
+        loop {
+            while let Some(rank) = end.checked_sub(1) {
+                self.current = self.copy.entries[rank].and_then(|newest| newest.visible_at(self.snapshot));
+                if self.current.is_some() {
+                    self.rank = rank;
+                    return;
+                }
+                end = rank;
+            }
+            if !self.copy.enter_before() {
+                self.current = None;
+                return;
+            }
+            end = self.copy.count;
+        }
+    }
+
+    fn enter_at(&mut self, key: &[u8]) -> usize {
+        let leaf = self.memtable.tree().leaf_for(key);
+        // SAFETY: the cursor holds the memtable.
+        unsafe { self.copy.enter_at(leaf, key) }
+    }
+}
+
+impl Cursor for MemtableCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let rank = self.enter_at(key);
+        self.settle_forward(rank);
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let rank = self.enter_at(key);
+        self.settle_backward(rank);
+        Ok(())
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        let leaf = self.memtable.tree().first_leaf();
+        // SAFETY: the cursor holds the memtable.
+        unsafe { self.copy.enter(leaf) };
+        self.settle_forward(0);
+        Ok(())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        let leaf = self.memtable.tree().last_leaf();
+        // SAFETY: the cursor holds the memtable.
+        unsafe { self.copy.enter(leaf) };
+        self.settle_backward(self.copy.count);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        assert!(self.valid(), "next on a cursor that stands nowhere");
+        self.settle_forward(self.rank + 1);
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        assert!(self.valid(), "prev on a cursor that stands nowhere");
+        self.settle_backward(self.rank);
+        Ok(())
+    }
+
+    fn valid(&self) -> bool {
+        self.current.is_some()
+    }
+
+    fn entry(&self) -> EntryRef<'_> {
+        self.current.expect("the cursor stands on an entry").entry()
+    }
+}
+
+/// All versions of all keys, in order of key and newest first, for the flush. Begins in front of the first one.
+///
+/// On a memtable that is still written, it sees everything inserted before it was made, and perhaps some of what comes
+/// later.
+#[derive(Debug)]
+pub struct MemtableScan {
+    copy: LeafCopy,
+    /// The rank of the next key in the copy.
+    rank: usize,
+    current: Option<EntryPtr<'static>>,
+    /// Keeps the arena. Declared last, so that it goes last.
+    _memtable: Arc<Memtable>,
+}
+
+impl MemtableScan {
+    /// A scan of the keys from `start` on, or of all.
+    pub(super) fn new(memtable: Arc<Memtable>, start: Option<&[u8]>) -> MemtableScan {
+        let mut copy = LeafCopy::EMPTY;
+        // SAFETY: the scan holds the memtable.
+        let rank = unsafe {
+            match start {
+                None => {
+                    copy.enter(memtable.tree().first_leaf());
+                    0
+                }
+                Some(start) => copy.enter_at(memtable.tree().leaf_for(start), start),
+            }
+        };
+        MemtableScan { copy, rank, current: None, _memtable: memtable }
+    }
+
+    /// Moves to the next entry; false at the end.
+    pub fn advance(&mut self) -> bool {
+        if let Some(older) = self.current.and_then(EntryPtr::older) {
+            self.current = Some(older);
+            return true;
+        }
+        while self.rank >= self.copy.count {
+            if !self.copy.enter_after() {
+                self.current = None;
+                return false;
+            }
+            self.rank = 0;
+        }
+        self.current = self.copy.entries[self.rank];
+        self.rank += 1;
+        true
+    }
+
+    /// The entry it stands on. Precondition: the last `advance` returned true.
+    pub fn entry(&self) -> EntryRef<'_> {
+        self.current.expect("the scan stands on an entry").entry()
+    }
+}

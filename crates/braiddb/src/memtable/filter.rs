@@ -1,0 +1,48 @@
+//! A filter over the hashes of the keys in a memtable.
+//!
+//! A Bloom filter whose block is one 64-bit word: a key sets four bits of the word that the upper half of its hash
+//! picks, so that a lookup costs one load. With 16 bits a key about 1 in 100 absent keys passes, with 8 bits 1 in 20.
+//! One writer; readers need no more order than what makes the entry itself visible to them, since the bits are set
+//! before the entry is published.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How many bits a key sets. They may coincide.
+const BITS_PER_KEY: u32 = 4;
+
+#[derive(Debug)]
+pub(super) struct Filter {
+    words: Box<[AtomicU64]>,
+}
+
+impl Filter {
+    /// An empty filter of about `bytes` bytes.
+    pub fn new(bytes: usize) -> Filter {
+        let words = (bytes / size_of::<AtomicU64>()).max(1);
+        Filter { words: std::iter::repeat_with(|| AtomicU64::new(0)).take(words).collect() }
+    }
+
+    /// Bytes it takes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
+    /// Adds a key. Writer only.
+    pub fn insert(&self, hash: u64) {
+        let (word, bits) = self.place(hash);
+        // There is one writer, so nothing is lost between the load and the store.
+        word.store(word.load(Relaxed) | bits, Relaxed);
+    }
+
+    /// Whether a key with this hash may have been added.
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let (word, bits) = self.place(hash);
+        word.load(Relaxed) & bits == bits
+    }
+
+    fn place(&self, hash: u64) -> (&AtomicU64, u64) {
+        let index = (u128::from(hash) * self.words.len() as u128) >> 64;
+        let bits = (0..BITS_PER_KEY).fold(0, |bits, i| bits | 1 << ((hash >> (6 * i)) & 63));
+        (&self.words[index as usize], bits)
+    }
+}

@@ -1,0 +1,115 @@
+//! Search in the key heads of one node.
+//!
+//! A head is eight bytes of a key as a big-endian number with the top bit flipped, so that signed comparison, the only
+//! one that AVX2 has, orders heads as their bytes. The heads of a node are in no order: the search compares the target
+//! with all of them and *counts* the smaller ones, which gives its rank, and marks the equal ones.
+//!
+//! Memory model: lanes below `count` were written before the node's count was published and never change, so they
+//! may be read with plain vector loads. Lanes at or above it may be written meanwhile: they are masked out of the
+//! load itself, and a masked lane is not accessed.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The most keys in a node.
+pub(super) const NODE_KEYS: usize = 32;
+
+/// The heads of a node.
+pub(super) type Heads = [AtomicI64; NODE_KEYS];
+
+/// What a search finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Matches {
+    /// How many heads are less than the target.
+    pub less: u32,
+    /// A bit for each slot whose head equals the target.
+    pub equal: u32,
+}
+
+/// The eight bytes of `key` from `skip` on, zeros after its end, as a head.
+#[inline]
+pub(super) fn head(key: &[u8], skip: usize) -> i64 {
+    let rest = key.get(skip..).unwrap_or_default();
+    let bytes = match rest.first_chunk::<8>() {
+        Some(bytes) => *bytes,
+        None => {
+            let mut bytes = [0; 8];
+            for (to, from) in bytes.iter_mut().zip(rest) {
+                *to = *from;
+            }
+            bytes
+        }
+    };
+    i64::from_be_bytes(bytes) ^ i64::MIN
+}
+
+/// How `target` compares with the first `count` heads. They have been published to the calling thread.
+#[inline]
+pub(super) fn search(heads: &Heads, count: usize, target: i64) -> Matches {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2; the lanes below `count` are never written again.
+        return unsafe { avx2(heads, count, target) };
+    }
+    portable(heads, count, target)
+}
+
+/// The twin of [`avx2`] for all processors.
+pub(super) fn portable(heads: &Heads, count: usize, target: i64) -> Matches {
+    let mut matches = Matches { less: 0, equal: 0 };
+    for (slot, head) in heads[..count].iter().enumerate() {
+        let head = head.load(Ordering::Relaxed);
+        matches.less += u32::from(head < target);
+        matches.equal |= u32::from(head == target) << slot;
+    }
+    matches
+}
+
+/// All bits set for each lane below the count, once shifted by the count.
+#[cfg(target_arch = "x86_64")]
+static LANES: [i64; 2 * NODE_KEYS] = {
+    let mut lanes = [0; 2 * NODE_KEYS];
+    let mut lane = 0;
+    while lane < NODE_KEYS {
+        lanes[lane] = -1;
+        lane += 1;
+    }
+    lanes
+};
+
+/// # Safety
+/// The processor has AVX2, and no thread writes the heads below `count`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn avx2(heads: &Heads, count: usize, target: i64) -> Matches {
+    use std::arch::x86_64::*;
+    assert!(count <= NODE_KEYS);
+    let wanted = _mm256_set1_epi64x(target);
+    let mut less = _mm256_setzero_si256();
+    let mut equal = 0;
+    for vector in 0..NODE_KEYS / 4 {
+        let first = 4 * vector;
+        // SAFETY: `NODE_KEYS - count + first + 4 <= 2 * NODE_KEYS`.
+        let lanes = unsafe { _mm256_loadu_si256(LANES.as_ptr().add(NODE_KEYS - count + first).cast()) };
+        // SAFETY: within the array; lanes at or above `count` are masked out and so not accessed.
+        let found = unsafe { _mm256_maskload_epi64(heads.as_ptr().add(first).cast(), lanes) };
+        // A comparison gives -1 for true: subtracting it counts.
+        less = _mm256_sub_epi64(less, _mm256_and_si256(lanes, _mm256_cmpgt_epi64(wanted, found)));
+        let same = _mm256_and_si256(lanes, _mm256_cmpeq_epi64(wanted, found));
+        equal |= (_mm256_movemask_pd(_mm256_castsi256_pd(same)) as u32) << first;
+    }
+    let halves = _mm_add_epi64(_mm256_castsi256_si128(less), _mm256_extracti128_si256::<1>(less));
+    let sum = _mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves));
+    Matches { less: _mm_cvtsi128_si64(sum) as u32, equal }
+}
+
+/// Asks for the cache line of `pointer`, to be read soon. The pointer need not be valid.
+#[inline]
+pub(super) fn prefetch(pointer: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing that the program can see, whatever the address; SSE is in every x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = pointer;
+}

@@ -1,0 +1,336 @@
+//! Insertion into the tree. One thread at a time.
+//!
+//! The writer remembers where it was: the path, the leaf, and the least key and the first key after the leaf's range.
+//! While two inserts in a row meet the same leaf, the next one first tries that leaf, so that keys in ascending order
+//! are inserted without a descent. Leaves that were filled in ascending order are not halved when they are
+//! full: the next greater key begins a leaf of its own, and inner nodes above do likewise.
+
+use super::{
+    arena::{Arena, Kind},
+    entry::EntryPtr,
+    node::{HeadChoice, Inner, Node, NodePtr, Place},
+    search::{NODE_KEYS, head},
+    tree::Tree,
+};
+use crate::base::EntryRef;
+use std::alloc::Layout;
+
+/// Learned prefixes of nodes that grow at their end stop this many bytes short of what the keys share, since later
+/// keys will share less.
+const GROWTH_BYTES: usize = 2;
+
+/// An inner node learns a prefix only when it is this much longer than what its bounds guarantee: comparing it has
+/// a cost as well.
+const INNER_PREFIX_GAIN: usize = 3;
+
+/// A node on the way to the remembered leaf.
+#[derive(Debug)]
+struct Step {
+    inner: NodePtr<'static>,
+    /// Which child was taken.
+    rank: usize,
+    bounds: Bounds,
+}
+
+/// The range of a node: from `low` up to `high`, without end where there is none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bounds {
+    low: Option<EntryPtr<'static>>,
+    high: Option<EntryPtr<'static>>,
+}
+
+/// What an insert did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inserted {
+    /// The key is new.
+    Key,
+    /// The key had versions.
+    Version,
+    /// The key had this very version; it has been replaced.
+    Again,
+}
+
+/// The writer's side of a tree: its arena and its position.
+///
+/// Pointers in it are `'static` because they point into its own arena; none leaves this module as such.
+#[derive(Debug)]
+pub(super) struct TreeWriter {
+    arena: Arena,
+    path: Vec<Step>,
+    /// `None` after a split.
+    leaf: Option<NodePtr<'static>>,
+    bounds: Bounds,
+    /// Whether the last two inserts met the same leaf.
+    repeated: bool,
+}
+
+impl TreeWriter {
+    /// A writer and its empty tree. The tree must be dropped no later than the writer.
+    pub fn new(chunk_bytes: usize) -> (TreeWriter, Tree) {
+        let arena = Arena::new(chunk_bytes);
+        let mut writer = TreeWriter { arena, path: Vec::new(), leaf: None, bounds: Bounds::default(), repeated: false };
+        let root = writer.add_leaf(Node::new(0, HeadChoice { guaranteed: 0, prefix: 0 }));
+        // SAFETY: the arena is the writer's, and the caller keeps the writer as long as the tree.
+        let tree = unsafe { Tree::new(root) };
+        (writer, tree)
+    }
+
+    /// Bytes taken from the global allocator.
+    pub fn reserved_bytes(&self) -> usize {
+        self.arena.reserved_bytes()
+    }
+
+    /// Inserts a version. `before_new` is called before a key that the tree lacked can be seen.
+    pub fn insert(&mut self, tree: &Tree, entry: EntryRef<'_>, before_new: impl FnOnce()) -> Inserted {
+        let leaf = self.locate(tree, entry.key);
+        let node = leaf.node();
+        let count = node.count();
+        match node.place(entry.key, count) {
+            Place::Found(slot) => {
+                let newest = node.key(slot);
+                assert!(newest.sequence() <= entry.sequence, "the sequence numbers of a key grow");
+                let again = newest.sequence() == entry.sequence;
+                let older = if again { newest.older() } else { Some(newest) };
+                let version = self.add_entry(entry, older);
+                node.set_version(slot, version);
+                if again { Inserted::Again } else { Inserted::Version }
+            }
+            Place::Absent(rank) => {
+                let entry = self.add_entry(entry, None);
+                before_new();
+                if count < NODE_KEYS {
+                    node.append(rank, entry);
+                } else if rank == NODE_KEYS && node.is_ascending() {
+                    self.extend(tree, leaf, entry);
+                } else {
+                    self.split(tree, leaf, rank, entry);
+                }
+                Inserted::Key
+            }
+        }
+    }
+
+    /// The leaf whose range holds `key`; remembers the way there.
+    fn locate(&mut self, tree: &Tree, key: &[u8]) -> NodePtr<'static> {
+        if let Some(leaf) = self.leaf
+            && self.repeated
+            && self.bounds.low.is_none_or(|low| low.key() <= key)
+            && self.bounds.high.is_none_or(|high| key < high.key())
+        {
+            return leaf;
+        }
+        self.path.clear();
+        let mut bounds = Bounds::default();
+        // SAFETY: all nodes and entries of the tree are in the arena, which lives as long as the writer.
+        let mut node = unsafe { tree.root().extend::<'static>() };
+        while let Some(inner) = node.inner() {
+            let child = inner.child_for(key);
+            self.path.push(Step { inner: node, rank: child.rank, bounds });
+            if let Some(before) = child.rank.checked_sub(1) {
+                bounds.low = inner.separator(before);
+            }
+            bounds.high = inner.separator(child.rank).or(bounds.high);
+            node = child.node;
+        }
+        self.repeated = self.leaf == Some(node);
+        self.leaf = Some(node);
+        self.bounds = bounds;
+        node
+    }
+
+    /// Gives a key beyond a full leaf a leaf of its own. The full leaf stays.
+    fn extend(&mut self, tree: &Tree, leaf: NodePtr<'static>, entry: EntryPtr<'static>) {
+        let (low, high) = (Some(entry), self.bounds.high);
+        let mut choice = guaranteed(Bounds { low, high });
+        let least = leaf.node().key(usize::from(leaf.node().order(NODE_KEYS)[0])).key();
+        if head(least, choice.guaranteed) == head(entry.key(), choice.guaranteed) {
+            choice.prefix = learned(least, entry.key(), GROWTH_BYTES, choice.guaranteed);
+        }
+        let right = self.add_leaf(Node::with_keys(0, choice, &[entry]));
+        let after = leaf.node().after();
+        right.node().set_before(Some(leaf));
+        right.node().set_after(after);
+        leaf.node().set_after(Some(right));
+        if let Some(after) = after {
+            after.node().set_before(Some(right));
+        }
+        self.insert_above(tree, leaf, None, entry, right);
+    }
+
+    /// Replaces a full leaf by two that hold its keys and a new one.
+    fn split(&mut self, tree: &Tree, leaf: NodePtr<'static>, rank: usize, entry: EntryPtr<'static>) {
+        let old = leaf.node();
+        let mut keys: Vec<_> = old.order(NODE_KEYS).iter().map(|&slot| old.key(usize::from(slot))).collect();
+        keys.insert(rank, entry);
+        let (lower, upper) = keys.split_at(keys.len() / 2);
+        let separator = upper[0];
+        let Bounds { low, high } = self.bounds;
+        let left_choice = choose_for_leaf(Bounds { low, high: Some(separator) }, lower);
+        let right_choice = choose_for_leaf(Bounds { low: Some(separator), high }, upper);
+        let left = self.add_leaf(Node::with_keys(0, left_choice, lower));
+        let right = self.add_leaf(Node::with_keys(0, right_choice, upper));
+        let (before, after) = (old.before(), old.after());
+        left.node().set_before(before);
+        left.node().set_after(Some(right));
+        right.node().set_before(Some(left));
+        right.node().set_after(after);
+        if let Some(before) = before {
+            before.node().set_after(Some(left));
+        }
+        if let Some(after) = after {
+            after.node().set_before(Some(right));
+        }
+        self.insert_above(tree, leaf, Some(left), separator, right);
+    }
+
+    /// Puts `right` behind `old` into the nodes above, and `replacement`, if there is one, in the place of `old`.
+    fn insert_above(
+        &mut self,
+        tree: &Tree,
+        mut old: NodePtr<'static>,
+        mut replacement: Option<NodePtr<'static>>,
+        mut separator: EntryPtr<'static>,
+        mut right: NodePtr<'static>,
+    ) {
+        self.leaf = None;
+        while let Some(Step { inner: pointer, rank, bounds }) = self.path.pop() {
+            let inner = pointer.inner().expect("a path has inner nodes");
+            let count = inner.node().count();
+            if count < NODE_KEYS {
+                if let (0, Some(low)) = (count, bounds.low) {
+                    inner.learn_prefix(learned(low.key(), separator.key(), GROWTH_BYTES, inner.guaranteed()));
+                }
+                inner.append(rank, separator, right);
+                if let Some(replacement) = replacement {
+                    inner.replace_child(rank, replacement);
+                }
+                return;
+            }
+            old = pointer;
+            // A child that is replaced may only be replaced together with what its right half goes into: then the
+            // node cannot stay.
+            if rank == NODE_KEYS && replacement.is_none() && inner.node().is_ascending() {
+                let choice = guaranteed(Bounds { low: Some(separator), high: bounds.high });
+                right = self.add_inner(Inner::new(inner.node().level(), choice, right, &[], &[]));
+                continue;
+            }
+            let halves = self.split_inner(inner, rank, bounds, replacement, separator, right);
+            replacement = Some(halves.0);
+            (separator, right) = (halves.1, halves.2);
+        }
+        let first = replacement.unwrap_or(old);
+        let least = first.node().key(usize::from(first.node().order(first.node().count())[0])).key();
+        let greatest = greatest_key(right).unwrap_or(separator).key();
+        let choice = HeadChoice { guaranteed: 0, prefix: learned(least, greatest, GROWTH_BYTES, 0) };
+        let root = Inner::new(first.node().level() + 1, choice, first, &[separator], &[right]);
+        let root = self.add_inner(root);
+        tree.set_root(root);
+    }
+
+    /// Two nodes, and the separator between them, that hold what a full inner node holds, a new separator and a new
+    /// child behind it.
+    fn split_inner(
+        &mut self,
+        inner: &'static Inner,
+        rank: usize,
+        bounds: Bounds,
+        replacement: Option<NodePtr<'static>>,
+        separator: EntryPtr<'static>,
+        right: NodePtr<'static>,
+    ) -> (NodePtr<'static>, EntryPtr<'static>, NodePtr<'static>) {
+        let mut separators: Vec<_> = (0..NODE_KEYS).filter_map(|rank| inner.separator(rank)).collect();
+        let mut children: Vec<_> = (0..=NODE_KEYS).map(|rank| inner.child(rank)).collect();
+        if let Some(replacement) = replacement {
+            children[rank] = replacement;
+        }
+        separators.insert(rank, separator);
+        children.insert(rank + 1, right);
+        let middle = separators.len() / 2;
+        let (lower, upper) = (&separators[..middle], &separators[middle + 1..]);
+        let separator = separators[middle];
+        let level = inner.node().level();
+        let left_choice = choose_for_inner(Bounds { low: bounds.low, high: Some(separator) }, lower);
+        let left = Inner::new(level, left_choice, children[0], lower, &children[1..=middle]);
+        let right_choice = choose_for_inner(Bounds { low: Some(separator), high: bounds.high }, upper);
+        let right = Inner::new(level, right_choice, children[middle + 1], upper, &children[middle + 2..]);
+        (self.add_inner(left), separator, self.add_inner(right))
+    }
+
+    fn add_entry(&mut self, entry: EntryRef<'_>, older: Option<EntryPtr<'static>>) -> EntryPtr<'static> {
+        // SAFETY: the arena lives as long as the writer, which keeps the pointer.
+        unsafe { EntryPtr::write(&mut self.arena, entry, older) }
+    }
+
+    fn add_leaf(&mut self, leaf: Node) -> NodePtr<'static> {
+        debug_assert_eq!(leaf.level(), 0);
+        let piece = self.arena.allocate(Kind::Node, Layout::new::<Node>()).cast::<Node>();
+        // SAFETY: fresh memory of this layout, in an arena that lives as long as the writer.
+        unsafe {
+            piece.write(leaf);
+            NodePtr::new(piece)
+        }
+    }
+
+    fn add_inner(&mut self, inner: Inner) -> NodePtr<'static> {
+        debug_assert!(inner.node().level() > 0);
+        let piece = self.arena.allocate(Kind::Node, Layout::new::<Inner>()).cast::<Inner>();
+        // SAFETY: fresh memory of this layout, in an arena that lives as long as the writer; an inner node begins with
+        // a node, and its level is not zero.
+        unsafe {
+            piece.write(inner);
+            NodePtr::new(piece.cast())
+        }
+    }
+}
+
+/// The greatest key of a leaf, or separator of an inner node.
+fn greatest_key(node: NodePtr<'_>) -> Option<EntryPtr<'_>> {
+    let count = node.node().count();
+    let last = count.checked_sub(1)?;
+    Some(node.node().key(usize::from(node.node().order(count)[last])))
+}
+
+/// Heads right after what the bounds share.
+fn guaranteed(bounds: Bounds) -> HeadChoice {
+    let shared = match (bounds.low, bounds.high) {
+        (Some(low), Some(high)) => shared_bytes(low.key(), high.key()),
+        _ => 0,
+    };
+    HeadChoice { guaranteed: shared, prefix: shared }
+}
+
+/// A leaf learns a prefix only where heads would tie without it: it costs a look at another entry.
+fn choose_for_leaf(bounds: Bounds, keys: &[EntryPtr<'_>]) -> HeadChoice {
+    let mut choice = guaranteed(bounds);
+    let heads =
+        |pair: &[EntryPtr<'_>]| head(pair[0].key(), choice.guaranteed) == head(pair[1].key(), choice.guaranteed);
+    if let [first, .., last] = keys
+        && keys.windows(2).any(heads)
+    {
+        choice.prefix = learned(first.key(), last.key(), 0, choice.guaranteed);
+    }
+    choice
+}
+
+/// Inner nodes live long and their separators are far apart: they learn whenever it gains enough.
+fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
+    let mut choice = guaranteed(bounds);
+    if let [first, .., last] = separators {
+        let prefix = learned(first.key(), last.key(), 0, choice.guaranteed);
+        if prefix >= choice.guaranteed + INNER_PREFIX_GAIN {
+            choice.prefix = prefix;
+        }
+    }
+    choice
+}
+
+/// A prefix that all keys from `first` to `last` share, no longer than needed for heads to reach the end of `last`,
+/// `spare` bytes short of all they share, and not below `least`, which they share as well.
+fn learned(first: &[u8], last: &[u8], spare: usize, least: usize) -> usize {
+    let shared = shared_bytes(first, last).saturating_sub(spare);
+    shared.min(last.len().saturating_sub(8)).max(least)
+}
+
+fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

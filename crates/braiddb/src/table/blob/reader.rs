@@ -1,0 +1,335 @@
+//! Reads values from a blob file.
+
+use super::format::{
+    BLOB_CHUNK_LEN, BlobRef, ChunkEntry, RECORD_ALIGN, RECORD_HEADER_LEN, RECORD_MAGIC, RecordHeader,
+    TABLE_CHECKSUM_LEN, blob_path,
+};
+use crate::{
+    base::{Error, FileId, FileNumber, Result},
+    codec::{ByteReader, Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, decompress},
+    platform::{File, OpenMode, Vfs},
+};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// How much is read at once where records are looked for.
+const WINDOW_LEN: u64 = 256 << 10;
+
+/// How much is read at once of a value.
+const READ_LEN: u64 = 1 << 20;
+
+/// How much is read at once where only a part of a value, or its key, is wanted.
+const HEAD_READ_LEN: u64 = 4 << 10;
+
+/// A blob file, open for reading; it may still be growing. Any thread may call anything. A file that was marked
+/// obsolete is removed when the last holder lets go of it.
+#[derive(Debug)]
+pub struct BlobFile {
+    vfs: Arc<dyn Vfs>,
+    file: Arc<dyn File>,
+    path: PathBuf,
+    number: FileNumber,
+    file_id: FileId,
+    obsolete: AtomicBool,
+}
+
+/// What a walk over a blob file comes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanItem {
+    /// A record whose header and key are whole. Its chunks were not read.
+    Record {
+        /// A reference to it.
+        reference: BlobRef,
+        /// The internal key that it was written for.
+        key: Vec<u8>,
+    },
+    /// A record whose header is whole and whose key or chunk table is damaged or was never written.
+    Broken {
+        /// A reference to it.
+        reference: BlobRef,
+    },
+    /// Bytes that belong to no record: a write that failed or never happened, or damage.
+    Hole {
+        /// Where, in bytes from the file's start.
+        range: Range<u64>,
+    },
+}
+
+/// Where the chunks of a record stand.
+struct Layout {
+    header: RecordHeader,
+    key: Vec<u8>,
+    chunks: Vec<ChunkEntry>,
+    /// The offset of the first chunk.
+    chunks_at: u64,
+}
+
+impl BlobFile {
+    /// Opens the file and verifies its header.
+    pub fn open(vfs: Arc<dyn Vfs>, dir: &Path, number: FileNumber) -> Result<BlobFile> {
+        let path = blob_path(dir, number);
+        let file = vfs.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
+        let len = file.len().map_err(|e| Error::io("read", &path, e))?;
+        let mut bytes = [0; FILE_HEADER_LEN];
+        if len < FILE_HEADER_LEN as u64 {
+            return Err(Error::corruption(path, len, "the file header is cut short"));
+        }
+        file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
+        let header = FileHeader::decode(FileKind::Blob, &bytes, &path, 0)?;
+        Ok(BlobFile { vfs, file, path, number, file_id: header.file_id, obsolete: AtomicBool::new(false) })
+    }
+
+    /// The number in the file's name.
+    pub fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    /// The file's random identity.
+    pub fn file_id(&self) -> FileId {
+        self.file_id
+    }
+
+    /// The file's length in bytes.
+    pub fn len(&self) -> Result<u64> {
+        self.file.len().map_err(|e| Error::io("read the length of", &self.path, e))
+    }
+
+    /// Lets the file be removed once nobody holds it.
+    pub fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// The value that a reference of this file stands for.
+    pub fn read(&self, reference: &BlobRef) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        self.read_streaming(reference, &mut |bytes| {
+            value.extend_from_slice(bytes);
+        })?;
+        Ok(value)
+    }
+
+    /// A part of a value; what lies past its end is left out. Reads and verifies the chunks that hold it. Memory is
+    /// bounded by the part, and by what the chunks really hold.
+    pub fn read_range(&self, reference: &BlobRef, range: Range<u64>) -> Result<Vec<u8>> {
+        let mut window = Window::new(self)?;
+        let layout = self.layout(reference, &mut window, HEAD_READ_LEN)?;
+        let range = range.start.min(reference.len)..range.end.min(reference.len);
+        let mut value = Vec::new();
+        if range.is_empty() {
+            return Ok(value);
+        }
+        let from = range.start % BLOB_CHUNK_LEN as u64;
+        let chunks = range.start / BLOB_CHUNK_LEN as u64..range.end.div_ceil(BLOB_CHUNK_LEN as u64);
+        self.read_chunks(reference, &layout, &mut window, chunks, &mut |bytes| value.extend_from_slice(bytes))?;
+        let part_len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        value.drain(..usize::try_from(from).unwrap_or(usize::MAX).min(value.len()));
+        value.truncate(part_len);
+        Ok(value)
+    }
+
+    /// Gives a value piece by piece, in order, to `sink`; memory is bounded by a piece.
+    pub fn read_streaming(&self, reference: &BlobRef, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut window = Window::new(self)?;
+        let layout = self.layout(reference, &mut window, READ_LEN)?;
+        self.read_chunks(reference, &layout, &mut window, 0..layout.header.chunk_count(), sink)
+    }
+
+    /// The internal key that a record was written for.
+    pub fn read_key(&self, reference: &BlobRef) -> Result<Vec<u8>> {
+        Ok(self.layout(reference, &mut Window::new(self)?, HEAD_READ_LEN)?.key)
+    }
+
+    /// Whether the record is there in whole, down to the checksum of each chunk. Damage is `false`; errors are those
+    /// of reading.
+    pub fn exists_and_complete(&self, reference: &BlobRef) -> Result<bool> {
+        match self.read_streaming(reference, &mut |_| {}) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_corruption() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Walks over all records and holes of the file as long as it is now, in order. Takes time linear in the file's
+    /// length; reads no chunks.
+    pub fn scan(&self, visitor: &mut dyn FnMut(ScanItem) -> Result<()>) -> Result<()> {
+        let mut window = Window::new(self)?;
+        let len = window.file_len;
+        let mut offset = FILE_HEADER_LEN as u64;
+        let mut hole = offset;
+        let tell_hole = |range: Range<u64>, visitor: &mut dyn FnMut(ScanItem) -> Result<()>| {
+            if range.is_empty() { Ok(()) } else { visitor(ScanItem::Hole { range }) }
+        };
+        while offset < len {
+            let Some((header, sum)) = window.header(offset)? else {
+                offset += RECORD_ALIGN;
+                continue;
+            };
+            tell_hole(hole..offset, visitor)?;
+            let reference = BlobRef {
+                file: self.number,
+                offset,
+                len: header.value_len,
+                stored_len: header.stored_len,
+                compression: header.compression,
+                checksum: sum,
+            };
+            match self.layout(&reference, &mut window, WINDOW_LEN) {
+                Ok(layout) => visitor(ScanItem::Record { reference, key: layout.key })?,
+                Err(error) if error.is_corruption() => visitor(ScanItem::Broken { reference })?,
+                Err(error) => return Err(error),
+            }
+            // The range was reserved for this record as a whole, so nothing else begins in it.
+            offset = (offset + header.stored_len).next_multiple_of(RECORD_ALIGN);
+            hole = offset;
+        }
+        tell_hole(hole..len, visitor)
+    }
+
+    fn bad(&self, offset: u64, detail: &str) -> Error {
+        Error::corruption(&self.path, offset, detail)
+    }
+
+    /// Reads and verifies all that stands before the chunks. `ahead` is how much of the record to read at once.
+    fn layout(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<Layout> {
+        let at = reference.offset;
+        if reference.file != self.number {
+            return Err(self.bad(at, &format!("a reference to blob file {} is no reference to this", reference.file)));
+        }
+        let bytes = window.get(at, RECORD_HEADER_LEN as u64, ahead.min(reference.stored_len))?;
+        let (header, sum) = RecordHeader::decode(bytes, self.file_id, at)
+            .ok_or_else(|| self.bad(at, "no blob begins here, where one is referred to"))?;
+        let same = sum == reference.checksum
+            && header.value_len == reference.len
+            && header.stored_len == reference.stored_len
+            && header.compression == reference.compression;
+        if !same {
+            return Err(self.bad(at, "the blob is not the one that is referred to"));
+        }
+        let key_at = at + RECORD_HEADER_LEN as u64;
+        let head_len = header.head_len() - RECORD_HEADER_LEN as u64;
+        let head = window.get(key_at, head_len, ahead.min(header.stored_len))?;
+        let (head, sum) = head.split_at(head.len().saturating_sub(TABLE_CHECKSUM_LEN));
+        if checksum(self.file_id, key_at, head).to_le_bytes() != sum {
+            return Err(self.bad(key_at, "the checksum of a blob's key and chunk table does not match"));
+        }
+        let mut reader = ByteReader::new(head);
+        let cut = || self.bad(key_at, "the chunk table of a blob contradicts its header");
+        let key = reader.take(header.key_len as usize).ok_or_else(cut)?.to_vec();
+        let mut chunks = Vec::new();
+        let mut stored_len = header.head_len();
+        while !reader.is_at_end() {
+            let entry = ChunkEntry::decode(&mut reader).ok_or_else(cut)?;
+            let raw_len = header.chunk_len(chunks.len() as u64);
+            let fits = if entry.compressed {
+                u64::from(entry.stored_len) <= raw_len && header.compression != Compression::None
+            } else {
+                u64::from(entry.stored_len) == raw_len
+            };
+            stored_len += u64::from(entry.stored_len);
+            chunks.push(entry);
+            if !fits {
+                return Err(cut());
+            }
+        }
+        if stored_len != header.stored_len || chunks.len() as u64 != header.chunk_count() {
+            return Err(cut());
+        }
+        Ok(Layout { header, key, chunks, chunks_at: at + header.head_len() })
+    }
+
+    /// Gives the contents of the chunks in `range` to `sink`.
+    fn read_chunks(
+        &self,
+        reference: &BlobRef,
+        layout: &Layout,
+        window: &mut Window<'_>,
+        range: Range<u64>,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<()> {
+        let mut at = layout.chunks_at;
+        let end = reference.offset + reference.stored_len;
+        for (index, entry) in (0..).zip(&layout.chunks).take_while(|(index, _)| *index < range.end) {
+            let stored_len = u64::from(entry.stored_len);
+            if index >= range.start {
+                // Not more than the chunks of the range take at most: others may follow them.
+                let most = (range.end - index) * BLOB_CHUNK_LEN as u64;
+                let stored = window.get(at, stored_len, READ_LEN.min(end - at).min(most))?;
+                if checksum(self.file_id, at, stored) != entry.checksum {
+                    return Err(self.bad(at, "the checksum of a chunk of a blob does not match"));
+                }
+                if entry.compressed {
+                    let raw_len = usize::try_from(layout.header.chunk_len(index)).unwrap_or(usize::MAX);
+                    let raw = decompress(layout.header.compression, stored, raw_len)
+                        .ok_or_else(|| self.bad(at, "a chunk of a blob cannot be unpacked"))?;
+                    sink(&raw);
+                } else {
+                    sink(stored);
+                }
+            }
+            at += stored_len;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for BlobFile {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire)
+            && let Err(error) = self.vfs.remove(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "an obsolete blob file could not be removed");
+        }
+    }
+}
+
+/// A part of the file in memory.
+struct Window<'a> {
+    file: &'a BlobFile,
+    file_len: u64,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    fn new(file: &'a BlobFile) -> Result<Window<'a>> {
+        Ok(Window { file, file_len: file.len()?, at: 0, bytes: Vec::new() })
+    }
+
+    /// The `len` bytes at `offset`; if they must be read, then up to `ahead` bytes at once.
+    fn get(&mut self, offset: u64, len: u64, ahead: u64) -> Result<&[u8]> {
+        // The length is held against the file before anything is allocated.
+        let end = offset
+            .checked_add(len)
+            .filter(|end| *end <= self.file_len)
+            .ok_or_else(|| self.file.bad(offset, "the blob reaches past the end of its file"))?;
+        if offset < self.at || end > self.at + self.bytes.len() as u64 {
+            let read_len = usize::try_from(len.max(ahead.min(self.file_len - offset))).unwrap_or(usize::MAX);
+            // Should the read fail, the window holds nothing.
+            self.bytes.clear();
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.resize(read_len, 0);
+            let path = &self.file.path;
+            self.file.file.read_exact_at(&mut bytes, offset).map_err(|e| Error::io("read", path, e))?;
+            (self.at, self.bytes) = (offset, bytes);
+        }
+        let from = usize::try_from(offset - self.at).unwrap_or(usize::MAX);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.bytes.get(from..from.saturating_add(len)).ok_or_else(|| self.file.bad(offset, "the blob is cut short"))
+    }
+
+    /// The record header at `offset`, if one is there.
+    fn header(&mut self, offset: u64) -> Result<Option<(RecordHeader, u64)>> {
+        let file_id = self.file.file_id;
+        if offset + RECORD_HEADER_LEN as u64 > self.file_len {
+            return Ok(None);
+        }
+        let bytes = self.get(offset, RECORD_HEADER_LEN as u64, WINDOW_LEN)?;
+        Ok(if bytes.starts_with(&RECORD_MAGIC) { RecordHeader::decode(bytes, file_id, offset) } else { None })
+    }
+}

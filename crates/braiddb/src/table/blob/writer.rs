@@ -1,0 +1,349 @@
+//! Writes blob records from many threads into one file at a time.
+
+use super::format::{
+    BLOB_CHUNK_LEN, BlobRef, ChunkEntry, RECORD_ALIGN, RECORD_HEADER_LEN, RecordHeader, blob_path, head_len,
+};
+use crate::{
+    base::{Error, FileId, FileNumber, Result, limits},
+    codec::{Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, compress},
+    platform::{File, OpenMode, Runtime, Vfs},
+};
+use parking_lot::Mutex;
+use std::{
+    borrow::Cow,
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// Values up to this length are written together with the head, in one call.
+const WHOLE_WRITE_LEN: usize = 256 << 10;
+
+/// The world a writer lives in.
+#[derive(Clone)]
+pub struct BlobWriterContext {
+    /// The file system.
+    pub vfs: Arc<dyn Vfs>,
+    /// The directory of the blob files.
+    pub dir: PathBuf,
+    /// Where file ids come from.
+    pub runtime: Arc<dyn Runtime>,
+    /// Gives the number of each new file; must never repeat one.
+    pub next_file_number: Arc<dyn Fn() -> FileNumber + Send + Sync>,
+    /// A file that has grown to this length is followed by another.
+    pub file_len: u64,
+}
+
+impl fmt::Debug for BlobWriterContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobWriterContext").field("dir", &self.dir).field("file_len", &self.file_len).finish()
+    }
+}
+
+/// Counts since the writer was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlobWriterStats {
+    /// Values written.
+    pub values: u64,
+    /// Bytes of records written.
+    pub bytes_written: u64,
+    /// Files made.
+    pub files: u64,
+}
+
+/// Writes blobs.
+///
+/// **Threads.** Any thread may call anything. `append` reserves a range of the current file under a short lock and
+/// writes it outside; only the making of a new file happens under the lock. A range whose write fails is left as a
+/// hole. Each finished write counts up its file's `written`; `sync` notes that count before it flushes and remembers it
+/// after, so that what is written meanwhile stays to be synced. A full file is forgotten once none of its writes is
+/// under way and all are synced.
+///
+/// **Order.** A record that refers to a blob is appended to the log after `append` returned, and the log calls `sync`
+/// before it syncs itself. A new file's directory entry is synced with its first data.
+///
+/// **Failures.** A failed sync latches: nothing is written or synced any more. A failed write only fails its caller.
+///
+/// A writer never opens an existing file: what an earlier run of the process left is not appended to.
+#[derive(Debug)]
+pub struct BlobWriter {
+    context: BlobWriterContext,
+    state: Mutex<State>,
+    /// Held by whoever syncs.
+    syncing: Mutex<()>,
+    failure: OnceLock<String>,
+    values: AtomicU64,
+    bytes_written: AtomicU64,
+    files: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    current: Option<Arc<OpenFile>>,
+    /// Where the next record goes in the current file.
+    end: u64,
+    /// Full files that may hold data which is not synced.
+    full: Vec<Arc<OpenFile>>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    number: FileNumber,
+    file_id: FileId,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    /// Writes under way; counted up only under the state's lock.
+    writing: AtomicU64,
+    /// Writes finished.
+    written: AtomicU64,
+    /// How many of those are synced. Written by the syncer.
+    synced: AtomicU64,
+    /// Whether the directory entry is synced. Written by the syncer.
+    named: AtomicBool,
+}
+
+/// A range that is one thread's to write.
+struct Reservation {
+    file: Arc<OpenFile>,
+    offset: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // Counted even if the write failed in part: a sync too many does no harm. First `written`, then `writing`, so
+        // that a syncer which sees no write under way sees them all as written.
+        self.file.written.fetch_add(1, Ordering::AcqRel);
+        self.file.writing.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl BlobWriter {
+    /// A writer that makes its first file with the first value.
+    pub fn new(context: BlobWriterContext) -> BlobWriter {
+        BlobWriter {
+            context,
+            state: Mutex::default(),
+            syncing: Mutex::default(),
+            failure: OnceLock::new(),
+            values: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+        }
+    }
+
+    /// The file that the next value may go to.
+    pub fn current_file(&self) -> Option<FileNumber> {
+        self.state.lock().current.as_ref().map(|file| file.number)
+    }
+
+    /// Writes a value and tells where it stands. Its chunks are compressed where that pays. It is durable once
+    /// [`BlobWriter::sync`] has been called after. Needs memory for the compressed value at most.
+    ///
+    /// [`Error::DiskFull`]: nothing was written that counts, and the same call may succeed later.
+    pub fn append(&self, internal_key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
+        self.check()?;
+        let value_len = value.len() as u64;
+        if internal_key.len() > limits::MAX_INTERNAL_KEY_LEN || value_len > limits::MAX_VALUE_LEN {
+            return Err(Error::InvalidArgument(format!(
+                "a key of {} and a value of {value_len} bytes: too long",
+                internal_key.len()
+            )));
+        }
+        let packed = Packed::new(value, compression);
+        let key_len = u32::try_from(internal_key.len()).unwrap_or(u32::MAX);
+        let head_len = head_len(u64::from(key_len), packed.chunks.len() as u64);
+        let stored_len = head_len + packed.bytes.len() as u64;
+        let header = RecordHeader { compression: packed.compression, value_len, stored_len, key_len };
+
+        let reservation = self.reserve(stored_len)?;
+        let (file, offset) = (&reservation.file, reservation.offset);
+        let (mut head, sum) = packed.head(&header, internal_key, file.file_id, offset);
+        debug_assert_eq!(head.len() as u64, head_len);
+        let written = if packed.bytes.len() <= WHOLE_WRITE_LEN {
+            head.extend_from_slice(&packed.bytes);
+            file.file.write_at(&head, offset)
+        } else {
+            file.file.write_at(&head, offset).and_then(|()| file.file.write_at(&packed.bytes, offset + head_len))
+        };
+        written.map_err(|e| Error::io("write", &file.path, e))?;
+        self.values.fetch_add(1, Ordering::Relaxed);
+        self.bytes_written.fetch_add(stored_len, Ordering::Relaxed);
+        Ok(BlobRef {
+            file: file.number,
+            offset,
+            len: value_len,
+            stored_len,
+            compression: packed.compression,
+            checksum: sum,
+        })
+    }
+
+    /// Makes every value durable whose `append` returned before the call, with the directory entry of its file. Costs
+    /// nothing if there is none.
+    pub fn sync(&self) -> Result<()> {
+        let _alone = self.syncing.lock();
+        self.check()?;
+        let files: Vec<Arc<OpenFile>> = {
+            let state = self.state.lock();
+            state.full.iter().chain(&state.current).cloned().collect()
+        };
+        let mut unnamed = false;
+        for file in &files {
+            let written = file.written.load(Ordering::Acquire);
+            if written > file.synced.load(Ordering::Relaxed) {
+                file.file.sync_data().map_err(|e| self.failed(Error::io("sync", &file.path, e)))?;
+                file.synced.store(written, Ordering::Release);
+                unnamed |= !file.named.load(Ordering::Relaxed);
+            }
+        }
+        if unnamed {
+            let dir = &self.context.dir;
+            self.context.vfs.sync_dir(dir).map_err(|e| self.failed(Error::io("sync", dir, e)))?;
+            for file in &files {
+                file.named.store(true, Ordering::Relaxed);
+            }
+        }
+        self.state.lock().full.retain(|file| {
+            // Nobody can begin a write in a full file, so once none is under way the counts stand.
+            let idle = file.writing.load(Ordering::Acquire) == 0;
+            !idle || file.written.load(Ordering::Acquire) > file.synced.load(Ordering::Relaxed)
+        });
+        Ok(())
+    }
+
+    /// The files that are being written or may hold data that is not synced: not to be taken for garbage.
+    pub fn open_files(&self) -> Vec<FileNumber> {
+        let state = self.state.lock();
+        state.full.iter().chain(&state.current).map(|file| file.number).collect()
+    }
+
+    /// Lets the next value begin a new file, so that the present one can be reclaimed or copied. Returns its number.
+    pub fn roll(&self) -> Option<FileNumber> {
+        let mut state = self.state.lock();
+        let full = state.current.take()?;
+        let number = full.number;
+        state.full.push(full);
+        Some(number)
+    }
+
+    /// Counts since the writer was made.
+    pub fn stats(&self) -> BlobWriterStats {
+        BlobWriterStats {
+            values: self.values.load(Ordering::Relaxed),
+            bytes_written: self.bytes_written.load(Ordering::Relaxed),
+            files: self.files.load(Ordering::Relaxed),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.failure.get() {
+            Some(reason) => Err(Error::ReadOnly { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: Error) -> Error {
+        tracing::error!(%error, "a sync of blobs failed; no more are written");
+        let _ = self.failure.set(error.to_string());
+        error
+    }
+
+    /// Takes a range of `len` bytes in the current file, or in a new one.
+    fn reserve(&self, len: u64) -> Result<Reservation> {
+        let mut state = self.state.lock();
+        let fits = state.end.checked_add(len).is_some_and(|end| end <= self.context.file_len);
+        let file = match &state.current {
+            Some(file) if fits || state.end <= FILE_HEADER_LEN as u64 => file.clone(),
+            _ => {
+                let file = Arc::new(self.create()?);
+                let full = state.current.replace(file.clone());
+                state.full.extend(full);
+                state.end = FILE_HEADER_LEN as u64;
+                file
+            }
+        };
+        let offset = state.end;
+        state.end = (offset + len).next_multiple_of(RECORD_ALIGN);
+        file.writing.fetch_add(1, Ordering::AcqRel);
+        Ok(Reservation { file, offset })
+    }
+
+    fn create(&self) -> Result<OpenFile> {
+        let context = &self.context;
+        let number = (context.next_file_number)();
+        let path = blob_path(&context.dir, number);
+        let file = context.vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
+        let file_id = context.runtime.random_u64();
+        let header = FileHeader::new(FileKind::Blob, file_id, [0, 0]).encode();
+        if let Err(error) = file.write_at(&header, 0) {
+            // Should it stay, nothing refers to it.
+            let _ = context.vfs.remove(&path);
+            return Err(Error::io("write", &path, error));
+        }
+        self.files.fetch_add(1, Ordering::Relaxed);
+        Ok(OpenFile {
+            number,
+            file_id,
+            path,
+            file,
+            writing: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            named: AtomicBool::new(false),
+        })
+    }
+}
+
+/// A value as it is to stand in the file.
+struct Packed<'a> {
+    /// [`Compression::None`] if no chunk is compressed.
+    compression: Compression,
+    /// The stored length of each chunk, and whether it is compressed.
+    chunks: Vec<(u32, bool)>,
+    bytes: Cow<'a, [u8]>,
+}
+
+impl<'a> Packed<'a> {
+    fn new(value: &'a [u8], compression: Compression) -> Packed<'a> {
+        let mut chunks = Vec::with_capacity(value.len().div_ceil(BLOB_CHUNK_LEN));
+        // Stays empty as long as no chunk was worth compressing, so that such values are never copied.
+        let mut copy: Option<Vec<u8>> = None;
+        for (index, chunk) in value.chunks(BLOB_CHUNK_LEN).enumerate() {
+            let packed = compress(compression, chunk);
+            let stored = packed.as_deref().unwrap_or(chunk);
+            if packed.is_some() && copy.is_none() {
+                copy = Some(value.get(..index * BLOB_CHUNK_LEN).unwrap_or_default().to_vec());
+            }
+            if let Some(copy) = &mut copy {
+                copy.extend_from_slice(stored);
+            }
+            chunks.push((u32::try_from(stored.len()).unwrap_or(u32::MAX), packed.is_some()));
+        }
+        let compression = if copy.is_some() { compression } else { Compression::None };
+        Packed { compression, chunks, bytes: copy.map_or(Cow::Borrowed(value), Cow::Owned) }
+    }
+
+    /// All that stands before the chunks of a record at `offset`, and the header's checksum.
+    fn head(&self, header: &RecordHeader, key: &[u8], file_id: FileId, offset: u64) -> (Vec<u8>, u64) {
+        let (header_bytes, sum) = header.encode(file_id, offset);
+        let whole = if self.bytes.len() <= WHOLE_WRITE_LEN { header.stored_len } else { header.head_len() };
+        let mut head = Vec::with_capacity(usize::try_from(whole).unwrap_or_default());
+        head.extend_from_slice(&header_bytes);
+        head.extend_from_slice(key);
+        let mut rest: &[u8] = &self.bytes;
+        let mut at = offset + header.head_len();
+        for (stored_len, compressed) in &self.chunks {
+            let (stored, after) = rest.split_at(*stored_len as usize);
+            let checksum = checksum(file_id, at, stored);
+            ChunkEntry { stored_len: *stored_len, compressed: *compressed, checksum }.encode(&mut head);
+            at += stored.len() as u64;
+            rest = after;
+        }
+        let table_sum = checksum(file_id, offset + RECORD_HEADER_LEN as u64, &head[RECORD_HEADER_LEN..]);
+        head.extend_from_slice(&table_sum.to_le_bytes());
+        (head, sum)
+    }
+}

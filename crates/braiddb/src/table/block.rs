@@ -1,0 +1,208 @@
+//! The data block: some entries in order, with random access to each.
+//!
+//! ```text
+//! entries    one after the other:
+//!              key length     varint
+//!              value length   varint
+//!              kind           u8
+//!              sequence       varint: zigzag(sequence - base)
+//!              key
+//!              value
+//! slots      for each entry, its offset in the block, u16
+//! base       u64: the sequence number of the first entry
+//! count      u8: how many entries, 1 to 255
+//! ```
+//!
+//! The base stands in the block, not in the run, because a run is written as a stream and its smallest sequence
+//! number is known only at its end. The end of the block is read first: it shares a cache line or two with the slot.
+//!
+//! [`validate`] is called once when a block is loaded: afterwards every slot leads to a whole entry, and entries fill
+//! the block without gaps. [`entry`] checks all bounds nevertheless; it costs little.
+
+use super::format::{unzigzag, zigzag};
+use crate::{
+    base::{
+        EntryKind, EntryRef, MAX_SEQUENCE, SequenceNumber,
+        limits::{MAX_BLOCK_ENTRIES, MAX_INTERNAL_KEY_LEN},
+    },
+    codec::{put_varint, read_varint, varint_len},
+};
+
+/// What stands after the slots.
+const END_LEN: usize = 9;
+
+/// The longest header of an entry: three varints and the kind.
+const MAX_ENTRY_HEADER_LEN: usize = 31;
+
+/// The most bytes a block may be asked to have, so that an offset fits a slot.
+pub(super) const MAX_BLOCK_BYTES: usize = 1 << 16;
+
+/// The largest sum of key and value length that can be written: a block with that entry alone has a length of 32
+/// bits.
+pub(super) const MAX_ENTRY_BYTES: usize = u32::MAX as usize - MAX_ENTRY_HEADER_LEN - END_LEN - 2;
+
+/// Collects the entries of one block.
+#[derive(Debug, Default)]
+pub(super) struct BlockBuilder {
+    bytes: Vec<u8>,
+    slots: Vec<u16>,
+    base: SequenceNumber,
+}
+
+impl BlockBuilder {
+    /// How many entries it has.
+    pub fn entries(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How long the block would be now.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + 2 * self.slots.len() + END_LEN
+    }
+
+    /// Whether the block can take the entry. An empty one can take any.
+    pub fn has_room_for(&self, entry: &EntryRef<'_>, block_bytes: usize) -> bool {
+        if self.slots.is_empty() {
+            return true;
+        }
+        let len = varint_len(entry.key.len() as u64)
+            + varint_len(entry.value.len() as u64)
+            + 1
+            + varint_len(self.delta(entry.sequence))
+            + entry.key.len()
+            + entry.value.len();
+        self.slots.len() < MAX_BLOCK_ENTRIES && self.len() + len + 2 <= block_bytes
+    }
+
+    /// Adds an entry.
+    pub fn add(&mut self, entry: &EntryRef<'_>) {
+        if self.slots.is_empty() {
+            self.base = entry.sequence;
+        }
+        assert!(self.slots.len() < MAX_BLOCK_ENTRIES && self.bytes.len() < MAX_BLOCK_BYTES);
+        #[expect(clippy::cast_possible_truncation, reason = "asserted")]
+        self.slots.push(self.bytes.len() as u16);
+        put_varint(&mut self.bytes, entry.key.len() as u64);
+        put_varint(&mut self.bytes, entry.value.len() as u64);
+        self.bytes.push(entry.kind as u8);
+        let delta = self.delta(entry.sequence);
+        put_varint(&mut self.bytes, delta);
+        self.bytes.extend_from_slice(entry.key);
+        self.bytes.extend_from_slice(entry.value);
+    }
+
+    /// Completes the block; call [`BlockBuilder::clear`] before the next.
+    pub fn finish(&mut self) -> &[u8] {
+        for slot in &self.slots {
+            self.bytes.extend_from_slice(&slot.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(&self.base.to_le_bytes());
+        self.bytes.push(u8::try_from(self.slots.len()).expect("asserted by add"));
+        &self.bytes
+    }
+
+    /// Empties it, keeping its memory unless one large entry made it grow.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(2 * MAX_BLOCK_BYTES);
+    }
+
+    fn delta(&self, sequence: SequenceNumber) -> u64 {
+        // Sequence numbers are below 2^62, so their difference has 63 bits.
+        zigzag(sequence.wrapping_sub(self.base).cast_signed())
+    }
+}
+
+/// The average bytes of an entry in a block of `len` bytes, rounded down, at most what 16 bits hold.
+pub(super) fn average_entry_bytes(len: usize, entries: usize) -> u16 {
+    let average = len.saturating_sub(END_LEN + 2 * entries) / entries.max(1);
+    u16::try_from(average).unwrap_or(u16::MAX)
+}
+
+/// About how long a block of so many entries of that average is; exact if they are all of one length.
+#[inline]
+pub(super) fn guess_block_len(average: u16, entries: usize) -> usize {
+    entries * (usize::from(average) + 2) + END_LEN
+}
+
+/// How many entries a block claims to have; 0 if it is too short to say.
+#[inline]
+pub(super) fn entry_count(block: &[u8]) -> u16 {
+    block.last().copied().map_or(0, u16::from)
+}
+
+/// A block's parts.
+#[derive(Clone, Copy, Debug)]
+struct Parts<'a> {
+    /// Entries and slots.
+    body: &'a [u8],
+    base: SequenceNumber,
+    count: usize,
+}
+
+#[inline]
+fn parts(block: &[u8]) -> Option<Parts<'_>> {
+    let (body, end) = block.split_last_chunk::<END_LEN>()?;
+    let (base, count) = end.split_first_chunk::<8>()?;
+    Some(Parts { body, base: u64::from_le_bytes(*base), count: usize::from(*count.first()?) })
+}
+
+impl<'a> Parts<'a> {
+    #[inline]
+    fn slot(&self, slot: usize) -> Option<usize> {
+        let at = self.body.len().checked_sub(2 * self.count.checked_sub(slot)?)?;
+        let offset = self.body.get(at..)?.first_chunk::<2>()?;
+        Some(usize::from(u16::from_le_bytes(*offset)))
+    }
+
+    /// The entry at an offset, and the offset of what follows it.
+    #[inline]
+    fn entry_at(&self, offset: usize) -> Option<(EntryRef<'a>, usize)> {
+        let bytes = self.body.get(offset..)?;
+        let (key_len, mut at) = read_varint(bytes)?;
+        let (value_len, len) = read_varint(bytes.get(at..)?)?;
+        at += len;
+        let kind = EntryKind::from_byte(*bytes.get(at)?)?;
+        at += 1;
+        let (delta, len) = read_varint(bytes.get(at..)?)?;
+        at += len;
+        let rest = bytes.get(at..)?;
+        let (key, rest) = rest.split_at_checked(usize::try_from(key_len).ok()?)?;
+        let value = rest.get(..usize::try_from(value_len).ok()?)?;
+        let sequence = self.base.wrapping_add_signed(unzigzag(delta));
+        Some((EntryRef { key, sequence, kind, value }, offset + at + key.len() + value.len()))
+    }
+}
+
+/// The entry of a slot; `None` if there is no such slot, or the block is damaged.
+#[inline]
+pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
+    let parts = parts(block)?;
+    let slot = usize::from(slot);
+    if slot >= parts.count {
+        return None;
+    }
+    parts.entry_at(parts.slot(slot)?).map(|(entry, _)| entry)
+}
+
+/// Whether a block is whole: its entries fill it without gaps, the slots point at them, and there are `entries`.
+pub(super) fn validate(block: &[u8], entries: u16) -> bool {
+    let walk = || {
+        let parts = parts(block)?;
+        let slots_at = parts.body.len().checked_sub(2 * parts.count)?;
+        let mut at = 0;
+        for slot in 0..parts.count {
+            if parts.slot(slot)? != at {
+                return None;
+            }
+            let (entry, end) = parts.entry_at(at)?;
+            if end > slots_at || entry.key.len() > MAX_INTERNAL_KEY_LEN || entry.sequence > MAX_SEQUENCE {
+                return None;
+            }
+            at = end;
+        }
+        (at == slots_at && parts.count > 0 && parts.count == usize::from(entries)).then_some(())
+    };
+    walk().is_some()
+}

@@ -1,0 +1,145 @@
+//! The key block: all keys of a run once more, without values, so that a view is built without reading values.
+//!
+//! It is cut into chunks of about 32 KiB before compression. A chunk begins with the first entry of a data block, so
+//! that a scan can start at any position: find the chunk by its first block, and skip.
+//!
+//! ```text
+//! base       u64: the sequence number of the chunk's first entry
+//! entries    one after the other:
+//!              shared      varint: how many bytes the key shares with the key before; 0 for the first
+//!              length      varint: of the rest
+//!              kind        u8
+//!              sequence    varint: zigzag(sequence - base)
+//!              the rest of the key
+//! ```
+
+use super::format::{put_unit, unzigzag, zigzag};
+use crate::{
+    base::{EntryKind, EntryRef, MAX_SEQUENCE, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
+    codec::{ByteReader, Compression, put_varint},
+};
+
+/// A chunk that reaches this length ends with the block it is in.
+const CHUNK_BYTES: usize = 32 << 10;
+
+/// The chunks of a run that is being written. They are kept, compressed, until the data blocks are out.
+#[derive(Debug)]
+pub(super) struct KeyBlockBuilder {
+    compression: Compression,
+    raw: Vec<u8>,
+    base: SequenceNumber,
+    last_key: Vec<u8>,
+    first_block: u16,
+    /// The first block of each finished chunk, and its unit, not stamped.
+    pub chunks: Vec<(u16, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl KeyBlockBuilder {
+    /// No keys yet.
+    pub fn new(compression: Compression) -> KeyBlockBuilder {
+        KeyBlockBuilder {
+            compression,
+            raw: Vec::new(),
+            base: 0,
+            last_key: Vec::new(),
+            first_block: 0,
+            chunks: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds an entry of this block.
+    pub fn add(&mut self, entry: &EntryRef<'_>, block: u16) {
+        if self.raw.is_empty() {
+            self.first_block = block;
+            self.base = entry.sequence;
+            self.raw.extend_from_slice(&self.base.to_le_bytes());
+            self.last_key.clear();
+        }
+        let shared = self.last_key.iter().zip(entry.key).take_while(|(a, b)| a == b).count();
+        let rest = &entry.key[shared..];
+        put_varint(&mut self.raw, shared as u64);
+        put_varint(&mut self.raw, rest.len() as u64);
+        self.raw.push(entry.kind as u8);
+        put_varint(&mut self.raw, zigzag(entry.sequence.wrapping_sub(self.base).cast_signed()));
+        self.raw.extend_from_slice(rest);
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(rest);
+    }
+
+    /// Says that the block is complete.
+    pub fn end_block(&mut self) {
+        if self.raw.len() >= CHUNK_BYTES {
+            self.end_chunk();
+        }
+    }
+
+    /// Says that the run is complete.
+    pub fn finish(&mut self) {
+        if !self.raw.is_empty() {
+            self.end_chunk();
+        }
+    }
+
+    /// About the bytes of all chunks.
+    pub fn len(&self) -> usize {
+        self.bytes + self.raw.len()
+    }
+
+    fn end_chunk(&mut self) {
+        let mut unit = Vec::new();
+        put_unit(&mut unit, self.compression, &self.raw);
+        self.bytes += unit.len();
+        self.chunks.push((self.first_block, unit));
+        self.raw.clear();
+    }
+}
+
+/// A walk over the contents of a chunk.
+#[derive(Debug, Default)]
+pub(super) struct ChunkReader {
+    /// The contents. Filled by the caller, who then calls [`ChunkReader::begin`].
+    pub contents: Vec<u8>,
+    at: usize,
+    base: SequenceNumber,
+    /// The key of the present entry.
+    pub key: Vec<u8>,
+    /// Its sequence number.
+    pub sequence: SequenceNumber,
+    /// Its kind; `None` before the first.
+    pub kind: Option<EntryKind>,
+}
+
+impl ChunkReader {
+    /// Goes before the first entry.
+    pub fn begin(&mut self) -> Option<()> {
+        let mut reader = ByteReader::new(&self.contents);
+        self.base = reader.u64()?;
+        self.at = reader.position();
+        self.key.clear();
+        Some(())
+    }
+
+    /// Whether all entries were read.
+    pub fn is_at_end(&self) -> bool {
+        self.at == self.contents.len()
+    }
+
+    /// Goes to the next entry; `None` if there is none, or it is damaged.
+    pub fn advance(&mut self) -> Option<()> {
+        let mut reader = ByteReader::new(self.contents.get(self.at..)?);
+        let shared = usize::try_from(reader.varint()?).ok().filter(|&shared| shared <= self.key.len())?;
+        let len = usize::try_from(reader.varint()?).ok()?;
+        self.kind = Some(EntryKind::from_byte(reader.u8()?)?);
+        self.sequence = self.base.wrapping_add_signed(unzigzag(reader.varint()?));
+        let rest = reader.take(len)?;
+        if shared + len > MAX_INTERNAL_KEY_LEN || self.sequence > MAX_SEQUENCE {
+            return None;
+        }
+        self.key.truncate(shared);
+        self.key.extend_from_slice(rest);
+        self.at += reader.position();
+        Some(())
+    }
+}

@@ -1,0 +1,341 @@
+//! An open run: random access to its entries, through the cache.
+//!
+//! In memory it keeps eleven bytes a block: four each for the cache's slot and the block's offset (eight past
+//! 4 GiB), one for the number of entries, two for their average length; and the range tombstones.
+//!
+//! A read goes from the slot to the frame, to the end of the block (count, base, slot), to the entry. It allocates
+//! nothing, takes no lock, and compares nothing.
+
+use super::{
+    Position, TableContext,
+    block::{self, average_entry_bytes, entry_count, guess_block_len},
+    format::{decode_tombstones, read_unit},
+    meta::RunMeta,
+    scan::{KeyScan, RunScan},
+    tail::{FOOTER_LEN, Footer, Index},
+};
+use crate::{
+    base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
+    cache::{CacheSlots, PinnedUnit},
+    codec::{FILE_HEADER_LEN, FileHeader, FileKind},
+    platform::{File, OpenMode, Vfs},
+};
+use crossbeam_epoch::Guard;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// An open run. Immutable; shared by all threads.
+#[derive(Debug)]
+pub struct Run {
+    slots: CacheSlots,
+    index: Index,
+    meta: RunMeta,
+    file: Arc<dyn File>,
+    path: PathBuf,
+    range_tombstones: Arc<RangeTombstoneSet>,
+    vfs: Arc<dyn Vfs>,
+    is_obsolete: AtomicBool,
+}
+
+/// Header, footer, index and range tombstones, as they stand in the file.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub file_id: FileId,
+    pub footer: Footer,
+    pub index: Index,
+    pub range_tombstones: RangeTombstoneSet,
+}
+
+impl Run {
+    /// Opens a run and checks it against what the manifest knows. Reads header, footer, index and range tombstones,
+    /// but no data block.
+    pub fn open(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Arc<Run>> {
+        let file = open_file(ctx, path)?;
+        let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
+        if len != meta.file_bytes {
+            let detail = format!("the file has {len} bytes where the manifest knows {}", meta.file_bytes);
+            return Err(Error::corruption(path, len.min(meta.file_bytes), detail));
+        }
+        let mut tail = read_tail(&*file, path, len)?;
+        if tail.take_meta(meta.number) != *meta {
+            let offset = len - FOOTER_LEN as u64;
+            return Err(Error::corruption(path, offset, "index and footer are not those that the manifest knows"));
+        }
+        Ok(Arc::new(Run {
+            slots: CacheSlots::new(&ctx.cache, tail.footer.blocks),
+            index: tail.index,
+            meta: meta.clone(),
+            file,
+            path: path.to_owned(),
+            range_tombstones: Arc::new(tail.range_tombstones),
+            vfs: ctx.vfs.clone(),
+            is_obsolete: AtomicBool::new(false),
+        }))
+    }
+
+    /// What the file says of itself, for files that no manifest knows (yet). The number is the caller's.
+    pub fn read_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<RunMeta> {
+        let file = open_file(ctx, path)?;
+        let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
+        Ok(read_tail(&*file, path, len)?.take_meta(number))
+    }
+
+    /// What the manifest knows of it.
+    pub fn meta(&self) -> &RunMeta {
+        &self.meta
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// How many data blocks there are.
+    pub fn block_count(&self) -> u32 {
+        self.meta.blocks
+    }
+
+    /// How many entries a block has; 0 past the end.
+    #[inline]
+    pub fn block_entries(&self, block: u16) -> u16 {
+        self.index.entries(block)
+    }
+
+    /// The position `n` entries on; [`Run::end`] if there are not so many. Takes a step for each block passed.
+    #[inline]
+    pub fn advance(&self, position: Position, n: u32) -> Position {
+        let Position { mut block, slot } = position;
+        let mut left = u32::from(slot).saturating_add(n);
+        while usize::from(block) < self.index.blocks() {
+            let entries = u32::from(self.index.entries(block));
+            if left < entries {
+                return Position { block, slot: left as u16 };
+            }
+            left -= entries;
+            block += 1;
+        }
+        self.end()
+    }
+
+    /// The position one entry before; `None` at the first.
+    #[inline]
+    pub fn retreat(&self, position: Position) -> Option<Position> {
+        if position.slot > 0 {
+            return Some(Position { slot: position.slot - 1, ..position });
+        }
+        let block = position.block.min(self.end().block).checked_sub(1)?;
+        Some(Position { block, slot: self.index.entries(block).saturating_sub(1) })
+    }
+
+    /// The position past the last entry.
+    #[inline]
+    pub fn end(&self) -> Position {
+        Position { block: self.index.blocks() as u16, slot: 0 }
+    }
+
+    /// The entry at a position, through the cache; it lives as long as the guard. Corruption if there is none: then
+    /// whatever gave the position is damaged, or the block is.
+    #[inline]
+    pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
+        if usize::from(position.block) < self.index.blocks() {
+            let load = || self.load(position.block);
+            let bytes = self.slots.get_or_load(u32::from(position.block), guard, load)?;
+            if let Some(entry) = block::entry(bytes, position.slot) {
+                return Ok(entry);
+            }
+        }
+        Err(self.no_such_entry(position))
+    }
+
+    /// Asks the processor to fetch what a read of this position will need, if the block is cached: exact where
+    /// entries are of one length, a guess elsewhere.
+    #[inline]
+    pub fn prefetch(&self, position: Position) {
+        let average = self.index.average(position.block);
+        let len = guess_block_len(average, usize::from(self.index.entries(position.block)));
+        self.slots.prefetch(u32::from(position.block), len, usize::from(position.slot) * usize::from(average));
+    }
+
+    /// A block, counted: it stays in memory while the handle lives.
+    #[inline]
+    pub fn pin(&self, block: u16) -> Result<PinnedBlock> {
+        if usize::from(block) >= self.index.blocks() {
+            return Err(self.no_such_entry(Position { block, slot: 0 }));
+        }
+        let unit = self.slots.pin_or_load(u32::from(block), || self.load(block))?;
+        Ok(PinnedBlock { unit, number: self.meta.number, block })
+    }
+
+    /// The run's range tombstones.
+    pub fn range_tombstones(&self) -> &Arc<RangeTombstoneSet> {
+        &self.range_tombstones
+    }
+
+    /// All versions of all entries from a position on, past the cache.
+    pub fn scan(self: &Arc<Self>, from: Position) -> RunScan {
+        RunScan::new(self.clone(), from)
+    }
+
+    /// As [`Run::scan`], but without values; from the key block if there is one.
+    pub fn keys(self: &Arc<Self>, from: Position) -> KeyScan {
+        KeyScan::new(self.clone(), from)
+    }
+
+    /// Checks every byte of the file and whether it says the same everywhere. Returns the bytes checked. Past the
+    /// cache, in time linear in the file.
+    pub fn verify(self: &Arc<Self>) -> Result<u64> {
+        super::verify::verify(self)
+    }
+
+    /// The memory it takes apart from the cache.
+    pub fn resident_bytes(&self) -> usize {
+        let bounds = |key: &Vec<u8>| 2 * (size_of::<Vec<u8>>() + key.len());
+        let tombstones: usize = self.range_tombstones.iter().map(|t| 16 + bounds(&t.start) + bounds(&t.end)).sum();
+        let meta = self.meta.smallest.len() + self.meta.largest.len() + size_of_val(&*self.meta.blob_uses);
+        let path = self.path.as_os_str().len();
+        size_of::<Run>() + self.slots.resident_bytes() + self.index.resident_bytes() + tombstones + meta + path
+    }
+
+    /// Has the file removed when the last handle goes.
+    pub fn mark_obsolete(&self) {
+        // Release, and acquire in `drop`: no more than a flag, but the last handle may be another thread's.
+        self.is_obsolete.store(true, Ordering::Release);
+    }
+
+    /// Offsets and key chunks.
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The error for a position that has no entry.
+    #[cold]
+    pub(super) fn no_such_entry(&self, position: Position) -> Error {
+        let Position { block, slot } = position;
+        let offset = self.index.offset(usize::from(block));
+        Error::corruption(&self.path, offset, format!("block {block} has no whole entry {slot}"))
+    }
+
+    /// Reads, unpacks and checks a block.
+    #[cold]
+    #[inline(never)]
+    fn load(&self, block: u16) -> Result<Vec<u8>> {
+        let (offset, end) = (self.index.offset(usize::from(block)), self.index.offset(usize::from(block) + 1));
+        let unit = read_bytes(&*self.file, &self.path, offset, end)?;
+        let bytes = read_unit(unit, self.meta.file_id, offset, &self.path)?;
+        if !block::validate(&bytes, self.index.entries(block)) {
+            return Err(Error::corruption(&self.path, offset, format!("block {block} is malformed")));
+        }
+        let entries = usize::from(self.index.entries(block));
+        if average_entry_bytes(bytes.len(), entries) != self.index.average(block) {
+            return Err(Error::corruption(&self.path, offset, format!("block {block} is not the one in the index")));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.is_obsolete.load(Ordering::Acquire)
+            && let Err(error) = self.vfs.remove(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove an obsolete run; the next open will");
+        }
+    }
+}
+
+/// A block that stays in memory while this handle lives, even after its run is closed.
+#[derive(Debug)]
+pub struct PinnedBlock {
+    unit: PinnedUnit,
+    number: FileNumber,
+    block: u16,
+}
+
+impl PinnedBlock {
+    /// The entry of a slot. Corruption if there is none; as the block was checked when it was loaded, whatever gave
+    /// the slot is damaged. (The path in that error is the run's file name alone.)
+    #[inline]
+    pub fn entry(&self, slot: u16) -> Result<EntryRef<'_>> {
+        block::entry(&self.unit, slot).ok_or_else(|| self.no_such_entry(slot))
+    }
+
+    /// How many entries it has.
+    #[inline]
+    pub fn entries(&self) -> u16 {
+        entry_count(&self.unit)
+    }
+
+    #[cold]
+    fn no_such_entry(&self, slot: u16) -> Error {
+        let detail = format!("block {} has no entry {slot}", self.block);
+        Error::corruption(format!("{:06}.run", self.number), 0, detail)
+    }
+}
+
+impl Tail {
+    /// What the file says of itself; takes the keys out of the index.
+    fn take_meta(&mut self, number: FileNumber) -> RunMeta {
+        let Index { smallest, largest, blob_uses, .. } = &mut self.index;
+        let (smallest, largest) = (std::mem::take(smallest), std::mem::take(largest));
+        self.footer.meta(number, self.file_id, smallest, largest, std::mem::take(blob_uses))
+    }
+}
+
+/// Reads and checks all of a file but its blocks, keys and view. `len` is the file's length.
+pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> {
+    if len < (FILE_HEADER_LEN + FOOTER_LEN) as u64 {
+        return Err(Error::corruption(path, len, "the file is too short for a run"));
+    }
+    let header = read_bytes(file, path, 0, FILE_HEADER_LEN as u64)?;
+    let file_id = FileHeader::decode(FileKind::Run, &header, path, 0)?.file_id;
+    let footer_at = len - FOOTER_LEN as u64;
+    let bytes = read_bytes(file, path, footer_at, len)?;
+    let bytes = bytes.first_chunk().ok_or_else(|| Error::corruption(path, footer_at, "the footer is cut short"))?;
+    let footer = Footer::decode(bytes, file_id, len, path)?;
+    let unit = |from, to| read_unit(read_bytes(file, path, from, to)?, file_id, from, path);
+    let index = Index::decode(&unit(footer.index_offset, footer.index_end)?, &footer)
+        .ok_or_else(|| Error::corruption(path, footer.index_offset, "the index is malformed"))?;
+    let at = footer.tombstones_offset;
+    let range_tombstones = match footer.range_tombstones {
+        0 => RangeTombstoneSet::default(),
+        _ => decode_tombstones(&unit(at, footer.index_offset)?)
+            .ok_or_else(|| Error::corruption(path, at, "the range tombstones are malformed"))?,
+    };
+    let is_absent = footer.range_tombstones == 0 && at != footer.index_offset;
+    if is_absent || range_tombstones.len() as u64 != u64::from(footer.range_tombstones) {
+        return Err(Error::corruption(path, at, "the footer has another number of range tombstones"));
+    }
+    Ok(Tail { file_id, footer, index, range_tombstones })
+}
+
+/// Reads a part of a file that has it unless it is damaged.
+pub(super) fn read_bytes(file: &dyn File, path: &Path, from: u64, to: u64) -> Result<Vec<u8>> {
+    let len = to.checked_sub(from).and_then(|len| usize::try_from(len).ok());
+    let len = len.ok_or_else(|| Error::corruption(path, from, "a length that this machine cannot hold"))?;
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, from).map_err(|error| read_error(path, from, error))?;
+    Ok(bytes)
+}
+
+/// The error of a failed read at an offset that the file should have.
+pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file is cut short"),
+        _ => Error::io("read", path, error),
+    }
+}
+
+fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn File>> {
+    ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))
+}

@@ -1,0 +1,310 @@
+//! Walks over a whole run in file order: for merges, for building views, for verifying.
+//!
+//! They read large pieces ahead into a buffer of their own and leave the cache alone: what a merge reads once is not
+//! what readers want next. A piece is 64 KiB at first and doubles up to 512 KiB, so that a short walk reads little.
+
+use super::{
+    Position,
+    block::{self, entry_count},
+    format::{Contents, UNIT_HEADER_LEN, open_unit},
+    key_block::ChunkReader,
+    run::{Run, read_error},
+};
+use crate::base::{EntryKind, EntryRef, Error, Result, SequenceNumber};
+use std::{ops::Range, sync::Arc};
+
+const FIRST_PIECE_BYTES: usize = 64 << 10;
+const MAX_PIECE_BYTES: usize = 512 << 10;
+
+/// Reads units of a file in order, large pieces at a time.
+#[derive(Debug)]
+struct ReadAhead {
+    buffer: Vec<u8>,
+    /// What of the buffer is filled, and where in the file it begins.
+    filled: usize,
+    begins_at: u64,
+    piece: usize,
+}
+
+impl ReadAhead {
+    fn new() -> ReadAhead {
+        ReadAhead { buffer: Vec::new(), filled: 0, begins_at: 0, piece: FIRST_PIECE_BYTES }
+    }
+
+    /// Where the bytes `from..to` of the file stand in the buffer. Reads no further than `limit`.
+    fn fetch(&mut self, run: &Run, from: u64, to: u64, limit: u64) -> Result<Range<usize>> {
+        let present = self.begins_at..self.begins_at + self.filled as u64;
+        if !(present.start <= from && to <= present.end) {
+            self.fill(run, from, to, limit)?;
+        }
+        let start = (from - self.begins_at) as usize;
+        Ok(start..start + (to - from) as usize)
+    }
+
+    fn fill(&mut self, run: &Run, from: u64, to: u64, limit: u64) -> Result<()> {
+        let too_long = || Error::corruption(run.path(), from, "a length that this machine cannot hold");
+        let needed = usize::try_from(to - from).map_err(|_| too_long())?;
+        let allowed = usize::try_from(limit.max(to) - from).unwrap_or(usize::MAX);
+        let len = needed.max(self.piece).min(allowed);
+        self.filled = 0;
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
+        }
+        let target = &mut self.buffer[..len];
+        run.file().read_exact_at(target, from).map_err(|error| read_error(run.path(), from, error))?;
+        (self.begins_at, self.filled) = (from, len);
+        self.piece = (self.piece * 2).min(MAX_PIECE_BYTES);
+        Ok(())
+    }
+}
+
+/// All versions of all entries, forward. Made before the first entry: call [`RunScan::next`] first.
+#[derive(Debug)]
+pub struct RunScan {
+    run: Arc<Run>,
+    ahead: ReadAhead,
+    /// The present block: in the read-ahead buffer, or unpacked.
+    plain: Option<Range<usize>>,
+    unpacked: Vec<u8>,
+    /// The block that is loaded; past the last, none is.
+    loaded: Option<u16>,
+    /// Where the entry to come stands.
+    next: Position,
+    current: Option<Position>,
+}
+
+impl RunScan {
+    pub(super) fn new(run: Arc<Run>, from: Position) -> RunScan {
+        RunScan {
+            ahead: ReadAhead::new(),
+            plain: None,
+            unpacked: Vec::new(),
+            loaded: None,
+            next: run.advance(from, 0),
+            current: None,
+            run,
+        }
+    }
+
+    /// Goes to the next entry; `false` at the end. After an error the scan is at its end.
+    #[expect(clippy::should_implement_trait, reason = "what it shows is borrowed from it")]
+    pub fn next(&mut self) -> Result<bool> {
+        self.current = None;
+        let position = self.next;
+        if position == self.run.end() {
+            return Ok(false);
+        }
+        if self.loaded != Some(position.block) {
+            // Taken back below, when all went well.
+            self.next = self.run.end();
+            self.loaded = None;
+            self.load(position.block)?;
+            self.loaded = Some(position.block);
+        }
+        self.next = self.run.advance(position, 1);
+        self.current = Some(position);
+        Ok(true)
+    }
+
+    /// The entry. Precondition: the last call of [`RunScan::next`] returned true.
+    #[inline]
+    pub fn entry(&self) -> EntryRef<'_> {
+        let position = self.current.expect("a scan that is on an entry");
+        block::entry(self.block(), position.slot).expect("a block that was checked")
+    }
+
+    /// Where the entry stands; the end if there is none.
+    pub fn position(&self) -> Position {
+        self.current.unwrap_or_else(|| self.run.end())
+    }
+
+    /// The length of the present block before compression.
+    pub(super) fn block_len(&self) -> usize {
+        self.block().len()
+    }
+
+    fn block(&self) -> &[u8] {
+        match &self.plain {
+            Some(range) => &self.ahead.buffer[range.clone()],
+            None => &self.unpacked,
+        }
+    }
+
+    fn load(&mut self, block: u16) -> Result<()> {
+        let index = self.run.index();
+        let (from, to) = (index.offset(usize::from(block)), index.offset(usize::from(block) + 1));
+        let unit = self.ahead.fetch(&self.run, from, to, index.offset(index.blocks()))?;
+        let contents = open_unit(
+            &self.ahead.buffer[unit.clone()],
+            self.run.meta().file_id,
+            from,
+            self.run.path(),
+            &mut self.unpacked,
+        )?;
+        self.plain = match contents {
+            Contents::Plain(_) => Some(unit.start + UNIT_HEADER_LEN..unit.end),
+            Contents::Unpacked => None,
+        };
+        let entries = self.run.block_entries(block);
+        if entry_count(self.block()) != entries || !block::validate(self.block(), entries) {
+            return Err(Error::corruption(self.run.path(), from, format!("block {block} is malformed")));
+        }
+        Ok(())
+    }
+}
+
+/// All keys with sequence number and kind, forward, without values. Made before the first: call [`KeyScan::next`].
+#[derive(Debug)]
+pub struct KeyScan {
+    source: KeySource,
+}
+
+#[derive(Debug)]
+enum KeySource {
+    Chunks(Box<ChunkScan>),
+    Blocks(Box<RunScan>),
+}
+
+impl KeyScan {
+    pub(super) fn new(run: Arc<Run>, from: Position) -> KeyScan {
+        let source = if run.meta().has_key_block {
+            KeySource::Chunks(Box::new(ChunkScan::new(run, from)))
+        } else {
+            KeySource::Blocks(Box::new(RunScan::new(run, from)))
+        };
+        KeyScan { source }
+    }
+
+    /// Goes to the next key; `false` at the end. After an error the scan is at its end.
+    #[expect(clippy::should_implement_trait, reason = "what it shows is borrowed from it")]
+    pub fn next(&mut self) -> Result<bool> {
+        match &mut self.source {
+            KeySource::Chunks(scan) => scan.next(),
+            KeySource::Blocks(scan) => scan.next(),
+        }
+    }
+
+    /// The entry, its value empty. Precondition: the last call of [`KeyScan::next`] returned true.
+    #[inline]
+    pub fn entry(&self) -> EntryRef<'_> {
+        match &self.source {
+            KeySource::Chunks(scan) => scan.entry(),
+            KeySource::Blocks(scan) => EntryRef { value: &[], ..scan.entry() },
+        }
+    }
+
+    /// The key. Precondition as for [`KeyScan::entry`].
+    pub fn key(&self) -> &[u8] {
+        self.entry().key
+    }
+
+    /// The sequence number. Precondition as for [`KeyScan::entry`].
+    pub fn sequence(&self) -> SequenceNumber {
+        self.entry().sequence
+    }
+
+    /// The kind. Precondition as for [`KeyScan::entry`].
+    pub fn kind(&self) -> EntryKind {
+        self.entry().kind
+    }
+
+    /// Where the entry stands; the end if there is none.
+    pub fn position(&self) -> Position {
+        match &self.source {
+            KeySource::Chunks(scan) => scan.current.unwrap_or_else(|| scan.run.end()),
+            KeySource::Blocks(scan) => scan.position(),
+        }
+    }
+}
+
+/// A walk over the key chunks.
+#[derive(Debug)]
+struct ChunkScan {
+    run: Arc<Run>,
+    ahead: ReadAhead,
+    reader: ChunkReader,
+    /// The chunk that is loaded.
+    loaded: Option<usize>,
+    /// Where the reader's next entry stands, if a chunk is loaded.
+    at: Position,
+    /// Where the scan's next entry stands.
+    next: Position,
+    current: Option<Position>,
+}
+
+impl ChunkScan {
+    fn new(run: Arc<Run>, from: Position) -> ChunkScan {
+        ChunkScan {
+            ahead: ReadAhead::new(),
+            reader: ChunkReader::default(),
+            loaded: None,
+            at: Position::default(),
+            next: run.advance(from, 0),
+            current: None,
+            run,
+        }
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        self.current = None;
+        let position = self.next;
+        if position == self.run.end() {
+            return Ok(false);
+        }
+        // Taken back below, when all went well.
+        self.next = self.run.end();
+        let chunks = &self.run.index().chunks;
+        let chunk = match self.loaded {
+            // Blocks of one chunk follow one another, so most calls need no search.
+            Some(loaded) if chunks.get(loaded + 1).is_none_or(|next| position.block < next.first_block) => loaded,
+            _ => chunks.partition_point(|chunk| chunk.first_block <= position.block).saturating_sub(1),
+        };
+        if self.loaded != Some(chunk) {
+            self.load(chunk)?;
+        }
+        while self.at <= position {
+            self.reader.advance().ok_or_else(|| self.malformed(chunk))?;
+            self.at = self.run.advance(self.at, 1);
+        }
+        let end = self.run.index().chunks.get(chunk + 1).map_or(self.run.end().block, |next| next.first_block);
+        if self.at.block == end && !self.reader.is_at_end() {
+            return Err(self.malformed(chunk));
+        }
+        self.next = self.at;
+        self.current = Some(position);
+        Ok(true)
+    }
+
+    #[inline]
+    fn entry(&self) -> EntryRef<'_> {
+        assert!(self.current.is_some(), "a scan that is on an entry");
+        let kind = self.reader.kind.expect("an entry that was read");
+        EntryRef { key: &self.reader.key, sequence: self.reader.sequence, kind, value: &[] }
+    }
+
+    fn load(&mut self, chunk: usize) -> Result<()> {
+        self.loaded = None;
+        let chunks = &self.run.index().chunks;
+        let last = chunks.last().map_or(0, |last| last.offset + last.unit_len);
+        let Some(entry) = chunks.get(chunk).copied() else { return Err(self.malformed(chunk)) };
+        let (from, path) = (entry.offset, self.run.path());
+        let unit = self.ahead.fetch(&self.run, from, from + entry.unit_len, last)?;
+        let contents = &mut self.reader.contents;
+        if let Contents::Plain(plain) =
+            open_unit(&self.ahead.buffer[unit], self.run.meta().file_id, from, path, contents)?
+        {
+            contents.clear();
+            contents.extend_from_slice(plain);
+        }
+        self.reader.begin().ok_or_else(|| Error::corruption(path, from, "a key chunk is malformed"))?;
+        self.at = Position { block: entry.first_block, slot: 0 };
+        self.loaded = Some(chunk);
+        Ok(())
+    }
+
+    #[cold]
+    fn malformed(&self, chunk: usize) -> Error {
+        let offset = self.run.index().chunks.get(chunk).map_or(0, |chunk| chunk.offset);
+        Error::corruption(self.run.path(), offset, format!("key chunk {chunk} is malformed"))
+    }
+}

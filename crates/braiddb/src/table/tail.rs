@@ -1,0 +1,360 @@
+//! Index and footer: all that is read when a run is opened.
+//!
+//! The **index** is a unit that is not compressed:
+//!
+//! ```text
+//! number of data blocks    varint
+//! for each: length of its unit, length before compression (varints), entries (u8)
+//! number of key chunks     varint
+//! for each: its first data block, less that of the chunk before; length of its unit (varints)
+//! smallest key, largest key    varint length and bytes each
+//! blob uses                    their number, then file, bytes, values of each (varints)
+//! ```
+//!
+//! The **footer** is the last 144 bytes of the file:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..8 | `BRAIDEND` |
+//! | 8..16 | where the key chunks begin, and the data blocks end |
+//! | 16..24 | where the range tombstones begin |
+//! | 24..32 | where the index begins |
+//! | 32..40 | where the index ends |
+//! | 40..48, 48..56 | where the view begins, its length; zeros if there is none |
+//! | 56..64 | checksum of the view, by file id and its offset; 0 if there is none |
+//! | 64..72, 72..80 | entries, tombstones among them |
+//! | 80..88 | the lengths of all keys and values |
+//! | 88..96, 96..104 | smallest and largest sequence number, of entries and range tombstones |
+//! | 104..108 | data blocks |
+//! | 108..112 | range tombstones |
+//! | 112..116 | flags: 1 has key chunks; others are zero |
+//! | 116..120 | the most bytes of a block, as it was asked for |
+//! | 120..128 | zeros |
+//! | 128..136 | length of the file |
+//! | 136..144 | checksum of 0..136, by file id and the footer's offset |
+
+use super::{
+    block::average_entry_bytes,
+    format::VIEW_ALIGNMENT,
+    meta::{BlobUse, RunMeta, decode_blob_uses, decode_key, encode_blob_uses},
+};
+use crate::{
+    base::{Error, FileId, FileNumber, Result, SequenceNumber, limits::MAX_RUN_BLOCKS},
+    codec::{ByteReader, FILE_HEADER_LEN, checksum, put_bytes, put_varint},
+};
+use std::path::Path;
+
+/// The footer's length.
+pub(super) const FOOTER_LEN: usize = 144;
+const FOOTER_MAGIC: &[u8; 8] = b"BRAIDEND";
+const HAS_KEY_CHUNKS: u32 = 1;
+
+/// The footer's contents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub keys_offset: u64,
+    pub tombstones_offset: u64,
+    pub index_offset: u64,
+    pub index_end: u64,
+    pub view_offset: u64,
+    pub view_bytes: u64,
+    pub view_checksum: u64,
+    pub entries: u64,
+    pub tombstones: u64,
+    pub raw_bytes: u64,
+    pub min_sequence: SequenceNumber,
+    pub max_sequence: SequenceNumber,
+    pub blocks: u32,
+    pub range_tombstones: u32,
+    pub has_key_block: bool,
+    pub block_bytes: u32,
+    pub file_bytes: u64,
+}
+
+impl Footer {
+    /// The footer's bytes.
+    pub fn encode(&self, file_id: FileId) -> [u8; FOOTER_LEN] {
+        let mut out = Vec::with_capacity(FOOTER_LEN);
+        out.extend_from_slice(FOOTER_MAGIC);
+        for number in [
+            self.keys_offset,
+            self.tombstones_offset,
+            self.index_offset,
+            self.index_end,
+            self.view_offset,
+            self.view_bytes,
+            self.view_checksum,
+            self.entries,
+            self.tombstones,
+            self.raw_bytes,
+            self.min_sequence,
+            self.max_sequence,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let flags = if self.has_key_block { HAS_KEY_CHUNKS } else { 0 };
+        for number in [self.blocks, self.range_tombstones, flags, self.block_bytes, 0, 0] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.file_bytes.to_le_bytes());
+        let sum = checksum(file_id, self.file_bytes - FOOTER_LEN as u64, &out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out.try_into().expect("the fields add up to the length")
+    }
+
+    /// Reads the footer of a file of `file_bytes`, and checks that its sections follow one another.
+    pub fn decode(bytes: &[u8; FOOTER_LEN], file_id: FileId, file_bytes: u64, path: &Path) -> Result<Footer> {
+        let offset = file_bytes.saturating_sub(FOOTER_LEN as u64);
+        let bad = |detail: &str| Error::corruption(path, offset, detail);
+        let (fields, sum) = bytes.split_at(FOOTER_LEN - 8);
+        if checksum(file_id, offset, fields).to_le_bytes() != sum {
+            return Err(bad("the footer's checksum does not match; is the file cut short?"));
+        }
+        let footer = Footer::read(fields).ok_or_else(|| bad("the footer is malformed"))?;
+        if footer.file_bytes != file_bytes || !footer.is_in_order() {
+            return Err(bad("the footer's offsets contradict each other"));
+        }
+        Ok(footer)
+    }
+
+    fn read(fields: &[u8]) -> Option<Footer> {
+        let mut reader = ByteReader::new(fields);
+        if reader.take(8)? != FOOTER_MAGIC {
+            return None;
+        }
+        let mut footer = Footer {
+            keys_offset: reader.u64()?,
+            tombstones_offset: reader.u64()?,
+            index_offset: reader.u64()?,
+            index_end: reader.u64()?,
+            view_offset: reader.u64()?,
+            view_bytes: reader.u64()?,
+            view_checksum: reader.u64()?,
+            entries: reader.u64()?,
+            tombstones: reader.u64()?,
+            raw_bytes: reader.u64()?,
+            min_sequence: reader.u64()?,
+            max_sequence: reader.u64()?,
+            blocks: reader.u32()?,
+            range_tombstones: reader.u32()?,
+            ..Footer::default()
+        };
+        let flags = reader.u32()?;
+        footer.has_key_block = flags & HAS_KEY_CHUNKS != 0;
+        footer.block_bytes = reader.u32()?;
+        let reserved = reader.u64()?;
+        footer.file_bytes = reader.u64()?;
+        (flags & !HAS_KEY_CHUNKS == 0 && reserved == 0 && reader.is_at_end()).then_some(footer)
+    }
+
+    /// Whether the sections stand one after the other and fill the file.
+    fn is_in_order(&self) -> bool {
+        let view_end = if self.view_bytes == 0 {
+            (self.view_offset == 0 && self.view_checksum == 0).then_some(self.index_end)
+        } else {
+            let begins = self.index_end.checked_next_multiple_of(VIEW_ALIGNMENT) == Some(self.view_offset);
+            self.view_offset.checked_add(self.view_bytes).filter(|_| begins)
+        };
+        let is_sorted =
+            [FILE_HEADER_LEN as u64, self.keys_offset, self.tombstones_offset, self.index_offset, self.index_end]
+                .is_sorted();
+        is_sorted && view_end.and_then(|end| end.checked_add(FOOTER_LEN as u64)) == Some(self.file_bytes)
+    }
+
+    /// What the file says of itself.
+    pub fn meta(
+        &self,
+        number: FileNumber,
+        file_id: FileId,
+        smallest: Vec<u8>,
+        largest: Vec<u8>,
+        blob_uses: Vec<BlobUse>,
+    ) -> RunMeta {
+        RunMeta {
+            number,
+            file_id,
+            file_bytes: self.file_bytes,
+            raw_bytes: self.raw_bytes,
+            entries: self.entries,
+            tombstones: self.tombstones,
+            blocks: self.blocks,
+            smallest,
+            largest,
+            min_sequence: self.min_sequence,
+            max_sequence: self.max_sequence,
+            range_tombstones: self.range_tombstones,
+            blob_uses,
+            has_key_block: self.has_key_block,
+            view_offset: self.view_offset,
+            view_bytes: self.view_bytes,
+        }
+    }
+}
+
+/// A data block in the index, as the writer knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockEntry {
+    pub unit_len: u64,
+    pub raw_len: u32,
+    pub entries: u8,
+}
+
+/// A key chunk in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkEntry {
+    pub first_block: u16,
+    pub offset: u64,
+    pub unit_len: u64,
+}
+
+/// Where each block begins, and where the last one ends; four bytes a block while that suffices.
+#[derive(Debug)]
+enum Offsets {
+    Narrow(Box<[u32]>),
+    Wide(Box<[u64]>),
+}
+
+/// The index in memory: seven bytes a block, or eleven in files whose blocks reach past 4 GiB.
+#[derive(Debug)]
+pub(super) struct Index {
+    offsets: Offsets,
+    counts: Box<[u8]>,
+    averages: Box<[u16]>,
+    pub chunks: Box<[ChunkEntry]>,
+    pub smallest: Vec<u8>,
+    pub largest: Vec<u8>,
+    pub blob_uses: Vec<BlobUse>,
+}
+
+/// The contents of the index.
+pub(super) fn encode_index(
+    blocks: &[BlockEntry],
+    chunks: &[ChunkEntry],
+    smallest: &[u8],
+    largest: &[u8],
+    blob_uses: &[BlobUse],
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, blocks.len() as u64);
+    for block in blocks {
+        put_varint(&mut out, block.unit_len);
+        put_varint(&mut out, u64::from(block.raw_len));
+        out.push(block.entries);
+    }
+    put_varint(&mut out, chunks.len() as u64);
+    let mut before = 0;
+    for chunk in chunks {
+        put_varint(&mut out, u64::from(chunk.first_block - before));
+        put_varint(&mut out, chunk.unit_len);
+        before = chunk.first_block;
+    }
+    put_bytes(&mut out, smallest);
+    put_bytes(&mut out, largest);
+    encode_blob_uses(blob_uses, &mut out);
+    out
+}
+
+impl Index {
+    /// Reads the contents of the index, and checks them against the footer. `None` if they are no such thing.
+    pub fn decode(bytes: &[u8], footer: &Footer) -> Option<Index> {
+        let mut reader = ByteReader::new(bytes);
+        let blocks = usize::try_from(reader.varint()?).ok()?;
+        if blocks > MAX_RUN_BLOCKS || blocks > bytes.len() / 3 || blocks as u64 != u64::from(footer.blocks) {
+            return None;
+        }
+        let mut offsets = Vec::with_capacity(blocks + 1);
+        let (mut counts, mut averages) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks));
+        let (mut offset, mut entries) = (FILE_HEADER_LEN as u64, 0u64);
+        for _ in 0..blocks {
+            offsets.push(offset);
+            offset = offset.checked_add(reader.varint()?).filter(|&end| end <= footer.keys_offset)?;
+            let raw_len = usize::try_from(reader.varint()?).ok()?;
+            let count = reader.u8()?;
+            if count == 0 {
+                return None;
+            }
+            entries += u64::from(count);
+            counts.push(count);
+            averages.push(average_entry_bytes(raw_len, usize::from(count)));
+        }
+        offsets.push(offset);
+        if offset != footer.keys_offset || entries != footer.entries {
+            return None;
+        }
+        let chunks = decode_chunks(&mut reader, footer)?;
+        let (smallest, largest) = (decode_key(&mut reader)?, decode_key(&mut reader)?);
+        let blob_uses = decode_blob_uses(&mut reader)?;
+        let narrow: Option<Box<[u32]>> = offsets.iter().map(|&offset| u32::try_from(offset).ok()).collect();
+        reader.is_at_end().then(|| Index {
+            offsets: narrow.map_or_else(|| Offsets::Wide(offsets.into()), Offsets::Narrow),
+            counts: counts.into(),
+            averages: averages.into(),
+            chunks,
+            smallest,
+            largest,
+            blob_uses,
+        })
+    }
+
+    /// How many blocks there are.
+    #[inline]
+    pub fn blocks(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// How many entries a block has; 0 past the end.
+    #[inline]
+    pub fn entries(&self, block: u16) -> u16 {
+        self.counts.get(usize::from(block)).map_or(0, |&count| u16::from(count))
+    }
+
+    /// The average length of a block's entries; 0 past the end.
+    #[inline]
+    pub fn average(&self, block: u16) -> u16 {
+        self.averages.get(usize::from(block)).copied().unwrap_or_default()
+    }
+
+    /// Where a block's unit begins; where the last one ends, past the end.
+    pub fn offset(&self, block: usize) -> u64 {
+        let block = block.min(self.blocks());
+        match &self.offsets {
+            Offsets::Narrow(offsets) => u64::from(offsets[block]),
+            Offsets::Wide(offsets) => offsets[block],
+        }
+    }
+
+    /// The memory it takes.
+    pub fn resident_bytes(&self) -> usize {
+        let offsets = match &self.offsets {
+            Offsets::Narrow(offsets) => size_of_val(&**offsets),
+            Offsets::Wide(offsets) => size_of_val(&**offsets),
+        };
+        offsets
+            + size_of_val(&*self.counts)
+            + size_of_val(&*self.averages)
+            + size_of_val(&*self.chunks)
+            + self.smallest.capacity()
+            + self.largest.capacity()
+            + size_of_val(&*self.blob_uses)
+    }
+}
+
+fn decode_chunks(reader: &mut ByteReader<'_>, footer: &Footer) -> Option<Box<[ChunkEntry]>> {
+    let count = usize::try_from(reader.varint()?).ok().filter(|&count| count <= reader.remaining() / 2)?;
+    let mut chunks: Vec<ChunkEntry> = Vec::with_capacity(count);
+    let mut offset = footer.keys_offset;
+    for _ in 0..count {
+        let step = u16::try_from(reader.varint()?).ok()?;
+        let unit_len = reader.varint()?;
+        let first_block = match chunks.last() {
+            // The first chunk begins with the first block, each other one with a later block than the one before.
+            None => Some(0).filter(|_| step == 0)?,
+            Some(before) => before.first_block.checked_add(step).filter(|_| step > 0)?,
+        };
+        chunks.push(ChunkEntry { first_block, offset, unit_len });
+        offset = offset.checked_add(unit_len).filter(|&end| end <= footer.tombstones_offset)?;
+    }
+    let is_present = footer.has_key_block && footer.blocks > 0;
+    let is_in_run = chunks.last().is_none_or(|last| u32::from(last.first_block) < footer.blocks);
+    (offset == footer.tombstones_offset && is_in_run && chunks.is_empty() != is_present).then(|| chunks.into())
+}

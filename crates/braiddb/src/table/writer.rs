@@ -1,0 +1,339 @@
+//! Writes a run, from front to back.
+//!
+//! Blocks are gathered into large writes. What stands behind the blocks (keys, index) is kept in memory until
+//! [`RunWriter::finish`]: the keys compressed, a few bytes each; the index 16 bytes a block.
+
+use super::{
+    Position, TableContext,
+    block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_ENTRY_BYTES},
+    format::{VIEW_ALIGNMENT, encode_tombstones, put_unit, stamp_unit},
+    key_block::KeyBlockBuilder,
+    meta::{BlobUse, RunMeta},
+    tail::{BlockEntry, ChunkEntry, FOOTER_LEN, Footer, encode_index},
+};
+use crate::{
+    base::{
+        EntryKind, EntryRef, Error, FileId, FileNumber, MAX_SEQUENCE, RangeTombstone, RangeTombstoneSet, Result,
+        SequenceNumber,
+        limits::{MAX_INTERNAL_KEY_LEN, MAX_RUN_BLOCKS},
+    },
+    codec::{Compression, FileHeader, FileKind, checksum},
+    platform::{File, OpenMode},
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// How much is gathered before it is written.
+const WRITE_BYTES: usize = 512 << 10;
+
+/// The least a block may be asked to have.
+const MIN_BLOCK_BYTES: usize = 64;
+
+/// How a run is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunOptions {
+    /// How blocks are compressed, where that saves an eighth.
+    pub compression: Compression,
+    /// The most bytes of a block before compression, unless a single entry is larger: 64 to 65,536. 4096 is also the
+    /// length of a frame of the cache, so that blocks fill frames.
+    pub block_bytes: usize,
+    /// Whether all keys are written a second time, without values, so that a view is built without reading values.
+    pub key_block: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions { compression: Compression::default(), block_bytes: 4096, key_block: true }
+    }
+}
+
+/// Writes a run. Dropped without [`RunWriter::finish`], it leaves an incomplete file behind for the caller to remove.
+#[derive(Debug)]
+pub struct RunWriter {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    options: RunOptions,
+    /// The footer as far as it is known, and number and id of the file.
+    footer: Footer,
+    number: FileNumber,
+    file_id: FileId,
+    /// What is not written yet, and where it will stand.
+    buffer: Vec<u8>,
+    written: u64,
+    block: BlockBuilder,
+    blocks: Vec<BlockEntry>,
+    keys: Option<KeyBlockBuilder>,
+    smallest: Vec<u8>,
+    last: Option<(Vec<u8>, SequenceNumber)>,
+    range_tombstones: Vec<RangeTombstone>,
+    blob_uses: BTreeMap<FileNumber, BlobUse>,
+}
+
+impl RunWriter {
+    /// Creates the file, which must not exist yet.
+    pub fn create(
+        ctx: &TableContext,
+        path: &Path,
+        number: FileNumber,
+        file_id: FileId,
+        options: &RunOptions,
+    ) -> Result<RunWriter> {
+        if !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&options.block_bytes) {
+            return Err(Error::InvalidArgument(format!(
+                "blocks of {} bytes: choose {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}",
+                options.block_bytes
+            )));
+        }
+        let file = ctx.vfs.open(path, OpenMode::CreateNew).map_err(|e| Error::io("create", path, e))?;
+        Ok(RunWriter {
+            file,
+            path: path.to_owned(),
+            options: *options,
+            footer: Footer {
+                min_sequence: SequenceNumber::MAX,
+                has_key_block: options.key_block,
+                block_bytes: options.block_bytes as u32,
+                ..Footer::default()
+            },
+            number,
+            file_id,
+            buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).encode().to_vec(),
+            written: 0,
+            block: BlockBuilder::default(),
+            blocks: Vec::new(),
+            keys: options.key_block.then(|| KeyBlockBuilder::new(options.compression)),
+            smallest: Vec::new(),
+            last: None,
+            range_tombstones: Vec::new(),
+            blob_uses: BTreeMap::new(),
+        })
+    }
+
+    /// Adds an entry; says where it will stand. Entries come by key, those of one key by sequence number, newest
+    /// first: anything else is a bug, and panics. An error leaves the writer as it was if the entry does not fit;
+    /// after a failed write the writer is of no use any more.
+    pub fn add(&mut self, entry: EntryRef<'_>) -> Result<Position> {
+        if entry.key.len() > MAX_INTERNAL_KEY_LEN || entry.value.len() > MAX_ENTRY_BYTES - MAX_INTERNAL_KEY_LEN {
+            let (key, value) = (entry.key.len(), entry.value.len());
+            return Err(Error::InvalidArgument(format!("an entry of {key} + {value} bytes is too large for a run")));
+        }
+        assert!(entry.sequence <= MAX_SEQUENCE && entry.kind != EntryKind::RangeDelete, "not an entry of a run");
+        if !self.block.has_room_for(&entry, self.options.block_bytes) {
+            if self.blocks.len() + 1 >= MAX_RUN_BLOCKS {
+                return Err(Error::InvalidArgument(format!(
+                    "a run has at most {MAX_RUN_BLOCKS} blocks: begin another"
+                )));
+            }
+            self.end_block()?;
+        }
+        self.remember(&entry);
+        #[expect(clippy::cast_possible_truncation, reason = "at most MAX_RUN_BLOCKS and MAX_BLOCK_ENTRIES")]
+        let position = Position { block: self.blocks.len() as u16, slot: self.block.entries() as u16 };
+        self.block.add(&entry);
+        if let Some(keys) = &mut self.keys {
+            keys.add(&entry, position.block);
+        }
+        Ok(position)
+    }
+
+    /// Compresses the blocks from the present one on otherwise.
+    pub fn set_compression(&mut self, compression: Compression) {
+        self.options.compression = compression;
+    }
+
+    /// Counts a reference to a blob file, by whoever adds the entry that refers to it.
+    pub fn add_blob_use(&mut self, file: FileNumber, bytes: u64) {
+        let blob_use = self.blob_uses.entry(file).or_insert(BlobUse { file, bytes: 0, values: 0 });
+        blob_use.bytes += bytes;
+        blob_use.values += 1;
+    }
+
+    /// Adds a range tombstone; they may come in any order. Empty ranges are left out.
+    pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
+        self.range_tombstones.push(tombstone);
+    }
+
+    /// How many blocks there are, the one that is not full yet included.
+    pub fn block_count(&self) -> u32 {
+        self.blocks.len() as u32 + u32::from(self.block.entries() > 0)
+    }
+
+    /// About how long the file would be if it were finished now, without a view.
+    pub fn estimated_bytes(&self) -> u64 {
+        let keys = self.keys.as_ref().map_or(0, KeyBlockBuilder::len);
+        let tail = keys + self.block.len() + 5 * self.blocks.len() + FOOTER_LEN;
+        self.position() + tail as u64
+    }
+
+    /// How many entries there are.
+    pub fn entries(&self) -> u64 {
+        self.footer.entries
+    }
+
+    /// Completes the file and syncs it (not its directory). `embed` is given the file's id and the offset, a
+    /// multiple of 4096, where the embedded view will stand, and returns the view; no bytes for none.
+    pub fn finish(mut self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
+        if self.block.entries() > 0 {
+            self.end_block()?;
+        }
+        self.footer.keys_offset = self.position();
+        let chunks = self.put_keys()?;
+        self.footer.tombstones_offset = self.position();
+        let tombstones = RangeTombstoneSet::new(std::mem::take(&mut self.range_tombstones));
+        let (smallest, largest) = self.put_tombstones(&tombstones)?;
+        self.footer.index_offset = self.position();
+        let blob_uses: Vec<BlobUse> = std::mem::take(&mut self.blob_uses).into_values().collect();
+        let index = encode_index(&self.blocks, &chunks, &smallest, &largest, &blob_uses);
+        self.put(Compression::None, &index)?;
+        self.footer.index_end = self.position();
+        self.put_view(embed)?;
+        let meta = self.put_footer(smallest, largest, blob_uses);
+        self.flush()?;
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
+        debug_assert_eq!(meta.file_bytes, self.written);
+        Ok(meta)
+    }
+
+    /// Checks the order and keeps count.
+    fn remember(&mut self, entry: &EntryRef<'_>) {
+        match &mut self.last {
+            None => {
+                self.smallest = entry.key.to_vec();
+                self.last = Some((entry.key.to_vec(), entry.sequence));
+            }
+            Some((key, sequence)) => {
+                let is_after =
+                    (key.as_slice(), std::cmp::Reverse(*sequence)) < (entry.key, std::cmp::Reverse(entry.sequence));
+                assert!(is_after, "entries of a run must come in order");
+                key.clear();
+                key.extend_from_slice(entry.key);
+                *sequence = entry.sequence;
+            }
+        }
+        let footer = &mut self.footer;
+        footer.entries += 1;
+        footer.tombstones += u64::from(entry.kind == EntryKind::Tombstone);
+        footer.raw_bytes += (entry.key.len() + entry.value.len()) as u64;
+        footer.min_sequence = footer.min_sequence.min(entry.sequence);
+        footer.max_sequence = footer.max_sequence.max(entry.sequence);
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let entries = u8::try_from(self.block.entries()).expect("the builder's bound");
+        let raw = self.block.finish();
+        let raw_len = u32::try_from(raw.len()).expect("checked by add");
+        let unit_len = put_stamped(&mut self.buffer, self.written, self.file_id, self.options.compression, raw);
+        self.blocks.push(BlockEntry { unit_len, raw_len, entries });
+        self.block.clear();
+        if let Some(keys) = &mut self.keys {
+            keys.end_block();
+        }
+        self.flush_if_full()
+    }
+
+    fn put_keys(&mut self) -> Result<Vec<ChunkEntry>> {
+        let Some(mut keys) = self.keys.take() else { return Ok(Vec::new()) };
+        keys.finish();
+        let mut chunks = Vec::with_capacity(keys.chunks.len());
+        for (first_block, mut unit) in keys.chunks {
+            let offset = self.position();
+            stamp_unit(&mut unit, self.file_id, offset);
+            chunks.push(ChunkEntry { first_block, offset, unit_len: unit.len() as u64 });
+            self.buffer.extend_from_slice(&unit);
+            self.flush_if_full()?;
+        }
+        Ok(chunks)
+    }
+
+    /// Writes the range tombstones; gives the smallest and the largest key of the run.
+    fn put_tombstones(&mut self, tombstones: &RangeTombstoneSet) -> Result<(Vec<u8>, Vec<u8>)> {
+        let mut smallest = std::mem::take(&mut self.smallest);
+        let mut largest = self.last.take().map(|(key, _)| key);
+        let mut is_smallest_known = largest.is_some();
+        for tombstone in tombstones.iter() {
+            if !is_smallest_known || tombstone.start < smallest {
+                smallest.clone_from(&tombstone.start);
+                is_smallest_known = true;
+            }
+            if largest.as_ref().is_none_or(|largest| *largest < tombstone.end) {
+                largest = Some(tombstone.end.clone());
+            }
+            self.footer.min_sequence = self.footer.min_sequence.min(tombstone.sequence);
+            self.footer.max_sequence = self.footer.max_sequence.max(tombstone.sequence);
+        }
+        if self.footer.entries == 0 && tombstones.is_empty() {
+            self.footer.min_sequence = 0;
+        }
+        self.footer.range_tombstones = u32::try_from(tombstones.len())
+            .map_err(|_| Error::InvalidArgument("too many range tombstones for a run".to_owned()))?;
+        if !tombstones.is_empty() {
+            self.put(self.options.compression, &encode_tombstones(tombstones))?;
+        }
+        Ok((smallest, largest.unwrap_or_default()))
+    }
+
+    fn put_view(&mut self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<()> {
+        let offset = self.position().next_multiple_of(VIEW_ALIGNMENT);
+        let view = embed(self.file_id, offset)?;
+        if view.is_empty() {
+            return Ok(());
+        }
+        let padding = offset - self.position();
+        self.buffer.resize(self.buffer.len() + padding as usize, 0);
+        self.footer.view_offset = offset;
+        self.footer.view_bytes = view.len() as u64;
+        self.footer.view_checksum = checksum(self.file_id, offset, &view);
+        self.flush()?;
+        self.write(&view)
+    }
+
+    fn put_footer(&mut self, smallest: Vec<u8>, largest: Vec<u8>, blob_uses: Vec<BlobUse>) -> RunMeta {
+        self.footer.blocks = self.blocks.len() as u32;
+        self.footer.file_bytes = self.position() + FOOTER_LEN as u64;
+        self.buffer.extend_from_slice(&self.footer.encode(self.file_id));
+        self.footer.meta(self.number, self.file_id, smallest, largest, blob_uses)
+    }
+
+    /// Where the next byte will stand.
+    fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    fn put(&mut self, compression: Compression, raw: &[u8]) -> Result<()> {
+        if u32::try_from(raw.len()).is_err() {
+            return Err(Error::InvalidArgument("index or range tombstones of a run pass 4 GiB".to_owned()));
+        }
+        put_stamped(&mut self.buffer, self.written, self.file_id, compression, raw);
+        self.flush_if_full()
+    }
+
+    fn flush_if_full(&mut self) -> Result<()> {
+        if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.write(&buffer);
+        buffer.clear();
+        buffer.shrink_to(2 * WRITE_BYTES);
+        self.buffer = buffer;
+        result
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(bytes, self.written).map_err(|e| Error::io("write", &self.path, e))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Appends a unit to a buffer that will stand at `written`; returns the unit's length.
+fn put_stamped(buffer: &mut Vec<u8>, written: u64, file_id: FileId, compression: Compression, raw: &[u8]) -> u64 {
+    let start = buffer.len();
+    put_unit(buffer, compression, raw);
+    stamp_unit(&mut buffer[start..], file_id, written + start as u64);
+    (buffer.len() - start) as u64
+}

@@ -1,0 +1,480 @@
+//! Folding new runs into a view.
+//!
+//! The new runs' entries come in order, merged among themselves. The old view's segments come in order too, as a
+//! stream of pages, in groups (an anchor's segment and its continuations). What is done with a group depends on what
+//! falls into its range of keys:
+//!
+//! - nothing: its records are copied, with the new runs' cursors filled in. No key is read;
+//! - a new range tombstone that covers all of it, newer than all of the old view: copied and marked stale;
+//! - a few new entries: they are inserted blindly, one old key read each (see [`super::edit`]);
+//! - many new entries, differences that are not told, or the border of a range tombstone: its old keys are read and
+//!   merged with the new ones.
+//!
+//! A read of one old key costs far more than an entry's share of a merge in order. So when new entries fall into many
+//! groups, or when earlier splits have left the segments half empty, the old view is merged as a whole instead, in its
+//! own order: no comparison among old keys, and one against the next new key.
+//!
+//! Either way the result holds the same entries in the same order with the same marks as a view built from the runs.
+
+use super::build::{Bounds, Covering, KeyMerge, MergedEntry, build_view, start_positions};
+use super::builder::ViewBuilder;
+use super::edit::{EditLane, Group, NewEntry, PinnedReader};
+use super::format::{BASE_BISECT, Difference, Lane, SEGMENT_LANES, SELECTOR_EMPTY, SELECTOR_STALE, Segment, ViewMeta};
+use super::reader::View;
+use super::scan::{SegmentStream, ViewScan};
+use super::writer::Anchor;
+use crate::base::{Error, FileId, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber};
+use crate::table::{KeyScan, Position, Run, TableContext};
+use std::{cmp::Ordering, collections::VecDeque, path::Path, sync::Arc};
+
+/// One new entry for so many old ones is always few.
+const OLD_PER_NEW: u64 = 20;
+/// More new entries are few nonetheless if they fall into one group of so many.
+const GROUPS_PER_TOUCHED: u64 = 4;
+/// Segments with fewer entries on average are packed anew.
+const LEAST_FILL: u64 = 20;
+
+/// What a fold did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoldStats {
+    /// Entries of the new runs.
+    pub new_entries: u64,
+    /// Groups of segments that were edited or merged, rather than copied.
+    pub touched_groups: u64,
+    /// Single reads of old keys.
+    pub key_reads: u64,
+    /// Whether the old view was merged as a whole.
+    pub is_merged: bool,
+    /// Whether the view was built from the runs alone.
+    pub is_rebuilt: bool,
+}
+
+/// Writes the view file `path`, which must not exist, over `old_runs` and then `new_runs`: the entries of `old`, which
+/// was built over `old_runs`, and those of `new_runs` within `bounds`.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a file, an old view, new runs: nothing to group that would be told apart"
+)]
+pub fn fold_view(
+    ctx: &TableContext,
+    path: &Path,
+    number: FileNumber,
+    file_id: FileId,
+    old: &Arc<View>,
+    old_runs: &[Arc<Run>],
+    new_runs: &[Arc<Run>],
+    bounds: &Bounds,
+) -> Result<(ViewMeta, FoldStats)> {
+    assert_eq!(old_runs.len(), old.layout.run_count, "the old runs are the old view's");
+    let runs = [old_runs, new_runs].concat();
+    if old.directory.segments() == 0 || !is_within(old, old_runs, bounds)? {
+        let meta = build_view(ctx, path, number, file_id, &runs, bounds)?;
+        return Ok((meta, FoldStats { is_rebuilt: true, ..FoldStats::default() }));
+    }
+    let new_positions = start_positions(ctx, new_runs, bounds)?;
+    let is_merged = is_better_merged(ctx, old, new_runs, &new_positions, bounds)?;
+    let first = first_positions(old)?;
+    let positions = [first.as_slice(), &new_positions].concat();
+    let fold = Fold {
+        builder: ViewBuilder::new(ctx, path, number, file_id, &runs, &positions)?,
+        new: NewEntries {
+            queue: VecDeque::new(),
+            merge: KeyMerge::new(new_runs, &new_positions, bounds.clone())?,
+            covering: Covering::new(&runs),
+            first_run: old_runs.len(),
+            taken: 0,
+        },
+        covering_new: Covering::new(new_runs),
+        keys: PinnedReader::new(old_runs),
+        stats: FoldStats { is_merged, ..FoldStats::default() },
+        old,
+        old_runs,
+    };
+    if is_merged { fold.merge(&first) } else { fold.edit(&range_deletes(new_runs)) }
+}
+
+/// Whether the old view's entries lie within the bounds, which they do unless the partition was split since.
+fn is_within(old: &Arc<View>, runs: &[Arc<Run>], bounds: &Bounds) -> Result<bool> {
+    let guard = crossbeam_epoch::pin();
+    let last = old.directory.segments() - 1;
+    let segment = old.segment(0, &guard)?;
+    if old.entry(runs, 0, &segment, 0, &guard)?.key < bounds.start.as_slice() {
+        return Ok(false);
+    }
+    let segment = old.segment(last, &guard)?;
+    Ok(bounds.ends_after(old.entry(runs, last, &segment, segment.count() - 1, &guard)?.key))
+}
+
+/// Where the old view's entries begin in each run.
+fn first_positions(old: &Arc<View>) -> Result<Vec<Position>> {
+    let guard = crossbeam_epoch::pin();
+    let segment = old.segment(0, &guard)?;
+    let cursor = |run| segment.cursor(run).ok_or_else(|| old.corrupt_segment(0, "a cursor is missing"));
+    (0..old.layout.run_count).map(cursor).collect()
+}
+
+/// Whether merging the old view as a whole costs less than editing it.
+fn is_better_merged(
+    ctx: &TableContext,
+    old: &Arc<View>,
+    new_runs: &[Arc<Run>],
+    positions: &[Position],
+    bounds: &Bounds,
+) -> Result<bool> {
+    let meta = old.meta();
+    let mut new_entries = 0;
+    for run in new_runs {
+        new_entries += entries_within(ctx, run, bounds)?;
+    }
+    if meta.segments > 16 && meta.entries < LEAST_FILL * u64::from(meta.segments) {
+        return Ok(true);
+    }
+    if new_entries * OLD_PER_NEW <= meta.entries {
+        return Ok(false);
+    }
+    // Many new entries may fall into few groups, as when keys grow with time.
+    let anchors = &old.directory.anchors;
+    let most = anchors.len() as u64 / GROUPS_PER_TOUCHED;
+    let (mut touched, mut next_anchor) = (0, 0);
+    let mut merge = KeyMerge::new(new_runs, positions, bounds.clone())?;
+    while let Some(entry) = merge.peek() {
+        if next_anchor < anchors.len() && anchors.compare(next_anchor, entry.key).is_le() {
+            touched += 1;
+            next_anchor = anchors.find(entry.key) + 1;
+            if touched > most {
+                return Ok(true);
+            }
+        }
+        merge.next()?;
+    }
+    Ok(false)
+}
+
+/// About how many entries of a run lie within the bounds.
+fn entries_within(ctx: &TableContext, run: &Arc<Run>, bounds: &Bounds) -> Result<u64> {
+    let meta = run.meta();
+    if meta.view_bytes == 0 || (bounds.start <= meta.smallest && bounds.ends_after(&meta.largest)) {
+        return Ok(meta.entries);
+    }
+    let view = View::open_embedded(ctx, run)?;
+    let end = match &bounds.end {
+        Some(end) => view.rank(&[], end)?,
+        None => meta.entries,
+    };
+    Ok(end.saturating_sub(view.rank(&[], &bounds.start)?))
+}
+
+/// A fragment of a key range that the new runs delete: start, end, newest deletion.
+type RangeDelete = (Vec<u8>, Vec<u8>, SequenceNumber);
+
+/// What the new runs' range tombstones delete, as disjoint fragments in order.
+fn range_deletes(runs: &[Arc<Run>]) -> Vec<RangeDelete> {
+    let all: Vec<RangeTombstone> = runs.iter().flat_map(|run| run.range_tombstones().iter().cloned()).collect();
+    let mut borders: Vec<Vec<u8>> = all.iter().flat_map(|t| [t.start.clone(), t.end.clone()]).collect();
+    borders.sort();
+    borders.dedup();
+    let set = RangeTombstoneSet::new(all);
+    let fragment = |pair: &[Vec<u8>]| {
+        let newest = *set.covering(&pair[0]).first()?;
+        Some((pair[0].clone(), pair[1].clone(), newest))
+    };
+    borders.windows(2).filter_map(fragment).collect()
+}
+
+/// The entries of the new runs, in order; some may be taken out ahead and put back.
+struct NewEntries<'a> {
+    queue: VecDeque<NewEntry>,
+    merge: KeyMerge,
+    /// The range tombstones of all runs.
+    covering: Covering<'a>,
+    /// The number of the first new run in the new view.
+    first_run: usize,
+    taken: u64,
+}
+
+impl NewEntries<'_> {
+    /// The next entry, and whether a range tombstone covers it.
+    fn peek(&self) -> Option<(MergedEntry<'_>, bool)> {
+        if let Some(entry) = self.queue.front() {
+            let NewEntry { key, sequence, kind, run, position, is_covered } = entry;
+            let (run, sequence, kind, position) = (usize::from(*run), *sequence, *kind, *position);
+            return Some((MergedEntry { key, sequence, kind, run, position }, *is_covered));
+        }
+        let mut entry = self.merge.peek()?;
+        entry.run += self.first_run;
+        Some((entry, self.covering.deletes(entry.key, entry.sequence)))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.taken += 1;
+        if self.queue.pop_front().is_none() {
+            self.merge.next()?;
+        }
+        Ok(())
+    }
+
+    /// Takes up to `most` entries that `is_wanted`.
+    fn take(&mut self, most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<NewEntry>> {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some((entry, is_covered)) = self.peek()
+            && is_wanted(entry.key)
+        {
+            let MergedEntry { key, sequence, kind, run, position } = entry;
+            taken.push(NewEntry { key: key.to_vec(), sequence, kind, run: run as u8, position, is_covered });
+            self.next()?;
+        }
+        Ok(taken)
+    }
+
+    /// Puts back what was taken last.
+    fn put_back(&mut self, entries: Vec<NewEntry>) {
+        self.taken -= entries.len() as u64;
+        for entry in entries.into_iter().rev() {
+            self.queue.push_front(entry);
+        }
+    }
+}
+
+/// How new range tombstones bear on a group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deletion {
+    None,
+    /// All its old entries are deleted.
+    Whole,
+    /// Some may be.
+    Partial,
+}
+
+struct Fold<'a> {
+    old: &'a Arc<View>,
+    old_runs: &'a [Arc<Run>],
+    builder: ViewBuilder,
+    new: NewEntries<'a>,
+    covering_new: Covering<'a>,
+    keys: PinnedReader,
+    stats: FoldStats,
+}
+
+impl Fold<'_> {
+    /// Merges the old view as a whole.
+    fn merge(mut self, first: &[Position]) -> Result<(ViewMeta, FoldStats)> {
+        let mut scan = ViewScan::new(self.old.clone(), self.old_runs);
+        let mut keys: Vec<KeyScan> = self.old_runs.iter().zip(first).map(|(run, &at)| run.keys(at)).collect();
+        while let Some(entry) = scan.next()? {
+            let index = usize::from(entry.run);
+            let scan = &mut keys[index];
+            if !scan.next()? || scan.position() != entry.position {
+                return Err(self.old.corrupt_segment(0, "its entries do not follow each other in their runs"));
+            }
+            let (key, sequence) = (scan.key(), scan.sequence());
+            push_new_before(&mut self.new, &mut self.builder, Some((key, sequence)), |_| true)?;
+            let stale = entry.stale || self.covering_new.deletes(key, sequence);
+            self.builder.push(key, sequence, entry.run, entry.position, scan.kind(), stale)?;
+        }
+        push_new_before(&mut self.new, &mut self.builder, None, |_| true)?;
+        self.finish()
+    }
+
+    /// Copies the old view, and edits or merges the groups that something falls into.
+    fn edit(mut self, deletes: &[RangeDelete]) -> Result<(ViewMeta, FoldStats)> {
+        let mut deletes = deletes;
+        let mut stream = SegmentStream::new(self.old.clone());
+        let mut anchor = 0;
+        let mut number = stream.next()?;
+        while let Some(first) = number {
+            let has_new = self.new.peek().is_some_and(|(entry, _)| self.is_in_group(anchor, entry.key));
+            let deletion = self.deletion(anchor, &mut deletes);
+            if !has_new && deletion != Deletion::Partial {
+                number = self.copy_group(&mut stream, anchor, first, deletion)?;
+            } else {
+                self.stats.touched_groups += 1;
+                number = self.change_group(&mut stream, anchor, first, deletion)?;
+            }
+            anchor += 1;
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Result<(ViewMeta, FoldStats)> {
+        self.stats.new_entries = self.new.taken;
+        self.stats.key_reads = self.keys.reads;
+        Ok((self.builder.finish()?, self.stats))
+    }
+
+    /// Whether `key`, which is not below an anchor's group, is in it.
+    fn is_in_group(&self, anchor: usize, key: &[u8]) -> bool {
+        let anchors = &self.old.directory.anchors;
+        anchor + 1 >= anchors.len() || anchors.compare(anchor + 1, key).is_gt()
+    }
+
+    /// How the deletes bear on a group; those that end before it are left behind.
+    fn deletion(&self, anchor: usize, deletes: &mut &[RangeDelete]) -> Deletion {
+        let anchors = &self.old.directory.anchors;
+        while let Some(((_, end, _), later)) = deletes.split_first()
+            && anchors.compare(anchor, end).is_ge()
+        {
+            *deletes = later;
+        }
+        let Some((start, end, newest)) = deletes.first() else {
+            return Deletion::None;
+        };
+        let is_last = anchor + 1 >= anchors.len();
+        if !is_last && anchors.compare(anchor + 1, start).is_le() {
+            return Deletion::None;
+        }
+        let is_whole = !is_last
+            && anchors.compare(anchor, start).is_ge()
+            && anchors.compare(anchor + 1, end).is_le()
+            && *newest > self.old.meta().max_sequence;
+        if is_whole { Deletion::Whole } else { Deletion::Partial }
+    }
+
+    /// Copies a group's records. Returns the segment after it.
+    fn copy_group(
+        &mut self,
+        stream: &mut SegmentStream,
+        anchor: usize,
+        first: u32,
+        deletion: Deletion,
+    ) -> Result<Option<u32>> {
+        let mut number = first;
+        let mut anchor = Anchor::Separator(self.old.directory.anchors.separator(anchor));
+        loop {
+            let record = stream.record();
+            if deletion == Deletion::Whole {
+                for selector in &mut record[..SEGMENT_LANES] {
+                    if *selector != SELECTOR_EMPTY {
+                        *selector |= SELECTOR_STALE;
+                    }
+                }
+            }
+            let count = self.old.directory.count(number);
+            self.builder.writer.copy(record, count, self.old_runs.len(), &anchor)?;
+            anchor = Anchor::Continuation;
+            match stream.next()? {
+                Some(next) if self.old.directory.is_continuation(next) => number = next,
+                after => return Ok(after),
+            }
+        }
+    }
+
+    /// Puts new entries into a group, or marks what new range tombstones delete. Returns the segment after it.
+    fn change_group(
+        &mut self,
+        stream: &mut SegmentStream,
+        anchor: usize,
+        first: u32,
+        deletion: Deletion,
+    ) -> Result<Option<u32>> {
+        let mut group = Group::default();
+        let mut number = first;
+        let cursors: Vec<Position> = {
+            let segment = stream.segment()?;
+            (0..self.old_runs.len()).filter_map(|run| segment.cursor(run)).collect()
+        };
+        let after = loop {
+            take_apart(self.old, self.old_runs, number, &stream.segment()?, &mut group)?;
+            match stream.next()? {
+                Some(next) if self.old.directory.is_continuation(next) => number = next,
+                after => break after,
+            }
+        };
+        let separator = self.old.directory.anchors.separator(anchor);
+        self.builder.writer.set_positions(cursors.into_iter());
+        if deletion != Deletion::Partial && !group.is_untold && self.edit_group(anchor, &separator, &group, deletion)? {
+            return Ok(after);
+        }
+        self.merge_group(anchor, first, separator, &group)?;
+        Ok(after)
+    }
+
+    /// Inserts the new entries of a group blindly. False if they are too many, or a difference cannot be told:
+    /// nothing has happened then.
+    fn edit_group(&mut self, anchor: usize, separator: &[u8], group: &Group, deletion: Deletion) -> Result<bool> {
+        let old = self.old;
+        let anchors = &old.directory.anchors;
+        let is_wanted = |key: &[u8]| anchor + 1 >= anchors.len() || anchors.compare(anchor + 1, key).is_gt();
+        let entries = self.new.take(group.lanes.len() / 2 + 2, is_wanted)?;
+        let has_more = self.new.peek().is_some_and(|(entry, _)| is_wanted(entry.key));
+        if !has_more {
+            let mut edited = Group { lanes: group.lanes.clone(), is_untold: false };
+            if deletion == Deletion::Whole {
+                edited.lanes.iter_mut().for_each(|lane| lane.lane.selector |= SELECTOR_STALE);
+            }
+            if edited.insert_all(&entries, &mut self.keys)? {
+                edited.write(separator.to_vec(), &entries, &mut self.keys, &mut self.builder)?;
+                return Ok(true);
+            }
+        }
+        self.new.put_back(entries);
+        Ok(false)
+    }
+
+    /// Merges a group's old entries, their keys read, with its new ones.
+    fn merge_group(&mut self, anchor: usize, first: u32, separator: Vec<u8>, group: &Group) -> Result<()> {
+        self.builder.start_group(separator)?;
+        let old = self.old;
+        let anchors = &old.directory.anchors;
+        let is_wanted = |key: &[u8]| anchor + 1 >= anchors.len() || anchors.compare(anchor + 1, key).is_gt();
+        for EditLane { lane, .. } in &group.lanes {
+            let run = lane.selector & super::format::SELECTOR_RUN;
+            let entry = self.keys.read(usize::from(run), lane.position)?;
+            let at = Some((entry.key, entry.sequence));
+            push_new_before(&mut self.new, &mut self.builder, at, is_wanted)?;
+            let stale = lane.selector & SELECTOR_STALE != 0 || self.covering_new.deletes(entry.key, entry.sequence);
+            if !is_wanted(entry.key) {
+                return Err(self.old.corrupt_segment(first, "it holds a key of the segment after it"));
+            }
+            self.builder.push(entry.key, entry.sequence, run, lane.position, entry.kind, stale)?;
+        }
+        push_new_before(&mut self.new, &mut self.builder, None, is_wanted)?;
+        self.builder.flush()
+    }
+}
+
+/// Pushes the new entries that come before an old one (all, without one) and that `is_wanted`.
+fn push_new_before(
+    new: &mut NewEntries<'_>,
+    builder: &mut ViewBuilder,
+    old: Option<(&[u8], SequenceNumber)>,
+    is_wanted: impl Fn(&[u8]) -> bool,
+) -> Result<()> {
+    while let Some((entry, is_covered)) = new.peek() {
+        let order = match old {
+            Some((key, sequence)) => entry.key.cmp(key).then_with(|| sequence.cmp(&entry.sequence)),
+            None => Ordering::Less,
+        };
+        if order != Ordering::Less || !is_wanted(entry.key) {
+            break;
+        }
+        builder.push(entry.key, entry.sequence, entry.run as u8, entry.position, entry.kind, is_covered)?;
+        new.next()?;
+    }
+    Ok(())
+}
+
+/// Adds a segment's entries to a group.
+fn take_apart(old: &View, runs: &[Arc<Run>], number: u32, segment: &Segment<'_>, group: &mut Group) -> Result<()> {
+    let outside = || -> Error { old.corrupt_segment(number, "an entry lies outside of its run") };
+    let mut positions: Vec<Position> = (0..runs.len()).filter_map(|run| segment.cursor(run)).collect();
+    let is_continuation = old.directory.is_continuation(number);
+    let same_key = segment.same_key() | u32::from(is_continuation);
+    group.is_untold |= segment.base() == BASE_BISECT && segment.count() > 1;
+    for index in 0..segment.count() {
+        let run = segment.run(index);
+        let position = positions.get_mut(run).ok_or_else(outside)?;
+        if position.slot >= runs[run].block_entries(position.block) {
+            return Err(outside());
+        }
+        let difference = match same_key & 1 << index {
+            0 if index == 0 || segment.base() == BASE_BISECT => Difference::Untold,
+            0 => Difference::Bit(8 * u32::from(segment.base()) + u32::from(segment.differences()[index])),
+            _ => Difference::Same,
+        };
+        let lane = Lane { selector: segment.selector(index), tag: segment.tag(index), difference, position: *position };
+        group.lanes.push(EditLane { lane, new: None });
+        *position = runs[run].advance(*position, 1);
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! Where unsafe code may stand, and where the outside world may be touched.
+
+use super::Finding;
+use super::run::ENGINE;
+use super::source::Source;
+use super::tokens;
+
+/// A place where unsafe code may stand, and why it has to.
+struct Island {
+    /// What the path begins with, below the engine's `src`.
+    prefix: &'static str,
+    /// Why safe code would not do.
+    reason: &'static str,
+}
+
+/// All of them. Everywhere else unsafe code is an error.
+const ISLANDS: [Island; 5] = [
+    Island { prefix: "cache/", reason: "frames are lent out under an epoch and evicted meanwhile" },
+    Island { prefix: "memtable/", reason: "an arena with one writer and readers that take no lock" },
+    Island { prefix: "platform/posix", reason: "system calls" },
+    Island { prefix: "table/", reason: "slots of a verified block are read without checking them again" },
+    Island { prefix: "view/simd", reason: "vector instructions, chosen at run time" },
+];
+
+/// Modules and types that belong to `platform/` whole.
+const OUTSIDE: [&[&str]; 5] = [
+    &["std", "fs"],
+    &["std", "time", "Instant"],
+    &["std", "time", "SystemTime"],
+    &["Instant", "now"],
+    &["SystemTime", "now"],
+];
+
+/// What of `std::thread` belongs to `platform/`: what starts a thread, sleeps or counts cores. Parking is a way to wait, as
+/// locks are, and is allowed.
+const OUTSIDE_OF_THREAD: [&str; 7] =
+    ["spawn", "sleep", "sleep_ms", "sleep_until", "scope", "Builder", "available_parallelism"];
+
+/// Checks one file.
+pub fn check(source: &Source) -> Vec<Finding> {
+    let mut findings = check_unsafe(source);
+    findings.extend(check_outside(source));
+    findings
+}
+
+fn check_unsafe(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let island = ISLANDS
+        .iter()
+        .find(|island| source.path.strip_prefix(ENGINE).is_some_and(|inside| inside.starts_with(island.prefix)));
+    for (at, token) in source.tokens.iter().enumerate().filter(|(_, token)| token.text == "unsafe") {
+        // `unsafe fn(..)` is the type of a pointer, and `unsafe(..)` an attribute.
+        let next = |offset: usize| tokens::text(&source.tokens, at + offset);
+        let mut report = |rule: &'static str, message: String| {
+            findings.push(Finding { path: source.path.clone(), line: token.line, rule, message });
+        };
+        if island.is_none() {
+            let list: Vec<String> =
+                ISLANDS.iter().map(|island| format!("{} ({})", island.prefix, island.reason)).collect();
+            report(
+                "unsafe",
+                format!("unsafe code outside its islands: write it safely; the islands are {}", list.join(", ")),
+            );
+        }
+        if !(next(1) == "fn" && next(2) == "(") && next(1) != "(" && !is_argued(source, token.line) {
+            report("safety", "no SAFETY argument above it: say why it is sound (`# Safety` on a function)".to_owned());
+        }
+    }
+    findings
+}
+
+/// Whether a comment on the line, or right above the statement it belongs to, argues the safety.
+fn is_argued(source: &Source, line: usize) -> bool {
+    let argues = |line: usize| {
+        let comment = &source.comments[line - 1];
+        comment.contains("SAFETY:") || comment.contains("# Safety")
+    };
+    if argues(line) {
+        return true;
+    }
+    for above in (1..line).rev() {
+        let code = source.code[above - 1].trim();
+        if argues(above) {
+            return true;
+        }
+        let is_comment = code.is_empty() && !source.comments[above - 1].trim().is_empty();
+        let is_attribute = code.starts_with('#') || code.ends_with(")]");
+        let is_statement_begun = !code.is_empty() && !code.ends_with([';', '{', '}', ',']);
+        if !(is_comment || is_attribute || is_statement_begun) {
+            return false;
+        }
+    }
+    false
+}
+
+fn check_outside(source: &Source) -> Vec<Finding> {
+    let is_inside = source.path.strip_prefix(ENGINE).is_some_and(|inside| !inside.starts_with("platform/"));
+    if !is_inside {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for path in tokens::paths(&source.tokens) {
+        let names: Vec<&str> = path.names.iter().map(String::as_str).collect();
+        let is_thread = match names.as_slice() {
+            ["std", "thread", item, ..] | ["thread", item, ..] => OUTSIDE_OF_THREAD.contains(item),
+            _ => false,
+        };
+        let is_outside = is_thread || OUTSIDE.iter().any(|outside| names.starts_with(outside));
+        if is_outside && !source.is_test_line(path.line) {
+            let message = format!("`{}` outside platform/: go through its Vfs or Runtime", names.join("::"));
+            findings.push(Finding { path: source.path.clone(), line: path.line, rule: "platform", message });
+        }
+    }
+    findings
+}

@@ -1,0 +1,246 @@
+//! Each rule must find the sample made to break it, and must leave its good twin alone.
+
+use super::layers::Graph;
+use super::run::{Finding, check};
+use super::source::Source;
+
+/// What is found in one file at `path` below the engine's `src`.
+fn engine(path: &str, text: &str) -> Vec<Finding> {
+    files(&[(&format!("crates/braiddb/src/{path}"), text)])
+}
+
+fn files(files: &[(&str, &str)]) -> Vec<Finding> {
+    check(&sources(files), &[])
+}
+
+fn sources(files: &[(&str, &str)]) -> Vec<Source> {
+    Source::parse_all(files.iter().map(|(path, text)| (path.to_string(), text.to_string())).collect())
+}
+
+#[track_caller]
+fn finds(findings: &[Finding], expected: &[(usize, &str)]) {
+    let found: Vec<(usize, &str)> = findings.iter().map(|finding| (finding.line, finding.rule)).collect();
+    assert_eq!(found, expected, "{findings:?}");
+}
+
+#[test]
+fn imports_go_down_only() {
+    finds(&engine("codec/varint.rs", "use crate::base::Error;\n"), &[]);
+    finds(&engine("codec/varint.rs", "use crate::wal::Reader;\n"), &[(1, "layers")]);
+    finds(&engine("base/ids.rs", "fn f() {\n    crate::codec::hash64(&[]);\n}\n"), &[(2, "layers")]);
+    finds(&engine("platform/mem.rs", "use crate::codec::hash64;\n"), &[(1, "layers")]);
+    finds(&engine("read/get.rs", "use crate::{base::Error, view::View, table::Run};\n"), &[]);
+    finds(&engine("read/get.rs", "use crate::{\n    base::Error,\n    cache::{Slots, Frame},\n};\n"), &[(3, "layers")]);
+    finds(&engine("txn/mod.rs", "pub(in crate::db) use super::commit::Queue;\n"), &[]);
+}
+
+#[test]
+fn siblings_do_not_import_each_other() {
+    finds(&engine("memtable/arena.rs", "use crate::codec::hash64;\n"), &[]);
+    finds(&engine("memtable/arena.rs", "use crate::wal::Record;\n"), &[(1, "layers")]);
+    finds(&engine("wal/writer.rs", "use crate::memtable::Arena;\n"), &[(1, "layers")]);
+    finds(&engine("commit/queue.rs", "use crate::version::Version;\n"), &[(1, "layers")]);
+    finds(&engine("version/edit.rs", "use crate::cache::BlockCache;\n"), &[(1, "layers")]);
+}
+
+#[test]
+fn nobody_goes_through_the_root() {
+    let message = &engine("db/open.rs", "use crate::Db;\n")[0].message;
+    assert!(message.contains("`crate::Db`"), "{message}");
+    finds(&engine("db/open.rs", "use crate::{Db, base::Error};\n"), &[(1, "layers")]);
+    finds(&engine("db/open.rs", "use crate::*;\n"), &[(1, "layers")]);
+    finds(&engine("db/open.rs", "use crate as engine;\n"), &[(1, "layers")]);
+    finds(&engine("db/open.rs", "pub(crate) fn f() {}\n"), &[]);
+    finds(&engine("lib.rs", "pub use db::Db;\npub use crate::base::Error;\n"), &[]);
+    finds(&engine("options.rs", "use crate::db::Db;\n"), &[]);
+    finds(&engine("db/open.rs", "use crate::options::Builder;\n"), &[(1, "layers")]);
+}
+
+#[test]
+fn super_does_not_escape() {
+    finds(&engine("codec/varint.rs", "use super::super::base::Error;\n"), &[]);
+    finds(&engine("codec/varint.rs", "use super::super::wal::Reader;\n"), &[(1, "layers")]);
+    finds(&engine("codec/mod.rs", "use super::wal::Reader;\n"), &[(1, "layers")]);
+    finds(&engine("codec/varint.rs", "use super::wal::Reader;\n"), &[]);
+    finds(
+        &engine("table/blob/reader.rs", "use super::super::format;\nuse super::super::super::view::View;\n"),
+        &[(2, "layers")],
+    );
+    finds(&engine("codec/varint.rs", "mod inner {\n    use super::super::wal;\n}\n"), &[]);
+    finds(&engine("codec/varint.rs", "mod inner {\n    use super::super::super::wal;\n}\n"), &[(2, "layers")]);
+    finds(&engine("codec/varint.rs", "fn f() { self::super::super::view::g() }\n"), &[(1, "layers")]);
+}
+
+#[test]
+fn comments_and_strings_import_nothing() {
+    let text = "//! [`crate::db::Db`]\n/* crate::db::Db /* nested */ crate::db::X */\nconst A: &str = \"crate::db::Db\";\n\
+                const B: &str = r#\"crate::db \" // \"#;\nconst C: char = '\"';\nconst D: char = '\\'';\n\
+                fn f<'a>(x: &'a str) -> &'a str { x }\nconst E: &[u8] = b\"\\\" crate::db::X\";\n";
+    finds(&engine("base/ids.rs", text), &[]);
+    finds(&engine("base/ids.rs", &format!("{text}use crate::db::Db;\n")), &[(9, "layers")]);
+}
+
+#[test]
+fn every_file_of_the_engine_is_in_a_layer() {
+    finds(&engine("helpers/strings.rs", ""), &[(1, "layers")]);
+    finds(&engine("helpers.rs", ""), &[(1, "layers")]);
+    finds(&files(&[("crates/braid-cli/src/helpers.rs", "use crate::wal::Reader;\n")]), &[]);
+}
+
+#[test]
+fn cycles_are_found_and_the_graph_is_drawn() {
+    let below = ("crates/braiddb/src/base/a.rs", "use crate::codec::b;\n");
+    let above = ("crates/braiddb/src/codec/b.rs", "use crate::base::a;\nuse crate::base::c;\n");
+    let user = ("crates/braiddb/src/wal/c.rs", "use crate::codec::b;\n");
+    finds(&files(&[below, above, user]), &[(1, "cycle"), (1, "layers")]);
+    let graph = Graph::of(&sources(&[below, above, user]));
+    assert_eq!(graph.cycle(), Some(vec!["base", "codec"]));
+    let graph = Graph::of(&sources(&[above, user]));
+    assert_eq!(graph.cycle(), None);
+    let drawn = graph.draw();
+    assert!(drawn.contains(" 1 codec       imports base (2)\n 0 base        imports -\n"), "{drawn}");
+}
+
+#[test]
+fn files_are_not_too_long() {
+    finds(&engine("base/ids.rs", &"//\n".repeat(800)), &[]);
+    finds(&engine("base/ids.rs", &"//\n".repeat(801)), &[(801, "file-size")]);
+    finds(&engine("base/tests.rs", &"//\n".repeat(1200)), &[]);
+    finds(&engine("base/tests.rs", &"//\n".repeat(1201)), &[(1201, "file-size")]);
+    finds(&files(&[("crates/braiddb/tests/model.rs", &"//\n".repeat(1201))]), &[(1201, "file-size")]);
+}
+
+#[test]
+fn functions_are_not_too_long() {
+    let function = |lines: usize| format!("fn long(a: [u8; 2]) -> [u8; 2]\n{{\n{}}}\n", "    a;\n".repeat(lines - 3));
+    finds(&engine("base/ids.rs", &function(70)), &[]);
+    finds(&engine("base/ids.rs", &function(71)), &[(1, "function-size")]);
+    finds(&engine("base/ids.rs", &format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(120))), &[]);
+    finds(
+        &engine("base/ids.rs", &format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(121))),
+        &[(3, "function-size")],
+    );
+    finds(
+        &engine("base/ids.rs", &format!("#[cfg(not(test))]\nmod tests {{\n{}}}\n", function(71))),
+        &[(3, "function-size")],
+    );
+    finds(&engine("base/ids.rs", &format!("trait T {{\n    fn f(&self);\n{}}}\n", "\n".repeat(71))), &[]);
+}
+
+#[test]
+fn a_file_declared_for_tests_is_one() {
+    let root = ("crates/braiddb/src/base/mod.rs", "#[cfg(test)]\npub(crate) mod testing;\n");
+    let text = format!("fn long() {{\n{}}}\nuse std::fs;\n", "    a;\n".repeat(100));
+    let helper = ("crates/braiddb/src/base/testing.rs", text.as_str());
+    finds(&files(&[root, helper]), &[]);
+    finds(&files(&[helper]), &[(1, "function-size"), (103, "platform")]);
+}
+
+#[test]
+fn roots_only_declare_and_re_export() {
+    let good = "//! Docs.\n#![deny(missing_docs)]\n#[cfg(unix)]\nmod posix;\npub(crate) mod mem;\npub use {mem::MemVfs, posix::{A, B}};\nuse a as b;\n";
+    finds(&engine("platform/mod.rs", good), &[]);
+    finds(&engine("lib.rs", good), &[]);
+    let bad = "mod a;\npub fn f() {}\npub struct S;\nimpl S {\n    fn g() {}\n}\nmod inner {\n}\nconst A: [u8; 2] = [0; 2];\nuse b::{C};\n";
+    let expected = [(2, "thin-root"), (3, "thin-root"), (4, "thin-root"), (7, "thin-root"), (9, "thin-root")];
+    finds(&engine("platform/mod.rs", bad), &expected);
+    finds(&engine("lib.rs", bad), &expected);
+    finds(&engine("platform/posix.rs", bad), &[]);
+    finds(&files(&[("crates/braiddb/tests/common/mod.rs", bad)]), &[]);
+}
+
+#[test]
+fn unfinished_work_is_found() {
+    finds(&engine("base/ids.rs", "fn f() {\n    todo!()\n}\n"), &[(2, "unfinished")]);
+    finds(&engine("base/ids.rs", "fn f() {\n    unimplemented!(\"x\")\n}\n"), &[(2, "unfinished")]);
+    finds(&files(&[("crates/braid-cli/src/main.rs", "fn f() {\n    dbg!(1);\n}\n")]), &[(2, "unfinished")]);
+    for mark in ["TODO", "FIXME", "XXX"] {
+        finds(&engine("base/ids.rs", &format!("\n// {mark}: later\n")), &[(2, "unfinished")]);
+        finds(&engine("base/ids.rs", &format!("\n// {mark}S\nconst A: &str = \"{mark}\";\n")), &[]);
+    }
+}
+
+#[test]
+fn numbered_names_are_found() {
+    finds(&engine("base/ids.rs", "fn merge_v2() {}\n"), &[(1, "name")]);
+    finds(&engine("base/merge_v3.rs", ""), &[(1, "name")]);
+    finds(&engine("base/ids.rs", "fn u64_value(v2: u8, curve25519_v: u8) {}\n"), &[]);
+}
+
+#[test]
+fn ignored_tests_are_found() {
+    finds(&engine("base/tests.rs", "#[test]\n#[ignore]\nfn f() {}\n"), &[(2, "ignored-test")]);
+    finds(&engine("base/tests.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}\n"), &[(2, "ignored-test")]);
+}
+
+#[test]
+fn places_of_one_machine_are_found() {
+    let folder = format!("{}ork/x", "/w");
+    finds(&engine("base/ids.rs", &format!("\n// see {folder}\n")), &[(2, "place")]);
+    finds(&engine("base/ids.rs", &format!("const A: &str = \"{folder}\";\n")), &[(1, "place")]);
+    finds(&engine("base/ids.rs", &format!("// see docs{folder}\n")), &[]);
+    let text = [("README.md".to_owned(), format!("In `{folder}`.\n"))];
+    finds(&check(&[], &text), &[(1, "place")]);
+}
+
+#[test]
+fn unsafe_stays_on_its_islands() {
+    let text = "fn f() {\n    // SAFETY: sound.\n    unsafe { g() }\n}\n";
+    for island in [
+        "cache/arena.rs",
+        "memtable/arena.rs",
+        "platform/posix.rs",
+        "table/block.rs",
+        "view/simd/avx2.rs",
+        "view/simd.rs",
+    ] {
+        finds(&engine(island, text), &[]);
+    }
+    for elsewhere in ["view/cursor.rs", "platform/mem.rs", "db/open.rs", "lib2/x.rs"] {
+        assert!(engine(elsewhere, text).iter().any(|finding| finding.rule == "unsafe" || finding.rule == "layers"));
+    }
+    finds(&engine("view/cursor.rs", text), &[(3, "unsafe")]);
+    finds(&files(&[("crates/braid-cli/src/main.rs", text)]), &[(3, "unsafe")]);
+    finds(&engine("db/open.rs", "#![deny(unsafe_code)]\n// unsafe\nconst A: &str = \"unsafe\";\n"), &[]);
+}
+
+#[test]
+fn unsafe_is_argued() {
+    let check = |text: &str, expected: &[(usize, &str)]| finds(&engine("cache/arena.rs", text), expected);
+    check("fn f() {\n    unsafe { g() }\n}\n", &[(2, "safety")]);
+    check("fn f() {\n    // SAFETY: a\n    // and b.\n    let x =\n        unsafe { g() };\n}\n", &[]);
+    check("fn f() {\n    // SAFETY: a.\n    let x = 1;\n    unsafe { g() };\n}\n", &[(4, "safety")]);
+    check("// SAFETY: a.\nunsafe impl Send for A {}\nunsafe impl Sync for A {}\n", &[(3, "safety")]);
+    check("/// Does.\n///\n/// # Safety\n///\n/// Hold it.\n#[inline]\npub unsafe fn f() {}\n", &[]);
+    check("/// Does.\npub unsafe fn f() {}\n", &[(2, "safety")]);
+    check("struct A {\n    f: unsafe fn(u8),\n}\n", &[]);
+    check("#[unsafe(no_mangle)]\nfn f() {}\n", &[]);
+}
+
+#[test]
+fn the_outside_world_stays_in_platform() {
+    let text = "use std::fs::File;\nuse std::{io, fs};\nuse std::time::{Duration, Instant};\nfn f() {\n    std::thread::sleep(d);\n}\n";
+    finds(&engine("db/open.rs", text), &[(1, "platform"), (2, "platform"), (3, "platform"), (5, "platform")]);
+    finds(&engine("platform/posix.rs", text), &[]);
+    finds(&engine("db/tests.rs", text), &[]);
+    finds(
+        &engine("db/open.rs", "use std::thread::{self, Builder};\nfn f() { thread::spawn(g); }\n"),
+        &[(1, "platform"), (2, "platform")],
+    );
+    finds(&engine("db/open.rs", "use std::thread::{self, Thread};\nfn f() { thread::park(); }\n"), &[]);
+    finds(&engine("db/open.rs", "use std::time::Duration;\nstd::thread_local!(static A: u8 = 0);\n"), &[]);
+    finds(&engine("db/open.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")), &[]);
+    finds(&files(&[("crates/braid-cli/src/main.rs", text)]), &[]);
+}
+
+#[test]
+fn this_tree_parses() {
+    let root = super::workspace_root();
+    let own = std::fs::read_to_string(root.join("xtask/src/tidy/source.rs")).expect("own source");
+    let source = Source::parse("xtask/src/tidy/source.rs".to_owned(), own);
+    assert!(
+        source.tokens.iter().any(|token| token.text == "character_literal"),
+        "the end of the file was seen as code"
+    );
+    assert!(source.tokens.last().is_some_and(|token| token.text == "}"));
+}

@@ -1,0 +1,78 @@
+//! Names and words that must not stay in the tree.
+
+use super::Finding;
+use super::source::Source;
+use super::tokens;
+
+/// Macros that mark unfinished work.
+const MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
+
+/// Words in comments that mark unfinished work. Written in halves, or this file would be found by itself.
+const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+
+/// Folders of one developer's machine.
+const PLACES: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+/// Checks one Rust file.
+pub fn check(source: &Source) -> Vec<Finding> {
+    let mut findings = check_text(&source.path, &source.text);
+    let mut report = |line: usize, rule: &'static str, message: String| {
+        findings.push(Finding { path: source.path.clone(), line, rule, message });
+    };
+    for (at, token) in source.tokens.iter().enumerate() {
+        let next = |offset: usize| tokens::text(&source.tokens, at + offset);
+        if MACROS.contains(&token.text.as_str()) && next(1) == "!" {
+            report(token.line, "unfinished", format!("`{}!`: finish it, or take it out", token.text));
+        }
+        if is_numbered(&token.text) {
+            report(
+                token.line,
+                "name",
+                format!("`{}`: name it after what it does, or replace its predecessor", token.text),
+            );
+        }
+        if token.text == "#" && next(1) == "[" && next(2) == "ignore" {
+            report(token.line, "ignored-test", "run the test, make it quick, or take it out".to_owned());
+        }
+    }
+    for (number, comment) in source.comments.iter().enumerate() {
+        for word in comment.split(|letter: char| !letter.is_alphanumeric() && letter != '_') {
+            if MARKS.contains(&word) {
+                report(
+                    number + 1,
+                    "unfinished",
+                    format!("`{word}`: do it now, or open an issue and take the mark out"),
+                );
+            }
+        }
+    }
+    let stem = source.path.trim_end_matches(".rs").rsplit('/').next().unwrap_or_default();
+    if is_numbered(stem) {
+        report(1, "name", format!("`{stem}.rs`: name it after what it does, or replace its predecessor"));
+    }
+    findings
+}
+
+/// Checks any text file, Rust or not.
+pub fn check_text(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for place in PLACES.iter().filter(|place| begins_path(line, place)) {
+            let message = format!("`{place}` is a folder of one machine: name no such path");
+            findings.push(Finding { path: path.to_owned(), line: number + 1, rule: "place", message });
+        }
+    }
+    findings
+}
+
+/// Whether an absolute path that begins with `place` is in the line; `a/home/` is none.
+fn begins_path(line: &str, place: &str) -> bool {
+    let is_inner = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.' | '}' | '/');
+    line.match_indices(place).any(|(at, _)| !line[..at].ends_with(is_inner))
+}
+
+/// Whether a name ends with a version number, as in `merge_v2`.
+fn is_numbered(name: &str) -> bool {
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    stem.len() < name.len() && stem.to_ascii_lowercase().ends_with("_v")
+}
