@@ -45,9 +45,9 @@ pub enum Command {
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),
     /// Read every byte and check it
-    Verify(PlainArguments),
+    Verify(VerifyArguments),
     /// Merge everything into as few files as possible
-    Compact(PlainArguments),
+    Compact(CompactArguments),
     /// Print a file of a database in readable form
     Inspect(InspectArguments),
     /// Watch a dump go in, be looked up, be killed, and come back whole
@@ -70,6 +70,16 @@ pub struct OpenArguments {
     /// Memory for caches and for what is not yet in files, such as 64M or 1G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
+}
+
+/// How a database is opened by a command that only reads.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ReadArguments {
+    #[command(flatten)]
+    pub open: OpenArguments,
+    /// Change nothing on the disk, and take no lock: for media that cannot be written, and only while nobody writes
+    #[arg(long)]
+    pub read_only: bool,
 }
 
 /// How keys are written.
@@ -102,7 +112,7 @@ pub struct GetArguments {
     #[arg(long, default_value = "text")]
     pub format: ValueFormat,
     #[command(flatten)]
-    pub open: OpenArguments,
+    pub read: ReadArguments,
 }
 
 /// `braid put`
@@ -198,7 +208,7 @@ pub struct ScanArguments {
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     #[command(flatten)]
-    pub open: OpenArguments,
+    pub read: ReadArguments,
 }
 
 /// `braid trees`
@@ -209,6 +219,8 @@ pub struct TreesArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
 }
 
 /// `braid import`
@@ -218,8 +230,8 @@ pub struct ImportArguments {
     pub db: PathBuf,
     /// The input; `-` is standard input. Input compressed by gzip, bzip2 or zstd is taken as it comes
     pub file: PathBuf,
-    /// The tree to store records in
-    #[arg(long, value_name = "TREE", required_unless_present_any = ["dry_run", "to_jsonl"])]
+    /// The tree to store records in [default for freedb: albums]
+    #[arg(long, value_name = "TREE")]
     pub tree: Option<String>,
     /// What the input is written in [default: as its name says]
     #[arg(long)]
@@ -287,7 +299,7 @@ pub struct FindArguments {
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     #[command(flatten)]
-    pub open: OpenArguments,
+    pub read: ReadArguments,
 }
 
 /// `braid export`
@@ -306,7 +318,7 @@ pub struct ExportArguments {
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     #[command(flatten)]
-    pub open: OpenArguments,
+    pub read: ReadArguments,
 }
 
 /// `braid stats`
@@ -317,11 +329,22 @@ pub struct StatsArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
 }
 
-/// `braid verify`, `braid compact`
+/// `braid verify`
 #[derive(Debug, Args)]
-pub struct PlainArguments {
+pub struct VerifyArguments {
+    /// The database
+    pub db: PathBuf,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
+/// `braid compact`
+#[derive(Debug, Args)]
+pub struct CompactArguments {
     /// The database
     pub db: PathBuf,
     #[command(flatten)]

@@ -75,7 +75,7 @@ kinds! {
     /// A quote that is never closed.
     UnclosedQuote, "unclosed-quote", true, "a quoted field that is never closed";
     /// The field that makes the key is missing or is no scalar.
-    MissingKey, "missing-key", true, "the key's field is missing, or is not text or a number";
+    MissingKey, "missing-key", true, "the key's field is missing, or is not text or a whole number";
     /// A key longer than the engine takes.
     KeyTooLong, "key-too-long", true, "the key is longer than a key can be";
 }

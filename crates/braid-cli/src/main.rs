@@ -1,10 +1,5 @@
 //! The `braid` command: store, query, import, inspect and demonstrate BraidDB.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the engine's rule that files, threads and time come from its platform layer"
-)]
-
 mod arguments;
 mod bar;
 mod commands;

@@ -92,3 +92,26 @@ fn every_file_can_be_inspected() {
 fn is_lock(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().to_uppercase().contains("LOCK"))
 }
+
+#[test]
+fn a_database_that_is_open_elsewhere_is_4() {
+    let place = Workplace::new();
+    place.ok("put db t k v");
+    // An import that waits for its input holds the database.
+    let mut holder = std::process::Command::new(common::BRAID)
+        .args(["import", place.path("db").to_str().unwrap(), "-", "--tree", "t", "--format", "jsonl", "--acknowledge"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = holder.stdin.take().unwrap();
+    // More than the reader takes before it opens the database.
+    std::io::Write::write_all(&mut input, format!("{{\"x\":\"{}\"}}\n", "x".repeat(1000)).repeat(3000).as_bytes())
+        .unwrap();
+    let message = place.fails(4, "get db t k");
+    assert!(message.contains("open"), "{message}");
+    drop(input);
+    assert!(holder.wait().unwrap().success());
+    assert_eq!(place.ok("get db t k --keys text"), "v\n");
+    assert_eq!(place.ok("get db t k --keys text --read-only"), "v\n");
+}

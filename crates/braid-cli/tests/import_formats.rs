@@ -58,7 +58,7 @@ fn a_dump_of_discs_is_found_by_id_artist_and_title() {
     for ending in ["", "bz2"] {
         let place = Workplace::new();
         place.write("dump.tar", compress(ending, &fixture_archive()));
-        place.ok("import db dump.tar --tree albums --format freedb");
+        place.ok("import db dump.tar --format freedb");
         let found = place.ok("find db albums --by by_disc_id --eq 0b019002 --format json");
         let artists: Vec<Value> = found.lines().map(|line| json(line)["value"]["artist"].clone()).collect();
         assert_eq!(artists, ["Muddy Waters", "Muddy Watters"]);

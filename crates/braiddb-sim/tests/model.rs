@@ -12,7 +12,7 @@ use braiddb_sim::{
     Random, SimDisk,
     model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short},
 };
-use common::{SmallOptions, full_text, value, volume};
+use common::{Counter, SmallOptions, full_text, value, volume};
 use proptest::{
     collection::vec,
     prelude::*,
@@ -315,8 +315,20 @@ struct Held {
     tree: TreeNumber,
 }
 
+/// What the cases made the engine do: a case that never flushes tests little.
+#[derive(Debug, Default)]
+struct Coverage {
+    flushes: Counter,
+    merges: Counter,
+    folds: Counter,
+    splits: Counter,
+    blob_bytes: Counter,
+    view_bytes: Counter,
+}
+
 /// The database and the model of it.
-struct World {
+struct World<'a> {
+    coverage: &'a Coverage,
     disk: Arc<SimDisk>,
     options: SmallOptions,
     db: Option<Db>,
@@ -332,9 +344,10 @@ struct World {
     tag: u64,
 }
 
-impl World {
-    fn new(options: SmallOptions) -> Outcome<World> {
+impl<'a> World<'a> {
+    fn new(options: SmallOptions, coverage: &'a Coverage) -> Outcome<World<'a>> {
         let mut world = World {
+            coverage,
             disk: SimDisk::without_journal(1),
             options,
             db: None,
@@ -625,7 +638,21 @@ impl World {
         Ok(())
     }
 
+    /// Notes what the engine has come to do, and that no job failed.
+    fn note_coverage(&self) -> Outcome {
+        let stats = self.db().stats();
+        ensure!(stats.background_errors == 0, "{} background jobs failed", stats.background_errors);
+        self.coverage.flushes.add(stats.flushes);
+        self.coverage.merges.add(stats.merges);
+        self.coverage.folds.add(stats.folds);
+        self.coverage.blob_bytes.add(stats.blob_bytes_written);
+        self.coverage.view_bytes.add(stats.view_bytes_written);
+        self.coverage.splits.add((stats.partitions.len() as u64).saturating_sub(1));
+        Ok(())
+    }
+
     fn reopen(&mut self, close: bool) -> Outcome {
+        self.note_coverage()?;
         self.held.clear();
         self.snapshots.clear();
         self.trees.clear();
@@ -639,9 +666,9 @@ impl World {
     }
 }
 
-fn run_case(seed: u64, steps: &[Step]) -> Outcome {
+fn run_case(seed: u64, steps: &[Step], coverage: &Coverage) -> Outcome {
     let options = SmallOptions::random(&mut Random::new(seed));
-    let mut world = World::new(options.clone())?;
+    let mut world = World::new(options.clone(), coverage)?;
     let mut run = || {
         for (number, step) in steps.iter().enumerate() {
             world.step(step).map_err(|text| format!("step {number}, {step:?}: {text}"))?;
@@ -663,14 +690,26 @@ fn run_part(part: u64) {
     let config =
         ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 3000, ..ProptestConfig::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &rng_seed);
+    let coverage = Coverage::default();
     let outcome = TestRunner::new_with_rng(config, rng)
         .run(&(any::<u64>(), vec(any_step(), 1..70)), |(seed, steps)| {
-            run_case(seed, &steps).map_err(TestCaseError::fail)
+            run_case(seed, &steps, &coverage).map_err(TestCaseError::fail)
         });
     if let Err(failure) = outcome {
         panic!("BRAIDDB_SEED={seed}, part {part}: {failure}");
     }
-    println!("{cases} cases");
+    println!("{cases} cases: {coverage:?}");
+    let Coverage { flushes, merges, folds, splits, blob_bytes, view_bytes } = &coverage;
+    for (what, count) in [
+        ("flush", flushes),
+        ("merge", merges),
+        ("fold", folds),
+        ("split", splits),
+        ("blob", blob_bytes),
+        ("view", view_bytes),
+    ] {
+        assert!(count.get() > 0, "no case came to a {what}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ type Pairs = Box<dyn Iterator<Item = braiddb::Result<(Key, Value)>>>;
 
 /// Writes a tree as JSON lines, in key order.
 pub fn export(arguments: &ExportArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &arguments.open)?;
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
     let tree = NamedTree::open(&db, &arguments.tree)?;
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from("-"));

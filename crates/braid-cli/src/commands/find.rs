@@ -16,7 +16,7 @@ use crate::{
 
 /// Finds records by an index, and prints them in the order of the index.
 pub fn find(arguments: &FindArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &arguments.open)?;
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let tree = db.open_tree(&arguments.tree)?;
     let index = db.open_multi_tree(&arguments.by)?;
     let specs = Indexes::stored_specs(&db, &arguments.tree)?;

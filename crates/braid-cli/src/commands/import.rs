@@ -12,6 +12,9 @@ use crate::{
     input::Source,
 };
 
+/// Where discs go.
+const FREEDB_TREE: &str = "albums";
+
 /// The queries of a disc player: by id, by artist, by title.
 const FREEDB_INDEXES: [&str; 3] = ["by_disc_id=disc_ids", "by_artist=artist:lower", "by_title=title:lower"];
 
@@ -62,8 +65,10 @@ fn target(arguments: &ImportArguments, format: Format) -> Result<Target> {
     if let Some(path) = &arguments.to_jsonl {
         return Ok(Target::Json(path.clone()));
     }
-    let Some(tree) = arguments.tree.clone() else {
-        return Err(usage("give the tree to store records in: --tree TREE"));
+    let tree = match (&arguments.tree, format) {
+        (Some(tree), _) => tree.clone(),
+        (None, Format::Freedb) => FREEDB_TREE.to_owned(),
+        (None, _) => return Err(usage("give the tree to store records in: --tree TREE")),
     };
     let mut indexes = arguments.indexes.clone();
     if format == Format::Freedb && indexes.is_empty() {

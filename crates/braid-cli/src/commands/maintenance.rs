@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::open::{open_for_reading, open_for_writing};
 use crate::{
-    arguments::{CreateArguments, InspectArguments, OpenArguments, PlainArguments, TreesArguments},
+    arguments::{CompactArguments, CreateArguments, InspectArguments, OpenArguments, TreesArguments, VerifyArguments},
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
     notation::{show_bytes, show_count},
 };
@@ -24,11 +24,11 @@ pub fn create(arguments: &CreateArguments) -> Result<u8> {
 
 /// `braid trees`
 pub fn trees(arguments: &TreesArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &OpenArguments::default())?;
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let mut out = std::io::stdout().lock();
     for tree in db.trees()? {
         if arguments.json {
-            let compression = format!("{:?}", tree.compression).to_lowercase();
+            let compression = tree.compression.map(|compression| format!("{compression:?}").to_lowercase());
             let line = json!({"name": tree.name, "id": tree.id, "multi": tree.multi, "compression": compression});
             writeln!(out, "{line}")?;
         } else {
@@ -39,8 +39,8 @@ pub fn trees(arguments: &TreesArguments) -> Result<u8> {
 }
 
 /// `braid verify`
-pub fn verify(arguments: &PlainArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &arguments.open)?;
+pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let report = db.verify()?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
@@ -59,7 +59,7 @@ pub fn verify(arguments: &PlainArguments) -> Result<u8> {
 }
 
 /// `braid compact`
-pub fn compact(arguments: &PlainArguments) -> Result<u8> {
+pub fn compact(arguments: &CompactArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open, false)?;
     let before = db.stats().disk_bytes;
     db.compact()?;

@@ -1,5 +1,6 @@
 //! The commands, each from its arguments to its exit code.
 
+mod dispatch;
 mod export;
 mod find;
 mod import;
@@ -10,26 +11,4 @@ mod point;
 mod scan;
 mod stats;
 
-use anyhow::Result;
-
-use crate::{arguments::Command, demo};
-
-/// Runs a command.
-pub fn run(command: Command) -> Result<u8> {
-    match command {
-        Command::Create(arguments) => maintenance::create(&arguments),
-        Command::Get(arguments) => point::get(&arguments),
-        Command::Put(arguments) => point::put(&arguments),
-        Command::Del(arguments) => point::del(&arguments),
-        Command::Scan(arguments) => scan::scan(&arguments),
-        Command::Trees(arguments) => maintenance::trees(&arguments),
-        Command::Import(arguments) => import::import(arguments),
-        Command::Find(arguments) => find::find(&arguments),
-        Command::Export(arguments) => export::export(&arguments),
-        Command::Stats(arguments) => stats::stats(&arguments),
-        Command::Verify(arguments) => maintenance::verify(&arguments),
-        Command::Compact(arguments) => maintenance::compact(&arguments),
-        Command::Inspect(arguments) => maintenance::inspect(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments),
-    }
-}
+pub use dispatch::run;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use braiddb::{Builder, Db, Durability, MultiTree, Tree};
 
 use crate::{
-    arguments::{DurabilityArgument, KeyArguments, OpenArguments},
+    arguments::{DurabilityArgument, KeyArguments, OpenArguments, ReadArguments},
     exit::{NOT_FOUND, failure},
     import::stored_key_notation,
     notation::KeyNotation,
@@ -28,9 +28,12 @@ fn builder(arguments: &OpenArguments) -> Builder {
     }
 }
 
-/// Opens an existing database without changing it.
-pub fn open_for_reading(path: &Path, arguments: &OpenArguments) -> Result<Db> {
-    Ok(builder(arguments).create(false).read_only(true).open(path)?)
+/// Opens an existing database to read from it.
+pub fn open_for_reading(path: &Path, arguments: &ReadArguments) -> Result<Db> {
+    if !path.exists() {
+        return Err(failure(NOT_FOUND, format!("there is no database in {}", path.display())));
+    }
+    Ok(builder(&arguments.open).create(false).read_only(arguments.read_only).open(path)?)
 }
 
 /// Opens a database to write to it.

@@ -14,7 +14,7 @@ use crate::{
 
 /// `braid get`
 pub fn get(arguments: &GetArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &arguments.open)?;
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let key = parse_key(&arguments.key, key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
     let values = match NamedTree::open(&db, &arguments.tree)? {
         NamedTree::Plain(tree) => tree.get(&key)?.into_iter().collect(),

@@ -13,7 +13,7 @@ use crate::{arguments::ScanArguments, exit::OK, notation::parse_key};
 
 /// Prints a tree, or a part of it.
 pub fn scan(arguments: &ScanArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &arguments.open)?;
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
     let key = |text: &Option<String>| text.as_deref().map(|text| parse_key(text, notation)).transpose();
     let prefix = key(&arguments.prefix)?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::open::open_for_reading;
 use crate::{
-    arguments::{OpenArguments, StatsArguments},
+    arguments::StatsArguments,
     demo::draw_partitions,
     exit::OK,
     notation::{show_bytes, show_count, to_hex},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Prints what the engine counts. Bytes written, commits and the like are counted from the opening on.
 pub fn stats(arguments: &StatsArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &OpenArguments::default())?;
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let stats = db.stats();
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -24,10 +24,18 @@ pub fn stats(arguments: &StatsArguments) -> Result<u8> {
         return Ok(OK);
     }
     writeln!(out, "on disk          {}", show_bytes(stats.disk_bytes))?;
-    writeln!(out, "in memory        {}", show_bytes(stats.memory_bytes))?;
+    let (memtables, cache) = (show_bytes(stats.memtable_bytes), show_bytes(stats.cache_bytes));
+    writeln!(out, "in memory        {}: memtables {memtables}, cache {cache}", show_bytes(stats.memory_bytes))?;
+    writeln!(out, "last commit      {}", show_count(stats.last_sequence))?;
     writeln!(out, "recovered        {} records of the log", show_count(stats.recovered_records))?;
     if let Some(note) = &stats.log_tail_note {
         writeln!(out, "end of the log   {note}")?;
+    }
+    for damage in &stats.damaged_partitions {
+        writeln!(out, "damaged          {damage}")?;
+    }
+    if let Some(failure) = &stats.failure {
+        writeln!(out, "takes no writes  {failure}")?;
     }
     let runs: usize = stats.partitions.iter().map(|partition| partition.runs.len() + partition.loose.len()).sum();
     writeln!(out, "partitions       {} with {runs} runs", stats.partitions.len())?;
@@ -40,6 +48,10 @@ fn to_json(stats: &Stats) -> Value {
     json!({
         "disk_bytes": stats.disk_bytes,
         "memory_bytes": stats.memory_bytes,
+        "memtable_bytes": stats.memtable_bytes,
+        "cache_bytes": stats.cache_bytes,
+        "cache_hits": stats.cache_hits,
+        "cache_misses": stats.cache_misses,
         "user_bytes_written": stats.user_bytes_written,
         "log_bytes_written": stats.log_bytes_written,
         "run_bytes_written": stats.run_bytes_written,
@@ -50,7 +62,19 @@ fn to_json(stats: &Stats) -> Value {
         "syncs": stats.syncs,
         "flushes": stats.flushes,
         "merges": stats.merges,
+        "folds": stats.folds,
+        "views_healed": stats.views_healed,
+        "background_errors": stats.background_errors,
+        "slowed_us": stats.slowed_us,
+        "stalls": stats.stalls,
         "stall_us_max": stats.stall_us_max,
+        "pressure_per_mille": stats.pressure_per_mille,
+        "snapshots": stats.snapshots,
+        "oldest_snapshot": stats.oldest_snapshot,
+        "last_sequence": stats.last_sequence,
+        "frozen_memtables": stats.frozen_memtables,
+        "failure": stats.failure,
+        "damaged_partitions": stats.damaged_partitions,
         "recovered_records": stats.recovered_records,
         "log_tail_note": stats.log_tail_note,
         "partitions": stats.partitions.iter().map(partition_json).collect::<Vec<_>>(),

@@ -52,7 +52,8 @@ fn draw_partition(partition: &PartitionStats, index: usize, inner: usize, scale:
         }
     }
     match partition.view_entries {
-        0 => line(" view: none", inner, out),
+        0 if partition.runs.len() < 2 => {}
+        0 => line(" view: to be built", inner, out),
         entries => {
             let label = match partition.view_stale {
                 0 => "view".to_owned(),
@@ -113,5 +114,63 @@ fn first_key(key: &[u8]) -> String {
             let shown = &rest[..rest.len().min(24)];
             format!("tree {}, key \"{}\"", u32::from_be_bytes(*tree), to_printable(shown))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(number: u64, bytes: u64) -> RunStats {
+        RunStats { number, bytes, entries: bytes / 100 }
+    }
+
+    #[test]
+    fn partitions_are_drawn_as_here() {
+        let one = PartitionStats {
+            first_key: Vec::new(),
+            runs: vec![run(3, 64 << 20), run(7, 16 << 20)],
+            loose: vec![run(12, 1 << 20)],
+            view_bytes: 300_000,
+            view_entries: 800_000,
+            view_stale: 8000,
+        };
+        let two = PartitionStats {
+            first_key: b"\0\0\0\x02abba\x01".to_vec(),
+            runs: vec![run(1234, 40 << 20)],
+            loose: Vec::new(),
+            view_bytes: 0,
+            view_entries: 0,
+            view_stale: 0,
+        };
+        let expected = "\
+┌─ partition 1 from the beginning ───────────────────────────────────────────────────┐
+│ run 3          ██████████████████████████████████   64.0 MiB       671,088 entries │
+│ run 7          ████████▌                            16.0 MiB       167,772 entries │
+│ loose run 12   ▌                                    1.00 MiB        10,485 entries │
+│ view, 1% stale ╲╱╲╱╲╱╲╱╲╱╲╱╲╱                      293.0 KiB       800,000 keys    │
+└────────────────────────────────────────────────────────────────────────────────────┘
+┌─ partition 2 from tree 2, key \"abba\\x01\" ──────────────────────────────────────────┐
+│ run 1234       █████████████████████▎               40.0 MiB       419,430 entries │
+└────────────────────────────────────────────────────────────────────────────────────┘
+";
+        let drawn = draw_partitions(&[one, two], 86);
+        assert_eq!(drawn, expected, "\n{drawn}");
+    }
+
+    #[test]
+    fn many_partitions_are_not_all_drawn() {
+        let partition = PartitionStats {
+            first_key: Vec::new(),
+            runs: vec![run(1, 1)],
+            loose: Vec::new(),
+            view_bytes: 0,
+            view_entries: 0,
+            view_stale: 0,
+        };
+        let drawn = draw_partitions(&vec![partition; 30], 90);
+        assert!(drawn.contains("22 more partitions") && drawn.contains("partition 30"), "{drawn}");
+        assert_eq!(drawn.matches('┌').count(), PARTITIONS_MAX);
+        assert!(draw_partitions(&[], 90).contains("no partitions yet"));
     }
 }

@@ -168,9 +168,9 @@ impl RecordParser {
     fn key_of(&self, value: &Value, number: u64, findings: &mut Vec<Finding>) -> Option<Vec<u8>> {
         let key = match &self.key {
             KeySource::RecordNumber => Some(number.to_be_bytes().to_vec()),
-            KeySource::Field(field) => field_of(value, field).and_then(scalar_text).map(String::into_bytes),
+            KeySource::Field(field) => field_of(value, field).and_then(key_text).map(String::into_bytes),
             KeySource::NumberField(field) => field_of(value, field)
-                .and_then(scalar_text)
+                .and_then(key_text)
                 .and_then(|text| text.trim().parse::<u64>().ok())
                 .map(|number| number.to_be_bytes().to_vec()),
         };
@@ -197,6 +197,12 @@ pub fn field_of<'v>(value: &'v Value, field: &str) -> Option<&'v Value> {
     }
     let (head, rest) = field.split_once('.')?;
     field_of(value.get(head)?, rest)
+}
+
+/// The text of a value that can be a key. A number with a fraction, or above 64 bits, cannot: it is read as a rounded
+/// one, and two records might become one.
+fn key_text(value: &Value) -> Option<String> {
+    if value.is_f64() { None } else { scalar_text(value) }
 }
 
 /// The text of a value that is one thing.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    IMPORT_TREE,
     format::{field_of, scalar_text},
+    progress::IMPORT_TREE,
 };
 use crate::exit::{CORRUPTION, failure, usage};
 

@@ -11,12 +11,11 @@ use anyhow::Result;
 use braiddb::{Db, Durability};
 
 use super::{
-    IMPORT_TREE,
     format::{Format, KeySource, RecordParser},
     index::{IndexSpec, Indexes},
     json_output::JsonOutput,
     pipeline::{self, ParsedRecord, Parsing, RecordSource},
-    progress::{Plan, Progress},
+    progress::{IMPORT_TREE, Plan, Progress},
     report::ImportReport,
     stages::Stages,
     writer::DatabaseWriter,

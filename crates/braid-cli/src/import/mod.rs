@@ -23,6 +23,3 @@ pub use json_output::JsonOutput;
 pub use progress::stored_key_notation;
 pub use stages::StagesReport;
 pub use writer::{Acknowledgement, written_bytes};
-
-/// The tree that holds what imports know: progress records and the indexes of each tree.
-pub const IMPORT_TREE: &str = "braid.import";

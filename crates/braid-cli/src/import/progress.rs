@@ -7,13 +7,16 @@ use anyhow::Result;
 use braiddb::{Batch, Db, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::{IMPORT_TREE, format::KeySource, index::IndexSpec};
+use super::{format::KeySource, index::IndexSpec};
 use crate::{
     dirt::DirtTally,
     exit::{CORRUPTION, INPUT, failure},
     input::Identity,
     notation::KeyNotation,
 };
+
+/// The tree that holds what imports know: progress records and the indexes of each tree.
+pub const IMPORT_TREE: &str = "braid.import";
 
 /// What must be the same for an import to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,1 +1,203 @@
-//! Tests of the import.
+//! Tests of the parts of an import that need no database.
+
+use std::io::Read;
+
+use anyhow::anyhow;
+use serde_json::json;
+
+use super::{
+    format::{Format, KeySource, RecordParser},
+    index::{INDEX_KEY_BYTES_MAX, IndexSpec, index_key, index_keys},
+    pipeline::{self, ParsedRecord, Parsing, RecordSource},
+    progress::{Plan, Progress},
+    stages::Stages,
+};
+use crate::{
+    dirt::{Dirt, DirtTally, Finding},
+    input::{Identity, RowReader, RowStyle},
+};
+
+fn spec(text: &str) -> IndexSpec {
+    IndexSpec::parse(text).unwrap()
+}
+
+#[test]
+fn index_arguments_are_read() {
+    assert_eq!(spec("a=b.c"), IndexSpec { name: "a".into(), field: "b.c".into(), lower: false });
+    assert_eq!(spec("a=b:lower"), IndexSpec { name: "a".into(), field: "b".into(), lower: true });
+    for text in ["a", "=b", "a=", "a=:lower"] {
+        assert!(IndexSpec::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn entries_come_from_texts_numbers_and_lists() {
+    let specs = [spec("n=name:lower"), spec("t=tags"), spec("d=deep.er"), spec("o=object")];
+    let record = json!({"name": "ÄRGER", "tags": ["b", 7, true, null, "b"], "deep": {"er": 1.5}, "object": {}});
+    let expected = [(0, "ärger"), (1, "7"), (1, "b"), (1, "true"), (2, "1.5")];
+    assert_eq!(index_keys(&specs, &record), expected.map(|(index, key)| (index, key.to_owned())));
+    assert_eq!(index_keys(&specs, &json!([])), []);
+}
+
+#[test]
+fn long_texts_are_cut_between_characters() {
+    let text = "é".repeat(600);
+    assert_eq!(index_key(&text).len(), INDEX_KEY_BYTES_MAX);
+    let odd = format!("x{text}");
+    assert_eq!(index_key(&odd).len(), INDEX_KEY_BYTES_MAX - 1);
+    assert_eq!(index_key("short"), "short");
+}
+
+#[test]
+fn names_of_files_suggest_formats() {
+    let format = |name: &str| Format::of_name(std::path::Path::new(name));
+    assert_eq!(format("a/b.jsonl"), Some(Format::Jsonl));
+    assert_eq!(format("b.NDJSON.GZ"), Some(Format::Jsonl));
+    assert_eq!(format("b.csv.zst"), Some(Format::Csv));
+    assert_eq!(format("b.tsv"), Some(Format::Tsv));
+    assert_eq!(format("freedb-complete-20040101.tar.bz2"), Some(Format::Freedb));
+    assert_eq!((format("b.gz"), format("b.txt"), format("-")), (None, None, None));
+}
+
+#[test]
+fn keys_are_texts_or_whole_numbers() {
+    let key = |key: &str, line: &str| {
+        let parser = RecordParser { format: Format::Jsonl, columns: Vec::new(), key: KeySource::parse(Some(key)) };
+        let mut findings = Vec::new();
+        let record = parser.parse(line.as_bytes(), "", 3, &mut findings);
+        assert_eq!(record.is_none(), findings.iter().any(|finding| finding.dirt == Dirt::MissingKey));
+        record.map(|record| record.key)
+    };
+    assert_eq!(key("id", "{\"id\":\"x\"}"), Some(b"x".to_vec()));
+    assert_eq!(key("id", "{\"id\":-7}"), Some(b"-7".to_vec()));
+    assert_eq!(key("a.b", "{\"a\":{\"b\":1}}"), Some(b"1".to_vec()));
+    assert_eq!(key("id:u64", "{\"id\":\"258\"}"), Some(258_u64.to_be_bytes().to_vec()));
+    assert_eq!(key("id", "{\"id\":12345678901234567890123}"), None);
+    assert_eq!(key("id", "{\"id\":1.5}"), None);
+    assert_eq!(key("id:u64", "{\"id\":-1}"), None);
+    assert_eq!(key("id", "{\"id\":[1]}"), None);
+}
+
+fn run_lines(
+    text: Vec<u8>,
+    threads: usize,
+    consume: &mut dyn FnMut(Vec<ParsedRecord>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    run_reader(Box::new(std::io::Cursor::new(text)), threads, consume)
+}
+
+fn run_reader(
+    reader: Box<dyn Read + Send>,
+    threads: usize,
+    consume: &mut dyn FnMut(Vec<ParsedRecord>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let parser = RecordParser { format: Format::Jsonl, columns: Vec::new(), key: KeySource::RecordNumber };
+    let stages = Stages::default();
+    let parsing = Parsing { parser: &parser, specs: &[], stages: &stages, threads };
+    pipeline::run(RecordSource::Rows(RowReader::new(reader, RowStyle::Lines, 0)), 0, parsing, consume)
+}
+
+#[test]
+fn records_come_in_order_from_any_number_of_parsers() {
+    let text: String = (0..20_000).map(|number| format!("{{\"n\":{number}}}\n")).collect();
+    for threads in [1, 4] {
+        let (mut next, mut offset) = (0_u64, 0);
+        run_lines(text.clone().into_bytes(), threads, &mut |chunk| {
+            for record in chunk {
+                let ready = record.ready.unwrap();
+                assert_eq!((record.number, ready.key.as_slice()), (next, next.to_be_bytes().as_slice()));
+                assert_eq!(ready.json, format!("{{\"n\":{next}}}").as_bytes());
+                offset += ready.json.len() as u64 + 1;
+                assert_eq!(record.next_offset, offset);
+                next += 1;
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(next, 20_000);
+    }
+}
+
+#[test]
+fn a_writer_that_fails_ends_the_pipeline() {
+    let text = "{}\n".repeat(100_000).into_bytes();
+    let mut chunks = 0;
+    let error = run_lines(text, 3, &mut |_| {
+        chunks += 1;
+        if chunks == 2 { Err(anyhow!("full")) } else { Ok(()) }
+    })
+    .unwrap_err();
+    assert_eq!((chunks, error.to_string().as_str()), (2, "full"));
+}
+
+#[test]
+fn what_comes_before_an_unreadable_byte_is_consumed() {
+    struct Broken(Vec<u8>);
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            if self.0.is_empty() {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let count = self.0.as_slice().read(buffer)?;
+            self.0.drain(..count);
+            Ok(count)
+        }
+    }
+    let mut records = 0;
+    let text = format!("{}{{\"cut", "{}\n".repeat(5000)).into_bytes();
+    let result = run_reader(Box::new(Broken(text)), 2, &mut |chunk| {
+        records += chunk.len();
+        Ok(())
+    });
+    assert_eq!((records, crate::exit::code_of(&result.unwrap_err())), (5000, crate::exit::INPUT));
+}
+
+#[test]
+fn dirt_is_counted_once_a_record_and_sampled() {
+    let mut tally = DirtTally::default();
+    for record in 0..10 {
+        let findings = [Dirt::JunkLine, Dirt::JunkLine, Dirt::Latin1].map(|dirt| Finding::new(dirt, "x\ny"));
+        tally.add(record, "rock/1", &findings[..if record < 5 { 2 } else { 3 }]);
+    }
+    let kinds = tally.kinds();
+    let counts: Vec<_> = kinds.iter().map(|(dirt, kind)| (*dirt, kind.records, kind.samples.len())).collect();
+    assert_eq!(counts, [(Dirt::Latin1, 5, 3), (Dirt::JunkLine, 10, 3)]);
+    assert_eq!((kinds[1].1.samples[2].record, kinds[1].1.samples[0].detail.as_str()), (2, "x·y"));
+}
+
+#[test]
+fn names_of_dirt_are_unique_and_found() {
+    for &dirt in Dirt::ALL {
+        assert_eq!(Dirt::from_name(dirt.name()), Some(dirt));
+    }
+}
+
+#[test]
+fn a_progress_record_is_read_as_it_was_written() {
+    let plan = Plan {
+        source: Identity { length: Some(9), head_hash: "ab".into() },
+        format: "csv".into(),
+        key: Some("id".into()),
+        number_from: 5,
+        indexes: vec![spec("a=b:lower")],
+    };
+    let mut progress = Progress::begin(plan.clone());
+    assert_eq!(progress.next_number, 5);
+    progress.columns = vec!["id".into()];
+    progress.dirt.add(3, "", &[Finding::new(Dirt::Latin1, "x")]);
+    let json = serde_json::to_vec(&progress).unwrap();
+    assert_eq!(serde_json::from_slice::<Progress>(&json).unwrap(), progress);
+
+    let same = Plan { source: Identity { length: None, ..plan.source.clone() }, ..plan.clone() };
+    plan.check_same(&same).unwrap();
+    let others = [
+        Plan { source: Identity { length: Some(8), ..plan.source.clone() }, ..plan.clone() },
+        Plan { format: "tsv".into(), ..plan.clone() },
+        Plan { key: None, ..plan.clone() },
+        Plan { number_from: 6, ..plan.clone() },
+        Plan { indexes: Vec::new(), ..plan.clone() },
+    ];
+    for other in others {
+        assert!(plan.check_same(&other).is_err(), "{other:?}");
+    }
+}

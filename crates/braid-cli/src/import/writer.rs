@@ -11,10 +11,9 @@ use braiddb::{Batch, Db, Durability, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    IMPORT_TREE,
     index::Indexes,
     pipeline::ReadyRecord,
-    progress::Progress,
+    progress::{IMPORT_TREE, Progress},
     stages::{Stages, StagesReport},
 };
 

@@ -5,10 +5,7 @@
 
 use std::io::{self, Read};
 
-use super::{
-    RECORD_BYTES_MAX,
-    chunk::{Chunk, ChunkSink, Stopped},
-};
+use super::chunk::{Chunk, ChunkSink, RECORD_BYTES_MAX, Stopped};
 use crate::dirt::Dirt;
 
 const BLOCK: u64 = 512;

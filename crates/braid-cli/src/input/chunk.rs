@@ -2,6 +2,9 @@
 
 use crate::dirt::Dirt;
 
+/// The largest record; larger ones are skipped without being held in memory.
+pub const RECORD_BYTES_MAX: usize = 16 << 20;
+
 const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_RECORDS: usize = 1024;
 

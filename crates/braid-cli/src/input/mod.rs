@@ -11,6 +11,3 @@ pub use archive::read_archive;
 pub use chunk::{Chunk, ChunkSink, Stopped};
 pub use rows::{RowReader, RowStyle, split_fields};
 pub use source::{Identity, Source, unreadable};
-
-/// The largest record; larger ones are skipped without being held in memory.
-pub const RECORD_BYTES_MAX: usize = 16 << 20;

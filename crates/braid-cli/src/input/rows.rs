@@ -10,7 +10,7 @@ use std::{
     io::{self, Read},
 };
 
-use super::RECORD_BYTES_MAX;
+use super::chunk::RECORD_BYTES_MAX;
 use crate::dirt::Dirt;
 
 const READ_BYTES: usize = 256 << 10;
@@ -58,6 +58,8 @@ pub struct RowReader<R> {
     state: State,
     offset: u64,
     at_end: bool,
+    /// An error of the reader, kept until the whole rows before it are given out.
+    failure: Option<io::Error>,
 }
 
 enum Cut {
@@ -89,6 +91,7 @@ impl<R: Read> RowReader<R> {
             state: State::FieldStart,
             offset,
             at_end: false,
+            failure: None,
         }
     }
 
@@ -189,8 +192,13 @@ impl<R: Read> RowReader<R> {
         self.buffer.drain(..self.start);
         self.scanned -= self.start;
         self.start = 0;
-        let read = self.reader.by_ref().take(READ_BYTES as u64).read_to_end(&mut self.buffer)?;
-        self.at_end = read == 0;
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        match self.reader.by_ref().take(READ_BYTES as u64).read_to_end(&mut self.buffer) {
+            Ok(read) => self.at_end = read == 0,
+            Err(failure) => self.failure = Some(failure),
+        }
         Ok(())
     }
 

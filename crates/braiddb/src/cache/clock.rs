@@ -52,6 +52,10 @@ const AHEAD_FRAMES: usize = 64;
 const MAX_STEPS: usize = 1024;
 /// How many parked units one call looks at.
 const PARKED_LOOKS: usize = 16;
+/// How many units one call moves from single allocations into frames.
+const OVERFLOW_MOVES: usize = 4;
+/// How many single units are remembered for that; others stay where they are until they are evicted.
+const MAX_OVERFLOW: usize = 4096;
 /// The nursery's most units.
 const NURSERY_UNITS: usize = 64;
 
@@ -85,6 +89,8 @@ pub(super) struct Clock {
     limbo_bytes: usize,
     limbo_single_bytes: usize,
     parked: VecDeque<u32>,
+    /// Single units of a frame's length, though there are chunks. Some may be gone.
+    overflow: VecDeque<u32>,
     ticket: Ticket,
     /// Whether something went to limbo under the present ticket.
     is_ticket_due: bool,
@@ -112,6 +118,7 @@ impl Clock {
             limbo_bytes: 0,
             limbo_single_bytes: 0,
             parked: VecDeque::new(),
+            overflow: VecDeque::new(),
             ticket: 1,
             is_ticket_due: false,
             evictions: 1,
@@ -180,11 +187,11 @@ impl Clock {
         let is_frame = len > FRAME_BYTES / 2 && len <= FRAME_BYTES;
         let cost = if is_frame { FRAME_COST } else { single_cost(len) };
         let ahead = (self.capacity / 32).min(AHEAD_FRAMES * FRAME_COST);
-        // What single units took beyond the capacity, while readers held up the reclaiming, is to come back too.
-        let excess = self.usage().saturating_sub(self.capacity + self.limbo_single_bytes);
-        if self.available() < signed(cost + excess + ahead / 4 * 3) {
-            self.evict_until(arena, signed(cost + excess + ahead), MAX_STEPS);
+        let is_cached = !self.is_too_large(len);
+        if is_cached && self.available() < signed(cost + ahead / 4 * 3) {
+            self.evict_until(arena, signed(cost + ahead), MAX_STEPS);
         }
+        self.move_overflow(arena);
         if is_frame && let Some(frame) = self.take_frame(arena) {
             return frame;
         }
@@ -192,7 +199,7 @@ impl Clock {
         if self.usage() + cost > self.capacity {
             self.overshoots += 1;
             let is_room_coming = self.usage() + cost <= self.capacity + self.limbo_single_bytes;
-            if !is_frame && !is_room_coming && self.draining == 0 {
+            if !is_frame && is_cached && !is_room_coming && self.draining == 0 {
                 self.drain_one_chunk(arena);
             }
         }
@@ -203,6 +210,12 @@ impl Clock {
         });
         self.lists.admit(frame);
         self.lists.info(frame).cost = cost as u32;
+        if is_frame && self.chunk_count > 0 {
+            if self.overflow.len() >= MAX_OVERFLOW {
+                self.overflow.pop_front();
+            }
+            self.overflow.push_back(frame);
+        }
         frame
     }
 
@@ -281,6 +294,41 @@ impl Clock {
     /// What can be had without evicting anything more, as soon as the epoch has passed.
     fn available(&self) -> isize {
         signed(self.capacity) + signed(self.limbo_bytes + self.free.len() * FRAME_COST) - signed(self.usage())
+    }
+
+    /// Moves units that had to be allocated singly, because readers held up the reclaiming of frames, into frames that
+    /// are free by now, so that the cache comes back to its capacity without losing them.
+    fn move_overflow(&mut self, arena: &Arena) {
+        let mut moves = OVERFLOW_MOVES;
+        while moves > 0 && self.usage() > self.capacity + self.limbo_single_bytes && self.free.len() > 1 {
+            moves -= 1;
+            let Some(single) = self.overflow.pop_front() else { return };
+            let FrameInfo { file, unit, queue, .. } = *self.lists.info(single);
+            let len = match queue {
+                // It is gone; its number may stand for another unit by now, which is as good a one to move if it fits.
+                Queue::None => continue,
+                // SAFETY: frames in a queue are filled and not reclaimed.
+                _ => unsafe { Trailer::bytes(arena.trailer(single)) }.len(),
+            };
+            if len > FRAME_BYTES {
+                continue;
+            }
+            let (Some(frame), Some(slots)) = (self.free.pop(), self.files[file as usize].as_ref()) else { return };
+            // SAFETY: the frame is free, hence ours; the source is in a queue, and read under the lock that must be
+            // held to reclaim it.
+            unsafe {
+                let source = arena.trailer(single);
+                arena.fill_frame(frame, Trailer::bytes(source), 0).as_ref().set_heat(source.as_ref().heat());
+            }
+            // Release: the frame's bytes come before its number.
+            slots[unit as usize].store(frame, Ordering::Release);
+            self.chunks[(frame / CHUNK_FRAMES) as usize].used += 1;
+            let info = self.lists.info(frame);
+            (info.file, info.unit, info.cost) = (file, unit, FRAME_COST as u32);
+            self.lists.push(frame, queue);
+            self.lists.unlink(single);
+            self.send_to_limbo(single);
+        }
     }
 
     fn take_frame(&mut self, arena: &Arena) -> Option<u32> {

@@ -57,7 +57,7 @@ three loose runs: None
 three loose runs, idle: Some(Fold)
 four loose runs: Some(Fold)
 four loose runs, eight in all: Some(Fold)
-four loose runs, nine in all: Some(Major { inputs: [101, 102, 103, 104, 5, 4] })
+four loose runs, nine in all: Some(Major { inputs: [101, 102, 103, 104, 5, 4, 3] })
 four loose runs, nine in all, equal: Some(Major { inputs: [101, 102, 103, 104, 1, 2, 3, 4, 5] })
 dead: Some(Major { inputs: [1, 101] })
 not dead enough: None

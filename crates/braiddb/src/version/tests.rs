@@ -129,11 +129,11 @@ fn edits_survive_reopening_and_rewriting() {
     assert!(world.open().unwrap().is_none());
     let mut manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
     let number = manifest.number();
-    for i in 20..3_000 {
+    for i in 20..8_000 {
         let mut edit = add_run(i);
         edit.changes.push(Change::SetRuns { partition: 0, runs: vec![], loose: vec![i], view: None });
         manifest.commit(&edit).unwrap();
-        if i % 500 == 0 {
+        if i % 5_000 == 0 {
             let layout = manifest.layout().clone();
             drop(manifest);
             manifest = world.open().unwrap().unwrap();

@@ -152,7 +152,21 @@ impl FileSet {
             }
             keep
         });
-        self.damaged_views.retain(|number, _| used.contains(number));
+        let (dir, vfs, views) = (&self.dir, &self.context.vfs, &self.views);
+        self.damaged_views.retain(|number, _| {
+            let keep = used.contains(number);
+            // One that could not even be opened has no handle whose end would remove the file.
+            if !keep && !views.contains_key(number) {
+                let path = FileSet::view_path(dir, *number);
+                match vfs.remove(&path) {
+                    Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                        tracing::warn!(path = %path.display(), error = %e, "a damaged view could not be removed");
+                    }
+                    _ => {}
+                }
+            }
+            keep
+        });
     }
 
     /// Bytes of memory that the open files keep taken.

@@ -10,7 +10,7 @@
 //!
 //! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held.
 
-use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_EMPTY, SELECTOR_STALE, Segment, lanes_below};
+use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RUN, SELECTOR_STALE, lanes_below};
 use super::reader::View;
 use super::search::compare_counted;
 use super::simd::match_lanes;
@@ -40,8 +40,11 @@ pub struct ViewCursor {
     lane: usize,
     /// Where the present entry stands: run and slot, in the run's pinned block. None if the cursor is not valid.
     present: Option<(u8, u16)>,
-    pins: Vec<Option<(u16, PinnedBlock)>>,
+    pins: Vec<Pin>,
 }
+
+/// A run's last block, and its number.
+type Pin = Option<(u16, PinnedBlock)>;
 
 impl ViewCursor {
     /// A cursor that is not valid yet. `runs` are those the view was built over.
@@ -82,7 +85,6 @@ impl ViewCursor {
         let Some(selectors) = self.record.first_chunk() else { unreachable!("a record has selectors") };
         let visible = match_lanes(selectors, SELECTOR_STALE, 0) & lanes_below(self.count);
         self.shown = visible & !self.same_key;
-        debug_assert_eq!(SELECTOR_EMPTY & SELECTOR_STALE, SELECTOR_STALE);
         self.segment = Some(number);
         Ok(())
     }
@@ -91,32 +93,17 @@ impl ViewCursor {
     fn pin(&mut self, number: u32, lane: usize) -> Result<(u8, u16)> {
         let (run, position) = if self.is_located {
             let selector = self.record[lane];
-            (usize::from(selector & super::format::SELECTOR_RUN), self.positions[lane])
+            (usize::from(selector & SELECTOR_RUN), self.positions[lane])
         } else {
             self.view.locate(&self.runs, number, &self.view.parse(number, &self.record)?, lane)?
         };
-        self.pin_block(run, position)?;
+        pin_block(&mut self.pins[run], &self.runs[run], position)?;
         Ok((run as u8, position.slot))
     }
 
     #[inline]
-    fn pin_block(&mut self, run: usize, position: Position) -> Result<()> {
-        match &self.pins[run] {
-            Some((block, _)) if *block == position.block => {}
-            _ => {
-                self.pins[run] = None;
-                self.pins[run] = Some((position.block, self.runs[run].pin(position.block)?));
-            }
-        }
-        Ok(())
-    }
-
-    #[inline]
     fn pinned(&self, (run, slot): (u8, u16)) -> Result<EntryRef<'_>> {
-        match &self.pins[usize::from(run)] {
-            Some((_, block)) => block.entry(slot),
-            None => unreachable!("the present entry's block is pinned"),
-        }
+        pinned_entry(&self.pins[usize::from(run)], slot)
     }
 
     /// Works out where all entries of the segment stand.
@@ -216,7 +203,8 @@ impl ViewCursor {
                 return Ok(());
             }
             self.load(number)?;
-            let candidates = if self.sees_all { self.shown } else { !self.same_key } & lanes_below(lane);
+            let candidates =
+                if self.sees_all { self.shown } else { !self.same_key } & lanes_below(lane.min(self.count));
             if candidates == 0 {
                 if number == 0 {
                     return Ok(());
@@ -224,9 +212,6 @@ impl ViewCursor {
                 number -= 1;
                 // A continuation shows nothing by itself, and its key begins in the segment before.
                 lane = SEGMENT_LANES;
-                if !self.sees_all {
-                    lane = self.view.directory.count(number);
-                }
                 continue;
             }
             let newest = 31 - candidates.leading_zeros() as usize;
@@ -269,12 +254,12 @@ impl ViewCursor {
             return Ok(None);
         };
         self.load(number)?;
-        let view = self.view.clone();
-        let record = self.record;
-        let segment: Segment<'_> = view.parse(number, &record)?;
+        let ViewCursor { view, runs, record, pins, .. } = self;
+        let segment = view.parse(number, record)?;
         let place = view.find_in_segment(number, &segment, key, |lane| {
-            let place = self.pin(number, lane)?;
-            Ok(compare_counted(key, self.pinned(place)?.key))
+            let (run, position) = view.locate(runs, number, &segment, lane)?;
+            pin_block(&mut pins[run], &runs[run], position)?;
+            Ok(compare_counted(key, pinned_entry(&pins[run], position.slot)?.key))
         })?;
         Ok(Some((number, place.lane)))
     }
@@ -304,6 +289,26 @@ impl ViewCursor {
         let Some((run, slot)) = self.present else { unreachable!("precondition: the cursor is valid") };
         let block = self.pins[usize::from(run)].as_ref().map_or(0, |(block, _)| *block);
         Position { block, slot }
+    }
+}
+
+/// Makes `pin` the block of a position.
+#[inline]
+fn pin_block(pin: &mut Pin, run: &Run, position: Position) -> Result<()> {
+    if pin.as_ref().is_some_and(|(block, _)| *block == position.block) {
+        return Ok(());
+    }
+    // The old block goes first, so that a run never holds two.
+    *pin = None;
+    *pin = Some((position.block, run.pin(position.block)?));
+    Ok(())
+}
+
+#[inline]
+fn pinned_entry(pin: &Pin, slot: u16) -> Result<EntryRef<'_>> {
+    match pin {
+        Some((_, block)) => block.entry(slot),
+        None => unreachable!("an entry is read after its block was pinned"),
     }
 }
 

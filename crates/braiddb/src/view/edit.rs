@@ -85,7 +85,8 @@ impl Group {
     fn insert(&mut self, entries: &[NewEntry], index: usize, old: &mut PinnedReader) -> Result<bool> {
         let entry = &entries[index];
         let candidate = self.blind_candidate(&entry.key);
-        let (order, bit) = compare_bits(&entry.key, self.read(candidate, entries, old)?.0);
+        let (key, newest) = self.read(candidate, entries, old)?;
+        let (order, bit) = compare_bits(&entry.key, key);
         let mut lane = Lane {
             selector: selector(entry.run, entry.kind, entry.is_covered),
             tag: tag(&entry.key),
@@ -93,6 +94,7 @@ impl Group {
             position: entry.position,
         };
         let at = match (order, bit) {
+            (Ordering::Equal, _) if newest <= entry.sequence => candidate,
             (Ordering::Equal, _) => self.place_of_version(candidate, entries, entry.sequence, old)?,
             (_, None) => return Ok(false),
             (Ordering::Less, Some(bit)) => self.boundary_before(candidate, bit),
@@ -164,7 +166,7 @@ impl Group {
         (from + 1..self.lanes.len()).find(is_boundary).unwrap_or(self.lanes.len())
     }
 
-    /// Where a version belongs among those of its key, whose newest is at `newest`.
+    /// Where an older version belongs among those of its key, whose newest is at `newest`.
     fn place_of_version(
         &self,
         newest: usize,
@@ -172,12 +174,11 @@ impl Group {
         sequence: SequenceNumber,
         old: &mut PinnedReader,
     ) -> Result<usize> {
-        let mut at = newest;
-        while self.read(at, entries, old)?.1 > sequence {
+        let mut at = newest + 1;
+        while self.lanes.get(at).is_some_and(|lane| lane.lane.difference == Difference::Same)
+            && self.read(at, entries, old)?.1 > sequence
+        {
             at += 1;
-            if self.lanes.get(at).is_none_or(|lane| lane.lane.difference != Difference::Same) {
-                break;
-            }
         }
         Ok(at)
     }

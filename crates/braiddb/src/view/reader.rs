@@ -101,7 +101,7 @@ impl View {
         let layout = Layout::new(footer.run_count as usize)
             .ok_or_else(|| corrupt(footer_at, "the view has an impossible number of runs"))?;
         let pages = layout.pages(footer.segments);
-        let directory_at = start + u64::from(pages) * PAGE_BYTES as u64;
+        let directory_at = start.saturating_add(u64::from(pages) * PAGE_BYTES as u64);
         if directory_at.checked_add(footer.directory_bytes) != Some(footer_at) {
             return Err(corrupt(footer_at, "the view's parts do not fill its section"));
         }

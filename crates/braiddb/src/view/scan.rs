@@ -114,7 +114,6 @@ impl ViewScan {
     }
 
     /// The next entry; `None` at the end.
-    #[expect(clippy::should_implement_trait, reason = "it can fail")]
     pub fn next(&mut self) -> Result<Option<ScannedEntry>> {
         if self.lane == self.count {
             let Some(number) = self.stream.next()? else {

@@ -3,12 +3,12 @@
 use super::bits::compare_bits;
 use super::build::{Bounds, Covering};
 use super::format::{
-    BASE_BISECT, MAX_DIFFERENCE, SAME_KEY, SELECTOR_RESOLVE, SELECTOR_RUN, SELECTOR_STALE, SELECTOR_TOMBSTONE, tag,
+    BASE_BISECT, MAX_DIFFERENCE, SAME_KEY, SELECTOR_RUN, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment, selector, tag,
 };
 use super::reader::View;
 use super::scan::SegmentStream;
-use crate::base::{EntryKind, Result};
-use crate::table::{Position, Run};
+use crate::base::{Result, SequenceNumber};
+use crate::table::{KeyScan, Position, Run};
 use std::{cmp::Ordering, sync::Arc};
 
 impl View {
@@ -45,87 +45,119 @@ impl View {
     /// Reads every key of the runs within `bounds` in the view's order, and checks order, differences, tags,
     /// separators, marks, and that no entry is missing.
     pub fn verify_against(self: &Arc<Self>, runs: &[Arc<Run>], bounds: &Bounds) -> Result<()> {
-        let covering = Covering::new(runs);
+        let mut check = Check {
+            view: self,
+            runs,
+            bounds,
+            covering: Covering::new(runs),
+            keys: Vec::new(),
+            next: Vec::new(),
+            last: None,
+            anchor: 0,
+        };
         let mut stream = SegmentStream::new(self.clone());
-        let mut keys: Vec<Option<crate::table::KeyScan>> = runs.iter().map(|_| None).collect();
-        let mut next: Vec<Position> = Vec::new();
-        let mut last: Option<(Vec<u8>, u64)> = None;
-        let mut anchor = 0;
         while let Some(number) = stream.next()? {
-            let bad = |detail: &str| self.corrupt_segment(number, detail);
             let segment = stream.segment()?;
-            let cursors: Vec<Position> = (0..runs.len()).filter_map(|run| segment.cursor(run)).collect();
-            if number == 0 {
-                next = cursors.clone();
-                for (scan, (run, &from)) in keys.iter_mut().zip(runs.iter().zip(&next)) {
-                    *scan = Some(run.keys(from));
-                }
-            }
-            for (run, (&found, &expected)) in cursors.iter().zip(&next).enumerate() {
-                // The view of one run is written before the end of a block is known.
-                let is_end = found.slot == runs[run].block_entries(found.block) || expected == runs[run].end();
-                if found != expected && !(is_end && segment.lanes_of_run(run) == 0) {
-                    return Err(bad("a run's cursor does not go on where it was"));
-                }
-            }
-            let is_continuation = self.directory.is_continuation(number);
+            check.cursors(number, &segment)?;
             for lane in 0..segment.count() {
-                let index = segment.run(lane);
-                let Some(scan) = keys.get_mut(index).and_then(Option::as_mut) else {
-                    return Err(bad("an entry is of a run that the view does not have"));
-                };
-                if !scan.next()? || scan.position() != next[index] {
-                    return Err(bad("an entry lies outside of its run"));
-                }
-                next[index] = runs[index].advance(next[index], 1);
-                let (key, sequence) = (scan.key(), scan.sequence());
-                if key < bounds.start.as_slice() || !bounds.ends_after(key) {
-                    return Err(bad("a key lies outside of the partition"));
-                }
-                let told = segment.differences()[lane];
-                let before = last.as_ref().map(|(k, s)| (compare_bits(key, k), *s));
-                let same_key = match before {
-                    None | Some(((Ordering::Greater, _), _)) => false,
-                    Some(((Ordering::Equal, _), newer)) if sequence < newer => true,
-                    _ => return Err(bad("entries are out of order")),
-                };
-                let told_same = if lane == 0 { is_continuation } else { told == SAME_KEY };
-                if told_same != same_key || (lane == 0 && !is_continuation && same_key) {
-                    return Err(bad("versions of a key are not told as such"));
-                }
-                if let Some(((Ordering::Greater, bit), _)) = before
-                    && lane > 0
-                    && segment.base() != BASE_BISECT
-                    && bit.map(|b| b.wrapping_sub(8 * u32::from(segment.base()))).filter(|&b| b <= MAX_DIFFERENCE)
-                        != Some(u32::from(told))
-                {
-                    return Err(bad("a difference is wrong"));
-                }
-                if lane == 0 && !is_continuation {
-                    let below = last
-                        .as_ref()
-                        .is_none_or(|(k, _)| anchor == 0 || self.directory.anchors.compare(anchor, k).is_gt());
-                    if !below || self.directory.anchors.compare(anchor, key).is_gt() {
-                        return Err(bad("its separator does not separate"));
-                    }
-                    anchor += 1;
-                }
-                let stale = same_key || covering.deletes(key, sequence);
-                if segment.tag(lane) != tag(key)
-                    || segment.selector(lane) & !SELECTOR_RUN != super::format::selector(0, scan.kind(), stale)
-                {
-                    return Err(bad("an entry's tag or marks are wrong"));
-                }
-                last = Some((key.to_vec(), sequence));
+                check.entry(number, &segment, lane)?;
             }
         }
-        for (scan, run) in keys.iter_mut().zip(runs) {
-            let mut rest = scan.take().unwrap_or_else(|| run.keys(Position::default()));
-            if rest.next()? && bounds.ends_after(rest.key()) && rest.key() >= bounds.start.as_slice() {
-                return Err(self.corrupt_segment(0, "an entry of a run is missing"));
+        check.nothing_is_left()
+    }
+}
+
+/// A walk over a view and its runs side by side.
+struct Check<'a> {
+    view: &'a Arc<View>,
+    runs: &'a [Arc<Run>],
+    bounds: &'a Bounds,
+    covering: Covering<'a>,
+    /// Each run's keys, from where the view begins.
+    keys: Vec<KeyScan>,
+    /// Where each run should stand.
+    next: Vec<Position>,
+    last: Option<(Vec<u8>, SequenceNumber)>,
+    /// The anchor of the next segment that has one.
+    anchor: usize,
+}
+
+impl Check<'_> {
+    fn cursors(&mut self, number: u32, segment: &Segment<'_>) -> Result<()> {
+        let cursors: Vec<Position> = (0..self.runs.len()).filter_map(|run| segment.cursor(run)).collect();
+        if number == 0 {
+            self.keys = self.runs.iter().zip(&cursors).map(|(run, &from)| run.keys(from)).collect();
+            self.next = cursors.clone();
+        }
+        if cursors != self.next {
+            return Err(self.view.corrupt_segment(number, "a run's cursor does not go on where it was"));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, number: u32, segment: &Segment<'_>, lane: usize) -> Result<()> {
+        let bad = |detail: &str| Err(self.view.corrupt_segment(number, detail));
+        let index = segment.run(lane);
+        let Some(scan) = self.keys.get_mut(index) else {
+            return bad("an entry is of a run that the view does not have");
+        };
+        if !scan.next()? || scan.position() != self.next[index] {
+            return bad("an entry lies outside of its run");
+        }
+        self.next[index] = self.runs[index].advance(self.next[index], 1);
+        let (key, sequence, kind) = (scan.key(), scan.sequence(), scan.kind());
+        if key < self.bounds.start.as_slice() || !self.bounds.ends_after(key) {
+            return bad("a key lies outside of the partition");
+        }
+        let (order, bit) = match &self.last {
+            None => (Ordering::Greater, None),
+            Some((last, newer)) => match compare_bits(key, last) {
+                (Ordering::Equal, _) if sequence >= *newer => return bad("versions of a key are out of order"),
+                (Ordering::Less, _) => return bad("keys are out of order"),
+                comparison => comparison,
+            },
+        };
+        let same_key = order == Ordering::Equal;
+        let told = segment.differences()[lane];
+        let is_continuation = self.view.directory.is_continuation(number);
+        let told_same = if lane == 0 { is_continuation } else { told == SAME_KEY };
+        if told_same != same_key {
+            return bad("versions of a key are not told as such");
+        }
+        if lane > 0 && !same_key && segment.base() != BASE_BISECT {
+            let relative = bit.and_then(|bit| bit.checked_sub(8 * u32::from(segment.base())));
+            if relative != Some(u32::from(told)) || relative > Some(MAX_DIFFERENCE) {
+                return bad("a difference is wrong");
             }
         }
-        let _ = (EntryKind::Value, SELECTOR_RESOLVE);
+        let stale = same_key || self.covering.deletes(key, sequence);
+        let marks = segment.selector(lane) & !SELECTOR_RUN;
+        if segment.tag(lane) != tag(key) || marks != selector(0, kind, stale) {
+            return bad("an entry's tag or marks are wrong");
+        }
+        if lane == 0 && !is_continuation {
+            let anchors = &self.view.directory.anchors;
+            let is_above = |(last, _): &(Vec<u8>, SequenceNumber)| anchors.compare(self.anchor, last).is_gt();
+            if anchors.compare(self.anchor, key).is_gt() || !self.last.as_ref().is_none_or(is_above) {
+                return bad("its separator does not separate");
+            }
+            self.anchor += 1;
+        }
+        self.last = Some((key.to_vec(), sequence));
+        Ok(())
+    }
+
+    fn nothing_is_left(mut self) -> Result<()> {
+        if self.keys.is_empty() {
+            self.keys = self.runs.iter().map(|run| run.keys(Position::default())).collect();
+        }
+        for mut rest in self.keys {
+            while rest.next()? && self.bounds.ends_after(rest.key()) {
+                if rest.key() >= self.bounds.start.as_slice() {
+                    return Err(self.view.corrupt_segment(0, "an entry of a run is missing"));
+                }
+            }
+        }
         Ok(())
     }
 }

@@ -307,3 +307,17 @@ fn the_epochs_hang_together() {
         assert!(result.unwrap_err().is_corruption());
     }
 }
+
+#[test]
+fn an_empty_epoch_makes_the_one_before_durable() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let first_input = input_of(&wal);
+    append(&wal, 1).unwrap();
+    let ends_it = || {
+        recover(&world.vfs, Path::new(DIR), &first_input, &mut |_, _| Ok(Visit::EndHere("its blob is missing".into())))
+    };
+    assert_eq!(ends_it().unwrap().last_sequence, 0);
+    world.reopen(&mut first_input.clone()).unwrap();
+    assert!(ends_it().unwrap_err().is_corruption());
+}

@@ -1,0 +1,26 @@
+//! From the command line to the command.
+
+use anyhow::Result;
+
+use super::{export, find, import, maintenance, point, scan, stats};
+use crate::{arguments::Command, demo};
+
+/// Runs a command.
+pub fn run(command: Command) -> Result<u8> {
+    match command {
+        Command::Create(arguments) => maintenance::create(&arguments),
+        Command::Get(arguments) => point::get(&arguments),
+        Command::Put(arguments) => point::put(&arguments),
+        Command::Del(arguments) => point::del(&arguments),
+        Command::Scan(arguments) => scan::scan(&arguments),
+        Command::Trees(arguments) => maintenance::trees(&arguments),
+        Command::Import(arguments) => import::import(arguments),
+        Command::Find(arguments) => find::find(&arguments),
+        Command::Export(arguments) => export::export(&arguments),
+        Command::Stats(arguments) => stats::stats(&arguments),
+        Command::Verify(arguments) => maintenance::verify(&arguments),
+        Command::Compact(arguments) => maintenance::compact(&arguments),
+        Command::Inspect(arguments) => maintenance::inspect(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+    }
+}

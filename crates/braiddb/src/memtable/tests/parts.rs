@@ -1,0 +1,95 @@
+//! Tests of the parts: search, order, filter and arena.
+
+use super::{
+    super::{
+        arena::{Arena, Kind},
+        filter::Filter,
+        search::{self, Heads, NODE_KEYS, head},
+    },
+    Chance, mix,
+};
+use std::{alloc::Layout, array, sync::atomic::AtomicI64};
+
+#[test]
+fn heads_order_as_the_bytes_they_stand_for() {
+    let mut chance = Chance(1);
+    for _ in 0..5000 {
+        let mut key = || -> Vec<u8> {
+            (0..chance.below(12)).map(|_| [0, 1, 0x7f, 0x80, 0xff][chance.below(5) as usize]).collect()
+        };
+        let (a, b) = (key(), key());
+        if head(&a, 0) < head(&b, 0) {
+            assert!(a < b, "{a:?} {b:?}");
+        }
+        assert_eq!(head(&a, 2), head(a.get(2..).unwrap_or_default(), 0));
+    }
+    assert_eq!(head(b"", 0), i64::MIN);
+    assert_eq!(head(&[0xff; 9], 1), i64::MAX);
+}
+
+#[test]
+fn vector_search_equals_its_portable_twin() {
+    let mut chance = Chance(2);
+    for round in 0..4000 {
+        // Few different heads, so that many tie; or the full range.
+        let mut number = || match round % 3 {
+            0 => chance.below(4) as i64 - 2,
+            1 => chance.next() as i64,
+            _ => [i64::MIN, -1, 0, 1, i64::MAX][chance.below(5) as usize],
+        };
+        let heads: Heads = array::from_fn(|_| AtomicI64::new(number()));
+        let target = number();
+        for count in 0..=NODE_KEYS {
+            let expected = search::portable(&heads, count, target);
+            assert_eq!(search::search(&heads, count, target), expected);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2, and nobody writes the heads.
+                assert_eq!(unsafe { search::avx2(&heads, count, target) }, expected);
+            }
+            let values: Vec<i64> =
+                heads[..count].iter().map(|h| h.load(std::sync::atomic::Ordering::Relaxed)).collect();
+            assert_eq!(expected.less as usize, values.iter().filter(|&&h| h < target).count());
+            assert_eq!(expected.equal.count_ones() as usize, values.iter().filter(|&&h| h == target).count());
+        }
+    }
+}
+
+#[test]
+fn a_filter_passes_all_it_holds_and_little_else() {
+    let filter = Filter::new(2000 * 2);
+    assert_eq!(filter.bytes(), 4000);
+    assert!(!filter.may_contain(mix(1)));
+    for i in 0..2000 {
+        filter.insert(mix(i));
+    }
+    assert!((0..2000).all(|i| filter.may_contain(mix(i))));
+    let passed = (0..10_000).filter(|i| filter.may_contain(mix(1_000_000 + i))).count();
+    assert!(passed < 250, "{passed} of 10000 absent keys pass");
+    // The smallest has one word.
+    assert!(!Filter::new(0).may_contain(mix(3)));
+}
+
+#[test]
+fn pieces_are_aligned_disjoint_and_counted() {
+    let mut arena = Arena::new(8 << 10);
+    let mut chance = Chance(3);
+    let mut pieces = Vec::new();
+    for _ in 0..500 {
+        let (kind, layout) = match chance.below(3) {
+            0 => (Kind::Node, Layout::from_size_align(64 * (1 + chance.below(9) as usize), 64).unwrap()),
+            1 => (Kind::Entry, Layout::from_size_align(chance.below(300) as usize, 8).unwrap()),
+            _ => (Kind::Entry, Layout::from_size_align(chance.below(20_000) as usize, 8).unwrap()),
+        };
+        let piece = arena.allocate(kind, layout);
+        // SAFETY: the piece is this large and not used by anyone else.
+        unsafe { piece.write_bytes(0xa5, layout.size()) };
+        assert_eq!(piece.as_ptr().addr() % layout.align(), 0);
+        pieces.push((piece.as_ptr().addr(), layout.size()));
+    }
+    let used: usize = pieces.iter().map(|p| p.1).sum();
+    pieces.retain(|p| p.1 > 0);
+    pieces.sort_unstable();
+    assert!(pieces.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+    assert!(arena.reserved_bytes() >= used && arena.reserved_bytes() < 2 * used + (64 << 10));
+}

@@ -1,0 +1,156 @@
+//! Views whose bytes were changed: an error or the right answer, never a panic and never a loop without end.
+
+use super::*;
+use crate::base::Result;
+use crate::platform::OpenMode;
+
+fn small_world(seed: u64) -> World {
+    let mut world = World::new(seed);
+    for _ in 0..3 {
+        world.add_run(Shape::Hashed, 80, 1);
+    }
+    world
+}
+
+/// Reads all a view has, in several ways.
+fn read_all(world: &World, view: &Arc<View>) -> Result<Vec<Owned>> {
+    let guard = crossbeam_epoch::pin();
+    let mut out = Vec::new();
+    for snapshot in [u64::MAX >> 2, 100] {
+        let mut cursor = ViewCursor::new(view.clone(), world.runs.clone().into(), snapshot);
+        cursor.seek_first()?;
+        let mut steps = 0;
+        while cursor.valid() {
+            out.push(Owned::of(cursor.entry()));
+            cursor.next()?;
+            steps += 1;
+            assert!(steps < 100_000);
+        }
+        cursor.seek_last()?;
+        while cursor.valid() {
+            out.push(Owned::of(cursor.entry()));
+            cursor.prev()?;
+            steps += 1;
+            assert!(steps < 100_000);
+        }
+        for entry in world.entries.iter().step_by(3) {
+            out.extend(view.get(&world.runs, &entry.key, snapshot, &guard)?.map(Owned::of));
+            cursor.seek(&entry.key)?;
+            if cursor.valid() {
+                out.push(Owned::of(cursor.entry()));
+            }
+            cursor.seek_before(&entry.key)?;
+        }
+    }
+    view.rank(&world.runs, b"x")?;
+    view.split_points(&world.runs, 3)?;
+    Ok(out)
+}
+
+#[test]
+fn flipped_bits_are_found() {
+    let mut world = small_world(2000);
+    let view = world.build(&Bounds::default());
+    let truth = read_all(&world, &view).unwrap();
+    let file = world.ctx.vfs.open(view.path(), OpenMode::ReadWrite).unwrap();
+    let len = file.len().unwrap();
+    let mut offset = 0;
+    let mut found = 0;
+    while offset < len {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        let bit = 1 << world.random.below(8);
+        file.write_at(&[byte[0] ^ bit], offset).unwrap();
+        match View::open(&world.ctx, view.path(), view.meta()).and_then(|damaged| {
+            let all = read_all(&world, &damaged)?;
+            damaged.verify().map(|_| all)
+        }) {
+            Ok(all) => assert_eq!(all, truth, "at {offset}"),
+            Err(error) => {
+                found += 1;
+                assert!(error.is_corruption() || matches!(error, crate::base::Error::Unsupported { .. }), "{error}");
+                assert!(error.to_string().contains(".view"), "{error}");
+            }
+        }
+        file.write_at(&byte, offset).unwrap();
+        offset += if (64..4096).contains(&offset) { 512 } else { 7 };
+    }
+    assert!(found > 500, "{found}");
+}
+
+#[test]
+fn files_cut_short_are_refused() {
+    let mut world = small_world(2100);
+    let view = world.build(&Bounds::default());
+    let file = world.ctx.vfs.open(view.path(), OpenMode::ReadWrite).unwrap();
+    let len = file.len().unwrap();
+    for cut in [1, 8, 96, 97, 500, len - 4096, len - 64, len] {
+        file.set_len(len - cut).unwrap();
+        let mut meta = view.meta().clone();
+        assert!(View::open(&world.ctx, view.path(), &meta).unwrap_err().is_corruption());
+        meta.file_bytes = len - cut;
+        assert!(View::open(&world.ctx, view.path(), &meta).unwrap_err().is_corruption());
+    }
+}
+
+/// Bytes that are wrong but whose checksums are right, as somebody may have made them.
+#[test]
+fn forged_records_do_no_harm() {
+    let mut world = small_world(2200);
+    let view = world.build(&Bounds::default());
+    let file = world.ctx.vfs.open(view.path(), OpenMode::ReadWrite).unwrap();
+    let mut page = vec![0; 4096];
+    file.read_exact_at(&mut page, 4096).unwrap();
+    let segments = view.meta().segments.min(31) as usize;
+    let mut refused = 0;
+    for _ in 0..1500 {
+        let mut forged = page.clone();
+        for _ in 0..1 + world.random.below(4) {
+            let at = world.random.below(segments * 128);
+            forged[at] = match world.random.below(4) {
+                0 => 0xff,
+                1 => 0,
+                2 => 0x1e,
+                _ => world.random.next_u64() as u8,
+            };
+        }
+        format::seal_page(&mut forged, view.meta().file_id, 4096);
+        file.write_at(&forged, 4096).unwrap();
+        let damaged = View::open(&world.ctx, view.path(), view.meta()).unwrap();
+        if let Err(error) = read_all(&world, &damaged) {
+            assert!(error.is_corruption(), "{error}");
+            assert!(error.to_string().contains(".view"), "{error}");
+            refused += 1;
+        }
+        _ = damaged.verify();
+        _ = damaged.verify_against(&world.runs, &Bounds::default());
+        let mut scan = ViewScan::new(damaged.clone(), &world.runs);
+        while let Ok(Some(_)) = scan.next() {}
+        let (path, number) = world.new_file("view");
+        let bounds = Bounds::default();
+        let (old, new) = world.runs.split_at(3);
+        if let Err(error) = fold_view(&world.ctx, &path, number, 1, &damaged, old, new, &bounds) {
+            assert!(error.is_corruption(), "{error}");
+        }
+        // It may have failed before the file was there.
+        _ = world.ctx.vfs.remove(&path);
+    }
+    assert!(refused > 300, "{refused}");
+}
+
+#[test]
+fn a_bad_directory_or_footer_is_refused_whatever_it_says() {
+    let mut random = Random::new(2300);
+    for _ in 0..20_000 {
+        let bytes: Vec<u8> = (0..random.below(60)).map(|_| random.next_u64() as u8 & 0x8f).collect();
+        let segments = random.below(40) as u32;
+        if let Some(directory) = directory::Directory::decode(&bytes, segments, simd::Simd::detect()) {
+            assert_eq!(directory.segments(), segments);
+            if segments > 0 {
+                assert!(directory.segment_of(directory.anchors.find(&bytes)) < segments);
+                assert!(directory.entries_before(segments - 1) < directory.entries());
+                directory.anchor_at_rank(random.below(100) as u64);
+            }
+        }
+    }
+}

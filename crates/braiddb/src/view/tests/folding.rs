@@ -1,0 +1,177 @@
+//! Folds: whatever a view went through, it must equal one that was built from the same runs.
+
+use super::*;
+
+impl World {
+    /// Folds the runs after the first `old` into a view over those, and checks the outcome.
+    fn fold(&mut self, view: &Arc<View>, old: usize, bounds: &Bounds) -> (Arc<View>, FoldStats) {
+        let (path, number) = self.new_file("view");
+        let file_id = self.random.next_u64();
+        let (old_runs, new_runs) = self.runs.split_at(old);
+        let (meta, stats) = fold_view(&self.ctx, &path, number, file_id, view, old_runs, new_runs, bounds).unwrap();
+        let folded = View::open(&self.ctx, &path, &meta).unwrap();
+        self.check(&folded, bounds);
+        (folded, stats)
+    }
+}
+
+#[test]
+fn chains_of_folds_equal_views_that_were_built() {
+    let mut edited = 0;
+    let mut merged = 0;
+    for (i, shape) in Shape::ALL.into_iter().cycle().take(10).enumerate() {
+        let mut world = World::new(1000 + i as u64);
+        let first = if matches!(shape, Shape::Long) { 60 } else { 400 };
+        world.add_run(shape, first, i % 2);
+        let bounds = Bounds::default();
+        let mut view = world.build(&bounds);
+        for round in 0..12 {
+            let old = world.runs.len();
+            let count = [1, 5, 15, 0, 40, 3][round % 6];
+            for _ in 0..1 + round % 2 {
+                world.add_run(shape, count, usize::from(round % 4 == 3));
+            }
+            let (folded, stats) = world.fold(&view, old, &bounds);
+            edited += u64::from(!stats.is_merged && stats.touched_groups > 0);
+            merged += u64::from(stats.is_merged);
+            assert!(!stats.is_rebuilt);
+            view = folded;
+        }
+        assert!(world.runs.len() > 16);
+    }
+    assert!(edited > 30 && merged > 10, "{edited} edited, {merged} merged");
+}
+
+#[test]
+fn few_new_keys_cost_one_key_read_each() {
+    let mut world = World::new(1100);
+    for _ in 0..4 {
+        world.add_run(Shape::Hashed, 2000, 0);
+    }
+    let view = world.build(&Bounds::default());
+    world.add_run(Shape::Hashed, 100, 0);
+    let (_, stats) = world.fold(&view, 4, &Bounds::default());
+    assert_eq!((stats.new_entries, stats.is_merged), (100, false));
+    assert!(stats.touched_groups > 80);
+    assert!(stats.key_reads <= 125, "{stats:?}");
+}
+
+#[test]
+fn keys_that_grow_are_appended_without_touching_the_rest() {
+    let mut world = World::new(1200);
+    let mut next = 0u32;
+    let mut append = |world: &mut World, count: u32| {
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            next += 1;
+            world.sequence += 1;
+            entries.push(world.new_entry(format!("log/{next:08}").into_bytes()));
+        }
+        world.write_run(entries, Vec::new());
+    };
+    append(&mut world, 3000);
+    let mut view = world.build(&Bounds::default());
+    for round in 1..5 {
+        append(&mut world, 1500);
+        let (folded, stats) = world.fold(&view, round, &Bounds::default());
+        assert_eq!((stats.is_merged, stats.touched_groups), (false, 1));
+        assert!(stats.key_reads < 40, "{stats:?}");
+        view = folded;
+    }
+    assert!(view.meta().entries / u64::from(view.meta().segments) >= 29);
+}
+
+#[test]
+fn a_range_tombstone_marks_what_it_covers_without_reading_it() {
+    let mut world = World::new(1300);
+    world.add_run(Shape::Numbered, 2000, 0);
+    let view = world.build(&Bounds::default());
+    world.sequence += 1;
+    let delete = RangeTombstone {
+        start: [&[0, 0, 1, 0][..], b"a shared prefix/item00777"].concat(),
+        end: [&[0, 0, 1, 2][..], b"a shared prefix/item01234"].concat(),
+        sequence: world.sequence,
+    };
+    world.write_run(Vec::new(), vec![delete]);
+    let (folded, stats) = world.fold(&view, 1, &Bounds::default());
+    assert!(folded.meta().stale > 1000, "{:?}", folded.meta());
+    assert!(stats.touched_groups <= 2 && stats.key_reads <= 64, "{stats:?}");
+}
+
+#[test]
+fn older_entries_may_be_folded_into_newer_ones() {
+    let mut world = World::new(1400);
+    let mut entries = Vec::new();
+    for i in 0..600u32 {
+        world.sequence += 1;
+        entries.push(world.new_entry(format!("{:04}", i % 200).into_bytes()));
+    }
+    // Every third version of a key goes to the run that is folded in, whatever its age.
+    let (new, old): (Vec<Owned>, Vec<Owned>) = entries.into_iter().partition(|e| e.sequence % 41 == 3);
+    world.write_run(old, Vec::new());
+    let view = world.build(&Bounds::default());
+    world.write_run(new, Vec::new());
+    let (_, stats) = world.fold(&view, 1, &Bounds::default());
+    assert!(!stats.is_merged && stats.touched_groups > 5);
+}
+
+#[test]
+fn folds_keep_to_the_bounds() {
+    let mut world = World::new(1500);
+    for _ in 0..3 {
+        world.add_run(Shape::Hashed, 400, 1);
+    }
+    let bounds = Bounds { start: vec![0, 0, 0, 7, 0x30], end: Some(vec![0, 0, 0, 7, 0xd0]) };
+    let mut view = world.build(&bounds);
+    for round in 0..6 {
+        world.add_run(Shape::Hashed, [20, 3, 300][round % 3], round % 2);
+        view = world.fold(&view, 3 + round, &bounds).0;
+    }
+    // A view that reaches beyond the bounds, as after a split, is built anew.
+    let narrow = Bounds { start: vec![0, 0, 0, 7, 0x50], end: Some(vec![0, 0, 0, 7, 0x60]) };
+    let old = world.runs.len();
+    world.add_run(Shape::Hashed, 50, 1);
+    let (_, stats) = world.fold(&view, old, &narrow);
+    assert!(stats.is_rebuilt);
+}
+
+#[test]
+fn folding_nothing_copies_the_view() {
+    let mut world = World::new(1600);
+    world.add_run(Shape::Few, 300, 1);
+    let view = world.build(&Bounds::default());
+    let (folded, stats) = world.fold(&view, 1, &Bounds::default());
+    assert_eq!(folded.meta().segments, view.meta().segments);
+    assert_eq!(stats, FoldStats::default());
+    // And an empty one takes anything.
+    let mut world = World::new(1601);
+    world.add_run(Shape::Hashed, 0, 0);
+    let view = world.build(&Bounds::default());
+    world.add_run(Shape::Hashed, 100, 0);
+    world.fold(&view, 1, &Bounds::default());
+}
+
+#[test]
+fn segments_left_half_empty_are_packed_anew() {
+    let mut world = World::new(1700);
+    world.add_run(Shape::Hashed, 3000, 0);
+    let mut view = world.build(&Bounds::default());
+    let mut packed = 0;
+    for round in 1..25 {
+        // Each hits the same few groups, until they have split often.
+        let mut entries = Vec::new();
+        for _ in 0..140 {
+            world.sequence += 1;
+            let mut key = Shape::Hashed.key(&mut world.random);
+            key.push(7);
+            entries.push(world.new_entry(key));
+        }
+        world.write_run(entries, Vec::new());
+        let (folded, stats) = world.fold(&view, round, &Bounds::default());
+        packed += u64::from(stats.is_merged);
+        view = folded;
+        let fill = view.meta().entries / u64::from(view.meta().segments);
+        assert!(fill >= 15, "{fill} entries a segment");
+    }
+    assert!(packed < 12, "{packed}");
+}

@@ -1,0 +1,209 @@
+//! Views that were built: gets, seeks and walks at many snapshots, over many shapes of keys.
+
+use super::*;
+
+#[test]
+fn views_of_every_shape_answer_as_a_sorted_list() {
+    let mut seed = 0;
+    for shape in Shape::ALL {
+        for (runs, count) in [(1, 0), (1, 1), (1, 33), (2, 40), (5, 60), (8, 50), (9, 30), (16, 40), (31, 10)] {
+            let count = if matches!(shape, Shape::Long) { count / 3 } else { count };
+            seed += 1;
+            let mut world = World::new(seed);
+            for run in 0..runs {
+                world.add_run(shape, count, usize::from(run % 3 == 1));
+            }
+            let bounds = Bounds::default();
+            let view = world.build(&bounds);
+            world.check(&view, &bounds);
+        }
+    }
+}
+
+#[test]
+fn larger_views_answer_as_a_sorted_list() {
+    for (seed, shape) in [(100, Shape::Hashed), (101, Shape::Numbered)] {
+        let mut world = World::new(seed);
+        for _ in 0..7 {
+            world.add_run(shape, 900, 1);
+        }
+        let view = world.build(&Bounds::default());
+        assert!(view.meta().segments > 200);
+        world.check(&view, &Bounds::default());
+    }
+}
+
+#[test]
+fn each_run_has_its_own_view() {
+    for (seed, shape) in Shape::ALL.into_iter().enumerate() {
+        let mut world = World::new(200 + seed as u64);
+        world.add_run(shape, 300, 2);
+        let view = View::open_embedded(&world.ctx, &world.runs[0]).unwrap();
+        world.check(&view, &Bounds::default());
+    }
+}
+
+#[test]
+fn keys_outside_of_the_bounds_do_not_count() {
+    for (seed, shape) in Shape::ALL.into_iter().enumerate() {
+        let mut world = World::new(300 + seed as u64);
+        for _ in 0..5 {
+            world.add_run(shape, 60, 1);
+        }
+        let mut cuts: Vec<Vec<u8>> = (0..3).map(|_| shape.key(&mut world.random)).collect();
+        cuts.sort();
+        cuts.dedup();
+        let mut start = Vec::new();
+        let mut entries = 0;
+        for end in cuts.into_iter().map(Some).chain([None]) {
+            let bounds = Bounds { start: start.clone(), end: end.clone() };
+            let view = world.build(&bounds);
+            entries += view.meta().entries;
+            world.check(&view, &bounds);
+            start = end.unwrap_or_default();
+        }
+        assert_eq!(entries, world.entries.len() as u64);
+    }
+}
+
+#[test]
+fn long_chains_of_versions_go_on_in_continuation_segments() {
+    let mut world = World::new(400);
+    for run in 0..4u64 {
+        let mut entries = Vec::new();
+        for i in 0..400 {
+            world.sequence += 1;
+            // Chains of one, of some and of very many versions.
+            let key = match i % 4 {
+                0 => vec![0, i as u8, run as u8],
+                1 => vec![1, (i / 40) as u8],
+                2 => vec![2],
+                _ => vec![3, (i / 100) as u8],
+            };
+            entries.push(world.new_entry(key));
+        }
+        world.write_run(entries, Vec::new());
+    }
+    let view = world.build(&Bounds::default());
+    let continuations = (0..view.meta().segments).filter(|&s| view.directory.is_continuation(s)).count();
+    assert!(continuations >= 10, "{continuations}");
+    world.check(&view, &Bounds::default());
+}
+
+#[test]
+fn reads_compare_few_keys() {
+    let mut world = World::new(500);
+    for _ in 0..8 {
+        let mut entries = Vec::new();
+        for _ in 0..2000 {
+            world.sequence += 1;
+            let key = Shape::Hashed.key(&mut world.random);
+            let sequence = world.sequence;
+            entries.push(Owned { key, sequence, kind: EntryKind::Value, value: b"value".to_vec() });
+        }
+        world.write_run(entries, Vec::new());
+    }
+    let view = world.build(&Bounds::default());
+    let guard = crossbeam_epoch::pin();
+    let n = 4000;
+    let before = (key_comparisons(), segments_read());
+    for i in 0..n {
+        let key = &world.entries[i * 4].key;
+        assert!(view.get(&world.runs, key, u64::MAX >> 2, &guard).unwrap().is_some());
+    }
+    let hits = (key_comparisons() - before.0) as f64 / n as f64;
+    assert!(hits <= 1.2, "{hits} comparisons a hit");
+    assert_eq!(segments_read() - before.1, n as u64);
+    let before = key_comparisons();
+    for _ in 0..n {
+        let key = Shape::Hashed.key(&mut world.random);
+        assert!(view.get(&world.runs, &key, u64::MAX >> 2, &guard).unwrap().is_none());
+    }
+    let misses = (key_comparisons() - before) as f64 / n as f64;
+    assert!(misses <= 0.2, "{misses} comparisons a miss");
+    let mut cursor = ViewCursor::new(view.clone(), world.runs.clone().into(), u64::MAX >> 2);
+    let before = key_comparisons();
+    cursor.seek_first().unwrap();
+    while cursor.valid() {
+        cursor.next().unwrap();
+    }
+    assert_eq!(key_comparisons(), before);
+    for i in 0..1000 {
+        cursor.seek(&world.entries[i * 13].key).unwrap();
+        assert_eq!(cursor.key(), world.entries[i * 13].key);
+    }
+    assert_eq!(key_comparisons() - before, 1000);
+    let index_bytes = (view.meta().file_bytes as usize + view.resident_bytes()) as f64 / view.meta().entries as f64;
+    assert!(index_bytes < 6.0, "{index_bytes} bytes an entry");
+}
+
+#[test]
+fn range_tombstones_after_the_entries_mark_whole_segments() {
+    let mut world = World::new(600);
+    let (path, number) = world.new_file("run");
+    let options = RunOptions { compression: Compression::None, block_bytes: 512, key_block: false };
+    let mut writer = SortedRunWriter::create(&world.ctx, &path, number, 5, &options).unwrap();
+    for i in 0..320u64 {
+        let key = format!("{i:04}");
+        let entry = EntryRef { key: key.as_bytes(), sequence: i + 1, kind: EntryKind::Value, value: b"v" };
+        writer.add(entry).unwrap();
+    }
+    writer.add_range_tombstone(RangeTombstone { start: b"0040".into(), end: b"0170".into(), sequence: 1000 });
+    writer.add_range_tombstone(RangeTombstone { start: b"0200".into(), end: b"0300".into(), sequence: 3 });
+    let meta = writer.finish().unwrap();
+    let run = Run::open(&world.ctx, &path, &meta).unwrap();
+    let view = View::open_embedded(&world.ctx, &run).unwrap();
+    view.verify().unwrap();
+    // Segments of 32: those from 64 to 160 lie within the first; the second is older than what it covers.
+    assert_eq!(view.meta().stale, 96);
+    assert_eq!(view.meta().max_sequence, 1000);
+    let guard = crossbeam_epoch::pin();
+    let runs = [run];
+    let get = |key: &str| view.get(&runs, key.as_bytes(), 2000, &guard).unwrap().is_some();
+    assert!(get("0063") && !get("0064") && !get("0159") && get("0160") && get("0250"));
+}
+
+#[test]
+fn metas_come_back() {
+    let meta = ViewMeta {
+        number: 300,
+        file_id: u64::MAX,
+        file_bytes: 1 << 40,
+        entries: 1 << 33,
+        segments: 77,
+        stale: 5,
+        tombstones: 6,
+        max_sequence: 1 << 60,
+        run_count: 31,
+    };
+    let mut bytes = Vec::new();
+    meta.encode(&mut bytes);
+    let mut reader = crate::codec::ByteReader::new(&bytes);
+    assert_eq!(ViewMeta::decode(&mut reader), Some(meta));
+    assert!(reader.is_at_end());
+    for len in 0..bytes.len() {
+        assert_eq!(ViewMeta::decode(&mut crate::codec::ByteReader::new(&bytes[..len])), None);
+    }
+}
+
+#[test]
+fn cursors_can_move_to_other_threads() {
+    fn is_send<T: Send + 'static>() {}
+    is_send::<ViewCursor>();
+    is_send::<Arc<View>>();
+}
+
+#[test]
+fn an_obsolete_view_goes_with_its_last_handle() {
+    let mut world = World::new(700);
+    world.add_run(Shape::Hashed, 10, 0);
+    let view = world.build(&Bounds::default());
+    let files = |world: &World| world.ctx.vfs.list(Path::new("/db")).unwrap().len();
+    assert_eq!(files(&world), 2);
+    view.mark_obsolete();
+    let other = view.clone();
+    drop(view);
+    assert_eq!(files(&world), 2);
+    drop(other);
+    assert_eq!(files(&world), 1);
+}
