@@ -2,12 +2,14 @@
 """Prints a run file of BraidDB: an independent reader, written from docs/format.md alone.
 
     scripts/read_run.py [--keys | --view | --tombstones | --summary] FILE.run
+    scripts/read_run.py --live FILE.run...
 
   (nothing)     each entry: key in hexadecimal, sequence number, kind, value in hexadecimal
   --keys        key, sequence number and kind from the key chunks
   --view        key, sequence number and kind in the order of the embedded view, with its stale mark
   --tombstones  range tombstones: start, end, sequence number
   --summary     what the footer says
+  --live        what the runs taken together hold: the newest version of each key that is not deleted; key, kind, value
 
 Checks every checksum it passes. Standard library only; reads no Zstandard before Python 3.14. For people and for tests, not for large files.
 """
@@ -229,6 +231,11 @@ class Run:
         return (block, slot + 1) if slot + 1 < self.blocks[block][3] else (block + 1, 0)
 
 
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def unpack_zstandard(contents):
     try:
         from compression import zstd
@@ -247,15 +254,29 @@ def print_view(run):
         print(key.hex(), sequence, KINDS.get(kind, kind), "stale" if is_stale else "-")
 
 
+def print_live(runs):
+    newest, tombstones = {}, [tombstone for run in runs for tombstone in run.range_tombstones()]
+    for run in runs:
+        for key, sequence, kind, value in run.entries():
+            if key not in newest or newest[key][0] < sequence:
+                newest[key] = sequence, kind, value
+    for key, (sequence, kind, value) in sorted(newest.items()):
+        is_covered = any(start <= key < end and sequence < deleted for start, end, deleted in tombstones)
+        if KINDS.get(kind) != "tombstone" and not is_covered:
+            print(key.hex(), KINDS.get(kind, kind), value.hex() or "-")
+
+
 def main(arguments):
     flags = [argument for argument in arguments if argument.startswith("--")]
     paths = [argument for argument in arguments if not argument.startswith("--")]
-    if len(paths) != 1 or len(flags) > 1:
-        raise SystemExit(__doc__)
-    with open(paths[0], "rb") as file:
-        run = Run(file.read())
     flag = flags[0] if flags else "--entries"
-    if flag == "--entries":
+    if len(flags) > 1 or not paths or len(paths) > 1 and flag != "--live":
+        raise SystemExit(__doc__)
+    runs = [Run(read(path)) for path in paths]
+    run = runs[0]
+    if flag == "--live":
+        print_live(runs)
+    elif flag == "--entries":
         for key, sequence, kind, value in run.entries():
             print(key.hex(), sequence, KINDS.get(kind, kind), value.hex() or "-")
     elif flag == "--keys":

@@ -1,0 +1,57 @@
+//! The example in README.md compiles, and does what it says.
+
+use std::{env, fs};
+
+/// The example, line by line as it stands in README.md.
+fn example() -> Result<(), braiddb::Error> {
+    // README begins.
+    use braiddb::{Db, Durability};
+
+    let db = Db::open("music.db")?; // or Db::in_memory()?
+    let albums = db.tree("albums")?; // opened, or created
+    albums.put("0001", "Pearl Jam / Ten")?; // durable when it returns
+    albums.put("0002", "Pearl Jam / Vs.")?;
+    assert_eq!(albums.get("0001")?.as_deref(), Some(b"Pearl Jam / Ten".as_slice()));
+
+    // Ranges and prefixes, in both directions.
+    for entry in albums.prefix("00").rev() {
+        let (key, value) = entry?;
+        println!("{} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+    }
+
+    // Many values to a key; and a batch takes effect as a whole, across trees.
+    let by_artist = db.multi_tree("by_artist")?;
+    let mut batch = db.batch();
+    batch.put(&albums, "0003", "Nirvana / In Utero");
+    batch.add(&by_artist, "nirvana", "0003");
+    db.write(batch, Durability::Sync)?;
+    assert!(by_artist.contains("nirvana", "0003")?);
+
+    // A snapshot reads as of now, for as long as it lives.
+    let snapshot = db.snapshot();
+    albums.delete("0001")?;
+    assert!(snapshot.contains(&albums, "0001")?);
+    assert!(!albums.contains("0001")?);
+    // README ends.
+    Ok(())
+}
+
+/// The lines between two markers, without the indentation that all have.
+fn lines_between<'a>(text: &'a str, begin: &str, end: &str, indentation: &str) -> Vec<&'a str> {
+    let lines = text.lines().skip_while(|line| line.trim() != begin).skip(1).take_while(|line| line.trim() != end);
+    lines.map(|line| line.strip_prefix(indentation).unwrap_or(line)).collect()
+}
+
+#[test]
+fn the_example_of_the_readme_works() {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let shown = lines_between(&readme, "```rust", "```", "");
+    assert!(shown.len() > 10, "README.md has no Rust example");
+    assert_eq!(shown, lines_between(include_str!("readme.rs"), "// README begins.", "// README ends.", "    "));
+
+    // This binary has no other test that would mind.
+    let dir = tempfile::tempdir().unwrap();
+    env::set_current_dir(dir.path()).unwrap();
+    example().unwrap();
+    assert!(dir.path().join("music.db").is_dir());
+}
