@@ -145,7 +145,11 @@ fn fill(tree: &Tree, records: u64, round: u32) -> Result<Latencies, Failure> {
 
 fn report(name: &str, stats: &Stats, before: &Stats, written: u64, user: u64, elapsed: Duration, records: u64) {
     let engine = |s: &Stats| {
-        s.log_bytes_written + s.run_bytes_written + s.view_bytes_written + s.blob_bytes_written + s.manifest_bytes_written
+        s.log_bytes_written
+            + s.run_bytes_written
+            + s.view_bytes_written
+            + s.blob_bytes_written
+            + s.manifest_bytes_written
     };
     let per_user = |bytes: u64| bytes as f64 / user as f64;
     println!(
@@ -246,7 +250,11 @@ fn check(tree: &Tree, options: &Options) -> Result<(), Failure> {
             return Err(format!("record {i} is wrong: {found:?}").into());
         }
     }
-    println!("all {} records are right ({:.0} k gets/s)", options.records, options.records as f64 / start.elapsed().as_secs_f64() / 1000.0);
+    println!(
+        "all {} records are right ({:.0} k gets/s)",
+        options.records,
+        options.records as f64 / start.elapsed().as_secs_f64() / 1000.0
+    );
     let start = Instant::now();
     let rows = tree.iter().try_fold(0u64, |n, pair| pair.map(|_| n + 1))?;
     println!("a scan finds {rows} ({:.1} M rows/s)", rows as f64 / start.elapsed().as_secs_f64() / 1e6);
@@ -258,5 +266,9 @@ fn idle(db: &Db, options: &Options) {
     let (start, ticks) = (Instant::now(), cpu_ticks());
     thread::sleep(Duration::from_secs(options.idle_s));
     let used = (cpu_ticks() - ticks) as f64 / 100.0;
-    println!("idle: {:.2} % of a core over {} s", 100.0 * used / start.elapsed().as_secs_f64().max(0.001), options.idle_s);
+    println!(
+        "idle: {:.2} % of a core over {} s",
+        100.0 * used / start.elapsed().as_secs_f64().max(0.001),
+        options.idle_s
+    );
 }

@@ -32,6 +32,7 @@ mod codec;
 mod commit;
 mod compaction;
 mod db;
+pub mod inspect;
 mod memtable;
 mod options;
 pub mod platform;

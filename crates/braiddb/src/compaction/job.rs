@@ -102,7 +102,7 @@ fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
     }
     let mut cursor = ViewCursor::new(Arc::clone(handle.view()?), Arc::clone(handle.alone()), SequenceNumber::MAX);
     crate::base::Cursor::seek(&mut cursor, &bounds.start)?;
-    Ok(if crate::base::Cursor::valid(&cursor) { cursor.position() } else { handle.run().end() })
+    Ok(if crate::base::Cursor::valid(&cursor) { cursor.position()? } else { handle.run().end() })
 }
 
 /// Merges `inputs`, which must hold all loose runs of the partition. If `split_bytes` is given, everything must be in

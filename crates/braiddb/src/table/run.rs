@@ -56,21 +56,31 @@ impl Run {
     /// Opens a run and checks it against what the manifest knows. Reads header, footer, index and range tombstones,
     /// but no data block.
     pub fn open(ctx: &TableContext, path: &Path, meta: &RunMeta) -> Result<Arc<Run>> {
+        Run::open_checked(ctx, path, Some(meta), meta.number)
+    }
+
+    /// Opens a run that no manifest is at hand for, by what its own footer says.
+    pub fn open_unlisted(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Arc<Run>> {
+        Run::open_checked(ctx, path, None, number)
+    }
+
+    fn open_checked(ctx: &TableContext, path: &Path, listed: Option<&RunMeta>, number: FileNumber) -> Result<Arc<Run>> {
         let file = open_file(ctx, path)?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
-        if len != meta.file_bytes {
+        if let Some(meta) = listed.filter(|meta| len != meta.file_bytes) {
             let detail = format!("the file has {len} bytes where the manifest knows {}", meta.file_bytes);
             return Err(Error::corruption(path, len.min(meta.file_bytes), detail));
         }
         let mut tail = read_tail(&*file, path, len)?;
-        if tail.take_meta(meta.number) != *meta {
+        let meta = tail.take_meta(number);
+        if listed.is_some_and(|listed| *listed != meta) {
             let offset = len - FOOTER_LEN as u64;
             return Err(Error::corruption(path, offset, "index and footer are not those that the manifest knows"));
         }
         Ok(Arc::new(Run {
             slots: CacheSlots::new(&ctx.cache, tail.footer.blocks),
             index: tail.index,
-            meta: meta.clone(),
+            meta,
             file,
             path: path.to_owned(),
             range_tombstones: Arc::new(tail.range_tombstones),

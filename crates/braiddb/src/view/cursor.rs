@@ -330,10 +330,13 @@ impl ViewCursor {
 
 impl ViewCursor {
     /// Where the present entry stands in its run. Precondition: valid.
-    pub fn position(&self) -> Position {
-        let Some((run, slot)) = self.present else { unreachable!("precondition: the cursor is valid") };
-        let block = self.pins[usize::from(run)].as_ref().map_or(0, |(block, _)| *block);
-        Position { block, slot }
+    pub fn position(&self) -> Result<Position> {
+        let Some(number) = self.segment else { unreachable!("precondition: the cursor is valid") };
+        if self.is_located {
+            return Ok(self.positions[self.lane]);
+        }
+        let segment = self.view.parse(number, &self.record)?;
+        Ok(self.view.locate(&self.runs, number, &segment, self.lane)?.1)
     }
 }
 

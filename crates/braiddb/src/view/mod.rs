@@ -32,4 +32,4 @@ pub use fold::{FoldStats, fold_view};
 pub use format::ViewMeta;
 pub use reader::View;
 pub use run_writer::SortedRunWriter;
-pub use scan::{ScannedEntry, ViewScan};
+pub use scan::{ScannedEntry, SegmentDump, ViewScan};

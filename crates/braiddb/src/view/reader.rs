@@ -44,6 +44,17 @@ pub struct View {
 }
 
 impl View {
+    /// Opens a view file that no manifest is at hand for, by what its own footer says.
+    pub fn open_unlisted(ctx: &TableContext, path: &Path, number: u64) -> Result<Arc<View>> {
+        let io = |e| Error::io("open", path, e);
+        let file = ctx.vfs.open(path, OpenMode::Read).map_err(io)?;
+        let len = file.len().map_err(io)?;
+        let mut header = [0; FILE_HEADER_LEN];
+        let read = file.read_at(&mut header, 0).map_err(io)?;
+        let file_id = FileHeader::decode(FileKind::View, &header[..read], path, 0)?.file_id;
+        Ok(Arc::new(View::open_section(ctx, file, path, number, file_id, VIEW_FILE_START, len)?))
+    }
+
     /// Opens a view file, whose footer must say what `meta` says.
     pub fn open(ctx: &TableContext, path: &Path, meta: &ViewMeta) -> Result<Arc<View>> {
         let io = |e| Error::io("open", path, e);

@@ -67,6 +67,49 @@ impl SegmentStream {
     }
 }
 
+/// A segment, for whoever inspects a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentDump {
+    /// Its number.
+    pub number: u32,
+    /// Whether it goes on with the versions of the last key of the segment before.
+    pub is_continuation: bool,
+    /// The selectors of its entries.
+    pub selectors: Vec<u8>,
+    /// The base byte of the differences; 255: there are none, and a search bisects.
+    pub base: u8,
+    /// The differences between neighbours, from the second entry on.
+    pub differences: Vec<u8>,
+    /// The tags of its entries.
+    pub tags: Vec<u8>,
+    /// Where each run stands at its start.
+    pub cursors: Vec<Position>,
+}
+
+impl View {
+    /// Shows each segment in order, until `visitor` says false. Every page read is checked.
+    pub fn dump(self: &Arc<Self>, visitor: &mut dyn FnMut(SegmentDump) -> bool) -> Result<()> {
+        let mut stream = SegmentStream::new(Arc::clone(self));
+        while let Some(number) = stream.next()? {
+            let segment = stream.segment()?;
+            let count = segment.count();
+            let dump = SegmentDump {
+                number,
+                is_continuation: self.directory.is_continuation(number),
+                selectors: (0..count).map(|lane| segment.selector(lane)).collect(),
+                base: segment.base(),
+                differences: segment.differences().iter().take(count).skip(1).copied().collect(),
+                tags: (0..count).map(|lane| segment.tag(lane)).collect(),
+                cursors: (0..self.layout.run_count).filter_map(|run| segment.cursor(run)).collect(),
+            };
+            if !visitor(dump) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// An entry as its selector tells of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedEntry {

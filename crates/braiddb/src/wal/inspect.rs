@@ -48,3 +48,16 @@ pub fn inspect_segment(
     let records_beyond = reader.beyond(offset)?.records;
     Ok(SegmentDump { header, end_offset: offset, remains: found != Found::Nothing, records_beyond })
 }
+
+/// The unpacked payload of a record that [`inspect_segment`] has shown; empty if it is no commit group.
+pub fn record_payload(vfs: &dyn Vfs, path: &Path, offset: u64, record: &RecordHeader) -> Result<Vec<u8>> {
+    if !record.flags.is_group() {
+        return Ok(Vec::new());
+    }
+    let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
+    let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
+    let len = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", path, e))?;
+    let (header, _) = SegmentHeader::decode(bytes.get(..len).unwrap_or_default(), path)?;
+    let mut reader = SegmentReader::new(&header, &*file, path);
+    Ok(reader.payload(offset, record)?.into_owned())
+}

@@ -16,7 +16,7 @@ mod tests;
 
 pub use context::{WalContext, WalOptions, WalStats};
 pub use format::{Epoch, Lsn, RecordHeader, SegmentHeader, segment_path};
-pub use inspect::{SegmentDump, inspect_segment};
+pub use inspect::{SegmentDump, inspect_segment, record_payload};
 pub use log::{GroupHeader, Wal};
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};
 pub use segment::{SegmentInfo, WalStart};
