@@ -274,6 +274,9 @@ impl View {
     pub(crate) fn record<'g>(&self, number: u32, guard: &'g Guard) -> Result<&'g [u8]> {
         count_segment_read();
         let (page, at) = self.layout.place(number);
+        // Both lines that every lookup needs come at once, and with them what the cache keeps at the page's end.
+        self.pages.prefetch(page, PAGE_BYTES, at);
+        self.pages.prefetch(page, PAGE_BYTES, at + 64);
         let bytes = self.pages.get_or_load(page, guard, || self.load_page(page))?;
         bytes
             .get(at..at + self.layout.record_bytes)

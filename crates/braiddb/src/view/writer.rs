@@ -146,11 +146,6 @@ impl SegmentWriter {
         self.max_sequence = self.max_sequence.max(sequence);
     }
 
-    /// Where each run stands.
-    pub(crate) fn positions(&self) -> &[Position] {
-        &self.positions
-    }
-
     /// Moves runs, the first ones, to where a segment of an older view says they stand.
     pub(crate) fn set_positions(&mut self, positions: impl Iterator<Item = Position>) {
         for (mine, position) in self.positions.iter_mut().zip(positions) {

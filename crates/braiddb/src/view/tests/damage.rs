@@ -78,6 +78,29 @@ fn flipped_bits_are_found() {
     assert!(found > 500, "{found}");
 }
 
+/// A run's own view is part of the run: so is the damage.
+#[test]
+fn damage_in_a_runs_own_view_is_the_runs() {
+    let mut world = World::new(2050);
+    world.add_run(Shape::Hashed, 500, 1);
+    let run = world.runs[0].clone();
+    let (from, len) = (run.meta().view_offset, run.meta().view_bytes);
+    assert!(from % 4096 == 0 && len > 4096);
+    let file = world.ctx.vfs.open(run.path(), OpenMode::ReadWrite).unwrap();
+    for offset in [0, 40, 70, 100, 4095, len - 200, len - 96, len - 60, len - 1].map(|at| from + at) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        file.write_at(&[byte[0] ^ 4], offset).unwrap();
+        let error = View::open_embedded(&world.ctx, &run)
+            .and_then(|damaged| read_all(&world, &damaged))
+            .expect_err("damage that nobody sees");
+        assert!(error.is_corruption() && error.to_string().contains(".run"), "{error}");
+        file.write_at(&byte, offset).unwrap();
+    }
+    let view = View::open_embedded(&world.ctx, &run).unwrap();
+    world.check(&view, &Bounds::default());
+}
+
 #[test]
 fn files_cut_short_are_refused() {
     let mut world = small_world(2100);

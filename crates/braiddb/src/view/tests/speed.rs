@@ -54,6 +54,12 @@ fn speed() {
     let view = view.unwrap();
     let bytes = (view.meta().file_bytes + view.resident_bytes() as u64) as f64 / ENTRIES as f64;
     println!("{bytes:.2} bytes an entry, {} segments", view.meta().segments);
+    // All blocks into the cache first.
+    let mut warm = ViewCursor::new(view.clone(), world.runs.clone().into(), u64::MAX >> 2);
+    warm.seek_first().unwrap();
+    while warm.valid() {
+        warm.next().unwrap();
+    }
     let mut random = Random::new(5);
     let n = 200_000;
     let hits: Vec<Vec<u8>> = (0..n).map(|_| key_of(random.below(ENTRIES as usize) as u64)).collect();
