@@ -32,7 +32,6 @@ mod codec;
 mod commit;
 mod compaction;
 mod db;
-pub mod inspect;
 mod memtable;
 mod options;
 pub mod platform;
@@ -44,6 +43,7 @@ mod wal;
 
 pub use base::{Error, Result, SequenceNumber};
 pub use codec::Compression;
+pub use db::inspect;
 pub use db::{
     Batch, Db, Durability, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree, TreeInfo,
     TreeOptions, Value, VerifyReport,

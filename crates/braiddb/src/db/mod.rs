@@ -7,6 +7,7 @@ mod bytes;
 mod catalog;
 mod core;
 mod database;
+pub mod inspect;
 mod iter;
 mod lookup;
 mod maintain;

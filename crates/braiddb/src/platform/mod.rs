@@ -7,6 +7,8 @@ mod conformance;
 #[cfg(test)]
 pub mod fault_vfs;
 mod mem;
+#[cfg(not(unix))]
+mod no_huge_pages;
 #[cfg(unix)]
 mod posix;
 #[cfg(unix)]
@@ -17,13 +19,11 @@ mod tests;
 mod vfs;
 
 pub use mem::MemVfs;
+#[cfg(not(unix))]
+pub use no_huge_pages::advise_huge_pages;
 #[cfg(unix)]
 pub use posix::PosixVfs;
 #[cfg(unix)]
 pub use posix_memory::advise_huge_pages;
 pub use runtime::{Runtime, SystemRuntime};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs};
-
-/// Asks for huge pages; this system has no such advice.
-#[cfg(not(unix))]
-pub fn advise_huge_pages(_memory: *mut u8, _len: usize) {}
