@@ -20,7 +20,6 @@ const ISLANDS: [Island; 5] = [
     Island { prefix: "platform/posix", reason: "system calls" },
     Island { prefix: "table/", reason: "slots of a verified block are read without checking them again" },
     Island { prefix: "view/simd", reason: "vector instructions, chosen at run time" },
-    Island { prefix: "view/cursor.rs", reason: "an entry borrowed from a block that the same cursor keeps pinned" },
 ];
 
 /// Modules and types that belong to `platform/` whole.
