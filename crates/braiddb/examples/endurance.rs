@@ -120,10 +120,17 @@ impl Latencies {
     }
 }
 
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
 fn fill(tree: &Tree, records: u64, round: u32) -> Result<Latencies, Failure> {
     let mut latencies = Latencies { ns: Vec::with_capacity(records as usize) };
     // Overwrites come in another order than the load.
-    let step = 2 * u64::from(round) * 7_368_787 + 1;
+    let mut step = u64::from(round) * 7_368_787;
+    while greatest_common_divisor(step, records) != 1 {
+        step += 1;
+    }
     for n in 0..records {
         let i = if round == 0 { n } else { (n * step) % records };
         let before = Instant::now();

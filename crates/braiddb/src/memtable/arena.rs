@@ -14,7 +14,7 @@ use std::{
 const FIRST_CHUNK_BYTES: usize = 16 << 10;
 
 /// The smallest chunk that options can ask for.
-const CHUNK_BYTES_MIN: usize = 4 << 10;
+const CHUNK_BYTES_MIN: usize = 1 << 10;
 
 /// How chunks are aligned, and so the strictest alignment of a piece: a cache line.
 pub(super) const CHUNK_ALIGN: usize = 64;

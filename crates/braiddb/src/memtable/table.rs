@@ -30,7 +30,7 @@ impl MemtableOptions {
     /// Options for a memtable that will be frozen at about so many bytes.
     pub fn for_capacity(bytes: usize) -> MemtableOptions {
         MemtableOptions {
-            arena_chunk_bytes: (bytes / 16).clamp(4 << 10, 1 << 20),
+            arena_chunk_bytes: (bytes / 16).clamp(1 << 10, 1 << 20),
             // A small entry takes about 150 bytes with its index, so this is 16 bits a key or more.
             filter_bytes: (bytes / 64).clamp(64, 64 << 20),
         }
@@ -79,7 +79,8 @@ pub struct MemtableWriter<'a> {
 impl Memtable {
     /// An empty memtable.
     pub fn new(options: MemtableOptions) -> Memtable {
-        let (writer, tree) = TreeWriter::new(options.arena_chunk_bytes);
+        // SAFETY: both are fields of the memtable, the tree in front of the writer, and only meet each other.
+        let (writer, tree) = unsafe { TreeWriter::new(options.arena_chunk_bytes) };
         let counters = Counters {
             entries: AtomicUsize::new(0),
             raw_bytes: AtomicUsize::new(0),

@@ -65,8 +65,11 @@ pub(super) struct TreeWriter {
 }
 
 impl TreeWriter {
-    /// A writer and its empty tree. The tree must be dropped no later than the writer.
-    pub fn new(chunk_bytes: usize) -> (TreeWriter, Tree) {
+    /// A writer and its empty tree.
+    ///
+    /// # Safety
+    /// The tree is dropped no later than the writer, and the writer inserts into no other tree.
+    pub unsafe fn new(chunk_bytes: usize) -> (TreeWriter, Tree) {
         let arena = Arena::new(chunk_bytes);
         let mut writer = TreeWriter { arena, path: Vec::new(), leaf: None, bounds: Bounds::default(), repeated: false };
         let root = writer.add_leaf(Node::new(0, HeadChoice { guaranteed: 0, prefix: 0 }));

@@ -3,7 +3,7 @@
 use super::builder::ViewBuilder;
 use super::format::ViewMeta;
 use super::reader::View;
-use crate::base::{EntryKind, FileId, FileNumber, Result, SequenceNumber};
+use crate::base::{EntryKind, EntryRef, FileId, FileNumber, Result, SequenceNumber};
 use crate::table::{KeyScan, Position, Run, TableContext};
 use std::{path::Path, sync::Arc};
 
@@ -122,13 +122,8 @@ impl KeyMerge {
     pub(crate) fn peek(&self) -> Option<MergedEntry<'_>> {
         let &run = self.heap.first()?;
         let scan = &self.scans[run];
-        Some(MergedEntry {
-            key: scan.key(),
-            sequence: scan.sequence(),
-            kind: scan.kind(),
-            run,
-            position: scan.position(),
-        })
+        let EntryRef { key, sequence, kind, .. } = scan.entry();
+        Some(MergedEntry { key, sequence, kind, run, position: scan.position() })
     }
 
     /// Leaves the least entry behind.
@@ -160,7 +155,7 @@ impl KeyMerge {
     }
 
     fn is_before(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (&self.scans[a], &self.scans[b]);
-        x.key().cmp(y.key()).then_with(|| y.sequence().cmp(&x.sequence())).then_with(|| a.cmp(&b)).is_lt()
+        let (x, y) = (self.scans[a].entry(), self.scans[b].entry());
+        x.key.cmp(y.key).then_with(|| y.sequence.cmp(&x.sequence)).then_with(|| a.cmp(&b)).is_lt()
     }
 }

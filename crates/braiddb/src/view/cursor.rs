@@ -8,7 +8,8 @@
 //! tombstone marked it stale: which lanes show is a matter of the record alone. A lower snapshot shows, of each key,
 //! the first version that is old enough, and reads entries to find out.
 //!
-//! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held.
+//! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held. The
+//! present entry borrows from such a block for longer than the compiler can see: [`Present`], an island of unsafe.
 
 use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RUN, SELECTOR_STALE, lanes_below};
 use super::reader::View;
@@ -17,6 +18,9 @@ use super::simd::match_lanes;
 use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
 use crate::table::{PinnedBlock, Position, Run};
 use std::sync::Arc;
+
+/// How many entries ahead of the present one are fetched into the processor's cache.
+const LOOK_AHEAD: usize = 8;
 
 /// A cursor over a view. It holds the view, its runs and one block of each run; it needs no guard.
 #[derive(Debug)]
@@ -38,9 +42,25 @@ pub struct ViewCursor {
     positions: [Position; SEGMENT_LANES],
     is_located: bool,
     lane: usize,
-    /// Where the present entry stands: run and slot, in the run's pinned block. None if the cursor is not valid.
-    present: Option<(u8, u16)>,
+    /// The entry it stands on, in the block pinned for its run. None if the cursor is not valid.
+    present: Option<Present>,
     pins: Vec<Pin>,
+}
+
+/// An entry borrowed from a block that the same cursor has pinned.
+///
+/// Invariant: whoever changes a cursor's pins clears or replaces its present entry before anything reads it.
+#[derive(Clone, Copy, Debug)]
+struct Present(EntryRef<'static>);
+
+impl Present {
+    /// # Safety
+    ///
+    /// The block that `entry` borrows from must stay pinned for as long as this value, or a copy, is read.
+    unsafe fn new(entry: EntryRef<'_>) -> Present {
+        // SAFETY: only the lifetime changes, and the caller vouches for it.
+        Present(unsafe { std::mem::transmute::<EntryRef<'_>, EntryRef<'static>>(entry) })
+    }
 }
 
 /// A run's last block, and its number.
@@ -89,25 +109,24 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Pins the block of an entry and checks that the entry is there. Returns run and slot.
-    fn pin(&mut self, number: u32, lane: usize) -> Result<(u8, u16)> {
+    /// Reads an entry, its block pinned. The present entry is not one any more.
+    #[inline]
+    fn read(&mut self, number: u32, lane: usize) -> Result<Present> {
+        self.present = None;
         let (run, position) = if self.is_located {
-            let selector = self.record[lane];
-            (usize::from(selector & SELECTOR_RUN), self.positions[lane])
+            (usize::from(self.record[lane] & SELECTOR_RUN), self.positions[lane])
         } else {
             self.view.locate(&self.runs, number, &self.view.parse(number, &self.record)?, lane)?
         };
         pin_block(&mut self.pins[run], &self.runs[run], position)?;
-        Ok((run as u8, position.slot))
-    }
-
-    #[inline]
-    fn pinned(&self, (run, slot): (u8, u16)) -> Result<EntryRef<'_>> {
-        pinned_entry(&self.pins[usize::from(run)], slot)
+        let entry = pinned_entry(&self.pins[run], position.slot)?;
+        // SAFETY: the block is pinned, in memory that does not move, until `pin_block` is called again. Both callers
+        // of that, this function and `find`, clear `present` first, and `entry` reads nothing else.
+        Ok(unsafe { Present::new(entry) })
     }
 
     /// Works out where all entries of the segment stand.
-    fn locate_all(&mut self, number: u32) -> Result<()> {
+    fn locate_all(&mut self, number: u32, is_forward: bool) -> Result<()> {
         let segment = self.view.parse(number, &self.record)?;
         let mut cursors = [Position::default(); SEGMENT_LANES];
         for (run, cursor) in cursors.iter_mut().enumerate().take(self.runs.len()) {
@@ -125,17 +144,42 @@ impl ViewCursor {
             }
         }
         self.is_located = true;
+        if self.runs.len() > 1 {
+            let lanes = match is_forward {
+                true => self.lane + 1..self.count.min(self.lane + LOOK_AHEAD),
+                false => self.lane.saturating_sub(LOOK_AHEAD - 1)..self.lane,
+            };
+            lanes.for_each(|lane| self.prefetch(lane));
+        }
         Ok(())
     }
 
     /// Stands on a lane of the loaded segment.
+    #[inline]
     fn stand(&mut self, number: u32, lane: usize) -> Result<()> {
-        let place = self.pin(number, lane)?;
-        // An entry that cannot be read must fail now, since `entry` cannot fail.
-        self.pinned(place)?;
+        let present = self.read(number, lane)?;
         self.lane = lane;
-        self.present = Some(place);
+        self.present = Some(present);
         Ok(())
+    }
+
+    /// Asks for what steps soon to come will read: the entry some lanes on, and, halfway through the segment, the
+    /// record of the next.
+    #[inline]
+    fn look_ahead(&self, number: u32, is_forward: bool) {
+        let ahead = if is_forward { self.lane + LOOK_AHEAD } else { self.lane.wrapping_sub(LOOK_AHEAD) };
+        if self.runs.len() > 1 && ahead < self.count {
+            self.prefetch(ahead);
+        }
+        if self.lane == SEGMENT_LANES / 2 {
+            self.view.prefetch_record(if is_forward { number + 1 } else { number.wrapping_sub(1) });
+        }
+    }
+
+    fn prefetch(&self, lane: usize) {
+        if let Some(run) = self.runs.get(usize::from(self.record[lane] & SELECTOR_RUN)) {
+            run.prefetch(self.positions[lane]);
+        }
     }
 
     /// Moves to the first lane that shows at or after `lane` of a segment.
@@ -166,10 +210,10 @@ impl ViewCursor {
 
     /// Whether the entry is old enough for the snapshot; if so, it becomes the present one.
     fn is_visible(&mut self, number: u32, lane: usize) -> Result<bool> {
-        let place = self.pin(number, lane)?;
-        let is_visible = self.pinned(place)?.sequence <= self.snapshot;
+        let present = self.read(number, lane)?;
+        let is_visible = present.0.sequence <= self.snapshot;
         if is_visible {
-            self.present = Some(place);
+            self.present = Some(present);
         }
         Ok(is_visible)
     }
@@ -258,6 +302,7 @@ impl ViewCursor {
         let segment = view.parse(number, record)?;
         let place = view.find_in_segment(number, &segment, key, |lane| {
             let (run, position) = view.locate(runs, number, &segment, lane)?;
+            runs[run].prefetch(position);
             pin_block(&mut pins[run], &runs[run], position)?;
             Ok(compare_counted(key, pinned_entry(&pins[run], position.slot)?.key))
         })?;
@@ -349,8 +394,9 @@ impl Cursor for ViewCursor {
         let number = self.here();
         self.guarded(|cursor| {
             if !cursor.is_located {
-                cursor.locate_all(number)?;
+                cursor.locate_all(number, true)?;
             }
+            cursor.look_ahead(number, true);
             if cursor.sees_all {
                 return cursor.settle_forward(number, cursor.lane + 1);
             }
@@ -363,8 +409,9 @@ impl Cursor for ViewCursor {
         let number = self.here();
         self.guarded(|cursor| {
             if !cursor.is_located {
-                cursor.locate_all(number)?;
+                cursor.locate_all(number, false)?;
             }
+            cursor.look_ahead(number, false);
             // From an older version, first back to its key's newest one.
             let mut number = number;
             let mut lane = cursor.lane;
@@ -387,10 +434,9 @@ impl Cursor for ViewCursor {
 
     #[inline]
     fn entry(&self) -> EntryRef<'_> {
-        let Some(place) = self.present else { panic!("the cursor must be valid") };
-        match self.pinned(place) {
-            Ok(entry) => entry,
-            Err(error) => unreachable!("an entry that was read cannot be read again: {error}"),
+        match self.present {
+            Some(Present(entry)) => entry,
+            None => panic!("the cursor must be valid"),
         }
     }
 }

@@ -23,7 +23,7 @@ use super::format::{BASE_BISECT, Difference, Lane, SEGMENT_LANES, SELECTOR_EMPTY
 use super::reader::View;
 use super::scan::{SegmentStream, ViewScan};
 use super::writer::Anchor;
-use crate::base::{Error, FileId, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber};
+use crate::base::{EntryRef, Error, FileId, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber};
 use crate::table::{KeyScan, Position, Run, TableContext};
 use std::{cmp::Ordering, collections::VecDeque, path::Path, sync::Arc};
 
@@ -267,10 +267,10 @@ impl Fold<'_> {
             if !scan.next()? || scan.position() != entry.position {
                 return Err(self.old.corrupt_segment(0, "its entries do not follow each other in their runs"));
             }
-            let (key, sequence) = (scan.key(), scan.sequence());
+            let EntryRef { key, sequence, kind, .. } = scan.entry();
             push_new_before(&mut self.new, &mut self.builder, Some((key, sequence)), |_| true)?;
             let stale = entry.stale || self.covering_new.deletes(key, sequence);
-            self.builder.push(key, sequence, entry.run, entry.position, scan.kind(), stale)?;
+            self.builder.push(key, sequence, entry.run, entry.position, kind, stale)?;
         }
         push_new_before(&mut self.new, &mut self.builder, None, |_| true)?;
         self.finish()

@@ -269,6 +269,15 @@ impl View {
             .ok_or_else(|| self.corrupt_segment(number, "its page is cut short"))
     }
 
+    /// Asks for a record that will be read soon, if there is such a segment and its page is cached.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, number: u32) {
+        if number < self.directory.segments() {
+            let (page, at) = self.layout.place(number);
+            self.pages.prefetch(page, PAGE_BYTES, at);
+        }
+    }
+
     /// The segment of a record's bytes.
     #[inline]
     pub(crate) fn parse<'r>(&self, number: u32, record: &'r [u8]) -> Result<Segment<'r>> {
@@ -327,6 +336,8 @@ impl View {
         guard: &'g Guard,
     ) -> Result<EntryRef<'g>> {
         let (run, position) = self.locate(runs, number, segment, lane)?;
+        // The entry's line, guessed, comes while the block's slot is still on its way.
+        runs[run].prefetch(position);
         runs[run].read(position, guard)
     }
 

@@ -97,20 +97,6 @@ pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
     return portable::lanes_at_most(lanes, byte);
 }
 
-/// Asks the processor to fetch the cache line of `bytes[at..]`. A hint, whatever `at` is.
-#[inline]
-pub(crate) fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(byte) = bytes.get(at) {
-        // SAFETY: prefetching changes nothing that a program can see, and the address lies in a borrowed slice.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(byte).cast())
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
-}
-
 /// The twins in plain Rust.
 #[cfg_attr(target_arch = "x86_64", cfg_attr(not(test), expect(dead_code, reason = "some have a baseline twin")))]
 mod portable {

@@ -413,7 +413,17 @@ struct Candidate {
 
 impl Candidate {
     fn open(vfs: &dyn Vfs, path: PathBuf, number: FileNumber) -> Result<Option<Candidate>> {
-        let file = match vfs.open(&path, OpenMode::ReadWrite) {
+        // Segments are opened for writing, since they may be recycled later; for a reader of a database that may not be
+        // written it is enough to read them.
+        let opened = match vfs.open(&path, OpenMode::ReadWrite) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+            {
+                vfs.open(&path, OpenMode::Read)
+            }
+            opened => opened,
+        };
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", path, error)),

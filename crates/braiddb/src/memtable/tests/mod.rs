@@ -104,7 +104,7 @@ fn filled(shape: Shape, seed: u64, count: u64, range: u64) -> (Arc<Memtable>, Mo
     for i in 0..count {
         sequence += 1 + chance.below(2);
         // One part in order, one not.
-        let number = if seed % 3 == 0 { i * range / count } else { chance.below(range) };
+        let number = if seed.is_multiple_of(3) { i * range / count } else { chance.below(range) };
         let key = shape(number);
         let kind = if chance.below(5) == 0 { EntryKind::Tombstone } else { EntryKind::Value };
         let length = if kind == EntryKind::Value { chance.below(60) } else { 0 };
