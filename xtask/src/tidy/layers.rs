@@ -1,6 +1,6 @@
 //! The order of the engine's layers.
 //!
-//! A layer is a folder of the engine's `src`, or `lib.rs` and `options.rs` together. What each may import stands in [`LAYERS`];
+//! A layer is a folder of the engine's `src`, or `lib.rs`, `options.rs` and `inspect.rs` together. What each may import stands in [`LAYERS`];
 //! what it does import is read off its paths: `crate::X`, use trees below `crate`, and `super` chains that end at the root.
 //! Nobody imports through the root itself (`crate::Db`), or the order would say nothing.
 
@@ -16,7 +16,7 @@ struct Layer {
     may_import: &'static [usize],
 }
 
-/// The name of the layer that `lib.rs` and `options.rs` make.
+/// The name of the layer that the files beside the folders make.
 const ROOT: &str = "lib";
 
 /// From the bottom up.
@@ -38,9 +38,9 @@ const LAYERS: [Layer; 15] = [
     Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13] },
 ];
 
-/// The place of a layer, by its name; `options` belongs to the root's.
+/// The place of a layer, by its name; `options` and `inspect` belong to the root's.
 fn place(name: &str) -> Option<usize> {
-    let name = if name == "options" { ROOT } else { name };
+    let name = if matches!(name, "options" | "inspect") { ROOT } else { name };
     LAYERS.iter().position(|layer| layer.name == name)
 }
 
@@ -133,7 +133,7 @@ fn complaint(layer: usize, target: &Target) -> Option<String> {
             let other = LAYERS[*other].name;
             if other == ROOT {
                 return Some(format!(
-                    "`{name}` must not import `options`, the top layer: define here what both need, and re-export it there"
+                    "`{name}` must not import the public face above it: define here what both need, and re-export it there"
                 ));
             }
             Some(format!(
