@@ -196,6 +196,10 @@ fn create_manifest(settings: &Settings, dir: &Path, leftovers: &[String]) -> Res
         let path = dir.join(name);
         settings.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
     }
+    // The directory itself must survive a power failure before anything in it is promised to.
+    if let Some(parent) = dir.parent() {
+        settings.vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;
+    }
     let mut layout = Layout { next_file: 1, incarnation: settings.runtime.random_u64(), ..Layout::default() };
     let whole = Change::NewPartition { id: 0, start: Vec::new(), end: None };
     layout.apply(&Edit::new(vec![whole])).unwrap_or_else(|rule| unreachable!("an empty layout: {rule}"));

@@ -347,5 +347,9 @@ pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
 }
 
 fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn File>> {
-    ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))
+    ctx.vfs.open(path, OpenMode::Read).map_err(|e| match e.kind() {
+        // Runs are removed only after the manifest has let go of them.
+        std::io::ErrorKind::NotFound => Error::corruption(path, 0, "the manifest names this run, but it is missing"),
+        _ => Error::io("open", path, e),
+    })
 }
