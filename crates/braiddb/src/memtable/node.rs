@@ -415,7 +415,7 @@ impl Inner {
     /// loads the replacement therefore sees the new count; without the check it could take the left half for a key that has
     /// moved to the right one. The check also refuses an order that was read while it was overwritten. It fails only
     /// when the writer has split a child, at most 32 times a node.
-    fn stable(&self, rank: impl Fn(usize) -> usize) -> Child<'_> {
+    pub fn stable(&self, rank: impl Fn(usize) -> usize) -> Child<'_> {
         loop {
             let count = self.node.count();
             let rank = rank(count);

@@ -47,7 +47,7 @@ fn check(memtable: &Arc<Memtable>, shape: Shape, snapshot: SequenceNumber, perio
 /// Probes at a snapshot: gets, and seeks with a turn.
 fn probe(memtable: &Arc<Memtable>, shape: Shape, snapshot: SequenceNumber, period: u64, chance: &mut Chance) {
     let mut cursor = MemtableCursor::new(Arc::clone(memtable), snapshot);
-    for _ in 0..20 {
+    for _ in 0..if cfg!(miri) { 2 } else { 20 } {
         let number = number_of(1 + chance.below(period), period);
         let key = shape(number);
         // The greatest sequence number at or below the snapshot with this key.

@@ -3,12 +3,15 @@
 use super::{
     super::{
         arena::{Arena, Kind},
+        entry::EntryPtr,
         filter::Filter,
+        node::{HeadChoice, Inner, Node, NodePtr},
         search::{self, Heads, NODE_KEYS, head},
     },
     Chance, mix,
 };
-use std::{alloc::Layout, array, sync::atomic::AtomicI64};
+use crate::base::{EntryKind, EntryRef};
+use std::{alloc::Layout, array, cell::Cell, ptr::NonNull, sync::atomic::AtomicI64};
 
 #[test]
 fn heads_order_as_the_bytes_they_stand_for() {
@@ -92,4 +95,71 @@ fn pieces_are_aligned_disjoint_and_counted() {
     pieces.sort_unstable();
     assert!(pieces.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
     assert!(arena.reserved_bytes() >= used && arena.reserved_bytes() < 2 * used + (64 << 10));
+}
+
+/// The one interleaving that a descent must not get wrong and that threads hardly ever meet: the child that the key
+/// belongs to is split after the node's count has been read.
+#[test]
+fn a_descent_begins_anew_when_its_child_is_split_meanwhile() {
+    let mut arena = Arena::new(8 << 10);
+    let mut entry = |key: &'static [u8]| {
+        let entry = EntryRef { key, sequence: 1, kind: EntryKind::Value, value: b"" };
+        // SAFETY: the arena outlives all that the test does with the entry.
+        unsafe { EntryPtr::write(&mut arena, entry, None) }
+    };
+    let choice = HeadChoice { guaranteed: 0, prefix: 0 };
+    let (low, high) = (entry(b"a"), entry(b"m"));
+    let (old, left, right) = (
+        Node::with_keys(0, choice, &[low, high]),
+        Node::with_keys(0, choice, &[low]),
+        Node::with_keys(0, choice, &[high]),
+    );
+    // SAFETY: whole leaves that outlive all that the test does with the pointers.
+    let [old, left, right] = [&old, &left, &right].map(|leaf| unsafe { NodePtr::new(NonNull::from(leaf)) });
+    for separators in 0..2 {
+        let inner = match separators {
+            0 => Inner::new(1, choice, old, &[], &[]),
+            _ => Inner::new(1, choice, left, &[low], &[old]),
+        };
+        assert_eq!(inner.child_for(b"m").node, old);
+        let split = Cell::new(false);
+        let child = inner.stable(|count| {
+            let rank = count;
+            if !split.replace(true) {
+                inner.append(separators, high, right);
+                inner.replace_child(separators, left);
+            }
+            rank
+        });
+        assert_eq!((child.node, child.rank), (right, separators + 1));
+        assert_eq!(inner.child_for(b"m").node, right);
+        assert_eq!(inner.child_for(b"b").node, left);
+    }
+}
+
+#[test]
+fn orders_are_replayed_from_positions() {
+    let mut arena = Arena::new(8 << 10);
+    let mut chance = Chance(4);
+    for sorted in [0, 1, 7, 31] {
+        let mut numbers: Vec<u64> = (0..NODE_KEYS as u64).map(|_| chance.next()).collect();
+        numbers[..sorted].sort_unstable();
+        let mut entries = Vec::new();
+        for number in &numbers {
+            let entry = EntryRef { key: &number.to_be_bytes(), sequence: 1, kind: EntryKind::Value, value: b"" };
+            // SAFETY: the arena outlives all that the test does with the entry.
+            entries.push(unsafe { EntryPtr::write(&mut arena, entry, None) });
+        }
+        let node = Node::with_keys(0, HeadChoice { guaranteed: 0, prefix: 0 }, &entries[..sorted]);
+        for (count, entry) in entries.iter().enumerate().skip(sorted) {
+            let rank = numbers[..count].iter().filter(|&&n| n < numbers[count]).count();
+            node.append(rank, *entry);
+            // Earlier orders stay to be had, as a reader needs that came before.
+            for seen in [count / 2, count + 1].into_iter().filter(|&seen| seen >= sorted) {
+                let mut expected: Vec<u8> = (0..seen as u8).collect();
+                expected.sort_by_key(|&slot| numbers[usize::from(slot)]);
+                assert_eq!(node.order(seen)[..seen], expected);
+            }
+        }
+    }
 }
