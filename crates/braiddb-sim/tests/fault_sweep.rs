@@ -52,12 +52,16 @@ struct Sweep {
     /// A commit whose outcome the engine says it does not know, and that cannot be read.
     unknown: Option<Vec<Change>>,
     errors: u64,
+    /// How many calls had failed when the database was opened.
+    failures_before: usize,
 }
 
 impl Sweep {
     fn log_sync_failed(&self) -> bool {
         let is_log = |path: &std::path::Path| path.extension().is_some_and(|extension| extension == "wal");
-        self.run.disk.failed_calls().iter().any(|(call, path)| *call == Call::Sync && is_log(path))
+        self.run.disk.failed_calls()[self.failures_before..]
+            .iter()
+            .any(|(call, path)| *call == Call::Sync && is_log(path))
     }
 
     /// Reads everything; an error is none of this battery's if it is the one that was ordered.
@@ -120,6 +124,15 @@ impl Sweep {
         }
     }
 
+    /// Opens the database; the second time it must work.
+    fn open(&mut self) {
+        if self.run.open().is_err() {
+            self.errors += 1;
+            self.run.open().unwrap_or_else(|e| panic!("open failed twice: {}", full_text(&e)));
+        }
+        self.failures_before = self.run.disk.failed_calls().len();
+    }
+
     fn reopen(&mut self) {
         if let Some((db, trees)) = self.run.db.take() {
             drop(trees);
@@ -128,10 +141,7 @@ impl Sweep {
                 Err(_) => self.errors += 1,
             }
         }
-        if self.run.open().is_err() {
-            self.errors += 1;
-            self.run.open().unwrap_or_else(|e| panic!("open failed twice: {}", full_text(&e)));
-        }
+        self.open();
         let found = self.readable().expect("the database is open");
         self.settle(&found);
     }
@@ -166,10 +176,8 @@ fn sweep(disk: &Arc<SimDisk>, contents: &Contents, fault: Fault) -> bool {
     let copy = disk.fork();
     copy.inject(fault);
     let history = braiddb_sim::model::History::new(contents.clone());
-    let mut sweep = Sweep { run: Run { disk: copy, db: None, history }, unknown: None, errors: 0 };
-    if sweep.run.open().is_err() {
-        sweep.run.open().unwrap_or_else(|e| panic!("open failed twice: {}", full_text(&e)));
-    }
+    let mut sweep = Sweep { run: Run { disk: copy, db: None, history }, unknown: None, errors: 0, failures_before: 0 };
+    sweep.open();
     for (at, step) in WORKLOAD.iter().enumerate() {
         explained(|| format!("step {at}, {step:?}"), || sweep.step(*step, at as u64));
     }
