@@ -82,16 +82,19 @@ pub(super) struct Trailer {
 
 impl Trailer {
     /// Whether a handle counts the unit. Acquire: what its readers did happens before what the caller does next.
+    #[inline]
     pub fn is_pinned(&self) -> bool {
         self.pins.load(Ordering::Acquire) != 0
     }
 
     /// One of [`heat`].
+    #[inline]
     pub fn heat(&self) -> u8 {
         self.heat.load(Ordering::Relaxed)
     }
 
     /// Sets one of [`heat`].
+    #[inline]
     pub fn set_heat(&self, heat: u8) {
         self.heat.store(heat, Ordering::Relaxed);
     }

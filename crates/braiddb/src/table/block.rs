@@ -160,19 +160,31 @@ impl<'a> Parts<'a> {
     #[inline]
     fn entry_at(&self, offset: usize) -> Option<(EntryRef<'a>, usize)> {
         let bytes = self.body.get(offset..)?;
-        let (key_len, mut at) = read_varint(bytes)?;
-        let (value_len, len) = read_varint(bytes.get(at..)?)?;
-        at += len;
-        let kind = EntryKind::from_byte(*bytes.get(at)?)?;
-        at += 1;
-        let (delta, len) = read_varint(bytes.get(at..)?)?;
-        at += len;
+        // Most entries are small, so that each number of their header is one byte.
+        let (key_len, value_len, kind, delta, at) = match bytes.first_chunk() {
+            Some(&[key_len, value_len, kind, delta]) if (key_len | value_len | delta) < 0x80 => {
+                (usize::from(key_len), usize::from(value_len), kind, u64::from(delta), 4)
+            }
+            _ => long_header(bytes)?,
+        };
+        let kind = EntryKind::from_byte(kind)?;
         let rest = bytes.get(at..)?;
-        let (key, rest) = rest.split_at_checked(usize::try_from(key_len).ok()?)?;
-        let value = rest.get(..usize::try_from(value_len).ok()?)?;
+        let (key, rest) = rest.split_at_checked(key_len)?;
+        let value = rest.get(..value_len)?;
         let sequence = self.base.wrapping_add_signed(unzigzag(delta));
         Some((EntryRef { key, sequence, kind, value }, offset + at + key.len() + value.len()))
     }
+}
+
+/// The header of an entry, whatever its lengths: key length, value length, kind, delta, and its own length.
+fn long_header(bytes: &[u8]) -> Option<(usize, usize, u8, u64, usize)> {
+    let (key_len, mut at) = read_varint(bytes)?;
+    let (value_len, len) = read_varint(bytes.get(at..)?)?;
+    at += len;
+    let kind = *bytes.get(at)?;
+    at += 1;
+    let (delta, len) = read_varint(bytes.get(at..)?)?;
+    Some((usize::try_from(key_len).ok()?, usize::try_from(value_len).ok()?, kind, delta, at + len))
 }
 
 /// The entry of a slot; `None` if there is no such slot, or the block is damaged.
