@@ -3,14 +3,16 @@
 use super::*;
 use crate::{
     base::{EntryKind, EntryRef, FileId, RangeTombstone, Result, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
+    cache::BlockCache,
     codec::{ByteReader, Compression},
-    platform::{MemVfs, OpenMode},
+    platform::{MemVfs, OpenMode, Vfs},
 };
 use crossbeam_epoch::pin;
 use std::{
     cmp::Reverse,
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 const FILE_ID: FileId = 0x0123_4567_89ab_cdef;
