@@ -60,7 +60,7 @@ impl Case {
             if nested > 0 {
                 let mut random = Random::new(moment as u64);
                 let image = self.disk.crash_image(moment, policy);
-                images.add(check_recovery(&image, self.history.state(count), &mut random, nested));
+                images.add(check_recovery(&image, self.history.state(count), &mut random, nested, None));
             }
         });
     }

@@ -31,7 +31,7 @@ fn long_workloads_survive_crashes_anywhere() {
     let seed = common::seed();
     let (disk, contents) = base();
     let images = Counter::default();
-    let workloads = volume(50_000).div_ceil(3 * IMAGES_A_WORKLOAD) as usize;
+    let workloads = volume(50_000).div_ceil(7 * IMAGES_A_WORKLOAD) as usize;
     in_parallel(workloads, |index| {
         let seed = seed + index as u64;
         let mut random = Random::new(seed);
@@ -63,7 +63,7 @@ fn long_workloads_survive_crashes_anywhere() {
                     if depth > 0 {
                         let image = run.disk.crash_image(moment, policy);
                         let state = run.history.state(count);
-                        images.add(check_recovery(&image, state, &mut random, depth));
+                        images.add(check_recovery(&image, state, &mut random, depth, Some(3)));
                     }
                 },
             );

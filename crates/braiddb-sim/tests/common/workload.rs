@@ -3,7 +3,7 @@
 use super::{SmallOptions, batch_of, check_all_reads, empty_disk, full_text, open_trees, read_all, value};
 use braiddb::{Db, Durability, Result, Tree};
 use braiddb_sim::{
-    CrashPolicy, SimDisk,
+    CrashPolicy, Random, SimDisk,
     model::{Change, Contents, History, apply},
 };
 use std::{ops::Bound, sync::Arc};
@@ -192,15 +192,22 @@ pub fn recover(image: &Arc<SimDisk>, judge: impl FnOnce(&Contents) -> std::resul
     count
 }
 
-/// Crashes inside recoveries: an image is opened, that recovery is crashed at some of its operations, and each of
-/// those images, `depth` deep, must recover the same state. Gives the number of images.
-pub fn check_recovery(image: &Arc<SimDisk>, state: &Contents, random: &mut braiddb_sim::Random, depth: u32) -> u64 {
+/// Crashes inside recoveries: an image is opened, that recovery is crashed after some of its operations (about so
+/// many; all if `None`), and each of those images, `depth` deep, must recover the same state. Gives the number of
+/// images.
+pub fn check_recovery(
+    image: &Arc<SimDisk>,
+    state: &Contents,
+    random: &mut Random,
+    depth: u32,
+    crashes: Option<u64>,
+) -> u64 {
     let db = options().open(image, SEED).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
     let operations = image.operations();
     drop(db);
     let mut images = 0;
     for at in 0..=operations {
-        if depth > 1 && !random.chance(1, 4) {
+        if crashes.is_some_and(|crashes| !random.chance(crashes, operations as u64 + 1)) {
             continue;
         }
         let policies = CrashPolicy::some(3, random.next_u64());
@@ -218,7 +225,7 @@ pub fn check_recovery(image: &Arc<SimDisk>, state: &Contents, random: &mut braid
                     }
                 });
                 if depth > 1 {
-                    images += check_recovery(&image.crash_image(at, policy), state, random, depth - 1);
+                    images += check_recovery(&image.crash_image(at, policy), state, random, depth - 1, crashes);
                 }
             },
         );

@@ -24,7 +24,7 @@ use crate::{
     read::{Garbage, ReadState, ScanCursor},
     table::{
         TableContext,
-        blob::{BlobWriter, BlobWriterContext},
+        blob::{BlobRef, BlobWriter, BlobWriterContext, blob_path},
     },
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
     wal::{self, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions},
@@ -280,7 +280,9 @@ fn missing_blob(
     });
     for reference in references {
         if !blobs.is_complete(&reference)? {
-            return Ok(Some("a value it refers to is missing from its blob file".to_owned()));
+            let name = BlobRef::decode(&reference)
+                .map_or_else(String::new, |blob| blob_path(Path::new(""), blob.file).display().to_string());
+            return Ok(Some(format!("a value it refers to is missing from its blob file {name}, or damaged there")));
         }
     }
     Ok(None)
