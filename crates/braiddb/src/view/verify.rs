@@ -132,8 +132,9 @@ impl Check<'_> {
         }
         let stale = same_key || self.covering.deletes(key, sequence);
         let marks = segment.selector(lane) & !SELECTOR_RUN;
-        // The view inside a run need not mark what a range tombstone covers that came after its entry.
-        let may_be_unmarked = stale && !same_key && self.runs.len() == 1;
+        // A run may learn of a range tombstone only after the entries it covers; they then stand unmarked in its own
+        // view, and in those that were folded from it. Readers apply range tombstones anyhow.
+        let may_be_unmarked = stale && !same_key;
         let marks_are_right =
             marks == selector(0, kind, stale) || (may_be_unmarked && marks == selector(0, kind, false));
         if segment.tag(lane) != tag(key) || !marks_are_right {
