@@ -27,7 +27,7 @@ python3 scripts/read_run.py --live "$work"/db/*.run >"$work/live"
 "$braid" trees "$work/db" --json >"$work/trees"
 read -r tree < <(python3 -c '
 import json, sys
-trees = json.load(open(sys.argv[1]))
+trees = [json.loads(line) for line in open(sys.argv[1])]
 print(next(tree["id"] for tree in trees if tree["name"] == "records"))' "$work/trees")
 prefix=$(printf '%08x' "$tree")
 sed -n "s/^$prefix\([0-9a-f]*\) value \(.*\)/\1\t\2/p" "$work/live" >"$work/found"

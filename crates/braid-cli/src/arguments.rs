@@ -356,6 +356,12 @@ pub struct CompactArguments {
 pub struct InspectArguments {
     /// A file of a database
     pub file: PathBuf,
+    /// Print at most so many entries, records or segments; totals are always told
+    #[arg(long, value_name = "N")]
+    pub rows: Option<usize>,
+    /// Print at most so many bytes of a key or value
+    #[arg(long, value_name = "N")]
+    pub bytes: Option<usize>,
 }
 
 /// `braid demo`

@@ -3,6 +3,7 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::Result;
+use braiddb::inspect::{InspectOptions, inspect_file};
 use serde_json::json;
 
 use super::open::{open_for_reading, open_for_writing};
@@ -77,8 +78,11 @@ pub fn inspect(arguments: &InspectArguments) -> Result<u8> {
     if !arguments.file.exists() {
         return Err(failure(SYSTEM, format!("there is no file {}", arguments.file.display())));
     }
+    let mut options = InspectOptions::default();
+    options.rows_max = arguments.rows.unwrap_or(options.rows_max);
+    options.bytes_max = arguments.bytes.unwrap_or(options.bytes_max);
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let result = braiddb::inspect::inspect_file(&arguments.file, &mut out, braiddb::inspect::InspectOptions::default());
+    let result = inspect_file(&arguments.file, &mut out, options);
     out.flush()?;
     Ok(result.map(|()| OK)?)
 }

@@ -142,7 +142,12 @@ fn a_working_set_larger_than_the_cold_part_is_recognised() {
     let slots = CacheSlots::new(&cache, 1 << 20);
     let mut random = 7;
     let mut next = 10_000;
-    // Half of all accesses go to a set of 60 % of the cache, half to units that never come back.
+    // First another set fills the hot part.
+    for _ in 0..30_000 {
+        touch(&slots, 5000 + (splitmix(&mut random) % 1500) as u32);
+    }
+    // Then half of all accesses go to a set of 60 % of the cache, half to units that never come back. A unit of the
+    // set is seldom read again while it is cold, so that only its ghost tells of it.
     let mut round = |accesses: u32| {
         let mut hits = 0;
         for _ in 0..accesses {
@@ -152,9 +157,9 @@ fn a_working_set_larger_than_the_cold_part_is_recognised() {
         }
         f64::from(hits) / f64::from(accesses)
     };
-    round(30_000);
-    let rate = round(20_000);
-    assert!(rate > 0.9, "hit rate {rate}");
+    round(4000);
+    let rate = round(3000);
+    assert!(rate > 0.75, "hit rate {rate}");
 }
 
 #[test]

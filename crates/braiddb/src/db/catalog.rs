@@ -95,7 +95,7 @@ pub struct Catalog {
 impl Catalog {
     /// The catalog of a database with these trees.
     pub fn new(trees: Vec<TreeState>, next_id: u32) -> Catalog {
-        let next_id = trees.iter().map(|t| t.id.0 + 1).max().unwrap_or(1).max(next_id);
+        let next_id = trees.iter().map(|t| t.id.0.saturating_add(1)).max().unwrap_or(1).max(next_id);
         let compressions = trees.iter().filter_map(|t| Some((t.id, t.options.compression?))).collect();
         let by_name = trees
             .into_iter()

@@ -73,7 +73,7 @@ impl Core {
         let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
         let highest = names.iter().filter_map(|e| numbered(&e.name)).map(|(n, _)| n).max().unwrap_or(0);
         let manifest = open_manifest(&settings, dir)?;
-        let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest + 1)));
+        let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest.saturating_add(1))));
         let cache = BlockCache::new(settings.memory / 2);
         let table = TableContext { vfs: Arc::clone(&vfs), cache };
         let mut files = FileSet::new(dir, &table);
@@ -85,7 +85,7 @@ impl Core {
         let catalog = load_catalog(&state, last_sequence, dir)?;
         let mut disk = DiskState { manifest, files };
         let (records, outcome) = (replayed.records, replayed.outcome);
-        next_file.fetch_max(outcome.highest_file_number + 1, Ordering::Relaxed);
+        next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let core = Arc::new(Core {

@@ -72,7 +72,7 @@ impl Pressure {
         }
         let cost = self.flush_cost.load(Ordering::Relaxed);
         let factor = 500 + (pressure - 500) * 5;
-        let delay = (bytes * cost >> 10) * factor / 1000;
+        let delay = ((bytes * cost) >> 10) * factor / 1000;
         let owed = self.owed_ns.fetch_add(delay, Ordering::Relaxed) + delay;
         if owed < SLEEP_NS_MIN {
             return;

@@ -319,3 +319,80 @@ fn a_damaged_view_heals_and_reads_go_on() {
     assert_ne!(views()[0].name, name);
     assert!(db.verify().unwrap().problems.is_empty());
 }
+
+/// What point reads and steps cost over eight runs, counted: key comparisons, and units of the block cache.
+#[test]
+fn over_eight_runs_a_get_compares_once_and_a_step_never() {
+    use crate::view::{key_comparisons, segments_read};
+    for key_blocks in [true, false] {
+        let vfs = Arc::new(MemVfs::new());
+        let settings = Settings {
+            partition_bytes: 1 << 30,
+            memtable_bytes: Some(8 << 20),
+            memory: 64 << 20,
+            block_bytes: 4096,
+            key_blocks,
+            ..small(&vfs)
+        };
+        let db = open(settings).unwrap();
+        let tree = db.tree("t").unwrap();
+        let count = 16_000;
+        for i in 0..count {
+            tree.put(key(i), value(i, 100)).unwrap();
+            if i % (count / 8) == count / 8 - 1 {
+                db.flush().unwrap();
+            }
+        }
+        let stats = db.stats();
+        assert_eq!((stats.partitions[0].runs.len(), stats.partitions[0].loose.len()), (8, 0), "{stats:?}");
+
+        let units = || {
+            let stats = db.stats();
+            stats.cache_hits + stats.cache_misses
+        };
+        let (compared, segments, touched) = (key_comparisons(), segments_read(), units());
+        for i in 0..count {
+            assert!(tree.get(key(i)).unwrap().is_some());
+        }
+        let per_get = |total: u64| total as f64 / count as f64;
+        let hits = per_get(key_comparisons() - compared);
+        let index_units = segments_read() - segments;
+        let blocks = per_get(units() - touched - index_units);
+        assert!(hits <= 1.2, "{hits} comparisons a get");
+        assert!((0.99..=1.05).contains(&blocks), "{blocks} data blocks a get");
+
+        let compared = key_comparisons();
+        for i in 0..count {
+            let mut absent = key(i);
+            absent.push(b'x');
+            assert!(tree.get(absent).unwrap().is_none());
+        }
+        let misses = per_get(key_comparisons() - compared);
+        assert!(misses <= 0.2, "{misses} comparisons a miss");
+
+        let mut rows = tree.iter();
+        rows.next().unwrap().unwrap();
+        let compared = key_comparisons();
+        assert_eq!(rows.count() as u64, count - 1);
+        assert_eq!(key_comparisons(), compared, "a step compares no keys");
+    }
+}
+
+#[test]
+fn runs_with_and_without_key_blocks_work_together() {
+    let vfs = Arc::new(MemVfs::new());
+    let mut model = std::collections::BTreeMap::new();
+    for round in 0..6u64 {
+        let db = open(Settings { key_blocks: round % 2 == 0, ..small(&vfs) }).unwrap();
+        let tree = db.tree("t").unwrap();
+        for i in 0..500 {
+            let (k, v) = (key((i * 7 + round) % 3_000), value(i + round, 30));
+            tree.put(&k, &v).unwrap();
+            model.insert(k, v);
+        }
+        db.flush().unwrap();
+        check(&db, &model);
+        drop(tree);
+        db.close().unwrap();
+    }
+}

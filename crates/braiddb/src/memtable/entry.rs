@@ -89,14 +89,6 @@ impl<'a> EntryPtr<'a> {
         NonNull::new(pointer).map(|pointer| EntryPtr(pointer, PhantomData))
     }
 
-    /// The same entry, for as long as the caller can vouch for.
-    ///
-    /// # Safety
-    /// The arena lives as long as the result is used.
-    pub unsafe fn extend<'b>(self) -> EntryPtr<'b> {
-        EntryPtr(self.0, PhantomData)
-    }
-
     /// For a shared field.
     pub fn as_ptr(self) -> *mut EntryHeader {
         self.0.as_ptr()

@@ -14,4 +14,4 @@ mod tree;
 mod writer;
 
 pub use cursor::{MemtableCursor, MemtableScan};
-pub use table::{Memtable, MemtableOptions, MemtableWriter};
+pub use table::{Memtable, MemtableOptions};

@@ -1,4 +1,4 @@
-//! What tables are given, and how a place in a run is named.
+//! What tables need, and how their entries are named.
 
 use crate::{cache::BlockCache, platform::Vfs};
 use std::sync::Arc;

@@ -87,7 +87,6 @@ impl RunScan {
     }
 
     /// Goes to the next entry; `false` at the end. After an error the scan is at its end.
-    #[expect(clippy::should_implement_trait, reason = "what it shows is borrowed from it")]
     pub fn next(&mut self) -> Result<bool> {
         self.current = None;
         let position = self.next;
@@ -176,7 +175,6 @@ impl KeyScan {
     }
 
     /// Goes to the next key; `false` at the end. After an error the scan is at its end.
-    #[expect(clippy::should_implement_trait, reason = "what it shows is borrowed from it")]
     pub fn next(&mut self) -> Result<bool> {
         match &mut self.source {
             KeySource::Chunks(scan) => scan.next(),

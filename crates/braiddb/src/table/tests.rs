@@ -3,20 +3,25 @@
 use super::*;
 use crate::{
     base::{EntryKind, EntryRef, FileId, RangeTombstone, Result, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
+    cache::BlockCache,
     codec::{ByteReader, Compression},
-    platform::{MemVfs, OpenMode},
+    platform::{MemVfs, OpenMode, Vfs},
 };
 use crossbeam_epoch::pin;
 use std::{
     cmp::Reverse,
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 const FILE_ID: FileId = 0x0123_4567_89ab_cdef;
 
 /// Entries in the order of a run: by key, then newest first.
 type Model = BTreeMap<(Vec<u8>, Reverse<SequenceNumber>), (EntryKind, Vec<u8>)>;
+
+/// An entry of the model.
+type Row<'a> = (&'a (Vec<u8>, Reverse<SequenceNumber>), &'a (EntryKind, Vec<u8>));
 
 struct Random(u64);
 
@@ -94,9 +99,7 @@ fn random_model(seed: u64, entries: usize, enormous: bool) -> Model {
     model
 }
 
-fn entry_of<'a>(
-    ((key, sequence), (kind, value)): (&'a (Vec<u8>, Reverse<SequenceNumber>), &'a (EntryKind, Vec<u8>)),
-) -> EntryRef<'a> {
+fn entry_of<'a>(((key, sequence), (kind, value)): Row<'a>) -> EntryRef<'a> {
     EntryRef { key, sequence: sequence.0, kind: *kind, value }
 }
 

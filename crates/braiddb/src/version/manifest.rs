@@ -196,7 +196,6 @@ impl Manifest {
     }
 
     /// The manifest's length in bytes.
-    #[expect(clippy::len_without_is_empty, reason = "a manifest is never empty")]
     pub fn len(&self) -> u64 {
         self.len
     }

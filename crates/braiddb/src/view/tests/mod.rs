@@ -3,7 +3,6 @@
 mod damage;
 mod folding;
 mod reading;
-mod speed;
 
 use super::*;
 use crate::base::{Cursor, EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet, SequenceNumber};
