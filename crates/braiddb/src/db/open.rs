@@ -9,6 +9,7 @@
 
 use super::settings::Settings;
 use super::{
+    background::damaged_view,
     blobs::BlobStore,
     catalog::{Catalog, TreeState, catalog_key},
     core::{Core, DiskState, WorkState, WriteState},
@@ -80,9 +81,14 @@ impl Core {
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
         let replayed = replay(&settings, dir, manifest.layout(), &blobs)?;
-        let state = first_state(&settings, &replayed, version);
+        let mut state = first_state(&settings, &replayed, version);
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
-        let catalog = load_catalog(&state, last_sequence, dir)?;
+        let catalog = loop {
+            match load_catalog(&state, last_sequence, dir) {
+                Err(e) => heal_at_open(e, &mut files, &mut state, manifest.layout())?,
+                Ok(catalog) => break catalog,
+            }
+        };
         let mut disk = DiskState { manifest, files };
         let (records, outcome) = (replayed.records, replayed.outcome);
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
@@ -321,6 +327,17 @@ fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::ver
     let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
     memtables.reverse();
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
+}
+
+/// Sets aside the view that an error is about, and goes by its runs' own views; any other error is returned.
+fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout: &Layout) -> Result<()> {
+    let Some(number) = damaged_view(&error).filter(|number| !files.damaged_views().contains_key(number)) else {
+        return Err(error);
+    };
+    tracing::warn!(number, %error, "a view is damaged and will be rebuilt");
+    files.set_view_damaged(number, error.to_string());
+    state.version = Arc::new(files.version(layout, Some(&state.version))?);
+    Ok(())
 }
 
 /// Reads all trees from tree 0.

@@ -217,12 +217,34 @@ impl Manifest {
         let mut record = (payload.len() as u32).to_le_bytes().to_vec();
         record.extend_from_slice(&record_checksum(self.file_id, self.len, &payload).to_le_bytes());
         record.extend_from_slice(&payload);
-        self.file.write_at(&record, self.len).map_err(|e| Error::io("write", &self.path, e))?;
-        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
+        if let Err(e) = self.file.write_at(&record, self.len) {
+            let error = Error::io("write", &self.path, e);
+            self.take_back(&error)?;
+            return Err(error);
+        }
+        self.file.sync_data().map_err(|e| in_doubt("sync", &self.path, e.to_string()))?;
         self.len += record.len() as u64;
         self.bytes_written += record.len() as u64;
         self.layout = layout;
-        self.current.update(self.number, self.len)
+        self.note_current(self.number, self.len)
+    }
+
+    /// Takes away what a write that found no space may have left, so that the edit is surely not in force.
+    fn take_back(&self, error: &Error) -> Result<()> {
+        if error.is_disk_full() {
+            let cut = self.file.set_len(self.len).and_then(|()| self.file.sync_data());
+            cut.map_err(|e| in_doubt("truncate", &self.path, e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Has CURRENT name this manifest and length. The edit is in force already: that CURRENT finds no space must not
+    /// look as if it were not.
+    fn note_current(&mut self, number: FileNumber, len: u64) -> Result<()> {
+        self.current.update(number, len).map_err(|e| match e {
+            Error::DiskFull { path } => in_doubt("write", &path, "the disk is full".to_owned()),
+            other => other,
+        })
     }
 
     /// Begins a new manifest with this layout and removes the old.
@@ -233,8 +255,8 @@ impl Manifest {
         let (path, file, len) = write_manifest(&*self.vfs, &self.dir, number, file_id, &layout)?;
         self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
         // Both slots, so that a damaged one never leads back to a manifest that is gone.
-        self.current.update(number, len)?;
-        self.current.update(number, len)?;
+        self.note_current(number, len)?;
+        self.note_current(number, len)?;
         let old = std::mem::replace(&mut self.path, path);
         self.file = file;
         self.file_id = file_id;
@@ -248,6 +270,11 @@ impl Manifest {
         }
         Ok(())
     }
+}
+
+/// An error after which it is not known what is in force. It is never [`Error::DiskFull`], which promises that nothing is.
+fn in_doubt(action: &'static str, path: &Path, reason: String) -> Error {
+    Error::Io { action, path: path.to_owned(), source: std::io::Error::other(reason) }
 }
 
 fn write_manifest(
