@@ -295,7 +295,7 @@ impl Operation {
                 Place::Directory(parent_of(name))
             }
             Operation::Rename { to, .. } => Place::Directory(parent_of(to)),
-            Operation::SyncDirectory { name, .. } | Operation::SyncDirectoryFailed { name, .. } => {
+            Operation::SyncDirectory { name, .. } | Operation::SyncDirectoryFailed { name } => {
                 Place::Directory(name.clone())
             }
             Operation::Damage(inner) => inner.place(),
