@@ -79,13 +79,13 @@ pub fn flush(
         let mut own_group = own.then(|| Group::new(context));
         let group = own_group.as_mut().unwrap_or(&mut shared);
         group.partitions.push(partition.id);
+        clipped.into_iter().for_each(|t| group.output.add_range_tombstone(t));
         // Below a partition without runs there is nothing that a tombstone could hide.
         let droppable = partition.all_runs().next().is_none();
         while more && is_before_end(partition, scan.entry().key) {
             group.add(&scan.entry(), &mut filter, droppable)?;
             more = scan.advance();
         }
-        clipped.into_iter().for_each(|t| group.output.add_range_tombstone(t));
         if let Some(group) = own_group {
             group.finish(version, &mut outputs)?;
         }

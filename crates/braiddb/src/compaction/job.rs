@@ -191,6 +191,12 @@ impl<'a> Merger<'a> {
     }
 
     fn run(&mut self, split_bytes: Option<u64>) -> Result<()> {
+        if split_bytes.is_none() {
+            // With one part its bounds are known, and the tombstones can stand before what they cover.
+            for tombstone in std::mem::take(&mut self.written_tombstones) {
+                self.output.add_range_tombstone(tombstone);
+            }
+        }
         let tombstones = Arc::clone(&self.tombstones);
         let mut filter = VersionFilter::new(&self.context.strata, &tombstones);
         let mut rows = 0;

@@ -3,7 +3,7 @@
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
     base::{EntryKind, EntryRef, Error, RangeTombstone, Result, limits, split_internal_key},
-    table::{RunMeta, RunOptions, blob::BlobRef},
+    table::{RunMeta, blob::BlobRef},
     view::SortedRunWriter,
 };
 
@@ -49,8 +49,13 @@ impl<'a> RunOutput<'a> {
         self.write(entry)
     }
 
-    /// Adds a range tombstone; it stands in the run that is open at the end.
+    /// Adds a range tombstone: to the open run, or to the next that is opened. Best before the entries it covers, which
+    /// are then counted as dead.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
+        if let Some(writer) = &mut self.writer {
+            writer.add_range_tombstone(tombstone);
+            return;
+        }
         match self.tombstones.last_mut() {
             Some(last) if last.sequence == tombstone.sequence && last.end == tombstone.start => {
                 last.end = tombstone.end;
@@ -73,10 +78,7 @@ impl<'a> RunOutput<'a> {
         if full && self.last_key != entry.key {
             self.finish_run()?;
         }
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            empty => empty.insert(open_writer(self.context)?),
-        };
+        let writer = open_writer(self.context, &mut self.writer, &mut self.tombstones)?;
         if let Some((tree, _)) = split_internal_key(entry.key) {
             writer.set_compression((self.context.compression_of)(tree));
         }
@@ -107,21 +109,27 @@ impl<'a> RunOutput<'a> {
     pub fn finish(mut self) -> Result<Vec<RunMeta>> {
         self.held.forget();
         if !self.tombstones.is_empty() {
-            let writer = match &mut self.writer {
-                Some(writer) => writer,
-                empty => empty.insert(open_writer(self.context)?),
-            };
-            for tombstone in std::mem::take(&mut self.tombstones) {
-                writer.add_range_tombstone(tombstone);
-            }
+            open_writer(self.context, &mut self.writer, &mut self.tombstones)?;
         }
         self.finish_run()?;
         Ok(self.finished)
     }
 }
 
-fn open_writer(context: &JobContext<'_>) -> Result<SortedRunWriter> {
-    let (number, path) = context.new_run();
-    let options: &RunOptions = &context.run_options;
-    SortedRunWriter::create(context.table, &path, number, (context.new_file_id)(), options)
+/// The open run; if there is none, a new one, with the range tombstones that wait for it.
+fn open_writer<'w>(
+    context: &JobContext<'_>,
+    writer: &'w mut Option<SortedRunWriter>,
+    tombstones: &mut Vec<RangeTombstone>,
+) -> Result<&'w mut SortedRunWriter> {
+    match writer {
+        Some(writer) => Ok(writer),
+        empty => {
+            let (number, path) = context.new_run();
+            let id = (context.new_file_id)();
+            let mut writer = SortedRunWriter::create(context.table, &path, number, id, &context.run_options)?;
+            tombstones.drain(..).for_each(|tombstone| writer.add_range_tombstone(tombstone));
+            Ok(empty.insert(writer))
+        }
+    }
 }

@@ -304,6 +304,11 @@ impl Core {
         }
     }
 
+    fn lacks_spare_segment(&self) -> bool {
+        let can_make = self.check_writable().is_ok();
+        can_make && self.wal.as_ref().is_some_and(|wal| wal.spares().is_empty())
+    }
+
     /// Has the log's next segment ready before a commit needs it.
     fn prepare_log(&self) {
         if let Some(Err(e)) = self.wal.as_ref().map(|wal| wal.prepare_spare()) {
@@ -351,6 +356,12 @@ fn work_loop(core: &Weak<Core>) {
                     drop(work);
                     core.settle_log();
                     continue;
+                }
+                let is_busy = !work.idle && core.counters.flushes.load(Ordering::Relaxed) > 0;
+                if is_busy && core.lacks_spare_segment() {
+                    drop(work);
+                    core.prepare_log();
+                    work = core.work.lock();
                 }
                 core.work_changed.wait_for(&mut work, Duration::from_millis(1000));
             }
