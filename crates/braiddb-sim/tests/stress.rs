@@ -11,26 +11,23 @@
 
 mod common;
 
-use braiddb::{
-    Db, Durability, Error, Iter, Snapshot, Tree,
-    platform::{MemVfs, Vfs},
-};
+use braiddb::{Db, Durability, Iter, Snapshot, Tree};
 use braiddb_sim::{
     Random,
     model::{Bytes, Contents, prefix_bounds, short},
     numbered::{self, Step, TREES, Writer},
 };
-use common::{Counter, full_text};
+use common::{
+    Counter,
+    threads::{Place, bounded, compare, ok, scaled},
+};
 use std::{
     collections::HashMap,
     ops::Bound,
-    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        mpsc,
     },
-    time::Duration,
 };
 
 /// Steps of each writer, in memory and on disk.
@@ -41,70 +38,6 @@ const READERS: u64 = 3;
 
 /// Keys of the pairs that all writers write.
 const SHARED: u64 = 40;
-
-/// A test that takes longer than this hangs.
-const HANG_S: u64 = 300;
-
-/// The count, times `BRAIDDB_VOLUME` if that is set; the same in debug builds and release builds.
-fn scaled(count: u64) -> u64 {
-    let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
-    ((count as f64 * factor) as u64).max(100)
-}
-
-/// Runs a test in a thread of its own, so that a hang is told rather than waited for.
-fn bounded(body: impl FnOnce() + Send + 'static) {
-    let (done, is_done) = mpsc::channel();
-    let thread = std::thread::Builder::new().spawn(move || {
-        body();
-        // Whoever waited has given up; then there is nobody to tell.
-        let _ = done.send(());
-    });
-    let thread = thread.expect("a thread");
-    match is_done.recv_timeout(Duration::from_secs(HANG_S)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("no end after {HANG_S} s: something hangs"),
-        _ => {
-            if let Err(cause) = thread.join() {
-                std::panic::resume_unwind(cause);
-            }
-        }
-    }
-}
-
-/// Where a database is.
-#[derive(Clone)]
-struct Place {
-    vfs: Option<Arc<dyn Vfs>>,
-    path: PathBuf,
-    /// Removes the directory in the end.
-    _dir: Option<Arc<tempfile::TempDir>>,
-}
-
-impl Place {
-    fn memory() -> Place {
-        Place { vfs: Some(Arc::new(MemVfs::new())), path: Path::new("/memory").to_owned(), _dir: None }
-    }
-
-    fn disk() -> Place {
-        let dir = tempfile::tempdir().expect("a directory");
-        Place { vfs: None, path: dir.path().join("db"), _dir: Some(Arc::new(dir)) }
-    }
-
-    fn try_open(&self) -> braiddb::Result<Db> {
-        let mut builder = numbered::builder().background_threads(2);
-        if let Some(vfs) = &self.vfs {
-            builder = builder.vfs(Arc::clone(vfs));
-        }
-        builder.open(&self.path)
-    }
-
-    fn open(&self) -> Db {
-        self.try_open().unwrap_or_else(|e| panic!("open: {}", full_text(&e)))
-    }
-}
-
-fn ok<T>(result: braiddb::Result<T>) -> T {
-    result.unwrap_or_else(|e| panic!("{}", full_text(&e)))
-}
 
 /// What a run has met.
 #[derive(Default)]
@@ -475,30 +408,6 @@ fn rows_of(contents: &Contents, tree: usize, prefix: &[u8]) -> Vec<(Bytes, Bytes
     rows.map(|((_, key), value)| (key.clone(), value.clone())).collect()
 }
 
-fn compare(
-    rows: impl Iterator<Item = braiddb::Result<(braiddb::Key, braiddb::Value)>>,
-    expected: &[(Bytes, Bytes)],
-    what: impl Fn() -> String,
-) {
-    let mut expected = expected.iter();
-    for row in rows {
-        let (key, value) = ok(row);
-        let Some(next) = expected.next() else { panic!("{}: {} is too much", what(), short(&key)) };
-        assert!(*key == *next.0, "{}: {} instead of {}", what(), short(&key), short(&next.0));
-        assert!(
-            *value == *next.1,
-            "{}: the value of {}: {} instead of {}",
-            what(),
-            short(&key),
-            short(&value),
-            short(&next.1)
-        );
-    }
-    if let Some(next) = expected.next() {
-        panic!("{}: {} is missing", what(), short(&next.0));
-    }
-}
-
 /// The pairs that all writers write are equal in both trees.
 fn check_pairs(trees: &[Tree], snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     let read = |tree| -> Vec<(Bytes, Bytes)> {
@@ -632,190 +541,4 @@ fn readers_are_never_wrong_in_memory() {
 fn readers_are_never_wrong_on_disk() {
     let seed = common::seed();
     bounded(move || stress(&Place::disk(), seed + 1, scaled(STEPS[1])));
-}
-
-fn is_closed<T>(result: &braiddb::Result<T>) -> bool {
-    matches!(result, Err(Error::Closed))
-}
-
-fn is_locked<T>(result: &braiddb::Result<T>) -> bool {
-    matches!(result, Err(Error::Locked { .. }))
-}
-
-/// Some rows, in runs, blobs, memtable.
-fn fill(db: &Db, tree: &Tree) -> Vec<(Bytes, Bytes)> {
-    let rows: Vec<(Bytes, Bytes)> = (0..3000_u64)
-        .map(|n| (n.to_be_bytes().to_vec(), common::value(if n.is_multiple_of(50) { 1500 } else { 20 }, n)))
-        .collect();
-    for part in rows.chunks(100) {
-        let mut batch = db.batch();
-        for (key, value) in part {
-            batch.put(tree, key, value);
-        }
-        ok(db.write(batch, Durability::Buffered));
-    }
-    rows
-}
-
-#[test]
-fn iterators_and_snapshots_outlive_their_handles() {
-    for place in [Place::memory(), Place::disk()] {
-        bounded(move || {
-            let db = place.open();
-            let tree = ok(db.tree("left"));
-            let rows = fill(&db, &tree);
-            let (snapshot, mut iter) = (db.snapshot(), tree.iter());
-            compare(iter.by_ref().take(10), &rows[..10], || "the first rows".to_owned());
-            ok(tree.delete_range(rows[0].0.clone()..));
-            ok(db.compact());
-            drop((tree, db));
-            // The database is open for as long as somebody reads from it.
-            assert!(is_locked(&place.try_open()));
-            compare(iter, &rows[10..], || "an iterator that is left".to_owned());
-            assert!(is_locked(&place.try_open()));
-            drop(snapshot);
-            let db = place.open();
-            let tree = ok(db.open_tree("left"));
-            assert!(ok(tree.first()).is_none());
-            let report = ok(db.verify());
-            assert!(report.problems.is_empty(), "{:?}", report.problems);
-        });
-    }
-}
-
-#[test]
-fn a_database_is_opened_once() {
-    for place in [Place::memory(), Place::disk()] {
-        bounded(move || {
-            let db = place.open();
-            assert!(is_locked(&place.try_open()));
-            let clone = db.clone();
-            drop(db);
-            assert!(is_locked(&place.try_open()));
-            ok(clone.close());
-            // Of many who try at once one gets it, each time.
-            let winners = Counter::default();
-            let everybody = std::sync::Barrier::new(4);
-            std::thread::scope(|scope| {
-                for _ in 0..4 {
-                    scope.spawn(|| {
-                        for _ in 0..20 {
-                            everybody.wait();
-                            let db = place.try_open();
-                            assert!(db.is_ok() || is_locked(&db), "{db:?}");
-                            winners.add(u64::from(db.is_ok()));
-                            everybody.wait();
-                        }
-                    });
-                }
-            });
-            assert_eq!(winners.get(), 20);
-        });
-    }
-}
-
-/// What users do while others close: each goes on until it is told that the database is closed, and no other error may
-/// come before. Gives the number of the last commit acknowledged, for the writer.
-fn use_until_closed(user: usize, db: &Db, tree: &Tree, rounds: &AtomicU64) -> u64 {
-    let mut random = Random::new(user as u64);
-    let (mut acknowledged, mut rows) = (0, tree.iter());
-    loop {
-        rounds.fetch_add(1, Ordering::Relaxed);
-        let done = match user {
-            0 => {
-                let mut batch = db.batch();
-                let number = acknowledged + 1;
-                batch.put(tree, b"!last", number.to_be_bytes());
-                batch.put(tree, random.below(3000).to_be_bytes(), common::value([20, 1500][random.index(2)], number));
-                let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
-                db.write(batch, durability).map(|_| acknowledged = number)
-            }
-            1 => tree.get(random.below(3000).to_be_bytes()).map(|_| ()),
-            2 => match rows.next() {
-                Some(row) => row.map(|_| ()),
-                None => {
-                    rows = tree.iter();
-                    Ok(())
-                }
-            },
-            3 => match random.below(3) {
-                0 => db.flush(),
-                1 => db.compact(),
-                _ => db.sync(),
-            },
-            4 => match random.below(3) {
-                0 => db.tree(&format!("tree-{}", random.below(100))).map(|_| ()),
-                1 => match db.drop_tree(&format!("tree-{}", random.below(100))) {
-                    Err(e) if e.is_not_found() => Ok(()),
-                    other => other,
-                },
-                _ => db.verify().map(|report| assert!(report.problems.is_empty(), "{:?}", report.problems)),
-            },
-            _ => tree.multi_get(&[random.below(3000).to_be_bytes()]).map(|_| drop(db.stats())),
-        };
-        match done {
-            Ok(()) => {}
-            Err(Error::Closed) => return acknowledged,
-            Err(e) => panic!("user {user}: {}", full_text(&e)),
-        }
-    }
-}
-
-/// Closes under everybody's hands, opens again at once, while the old handles are still in use, and looks for what was
-/// acknowledged; many times.
-fn close_while_in_use(place: &Place, seed: u64, times: u64) {
-    let mut random = Random::new(seed);
-    let mut number = 0;
-    for time in 0..times {
-        let db = place.open();
-        let tree = ok(db.tree("left"));
-        if time == 0 {
-            fill(&db, &tree);
-        }
-        let rounds = AtomicU64::new(0);
-        let (acknowledged, reopened) = std::thread::scope(|scope| {
-            let (tree, rounds) = (&tree, &rounds);
-            let users: Vec<_> = (0..6)
-                .map(|user| {
-                    let db = db.clone();
-                    scope.spawn(move || use_until_closed(user, &db, tree, rounds))
-                })
-                .collect();
-            let enough = random.below(3000);
-            while rounds.load(Ordering::Relaxed) < enough {
-                std::thread::yield_now();
-            }
-            ok(db.clone().close());
-            let reopened = place.open();
-            let acknowledged = users.into_iter().map(|u| u.join().expect("a user")).max();
-            (acknowledged.unwrap_or(0), reopened)
-        });
-        assert!(is_closed(&tree.put(b"a", b"b")) && is_closed(&tree.get(b"a")) && is_closed(&db.flush()));
-        ok(db.close());
-        drop(tree);
-        let tree = ok(reopened.open_tree("left"));
-        let found = ok(tree.get(b"!last")).map_or(0, |value| numbered::number_of(&value));
-        number = if acknowledged > 0 { acknowledged } else { number };
-        // The last write may have been logged, and refused to its caller.
-        assert!(found == number || found == acknowledged + 1, "{found} found, {number} acknowledged, time {time}");
-        number = found;
-        let report = ok(reopened.verify());
-        assert!(report.problems.is_empty(), "verify after time {time}: {:?}", report.problems);
-        ok(reopened.compact());
-        assert!(tree.iter().map(ok).count() >= 3000, "rows are missing");
-        let report = ok(reopened.verify());
-        assert!(report.problems.is_empty(), "verify after time {time}: {:?}", report.problems);
-    }
-}
-
-#[test]
-fn closing_while_in_use_in_memory() {
-    let seed = common::seed();
-    bounded(move || close_while_in_use(&Place::memory(), seed, scaled(100)));
-}
-
-#[test]
-fn closing_while_in_use_on_disk() {
-    let seed = common::seed();
-    bounded(move || close_while_in_use(&Place::disk(), seed, scaled(100) / 5));
 }
