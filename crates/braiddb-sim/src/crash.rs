@@ -22,7 +22,8 @@
 //!
 //! After a **failed sync**, what it should have synced stays unsynced for ever: a later sync that succeeds covers only
 //! what was written since, as on systems that mark pages clean after reporting the error. Reads go on to see it until
-//! the crash.
+//! the crash. After a failed sync of a directory its names stay unsynced until a sync succeeds: names are metadata,
+//! which file systems keep in a journal of their own.
 //!
 //! Not modelled: a torn sector that takes bytes with it that were not being written; a device that loses what it
 //! acknowledged; a rotting disk (there are calls that flip bits and cut files for that).
@@ -175,9 +176,7 @@ impl Replay {
                 Operation::Sync { file, upto } => self.settle_file(journal, *file, *upto, Fate::Durable),
                 Operation::SyncFailed { file, upto } => self.settle_file(journal, *file, *upto, Fate::MaybeLost),
                 Operation::SyncDirectory { name, upto } => self.settle_directory(journal, name, *upto, Fate::Durable),
-                Operation::SyncDirectoryFailed { name, upto } => {
-                    self.settle_directory(journal, name, *upto, Fate::MaybeLost);
-                }
+                Operation::SyncDirectoryFailed { .. } => {}
                 Operation::Damage(inner) => {
                     let pending = self.pending_of(inner);
                     pending.push(Pending { index, fate: Fate::Durable });
@@ -296,7 +295,7 @@ impl Operation {
                 Place::Directory(parent_of(name))
             }
             Operation::Rename { to, .. } => Place::Directory(parent_of(to)),
-            Operation::SyncDirectory { name, .. } | Operation::SyncDirectoryFailed { name, .. } => {
+            Operation::SyncDirectory { name, .. } | Operation::SyncDirectoryFailed { name } => {
                 Place::Directory(name.clone())
             }
             Operation::Damage(inner) => inner.place(),

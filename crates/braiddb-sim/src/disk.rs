@@ -436,7 +436,7 @@ impl Vfs for SimDisk {
         let mut state = self.shared.state.lock();
         let upto = state.journal.len();
         if let Err(e) = state.call(Call::SyncDirectory, &name) {
-            state.note(Operation::SyncDirectoryFailed { name, upto });
+            state.note(Operation::SyncDirectoryFailed { name });
             return Err(e);
         }
         if !state.image.is_directory(&name) {

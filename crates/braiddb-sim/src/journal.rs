@@ -36,7 +36,7 @@ pub(crate) enum Operation {
     /// A directory was synced: the operations on its names before `upto` are durable.
     SyncDirectory { name: Name, upto: usize },
     /// A directory's sync failed.
-    SyncDirectoryFailed { name: Name, upto: usize },
+    SyncDirectoryFailed { name: Name },
     /// Damage from outside, which is on disk at once.
     Damage(Box<Operation>),
 }

@@ -7,8 +7,6 @@
 //!
 //! `BRAIDDB_VOLUME` scales the number of bits, which are chosen by chance; 1 means all of them.
 
-#![cfg(feature = "engine")]
-
 mod common;
 
 use braiddb::{Durability, Error, Result};

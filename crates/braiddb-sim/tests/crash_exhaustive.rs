@@ -7,8 +7,6 @@
 //! A workload's prefix is a workload itself, and a run is the same each time, so that only the operations of the last
 //! step are crashed at. All start from one small database, with data in a run and in the log.
 
-#![cfg(feature = "engine")]
-
 mod common;
 
 use braiddb_sim::{

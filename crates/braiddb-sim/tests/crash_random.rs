@@ -2,8 +2,6 @@
 //!
 //! The pass rule is that of `crash_exhaustive.rs`.
 
-#![cfg(feature = "engine")]
-
 mod common;
 
 use braiddb_sim::{CrashPolicy, Random};

@@ -1,8 +1,6 @@
 //! A disk that fills up: writes that found no space were not applied, reads go on, and writes resume by themselves
 //! when there is space again. A crash while the disk is full loses nothing that was acknowledged.
 
-#![cfg(feature = "engine")]
-
 mod common;
 
 use braiddb::{Db, Durability, Tree};

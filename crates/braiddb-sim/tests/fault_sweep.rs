@@ -4,8 +4,6 @@
 //! after a log sync that failed no commit is accepted any more; and what a reopening, or a crash, finds is a prefix of
 //! the commits that holds all that were acknowledged as durable.
 
-#![cfg(feature = "engine")]
-
 mod common;
 
 use braiddb::{Durability, Error};

@@ -3,8 +3,6 @@
 //! A failing case is shrunk to few operations and printed with its options; the same `BRAIDDB_SEED` gives the same
 //! cases.
 
-#![cfg(feature = "engine")]
-
 mod common;
 
 use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Tree, Value};

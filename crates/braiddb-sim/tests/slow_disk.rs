@@ -3,8 +3,6 @@
 //! The disk lets 300 MB stand unsynced, so that whoever waits longer than the disk needs for the log waits because of
 //! the engine. Time is real, threads are real.
 
-#![cfg(feature = "engine")]
-
 mod common;
 
 use braiddb::{Db, Durability, platform::Runtime, platform::Vfs};

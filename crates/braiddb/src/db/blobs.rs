@@ -6,7 +6,7 @@
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::Compression,
-    platform::Vfs,
+    platform::{File, OpenMode, Vfs},
     table::{
         TableContext,
         blob::{BlobFile, BlobRef, BlobWriter, blob_path},
@@ -23,6 +23,20 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+
+/// Reads a file and writes the same bytes back.
+fn write_anew(file: &dyn File) -> std::io::Result<()> {
+    let mut buffer = vec![0; 256 << 10];
+    let mut offset = 0;
+    loop {
+        let count = file.read_at(&mut buffer, offset)?;
+        if count == 0 {
+            return Ok(());
+        }
+        file.write_at(&buffer[..count], offset)?;
+        offset += count as u64;
+    }
+}
 
 /// What is known of a blob file beyond what runs say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +114,28 @@ impl BlobStore {
         let mut files = self.files.lock();
         let used = files.uses.entry(number).or_default();
         used.last_sequence = used.last_sequence.max(sequence);
+    }
+
+    /// Makes the files that replayed records refer to survive a power failure: the records themselves are about to.
+    /// With `rewrite` their bytes are written anew, since after a sync that failed the system may take for clean what
+    /// never reached the disk.
+    pub fn sync_replayed(&self, rewrite: bool) -> Result<()> {
+        let replayed: Vec<FileNumber> = {
+            let files = self.files.lock();
+            files.uses.iter().filter(|(_, used)| used.last_sequence > 0).map(|(number, _)| *number).collect()
+        };
+        for number in &replayed {
+            let path = blob_path(&self.dir, *number);
+            let file = self.table.vfs.open(&path, OpenMode::ReadWrite).map_err(|e| Error::io("open", &path, e))?;
+            if rewrite {
+                write_anew(&*file).map_err(|e| Error::io("write", &path, e))?;
+            }
+            file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
+        }
+        if !replayed.is_empty() {
+            self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+        }
+        Ok(())
     }
 
     /// The open file of this number.

@@ -383,6 +383,7 @@ fn begin_epoch(
     let marker = dir.join(SYNC_FAILED_NAME);
     let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
     let unneeded = outcome.unneeded.clone();
+    blobs.sync_replayed(rewrite)?;
     let start = outcome.sync_replayed(rewrite)?;
     let context = WalContext {
         vfs: Arc::clone(vfs),

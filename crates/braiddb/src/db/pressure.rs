@@ -91,6 +91,8 @@ impl Core {
             return Ok(());
         }
         if self.settings.background_threads == 0 {
+            // Whatever the last try found: there may be space by now.
+            self.work.lock().retry_at_ns = 0;
             self.run_inline();
             return self.check_flushed();
         }

@@ -91,6 +91,8 @@ pub struct Manifest {
     len: u64,
     rewritten_len: u64,
     current: Current,
+    /// Whether CURRENT does not tell the present length yet.
+    current_is_behind: bool,
     layout: Layout,
     bytes_written: u64,
 }
@@ -119,6 +121,7 @@ impl Manifest {
             len,
             rewritten_len,
             current,
+            current_is_behind: false,
             layout,
             bytes_written: len,
         })
@@ -163,20 +166,26 @@ impl Manifest {
             len: end,
             rewritten_len: FILE_HEADER_LEN as u64,
             current,
+            current_is_behind: false,
             layout,
             bytes_written: 0,
         };
         if !read_only {
-            manifest.settle_tail(len, slot.manifest_len)?;
+            manifest.settle_tail(len, slot.manifest_len, &bytes)?;
         }
         Ok(Some(manifest))
     }
 
     /// A whole record past the synced length may be in the cache of the system only, and a torn one must not be
-    /// read as the start of the next: cut, sync, and let CURRENT say so.
-    fn settle_tail(&mut self, file_len: u64, synced_len: u64) -> Result<()> {
+    /// read as the start of the next: cut, write anew, sync, and let CURRENT say so. Written anew, because after a sync
+    /// that failed the system may take for clean what never reached the disk.
+    fn settle_tail(&mut self, file_len: u64, synced_len: u64, bytes: &[u8]) -> Result<()> {
         if file_len > self.len {
             self.file.set_len(self.len).map_err(|e| Error::io("truncate", &self.path, e))?;
+        }
+        let unsynced = usize::try_from(synced_len).ok().zip(usize::try_from(self.len).ok());
+        if let Some(tail) = unsynced.and_then(|(from, to)| bytes.get(from..to)).filter(|tail| !tail.is_empty()) {
+            self.file.write_at(tail, synced_len).map_err(|e| Error::io("write", &self.path, e))?;
         }
         if file_len > self.len || self.len > synced_len {
             self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
@@ -210,6 +219,10 @@ impl Manifest {
     pub fn commit(&mut self, edit: &Edit) -> Result<()> {
         let mut layout = self.layout.clone();
         layout.apply(edit).unwrap_or_else(|rule| panic!("the engine made an edit that breaks a rule: {rule}"));
+        if self.current_is_behind {
+            self.current.update(self.number, self.len)?;
+            self.current_is_behind = false;
+        }
         if self.len > REWRITE_BYTES_MIN.max(4 * self.rewritten_len) {
             return self.rewrite(layout);
         }
@@ -226,7 +239,7 @@ impl Manifest {
         self.len += record.len() as u64;
         self.bytes_written += record.len() as u64;
         self.layout = layout;
-        self.note_current(self.number, self.len)
+        self.note_current()
     }
 
     /// Takes away what a write that found no space may have left, so that the edit is surely not in force.
@@ -238,13 +251,15 @@ impl Manifest {
         Ok(())
     }
 
-    /// Has CURRENT name this manifest and length. The edit is in force already: that CURRENT finds no space must not
-    /// look as if it were not.
-    fn note_current(&mut self, number: FileNumber, len: u64) -> Result<()> {
-        self.current.update(number, len).map_err(|e| match e {
-            Error::DiskFull { path } => in_doubt("write", &path, "the disk is full".to_owned()),
+    /// Has CURRENT name the manifest's present length. The edit is in force already: that CURRENT finds no space must
+    /// not look as if it were not. It is tried again before the next edit, since one record past it counts, not two.
+    fn note_current(&mut self) -> Result<()> {
+        let noted = self.current.update(self.number, self.len);
+        self.current_is_behind = noted.is_err();
+        match noted {
+            Err(e) if e.is_disk_full() => Ok(()),
             other => other,
-        })
+        }
     }
 
     /// Begins a new manifest with this layout and removes the old.
@@ -255,8 +270,10 @@ impl Manifest {
         let (path, file, len) = write_manifest(&*self.vfs, &self.dir, number, file_id, &layout)?;
         self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
         // Both slots, so that a damaged one never leads back to a manifest that is gone.
-        self.note_current(number, len)?;
-        self.note_current(number, len)?;
+        self.current.update(number, len).map_err(|e| match e {
+            Error::DiskFull { path } => in_doubt("write", &path, "the disk is full".to_owned()),
+            other => other,
+        })?;
         let old = std::mem::replace(&mut self.path, path);
         self.file = file;
         self.file_id = file_id;
@@ -265,6 +282,11 @@ impl Manifest {
         self.rewritten_len = len;
         self.bytes_written += len;
         self.layout = layout;
+        self.note_current()?;
+        if self.current_is_behind {
+            // The next open sweeps the old manifest up.
+            return Ok(());
+        }
         if let Err(e) = self.vfs.remove(&old) {
             tracing::warn!(path = %old.display(), error = %e, "an old manifest could not be removed");
         }

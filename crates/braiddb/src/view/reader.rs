@@ -9,7 +9,7 @@ use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
     page_is_sound, tag,
 };
-use super::search::{Comparison, Place, compare_counted, find_place};
+use super::search::{Comparison, Place, blind_lanes, compare_counted, find_place};
 use super::simd::Simd;
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::CacheSlots;
@@ -178,6 +178,10 @@ impl View {
         let segment = self.segment(number, guard)?;
         let sees_all = snapshot >= self.meta.max_sequence;
         let mut candidates = segment.tagged(tag(key)) & !segment.same_key();
+        if candidates & candidates.wrapping_sub(1) != 0 {
+            // A key that is here is always where blind search leads: of several tags that match, no other is read.
+            candidates &= blind_lanes(&segment, self.simd, key);
+        }
         while candidates != 0 {
             let lane = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;

@@ -41,6 +41,14 @@ pub(crate) fn find_place(
     Ok(correct(segment, candidate, order, bit))
 }
 
+/// The only lane that may hold `query`, as a mask; all lanes where the differences do not tell.
+pub(crate) fn blind_lanes(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> u32 {
+    match segment.base() {
+        BASE_BISECT => u32::MAX,
+        base => 1 << simd.blind_candidate(segment.differences(), &bits::window(query, base)),
+    }
+}
+
 /// The query's place, from how it compares with the candidate.
 fn correct(segment: &Segment<'_>, candidate: usize, order: Ordering, bit: Option<u32>) -> Place {
     let count = segment.count();
