@@ -10,6 +10,7 @@ mod disk;
 mod faults;
 mod journal;
 pub mod model;
+pub mod numbered;
 mod random;
 mod runtime;
 mod speed;

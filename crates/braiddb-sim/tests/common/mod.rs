@@ -18,6 +18,7 @@ use std::{
     },
 };
 
+pub mod threads;
 pub mod workload;
 
 /// The directory of the database on each simulated disk.

@@ -52,10 +52,15 @@ impl Core {
         Ok(())
     }
 
-    /// Ends background work and gives the lock up. Called once, by whoever closes the database.
-    pub fn stop(&self) {
+    /// Refuses all calls from now on, has those that change files end, and waits until they have.
+    pub fn refuse_calls(&self) {
         self.closing.store(true, Ordering::Release);
         self.work_changed.notify_all();
+        drop(self.gate.write());
+    }
+
+    /// Ends background work and gives the lock up. Called once, by whoever closes the database, after calls are refused.
+    pub fn stop(&self) {
         for worker in self.workers.lock().drain(..) {
             self.work_changed.notify_all();
             if worker.join().is_err() {
@@ -63,6 +68,17 @@ impl Core {
             }
         }
         *self.lock.lock() = None;
+    }
+
+    /// Flushes all memtables.
+    pub fn flush_all(&self) -> Result<()> {
+        self.check_writable()?;
+        {
+            let _write = self.write.lock();
+            self.wait_for_flush()?;
+            self.freeze();
+        }
+        self.run_flushes()
     }
 
     /// Flushes all frozen memtables, or waits until the workers have.

@@ -117,6 +117,7 @@ impl Batch {
 
     pub(super) fn commit(&self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
         let core = db.core();
+        let _inside = core.enter()?;
         core.check_writable()?;
         for tree in self.trees.values() {
             tree.check()?;

@@ -9,7 +9,10 @@
 //!   at a time.
 //! - `change` is held while a new state is made of the present one, by leader and jobs alike.
 //!
-//! Order of locks: `write`, then `disk`, then `change`. `work` is a leaf.
+//! - *Callers* that change files hold `gate` shared meanwhile. Closing takes it alone: nothing is written for a caller
+//!   once the lock on the directory is given up.
+//!
+//! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::settings::Settings;
 use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Counters};
@@ -24,7 +27,7 @@ use crate::{
     wal::Wal,
 };
 use arc_swap::ArcSwap;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     path::PathBuf,
@@ -103,6 +106,7 @@ pub struct Core {
     pub pressure: Pressure,
     pub counters: Counters,
     pub closing: AtomicBool,
+    pub gate: RwLock<()>,
     pub failure: Mutex<Option<String>>,
     pub failed: AtomicBool,
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -127,6 +131,14 @@ impl Core {
             return Err(Error::ReadOnly { reason: self.failure.lock().clone().unwrap_or_default() });
         }
         Ok(())
+    }
+
+    /// Keeps the database from being closed while the caller changes files. Fails once it is closed. Not to be entered
+    /// twice by one thread: a thread that closes may stand in between.
+    pub fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let inside = self.gate.read();
+        self.check_open()?;
+        Ok(inside)
     }
 
     /// Fails once the database is closed.

@@ -102,7 +102,7 @@ impl Db {
     fn open_or_create(&self, name: &str, multi: bool, create: Option<TreeOptions>) -> Result<Arc<TreeState>> {
         check_name(name)?;
         let core = self.core();
-        core.check_open()?;
+        let _inside = core.enter()?;
         let mut trees = core.catalog.trees.lock();
         if let Some(tree) = trees.by_name.get(name) {
             if tree.multi != multi {
@@ -151,6 +151,7 @@ impl Db {
     /// Drops a tree with all it holds, in constant time; its space comes back later. Handles of it fail from then on.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         let core = self.core();
+        let _inside = core.enter()?;
         let mut trees = core.catalog.trees.lock();
         let tree = trees.by_name.get(name).cloned();
         let tree = tree.ok_or_else(|| Error::NotFound(format!("there is no tree {name:?}")))?;
@@ -173,6 +174,7 @@ impl Db {
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
         check_name(to)?;
         let core = self.core();
+        let _inside = core.enter()?;
         let mut trees = core.catalog.trees.lock();
         if trees.by_name.contains_key(to) {
             return Err(Error::AlreadyExists(format!("there is a tree {to:?} already")));
@@ -212,6 +214,7 @@ impl Db {
     /// Makes all earlier commits survive a power failure.
     pub fn sync(&self) -> Result<()> {
         let core = self.core();
+        let _inside = core.enter()?;
         core.check_writable()?;
         match &core.wal {
             Some(wal) => core.sync_to(wal.end_lsn()),
@@ -221,19 +224,14 @@ impl Db {
 
     /// Writes everything that is in memory only into runs.
     pub fn flush(&self) -> Result<()> {
-        let core = self.core();
-        core.check_writable()?;
-        {
-            let _write = core.write.lock();
-            core.wait_for_flush()?;
-            core.freeze();
-        }
-        core.run_flushes()
+        let _inside = self.core().enter()?;
+        self.core().flush_all()
     }
 
     /// Writes everything into as few runs as can be, without dead entries but those that snapshots hold.
     pub fn compact(&self) -> Result<()> {
-        self.flush()?;
+        let _inside = self.core().enter()?;
+        self.core().flush_all()?;
         self.core().compact_all()
     }
 
@@ -270,9 +268,10 @@ impl Shared {
             return Ok(());
         }
         let core = &self.core;
+        core.refuse_calls();
         let synced = match &core.wal {
             // The note at the end tells a later open that nothing may be missing.
-            Some(wal) if core.check_writable().is_ok() => wal.note_durable(),
+            Some(wal) if !core.failed.load(Ordering::Acquire) => wal.note_durable(),
             _ => Ok(()),
         };
         core.stop();

@@ -31,7 +31,7 @@ use crate::{
     wal::{self, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions},
 };
 use arc_swap::ArcSwap;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
     io,
     path::Path,
@@ -112,6 +112,7 @@ impl Core {
             pressure: Pressure::default(),
             counters: Counters::default(),
             closing: AtomicBool::new(false),
+            gate: RwLock::default(),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             lock: Mutex::new(lock),

@@ -66,6 +66,8 @@ impl Core {
         if let Some(note) = self.counters.log_tail_note.lock().clone() {
             report.notes.push(note);
         }
+        // Whoever opened the database meanwhile may have changed files under our hands.
+        self.check_open()?;
         Ok(report)
     }
 

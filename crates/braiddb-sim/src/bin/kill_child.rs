@@ -1,0 +1,101 @@
+//! The process that `tests/kill9.rs` kills: it opens a database, does numbered steps, and tells on its standard output
+//! what was acknowledged.
+//!
+//! Arguments: the directory, the seed, then for each writer the number of its first step. Lines of output:
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `open` | the database is open |
+//! | `ack` writer number | this step's commit has returned |
+//! | `stats` flushes merges folds partitions | seen by this process so far |
+
+use braiddb::{Batch, Db, Durability, Tree};
+use braiddb_sim::{
+    Random,
+    model::Change,
+    numbered::{self, Step, TREES, Writer},
+};
+use std::io::Write;
+
+/// The parent kills long before; if it has died itself, this ends some day.
+const STEPS_MAX: u64 = 200_000;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let dir = arguments.next().expect("the directory");
+    let mut number = || arguments.next().map(|text| text.parse::<u64>().expect("a number"));
+    let seed = number().expect("the seed");
+    let firsts: Vec<u64> = std::iter::from_fn(number).collect();
+    let db = numbered::builder().background_threads(2).open(dir).expect("open");
+    say("open");
+    std::thread::scope(|scope| {
+        for (writer, first) in firsts.into_iter().enumerate() {
+            let writer = Writer { seed, writer: writer as u64, drops: true };
+            let db = &db;
+            scope.spawn(move || work(db, &writer, first));
+        }
+    });
+}
+
+/// One write call a line, so that no line is cut by the kill.
+fn say(line: &str) {
+    // A parent that is gone is no reason for a panic's text.
+    if std::io::stdout().write_all(format!("{line}\n").as_bytes()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+fn work(db: &Db, writer: &Writer, first: u64) {
+    let mut random = Random::new(first ^ writer.writer << 32);
+    for number in first..first + STEPS_MAX {
+        maintain(db, &mut random);
+        do_step(db, writer, number);
+        say(&format!("ack {} {number}", writer.writer));
+        if number.is_multiple_of(32) {
+            let stats = db.stats();
+            say(&format!("stats {} {} {} {}", stats.flushes, stats.merges, stats.folds, stats.partitions.len()));
+        }
+    }
+}
+
+fn do_step(db: &Db, writer: &Writer, number: u64) {
+    match writer.step(number) {
+        Step::DropTree(tree) => match db.drop_tree(TREES[tree as usize]) {
+            Err(e) if e.is_not_found() => {}
+            other => other.expect("drop a tree"),
+        },
+        Step::Write { changes, sync } => {
+            let durability = if sync { Durability::Sync } else { Durability::Buffered };
+            let mut batch = batch_of(db, &changes);
+            batch.set_application_cursor(format!("{} {number}", writer.writer));
+            db.write(batch, durability).expect("write");
+        }
+    }
+}
+
+fn batch_of(db: &Db, changes: &[Change]) -> Batch {
+    let tree = |number: &u32| -> Tree { db.tree(TREES[*number as usize]).expect("a tree") };
+    let mut batch = db.batch();
+    for change in changes {
+        match change {
+            Change::Put(of, key, value) => batch.put(&tree(of), key, value),
+            Change::Delete(of, key) => batch.delete(&tree(of), key),
+            Change::DeleteRange(of, bounds) => batch.delete_range(&tree(of), bounds.clone()),
+        };
+    }
+    batch
+}
+
+/// Now and then, what changes no contents.
+fn maintain(db: &Db, random: &mut Random) {
+    match random.below(2000) {
+        0..5 => db.flush().expect("flush"),
+        5..7 => db.compact().expect("compact"),
+        7..15 => db.sync().expect("sync"),
+        15 => {
+            let report = db.verify().expect("verify");
+            assert!(report.problems.is_empty(), "{:?}", report.problems);
+        }
+        _ => {}
+    }
+}
