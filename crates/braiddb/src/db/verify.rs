@@ -136,7 +136,11 @@ impl Core {
                 }
                 Ok(dump.end_offset)
             });
-            report.note(walked);
+            // A flush may have let go of it meanwhile: then it is removed, or a spare.
+            let is_gone = || wal.segments().iter().all(|kept| kept.number != segment.number);
+            if walked.is_ok() || !is_gone() {
+                report.note(walked);
+            }
         }
     }
 
