@@ -1,11 +1,12 @@
 //! Plans: what to do with a partition, decided from sizes and counts alone.
 //!
 //! - *Rebuild*: the view is missing or damaged; braid it anew from the runs.
-//! - *Split*: the partition has grown too large; merge everything and cut it into several.
 //! - *Major*, all runs: too many entries are dead.
+//! - *Split*: the partition has grown too large; two take its place, which share its runs, each with a view of its own.
+//! - *Recut*: merge everything and cut it into partitions of half the largest size. Only when asked to compact.
 //! - *Fold*: the loose runs go into the view, and no entry is rewritten.
-//! - *Major*, some runs: the view would get too many runs; merge the smallest ones, together with those next in size
-//!   that are no larger than what is merged anyway. So each entry is rewritten about once for each doubling of its run.
+//! - *Major*, some runs: the view would get too many runs; merge the loose ones into one, and once the view is full the
+//!   smallest half of its runs with them. So small runs are merged often, large ones seldom.
 
 use crate::base::FileNumber;
 
@@ -42,6 +43,8 @@ pub struct PartitionShape {
     pub counts: Option<ViewShape>,
     /// Dead entries that the last merge could not drop because snapshots hold them still.
     pub dead_held: u64,
+    /// Whether a split has found no key to cut at.
+    pub is_indivisible: bool,
     /// Whether a blob file waits to be given up that runs of this partition refer to.
     pub relocate_blobs: bool,
 }
@@ -66,8 +69,10 @@ pub struct PlanOptions {
 pub enum Plan {
     /// Braid the view anew.
     Rebuild,
-    /// Merge everything and cut it into partitions of about half the largest size.
+    /// Cut the partition in two, which share its runs.
     Split,
+    /// Merge everything and cut it into partitions of about half the largest size.
+    Recut,
     /// Merge these runs into one, all loose runs among them.
     Major {
         /// Their numbers.
@@ -81,11 +86,11 @@ pub enum Plan {
 pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let count = shape.runs.len() + shape.loose.len();
     let bytes: u64 = all(shape).map(|r| r.bytes).sum();
-    if count > 1 && bytes > options.partition_bytes_max {
-        return Some(Plan::Split);
-    }
     if is_too_dead(shape, options) || shape.relocate_blobs {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
+    }
+    if bytes > options.partition_bytes_max && !shape.is_indivisible {
+        return Some(Plan::Split);
     }
     if !shape.has_view && !shape.runs.is_empty() {
         return Some(Plan::Rebuild);
@@ -111,20 +116,22 @@ fn is_too_dead(shape: &PartitionShape, options: &PlanOptions) -> bool {
     dead * 100 > counts.entries * options.dead_percent_max
 }
 
-/// All loose runs, then the smallest others until enough room is made, then those no larger than what is merged.
+/// All loose runs; and if the view is full, the smallest others until it is half empty.
 fn cheapest(shape: &PartitionShape, options: &PlanOptions) -> Vec<FileNumber> {
     let mut inputs: Vec<FileNumber> = shape.loose.iter().map(|r| r.number).collect();
-    let mut bytes: u64 = shape.loose.iter().map(|r| r.bytes).sum();
     let mut rest: Vec<&RunShape> = shape.runs.iter().collect();
     rest.sort_by_key(|r| r.bytes);
-    let kept_max = options.view_runs_max.saturating_sub(options.loose_fold + 1).max(1);
+    // The loose runs become one run; without others, if that leaves room in the view.
+    if rest.len() < options.view_runs_max {
+        return inputs;
+    }
+    let kept_max = options.view_runs_max / 2;
     let mut left = rest.len();
     for run in rest {
-        if left <= kept_max && run.bytes > bytes {
+        if left <= kept_max {
             break;
         }
         inputs.push(run.number);
-        bytes += run.bytes;
         left -= 1;
     }
     inputs

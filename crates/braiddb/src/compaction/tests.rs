@@ -18,6 +18,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         has_view: !view.is_empty(),
         counts: Some(ViewShape { entries: 100, dead: 0 }),
         dead_held: 0,
+        is_indivisible: false,
         relocate_blobs: false,
     }
 }
@@ -39,6 +40,8 @@ fn plans_by_shape() {
         ("four loose runs, eight in all", shape(&[100, 50, 20, 10], &[1, 1, 1, 1]), false),
         ("four loose runs, nine in all", shape(&[100, 50, 20, 10, 9], &[1, 1, 1, 1]), false),
         ("four loose runs, nine in all, equal", shape(&[10, 10, 10, 10, 10], &[10, 10, 10, 10]), false),
+        ("a full view", shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[1, 1, 1, 1]), false),
+        ("too large to be cut", PartitionShape { is_indivisible: true, ..shape(&[], &[2000]) }, true),
         ("dead", dead(shape(&[100], &[1]), 26), false),
         ("not dead enough", dead(shape(&[100], &[1]), 25), false),
         ("dead but held", PartitionShape { dead_held: 20, ..dead(shape(&[100], &[1]), 40) }, false),
@@ -57,13 +60,15 @@ three loose runs: None
 three loose runs, idle: Some(Fold)
 four loose runs: Some(Fold)
 four loose runs, eight in all: Some(Fold)
-four loose runs, nine in all: Some(Major { inputs: [101, 102, 103, 104, 5, 4, 3] })
-four loose runs, nine in all, equal: Some(Major { inputs: [101, 102, 103, 104, 1, 2, 3, 4, 5] })
+four loose runs, nine in all: Some(Major { inputs: [101, 102, 103, 104] })
+four loose runs, nine in all, equal: Some(Major { inputs: [101, 102, 103, 104] })
+a full view: Some(Major { inputs: [101, 102, 103, 104, 8, 7, 6, 5] })
+too large to be cut: None
 dead: Some(Major { inputs: [1, 101] })
 not dead enough: None
 dead but held: None
 too large: Some(Split)
-one large run: None
+one large run: Some(Split)
 no view: Some(Rebuild)
 sparse blobs: Some(Major { inputs: [1] })
 ";

@@ -25,13 +25,13 @@ const IDLE_NS: u64 = 1_000_000_000;
 const RETRY_NS: u64 = 1_000_000_000;
 
 /// So many loose runs are folded.
-const LOOSE_FOLD: usize = 4;
+const LOOSE_FOLD: usize = 8;
 
 /// The most runs of a view in steady state.
 const VIEW_RUNS_MAX: usize = 8;
 
 /// The most dead entries of a partition, in per cent.
-const DEAD_PERCENT_MAX: u64 = 25;
+const DEAD_PERCENT_MAX: u64 = 35;
 
 /// A piece of work.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Core {
         };
         let inputs: Vec<u64> = partition.all_runs().map(|h| h.run().meta().number).collect();
         let bytes: u64 = partition.all_runs().map(|h| h.run().meta().file_bytes).sum();
-        let plan = if bytes > self.settings.partition_bytes { Plan::Split } else { Plan::Major { inputs } };
+        let plan = if bytes > self.settings.partition_bytes { Plan::Recut } else { Plan::Major { inputs } };
         let done = if bytes == 0 { Ok(()) } else { self.run_partition(&partition, &plan) };
         self.work.lock().busy.remove(&id);
         self.work_changed.notify_all();
@@ -230,6 +230,7 @@ impl Core {
             has_view: partition.view.is_some(),
             counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),
+            is_indivisible: work.indivisible.contains(&partition.id),
             relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
     }
