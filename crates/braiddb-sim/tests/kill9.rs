@@ -14,7 +14,7 @@
 mod common;
 
 use braiddb::{
-    Db,
+    Db, Error,
     platform::{Runtime, SystemRuntime},
 };
 use braiddb_sim::{
@@ -177,7 +177,7 @@ fn read_all(db: &Db) -> Contents {
 }
 
 /// Kills the child after so long (from its start, or from when it had the database open), and reads all it has said.
-fn kill(mut child: Child, after_ms: u64, from_open: bool) -> Vec<String> {
+fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<String> {
     let runtime = SystemRuntime::new();
     let stdout = child.stdout.take().expect("a pipe");
     let (opened, is_open) = mpsc::channel();
@@ -187,8 +187,11 @@ fn kill(mut child: Child, after_ms: u64, from_open: bool) -> Vec<String> {
             child.kill().expect("kill");
             panic!("the child did not open the database, see its words above");
         }
+        let second = from_open.then(|| numbered::builder().open(path));
         runtime.sleep_us(after_ms * 1000);
         child.kill().expect("kill");
+        // Said only now: a panic before would wait for a pipe that does not end.
+        assert!(matches!(&second, None | Some(Err(Error::Locked { .. }))), "opened in two processes: {second:?}");
         lines.join().expect("the reader of the pipe")
     });
     let status = child.wait().expect("wait for the child");
@@ -239,7 +242,7 @@ fn note(lines: &[String], database: &mut Database, seen: &mut Seen) {
 
 fn round(database: &mut Database, random: &mut Random, seen: &mut Seen) {
     let (after_ms, from_open) = (5 + random.below(146), random.chance(1, 2));
-    let lines = kill(database.start(), after_ms, from_open);
+    let lines = kill(database.start(), &database.path(), after_ms, from_open);
     note(&lines, database, seen);
     if random.chance(1, 4) && database.path().join("CURRENT").exists() {
         // Read-only first: the log is replayed in memory, and nothing is changed.

@@ -411,11 +411,7 @@ fn rows_of(contents: &Contents, tree: usize, prefix: &[u8]) -> Vec<(Bytes, Bytes
 /// The pairs that all writers write are equal in both trees.
 fn check_pairs(trees: &[Tree], snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     let read = |tree| -> Vec<(Bytes, Bytes)> {
-        snapshot
-            .prefix(tree, b"shared/")
-            .map(|row| ok(row))
-            .map(|(key, value)| (key.to_vec(), value.to_vec()))
-            .collect()
+        snapshot.prefix(tree, b"shared/").map(ok).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
     };
     let (left, right) = (read(&trees[0]), read(&trees[1]));
     assert!(left == right, "shared pairs differ in snapshot {}: {left:?} and {right:?}", snapshot.sequence());

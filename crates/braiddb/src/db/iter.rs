@@ -187,7 +187,9 @@ impl Iter {
             .core()
             .check_open()
             .and_then(|()| self.advance(forward))
-            .and_then(|there| if there { self.take_row(forward).map(Some) } else { Ok(None) });
+            .and_then(|there| if there { self.take_row(forward).map(Some) } else { Ok(None) })
+            // Whoever opened the database since it was closed may have removed what was to be read.
+            .or_else(|e| self.db.core().check_open().and(Err(e)));
         self.done = !matches!(row, Ok(Some(_)));
         row.transpose()
     }

@@ -52,6 +52,8 @@ impl Core {
 
     /// Sets aside the view that an error is about; any other error is returned.
     pub fn heal(&self, error: Error) -> Result<()> {
+        // Whoever opened the database since may have removed what was to be read.
+        self.check_open()?;
         match damaged_view(&error) {
             Some(number) => self.note_damaged_view(number, &error),
             None => Err(error),
