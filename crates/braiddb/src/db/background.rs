@@ -8,7 +8,7 @@
 use super::core::{Core, WorkState};
 use crate::{
     base::{Error, Result},
-    compaction::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, plan},
+    compaction::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, droppable_runs, plan},
     read::ReadState,
     version::{Partition, Version},
 };
@@ -54,15 +54,36 @@ impl Core {
 
     /// Ends background work and gives the lock up. Called once, by whoever closes the database.
     pub fn stop(&self) {
-        self.closing.store(true, Ordering::Release);
-        self.work_changed.notify_all();
+        self.refuse_work();
         for worker in self.workers.lock().drain(..) {
-            self.work_changed.notify_all();
             if worker.join().is_err() {
                 tracing::error!("a background thread has panicked");
             }
         }
+        self.wait_for_callers_jobs();
         *self.lock.lock() = None;
+    }
+
+    /// Jobs run in callers' threads too. They give up when the database closes; the next opener must not meet them. One
+    /// that has panicked is not waited for for ever.
+    fn wait_for_callers_jobs(&self) {
+        let mut work = self.work.lock();
+        for _ in 0..1_000 {
+            if !work.flushing && work.busy.is_empty() {
+                break;
+            }
+            self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+        }
+        drop(work);
+        // One that is about to put its result into force does so, or meets the closed database.
+        drop(self.disk.lock());
+    }
+
+    /// Takes no more commits and begins no more jobs; returns when no commit is on its way to the log any more.
+    pub fn refuse_work(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.signal_work();
+        drop(self.write.lock());
     }
 
     /// Flushes all frozen memtables, or waits until the workers have.
@@ -114,10 +135,12 @@ impl Core {
         let inputs: Vec<u64> = partition.all_runs().map(|h| h.run().meta().number).collect();
         let bytes: u64 = partition.all_runs().map(|h| h.run().meta().file_bytes).sum();
         let plan = if bytes > self.settings.partition_bytes { Plan::Split } else { Plan::Major { inputs } };
+        // Runs that can be let go of unread go first, and the others are merged by the next try.
+        let is_step = !droppable_runs(&partition, self.snapshots.strata()[0]).is_empty();
         let done = if bytes == 0 { Ok(()) } else { self.run_partition(&partition, &plan) };
         self.work.lock().busy.remove(&id);
-        self.work_changed.notify_all();
-        done.map(|()| true)
+        self.signal_work();
+        done.map(|()| !is_step)
     }
 
     /// Does all work that is due, in the calling thread.
@@ -236,7 +259,7 @@ impl Core {
             Err(e) => self.note_failure(&mut work, &job, e),
         };
         drop(work);
-        self.work_changed.notify_all();
+        self.signal_work();
         done
     }
 
@@ -300,7 +323,10 @@ impl Core {
                 wal.trim_spares();
             }
             Err(e) if e.is_disk_full() => {}
-            Err(e) => self.latch(&e),
+            Err(e) => {
+                self.leave_marker();
+                self.latch(&e);
+            }
         }
     }
 
@@ -338,6 +364,7 @@ fn work_loop(core: &Weak<Core>) {
         if core.closing.load(Ordering::Acquire) {
             return;
         }
+        let seen = *core.signal.lock();
         match core.next_job(false) {
             Some(job) => {
                 let is_flush = matches!(job, Job::Flush);
@@ -346,13 +373,15 @@ fn work_loop(core: &Weak<Core>) {
                 }
             }
             None => {
-                let mut work = core.work.lock();
-                if core.look_for_idleness(&mut work) {
-                    drop(work);
+                let is_idle = core.look_for_idleness(&mut core.work.lock());
+                if is_idle {
                     core.settle_log();
                     continue;
                 }
-                core.work_changed.wait_for(&mut work, Duration::from_millis(1000));
+                let mut signal = core.signal.lock();
+                if *signal == seen {
+                    core.signalled.wait_for(&mut signal, Duration::from_millis(1000));
+                }
             }
         }
     }

@@ -62,7 +62,7 @@ impl Core {
             new_file_id: &|| self.settings.runtime.random_u64(),
             strata: self.snapshots.strata(),
             relocate: relocate.map(|_| &relocate_blob as compaction::Relocate<'_>),
-            run_bytes_max: self.settings.partition_bytes * 2,
+            run_bytes_max: self.settings.partition_bytes.saturating_mul(2),
             created: &created,
             cancelled: &|| self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire),
         })
@@ -94,7 +94,15 @@ impl Core {
         let Some(blob) = BlobRef::decode(reference).filter(|b| relocation.condemned.contains(&b.file)) else {
             return Ok(None);
         };
-        let value = self.blobs.read(reference)?;
+        let value = match self.blobs.read(reference) {
+            // One damaged value is no reason never to merge the partition again: its reference stays as it is.
+            Err(e) if e.is_corruption() => {
+                tracing::error!(error = %e, "a damaged value stays in its blob file");
+                self.work.lock().unmovable_blobs.insert(blob.file);
+                return Ok(None);
+            }
+            read => read?,
+        };
         let moved = self.blobs.write(key, &value, blob.compression)?;
         relocation.written.lock().push(moved.file);
         let mut bytes = Vec::new();
@@ -144,6 +152,8 @@ impl Core {
     /// Writes an edit and shows its version to readers. The new version's files are synced, and so is the directory.
     fn install(&self, disk: &mut DiskState, mut changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
         self.check_not_failed()?;
+        // After the close, another opener may have the files.
+        self.check_open()?;
         changes.push(Change::NextFile(self.next_file.load(Ordering::Relaxed)));
         changes.push(Change::LastSequence(self.snapshots.visible()));
         disk.manifest.commit(&Edit::new(changes)).inspect_err(|e| {
@@ -172,7 +182,10 @@ impl Core {
     /// Unused blob files go once the readers of all states up to now have gone.
     fn release_blobs(&self, layout: &Layout) {
         let released = self.blobs.release_unused(layout);
-        self.work.lock().sparse_blobs = self.blobs.sparse_files(layout, &*self.table.vfs).into_iter().collect();
+        let sparse = self.blobs.sparse_files(layout, &*self.table.vfs);
+        let mut work = self.work.lock();
+        work.sparse_blobs = sparse.into_iter().filter(|file| !work.unmovable_blobs.contains(file)).collect();
+        drop(work);
         if released.is_empty() {
             return;
         }
