@@ -60,6 +60,11 @@ impl RawBatch {
         if key_len > limits::MAX_INTERNAL_KEY_LEN {
             self.fail(format!("a key has {} bytes; the most is {}", key_len - 4, limits::MAX_KEY_LEN));
         }
+        // The value of a range delete is a key, and a run is refused where a key of it is too long.
+        if kind == EntryKind::RangeDelete && value.len() > limits::MAX_INTERNAL_KEY_LEN {
+            let len = value.len().saturating_sub(4);
+            self.fail(format!("the end of a range has {len} bytes; the most is {}", limits::MAX_KEY_LEN));
+        }
         self.bytes.extend_from_slice(value);
         let value_start = key_start + key_len;
         self.slots.push(Slot { kind, key_start, key_len, value_start, value_len: value.len() });
@@ -167,7 +172,8 @@ pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<
             let kind = EntryKind::from_byte(reader.u8()?)?;
             let key = reader.bytes()?;
             let value = if kind == EntryKind::Tombstone { &[] } else { reader.bytes()? };
-            if key.len() < 4 || key.len() > limits::MAX_INTERNAL_KEY_LEN {
+            let is_key = |key: &[u8]| (4..=limits::MAX_INTERNAL_KEY_LEN).contains(&key.len());
+            if !is_key(key) || (kind == EntryKind::RangeDelete && !is_key(value)) {
                 return None;
             }
             visit(batch, Operation { kind, key, value });

@@ -11,7 +11,7 @@ use crate::{
     base::{Error, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits},
     table::{Position, Run, RunMeta},
     version::{FileSet, Partition, RunHandle},
-    view::{Bounds, ViewCursor, ViewMeta, build_view, fold_view},
+    view::{Bounds, ViewMeta, build_view, fold_view},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -134,9 +134,8 @@ fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
     if bounds.start <= handle.run().meta().smallest {
         return Ok(Position::default());
     }
-    let mut cursor = ViewCursor::new(Arc::clone(handle.view()?), Arc::clone(handle.alone()), SequenceNumber::MAX);
-    crate::base::Cursor::seek(&mut cursor, &bounds.start)?;
-    Ok(if crate::base::Cursor::valid(&cursor) { cursor.position()? } else { handle.run().end() })
+    // By place, not by what a reader would see: an entry that a newer range tombstone covers may be all a snapshot has.
+    handle.view()?.position_of(handle.run(), &bounds.start, &crossbeam_epoch::pin())
 }
 
 /// Merges `inputs`, which must hold all loose runs of the partition. If `split_bytes` is given, everything must be in

@@ -2,6 +2,7 @@
 //!
 //! - *Rebuild*: the view is missing or damaged; braid it anew from the runs.
 //! - *Major*, all runs: too many entries are dead.
+//! - *Major*, all loose runs and those that are sparse: files shared with partitions that have let them go.
 //! - *Split*: the partition has grown too large; two take its place, which share its runs, each with a view of its own.
 //! - *Recut*: merge everything and cut it into partitions of half the largest size. Only when asked to compact.
 //! - *Fold*: the loose runs go into the view, and no entry is rewritten.
@@ -19,6 +20,8 @@ pub struct RunShape {
     pub bytes: u64,
     /// Its entries within this partition, likewise.
     pub entries: u64,
+    /// Whether much of its file belongs to partitions that have let it go: what is left is worth moving out.
+    pub is_sparse: bool,
 }
 
 /// What a view counts, for planning.
@@ -88,6 +91,10 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let bytes: u64 = all(shape).map(|r| r.bytes).sum();
     if is_too_dead(shape, options) || shape.relocate_blobs {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
+    }
+    let sparse: Vec<FileNumber> = shape.runs.iter().filter(|r| r.is_sparse).map(|r| r.number).collect();
+    if !sparse.is_empty() || shape.loose.iter().any(|r| r.is_sparse) {
+        return Some(Plan::Major { inputs: shape.loose.iter().map(|r| r.number).chain(sparse).collect() });
     }
     if bytes > options.partition_bytes_max && !shape.is_indivisible {
         return Some(Plan::Split);

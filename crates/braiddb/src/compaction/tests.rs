@@ -8,7 +8,11 @@ fn options(idle: bool) -> PlanOptions {
 }
 
 fn runs(sizes: &[u64], first: u64) -> Vec<RunShape> {
-    sizes.iter().enumerate().map(|(i, &bytes)| RunShape { number: first + i as u64, bytes, entries: bytes }).collect()
+    sizes
+        .iter()
+        .enumerate()
+        .map(|(i, &bytes)| RunShape { number: first + i as u64, bytes, entries: bytes, is_sparse: false })
+        .collect()
 }
 
 fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
@@ -30,6 +34,8 @@ fn plans_by_shape() {
         s.counts = Some(ViewShape { entries: 100, dead });
         s
     };
+    let mut sparse = shape(&[10, 20], &[1]);
+    sparse.runs[1].is_sparse = true;
     let cases = [
         ("nothing", shape(&[], &[]), false),
         ("one loose run", shape(&[], &[10]), false),
@@ -42,6 +48,7 @@ fn plans_by_shape() {
         ("four loose runs, nine in all, equal", shape(&[10, 10, 10, 10, 10], &[10, 10, 10, 10]), false),
         ("a full view", shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[1, 1, 1, 1]), false),
         ("too large to be cut", PartitionShape { is_indivisible: true, ..shape(&[], &[2000]) }, true),
+        ("a sparse run", sparse, false),
         ("dead", dead(shape(&[100], &[1]), 26), false),
         ("not dead enough", dead(shape(&[100], &[1]), 25), false),
         ("dead but held", PartitionShape { dead_held: 20, ..dead(shape(&[100], &[1]), 40) }, false),
@@ -64,6 +71,7 @@ four loose runs, nine in all: Some(Major { inputs: [101, 102, 103, 104] })
 four loose runs, nine in all, equal: Some(Major { inputs: [101, 102, 103, 104] })
 a full view: Some(Major { inputs: [101, 102, 103, 104, 8, 7, 6, 5] })
 too large to be cut: None
+a sparse run: Some(Major { inputs: [101, 2] })
 dead: Some(Major { inputs: [1, 101] })
 not dead enough: None
 dead but held: None

@@ -7,10 +7,10 @@
 
 use super::core::{Core, WorkState};
 use crate::{
-    base::{Error, Result},
-    compaction::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, plan},
+    base::{Error, FileNumber, Result},
+    compaction::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, droppable_runs, plan},
     read::ReadState,
-    version::{Partition, Version},
+    version::{Partition, RunHandle, Version},
 };
 use std::{
     collections::HashMap,
@@ -32,6 +32,18 @@ const VIEW_RUNS_MAX: usize = 8;
 
 /// The most dead entries of a partition, in per cent.
 const DEAD_PERCENT_MAX: u64 = 35;
+
+/// The same while nothing is committed.
+const DEAD_PERCENT_MAX_IDLE: u64 = 20;
+
+/// A run of which partitions read less than this share, in per mille of its entries, is sparse.
+const SPARSE_PER_MILLE: u64 = 600;
+
+/// The same while nothing is committed.
+const SPARSE_PER_MILLE_IDLE: u64 = 800;
+
+/// The most log segments that are kept while nothing is committed.
+const LOG_SEGMENTS_MAX: usize = 3;
 
 /// A piece of work.
 #[derive(Debug)]
@@ -55,14 +67,13 @@ impl Core {
     /// Refuses all calls from now on, has those that change files end, and waits until they have.
     pub fn refuse_calls(&self) {
         self.closing.store(true, Ordering::Release);
-        self.work_changed.notify_all();
+        self.signal_work();
         drop(self.gate.write());
     }
 
     /// Ends background work and gives the lock up. Called once, by whoever closes the database, after calls are refused.
     pub fn stop(&self) {
         for worker in self.workers.lock().drain(..) {
-            self.work_changed.notify_all();
             if worker.join().is_err() {
                 tracing::error!("a background thread has panicked");
             }
@@ -130,10 +141,12 @@ impl Core {
         let inputs: Vec<u64> = partition.all_runs().map(|h| h.run().meta().number).collect();
         let bytes: u64 = partition.all_runs().map(|h| h.run().meta().file_bytes).sum();
         let plan = if bytes > self.settings.partition_bytes { Plan::Recut } else { Plan::Major { inputs } };
+        // Runs that can be let go of unread go first, and the others are merged by the next try.
+        let is_step = !droppable_runs(&partition, self.snapshots.strata()[0]).is_empty();
         let done = if bytes == 0 { Ok(()) } else { self.run_partition(&partition, &plan) };
         self.work.lock().busy.remove(&id);
-        self.work_changed.notify_all();
-        done.map(|()| true)
+        self.signal_work();
+        done.map(|()| !is_step)
     }
 
     /// Does all work that is due, in the calling thread.
@@ -179,12 +192,13 @@ impl Core {
             work.flushing = true;
             return Some(Job::Flush);
         }
+        let idle = settle || work.idle;
         let options = PlanOptions {
             partition_bytes_max: self.settings.partition_bytes,
             loose_fold: LOOSE_FOLD,
             view_runs_max: VIEW_RUNS_MAX,
-            dead_percent_max: DEAD_PERCENT_MAX,
-            idle: settle || work.idle,
+            dead_percent_max: if idle { DEAD_PERCENT_MAX_IDLE } else { DEAD_PERCENT_MAX },
+            idle,
         };
         let (partition, plan) = self.choose(&state, &work, &options)?;
         work.busy.insert(partition.id);
@@ -193,7 +207,8 @@ impl Core {
 
     /// The partition in most need: the one with the most loose runs among those with a plan.
     fn choose(&self, state: &ReadState, work: &WorkState, options: &PlanOptions) -> Option<(Arc<Partition>, Plan)> {
-        let shares = shares(&state.version);
+        let shares = Shares::of(&state.version);
+        let sparse_below = if options.idle { SPARSE_PER_MILLE_IDLE } else { SPARSE_PER_MILLE };
         let mut best: Option<(usize, Arc<Partition>, Plan)> = None;
         for partition in &state.version.partitions {
             if work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) {
@@ -203,20 +218,29 @@ impl Core {
             if best.as_ref().is_some_and(|(most, ..)| *most >= loose) {
                 continue;
             }
-            if let Some(plan) = plan(&self.shape(partition, &shares, work), options) {
+            if let Some(plan) = plan(&self.shape(partition, &shares, work, sparse_below), options) {
                 best = Some((loose, Arc::clone(partition), plan));
             }
         }
         best.map(|(_, partition, plan)| (partition, plan))
     }
 
-    fn shape(&self, partition: &Partition, shares: &HashMap<u64, u64>, work: &WorkState) -> PartitionShape {
-        let run = |number: &u64| {
-            let handle = partition.all_runs().find(|h| h.run().meta().number == *number);
-            let (bytes, entries) = handle.map_or((0, 0), |h| (h.run().meta().file_bytes, h.run().meta().entries));
-            let share = shares.get(number).copied().unwrap_or(1);
-            RunShape { number: *number, bytes: bytes / share, entries: entries / share }
+    fn shape(&self, partition: &Partition, shares: &Shares, work: &WorkState, sparse_below: u64) -> PartitionShape {
+        let run = |handle: &Arc<RunHandle>| {
+            let meta = handle.run().meta();
+            let share = share_per_mille(partition, handle);
+            RunShape {
+                number: meta.number,
+                bytes: meta.file_bytes * share / 1000,
+                entries: meta.entries * share / 1000,
+                is_sparse: meta.file_bytes * 32 >= self.settings.partition_bytes
+                    && shares.total(meta.number) < sparse_below,
+            }
         };
+        let (mut runs, mut loose) = (Vec::new(), Vec::new());
+        for (index, handle) in partition.all_runs().enumerate() {
+            if index < partition.runs.len() { runs.push(run(handle)) } else { loose.push(run(handle)) }
+        }
         let counts = partition.counts().map(|(entries, dead)| ViewShape { entries, dead });
         let moves_blobs =
             |meta: &crate::table::RunMeta| meta.blob_uses.iter().any(|u| work.sparse_blobs.contains(&u.file));
@@ -225,8 +249,8 @@ impl Core {
             snapshots.iter().rev().skip(1).all(|s| now.binary_search(s).is_ok())
         });
         PartitionShape {
-            runs: partition.layout.runs.iter().map(run).collect(),
-            loose: partition.layout.loose.iter().map(run).collect(),
+            runs,
+            loose,
             has_view: partition.view.is_some(),
             counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),
@@ -253,7 +277,7 @@ impl Core {
             Err(e) => self.note_failure(&mut work, &job, e),
         };
         drop(work);
-        self.work_changed.notify_all();
+        self.signal_work();
         done
     }
 
@@ -312,13 +336,25 @@ impl Core {
         if self.check_writable().is_err() {
             return;
         }
-        match wal.note_durable() {
+        let noted = self.trim_log().and_then(|()| wal.note_durable());
+        match noted {
             Ok(()) => {
                 wal.trim_spares();
             }
             Err(e) if e.is_disk_full() => {}
-            Err(e) => self.latch(&e),
+            Err(e) => {
+                self.leave_marker();
+                self.latch(&e);
+            }
         }
+    }
+
+    /// Has what old segments hold flushed, so that they can be used again, when there are many: else each opening of a
+    /// database that is seldom written would add one.
+    pub fn trim_log(&self) -> Result<()> {
+        let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
+        self.flush_all()?;
+        self.release_log(wal)
     }
 
     fn lacks_spare_segment(&self) -> bool {
@@ -334,15 +370,40 @@ impl Core {
     }
 }
 
-/// How many partitions read each run.
-fn shares(version: &Version) -> HashMap<u64, u64> {
-    let mut shares = HashMap::new();
-    for partition in &version.partitions {
-        for number in partition.layout.runs.iter().chain(&partition.layout.loose) {
-            *shares.entry(*number).or_default() += 1;
-        }
+/// Which share of a run's entries lies within a partition, in per mille.
+fn share_per_mille(partition: &Partition, handle: &RunHandle) -> u64 {
+    let (meta, layout) = (handle.run().meta(), &partition.layout);
+    let is_inside = layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest < *end);
+    if is_inside || meta.entries == 0 {
+        return 1000;
     }
-    shares
+    let within = || -> Result<u64> {
+        let (view, alone) = (handle.view()?, handle.alone());
+        let end = layout.end.as_ref().map_or(Ok(meta.entries), |end| view.rank(alone, end))?;
+        Ok(end.saturating_sub(view.rank(alone, &layout.start)?))
+    };
+    // A run that cannot be read is nothing to plan by; reading it tells of the damage.
+    within().map_or(1000, |entries| entries.min(meta.entries) * 1000 / meta.entries)
+}
+
+/// How much of each run all partitions together read, in per mille.
+struct Shares(HashMap<FileNumber, u64>);
+
+impl Shares {
+    fn of(version: &Version) -> Shares {
+        let mut shares = HashMap::new();
+        for partition in &version.partitions {
+            for handle in partition.all_runs() {
+                *shares.entry(handle.run().meta().number).or_default() += share_per_mille(partition, handle);
+            }
+        }
+        Shares(shares)
+    }
+
+    /// Rounding, and ranks that are exact to a segment only, may leave a whole run a little short.
+    fn total(&self, run: FileNumber) -> u64 {
+        self.0.get(&run).map_or(1000, |share| share + 10)
+    }
 }
 
 /// The number of the view file that an error is about.
@@ -360,6 +421,7 @@ fn work_loop(core: &Weak<Core>) {
         if core.closing.load(Ordering::Acquire) {
             return;
         }
+        let seen = *core.signal.lock();
         match core.next_job(false) {
             Some(job) => {
                 let is_flush = matches!(job, Job::Flush);
@@ -368,19 +430,19 @@ fn work_loop(core: &Weak<Core>) {
                 }
             }
             None => {
-                let mut work = core.work.lock();
-                if core.look_for_idleness(&mut work) {
-                    drop(work);
+                let is_idle = core.look_for_idleness(&mut core.work.lock());
+                if is_idle {
                     core.settle_log();
                     continue;
                 }
-                let is_busy = !work.idle && core.counters.flushes.load(Ordering::Relaxed) > 0;
+                let is_busy = !core.work.lock().idle && core.counters.flushes.load(Ordering::Relaxed) > 0;
                 if is_busy && core.lacks_spare_segment() {
-                    drop(work);
                     core.prepare_log();
-                    work = core.work.lock();
                 }
-                core.work_changed.wait_for(&mut work, Duration::from_millis(1000));
+                let mut signal = core.signal.lock();
+                if *signal == seen {
+                    core.signalled.wait_for(&mut signal, Duration::from_millis(1000));
+                }
             }
         }
     }

@@ -12,7 +12,11 @@ use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},
     commit::RawBatch,
 };
-use std::{collections::HashMap, ops::RangeBounds, sync::Arc};
+use std::{
+    collections::HashMap,
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
 
 /// Writes that take effect together. Of several writes to one key the last counts.
 ///
@@ -51,6 +55,13 @@ impl Batch {
     /// Takes all keys in `range` away, but not those that this batch writes after it.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> &mut Batch {
         self.touch(tree.state(), b"");
+        for bound in [range.start_bound(), range.end_bound()] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound
+                && let Err(e) = check_key(key.as_ref())
+            {
+                self.raw.fail(e.to_string());
+            }
+        }
         let (start, end) = user_bounds(tree.state().id, &range);
         // The last tree of all has no key after it; such an id is never reached.
         if let Some(end) = end

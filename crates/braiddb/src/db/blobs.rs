@@ -16,27 +16,14 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     any::Any,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
-
-/// Reads a file and writes the same bytes back.
-fn write_anew(file: &dyn File) -> std::io::Result<()> {
-    let mut buffer = vec![0; 256 << 10];
-    let mut offset = 0;
-    loop {
-        let count = file.read_at(&mut buffer, offset)?;
-        if count == 0 {
-            return Ok(());
-        }
-        file.write_at(&buffer[..count], offset)?;
-        offset += count as u64;
-    }
-}
 
 /// What is known of a blob file beyond what runs say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +38,22 @@ struct Use {
 struct Files {
     open: HashMap<FileNumber, Arc<BlobFile>>,
     uses: BTreeMap<FileNumber, Use>,
+    /// Those that a record refers to which was replayed; they may never have been synced.
+    replayed: BTreeSet<FileNumber>,
+}
+
+/// How much of a file is written again at once.
+const REWRITE_LEN: u64 = 256 << 10;
+
+fn rewrite_in_place(file: &dyn File) -> io::Result<()> {
+    let len = file.len()?;
+    let mut buffer = Vec::new();
+    for at in (0..len).step_by(REWRITE_LEN as usize) {
+        buffer.resize((len - at).min(REWRITE_LEN) as usize, 0);
+        file.read_exact_at(&mut buffer, at)?;
+        file.write_at(&buffer, at)?;
+    }
+    Ok(())
 }
 
 /// All blob files.
@@ -77,7 +80,7 @@ impl BlobStore {
             dir: dir.to_owned(),
             table: table.clone(),
             writer,
-            files: Mutex::new(Files { open: HashMap::new(), uses }),
+            files: Mutex::new(Files { uses, ..Files::default() }),
             writing: AtomicU64::new(0),
         }
     }
@@ -114,21 +117,18 @@ impl BlobStore {
         let mut files = self.files.lock();
         let used = files.uses.entry(number).or_default();
         used.last_sequence = used.last_sequence.max(sequence);
+        files.replayed.insert(number);
     }
 
-    /// Makes the files that replayed records refer to survive a power failure: the records themselves are about to.
-    /// With `rewrite` their bytes are written anew, since after a sync that failed the system may take for clean what
-    /// never reached the disk.
+    /// Makes what replayed records refer to durable, whatever it was before; only then may the log say that they are.
+    /// `rewrite` writes it once more before, as it does for the log.
     pub fn sync_replayed(&self, rewrite: bool) -> Result<()> {
-        let replayed: Vec<FileNumber> = {
-            let files = self.files.lock();
-            files.uses.iter().filter(|(_, used)| used.last_sequence > 0).map(|(number, _)| *number).collect()
-        };
+        let replayed = std::mem::take(&mut self.files.lock().replayed);
         for number in &replayed {
             let path = blob_path(&self.dir, *number);
             let file = self.table.vfs.open(&path, OpenMode::ReadWrite).map_err(|e| Error::io("open", &path, e))?;
             if rewrite {
-                write_anew(&*file).map_err(|e| Error::io("write", &path, e))?;
+                rewrite_in_place(&*file).map_err(|e| Error::io("rewrite", &path, e))?;
             }
             file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
         }
@@ -149,7 +149,12 @@ impl BlobStore {
             }
             e => e,
         })?;
-        Ok(Arc::clone(self.files.lock().open.entry(number).or_insert_with(|| Arc::new(file))))
+        let mut files = self.files.lock();
+        if !files.uses.contains_key(&number) {
+            // It was let go of, and an old state still reads it: who kept it open would keep its space taken.
+            return Ok(Arc::new(file));
+        }
+        Ok(Arc::clone(files.open.entry(number).or_insert_with(|| Arc::new(file))))
     }
 
     /// The value that a reference, as it stands in an entry, leads to.
@@ -219,6 +224,8 @@ impl BlobStore {
                     file.mark_obsolete();
                     released.push(Box::new(file));
                 }
+                // A crash may leave a file without a header; as nothing refers to it, it need not be understood.
+                Err(e) if e.is_corruption() => self.remove(number),
                 Err(e) => tracing::warn!(number, error = %e, "an unused blob file cannot be opened to be removed"),
             }
             let mut files = self.files.lock();
@@ -226,6 +233,16 @@ impl BlobStore {
             files.uses.remove(&number);
         }
         released
+    }
+
+    fn remove(&self, number: FileNumber) {
+        let path = blob_path(&self.dir, number);
+        match self.table.vfs.remove(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %path.display(), error = %e, "an unused blob file could not be removed");
+            }
+            _ => {}
+        }
     }
 
     /// The files of which less than half is referred to, and whose values runs alone refer to: worth moving.

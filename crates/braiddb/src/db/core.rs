@@ -75,6 +75,8 @@ pub struct WorkState {
     pub held: BTreeMap<u64, (u64, Vec<SequenceNumber>)>,
     /// Blob files that are mostly dead: merges move what is left out of them.
     pub sparse_blobs: BTreeSet<FileNumber>,
+    /// Blob files with a value that could not be read to be moved; they stay.
+    pub unmovable_blobs: BTreeSet<FileNumber>,
     /// Partitions whose merge failed for good (damaged input); left alone until the next open.
     pub failed: BTreeMap<u64, String>,
     /// Partitions that are too large, but have no key to be cut at.
@@ -104,6 +106,9 @@ pub struct Core {
     pub catalog: Catalog,
     pub work: Mutex<WorkState>,
     pub work_changed: Condvar,
+    /// Counts what may have made work. A worker that found none waits only while this stands where it stood before.
+    pub signal: Mutex<u64>,
+    pub signalled: Condvar,
     pub next_file: Arc<AtomicU64>,
     pub pressure: Pressure,
     pub counters: Counters,
@@ -157,6 +162,13 @@ impl Core {
         }
         self.failed.store(true, Ordering::Release);
         drop(failure);
+        self.signal_work();
+    }
+
+    /// Wakes whoever waits for work, or for work to be done. The caller may hold any lock but `signal`, a leaf.
+    pub fn signal_work(&self) {
+        *self.signal.lock() += 1;
+        self.signalled.notify_all();
         self.work_changed.notify_all();
     }
 
@@ -170,7 +182,7 @@ impl Core {
         let state = Arc::new(state);
         self.pressure.measure(&state, &self.settings);
         self.state.store(state);
-        self.work_changed.notify_all();
+        self.signal_work();
     }
 
     /// Puts a version in the present one's place, without the memtable that was flushed.

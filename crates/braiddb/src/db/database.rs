@@ -114,6 +114,8 @@ impl Db {
             return Ok(Arc::clone(tree));
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
+        let next_id = trees.next_id.checked_add(1);
+        let next_id = next_id.ok_or_else(|| Error::InvalidArgument("all tree numbers are used up".to_owned()))?;
         let tree = TreeState {
             id: TreeId(trees.next_id),
             name: RwLock::new(name.to_owned()),
@@ -123,10 +125,10 @@ impl Db {
         };
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
-        batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &(tree.id.0 + 1).to_le_bytes());
+        batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
         // A later durable commit to the tree makes this one durable too: the log has no holes.
         core.commit(batch.prepare(|_, _| Ok(None))?, Durability::Buffered)?;
-        trees.next_id += 1;
+        trees.next_id = next_id;
         if let Some(compression) = tree.options.compression {
             core.catalog.compressions.write().insert(tree.id, compression);
         }
@@ -268,10 +270,19 @@ impl Shared {
             return Ok(());
         }
         let core = &self.core;
+        let is_writable = !core.failed.load(Ordering::Acquire) && !core.settings.read_only;
+        if is_writable && let Err(e) = core.trim_log() {
+            tracing::warn!(error = %e, "the log could not be made shorter");
+        }
+        // From here on nothing is added that the sync would miss.
         core.refuse_calls();
         let synced = match &core.wal {
             // The note at the end tells a later open that nothing may be missing.
-            Some(wal) if !core.failed.load(Ordering::Acquire) => wal.note_durable(),
+            Some(wal) if is_writable => match wal.note_durable() {
+                // The log itself was synced before; only the note found no space.
+                Err(e) if e.is_disk_full() => Ok(()),
+                done => done.inspect_err(|_| core.leave_marker()),
+            },
             _ => Ok(()),
         };
         core.stop();

@@ -9,6 +9,7 @@ use crate::{
     read::ReadState,
     table::{RunOptions, blob::BlobRef},
     version::{Change, Edit, Layout, Partition, Version},
+    wal::Wal,
 };
 use parking_lot::Mutex;
 use std::{
@@ -94,7 +95,15 @@ impl Core {
         let Some(blob) = BlobRef::decode(reference).filter(|b| relocation.condemned.contains(&b.file)) else {
             return Ok(None);
         };
-        let value = self.blobs.read(reference)?;
+        let value = match self.blobs.read(reference) {
+            // One damaged value is no reason never to merge the partition again: its reference stays as it is.
+            Err(e) if e.is_corruption() => {
+                tracing::error!(error = %e, "a damaged value stays in its blob file");
+                self.work.lock().unmovable_blobs.insert(blob.file);
+                return Ok(None);
+            }
+            read => read?,
+        };
         let moved = self.blobs.write(key, &value, blob.compression)?;
         relocation.written.lock().push(moved.file);
         let mut bytes = Vec::new();
@@ -141,9 +150,26 @@ impl Core {
         Ok(())
     }
 
+    /// Lets go of the log segments of which everything is in runs.
+    pub fn release_log(&self, wal: &Wal) -> Result<()> {
+        let mut disk = self.disk.lock();
+        let layout = disk.manifest.layout();
+        let (flushed, oldest_segment) = (layout.flushed, wal.oldest_needed(layout.flushed));
+        if oldest_segment == layout.oldest_segment {
+            return Ok(());
+        }
+        let changes = vec![Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() }];
+        self.install(&mut disk, changes, None)?;
+        drop(disk);
+        wal.release(flushed, |_| false);
+        Ok(())
+    }
+
     /// Writes an edit and shows its version to readers. The new version's files are synced, and so is the directory.
     fn install(&self, disk: &mut DiskState, mut changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
         self.check_not_failed()?;
+        // After the close, another opener may have the files.
+        self.check_open()?;
         changes.push(Change::NextFile(self.next_file.load(Ordering::Relaxed)));
         changes.push(Change::LastSequence(self.snapshots.visible()));
         disk.manifest.commit(&Edit::new(changes)).inspect_err(|e| {
@@ -172,7 +198,10 @@ impl Core {
     /// Unused blob files go once the readers of all states up to now have gone.
     fn release_blobs(&self, layout: &Layout) {
         let released = self.blobs.release_unused(layout);
-        self.work.lock().sparse_blobs = self.blobs.sparse_files(layout, &*self.table.vfs).into_iter().collect();
+        let sparse = self.blobs.sparse_files(layout, &*self.table.vfs);
+        let mut work = self.work.lock();
+        work.sparse_blobs = sparse.into_iter().filter(|file| !work.unmovable_blobs.contains(file)).collect();
+        drop(work);
         if released.is_empty() {
             return;
         }

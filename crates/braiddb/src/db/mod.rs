@@ -23,6 +23,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_review;
 
 pub use batch::Batch;
 pub use bytes::{Key, Value};

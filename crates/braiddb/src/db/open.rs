@@ -45,6 +45,12 @@ use std::{
 /// disk, and the next open writes it once more.
 pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 
+/// No partition is split that is smaller: with less, each key would have a file of its own.
+const PARTITION_BYTES_MIN: u64 = 4 << 10;
+
+/// More memory than any machine has, and little enough to be reckoned with.
+const MEMORY_MAX: usize = usize::MAX >> 8;
+
 /// The lock's file name.
 const LOCK_NAME: &str = "LOCK";
 
@@ -69,6 +75,11 @@ struct Replayed {
 impl Core {
     /// Opens or creates the database in `dir`.
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
+        let settings = Settings {
+            partition_bytes: settings.partition_bytes.max(PARTITION_BYTES_MIN),
+            memory: settings.memory.min(MEMORY_MAX),
+            ..settings
+        };
         let vfs = Arc::clone(&settings.vfs);
         let lock = take_lock(&settings, dir)?;
         let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
@@ -108,6 +119,8 @@ impl Core {
             catalog,
             work: Mutex::new(WorkState::default()),
             work_changed: Condvar::new(),
+            signal: Mutex::new(0),
+            signalled: Condvar::new(),
             next_file,
             pressure: Pressure::default(),
             counters: Counters::default(),
@@ -250,18 +263,13 @@ fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -
     };
     let mut visitor = |info: &RecordInfo, payload: &[u8]| -> Result<Visit> {
         records += 1;
-        if let Some(reason) = missing_blob(payload, info, layout.flushed, blobs)? {
+        if let Some(reason) = unusable(payload, info, layout.flushed, blobs)? {
             return Ok(Visit::EndHere(reason));
         }
         if memtable.bytes() >= limit {
             memtables.push(std::mem::replace(&mut memtable, Core::new_memtable(settings)));
         }
-        let whole = insert_group(&memtable, payload, info, layout.flushed, blobs);
-        if !whole {
-            return Ok(Visit::EndHere(
-                "the record's checksum matches but its contents cannot be understood".to_owned(),
-            ));
-        }
+        insert_group(&memtable, payload, info, layout.flushed, blobs);
         Ok(Visit::Taken)
     };
     let outcome = wal::recover(&*settings.vfs, dir, &input, &mut visitor)?;
@@ -272,19 +280,18 @@ fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -
     Ok(Replayed { memtables, last_sequence, records, outcome })
 }
 
-/// Why a record cannot count: a value it refers to is not there.
-fn missing_blob(
-    payload: &[u8],
-    info: &RecordInfo,
-    flushed: SequenceNumber,
-    blobs: &BlobStore,
-) -> Result<Option<String>> {
+/// Why a record cannot count: it cannot be understood, or a value it refers to is not there.
+fn unusable(payload: &[u8], info: &RecordInfo, flushed: SequenceNumber, blobs: &BlobStore) -> Result<Option<String>> {
     let mut references = Vec::new();
-    decode_group(payload, |batch, op| {
+    let batches = decode_group(payload, |batch, op| {
         if op.kind == EntryKind::BlobRef && info.first_sequence + batch > flushed {
             references.push(op.value.to_vec());
         }
     });
+    // Before anything of it is applied: a part of a record never counts.
+    if batches != Some(info.last_sequence - info.first_sequence + 1) {
+        return Ok(Some("the record's checksum matches but its contents cannot be understood".to_owned()));
+    }
     for reference in references {
         if !blobs.is_complete(&reference)? {
             let name = BlobRef::decode(&reference)
@@ -295,15 +302,9 @@ fn missing_blob(
     Ok(None)
 }
 
-fn insert_group(
-    memtable: &Memtable,
-    payload: &[u8],
-    info: &RecordInfo,
-    flushed: SequenceNumber,
-    blobs: &BlobStore,
-) -> bool {
+fn insert_group(memtable: &Memtable, payload: &[u8], info: &RecordInfo, flushed: SequenceNumber, blobs: &BlobStore) {
     let mut writer = memtable.writer();
-    let decoded = decode_group(payload, |batch, op| {
+    decode_group(payload, |batch, op| {
         let sequence = info.first_sequence + batch;
         if sequence <= flushed {
             return;
@@ -319,7 +320,6 @@ fn insert_group(
             writer.insert(op.key, sequence, op.kind, op.value);
         }
     });
-    decoded.is_some()
 }
 
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
@@ -384,6 +384,7 @@ fn begin_epoch(
     let marker = dir.join(SYNC_FAILED_NAME);
     let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
     let unneeded = outcome.unneeded.clone();
+    // Blobs first: once the new epoch is there, all that was replayed counts as durable.
     blobs.sync_replayed(rewrite)?;
     let start = outcome.sync_replayed(rewrite)?;
     let context = WalContext {

@@ -78,7 +78,9 @@ impl Pressure {
             return;
         }
         let sleep = owed.min(SLEEP_NS_MAX);
-        self.owed_ns.fetch_sub(sleep.min(self.owed_ns.load(Ordering::Relaxed)), Ordering::Relaxed);
+        // Others may have paid meanwhile: never below zero.
+        let pay = |owed: u64| Some(owed.saturating_sub(sleep));
+        let _ = self.owed_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
         counters.slowed_ns.fetch_add(sleep, Ordering::Relaxed);
         runtime.sleep_us(sleep / 1000);
     }
@@ -94,6 +96,12 @@ impl Core {
             // Whatever the last try found: there may be space by now.
             self.work.lock().retry_at_ns = 0;
             self.run_inline();
+            // Another caller's thread may be at a flush: what it does is soon done.
+            let mut work = self.work.lock();
+            while work.flushing && self.state.load().frozen.len() >= FROZEN_MAX {
+                self.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
+            }
+            drop(work);
             return self.check_flushed();
         }
         let start = self.now_ns();
@@ -104,7 +112,7 @@ impl Core {
                 // The disk is full: have it tried again by this writer's request, and answer it.
                 work.retry_at_ns = work.retry_at_ns.min(self.now_ns());
                 drop(work);
-                self.work_changed.notify_all();
+                self.signal_work();
                 return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
             }
             self.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));

@@ -13,6 +13,9 @@ use crate::{
 };
 use std::sync::atomic::Ordering;
 
+/// The most bytes of a batch, blobs not counted. A group with it stays below what a log record can hold.
+const BATCH_BYTES_MAX: usize = 1 << 31;
+
 /// The most bytes of a commit group.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
@@ -22,6 +25,10 @@ impl Core {
         self.check_writable()?;
         if batch.operations == 0 {
             return Ok(self.snapshots.visible());
+        }
+        if batch.bytes.len() > BATCH_BYTES_MAX {
+            let len = batch.bytes.len();
+            return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
         }
         let bytes = batch.bytes.len() as u64;
         self.pressure.slow_down(bytes, &*self.settings.runtime, &self.counters);
@@ -53,7 +60,7 @@ impl Core {
     }
 
     /// Leaves word for the next open that a sync has failed. If that fails too, there is nothing more to be done.
-    fn leave_marker(&self) {
+    pub(super) fn leave_marker(&self) {
         let path = self.dir.join(SYNC_FAILED_NAME);
         if let Err(e) = self.table.vfs.open(&path, OpenMode::CreateNew) {
             tracing::warn!(path = %path.display(), error = %e, "a failed sync could not be noted");

@@ -308,12 +308,23 @@ fn write_manifest(
 ) -> Result<(PathBuf, Arc<dyn File>, u64)> {
     let path = dir.join(manifest_name(number));
     let file = vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
+    // One that is not complete must go: the next try may have the same number.
+    let made = fill_manifest(&*file, &path, file_id, layout).inspect_err(|_| {
+        if let Err(e) = vfs.remove(&path) {
+            tracing::warn!(path = %path.display(), error = %e, "a manifest that was not completed could not be removed");
+        }
+    });
+    made.map(|len| (path, file, len))
+}
+
+/// Writes a manifest and syncs it; gives its length.
+fn fill_manifest(file: &dyn File, path: &Path, file_id: u64, layout: &Layout) -> Result<u64> {
     let mut bytes = FileHeader::new(FileKind::Manifest, file_id, [0, 0]).encode().to_vec();
     let payload = layout.to_edit().encode();
     bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&record_checksum(file_id, FILE_HEADER_LEN as u64, &payload).to_le_bytes());
     bytes.extend_from_slice(&payload);
-    file.write_at(&bytes, 0).map_err(|e| Error::io("write", &path, e))?;
-    file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
-    Ok((path, file, bytes.len() as u64))
+    file.write_at(&bytes, 0).map_err(|e| Error::io("write", path, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", path, e))?;
+    Ok(bytes.len() as u64)
 }

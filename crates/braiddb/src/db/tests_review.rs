@@ -1,0 +1,274 @@
+//! Tests of defects that a review has found.
+
+use super::{Db, Durability, Settings};
+use crate::{
+    base::Result,
+    codec::Compression,
+    platform::{
+        MemVfs, OpenMode, Runtime, SystemRuntime, Vfs,
+        fault_vfs::{FaultVfs, Operation},
+    },
+};
+use std::{path::Path, sync::Arc};
+
+const DIR: &str = "/db";
+
+fn small(vfs: Arc<dyn Vfs>) -> Settings {
+    Settings {
+        memory: 4 << 20,
+        durability: Durability::Buffered,
+        compression: Compression::Lz4,
+        create: true,
+        read_only: false,
+        background_threads: 0,
+        memtable_bytes: Some(16 << 10),
+        partition_bytes: 64 << 10,
+        log_segment_bytes: 16 << 10,
+        block_bytes: 512,
+        blob_threshold: 256,
+        blob_file_bytes: 16 << 10,
+        key_blocks: true,
+        vfs,
+        runtime: Arc::new(SystemRuntime::new()) as Arc<dyn Runtime>,
+    }
+}
+
+fn mem() -> Arc<dyn Vfs> {
+    Arc::new(MemVfs::new())
+}
+
+fn open(settings: Settings) -> Result<Db> {
+    Db::open_with(settings, Path::new(DIR))
+}
+
+#[test]
+fn a_range_delete_up_to_an_overlong_key_does_no_harm() {
+    let vfs = mem();
+    let db = open(small(Arc::clone(&vfs))).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(b"a", b"1").unwrap();
+    tree.put(b"c", b"1").unwrap();
+    // Whether it is refused or done, what is there must stay readable.
+    let end = vec![b'b'; 300_000];
+    let _ = tree.delete_range(b"a".to_vec()..end.clone());
+    let _ = tree.delete_range(end..b"bz".to_vec());
+    db.flush().unwrap();
+    drop(tree);
+    db.close().unwrap();
+    let db = open(small(vfs)).unwrap();
+    assert_eq!(db.tree("t").unwrap().get(b"c").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+/// A run shared by partitions is merged from a partition's first entry on: also if that is marked stale.
+#[test]
+fn a_merge_of_a_shared_run_keeps_what_a_snapshot_sees_before_a_range_delete() {
+    let db = open(small(mem())).unwrap();
+    let tree = db.tree("t").unwrap();
+    let key = |i: u32| format!("{i:06}").into_bytes();
+    for i in 0..6_000 {
+        tree.put(key(i), format!("{i:050}")).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact().unwrap();
+    let partitions = db.stats().partitions;
+    assert!(partitions.len() > 2, "{}", partitions.len());
+    let first: u32 = std::str::from_utf8(&partitions[1].first_key[4..]).unwrap().parse().unwrap_or_else(|_| {
+        let text = std::str::from_utf8(&partitions[1].first_key[4..]).unwrap();
+        format!("{text:0<6}").parse().unwrap()
+    });
+    // So that a segment of the shared run's own view begins where the partition does.
+    for i in first - 32..first {
+        tree.put(key(i), b"other").unwrap();
+    }
+    for i in first..first + 40 {
+        tree.put(key(i), b"seen").unwrap();
+    }
+    let before = db.snapshot();
+    tree.delete_range(key(first - 10)..key(first + 40)).unwrap();
+    db.flush().unwrap();
+    db.compact().unwrap();
+    for i in first..first + 40 {
+        assert_eq!(before.get(&tree, key(i)).unwrap().as_deref(), Some(&b"seen"[..]), "key {i} of {first}");
+    }
+    assert!(tree.get(key(first)).unwrap().is_none());
+}
+
+/// The files as a killed process leaves them: all that was written, synced or not.
+fn killed(vfs: &FaultVfs) -> FaultVfs {
+    FaultVfs::of_files(Path::new(DIR), &vfs.files())
+}
+
+#[test]
+fn replayed_blobs_are_synced_before_the_log_says_that_they_are_durable() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(small(Arc::new(vfs.clone()))).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(b"k", vec![7; 1_000]).unwrap();
+    let vfs = killed(&vfs);
+    drop((tree, db));
+    let db = open(small(Arc::new(vfs.clone()))).unwrap();
+    let journal = vfs.journal();
+    let of = |extension: &str, operation: Operation| {
+        journal.iter().position(|(o, p)| *o == operation && p.extension().is_some_and(|e| e == extension))
+    };
+    let blob = of("blob", Operation::Sync).expect("the blob file is synced");
+    let epoch = of("wal", Operation::Create).unwrap();
+    assert!(blob < epoch, "{journal:?}");
+    assert_eq!(db.tree("t").unwrap().get(b"k").unwrap().map(Vec::from), Some(vec![7; 1_000]));
+}
+
+#[test]
+fn an_empty_blob_file_that_a_crash_left_is_removed() {
+    let vfs = mem();
+    open(small(Arc::clone(&vfs))).unwrap().close().unwrap();
+    vfs.open(&Path::new(DIR).join("000900.blob"), OpenMode::CreateNew).unwrap();
+    open(small(Arc::clone(&vfs))).unwrap().close().unwrap();
+    let left = vfs.list(Path::new(DIR)).unwrap();
+    assert!(left.iter().all(|e| !e.name.ends_with(".blob")), "{left:?}");
+}
+
+#[test]
+fn closing_waits_for_no_worker_that_sleeps() {
+    let start = std::time::Instant::now();
+    for _ in 0..40 {
+        let db = open(Settings { background_threads: 2, ..small(mem()) }).unwrap();
+        db.tree("t").unwrap().put(b"k", b"v").unwrap();
+        db.close().unwrap();
+    }
+    let took = start.elapsed();
+    assert!(took.as_millis() < 900, "{took:?}");
+}
+
+#[test]
+fn enormous_and_tiny_sizes_are_taken() {
+    for (partition_bytes, memory) in [(u64::MAX, 0), (0, 0), (1, usize::MAX)] {
+        let db = open(Settings { partition_bytes, memory, ..small(mem()) }).unwrap();
+        let tree = db.tree("t").unwrap();
+        for i in 0..200u32 {
+            tree.put(i.to_be_bytes(), b"v").unwrap();
+        }
+        db.flush().unwrap();
+        assert_eq!(tree.iter().count(), 200);
+    }
+}
+
+#[test]
+fn a_manifest_that_finds_no_space_to_be_rewritten_can_be_tried_again() {
+    use crate::version::{Change, Edit, Layout, Manifest};
+    let fault = FaultVfs::new(Path::new(DIR));
+    let vfs: Arc<dyn Vfs> = Arc::new(fault.clone());
+    let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
+    let mut layout = Layout { next_file: 1, ..Layout::default() };
+    layout.apply(&Edit::new(vec![Change::NewPartition { id: 0, start: Vec::new(), end: None }])).unwrap();
+    let mut manifest = Manifest::create(&vfs, &runtime, Path::new(DIR), layout).unwrap();
+    let edit = Edit::new((0..20_000).map(Change::LastSequence).collect());
+    while manifest.len() <= 256 << 10 {
+        manifest.commit(&edit).unwrap();
+    }
+    fault.fail(Operation::Write, 0, 1, std::io::ErrorKind::StorageFull);
+    assert!(manifest.commit(&edit).unwrap_err().is_disk_full());
+    manifest.commit(&edit).unwrap();
+    drop(manifest);
+    let manifest = Manifest::open(&vfs, &runtime, Path::new(DIR), false).unwrap().unwrap();
+    assert_eq!(manifest.layout().last_sequence, 19_999);
+}
+
+#[test]
+fn compacting_merges_what_is_left_after_covered_runs_have_gone() {
+    let db = open(Settings { partition_bytes: 1 << 30, ..small(mem()) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    for (from, to) in [(0, 100u32), (200, 300), (250, 350)] {
+        for i in from..to {
+            tree.put(i.to_be_bytes(), b"v").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    tree.delete_range(0u32.to_be_bytes()..150u32.to_be_bytes()).unwrap();
+    db.compact().unwrap();
+    let stats = db.stats();
+    let runs: Vec<_> = stats.partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).collect();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert_eq!(tree.iter().count(), 150);
+}
+
+/// A thousand bytes that cannot be compressed.
+fn noise(seed: u32) -> Vec<u8> {
+    let mut state = u64::from(seed) + 1;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 56) as u8
+    };
+    (0..1_000).map(|_| next()).collect()
+}
+
+#[test]
+fn a_damaged_value_does_not_keep_its_partition_from_being_merged() {
+    let vfs = mem();
+    let db = open(small(Arc::clone(&vfs))).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..100u32 {
+        tree.put(i.to_be_bytes(), noise(i)).unwrap();
+    }
+    db.flush().unwrap();
+    let name =
+        vfs.list(Path::new(DIR)).unwrap().into_iter().filter(|e| e.name.ends_with(".blob")).map(|e| e.name).min();
+    let file = vfs.open(&Path::new(DIR).join(name.unwrap()), OpenMode::ReadWrite).unwrap();
+    for at in (64..file.len().unwrap()).step_by(16) {
+        file.write_at(&[0xa5; 4], at).unwrap();
+    }
+    let is_damaged = |i: u32| tree.get(i.to_be_bytes()).is_err();
+    let damaged: Vec<u32> = (0..100).filter(|&i| is_damaged(i)).collect();
+    assert!(damaged.len() > 2 && damaged.len() < 90, "{damaged:?}");
+    for &i in &damaged[1..] {
+        tree.delete(i.to_be_bytes()).unwrap();
+    }
+    for round in 0..20u32 {
+        tree.put(round.to_be_bytes(), b"new").unwrap();
+        db.compact().unwrap();
+    }
+    let stats = db.stats();
+    let loose = stats.partitions.iter().map(|p| p.loose.len()).max().unwrap();
+    assert!(loose <= 4, "{stats:?}");
+}
+
+#[test]
+fn what_was_acknowledged_before_a_close_in_another_thread_is_there_afterwards() {
+    for _ in 0..30 {
+        let vfs = mem();
+        let db =
+            open(Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 1 << 20, ..small(Arc::clone(&vfs)) })
+                .unwrap();
+        let tree = db.tree("t").unwrap();
+        let writers: Vec<_> = (0..3u32)
+            .map(|thread| {
+                let tree = tree.clone();
+                std::thread::spawn(move || {
+                    (0u32..).take_while(|i| tree.put([thread, *i].map(u32::to_be_bytes).concat(), b"v").is_ok()).count()
+                })
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        drop(tree);
+        db.close().unwrap();
+        let again = open(small(vfs)).unwrap();
+        let acknowledged: usize = writers.into_iter().map(|w| w.join().unwrap()).sum();
+        assert_eq!(again.tree("t").unwrap().iter().count(), acknowledged);
+    }
+}
+
+#[test]
+fn threads_that_flush_for_each_other_never_take_a_busy_flush_for_a_full_disk() {
+    let db = open(Settings { memtable_bytes: Some(2 << 10), ..small(mem()) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    let write = |thread: u32| {
+        let tree = tree.clone();
+        move || {
+            (0..1_000u32).for_each(|i| {
+                tree.put([thread, i].map(u32::to_be_bytes).concat(), [7; 100]).unwrap();
+            })
+        }
+    };
+    let threads: Vec<_> = (0..4).map(|thread| std::thread::spawn(write(thread))).collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    assert_eq!(tree.iter().count(), 4_000);
+}
