@@ -13,8 +13,8 @@ use crate::{
 };
 use braiddb::{Builder, Db};
 
-/// The trees by number: two shared ones, and one for each of two writers.
-pub const TREES: [&str; 4] = ["left", "right", "own-0", "own-1"];
+/// The trees by number: two shared ones, and one for each of four writers.
+pub const TREES: [&str; 6] = ["left", "right", "own-0", "own-1", "own-2", "own-3"];
 
 /// Keys of a tree come in so many groups, which are deleted as ranges.
 const GROUPS: u64 = 24;
@@ -83,7 +83,7 @@ impl Step {
 pub struct Writer {
     /// What everything follows from.
     pub seed: u64,
-    /// 0 or 1.
+    /// 0 to 3.
     pub writer: u64,
     /// Whether it drops its own tree now and then.
     pub drops: bool,

@@ -93,8 +93,8 @@ impl Database {
             contents: Contents::new(),
             cursor: None,
         };
-        // One writer knows exactly which commit comes next, two commit in groups.
-        let writers = (0..1 + seed % 2).map(progress).collect();
+        // Of one writer it is known exactly which commit comes next; four commit in groups.
+        let writers = (0..[1, 4][seed as usize % 2]).map(progress).collect();
         Database { seed, dir: tempfile::tempdir().expect("a directory"), writers }
     }
 

@@ -14,13 +14,14 @@ mod common;
 use braiddb::{Db, Durability, Iter, Snapshot, Tree};
 use braiddb_sim::{
     Random,
-    model::{Bytes, Contents, prefix_bounds, short},
+    model::{Bytes, Change, Contents, prefix_bounds, short},
     numbered::{self, Step, TREES, Writer},
 };
 use common::{
     Counter,
     threads::{Place, bounded, compare, ok, scaled},
 };
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     ops::Bound,
@@ -31,13 +32,17 @@ use std::{
 };
 
 /// Steps of each writer, in memory and on disk.
-const STEPS: [u64; 2] = [5_000, 3_000];
+const STEPS: [u64; 2] = [3_000, 2_000];
 
-const WRITERS: u64 = 2;
+/// Enough for commits to be made in groups.
+const WRITERS: u64 = 4;
 const READERS: u64 = 3;
 
 /// Keys of the pairs that all writers write.
-const SHARED: u64 = 40;
+const SHARED: u64 = 12;
+
+/// Keys and values in order.
+type Rows = Vec<(Bytes, Bytes)>;
 
 /// What a run has met.
 #[derive(Default)]
@@ -58,6 +63,10 @@ struct World {
     failed: AtomicBool,
     /// The last step of each writer that was acknowledged.
     acknowledged: Vec<AtomicU64>,
+    /// What each commit, by its sequence number, did to the shared pairs.
+    shared: Mutex<Vec<(u64, Vec<Change>)>>,
+    /// What snapshots, by their sequence numbers, showed of them.
+    samples: Mutex<Vec<(u64, Rows)>>,
     seen: Seen,
 }
 
@@ -71,6 +80,8 @@ impl World {
             writing: AtomicUsize::new(WRITERS as usize),
             failed: AtomicBool::new(false),
             acknowledged: (0..WRITERS).map(|_| AtomicU64::new(0)).collect(),
+            shared: Mutex::default(),
+            samples: Mutex::default(),
             seen: Seen::default(),
         }
     }
@@ -93,20 +104,32 @@ impl World {
             }
             let Step::Write { changes, sync } = steps_of.step(number) else { unreachable!("no drops") };
             let mut batch = common::batch_of(&self.db, &self.trees, &changes);
-            if random.chance(1, 100) {
-                for tree in &self.trees[..2] {
-                    batch.delete_range(tree, prefix_bounds(b"shared/"));
-                }
+            let mut shared = Vec::new();
+            if random.chance(1, 20) {
+                shared.push(Change::DeleteRange(0, prefix_bounds(b"shared/")));
             }
             let value = [&number.to_be_bytes()[..], &[writer as u8], &random.bytes(20)].concat();
             for _ in 0..random.below(3) {
-                let key = format!("shared/{:02}", random.below(SHARED));
-                batch.put(&self.trees[0], &key, &value);
-                batch.put(&self.trees[1], &key, &value);
+                let key = format!("shared/{:02}", random.below(SHARED)).into_bytes();
+                shared.push(if random.chance(1, 5) {
+                    Change::Delete(0, key)
+                } else {
+                    Change::Put(0, key, value.clone())
+                });
+            }
+            for change in &shared {
+                for tree in &self.trees[..2] {
+                    match change {
+                        Change::Put(_, key, value) => batch.put(tree, key, value),
+                        Change::Delete(_, key) => batch.delete(tree, key),
+                        Change::DeleteRange(_, bounds) => batch.delete_range(tree, bounds.clone()),
+                    };
+                }
             }
             // On a slow disk durable commits would be all there is.
             let durability = if sync && number.is_multiple_of(4) { Durability::Sync } else { Durability::Buffered };
-            ok(self.db.write(batch, durability));
+            let sequence = ok(self.db.write(batch, durability));
+            self.shared.lock().push((sequence, shared));
             self.acknowledged[writer as usize].store(number, Ordering::Release);
         }
         self.writing.fetch_sub(1, Ordering::AcqRel);
@@ -256,6 +279,7 @@ impl<'a> Reader<'a> {
         let expected = self.expected(last);
         let shared = check_pairs(&self.world.trees, &snapshot);
         self.world.seen.snapshots.add(1);
+        self.world.samples.lock().push((snapshot.sequence(), shared.clone()));
         let held = Held { snapshot, expected, shared };
         self.check_snapshot(&held);
         self.held.push(held);
@@ -418,6 +442,24 @@ fn check_pairs(trees: &[Tree], snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     left
 }
 
+/// The order of commits is that of their sequence numbers: each snapshot shows the shared pairs as they are after all
+/// commits up to its own number, and none later.
+fn check_order(world: &World) {
+    let (mut commits, mut samples) = (world.shared.lock().clone(), world.samples.lock().clone());
+    let last = world.db.snapshot();
+    samples.push((last.sequence(), check_pairs(&world.trees, &last)));
+    commits.sort_by_key(|(sequence, _)| *sequence);
+    samples.sort_by_key(|(sequence, _)| *sequence);
+    assert!(commits.is_sorted_by(|a, b| a.0 < b.0), "two commits have one sequence number");
+    let (mut contents, mut commits) = (Contents::new(), commits.iter().peekable());
+    for (at, found) in samples {
+        while let Some((_, changes)) = commits.next_if(|(sequence, _)| *sequence <= at) {
+            braiddb_sim::model::apply(&mut contents, changes);
+        }
+        assert!(rows_of(&contents, 0, b"shared/") == found, "the shared pairs in a snapshot at {at}");
+    }
+}
+
 /// Maintenance, whatever there is, and trees that come and go.
 fn maintain(world: &World) {
     let mut random = Random::new(world.seed ^ 300);
@@ -503,6 +545,7 @@ fn stress(place: &Place, seed: u64, steps: u64) {
     );
     assert_eq!(stats.snapshots, 0, "a snapshot was not given back");
     check_end(&world, &world.db, &world.trees, steps);
+    check_order(&world);
     let World { db, trees, .. } = world;
     drop(trees);
     ok(db.close());

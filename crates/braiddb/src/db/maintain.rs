@@ -138,14 +138,15 @@ impl Core {
             }
         }
         changes.push(Change::Flushed(flushed));
+        let oldest_segment = self.wal.as_ref().map_or(0, |wal| wal.oldest_needed(flushed));
         if let Some(wal) = &self.wal {
-            let oldest_segment = wal.oldest_needed(flushed);
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
         self.install(&mut disk, changes, Some(memtable))?;
         drop(disk);
         if let Some(wal) = &self.wal {
-            wal.release(flushed, |_| false);
+            // It may have been sealed meanwhile, with nothing in it that is not flushed; but recovery begins there.
+            wal.release(flushed, |segment| segment.number == oldest_segment);
         }
         Ok(())
     }

@@ -213,7 +213,8 @@ impl Wal {
     /// Lets go of the oldest segments while all their records have sequence numbers up to `flushed` and `keep` does
     /// not hold them back. They become spares or are removed; returns how many.
     ///
-    /// That recovery begins at [`Wal::oldest_needed`]`(flushed)` must be durable before.
+    /// That recovery begins at [`Wal::oldest_needed`]`(flushed)` must be durable before, and `keep` must hold back the
+    /// segment that was then the answer: once sealed, it may look unneeded itself.
     pub fn release(&self, flushed: SequenceNumber, keep: impl Fn(&SegmentInfo) -> bool) -> usize {
         let mut released = Vec::new();
         {
