@@ -1,5 +1,7 @@
 //! Tests of defects that a review has found.
 
+#![expect(clippy::disallowed_methods, reason = "tests of threads and of how long things take")]
+
 use super::{Db, Durability, Settings};
 use crate::{
     base::Result,
