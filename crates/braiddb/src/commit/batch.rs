@@ -13,7 +13,7 @@
 //! deletes first.
 
 use crate::{
-    base::{EntryKind, Error, RangeTombstone, Result, limits},
+    base::{EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, limits},
     codec::{ByteReader, put_bytes, put_varint},
 };
 
@@ -107,9 +107,14 @@ impl RawBatch {
         }
         let deletes: Vec<(usize, &Slot)> =
             self.slots.iter().enumerate().filter(|(_, s)| s.kind == EntryKind::RangeDelete).collect();
-        let covered = |order: usize, key: &[u8]| {
-            deletes.iter().any(|(at, s)| *at > order && self.key(s) <= key && key < self.value(s))
-        };
+        // The place in the batch stands for the sequence number, so that a look-up is a search and not a walk.
+        let ranges = deletes.iter().map(|(at, s)| RangeTombstone {
+            start: self.key(s).to_vec(),
+            end: self.value(s).to_vec(),
+            sequence: *at as u64,
+        });
+        let ranges = RangeTombstoneSet::new(ranges.collect());
+        let covered = |order: usize, key: &[u8]| ranges.covering(key).first().is_some_and(|&at| at > order as u64);
         let mut points: Vec<(usize, &Slot)> = self
             .slots
             .iter()
