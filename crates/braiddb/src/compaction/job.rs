@@ -82,40 +82,6 @@ pub fn fold(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutp
     Ok(MergeOutput { parts: vec![part], folded, ..Default::default() })
 }
 
-/// Cuts a partition in two at the middle of its entries. No entry is rewritten: both parts refer to the same runs, each
-/// within its bounds, and give their share up when they merge. `None` if there is no key to cut at.
-pub fn split(context: &JobContext<'_>, partition: &Partition) -> Result<Option<MergeOutput>> {
-    let (view, runs) = match (&partition.view, partition.apart.iter().max_by_key(|h| h.run().meta().entries)) {
-        (Some(view), _) => (view, &partition.view_runs),
-        (None, Some(largest)) => (largest.view()?, largest.alone()),
-        (None, None) => return Ok(None),
-    };
-    let bounds = partition.bounds();
-    let is_inside = |key: &Vec<u8>| *key > bounds.start && bounds.end.as_ref().is_none_or(|end| key < end);
-    let Some(middle) = view.split_points(runs, 2)?.into_iter().find(is_inside) else { return Ok(None) };
-    let all: Vec<Arc<Run>> = partition.all_runs().map(|h| Arc::clone(h.run())).collect();
-    if all.len() > limits::MAX_VIEW_RUNS {
-        return Ok(None);
-    }
-    let mut parts = Vec::new();
-    for (start, end) in [(bounds.start, Some(middle.clone())), (middle, bounds.end)] {
-        let reaches = |run: &&Arc<Run>| {
-            let meta = run.meta();
-            start <= meta.largest && end.as_ref().is_none_or(|end| meta.smallest < *end)
-        };
-        let runs: Vec<Arc<Run>> = all.iter().filter(reaches).cloned().collect();
-        let mut part = MergePart { start, end, runs: numbers(&runs), ..Default::default() };
-        if !runs.is_empty() {
-            let (number, path) = context.new_view();
-            let bounds = Bounds { start: part.start.clone(), end: part.end.clone() };
-            part.view = Some(build_view(context.table, &path, number, (context.new_file_id)(), &runs, &bounds)?);
-        }
-        parts.push(part);
-    }
-    let folded = partition.loose_runs().iter().map(|h| h.run().meta().number).collect();
-    Ok(Some(MergeOutput { parts, folded, ..Default::default() }))
-}
-
 /// Braids the view of a partition anew, over the runs it should have.
 pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeOutput> {
     let (number, path) = context.new_view();

@@ -3,8 +3,7 @@
 //! - *Rebuild*: the view is missing or damaged; braid it anew from the runs.
 //! - *Major*, all runs: too many entries are dead.
 //! - *Major*, all loose runs and those that are sparse: files shared with partitions that have let them go.
-//! - *Split*: the partition has grown too large; two take its place, which share its runs, each with a view of its own.
-//! - *Recut*: merge everything and cut it into partitions of half the largest size. Only when asked to compact.
+//! - *Split*: the partition has grown too large; merge everything and cut it into several.
 //! - *Fold*: the loose runs go into the view, and no entry is rewritten.
 //! - *Major*, some runs: the view would get too many runs; merge the loose ones into one, and once the view is full the
 //!   smallest half of its runs with them. So small runs are merged often, large ones seldom.
@@ -46,8 +45,6 @@ pub struct PartitionShape {
     pub counts: Option<ViewShape>,
     /// Dead entries that the last merge could not drop because snapshots hold them still.
     pub dead_held: u64,
-    /// Whether a split has found no key to cut at.
-    pub is_indivisible: bool,
     /// Whether a blob file waits to be given up that runs of this partition refer to.
     pub relocate_blobs: bool,
 }
@@ -72,10 +69,8 @@ pub struct PlanOptions {
 pub enum Plan {
     /// Braid the view anew.
     Rebuild,
-    /// Cut the partition in two, which share its runs.
-    Split,
     /// Merge everything and cut it into partitions of about half the largest size.
-    Recut,
+    Split,
     /// Merge these runs into one, all loose runs among them.
     Major {
         /// Their numbers.
@@ -96,7 +91,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     if !sparse.is_empty() || shape.loose.iter().any(|r| r.is_sparse) {
         return Some(Plan::Major { inputs: shape.loose.iter().map(|r| r.number).chain(sparse).collect() });
     }
-    if bytes > options.partition_bytes_max && !shape.is_indivisible {
+    if count > 1 && bytes > options.partition_bytes_max {
         return Some(Plan::Split);
     }
     if !shape.has_view && !shape.runs.is_empty() {

@@ -22,7 +22,6 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         has_view: !view.is_empty(),
         counts: Some(ViewShape { entries: 100, dead: 0 }),
         dead_held: 0,
-        is_indivisible: false,
         relocate_blobs: false,
     }
 }
@@ -47,7 +46,6 @@ fn plans_by_shape() {
         ("four loose runs, nine in all", shape(&[100, 50, 20, 10, 9], &[1, 1, 1, 1]), false),
         ("four loose runs, nine in all, equal", shape(&[10, 10, 10, 10, 10], &[10, 10, 10, 10]), false),
         ("a full view", shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[1, 1, 1, 1]), false),
-        ("too large to be cut", PartitionShape { is_indivisible: true, ..shape(&[], &[2000]) }, true),
         ("a sparse run", sparse, false),
         ("dead", dead(shape(&[100], &[1]), 26), false),
         ("not dead enough", dead(shape(&[100], &[1]), 25), false),
@@ -70,13 +68,12 @@ four loose runs, eight in all: Some(Fold)
 four loose runs, nine in all: Some(Major { inputs: [101, 102, 103, 104] })
 four loose runs, nine in all, equal: Some(Major { inputs: [101, 102, 103, 104] })
 a full view: Some(Major { inputs: [101, 102, 103, 104, 8, 7, 6, 5] })
-too large to be cut: None
 a sparse run: Some(Major { inputs: [101, 2] })
 dead: Some(Major { inputs: [1, 101] })
 not dead enough: None
 dead but held: None
 too large: Some(Split)
-one large run: Some(Split)
+one large run: None
 no view: Some(Rebuild)
 sparse blobs: Some(Major { inputs: [1] })
 ";

@@ -7,7 +7,7 @@
 
 use super::core::{Core, WorkState};
 use crate::{
-    base::{Error, FileNumber, Result},
+    base::{Error, FileNumber, Result, limits::SEGMENT_ENTRIES},
     compaction::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, droppable_runs, plan},
     read::ReadState,
     version::{Partition, RunHandle, Version},
@@ -41,6 +41,9 @@ const SPARSE_PER_MILLE: u64 = 600;
 
 /// The same while nothing is committed.
 const SPARSE_PER_MILLE_IDLE: u64 = 800;
+
+/// Of a smaller run a partition counts the whole: ranks are exact to a segment only, and there is little to gain.
+const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
 
 /// The most log segments that are kept while nothing is committed.
 const LOG_SEGMENTS_MAX: usize = 3;
@@ -140,7 +143,7 @@ impl Core {
         };
         let inputs: Vec<u64> = partition.all_runs().map(|h| h.run().meta().number).collect();
         let bytes: u64 = partition.all_runs().map(|h| h.run().meta().file_bytes).sum();
-        let plan = if bytes > self.settings.partition_bytes { Plan::Recut } else { Plan::Major { inputs } };
+        let plan = if bytes > self.settings.partition_bytes { Plan::Split } else { Plan::Major { inputs } };
         // Runs that can be let go of unread go first, and the others are merged by the next try.
         let is_step = !droppable_runs(&partition, self.snapshots.strata()[0]).is_empty();
         let done = if bytes == 0 { Ok(()) } else { self.run_partition(&partition, &plan) };
@@ -254,7 +257,6 @@ impl Core {
             has_view: partition.view.is_some(),
             counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),
-            is_indivisible: work.indivisible.contains(&partition.id),
             relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
     }
@@ -373,8 +375,9 @@ impl Core {
 /// Which share of a run's entries lies within a partition, in per mille.
 fn share_per_mille(partition: &Partition, handle: &RunHandle) -> u64 {
     let (meta, layout) = (handle.run().meta(), &partition.layout);
-    let is_inside = layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest < *end);
-    if is_inside || meta.entries == 0 {
+    // A range tombstone may end where the partition does.
+    let is_inside = layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest <= *end);
+    if is_inside || meta.entries < SHARE_ENTRIES_MIN {
         return 1000;
     }
     let within = || -> Result<u64> {

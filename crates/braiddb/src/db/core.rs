@@ -79,8 +79,6 @@ pub struct WorkState {
     pub unmovable_blobs: BTreeSet<FileNumber>,
     /// Partitions whose merge failed for good (damaged input); left alone until the next open.
     pub failed: BTreeMap<u64, String>,
-    /// Partitions that are too large, but have no key to be cut at.
-    pub indivisible: BTreeSet<u64>,
     /// After a full disk: not before this time.
     pub retry_at_ns: u64,
     pub idle: bool,

@@ -63,7 +63,7 @@ impl Core {
             new_file_id: &|| self.settings.runtime.random_u64(),
             strata: self.snapshots.strata(),
             relocate: relocate.map(|_| &relocate_blob as compaction::Relocate<'_>),
-            run_bytes_max: self.settings.partition_bytes / 2,
+            run_bytes_max: self.settings.partition_bytes.saturating_mul(2),
             created: &created,
             cancelled: &|| self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire),
         })
@@ -224,7 +224,7 @@ impl Core {
             return self.drop_runs(partition, &dropped);
         }
         let relocation = match plan {
-            Plan::Major { .. } | Plan::Recut => self.relocation(),
+            Plan::Major { .. } | Plan::Split => self.relocation(),
             _ => Relocation::default(),
         };
         let done = self.run_merge(partition, plan, &relocation);
@@ -244,29 +244,19 @@ impl Core {
             Plan::Rebuild => compaction::rebuild(context, partition),
             Plan::Fold => compaction::fold(context, partition),
             Plan::Major { inputs } => compaction::merge(context, partition, inputs, None),
-            Plan::Split => match compaction::split(context, partition)? {
-                Some(output) => Ok(output),
-                None => {
-                    self.work.lock().indivisible.insert(partition.id);
-                    Ok(MergeOutput::default())
-                }
-            },
-            Plan::Recut => {
+            Plan::Split => {
                 let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();
                 compaction::merge(context, partition, &all, Some(self.settings.partition_bytes / 2))
             }
         };
         self.with_context(relocate, work, |output| self.install_merge(partition, &output, &snapshots))?;
-        let merged = matches!(plan, Plan::Major { .. } | Plan::Recut);
+        let merged = matches!(plan, Plan::Major { .. } | Plan::Split);
         let counter = if merged { &self.counters.merges } else { &self.counters.folds };
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn install_merge(&self, partition: &Partition, output: &MergeOutput, snapshots: &[SequenceNumber]) -> Result<()> {
-        if output.parts.is_empty() {
-            return Ok(());
-        }
         let mut disk = self.disk.lock();
         let current = disk.manifest.layout().partitions[&partition.id].clone();
         let gone = |number: &FileNumber| output.consumed.contains(number) || output.folded.contains(number);
