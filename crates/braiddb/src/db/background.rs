@@ -421,10 +421,11 @@ pub fn damaged_view(error: &Error) -> Option<u64> {
 fn work_loop(core: &Weak<Core>) {
     loop {
         let Some(core) = core.upgrade() else { return };
+        // What is looked at comes after this: a signal given meanwhile is then seen before waiting.
+        let seen = *core.signal.lock();
         if core.closing.load(Ordering::Acquire) {
             return;
         }
-        let seen = *core.signal.lock();
         match core.next_job(false) {
             Some(job) => {
                 let is_flush = matches!(job, Job::Flush);

@@ -93,16 +93,7 @@ impl Core {
             return Ok(());
         }
         if self.settings.background_threads == 0 {
-            // Whatever the last try found: there may be space by now.
-            self.work.lock().retry_at_ns = 0;
-            self.run_inline();
-            // Another caller's thread may be at a flush: what it does is soon done.
-            let mut work = self.work.lock();
-            while work.flushing && self.state.load().frozen.len() >= FROZEN_MAX {
-                self.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
-            }
-            drop(work);
-            return self.check_flushed();
+            return self.flush_inline();
         }
         let start = self.now_ns();
         let mut work = self.work.lock();
@@ -122,11 +113,26 @@ impl Core {
         Ok(())
     }
 
-    fn check_flushed(&self) -> crate::base::Result<()> {
-        self.check_writable()?;
-        if self.state.load().frozen.len() >= FROZEN_MAX {
-            return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
+    /// Does flushes in this thread, or waits for those of other callers' threads, until there is room.
+    fn flush_inline(&self) -> crate::base::Result<()> {
+        // Whatever the last try found: there may be space by now.
+        self.work.lock().retry_at_ns = 0;
+        loop {
+            self.run_inline();
+            let mut work = self.work.lock();
+            while work.flushing && self.state.load().frozen.len() >= FROZEN_MAX {
+                self.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
+            }
+            let is_disk_full = work.retry_at_ns > 0;
+            drop(work);
+            if self.state.load().frozen.len() < FROZEN_MAX {
+                return Ok(());
+            }
+            self.check_writable()?;
+            // Only a try that found no space says that the disk is full; otherwise another thread was quicker.
+            if is_disk_full {
+                return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
+            }
         }
-        Ok(())
     }
 }
