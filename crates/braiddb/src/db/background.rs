@@ -25,7 +25,7 @@ const IDLE_NS: u64 = 1_000_000_000;
 const RETRY_NS: u64 = 1_000_000_000;
 
 /// So many loose runs are folded.
-const LOOSE_FOLD: usize = 8;
+const LOOSE_FOLD: usize = 4;
 
 /// The most runs of a view in steady state.
 const VIEW_RUNS_MAX: usize = 8;
