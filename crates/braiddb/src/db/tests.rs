@@ -396,3 +396,19 @@ fn runs_with_and_without_key_blocks_work_together() {
         db.close().unwrap();
     }
 }
+
+#[test]
+fn opening_and_closing_again_and_again_leaves_the_log_short() {
+    let vfs = Arc::new(MemVfs::new());
+    for i in 0..12 {
+        let db = open(small(&vfs)).unwrap();
+        let tree = db.tree("t").unwrap();
+        tree.put(key(i), b"v").unwrap();
+        drop(tree);
+        db.close().unwrap();
+    }
+    let files = vfs.list(Path::new(DIR)).unwrap();
+    let segments = files.iter().filter(|f| f.name.ends_with(".wal")).count();
+    assert!(segments <= 5, "{segments} log segments after twelve small sessions");
+    assert_eq!(open(small(&vfs)).unwrap().tree("t").unwrap().iter().count(), 12);
+}
