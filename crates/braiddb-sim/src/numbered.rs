@@ -48,6 +48,7 @@ pub fn builder() -> Builder {
         .memory(4 << 20)
         .memtable_bytes(16 << 10)
         .partition_bytes(48 << 10)
+        .loose_runs(4)
         .log_segment_bytes(8 << 10)
         .block_bytes(512)
         .blob_threshold(1000)

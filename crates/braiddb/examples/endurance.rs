@@ -99,8 +99,7 @@ fn cpu_ticks() -> u64 {
     after.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum()
 }
 
-/// How long each put took: counts by power of two of a microsecond in quarters, and the longest.
-#[derive(Default)]
+/// How long each put of a round took. Taken once for all rounds, and touched: this program's own memory, not the engine's.
 struct Latencies {
     ns: Vec<u32>,
 }
@@ -124,8 +123,8 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-fn fill(tree: &Tree, records: u64, round: u32) -> Result<Latencies, Failure> {
-    let mut latencies = Latencies { ns: Vec::with_capacity(records as usize) };
+fn fill(tree: &Tree, records: u64, round: u32, latencies: &mut Latencies) -> Result<(), Failure> {
+    latencies.ns.clear();
     // Overwrites come in another order than the load.
     let mut step = u64::from(round) * 7_368_787;
     while greatest_common_divisor(step, records) != 1 {
@@ -140,7 +139,7 @@ fn fill(tree: &Tree, records: u64, round: u32) -> Result<Latencies, Failure> {
             eprintln!("  round {round}: {} M", (n + 1) / 1_000_000);
         }
     }
-    Ok(latencies)
+    Ok(())
 }
 
 fn report(name: &str, stats: &Stats, before: &Stats, written: u64, user: u64, elapsed: Duration, records: u64) {
@@ -191,8 +190,8 @@ fn main() -> Result<(), Failure> {
     let db = Db::builder().memory(options.memory_mib << 20).durability(Durability::Buffered).open(&options.dir)?;
     let tree = db.tree("t")?;
     let user = options.records * 116;
+    let mut latencies = Latencies { ns: vec![1; options.records as usize] };
     let base = memory_kib();
-    let mut samples: Vec<Latencies> = Vec::new();
     let sampler = {
         let (peak, done) = (Arc::clone(&peak), Arc::clone(&done));
         thread::spawn(move || {
@@ -202,8 +201,6 @@ fn main() -> Result<(), Failure> {
             }
         })
     };
-    // The latencies are this program's own memory, not the engine's: touched beforehand and taken off.
-    let own_kib = options.records * 4 / 1024;
     let mut before = db.stats();
     for (name, rounds) in [("load", 0..1), ("overwrites", 1..options.rounds + 1)] {
         let count = u64::from(rounds.end - rounds.start);
@@ -212,10 +209,8 @@ fn main() -> Result<(), Failure> {
         }
         let (start, written) = (Instant::now(), written_bytes());
         for round in rounds {
-            let mut latencies = fill(&tree, options.records, round)?;
+            fill(&tree, options.records, round, &mut latencies)?;
             latencies.report(&format!("{name}, round {round}"));
-            samples.clear();
-            samples.push(latencies);
         }
         let elapsed = start.elapsed();
         rest(&db);
@@ -224,14 +219,14 @@ fn main() -> Result<(), Failure> {
         report(name, &stats, &before, written_bytes() - written, user * count, elapsed, options.records * count);
         let space = stats.disk_bytes as f64 / user as f64;
         println!("{name}: space at rest {space:.3} x the user's bytes; {} partitions", stats.partitions.len());
+        println!("{name}: memory {} MiB", memory_kib().saturating_sub(base) / 1024);
         before = stats;
     }
     println!(
-        "memory: peak {} MiB anonymous and shared, less {} MiB of this program's own; budget {} MiB; before {} MiB",
-        peak.load(Ordering::Relaxed) / 1024,
-        own_kib / 1024,
+        "memory: peak {} MiB anonymous and shared, this program's own {} MiB not counted; budget {} MiB",
+        peak.load(Ordering::Relaxed).saturating_sub(base) / 1024,
+        base / 1024,
         options.memory_mib,
-        base / 1024
     );
     check(&tree, &options)?;
     done.store(true, Ordering::Relaxed);

@@ -58,6 +58,7 @@ impl Builder {
                 background_threads: 2,
                 memtable_bytes: None,
                 partition_bytes: 128 << 20,
+                loose_runs: 8,
                 log_segment_bytes: 16 << 20,
                 block_bytes: 4096,
                 blob_threshold: 4096,
@@ -112,8 +113,8 @@ impl Builder {
         self
     }
 
-    /// Threads for flushes and merges; 2 by default. With 0 the committing thread does that work itself, at moments that
-    /// depend on the operations alone: so tests can repeat a run exactly.
+    /// Threads for merges; 2 by default. One more flushes, so that no flush waits for a merge. With 0 the committing
+    /// thread does all that itself, at moments that depend on the operations alone: so tests can repeat a run exactly.
     pub fn background_threads(mut self, threads: usize) -> Builder {
         self.settings.background_threads = threads;
         self
@@ -128,6 +129,13 @@ impl Builder {
     /// The size at which a partition is split, in bytes; 128 MiB by default.
     pub fn partition_bytes(mut self, bytes: u64) -> Builder {
         self.settings.partition_bytes = bytes;
+        self
+    }
+
+    /// A partition with so many runs outside its view has them merged or folded in; 8 by default, 2 at least. With fewer,
+    /// reads are faster while much is written, and more is written.
+    pub fn loose_runs(mut self, runs: usize) -> Builder {
+        self.settings.loose_runs = runs;
         self
     }
 

@@ -51,6 +51,7 @@ pub fn volume(full: u64) -> u64 {
 pub struct SmallOptions {
     pub memtable_bytes: usize,
     pub partition_bytes: u64,
+    pub loose_runs: usize,
     pub log_segment_bytes: u64,
     pub block_bytes: usize,
     pub blob_threshold: usize,
@@ -64,6 +65,7 @@ impl Default for SmallOptions {
         SmallOptions {
             memtable_bytes: 16 << 10,
             partition_bytes: 64 << 10,
+            loose_runs: 4,
             log_segment_bytes: 8 << 10,
             block_bytes: 512,
             blob_threshold: 1000,
@@ -80,6 +82,7 @@ impl SmallOptions {
         SmallOptions {
             memtable_bytes: 1 << (10 + random.below(7)),
             partition_bytes: 1 << (12 + random.below(7)),
+            loose_runs: 2 + random.index(8),
             log_segment_bytes: 1 << (12 + random.below(5)),
             block_bytes: 1 << (7 + random.below(6)),
             blob_threshold: [64, 600, 2000, 1 << 20][random.index(4)],
@@ -99,6 +102,7 @@ impl SmallOptions {
             .memory(4 << 20)
             .memtable_bytes(self.memtable_bytes)
             .partition_bytes(self.partition_bytes)
+            .loose_runs(self.loose_runs)
             .log_segment_bytes(self.log_segment_bytes)
             .block_bytes(self.block_bytes)
             .blob_threshold(self.blob_threshold)

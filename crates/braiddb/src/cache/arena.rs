@@ -26,6 +26,7 @@
 //! - Chunks and single units are freed under the same condition. When the cache itself goes while units are still
 //!   pinned, those are marked as orphans, and the last pin to go frees the memory.
 
+use crate::platform::pages;
 use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
     ptr::{NonNull, null_mut},
@@ -188,11 +189,10 @@ impl Arena {
     /// Allocates a chunk; `false` if the system has no memory for it.
     pub fn grow(&self, chunk: u32) -> bool {
         // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc(chunk_layout()) };
+        let memory = unsafe { pages::reserve(chunk_layout()) };
         if memory.is_null() {
             return false;
         }
-        crate::platform::advise_huge_pages(memory, CHUNK_BYTES);
         // SAFETY: the chunk's trailer is within the chunk and aligned.
         unsafe {
             memory.add(CHUNK_TRAILER_AT).cast::<ChunkTrailer>().write(ChunkTrailer { orphans: AtomicU32::new(0) });
@@ -208,7 +208,7 @@ impl Arena {
     pub unsafe fn release_chunk(&self, chunk: u32) {
         let memory = self.chunks[chunk as usize].swap(null_mut(), Ordering::Relaxed);
         // SAFETY: `grow` allocated it with this layout; nobody can reach it any more.
-        unsafe { dealloc(memory, chunk_layout()) };
+        unsafe { pages::release(memory, chunk_layout()) };
     }
 
     /// Writes a unit into a frame of a chunk.
@@ -403,7 +403,7 @@ unsafe fn let_go_of_chunk(memory: *mut u8) {
     if before == 1 {
         fence(Ordering::Acquire);
         // SAFETY: the last count is gone, and the arena too.
-        unsafe { dealloc(memory, chunk_layout()) };
+        unsafe { pages::release(memory, chunk_layout()) };
     }
 }
 

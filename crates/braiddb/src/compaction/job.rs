@@ -27,10 +27,12 @@ pub struct MergePart {
     pub end: Option<Vec<u8>>,
     /// Runs that were written, in key order.
     pub written: Vec<RunMeta>,
-    /// The view's runs, by selector; if empty, those written are loose.
+    /// The view's runs, by selector.
     pub runs: Vec<FileNumber>,
     /// The view over `runs`.
     pub view: Option<ViewMeta>,
+    /// The loose runs, oldest first; those that flushes have added meanwhile come after them.
+    pub loose: Vec<FileNumber>,
 }
 
 /// What a fold or merge has made.
@@ -104,40 +106,81 @@ fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
     handle.view()?.position_of(handle.run(), &bounds.start, &crossbeam_epoch::pin())
 }
 
-/// Merges `inputs`, which must hold all loose runs of the partition. If `split_bytes` is given, everything must be in
-/// `inputs`, and parts of about so many bytes are made.
+/// Where merged runs go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Into the view, with all other runs of the partition.
+    View,
+    /// Among the loose runs; all inputs are loose, and the newest.
+    Loose,
+    /// Into new partitions of about so many bytes. All runs are inputs.
+    Parts(u64),
+}
+
+/// Merges `inputs`.
 pub fn merge(
     context: &JobContext<'_>,
     partition: &Partition,
     inputs: &[FileNumber],
-    split_bytes: Option<u64>,
+    target: Target,
 ) -> Result<MergeOutput> {
     let chosen: BTreeSet<FileNumber> = inputs.iter().copied().collect();
-    let is_chosen = |h: &&Arc<RunHandle>| chosen.contains(&h.run().meta().number);
-    let merged: Vec<Arc<RunHandle>> = partition.all_runs().filter(is_chosen).cloned().collect();
-    let others: Vec<Arc<Run>> = partition.runs.iter().filter(|h| !is_chosen(h)).map(|h| Arc::clone(h.run())).collect();
-    let mut merger = Merger::new(context, partition, &merged, &others)?;
+    let (merged, kept): (Vec<Arc<RunHandle>>, Vec<Arc<RunHandle>>) =
+        partition.all_runs().cloned().partition(|h| chosen.contains(&h.run().meta().number));
+    let mut merger = Merger::new(context, partition, &merged, runs_of(&kept))?;
+    let split_bytes = if let Target::Parts(bytes) = target { Some(bytes) } else { None };
     merger.run(split_bytes)?;
     let (mut parts, dropped) = merger.finish()?;
-    tracing::debug!(partition = partition.id, parts = parts.len(), dropped, "merged runs");
+    tracing::debug!(partition = partition.id, inputs = merged.len(), parts = parts.len(), dropped, "merged runs");
     context.table.vfs.sync_dir(&context.dir).map_err(|e| Error::io("sync", &context.dir, e))?;
+    let mut folded = BTreeSet::new();
     for part in &mut parts {
-        if !others.is_empty() || part.written.len() > limits::MAX_LOOSE_RUNS {
-            braid(context, part, &others)?;
+        if target == Target::Loose {
+            stay_loose(partition, &kept, part);
+        } else if kept.is_empty() && part.written.len() <= limits::MAX_LOOSE_RUNS {
+            // One run needs no view but its own.
+            part.loose = part.written.iter().map(|m| m.number).collect();
+        } else {
+            braid(context, partition, part, &kept)?;
+            folded = kept.iter().map(|h| h.run().meta().number).filter(|n| is_loose(partition, n)).collect();
         }
     }
-    Ok(MergeOutput { parts, consumed: chosen, folded: BTreeSet::new() })
+    Ok(MergeOutput { parts, consumed: chosen, folded })
 }
 
-/// Makes the view of a merged part, over the runs that were left alone and those written.
-fn braid(context: &JobContext<'_>, part: &mut MergePart, others: &[Arc<Run>]) -> Result<()> {
-    let mut runs = others.to_vec();
+fn is_loose(partition: &Partition, number: &FileNumber) -> bool {
+    partition.layout.loose.contains(number)
+}
+
+/// Puts merged runs behind the loose runs that were left alone; the view stays as it is.
+fn stay_loose(partition: &Partition, kept: &[Arc<RunHandle>], part: &mut MergePart) {
+    let kept = kept.iter().map(|h| h.run().meta().number);
+    part.loose = kept.filter(|n| is_loose(partition, n)).chain(part.written.iter().map(|m| m.number)).collect();
+    part.runs.clone_from(&partition.layout.runs);
+    part.view.clone_from(&partition.layout.view);
+}
+
+/// Makes the view of a merged part, over the runs that were left alone and those written. Where the former have a view
+/// already, the latter are folded into it.
+fn braid(context: &JobContext<'_>, partition: &Partition, part: &mut MergePart, kept: &[Arc<RunHandle>]) -> Result<()> {
+    let mut written = Vec::with_capacity(part.written.len());
     for meta in &part.written {
-        runs.push(Run::open(context.table, &FileSet::run_path(&context.dir, meta.number), meta)?);
+        written.push(Run::open(context.table, &FileSet::run_path(&context.dir, meta.number), meta)?);
     }
-    let (number, path) = context.new_view();
     let bounds = Bounds { start: part.start.clone(), end: part.end.clone() };
-    part.view = Some(build_view(context.table, &path, number, (context.new_file_id)(), &runs, &bounds)?);
+    let old = match (&partition.view, kept) {
+        (Some(view), kept) if numbers(&runs_of(kept)) == partition.layout.runs => Some(view),
+        (None, [base]) if is_inside(base.run().meta(), &bounds) => Some(base.view()?),
+        _ => None,
+    };
+    let (number, path) = context.new_view();
+    let (id, kept) = ((context.new_file_id)(), runs_of(kept));
+    let runs = [kept.as_slice(), &written].concat();
+    let meta = match old {
+        Some(old) => fold_view(context.table, &path, number, id, old, &kept, &written, &bounds)?.0,
+        None => build_view(context.table, &path, number, id, &runs, &bounds)?,
+    };
+    part.view = Some(meta);
     part.runs = numbers(&runs);
     Ok(())
 }
@@ -147,7 +190,7 @@ struct Merger<'a> {
     context: &'a JobContext<'a>,
     partition: &'a Partition,
     scan: MergeScan,
-    others: &'a [Arc<Run>],
+    others: Vec<Arc<Run>>,
     tombstones: Arc<RangeTombstoneSet>,
     written_tombstones: Vec<RangeTombstone>,
     parts: Vec<MergePart>,
@@ -161,7 +204,7 @@ impl<'a> Merger<'a> {
         context: &'a JobContext<'a>,
         partition: &'a Partition,
         merged: &[Arc<RunHandle>],
-        others: &'a [Arc<Run>],
+        others: Vec<Arc<Run>>,
     ) -> Result<Merger<'a>> {
         let bounds = partition.bounds();
         let mut scans = Vec::with_capacity(merged.len());

@@ -17,6 +17,6 @@ mod tests;
 pub use context::{JobContext, Relocate};
 pub use filter::VersionFilter;
 pub use flush::{FlushOutput, flush};
-pub use job::{MergeOutput, MergePart, droppable_runs, fold, merge, rebuild};
+pub use job::{MergeOutput, MergePart, Target, droppable_runs, fold, merge, rebuild};
 pub use merge_scan::MergeScan;
 pub use plan::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, plan};

@@ -4,6 +4,8 @@
 //! - *Major*, all runs: too many entries are dead.
 //! - *Major*, all loose runs and those that are sparse: files shared with partitions that have let them go.
 //! - *Split*: the partition has grown too large; merge everything and cut it into several.
+//! - *Loose*: there are many loose runs, but little is in them; merge the newest into one. A view costs its whole length
+//!   to write, so it waits until it gets enough.
 //! - *Fold*: the loose runs go into the view, and no entry is rewritten.
 //! - *Major*, some runs: the view would get too many runs; merge the loose ones into one, and once the view is full the
 //!   smallest half of its runs with them. So small runs are merged often, large ones seldom.
@@ -54,8 +56,10 @@ pub struct PartitionShape {
 pub struct PlanOptions {
     /// A partition larger than this is split, in bytes.
     pub partition_bytes_max: u64,
-    /// So many loose runs are folded.
-    pub loose_fold: usize,
+    /// So many loose runs are too many.
+    pub loose_max: usize,
+    /// Loose runs are folded once they have so many bytes for a hundred of the view's runs.
+    pub fold_percent: u64,
     /// The most runs in a view in steady state.
     pub view_runs_max: usize,
     /// The most dead entries among all, in per cent.
@@ -71,7 +75,12 @@ pub enum Plan {
     Rebuild,
     /// Merge everything and cut it into partitions of about half the largest size.
     Split,
-    /// Merge these runs into one, all loose runs among them.
+    /// Merge these loose runs, the newest, into one loose run.
+    Loose {
+        /// Their numbers.
+        inputs: Vec<FileNumber>,
+    },
+    /// Merge these runs into one of the view's; loose runs that are not among them go into the view as well.
     Major {
         /// Their numbers.
         inputs: Vec<FileNumber>,
@@ -99,13 +108,18 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     }
     // One run needs no view but its own.
     let foldable = count > 1 && !shape.loose.is_empty();
-    if !foldable || (shape.loose.len() < options.loose_fold && !options.idle) {
+    if !foldable || (shape.loose.len() < options.loose_max && !options.idle) {
         return None;
+    }
+    let (base, newer) = base_and_newer(shape);
+    let newer_bytes: u64 = newer.iter().map(|r| r.bytes).sum();
+    if !options.idle && newer_bytes * 100 < (bytes - newer_bytes) * options.fold_percent {
+        return Some(Plan::Loose { inputs: newest(newer) });
     }
     if count <= options.view_runs_max {
         return Some(Plan::Fold);
     }
-    Some(Plan::Major { inputs: cheapest(shape, options) })
+    Some(Plan::Major { inputs: cheapest(base, newer, options) })
 }
 
 fn all(shape: &PartitionShape) -> impl Iterator<Item = &RunShape> {
@@ -118,23 +132,40 @@ fn is_too_dead(shape: &PartitionShape, options: &PlanOptions) -> bool {
     dead * 100 > counts.entries * options.dead_percent_max
 }
 
-/// All loose runs; and if the view is full, the smallest others until it is half empty.
-fn cheapest(shape: &PartitionShape, options: &PlanOptions) -> Vec<FileNumber> {
-    let mut inputs: Vec<FileNumber> = shape.loose.iter().map(|r| r.number).collect();
-    let mut rest: Vec<&RunShape> = shape.runs.iter().collect();
-    rest.sort_by_key(|r| r.bytes);
-    // The loose runs become one run; without others, if that leaves room in the view.
-    if rest.len() < options.view_runs_max {
-        return inputs;
+/// The runs of the view, and the loose ones. Where there is no view yet, the oldest loose run is as good as one if it is
+/// larger than the others together.
+fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
+    match shape.loose.split_first() {
+        Some((first, rest)) if shape.runs.is_empty() && first.bytes > rest.iter().map(|r| r.bytes).sum() => {
+            shape.loose.split_at(1)
+        }
+        _ => (&shape.runs, &shape.loose),
     }
-    let kept_max = options.view_runs_max / 2;
-    let mut left = rest.len();
-    for run in rest {
-        if left <= kept_max {
+}
+
+/// The two newest, and older ones as long as each is no larger than all that are newer.
+fn newest(loose: &[RunShape]) -> Vec<FileNumber> {
+    let (mut inputs, mut bytes) = (Vec::new(), 0);
+    for run in loose.iter().rev() {
+        if inputs.len() >= 2 && run.bytes > bytes {
             break;
         }
         inputs.push(run.number);
-        left -= 1;
+        bytes += run.bytes;
     }
+    inputs
+}
+
+/// All loose runs; and if the view is full, the smallest others until it is half empty.
+fn cheapest(base: &[RunShape], newer: &[RunShape], options: &PlanOptions) -> Vec<FileNumber> {
+    let mut inputs: Vec<FileNumber> = newer.iter().map(|r| r.number).collect();
+    // The loose runs become one run; without others, if that leaves room in the view.
+    if base.len() < options.view_runs_max {
+        return inputs;
+    }
+    let mut rest: Vec<&RunShape> = base.iter().collect();
+    rest.sort_by_key(|r| r.bytes);
+    let merged = base.len() - options.view_runs_max / 2;
+    inputs.extend(rest.iter().take(merged).map(|r| r.number));
     inputs
 }

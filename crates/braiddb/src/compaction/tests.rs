@@ -4,7 +4,14 @@ use super::{filter::Verdict, *};
 use crate::base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet};
 
 fn options(idle: bool) -> PlanOptions {
-    PlanOptions { partition_bytes_max: 1000, loose_fold: 4, view_runs_max: 8, dead_percent_max: 25, idle }
+    PlanOptions {
+        partition_bytes_max: 1000,
+        loose_max: 4,
+        fold_percent: 10,
+        view_runs_max: 8,
+        dead_percent_max: 25,
+        idle,
+    }
 }
 
 fn runs(sizes: &[u64], first: u64) -> Vec<RunShape> {
@@ -41,11 +48,18 @@ fn plans_by_shape() {
         ("one loose run, idle", shape(&[], &[10]), true),
         ("three loose runs", shape(&[100], &[1, 1, 1]), false),
         ("three loose runs, idle", shape(&[100], &[1, 1, 1]), true),
-        ("four loose runs", shape(&[100], &[1, 1, 1, 1]), false),
-        ("four loose runs, eight in all", shape(&[100, 50, 20, 10], &[1, 1, 1, 1]), false),
-        ("four loose runs, nine in all", shape(&[100, 50, 20, 10, 9], &[1, 1, 1, 1]), false),
-        ("four loose runs, nine in all, equal", shape(&[10, 10, 10, 10, 10], &[10, 10, 10, 10]), false),
-        ("a full view", shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[1, 1, 1, 1]), false),
+        ("four loose runs with a tenth", shape(&[100], &[1, 1, 4, 4]), false),
+        ("four loose runs with less", shape(&[100], &[1, 1, 1, 1]), false),
+        ("four loose runs with less, idle", shape(&[100], &[1, 1, 1, 1]), true),
+        ("four loose runs with less, an old one large", shape(&[100], &[5, 1, 1, 1]), false),
+        ("four loose runs with less, doubling", shape(&[200], &[8, 4, 2, 1]), false),
+        ("four loose runs alone", shape(&[], &[100, 50, 50, 1]), false),
+        ("four loose runs alone, the first large", shape(&[], &[200, 1, 1, 1]), false),
+        ("four loose runs, eight in all", shape(&[50, 20, 10, 9], &[9, 1, 1, 1]), false),
+        ("four loose runs, nine in all", shape(&[50, 20, 10, 9, 9], &[9, 1, 1, 1]), false),
+        ("many loose runs, no view", shape(&[], &[200, 9, 9, 9, 9, 9, 9, 9, 9]), false),
+        ("many loose runs, no view, equal", shape(&[], &[9, 9, 9, 9, 9, 9, 9, 9, 9]), false),
+        ("a full view", shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[19, 1, 1, 1]), false),
         ("a sparse run", sparse, false),
         ("dead", dead(shape(&[100], &[1]), 26), false),
         ("not dead enough", dead(shape(&[100], &[1]), 25), false),
@@ -63,10 +77,17 @@ one loose run: None
 one loose run, idle: None
 three loose runs: None
 three loose runs, idle: Some(Fold)
-four loose runs: Some(Fold)
+four loose runs with a tenth: Some(Fold)
+four loose runs with less: Some(Loose { inputs: [104, 103, 102, 101] })
+four loose runs with less, idle: Some(Fold)
+four loose runs with less, an old one large: Some(Loose { inputs: [104, 103, 102] })
+four loose runs with less, doubling: Some(Loose { inputs: [104, 103] })
+four loose runs alone: Some(Fold)
+four loose runs alone, the first large: Some(Loose { inputs: [104, 103, 102] })
 four loose runs, eight in all: Some(Fold)
 four loose runs, nine in all: Some(Major { inputs: [101, 102, 103, 104] })
-four loose runs, nine in all, equal: Some(Major { inputs: [101, 102, 103, 104] })
+many loose runs, no view: Some(Major { inputs: [102, 103, 104, 105, 106, 107, 108, 109] })
+many loose runs, no view, equal: Some(Major { inputs: [101, 102, 103, 104, 105, 106, 107, 108, 109] })
 a full view: Some(Major { inputs: [101, 102, 103, 104, 8, 7, 6, 5] })
 a sparse run: Some(Major { inputs: [101, 2] })
 dead: Some(Major { inputs: [1, 101] })

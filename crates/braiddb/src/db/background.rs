@@ -1,7 +1,7 @@
 //! Background work: which job is next, and the threads that do them.
 //!
-//! A flush comes before all else; one runs at a time. Each partition is worked on by one job at a time, different
-//! partitions in parallel. A thread that finds nothing to do waits until the state changes, looking in once a second
+//! A flush comes before all else; one runs at a time, and has a thread of its own, so that it never waits for a merge.
+//! Each partition is worked on by one job at a time, different partitions in parallel. A thread that finds nothing to do waits until the state changes, looking in once a second
 //! to see whether the database has become idle: then loose runs are folded whatever their number, so that dead entries
 //! are counted and their space comes back.
 
@@ -24,14 +24,15 @@ const IDLE_NS: u64 = 1_000_000_000;
 /// After a full disk, jobs are tried again after so long.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// So many loose runs are folded.
-const LOOSE_FOLD: usize = 4;
+/// Loose runs are folded once they have so many bytes for a hundred of the view's runs: by then the view, of which an
+/// entry takes about a twentieth of what it takes in a run, is worth writing anew.
+const FOLD_PERCENT: u64 = 10;
 
 /// The most runs of a view in steady state.
 const VIEW_RUNS_MAX: usize = 8;
 
 /// The most dead entries of a partition, in per cent.
-const DEAD_PERCENT_MAX: u64 = 35;
+const DEAD_PERCENT_MAX: u64 = 40;
 
 /// The same while nothing is committed.
 const DEAD_PERCENT_MAX_IDLE: u64 = 20;
@@ -48,6 +49,17 @@ const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
 /// The most log segments that are kept while nothing is committed.
 const LOG_SEGMENTS_MAX: usize = 3;
 
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Flushes, and no merge ever keeps it from one. It also has the log's next segment ready.
+    Flusher,
+    /// Everything else.
+    Merger,
+    /// Everything: the calling thread, where the database has no threads of its own or a caller waits.
+    All,
+}
+
 /// A piece of work.
 #[derive(Debug)]
 enum Job {
@@ -58,9 +70,11 @@ enum Job {
 impl Core {
     /// Starts the worker threads. They hold the core weakly, and end when it goes.
     pub fn start_workers(self: &Arc<Core>) -> Result<()> {
-        for index in 0..self.settings.background_threads {
+        let mergers = self.settings.background_threads;
+        for index in 0..if mergers > 0 { mergers + 1 } else { 0 } {
             let core = Arc::downgrade(self);
-            let body = Box::new(move || work_loop(&core));
+            let role = if index == 0 { Role::Flusher } else { Role::Merger };
+            let body = Box::new(move || work_loop(&core, role));
             let worker = self.settings.runtime.spawn(&format!("braiddb-{index}"), body);
             self.workers.lock().push(worker.map_err(|e| Error::io("start a thread for", &self.dir, e))?);
         }
@@ -154,7 +168,7 @@ impl Core {
 
     /// Does all work that is due, in the calling thread.
     pub fn run_inline(&self) {
-        while let Some(job) = self.next_job(false) {
+        while let Some(job) = self.next_job(Role::All, false) {
             if !self.run_job(job) {
                 break;
             }
@@ -164,7 +178,7 @@ impl Core {
     /// Does work until nothing is left, folding whatever is loose.
     pub fn run_until_settled(&self) -> Result<()> {
         loop {
-            let Some(job) = self.next_job(true) else {
+            let Some(job) = self.next_job(Role::All, true) else {
                 let work = self.work.lock();
                 if !work.flushing && work.busy.is_empty() {
                     break;
@@ -181,7 +195,7 @@ impl Core {
         self.check_writable()
     }
 
-    fn next_job(&self, settle: bool) -> Option<Job> {
+    fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
         let mut work = self.work.lock();
         if self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire) || self.settings.read_only {
             return None;
@@ -191,14 +205,18 @@ impl Core {
         }
         work.retry_at_ns = 0;
         let state = self.state.load_full();
-        if !state.frozen.is_empty() && !work.flushing {
+        if role != Role::Merger && !state.frozen.is_empty() && !work.flushing {
             work.flushing = true;
             return Some(Job::Flush);
+        }
+        if role == Role::Flusher {
+            return None;
         }
         let idle = settle || work.idle;
         let options = PlanOptions {
             partition_bytes_max: self.settings.partition_bytes,
-            loose_fold: LOOSE_FOLD,
+            loose_max: self.settings.loose_runs.max(2),
+            fold_percent: FOLD_PERCENT,
             view_runs_max: VIEW_RUNS_MAX,
             dead_percent_max: if idle { DEAD_PERCENT_MAX_IDLE } else { DEAD_PERCENT_MAX },
             idle,
@@ -359,6 +377,11 @@ impl Core {
         self.release_log(wal)
     }
 
+    /// Whether enough is written that the log will need another segment.
+    fn is_busy(&self) -> bool {
+        !self.work.lock().idle && self.counters.flushes.load(Ordering::Relaxed) > 0
+    }
+
     fn lacks_spare_segment(&self) -> bool {
         let can_make = self.check_writable().is_ok();
         can_make && self.wal.as_ref().is_some_and(|wal| wal.spares().is_empty())
@@ -418,7 +441,7 @@ pub fn damaged_view(error: &Error) -> Option<u64> {
     path.file_stem()?.to_str()?.parse().ok()
 }
 
-fn work_loop(core: &Weak<Core>) {
+fn work_loop(core: &Weak<Core>, role: Role) {
     loop {
         let Some(core) = core.upgrade() else { return };
         // What is looked at comes after this: a signal given meanwhile is then seen before waiting.
@@ -426,22 +449,20 @@ fn work_loop(core: &Weak<Core>) {
         if core.closing.load(Ordering::Acquire) {
             return;
         }
-        match core.next_job(false) {
+        match core.next_job(role, false) {
             Some(job) => {
-                let is_flush = matches!(job, Job::Flush);
-                if core.run_job(job) && is_flush {
-                    core.prepare_log();
-                }
+                core.run_job(job);
             }
             None => {
-                let is_idle = core.look_for_idleness(&mut core.work.lock());
-                if is_idle {
-                    core.settle_log();
-                    continue;
-                }
-                let is_busy = !core.work.lock().idle && core.counters.flushes.load(Ordering::Relaxed) > 0;
-                if is_busy && core.lacks_spare_segment() {
-                    core.prepare_log();
+                if role == Role::Flusher {
+                    if core.look_for_idleness(&mut core.work.lock()) {
+                        core.settle_log();
+                        core.signal_work();
+                        continue;
+                    }
+                    if core.is_busy() && core.lacks_spare_segment() {
+                        core.prepare_log();
+                    }
                 }
                 let mut signal = core.signal.lock();
                 if *signal == seen {

@@ -4,11 +4,12 @@ use super::core::{Core, DiskState};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},
     codec::Compression,
-    compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan},
+    compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan, Target},
     memtable::Memtable,
     read::ReadState,
     table::{RunOptions, blob::BlobRef},
     version::{Change, Edit, Layout, Partition, Version},
+    view::ViewMeta,
     wal::Wal,
 };
 use parking_lot::Mutex;
@@ -224,8 +225,8 @@ impl Core {
             return self.drop_runs(partition, &dropped);
         }
         let relocation = match plan {
-            Plan::Major { .. } | Plan::Split => self.relocation(),
-            _ => Relocation::default(),
+            Plan::Fold | Plan::Rebuild => Relocation::default(),
+            _ => self.relocation(),
         };
         let done = self.run_merge(partition, plan, &relocation);
         self.blobs.settle(&relocation.written.lock(), None);
@@ -243,14 +244,15 @@ impl Core {
         let work = |context: &JobContext<'_>| match plan {
             Plan::Rebuild => compaction::rebuild(context, partition),
             Plan::Fold => compaction::fold(context, partition),
-            Plan::Major { inputs } => compaction::merge(context, partition, inputs, None),
+            Plan::Loose { inputs } => compaction::merge(context, partition, inputs, Target::Loose),
+            Plan::Major { inputs } => compaction::merge(context, partition, inputs, Target::View),
             Plan::Split => {
                 let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();
-                compaction::merge(context, partition, &all, Some(self.settings.partition_bytes / 2))
+                compaction::merge(context, partition, &all, Target::Parts(self.settings.partition_bytes / 2))
             }
         };
         self.with_context(relocate, work, |output| self.install_merge(partition, &output, &snapshots))?;
-        let merged = matches!(plan, Plan::Major { .. } | Plan::Split);
+        let merged = !matches!(plan, Plan::Fold | Plan::Rebuild);
         let counter = if merged { &self.counters.merges } else { &self.counters.folds };
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -260,13 +262,15 @@ impl Core {
         let mut disk = self.disk.lock();
         let current = disk.manifest.layout().partitions[&partition.id].clone();
         let gone = |number: &FileNumber| output.consumed.contains(number) || output.folded.contains(number);
-        let added: Vec<FileNumber> = current.loose.iter().copied().filter(|n| !gone(n)).collect();
+        let stays = |n: &FileNumber| output.parts.iter().any(|p| p.loose.contains(n));
+        let added: Vec<FileNumber> = current.loose.iter().copied().filter(|n| !gone(n) && !stays(n)).collect();
         let mut changes = Vec::new();
         for meta in output.parts.iter().flat_map(|p| &p.written) {
             self.counters.run_bytes.fetch_add(meta.file_bytes, Ordering::Relaxed);
             changes.push(Change::NewRun(Box::new(meta.clone())));
         }
-        for view in output.parts.iter().filter_map(|p| p.view.as_ref()) {
+        let is_new = |view: &&ViewMeta| current.view.as_ref().is_none_or(|old| old.number != view.number);
+        for view in output.parts.iter().filter_map(|p| p.view.as_ref()).filter(is_new) {
             self.counters.view_bytes.fetch_add(view.file_bytes, Ordering::Relaxed);
         }
         let split = output.parts.len() > 1;
@@ -283,13 +287,13 @@ impl Core {
             ids.push(id);
         }
         self.install(&mut disk, changes, None)?;
-        if !output.consumed.is_empty() {
+        if partition.all_runs().all(|h| output.consumed.contains(&h.run().meta().number)) {
             self.note_held(&ids, snapshots);
         }
         Ok(())
     }
 
-    /// Notes how many dead entries a merge has left: they are no reason to merge again before a snapshot goes.
+    /// Notes how many dead entries a merge of all runs has left: they are no reason to merge again before a snapshot goes.
     fn note_held(&self, ids: &[u64], snapshots: &[SequenceNumber]) {
         let state = self.state.load();
         let mut work = self.work.lock();
@@ -361,10 +365,6 @@ fn set_runs(id: u64, part: &MergePart, added: &[FileNumber], layout: &Layout) ->
             .get(number)
             .is_some_and(|meta| part.start <= meta.largest && part.end.as_ref().is_none_or(|end| meta.smallest < *end))
     };
-    let mut loose: Vec<FileNumber> = Vec::new();
-    if part.runs.is_empty() {
-        loose.extend(part.written.iter().map(|m| m.number));
-    }
-    loose.extend(added.iter().filter(reaches));
+    let loose = part.loose.iter().chain(added.iter().filter(reaches)).copied().collect();
     Change::SetRuns { partition: id, runs: part.runs.clone(), loose, view: part.view.clone().map(Box::new) }
 }

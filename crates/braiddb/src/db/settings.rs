@@ -38,6 +38,7 @@ pub struct Settings {
     pub background_threads: usize,
     pub memtable_bytes: Option<usize>,
     pub partition_bytes: u64,
+    pub loose_runs: usize,
     pub log_segment_bytes: u64,
     pub block_bytes: usize,
     pub blob_threshold: usize,

@@ -20,6 +20,7 @@ fn small(vfs: &Arc<MemVfs>) -> Settings {
         background_threads: 0,
         memtable_bytes: Some(16 << 10),
         partition_bytes: 64 << 10,
+        loose_runs: 4,
         log_segment_bytes: 16 << 10,
         block_bytes: 512,
         blob_threshold: 256,
@@ -411,4 +412,41 @@ fn opening_and_closing_again_and_again_leaves_the_log_short() {
     let segments = files.iter().filter(|f| f.name.ends_with(".wal")).count();
     assert!(segments <= 5, "{segments} log segments after twelve small sessions");
     assert_eq!(open(small(&vfs)).unwrap().tree("t").unwrap().iter().count(), 12);
+}
+
+#[test]
+fn a_little_that_is_new_is_merged_among_itself_before_it_goes_into_the_view() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(Settings { memtable_bytes: Some(1 << 20), partition_bytes: 8 << 20, ..small(&vfs) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..20_000 {
+        tree.put(key(i), [7; 30]).unwrap();
+    }
+    db.compact().unwrap();
+    let base = db.stats();
+    let mut rounds = 0;
+    while db.stats().folds == base.folds {
+        let first = rounds * 60;
+        for i in first..first + 30 {
+            tree.put(key(i), [8; 30]).unwrap();
+            tree.delete(key(i + 30)).unwrap();
+        }
+        db.flush().unwrap();
+        rounds += 1;
+        assert!(rounds < 40, "never folded: {:?}", db.stats().partitions);
+    }
+    let stats = db.stats();
+    let written = stats.run_bytes_written - base.run_bytes_written;
+    assert!(stats.merges - base.merges >= 2, "{stats:?}");
+    assert!(written < base.disk_bytes, "the base was written again: {written} of {}", base.disk_bytes);
+    assert!(rounds > 4, "folded after {rounds} rounds");
+    for i in 0..20_000 {
+        let expected = match i {
+            i if i >= rounds * 60 => Some([7; 30]),
+            i if i % 60 < 30 => Some([8; 30]),
+            _ => None,
+        };
+        assert_eq!(tree.get(key(i)).unwrap().as_deref(), expected.as_ref().map(|v| &v[..]), "{i}");
+    }
+    assert_eq!(tree.iter().count() as u64, 20_000 - rounds * 30);
 }

@@ -25,6 +25,7 @@ fn small(vfs: Arc<dyn Vfs>) -> Settings {
         background_threads: 0,
         memtable_bytes: Some(16 << 10),
         partition_bytes: 64 << 10,
+        loose_runs: 4,
         log_segment_bytes: 16 << 10,
         block_bytes: 512,
         blob_threshold: 256,

@@ -1,12 +1,13 @@
 //! Memory that is handed out piece by piece and given back all at once.
 //!
-//! An arena takes chunks from the global allocator and cuts pieces off their front. Nothing is freed, moved or reused
+//! An arena takes chunks of memory and cuts pieces off their front. Nothing is freed, moved or reused
 //! before the arena is dropped: this is what lets readers follow any pointer they have ever loaded. Nodes and entries
 //! come from different chunks, so that nodes stay together and on cache lines. Pieces too large for a chunk get one
 //! of their own. Chunks start small and double up to the size in the options, so that a small memtable stays small.
 
+use crate::platform::pages;
 use std::{
-    alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    alloc::{Layout, handle_alloc_error},
     ptr::NonNull,
 };
 
@@ -58,7 +59,7 @@ impl Arena {
         Arena { nodes: bump(), entries: bump(), chunks: Vec::new(), chunk_bytes_max, reserved: 0 }
     }
 
-    /// Bytes taken from the global allocator.
+    /// Bytes taken.
     pub fn reserved_bytes(&self) -> usize {
         self.reserved
     }
@@ -99,7 +100,7 @@ impl Arena {
     fn chunk(&mut self, size: usize) -> NonNull<u8> {
         let layout = Layout::from_size_align(size.max(1), CHUNK_ALIGN).expect("a piece is far below isize::MAX");
         // SAFETY: the size is not zero.
-        let pointer = unsafe { alloc(layout) };
+        let pointer = unsafe { pages::reserve(layout) };
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
         self.chunks.push((pointer, layout));
         self.reserved += layout.size();
@@ -111,7 +112,7 @@ impl Drop for Arena {
     fn drop(&mut self) {
         for &(pointer, layout) in &self.chunks {
             // SAFETY: allocated with this layout in `chunk`, and freed only here.
-            unsafe { dealloc(pointer.as_ptr(), layout) };
+            unsafe { pages::release(pointer.as_ptr(), layout) };
         }
     }
 }

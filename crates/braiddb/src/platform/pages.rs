@@ -1,0 +1,116 @@
+//! Large pieces of memory, taken from the system and given back to it page by page.
+//!
+//! What caches and memtables take and give back by the megabyte does not go through the global allocator: there, a few
+//! small pieces that live on keep what was freed around them from the system, and the process takes far more memory
+//! than the database does. Small pieces, and systems without such calls, do use it.
+
+use std::alloc::{Layout, alloc, dealloc};
+
+/// Smaller pieces come from the global allocator.
+const PAGES_MIN: usize = 64 << 10;
+
+/// From this length on huge pages are worth asking for.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Memory of this layout, uninitialised; null if there is none. To be given back by [`release`] with the same layout.
+///
+/// # Safety
+/// The layout is not empty.
+pub unsafe fn reserve(layout: Layout) -> *mut u8 {
+    #[cfg(all(unix, not(miri)))]
+    if layout.size() >= PAGES_MIN {
+        return mapped::map(layout);
+    }
+    // SAFETY: the caller's.
+    unsafe { alloc(layout) }
+}
+
+/// Gives back what [`reserve`] gave.
+///
+/// # Safety
+/// `memory` came from [`reserve`] with this layout, and nobody uses it any more.
+pub unsafe fn release(memory: *mut u8, layout: Layout) {
+    #[cfg(all(unix, not(miri)))]
+    if layout.size() >= PAGES_MIN {
+        // SAFETY: the caller's: these pages were mapped for this layout.
+        unsafe { mapped::unmap(memory, layout.size()) };
+        return;
+    }
+    // SAFETY: the caller's.
+    unsafe { dealloc(memory, layout) };
+}
+
+#[cfg(all(unix, not(miri)))]
+mod mapped {
+    use super::HUGE_PAGE_BYTES;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use std::{alloc::Layout, ptr::null_mut};
+
+    /// The least that a system's page has; maps are aligned at least so.
+    const PAGE_BYTES: usize = 4096;
+
+    /// Maps pages of this layout: a map that is longer by the alignment is cut at both ends.
+    pub fn map(layout: Layout) -> *mut u8 {
+        let (len, align) = (layout.size().next_multiple_of(PAGE_BYTES), layout.align());
+        let slack = if align > PAGE_BYTES { align } else { 0 };
+        // SAFETY: a new map, at a place of the system's choice.
+        let mapped =
+            unsafe { mmap_anonymous(null_mut(), len + slack, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
+        let Ok(mapped) = mapped else { return null_mut() };
+        let start = mapped.cast::<u8>();
+        let head = if slack > 0 { start.align_offset(align) } else { 0 };
+        let memory = start.wrapping_add(head);
+        // SAFETY: both ends lie within the map and outside what is given away.
+        unsafe {
+            unmap(start, head);
+            unmap(memory.wrapping_add(len), slack - head);
+        }
+        if len >= HUGE_PAGE_BYTES && align >= HUGE_PAGE_BYTES {
+            advise_huge_pages(memory, len);
+        }
+        memory
+    }
+
+    /// # Safety
+    /// The pages are mapped, and nobody uses them any more.
+    pub unsafe fn unmap(memory: *mut u8, len: usize) {
+        if len > 0 {
+            // SAFETY: the caller's. A failure would leave the pages mapped, which harms nothing.
+            let _ = unsafe { munmap(memory.cast(), len.next_multiple_of(PAGE_BYTES)) };
+        }
+    }
+
+    /// Only advice: where the system has none, nothing happens.
+    fn advise_huge_pages(memory: *mut u8, len: usize) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: this advice changes how memory is mapped, never what it holds, and the pages are ours.
+        let _ = unsafe { rustix::mm::madvise(memory.cast(), len, rustix::mm::Advice::LinuxHugepage) };
+        #[cfg(not(target_os = "linux"))]
+        let _ = (memory, len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HUGE_PAGE_BYTES, PAGES_MIN, release, reserve};
+    use std::{alloc::Layout, slice};
+
+    #[test]
+    fn pieces_of_all_sizes_are_aligned_and_hold_what_is_written() {
+        for len in [1, 4096, PAGES_MIN - 1, PAGES_MIN, PAGES_MIN + 1, 1 << 20, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES] {
+            for align in [1, 64, 4096, 1 << 16, HUGE_PAGE_BYTES] {
+                let layout = Layout::from_size_align(len, align).unwrap();
+                // SAFETY: the layout is not empty.
+                let memory = unsafe { reserve(layout) };
+                assert!(!memory.is_null());
+                assert_eq!(memory.addr() % align, 0);
+                // SAFETY: fresh memory of this length, written before it is read.
+                unsafe {
+                    memory.write_bytes(0xa5, len);
+                    assert!(slice::from_raw_parts(memory, len).iter().all(|&b| b == 0xa5));
+                    release(memory, layout);
+                }
+            }
+        }
+    }
+}
