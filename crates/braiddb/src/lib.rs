@@ -26,9 +26,6 @@
 //! # }
 //! ```
 
-// The interfaces of the lower layers are whole; not everything in them is called from above yet.
-#![allow(dead_code, unused_imports)]
-
 pub mod base;
 mod cache;
 mod codec;

@@ -7,7 +7,7 @@
 
 use super::core::{Core, WorkState};
 use crate::{
-    base::{Error, FileNumber, Result, limits::SEGMENT_ENTRIES},
+    base::{Error, FileNumber, Result},
     compaction::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, droppable_runs, plan},
     read::ReadState,
     version::{Partition, RunHandle, Version},
@@ -42,9 +42,6 @@ const SPARSE_PER_MILLE: u64 = 600;
 
 /// The same while nothing is committed.
 const SPARSE_PER_MILLE_IDLE: u64 = 800;
-
-/// Of a smaller run a partition counts the whole: ranks are exact to a segment only, and there is little to gain.
-const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
 
 /// The most log segments that are kept while nothing is committed.
 const LOG_SEGMENTS_MAX: usize = 3;
@@ -196,6 +193,10 @@ impl Core {
     }
 
     fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
+        if role != Role::Flusher {
+            // Each partition keeps what it counts for this, so that nothing is read under the lock.
+            Shares::of(&self.state.load_full().version);
+        }
         let mut work = self.work.lock();
         if self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire) || self.settings.read_only {
             return None;
@@ -249,7 +250,7 @@ impl Core {
     fn shape(&self, partition: &Partition, shares: &Shares, work: &WorkState, sparse_below: u64) -> PartitionShape {
         let run = |handle: &Arc<RunHandle>| {
             let meta = handle.run().meta();
-            let share = share_per_mille(partition, handle);
+            let share = partition.share_per_mille(handle);
             RunShape {
                 number: meta.number,
                 bytes: meta.file_bytes * share / 1000,
@@ -395,23 +396,6 @@ impl Core {
     }
 }
 
-/// Which share of a run's entries lies within a partition, in per mille.
-fn share_per_mille(partition: &Partition, handle: &RunHandle) -> u64 {
-    let (meta, layout) = (handle.run().meta(), &partition.layout);
-    // A range tombstone may end where the partition does.
-    let is_inside = layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest <= *end);
-    if is_inside || meta.entries < SHARE_ENTRIES_MIN {
-        return 1000;
-    }
-    let within = || -> Result<u64> {
-        let (view, alone) = (handle.view()?, handle.alone());
-        let end = layout.end.as_ref().map_or(Ok(meta.entries), |end| view.rank(alone, end))?;
-        Ok(end.saturating_sub(view.rank(alone, &layout.start)?))
-    };
-    // A run that cannot be read is nothing to plan by; reading it tells of the damage.
-    within().map_or(1000, |entries| entries.min(meta.entries) * 1000 / meta.entries)
-}
-
 /// How much of each run all partitions together read, in per mille.
 struct Shares(HashMap<FileNumber, u64>);
 
@@ -420,7 +404,7 @@ impl Shares {
         let mut shares = HashMap::new();
         for partition in &version.partitions {
             for handle in partition.all_runs() {
-                *shares.entry(handle.run().meta().number).or_default() += share_per_mille(partition, handle);
+                *shares.entry(handle.run().meta().number).or_default() += partition.share_per_mille(handle);
             }
         }
         Shares(shares)

@@ -7,11 +7,17 @@
 
 use super::PartitionLayout;
 use crate::{
-    base::{RangeTombstone, RangeTombstoneSet, Result, SequenceNumber},
+    base::{FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits::SEGMENT_ENTRIES},
     table::{Run, TableContext},
     view::{Bounds, View},
 };
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
+
+/// Of a smaller run a partition counts the whole: ranks are exact to a segment only, and there is little to gain.
+const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
 
 /// An open run, with the view inside its file opened when first needed.
 #[derive(Debug)]
@@ -71,6 +77,8 @@ pub struct Partition {
     pub tombstones: Option<Arc<RangeTombstoneSet>>,
     /// The highest sequence number in the view.
     pub view_max_sequence: SequenceNumber,
+    /// Of runs that reach past the key range: which share lies within it, in per mille. Counted when first asked for.
+    shares: OnceLock<HashMap<FileNumber, u64>>,
 }
 
 impl Partition {
@@ -97,6 +105,7 @@ impl Partition {
             runs,
             view,
             apart,
+            shares: OnceLock::new(),
             tombstones: (!tombstones.is_empty()).then(|| Arc::new(RangeTombstoneSet::new(tombstones))),
         }
     }
@@ -125,6 +134,35 @@ impl Partition {
             (None, None) => return None,
         };
         Some((meta.entries, meta.stale + meta.tombstones))
+    }
+
+    /// Which share of a run's entries lies within the key range, in per mille. The first call for a partition may read
+    /// from the views of runs that reach past it.
+    pub fn share_per_mille(&self, handle: &RunHandle) -> u64 {
+        if self.holds_all_of(handle) {
+            return 1000;
+        }
+        let shares = self.shares.get_or_init(|| {
+            let others = self.all_runs().filter(|h| !self.holds_all_of(h));
+            // A run that cannot be read is nothing to plan by; reading it tells of the damage.
+            others.map(|h| (h.run().meta().number, self.count_share(h).unwrap_or(1000))).collect()
+        });
+        shares.get(&handle.run().meta().number).copied().unwrap_or(1000)
+    }
+
+    fn holds_all_of(&self, handle: &RunHandle) -> bool {
+        let (meta, layout) = (handle.run().meta(), &self.layout);
+        // A range tombstone may end where the partition does.
+        let is_inside = layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest <= *end);
+        is_inside || meta.entries < SHARE_ENTRIES_MIN
+    }
+
+    fn count_share(&self, handle: &RunHandle) -> Result<u64> {
+        let (meta, layout) = (handle.run().meta(), &self.layout);
+        let (view, alone) = (handle.view()?, handle.alone());
+        let end = layout.end.as_ref().map_or(Ok(meta.entries), |end| view.rank(alone, end))?;
+        let entries = end.saturating_sub(view.rank(alone, &layout.start)?);
+        Ok(entries.min(meta.entries) * 1000 / meta.entries)
     }
 
     /// All its runs, those of the view first.
