@@ -450,3 +450,43 @@ fn a_little_that_is_new_is_merged_among_itself_before_it_goes_into_the_view() {
     }
     assert_eq!(tree.iter().count() as u64, 20_000 - rounds * 30);
 }
+
+#[test]
+fn a_shared_run_that_one_partition_has_let_go_of_is_left_by_the_others() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(Settings { memtable_bytes: Some(4 << 20), partition_bytes: 1 << 20, ..small(&vfs) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    let key = |i: u64| format!("{i:08}");
+    let fill = |range: std::ops::Range<u64>, step: usize, seed: u64| {
+        for i in range.step_by(step) {
+            tree.put(key(i), scattered(seed, i)).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    fill(0..20_000, 1, 1);
+    db.compact().unwrap();
+    let count = db.stats().partitions.len();
+    assert!((2..6).contains(&count), "{count} partitions");
+    fill(0..20_000, 8, 2);
+    let readers = |number: u64| {
+        let stats = db.stats();
+        let reads = |p: &&crate::PartitionStats| p.runs.iter().chain(&p.loose).any(|r| r.number == number);
+        stats.partitions.iter().filter(reads).count()
+    };
+    let shared = db.stats().partitions[0].loose.last().unwrap().number;
+    assert_eq!(readers(shared), count);
+    // All but the last partition get so much that is new that they are merged.
+    let first_key = db.stats().partitions[count - 1].first_key[4..].to_vec();
+    let last: u64 = String::from_utf8(first_key).unwrap().parse().unwrap();
+    for round in 3..6 {
+        fill(0..last, 1, round);
+    }
+    assert_eq!(readers(shared), 0, "{:?}", db.stats().partitions);
+    assert_eq!(tree.iter().count(), 20_000);
+    assert_eq!(tree.get(key(19_992)).unwrap().as_deref(), Some(&scattered(2, 19_992)[..]));
+}
+
+/// Bytes that cannot be compressed.
+fn scattered(seed: u64, i: u64) -> [u8; 60] {
+    std::array::from_fn(|n| crate::codec::hash64(format!("{seed} {i} {n}").as_bytes()) as u8)
+}
