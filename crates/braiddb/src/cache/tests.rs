@@ -38,7 +38,7 @@ fn touch(slots: &CacheSlots, unit: u32) -> bool {
 /// Lets the epoch go on until what was evicted can be reclaimed. Other tests of the process may hold guards, so the
 /// wait is for the thing itself.
 fn settle(is_done: impl Fn() -> bool) {
-    for _ in 0..10_000_000 {
+    for _ in 0..500_000_000 {
         if is_done() {
             return;
         }

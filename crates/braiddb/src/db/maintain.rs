@@ -1,6 +1,9 @@
 //! Flushes, folds and merges put into force.
 
-use super::core::{Core, DiskState};
+use super::{
+    core::{Core, DiskState},
+    settings::Settings,
+};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},
     codec::Compression,
@@ -8,7 +11,7 @@ use crate::{
     memtable::Memtable,
     read::ReadState,
     table::{RunOptions, blob::BlobRef},
-    version::{Change, Edit, Layout, Partition, Version},
+    version::{Change, Edit, Layout, Partition, RunHandle, Version},
     view::ViewMeta,
     wal::Wal,
 };
@@ -248,7 +251,7 @@ impl Core {
             Plan::Major { inputs } => compaction::merge(context, partition, inputs, Target::View),
             Plan::Split => {
                 let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();
-                compaction::merge(context, partition, &all, Target::Parts(self.settings.partition_bytes / 2))
+                compaction::merge(context, partition, &all, Target::Parts(part_bytes(partition, &self.settings)))
             }
         };
         self.with_context(relocate, work, |output| self.install_merge(partition, &output, &snapshots))?;
@@ -334,6 +337,18 @@ impl Core {
         self.counters.views_healed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// How large the parts of a partition shall be that is split: equal, and about half of what a partition may have.
+fn part_bytes(partition: &Partition, settings: &Settings) -> u64 {
+    let share = |h: &Arc<RunHandle>| h.run().meta().file_bytes * partition.share_per_mille(h) / 1000;
+    let bytes: u64 = partition.all_runs().map(share).sum();
+    let (entries, dead) = partition.counts().unwrap_or((1, 0));
+    let live = (u128::from(bytes) * u128::from(entries.saturating_sub(dead)) / u128::from(entries.max(1))) as u64;
+    let half = (settings.partition_bytes / 2).max(1);
+    let parts = ((live + half / 2) / half).max(2);
+    // A little more, so that what was estimated too low makes no small part at the end.
+    live / parts / 16 * 17 + 1
 }
 
 /// The partitions that get a run: those it was made for, and in place of one that was split meanwhile, its parts.
