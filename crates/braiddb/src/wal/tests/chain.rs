@@ -210,7 +210,7 @@ fn a_segment_can_be_inspected() {
     let mut seen = Vec::new();
     let path = Path::new(DIR).join("000001.wal");
     let dump = inspect_segment(&world.vfs, &path, &mut |_, record| {
-        seen.push(record.last_sequence);
+        seen.push(record.header.last_sequence);
         Ok(())
     })
     .unwrap();
