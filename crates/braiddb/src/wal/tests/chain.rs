@@ -1,6 +1,7 @@
 //! What is appended comes back: over segments, epochs and recycled files.
 
 use super::*;
+use crate::base::MAX_SEQUENCE;
 use crate::wal::{SegmentInfo, inspect_segment};
 
 #[test]
@@ -72,6 +73,24 @@ fn a_record_that_just_fits_leaves_room_for_the_seal() {
         assert_eq!(seen.len(), 3);
         assert!(seen.iter().all(|(_, bytes)| *bytes == payload));
     }
+}
+
+#[test]
+fn commit_times_come_back_whatever_the_clock_says() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let times = [0, 1, 1 << 40, u64::MAX >> 1, u64::MAX, 1_700_000_000_000_000];
+    for (sequence, commit_time_us) in (1..).zip(times) {
+        let group = GroupHeader { first_sequence: sequence, last_sequence: sequence, commit_time_us };
+        wal.append(&group, b"").unwrap();
+    }
+    let mut seen = Vec::new();
+    recover(&world.vfs, Path::new(DIR), &input_of(&wal), &mut |info, _| {
+        seen.push(info.commit_time_us);
+        Ok(Visit::Taken)
+    })
+    .unwrap();
+    assert_eq!(seen, times.map(|time| time.min(u64::MAX >> 1)));
 }
 
 #[test]
@@ -192,6 +211,8 @@ fn bad_arguments_are_refused() {
     assert!(append(&wal, 5).is_err());
     let backwards = GroupHeader { first_sequence: 8, last_sequence: 7, commit_time_us: 0 };
     assert!(wal.append(&backwards, b"").is_err());
+    let too_high = GroupHeader { first_sequence: 8, last_sequence: MAX_SEQUENCE + 1, commit_time_us: 0 };
+    assert!(wal.append(&too_high, b"").is_err());
     assert!(wal.sync(wal.end_lsn() + 1).is_err());
     append(&wal, 6).unwrap();
     assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(5..=6));
