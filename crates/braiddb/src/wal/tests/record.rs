@@ -343,10 +343,7 @@ proptest! {
 
     #[test]
     fn the_first_magic_is_found(bytes in vec(prop::sample::select(vec![0, 0xb0, 0xb4, 0xb7, 0xb8, 0xf9]), 0..300)) {
-        let begins = |at: &usize| match bytes[*at..] {
-            [0xf9] | [0xf9, 0xb0 | 0xb4, ..] => true,
-            _ => false,
-        };
+        let begins = |at: &usize| matches!(bytes[*at..], [0xf9] | [0xf9, 0xb0 | 0xb4, ..]);
         prop_assert_eq!(find_magic(&bytes), (0..bytes.len()).find(begins));
     }
 }
