@@ -282,14 +282,17 @@ impl Printer<'_> {
                 return Ok(());
             }
             let header = &record.header;
+            let committed = match header.flags.is_group() {
+                true => format!(", committed at {} us", header.commit_time_us),
+                false => String::new(),
+            };
             self.line(format_args!(
-                "  at {offset}: sequence numbers {} to {}, {} bytes ({} stored), {:?}, committed at {} us, log durable to {}",
+                "  at {offset}: sequence numbers {} to {}, {} bytes ({} stored), {:?}{committed}, log durable to {}",
                 header.first_sequence,
                 header.last_sequence,
                 header.raw_len,
                 header.stored_len,
                 header.flags,
-                header.commit_time_us,
                 header.durable_lsn
             ))?;
             let payload = wal::record_payload(vfs, path, offset, record)?;

@@ -94,7 +94,7 @@ struct Tail {
 #[derive(Clone, Debug)]
 struct Prepared {
     next: Arc<Segment>,
-    /// Kept as it was when the end was worked out: a later `durable_lsn` might be shorter or longer.
+    /// Kept as it was when its end was worked out: with a later `durable_lsn` it might take fewer bytes.
     seal: RecordHeader,
 }
 

@@ -76,6 +76,29 @@ fn a_record_that_just_fits_leaves_room_for_the_seal() {
 }
 
 #[test]
+fn segments_of_any_length_will_do() {
+    // From the shortest; nothing is aligned. Most groups need a longer segment of their own.
+    for segment_len in (280..350).chain([1021, 4095]) {
+        let mut world = World::new();
+        world.options.segment_len = segment_len;
+        let wal = world.create(WalStart::new_log());
+        let input = input_of(&wal);
+        for sequence in 1..=20 {
+            let end = append(&wal, sequence).unwrap();
+            if sequence % 3 == 0 {
+                wal.sync(end).unwrap();
+                wal.note_durable().unwrap();
+            }
+        }
+        let (seen, outcome) = world.replay(&input).unwrap();
+        assert_eq!(seen, groups(1..=20), "{segment_len}");
+        assert_eq!((outcome.end_lsn, outcome.segments), (wal.end_lsn(), wal.segments()));
+    }
+    let too_short = WalOptions { segment_len: 279, ..WalOptions::default() };
+    assert!(Wal::create(World::new().context(), too_short, WalStart::new_log()).is_err());
+}
+
+#[test]
 fn commit_times_come_back_whatever_the_clock_says() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
