@@ -21,7 +21,7 @@
 //! The **link** of the header area is the high half of its checksum; the first record carries it, so that a chain can be
 //! verified from any segment on.
 //!
-//! All checksums mix in the file id and the offset. A recycled segment has a new file id, so that none of the records
+//! All checksums mix in the file id and the place. A recycled segment has a new file id, so that none of the records
 //! of its former lives passes.
 
 use crate::{

@@ -111,7 +111,7 @@ impl Tail {
             commit_time_us: group.commit_time_us.min(MAX_TIME_US),
             previous_link: self.link,
             durable_lsn,
-            payload_checksum: payload_checksum(self.segment.header.file_id, self.offset, stored),
+            payload_checksum: payload_checksum(&self.segment.header, self.offset, stored),
         }
     }
 

@@ -7,7 +7,7 @@
 //! | 2 | the length of this header, varints included |
 //! | 3..7 | low half of the checksum of the header with these four bytes zero |
 //! | 7..11 | link of the record before |
-//! | 11..19 | checksum of the stored payload, as of the record's offset; 0 if it is empty |
+//! | 11..19 | checksum of the stored payload; 0 if it is empty |
 //! | 19.. | varints, each as short as can be, up to the length of the header |
 //! | then | the stored payload; the next record follows at once |
 //!
@@ -26,6 +26,9 @@
 //! checksum. The first record of a segment carries the link of the header area. A **seal** is the last record of a
 //! segment that the log went on from; its payload is the number and the file id of the next segment. A **note** has no
 //! payload and says only how far the log is synced. Both carry the last sequence number before them and the base time.
+//!
+//! Both checksums mix in the record's LSN where other units have their offset: the LSN differs between the lives of a
+//! file even where its offset does not, so that a stale record is known for what it is without telling its epoch.
 //!
 //! One header has one encoding: what is longer than it needs to be is refused. The first byte of the magic occurs
 //! neither in UTF-8 nor in zeros, so that a search for records passes over both quickly.
@@ -160,7 +163,7 @@ impl RecordHeader {
         bytes[2] = bytes.len() as u8;
         bytes[7..11].copy_from_slice(&self.previous_link.to_le_bytes());
         bytes[11..FIXED_LEN].copy_from_slice(&self.payload_checksum.to_le_bytes());
-        let sum = checksum(segment.file_id, offset, bytes);
+        let sum = checksum(segment.file_id, lsn, bytes);
         bytes[CHECKSUM_AT..7].copy_from_slice(&low_half(sum).to_le_bytes());
         Record { header: *self, header_len: bytes.len(), link: link_of(sum) }
     }
@@ -175,7 +178,8 @@ impl RecordHeader {
         }
         let bytes = bytes.get(..header_len)?;
         let mut reader = ByteReader::new(bytes.get(CHECKSUM_AT..)?);
-        let sum = header_checksum(bytes, segment.file_id, offset);
+        let lsn = segment.start_lsn.checked_add(offset)?;
+        let sum = header_checksum(bytes, segment.file_id, lsn);
         if reader.u32()? != low_half(sum) {
             return None;
         }
@@ -191,7 +195,7 @@ impl RecordHeader {
             raw_len,
             first_sequence,
             last_sequence: first_sequence.checked_add(u64::from(span))?,
-            durable_lsn: segment.start_lsn.checked_add(offset)?.checked_sub(reader.canonical_varint()?)?,
+            durable_lsn: lsn.checked_sub(reader.canonical_varint()?)?,
             commit_time_us: segment.base_time_us.checked_add_signed(unzigzag(reader.canonical_varint()?))?,
             previous_link,
             payload_checksum,
@@ -234,9 +238,9 @@ fn position_of(bytes: &[u8], byte: u8) -> Option<usize> {
     Some(from + bytes.get(from..)?.iter().position(|b| *b == byte)?)
 }
 
-/// The checksum of the stored payload of a record at `offset`.
-pub fn payload_checksum(file_id: FileId, offset: u64, stored: &[u8]) -> u64 {
-    if stored.is_empty() { 0 } else { checksum(file_id, offset, stored) }
+/// The checksum of the stored payload of a record at `offset` of `segment`.
+pub fn payload_checksum(segment: &SegmentHeader, offset: u64, stored: &[u8]) -> u64 {
+    if stored.is_empty() { 0 } else { checksum(segment.file_id, segment.start_lsn + offset, stored) }
 }
 
 /// The payload of a seal.
@@ -255,12 +259,12 @@ pub fn decode_seal(payload: &[u8]) -> Option<(FileNumber, FileId)> {
 }
 
 /// The checksum of a header that has its own checksum in it.
-fn header_checksum(bytes: &[u8], file_id: FileId, offset: u64) -> u64 {
+fn header_checksum(bytes: &[u8], file_id: FileId, lsn: Lsn) -> u64 {
     let mut bare = [0; RECORD_HEADER_LEN_MAX];
     let bare = &mut bare[..bytes.len()];
     bare.copy_from_slice(bytes);
     bare[CHECKSUM_AT..7].fill(0);
-    checksum(file_id, offset, bare)
+    checksum(file_id, lsn, bare)
 }
 
 fn low_half(sum: u64) -> u32 {

@@ -83,7 +83,7 @@ impl<'a> SegmentReader<'a> {
         };
         let is_whole = self
             .stored(offset, &record)?
-            .is_some_and(|stored| payload_checksum(segment.file_id, offset, stored) == record.header.payload_checksum);
+            .is_some_and(|stored| payload_checksum(segment, offset, stored) == record.header.payload_checksum);
         Ok(if is_whole { Found::Record(record) } else { Found::Torn(record) })
     }
 

@@ -46,7 +46,7 @@ fn header(payload: &[u8]) -> RecordHeader {
         commit_time_us: segment.base_time_us + 1_000_000,
         previous_link: 0x1122_3344,
         durable_lsn: 5_000_000,
-        payload_checksum: payload_checksum(segment.file_id, SEGMENT_HEADER_LEN, payload),
+        payload_checksum: payload_checksum(&segment, SEGMENT_HEADER_LEN, payload),
     }
 }
 
@@ -61,9 +61,9 @@ fn the_bytes_of_a_record_are_these() {
     let expected = concat!(
         "f9b0",             // magic
         "1b",               // header length
-        "26bb4dfd",         // low half of the header\'s checksum
+        "48823553",         // low half of the header\'s checksum
         "44332211",         // link of the record before
-        "d30d32709932ca8e", // checksum of the payload
+        "001a4f5583dfa6b1", // checksum of the payload
         "07",               // stored length
         "01",               // first sequence number
         "02",               // span
@@ -71,7 +71,7 @@ fn the_bytes_of_a_record_are_these() {
         "80897a",           // zigzag of a second
     );
     assert_eq!(hex(&bytes), expected);
-    assert_eq!((record.header_len, record.file_len(), record.link), (27, 27 + 7, 0x6ef6_f2ef));
+    assert_eq!((record.header_len, record.file_len(), record.link), (27, 27 + 7, 0x0759_c65c));
     assert_eq!(RecordHeader::decode(&bytes, &segment(), SEGMENT_HEADER_LEN), Some(record));
 }
 
@@ -99,6 +99,20 @@ fn the_bytes_of_a_header_area_are_these() {
     }
 }
 
+#[test]
+fn a_record_of_a_former_life_is_none_even_under_the_same_file_id() {
+    // The simulated disk found this: its random numbers begin anew with each open, a recycled segment got the file id that
+    // it had had in the epoch before, and its stale records told of syncs that the new epoch had not seen.
+    let mut bytes = Vec::new();
+    header(b"payload").encode(&segment(), SEGMENT_HEADER_LEN, &mut bytes);
+    let later = SegmentHeader { start_lsn: segment().start_lsn + segment().len, epoch: 8, ..segment() };
+    assert_eq!(RecordHeader::decode(&bytes, &later, SEGMENT_HEADER_LEN), None);
+    assert_ne!(
+        payload_checksum(&later, SEGMENT_HEADER_LEN, b"payload"),
+        payload_checksum(&segment(), SEGMENT_HEADER_LEN, b"payload")
+    );
+}
+
 /// A header of these varints with a right length and a right checksum.
 fn forge(flags: u8, payload_checksum: u64, varints: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xf9, 0xb0 | flags, 19 + varints.len() as u8, 0, 0, 0, 0, 1, 2, 3, 4];
@@ -111,7 +125,7 @@ fn forge(flags: u8, payload_checksum: u64, varints: &[u8]) -> Vec<u8> {
 /// Sets the checksum of what stands at the start of [`segment`].
 fn sign(bytes: &mut [u8]) {
     bytes[3..7].fill(0);
-    let sum = checksum(segment().file_id, SEGMENT_HEADER_LEN, bytes);
+    let sum = checksum(segment().file_id, segment().start_lsn + SEGMENT_HEADER_LEN, bytes);
     bytes[3..7].copy_from_slice(&sum.to_le_bytes()[..4]);
 }
 
@@ -215,7 +229,7 @@ fn beyond(len: u64, offsets: &[u64], fill: &dyn Fn(u64) -> u8) -> (Beyond, u64) 
         let header = RecordHeader {
             first_sequence: sequence,
             last_sequence: sequence,
-            payload_checksum: payload_checksum(segment.file_id, *offset, &payload),
+            payload_checksum: payload_checksum(&segment, *offset, &payload),
             ..header(&payload)
         };
         let mut record = Vec::new();
