@@ -1,6 +1,6 @@
 //! A bounds-checked walk over bytes that came from disk.
 
-use super::read_varint;
+use super::{read_varint, varint_len};
 
 /// Reads numbers and strings from the front of a slice. `None` means the bytes ended too soon or are no such thing;
 /// the caller turns it into a `Corruption` with file and offset.
@@ -70,9 +70,32 @@ impl<'a> ByteReader<'a> {
         Some(value)
     }
 
+    /// A varint in its only form: `None` also if it takes more bytes than it needs.
+    pub fn canonical_varint(&mut self) -> Option<u64> {
+        let from = self.at;
+        let value = self.varint()?;
+        (self.at - from == varint_len(value)).then_some(value)
+    }
+
     /// A length as a varint, then that many bytes.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;
         self.take(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canonical_varint_is_as_short_as_can_be() {
+        for (bytes, value) in [(&[0][..], Some(0)), (&[0x7f], Some(127)), (&[0x80, 1], Some(128))] {
+            assert_eq!(ByteReader::new(bytes).canonical_varint(), value);
+        }
+        for bytes in [&[0x80, 0][..], &[0xff, 0], &[0x80, 0x80, 0], &[0x80], &[]] {
+            assert_eq!(ByteReader::new(bytes).canonical_varint(), None, "{bytes:?}");
+        }
+        assert_eq!(ByteReader::new(&[0x80, 0]).varint(), Some(0));
     }
 }

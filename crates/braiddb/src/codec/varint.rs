@@ -45,6 +45,18 @@ pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
+/// Small for small numbers of either sign.
+#[inline]
+pub fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)).cast_unsigned()
+}
+
+/// The inverse of [`zigzag`].
+#[inline]
+pub fn unzigzag(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +73,13 @@ mod tests {
             }
         }
         assert_eq!(read_varint(&[0xff; 10]), None);
+    }
+
+    #[test]
+    fn zigzag_is_small_for_small_numbers_and_comes_back() {
+        assert_eq!([0, -1, 1, -2, i64::MAX, i64::MIN].map(zigzag), [0, 1, 2, 3, u64::MAX - 1, u64::MAX]);
+        for number in [0, 1, -1, 63, -64, i64::MAX, i64::MIN] {
+            assert_eq!(unzigzag(zigzag(number)), number);
+        }
     }
 }

@@ -4,8 +4,7 @@
 //!
 //! | field | |
 //! |---|---|
-//! | flags | u8, zero; reserved |
-//! | operation count | varint |
+//! | operation count | varint of twice the count; the low bit is reserved and zero |
 //! | operations | each: kind u8, key (varint length, bytes), and unless it is a tombstone: value (varint length, bytes) |
 //!
 //! Keys are internal keys. In a prepared batch the operations stand in key order and no key occurs twice (several
@@ -138,8 +137,7 @@ impl RawBatch {
         }
         let slots = self.effective();
         let mut bytes = Vec::with_capacity(self.bytes.len() + 8 * slots.len() + 8);
-        bytes.push(0);
-        put_varint(&mut bytes, slots.len() as u64);
+        put_varint(&mut bytes, 2 * slots.len() as u64);
         for slot in &slots {
             let (key, value) = (self.key(slot), self.value(slot));
             let placed = if slot.kind == EntryKind::Value { place(key, value)? } else { None };
@@ -170,10 +168,11 @@ pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<
     let mut reader = ByteReader::new(payload);
     let mut batch = 0;
     while !reader.is_at_end() {
-        if reader.u8()? != 0 {
+        let head = reader.varint()?;
+        if head & 1 != 0 {
             return None;
         }
-        for _ in 0..reader.varint()? {
+        for _ in 0..head / 2 {
             let kind = EntryKind::from_byte(reader.u8()?)?;
             let key = reader.bytes()?;
             let value = if kind == EntryKind::Tombstone { &[] } else { reader.bytes()? };

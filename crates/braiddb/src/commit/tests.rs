@@ -53,6 +53,18 @@ fn a_damaged_group_is_refused() {
         assert_eq!(decode_group(&bytes[..len], |_, _| {}), None);
     }
     assert_eq!(decode_group(&bytes, |_, _| {}), Some(1));
+    let mut reserved = bytes;
+    reserved[0] |= 1;
+    assert_eq!(decode_group(&reserved, |_, _| {}), None);
+}
+
+#[test]
+fn the_bytes_of_a_batch_are_these() {
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::Value, &[b"tree", b"b"], b"12");
+    batch.push(EntryKind::Tombstone, &[b"tree", b"a"], b"");
+    let bytes = batch.prepare(|_, _| Ok(None)).unwrap().bytes;
+    assert_eq!(bytes, b"\x04\x02\x05treea\x01\x05treeb\x0212");
 }
 
 #[test]

@@ -281,18 +281,22 @@ impl Printer<'_> {
             if records > rows_max {
                 return Ok(());
             }
+            let header = &record.header;
+            let committed = match header.flags.is_group() {
+                true => format!(", committed at {} us", header.commit_time_us),
+                false => String::new(),
+            };
             self.line(format_args!(
-                "  at {offset}: sequence numbers {} to {}, {} bytes ({} stored), {:?}, committed at {} us, log durable to {}",
-                record.first_sequence,
-                record.last_sequence,
-                record.raw_len,
-                record.stored_len,
-                record.flags,
-                record.commit_time_us,
-                record.durable_lsn
+                "  at {offset}: sequence numbers {} to {}, {} bytes ({} stored), {:?}{committed}, log durable to {}",
+                header.first_sequence,
+                header.last_sequence,
+                header.raw_len,
+                header.stored_len,
+                header.flags,
+                header.durable_lsn
             ))?;
             let payload = wal::record_payload(vfs, path, offset, record)?;
-            self.operations(record.first_sequence, &payload)
+            self.operations(header.first_sequence, &payload)
         })?;
         self.line(format_args!("{:?}", dump.header))?;
         self.line(format_args!(

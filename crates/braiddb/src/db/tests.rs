@@ -490,3 +490,22 @@ fn a_shared_run_that_one_partition_has_let_go_of_is_left_by_the_others() {
 fn scattered(seed: u64, i: u64) -> [u8; 60] {
     std::array::from_fn(|n| crate::codec::hash64(format!("{seed} {i} {n}").as_bytes()) as u8)
 }
+
+#[test]
+fn the_log_adds_little_to_what_is_put() {
+    let vfs = Arc::new(MemVfs::new());
+    let settings = Settings { memtable_bytes: Some(4 << 20), log_segment_bytes: 1 << 20, ..small(&vfs) };
+    let db = open(Settings { compression: Compression::None, ..settings }).unwrap();
+    let tree = db.tree("t").unwrap();
+    let before = db.stats().log_bytes_written;
+    tree.put([1; 16], [2; 100]).unwrap();
+    let one = db.stats().log_bytes_written - before;
+    assert!(one <= 160, "{one} bytes");
+    // Without a sync, the distance of a record to what is durable grows.
+    let count = 20_000u64;
+    for i in 1..count {
+        tree.put([&i.to_be_bytes()[..], &[1; 8]].concat(), [2; 100]).unwrap();
+    }
+    let all = db.stats().log_bytes_written - before;
+    assert!(all * 100 <= count * 116 * 136, "{} bytes each", all as f64 / count as f64);
+}

@@ -19,13 +19,12 @@
 //! [`validate`] is called once when a block is loaded: afterwards every slot leads to a whole entry, and entries fill
 //! the block without gaps. [`entry`] checks all bounds nevertheless; it costs little.
 
-use super::format::{unzigzag, zigzag};
 use crate::{
     base::{
         EntryKind, EntryRef, MAX_SEQUENCE, SequenceNumber,
         limits::{MAX_BLOCK_ENTRIES, MAX_INTERNAL_KEY_LEN},
     },
-    codec::{put_varint, read_varint, varint_len},
+    codec::{put_varint, read_varint, unzigzag, varint_len, zigzag},
 };
 
 /// What stands after the slots.

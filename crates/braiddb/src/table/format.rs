@@ -121,17 +121,6 @@ pub(super) fn read_unit(mut unit: Vec<u8>, file_id: FileId, offset: u64, path: &
     Ok(unit)
 }
 
-/// Small for small numbers of either sign.
-pub(super) fn zigzag(number: i64) -> u64 {
-    ((number << 1) ^ (number >> 63)).cast_unsigned()
-}
-
-/// The inverse of [`zigzag`].
-#[inline]
-pub(super) fn unzigzag(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
-}
-
 /// The contents of the unit of range tombstones.
 pub(super) fn encode_tombstones(tombstones: &RangeTombstoneSet) -> Vec<u8> {
     let mut out = Vec::new();

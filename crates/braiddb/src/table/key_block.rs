@@ -13,10 +13,10 @@
 //!              the rest of the key
 //! ```
 
-use super::format::{put_unit, unzigzag, zigzag};
+use super::format::put_unit;
 use crate::{
     base::{EntryKind, EntryRef, MAX_SEQUENCE, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
-    codec::{ByteReader, Compression, put_varint},
+    codec::{ByteReader, Compression, put_varint, unzigzag, zigzag},
 };
 
 /// A chunk that reaches this length ends with the block it is in.

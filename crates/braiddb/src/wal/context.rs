@@ -1,6 +1,9 @@
 //! What a log is given, and what it tells of itself.
 
-use super::format::{RECORD_ALIGN, SEAL_LEN, SEGMENT_HEADER_LEN, record_len};
+use super::{
+    format::SEGMENT_HEADER_LEN,
+    record::{RECORD_HEADER_LEN_MAX, SEAL_LEN_MAX},
+};
 use crate::{
     base::{Error, FileNumber, Result},
     platform::{Runtime, Vfs},
@@ -49,10 +52,10 @@ impl Default for WalOptions {
 impl WalOptions {
     /// Refuses sizes that no log can work with.
     pub fn check(&self) -> Result<()> {
-        let least = SEGMENT_HEADER_LEN + record_len(0) + SEAL_LEN;
-        if self.segment_len < least || self.segment_len > 1 << 40 || !self.segment_len.is_multiple_of(RECORD_ALIGN) {
+        let least = SEGMENT_HEADER_LEN + RECORD_HEADER_LEN_MAX as u64 + SEAL_LEN_MAX;
+        if self.segment_len < least || self.segment_len > 1 << 40 {
             return Err(Error::InvalidArgument(format!(
-                "a log segment of {} bytes: give a multiple of {RECORD_ALIGN} from {least} to 2^40",
+                "a log segment of {} bytes: give from {least} to 2^40",
                 self.segment_len
             )));
         }

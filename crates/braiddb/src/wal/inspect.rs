@@ -1,7 +1,8 @@
 //! What a segment holds, for tools.
 
 use super::{
-    format::{RecordHeader, SEGMENT_HEADER_LEN, SegmentHeader},
+    format::{SEGMENT_HEADER_LEN, SegmentHeader},
+    record::Record,
     scan::{Found, SegmentReader},
 };
 use crate::{
@@ -27,7 +28,7 @@ pub struct SegmentDump {
 pub fn inspect_segment(
     vfs: &dyn Vfs,
     path: &Path,
-    visitor: &mut dyn FnMut(u64, &RecordHeader) -> Result<()>,
+    visitor: &mut dyn FnMut(u64, &Record) -> Result<()>,
 ) -> Result<SegmentDump> {
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
@@ -37,10 +38,10 @@ pub fn inspect_segment(
     let mut offset = SEGMENT_HEADER_LEN;
     let found = loop {
         match reader.find(offset)? {
-            Found::Record(record, next_link) if record.previous_link == link => {
+            Found::Record(record) if record.header.previous_link == link => {
                 visitor(offset, &record)?;
-                offset += record.record_len();
-                link = next_link;
+                offset += record.file_len();
+                link = record.link;
             }
             other => break other,
         }
@@ -50,8 +51,8 @@ pub fn inspect_segment(
 }
 
 /// The unpacked payload of a record that [`inspect_segment`] has shown; empty if it is no commit group.
-pub fn record_payload(vfs: &dyn Vfs, path: &Path, offset: u64, record: &RecordHeader) -> Result<Vec<u8>> {
-    if !record.flags.is_group() {
+pub fn record_payload(vfs: &dyn Vfs, path: &Path, offset: u64, record: &Record) -> Result<Vec<u8>> {
+    if !record.header.flags.is_group() {
         return Ok(Vec::new());
     }
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;

@@ -2,15 +2,13 @@
 
 use super::{
     context::{WalContext, WalOptions, WalStats},
-    format::{
-        Epoch, Lsn, RECORD_HEADER_LEN, RecordFlags, RecordHeader, SEAL_LEN, SEGMENT_HEADER_LEN, SegmentHeader,
-        encode_seal, payload_checksum, record_len,
-    },
+    format::{Epoch, Link, Lsn, MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
+    record::{RECORD_HEADER_LEN_MAX, RecordFlags, RecordHeader, SEAL_LEN_MAX, encode_seal, payload_checksum},
     segment::{MakeError, Segment, SegmentInfo, Spare, WalStart},
     sync::{Latch, SyncStage},
 };
 use crate::{
-    base::{Error, FileNumber, Result, SequenceNumber},
+    base::{Error, FileNumber, MAX_SEQUENCE, Result, SequenceNumber},
     codec::{Compression, compress},
 };
 use parking_lot::Mutex;
@@ -84,20 +82,45 @@ struct Tail {
     /// The offset in the segment.
     offset: u64,
     /// The link that the next record carries.
-    link: u64,
+    link: Link,
     last_sequence: SequenceNumber,
     /// The next segment, once made. It must stay even if its seal could not be written: parts of the seal may be on
     /// disk.
-    prepared: Option<Arc<Segment>>,
+    prepared: Option<Prepared>,
     buffer: Vec<u8>,
 }
 
-/// A record to be written.
-struct Record<'a> {
-    flags: RecordFlags,
-    group: GroupHeader,
-    stored: &'a [u8],
-    raw_len: u32,
+/// A segment that begins where its seal, which goes where the next record goes, will end.
+#[derive(Clone, Debug)]
+struct Prepared {
+    next: Arc<Segment>,
+    /// Kept as it was when its end was worked out: with a later `durable_lsn` it might take fewer bytes.
+    seal: RecordHeader,
+}
+
+impl Tail {
+    /// The header of a record that goes here.
+    fn header(&self, flags: RecordFlags, group: &GroupHeader, stored: &[u8], durable_lsn: Lsn) -> RecordHeader {
+        let stored_len = u32::try_from(stored.len()).unwrap_or(u32::MAX);
+        RecordHeader {
+            flags,
+            stored_len,
+            raw_len: stored_len,
+            first_sequence: group.first_sequence,
+            last_sequence: group.last_sequence,
+            commit_time_us: group.commit_time_us.min(MAX_TIME_US),
+            previous_link: self.link,
+            durable_lsn,
+            payload_checksum: payload_checksum(&self.segment.header, self.offset, stored),
+        }
+    }
+
+    /// As [`Tail::header`], of a record that is no group.
+    fn marker(&self, flags: RecordFlags, stored: &[u8], durable_lsn: Lsn) -> RecordHeader {
+        let commit_time_us = self.segment.header.base_time_us;
+        let (first_sequence, last_sequence) = (self.last_sequence, self.last_sequence);
+        self.header(flags, &GroupHeader { first_sequence, last_sequence, commit_time_us }, stored, durable_lsn)
+    }
 }
 
 impl Wal {
@@ -119,6 +142,7 @@ impl Wal {
             previous_epoch: start.previous_epoch,
             durable_lsn: start.start_lsn,
             previous_sequence: start.previous_sequence,
+            base_time_us: context.runtime.unix_time_us().min(MAX_TIME_US),
         };
         let segment = spare.begin(&context, header).map_err(|e| e.error)?;
         let first_lsn = start.start_lsn + SEGMENT_HEADER_LEN;
@@ -157,7 +181,7 @@ impl Wal {
         let raw_len = u32::try_from(payload.len())
             .map_err(|_| Error::InvalidArgument("a commit group of 4 GiB or more: commit it in parts".to_owned()))?;
         let span = group.last_sequence.checked_sub(group.first_sequence);
-        if span.is_none_or(|span| span > u64::from(u32::MAX)) {
+        if span.is_none_or(|span| span > u64::from(u32::MAX)) || group.last_sequence > MAX_SEQUENCE {
             return Err(Error::InvalidArgument(format!(
                 "a commit group of sequence numbers {} to {}",
                 group.first_sequence, group.last_sequence
@@ -178,8 +202,9 @@ impl Wal {
                 group.first_sequence, tail.last_sequence
             )));
         }
-        self.make_room(&mut tail, record_len(stored.len() as u64))?;
-        let end = self.write_record(&mut tail, &Record { flags, group: *group, stored: &stored, raw_len })?;
+        self.make_room(&mut tail, record_len_max(stored.len()))?;
+        let header = RecordHeader { raw_len, ..tail.header(flags, group, &stored, self.durable_lsn()) };
+        let end = self.write_record(&mut tail, &header, &stored)?;
         tail.last_sequence = group.last_sequence;
         tail.segment.set_last_sequence(group.last_sequence);
         self.payload_bytes.fetch_add(u64::from(raw_len), Ordering::Relaxed);
@@ -202,10 +227,9 @@ impl Wal {
         let end = {
             let mut tail = self.tail.lock();
             self.latch.check()?;
-            self.make_room(&mut tail, record_len(0))?;
-            let at = tail.last_sequence;
-            let group = GroupHeader { first_sequence: at, last_sequence: at, commit_time_us: 0 };
-            self.write_record(&mut tail, &Record { flags: RecordFlags::NOTE, group, stored: &[], raw_len: 0 })?
+            self.make_room(&mut tail, record_len_max(0))?;
+            let note = tail.marker(RecordFlags::NOTE, &[], self.durable_lsn());
+            self.write_record(&mut tail, &note, &[])?
         };
         self.sync(end).map(|_| ())
     }
@@ -335,10 +359,10 @@ impl Wal {
         Ok(end)
     }
 
-    /// Makes sure that a record of `len` bytes, and a seal after it, fit where the next record goes.
+    /// Makes sure that a record of up to `len` bytes, and a seal after it, fit where the next record goes.
     fn make_room(&self, tail: &mut Tail, len: u64) -> Result<()> {
         // A next segment that is made already begins where a seal written now would end: nothing may come between.
-        while tail.prepared.is_some() || tail.offset + len + SEAL_LEN > tail.segment.header.len {
+        while tail.prepared.is_some() || tail.offset + len + SEAL_LEN_MAX > tail.segment.header.len {
             self.go_on_in_next(tail, len)?;
         }
         Ok(())
@@ -346,20 +370,12 @@ impl Wal {
 
     /// Ends the segment with a seal that names the next one.
     fn go_on_in_next(&self, tail: &mut Tail, len: u64) -> Result<()> {
-        let next = match &tail.prepared {
-            Some(next) => next.clone(),
+        let Prepared { next, seal } = match &tail.prepared {
+            Some(prepared) => prepared.clone(),
             None => tail.prepared.insert(self.next_segment(tail, len)?).clone(),
         };
-        let payload = encode_seal(next.header.number, next.header.file_id);
-        let at = tail.last_sequence;
-        let seal = Record {
-            flags: RecordFlags::SEAL,
-            group: GroupHeader { first_sequence: at, last_sequence: at, commit_time_us: 0 },
-            stored: &payload,
-            raw_len: payload.len() as u32,
-        };
-        let end = self.write_record(tail, &seal)?;
-        debug_assert_eq!(end, next.header.start_lsn);
+        let end = self.write_record(tail, &seal, &encode_seal(next.header.number, next.header.file_id))?;
+        assert_eq!(end, next.header.start_lsn, "a segment begins where the seal before it ends");
         tail.prepared = None;
         tail.segment.close(end);
         tail.offset = SEGMENT_HEADER_LEN;
@@ -369,9 +385,9 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes a segment in which the log can go on with a record of `len` bytes.
-    fn next_segment(&self, tail: &Tail, len: u64) -> Result<Arc<Segment>> {
-        let needed = SEGMENT_HEADER_LEN + len + SEAL_LEN;
+    /// Makes a segment in which the log can go on with a record of up to `len` bytes.
+    fn next_segment(&self, tail: &Tail, len: u64) -> Result<Prepared> {
+        let needed = SEGMENT_HEADER_LEN + len + SEAL_LEN_MAX;
         let spare = {
             let mut spares = self.spares.lock();
             spares.iter().position(|spare| spare.len >= needed).map(|at| spares.swap_remove(at))
@@ -388,9 +404,12 @@ impl Wal {
                 Spare::create(&self.context, len).map_err(|e| self.not_made(e))?
             }
         };
-        let start_lsn = tail.segment.header.start_lsn + tail.offset + SEAL_LEN;
+        let (file_id, durable_lsn) = (self.context.runtime.random_u64(), self.durable_lsn());
+        let seal = tail.marker(RecordFlags::SEAL, &encode_seal(spare.number, file_id), durable_lsn);
+        let seal_len = seal.encode(&tail.segment.header, tail.offset, &mut Vec::new()).file_len();
+        let start_lsn = tail.segment.header.start_lsn + tail.offset + seal_len;
         let header = SegmentHeader {
-            file_id: self.context.runtime.random_u64(),
+            file_id,
             start_lsn,
             epoch: self.epoch,
             number: spare.number,
@@ -398,48 +417,33 @@ impl Wal {
             previous_end_lsn: start_lsn,
             previous_link: 0,
             previous_epoch: self.epoch,
-            durable_lsn: self.durable_lsn(),
+            durable_lsn,
             previous_sequence: tail.last_sequence,
+            base_time_us: self.context.runtime.unix_time_us().min(MAX_TIME_US),
         };
-        let segment = spare.begin(&self.context, header).map_err(|e| self.not_made(e))?;
+        let next = spare.begin(&self.context, header).map_err(|e| self.not_made(e))?;
         counter.fetch_add(1, Ordering::Relaxed);
         self.bytes_written.fetch_add(SEGMENT_HEADER_LEN, Ordering::Relaxed);
-        Ok(segment)
+        Ok(Prepared { next, seal })
     }
 
     /// Writes a record where the next one goes; there is room. Returns its end.
-    fn write_record(&self, tail: &mut Tail, record: &Record<'_>) -> Result<Lsn> {
-        let Tail { segment, offset, link, buffer, .. } = &mut *tail;
-        let file_id = segment.header.file_id;
-        let header = RecordHeader {
-            flags: record.flags,
-            stored_len: u32::try_from(record.stored.len()).unwrap_or(u32::MAX),
-            raw_len: record.raw_len,
-            first_sequence: record.group.first_sequence,
-            last_sequence: record.group.last_sequence,
-            epoch: self.epoch,
-            commit_time_us: record.group.commit_time_us,
-            previous_link: *link,
-            durable_lsn: self.durable_lsn(),
-            payload_checksum: payload_checksum(file_id, *offset, record.stored),
-        };
-        let len = header.record_len();
-        debug_assert!(*offset + len <= segment.header.len);
-        let mut header_bytes = [0; RECORD_HEADER_LEN];
-        let next_link = header.encode(file_id, *offset, &mut header_bytes);
+    fn write_record(&self, tail: &mut Tail, header: &RecordHeader, stored: &[u8]) -> Result<Lsn> {
+        let Tail { segment, offset, buffer, .. } = &mut *tail;
         buffer.clear();
-        buffer.extend_from_slice(&header_bytes);
-        buffer.extend_from_slice(record.stored);
-        buffer.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
+        let record = header.encode(&segment.header, *offset, buffer);
+        buffer.extend_from_slice(stored);
+        let len = record.file_len();
+        assert!(*offset + len <= segment.header.len, "a log record stays within its segment");
         let written = segment.file.write_at(buffer, *offset);
         if buffer.capacity() > BUFFER_LEN_KEPT {
             *buffer = Vec::new();
         }
         if let Err(error) = written {
-            return Err(self.not_written(tail, error));
+            return Err(self.not_written(tail, record.header_len, error));
         }
         tail.offset += len;
-        tail.link = next_link;
+        tail.link = record.link;
         let end = tail.segment.header.start_lsn + tail.offset;
         self.end_lsn.store(end, Ordering::Release);
         self.records.fetch_add(1, Ordering::Relaxed);
@@ -448,9 +452,10 @@ impl Wal {
     }
 
     /// What to tell of a record that was refused, any part of which may be in the file.
-    fn not_written(&self, tail: &Tail, error: io::Error) -> Error {
+    fn not_written(&self, tail: &Tail, header_len: usize, error: io::Error) -> Error {
         // Without its header the record is not one, whatever else was written.
-        let _ = tail.segment.file.write_at(&[0; RECORD_HEADER_LEN], tail.offset);
+        let zeros = [0; RECORD_HEADER_LEN_MAX];
+        let _ = tail.segment.file.write_at(&zeros[..header_len], tail.offset);
         let error = Error::io("append to", &tail.segment.path, error);
         if error.is_disk_full() {
             return error;
@@ -466,4 +471,9 @@ impl Wal {
         }
         failure.error
     }
+}
+
+/// The most bytes that a record with a stored payload of this length takes.
+fn record_len_max(stored_len: usize) -> u64 {
+    (RECORD_HEADER_LEN_MAX + stored_len) as u64
 }

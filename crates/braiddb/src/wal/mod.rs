@@ -1,12 +1,13 @@
 //! The write-ahead log.
 //!
 //! The log is a chain of records, one for each commit group, in segment files that are written once from front to
-//! back. `format` has the bytes, `log` appends and syncs, `recovery` reads the chain after a restart.
+//! back. `format` and `record` have the bytes, `log` appends and syncs, `recovery` reads the chain after a restart.
 
 mod context;
 mod format;
 mod inspect;
 mod log;
+mod record;
 mod recovery;
 mod scan;
 mod segment;
@@ -15,8 +16,9 @@ mod sync;
 mod tests;
 
 pub use context::{WalContext, WalOptions, WalStats};
-pub use format::{Epoch, Lsn, RecordHeader, SegmentHeader, segment_path};
+pub use format::{Epoch, Lsn, SegmentHeader, segment_path};
 pub use inspect::{SegmentDump, inspect_segment, record_payload};
 pub use log::{GroupHeader, Wal};
+pub use record::{Record, RecordHeader};
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};
 pub use segment::{SegmentInfo, WalStart};

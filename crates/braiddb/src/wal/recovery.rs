@@ -21,10 +21,8 @@
 //! the epoch before ended.
 
 use super::{
-    format::{
-        Epoch, Lsn, MAX_LSN, RecordFlags, RecordHeader, SEGMENT_HEADER_LEN, SegmentHeader, decode_seal, segment_number,
-        segment_path,
-    },
+    format::{Epoch, Link, Lsn, MAX_LSN, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
+    record::{Record, RecordFlags, decode_seal},
     scan::{Beyond, Found, SegmentReader},
     segment::{Segment, SegmentInfo, WalStart},
 };
@@ -165,7 +163,7 @@ struct Position {
     number: FileNumber,
     offset: u64,
     lsn: Lsn,
-    link: u64,
+    link: Link,
     epoch: Epoch,
     last_sequence: SequenceNumber,
 }
@@ -236,22 +234,22 @@ impl<'a> Chain<'a> {
                 return Ok(Next::Segment(next, next.first_position(next_header, next_link, position.last_sequence)));
             }
             let found = reader.find(position.offset)?;
-            let (record, link) = match found {
-                Found::Record(record, link) if record.previous_link == position.link => (record, link),
+            let record = match found {
+                Found::Record(record) if record.header.previous_link == position.link => record,
                 _ => return self.break_at(found, position, candidate, reader, bound.is_some()),
             };
-            self.durable_lsn = self.durable_lsn.max(record.durable_lsn);
+            self.durable_lsn = self.durable_lsn.max(record.header.durable_lsn);
             let before = position.clone();
-            position.offset += record.record_len();
-            position.lsn += record.record_len();
-            position.link = link;
-            if record.flags.contains(RecordFlags::SEAL) {
+            position.offset += record.file_len();
+            position.lsn += record.file_len();
+            position.link = record.link;
+            if record.header.flags.contains(RecordFlags::SEAL) {
                 let payload = reader.payload(before.offset, &record)?;
                 let seal = decode_seal(&payload).ok_or_else(|| candidate.bad(before.offset, "not a seal"))?;
                 segment.close(position.lsn);
                 return self.next_of_seal(seal, &position);
             }
-            if record.flags.is_group() {
+            if record.header.flags.is_group() {
                 self.group(candidate, &mut reader, &before, &mut position, &record)?;
             }
         }
@@ -264,22 +262,23 @@ impl<'a> Chain<'a> {
         reader: &mut SegmentReader<'_>,
         before: &Position,
         after: &mut Position,
-        record: &RecordHeader,
+        record: &Record,
     ) -> Result<()> {
-        if record.first_sequence <= before.last_sequence {
-            let detail = format!("sequence number {} after {}", record.first_sequence, before.last_sequence);
+        let header = &record.header;
+        if header.first_sequence <= before.last_sequence {
+            let detail = format!("sequence number {} after {}", header.first_sequence, before.last_sequence);
             return Err(candidate.bad(before.offset, &detail));
         }
-        after.last_sequence = record.last_sequence;
-        if self.stopped.is_some() || record.last_sequence <= self.input.flushed {
+        after.last_sequence = header.last_sequence;
+        if self.stopped.is_some() || header.last_sequence <= self.input.flushed {
             return Ok(());
         }
         let info = RecordInfo {
             lsn: before.lsn,
             end_lsn: after.lsn,
-            first_sequence: record.first_sequence,
-            last_sequence: record.last_sequence,
-            commit_time_us: record.commit_time_us,
+            first_sequence: header.first_sequence,
+            last_sequence: header.last_sequence,
+            commit_time_us: header.commit_time_us,
         };
         let payload = reader.payload(before.offset, record)?;
         if let Visit::EndHere(reason) = (self.visitor)(&info, &payload)? {
@@ -408,7 +407,7 @@ struct Candidate {
     file: Arc<dyn File>,
     file_len: u64,
     /// The header and the link of the first record; or what is wrong with it, and where.
-    header: std::result::Result<(SegmentHeader, u64), (u64, String)>,
+    header: std::result::Result<(SegmentHeader, Link), (u64, String)>,
 }
 
 impl Candidate {
@@ -447,7 +446,7 @@ impl Candidate {
         Ok(Some(Candidate { path, file, file_len, header }))
     }
 
-    fn header(&self) -> Result<(&SegmentHeader, u64)> {
+    fn header(&self) -> Result<(&SegmentHeader, Link)> {
         match &self.header {
             Ok((header, link)) => Ok((header, *link)),
             Err((offset, detail)) => Err(Error::corruption(&self.path, *offset, detail.clone())),
@@ -459,7 +458,7 @@ impl Candidate {
         Ok(Arc::new(Segment::new(*header, link, self.path.clone(), self.file.clone())))
     }
 
-    fn first_position(&self, header: &SegmentHeader, link: u64, last_sequence: SequenceNumber) -> Position {
+    fn first_position(&self, header: &SegmentHeader, link: Link, last_sequence: SequenceNumber) -> Position {
         Position {
             number: header.number,
             offset: SEGMENT_HEADER_LEN,
@@ -507,7 +506,7 @@ impl Files {
 
     /// The segment that begins the epoch after `epoch`. Should the making of an epoch have failed and been repeated,
     /// the later file is the one that was used.
-    fn successor(&self, epoch: Epoch) -> Option<(&Candidate, &SegmentHeader, u64)> {
+    fn successor(&self, epoch: Epoch) -> Option<(&Candidate, &SegmentHeader, Link)> {
         let begins = |header: &SegmentHeader| header.begins_epoch() && header.previous_epoch == epoch;
         self.by_number
             .values()

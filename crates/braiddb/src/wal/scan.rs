@@ -3,9 +3,11 @@
 //! Memory: a window of the file, at least as long as the longest record asked for. No length from the file is believed
 //! beyond the segment's own, and that not beyond the file's.
 
-use super::format::{
-    Lsn, RECORD_ALIGN, RECORD_HEADER_LEN, RECORD_MAGIC, RecordFlags, RecordHeader, SEGMENT_HEADER_LEN, SegmentHeader,
-    payload_checksum, record_len,
+use super::{
+    format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader},
+    record::{
+        RECORD_HEADER_LEN_MAX, Record, RecordFlags, RecordHeader, begins_like_record, find_magic, payload_checksum,
+    },
 };
 use crate::{
     base::{Error, Result, SequenceNumber},
@@ -29,10 +31,10 @@ pub struct SegmentReader<'a> {
 /// What begins at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A whole record: its header and link. Whether it continues the chain is for the caller to see.
-    Record(RecordHeader, u64),
-    /// A header whose payload does not match.
-    Torn(RecordHeader),
+    /// A whole record. Whether it continues the chain is for the caller to see.
+    Record(Record),
+    /// A record whose payload does not match its header.
+    Torn(Record),
     /// Bytes with a record's magic that are no header of this segment.
     Remains,
     /// Anything else.
@@ -67,36 +69,34 @@ impl<'a> SegmentReader<'a> {
 
     /// What begins at `offset`.
     pub fn find(&mut self, offset: u64) -> Result<Found> {
-        let (file_id, epoch, limit) = (self.header.file_id, self.header.epoch, self.header.len);
-        let lsn = self.header.start_lsn + offset;
-        let Some(bytes) = self.bytes(offset, RECORD_HEADER_LEN as u64)? else { return Ok(Found::Nothing) };
-        if !bytes.starts_with(&RECORD_MAGIC) {
+        let segment = self.header;
+        let left = segment.len.saturating_sub(offset);
+        let Some(bytes) = self.bytes(offset, left.min(RECORD_HEADER_LEN_MAX as u64))? else {
+            return Ok(Found::Nothing);
+        };
+        if !begins_like_record(bytes) {
             return Ok(Found::Nothing);
         }
-        let decoded = bytes.try_into().ok().and_then(|bytes| RecordHeader::decode(bytes, file_id, offset));
-        let Some((header, link)) = decoded else { return Ok(Found::Remains) };
-        if header.epoch != epoch || header.durable_lsn > lsn || header.record_len() > limit - offset {
+        let Some(record) = RecordHeader::decode(bytes, segment, offset).filter(|record| record.file_len() <= left)
+        else {
             return Ok(Found::Remains);
-        }
-        let stored = self.bytes(offset + RECORD_HEADER_LEN as u64, u64::from(header.stored_len))?;
-        if stored.is_some_and(|stored| payload_checksum(file_id, offset, stored) == header.payload_checksum) {
-            Ok(Found::Record(header, link))
-        } else {
-            Ok(Found::Torn(header))
-        }
+        };
+        let is_whole = self
+            .stored(offset, &record)?
+            .is_some_and(|stored| payload_checksum(segment, offset, stored) == record.header.payload_checksum);
+        Ok(if is_whole { Found::Record(record) } else { Found::Torn(record) })
     }
 
     /// The unpacked payload of the whole record that was found at `offset`.
-    pub fn payload(&mut self, offset: u64, header: &RecordHeader) -> Result<Cow<'_, [u8]>> {
+    pub fn payload(&mut self, offset: u64, record: &Record) -> Result<Cow<'_, [u8]>> {
         let path = self.path;
         let bad = |detail: &str| Error::corruption(path, offset, detail);
-        let stored = self
-            .bytes(offset + RECORD_HEADER_LEN as u64, u64::from(header.stored_len))?
-            .ok_or_else(|| bad("the log record reaches past its segment"))?;
-        if !header.flags.contains(RecordFlags::LZ4) {
+        let stored = self.stored(offset, record)?.ok_or_else(|| bad("the log record reaches past its segment"))?;
+        if !record.header.flags.contains(RecordFlags::LZ4) {
             return Ok(Cow::Borrowed(stored));
         }
-        let raw_len = usize::try_from(header.raw_len).map_err(|_| bad("the log record does not fit in memory"))?;
+        let raw_len =
+            usize::try_from(record.header.raw_len).map_err(|_| bad("the log record does not fit in memory"))?;
         decompress(Compression::Lz4, stored, raw_len)
             .map(Cow::Owned)
             .ok_or_else(|| bad("the log record's payload cannot be unpacked"))
@@ -105,23 +105,42 @@ impl<'a> SegmentReader<'a> {
     /// Looks for whole records anywhere from `offset` on, their place in the chain disregarded.
     pub fn beyond(&mut self, offset: u64) -> Result<Beyond> {
         let mut beyond = Beyond::default();
-        let mut offset = offset.max(SEGMENT_HEADER_LEN).next_multiple_of(RECORD_ALIGN);
-        while offset < self.header.len {
+        let mut offset = offset.max(SEGMENT_HEADER_LEN);
+        while let Some(at) = self.next_magic(offset)? {
             // A header that passes was written here in this life of the file, so nothing begins inside its record.
             // Stepping over it also keeps the time linear.
-            offset += match self.find(offset)? {
-                Found::Record(RecordHeader { durable_lsn, last_sequence, stored_len, .. }, _) => {
-                    beyond.add(Beyond { records: 1, durable_lsn, last_sequence });
-                    record_len(u64::from(stored_len))
+            let (record, seen) = match self.find(at)? {
+                Found::Record(record) => {
+                    (record, Beyond { records: 1, durable_lsn: record.header.durable_lsn, ..Beyond::default() })
                 }
-                Found::Torn(header) => {
-                    beyond.add(Beyond { records: 0, durable_lsn: 0, last_sequence: header.last_sequence });
-                    header.record_len()
+                Found::Torn(record) => (record, Beyond::default()),
+                Found::Remains | Found::Nothing => {
+                    offset = at + 1;
+                    continue;
                 }
-                Found::Remains | Found::Nothing => RECORD_ALIGN,
             };
+            beyond.add(Beyond { last_sequence: record.header.last_sequence, ..seen });
+            offset = at + record.file_len();
         }
         Ok(beyond)
+    }
+
+    /// The first place from `offset` on where a record might begin.
+    fn next_magic(&mut self, mut offset: u64) -> Result<Option<u64>> {
+        while offset < self.header.len && self.bytes(offset, 1)?.is_some() {
+            let from = usize::try_from(offset - self.window_at).unwrap_or(usize::MAX);
+            let ahead = self.window.get(from..).unwrap_or_default();
+            match find_magic(ahead) {
+                Some(at) => return Ok(Some(offset + at as u64)),
+                None => offset += ahead.len() as u64,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The stored payload of the record at `offset`; `None` if it reaches past the segment.
+    fn stored(&mut self, offset: u64, record: &Record) -> Result<Option<&[u8]>> {
+        self.bytes(offset + record.header_len as u64, u64::from(record.header.stored_len))
     }
 
     /// The `len` bytes at `offset`; `None` if they reach past the segment.

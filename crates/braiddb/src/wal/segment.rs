@@ -6,7 +6,7 @@
 
 use super::{
     context::WalContext,
-    format::{Epoch, Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
+    format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
 };
 use crate::{
     base::{Error, FileNumber, SequenceNumber},
@@ -26,7 +26,7 @@ use std::{
 pub struct Segment {
     pub header: SegmentHeader,
     /// The link that the first record carries.
-    pub first_link: u64,
+    pub first_link: Link,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
     /// The last sequence number in it, or before it while it holds no group.
@@ -37,7 +37,7 @@ pub struct Segment {
 
 impl Segment {
     /// A segment whose header has been read or written.
-    pub fn new(header: SegmentHeader, first_link: u64, path: PathBuf, file: Arc<dyn File>) -> Segment {
+    pub fn new(header: SegmentHeader, first_link: Link, path: PathBuf, file: Arc<dyn File>) -> Segment {
         let last_sequence = AtomicU64::new(header.previous_sequence);
         Segment { header, first_link, path, file, last_sequence, end_lsn: AtomicU64::new(u64::MAX) }
     }
@@ -101,7 +101,7 @@ pub struct WalStart {
     pub(super) epoch: Epoch,
     pub(super) start_lsn: Lsn,
     pub(super) previous_end_lsn: Lsn,
-    pub(super) previous_link: u64,
+    pub(super) previous_link: Link,
     pub(super) previous_epoch: Epoch,
     pub(super) previous_sequence: SequenceNumber,
     pub(super) older: Vec<Arc<Segment>>,

@@ -1,6 +1,7 @@
 //! What is appended comes back: over segments, epochs and recycled files.
 
 use super::*;
+use crate::base::MAX_SEQUENCE;
 use crate::wal::{SegmentInfo, inspect_segment};
 
 #[test]
@@ -72,6 +73,47 @@ fn a_record_that_just_fits_leaves_room_for_the_seal() {
         assert_eq!(seen.len(), 3);
         assert!(seen.iter().all(|(_, bytes)| *bytes == payload));
     }
+}
+
+#[test]
+fn segments_of_any_length_will_do() {
+    // From the shortest; nothing is aligned. Most groups need a longer segment of their own.
+    for segment_len in (280..350).chain([1021, 4095]) {
+        let mut world = World::new();
+        world.options.segment_len = segment_len;
+        let wal = world.create(WalStart::new_log());
+        let input = input_of(&wal);
+        for sequence in 1..=20 {
+            let end = append(&wal, sequence).unwrap();
+            if sequence % 3 == 0 {
+                wal.sync(end).unwrap();
+                wal.note_durable().unwrap();
+            }
+        }
+        let (seen, outcome) = world.replay(&input).unwrap();
+        assert_eq!(seen, groups(1..=20), "{segment_len}");
+        assert_eq!((outcome.end_lsn, outcome.segments), (wal.end_lsn(), wal.segments()));
+    }
+    let too_short = WalOptions { segment_len: 279, ..WalOptions::default() };
+    assert!(Wal::create(World::new().context(), too_short, WalStart::new_log()).is_err());
+}
+
+#[test]
+fn commit_times_come_back_whatever_the_clock_says() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let times = [0, 1, 1 << 40, u64::MAX >> 1, u64::MAX, 1_700_000_000_000_000];
+    for (sequence, commit_time_us) in (1..).zip(times) {
+        let group = GroupHeader { first_sequence: sequence, last_sequence: sequence, commit_time_us };
+        wal.append(&group, b"").unwrap();
+    }
+    let mut seen = Vec::new();
+    recover(&world.vfs, Path::new(DIR), &input_of(&wal), &mut |info, _| {
+        seen.push(info.commit_time_us);
+        Ok(Visit::Taken)
+    })
+    .unwrap();
+    assert_eq!(seen, times.map(|time| time.min(u64::MAX >> 1)));
 }
 
 #[test]
@@ -192,6 +234,8 @@ fn bad_arguments_are_refused() {
     assert!(append(&wal, 5).is_err());
     let backwards = GroupHeader { first_sequence: 8, last_sequence: 7, commit_time_us: 0 };
     assert!(wal.append(&backwards, b"").is_err());
+    let too_high = GroupHeader { first_sequence: 8, last_sequence: MAX_SEQUENCE + 1, commit_time_us: 0 };
+    assert!(wal.append(&too_high, b"").is_err());
     assert!(wal.sync(wal.end_lsn() + 1).is_err());
     append(&wal, 6).unwrap();
     assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(5..=6));
@@ -210,7 +254,7 @@ fn a_segment_can_be_inspected() {
     let mut seen = Vec::new();
     let path = Path::new(DIR).join("000001.wal");
     let dump = inspect_segment(&world.vfs, &path, &mut |_, record| {
-        seen.push(record.last_sequence);
+        seen.push(record.header.last_sequence);
         Ok(())
     })
     .unwrap();

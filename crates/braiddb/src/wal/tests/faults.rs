@@ -41,6 +41,50 @@ fn a_full_disk_refuses_and_later_takes_the_group() {
 }
 
 #[test]
+fn a_refused_seal_is_written_later_as_it_was() {
+    // The next segment is made for the place where the seal was to end. A sync in between makes the record's distance to
+    // `durable_lsn` shorter, and would make the seal so, had it not been kept.
+    for written in [0, 1, 20, 1 << 20] {
+        let mut world = World::new();
+        world.options.segment_len = 1024;
+        let wal = world.create(WalStart::new_log());
+        let input = input_of(&wal);
+        let payload = [7; 200];
+        for sequence in 1..=3 {
+            wal.append(&group(sequence), &payload).unwrap();
+        }
+        // The header of the next segment is written, its seal is not.
+        world.vfs.fail_written(Operation::Write, 1, 1, ErrorKind::StorageFull, written);
+        assert!(wal.append(&group(4), &payload).unwrap_err().is_disk_full());
+        assert_eq!(wal.segments().len(), 1);
+        wal.sync(wal.end_lsn()).unwrap();
+        assert_eq!(world.replay(&input).unwrap().0.len(), 3);
+        // Even where it would fit into the old segment, the next record goes behind the seal.
+        wal.append(&group(4), b"small").unwrap();
+        assert_eq!(wal.segments().len(), 2);
+        let (seen, outcome) = world.replay(&input).unwrap();
+        assert_eq!(seen.len(), 4);
+        assert_eq!((outcome.end_lsn, outcome.ambiguous_tail), (wal.end_lsn(), false));
+    }
+}
+
+#[test]
+fn a_refused_record_leaves_no_header() {
+    // All of the record gets written, and the disk is full all the same.
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let at = wal.end_lsn() as usize;
+    world.vfs.fail_written(Operation::Write, 0, 1, ErrorKind::StorageFull, 1 << 20);
+    assert!(wal.append(&group(1), &[7; 100]).unwrap_err().is_disk_full());
+    let path = Path::new(DIR).join("000001.wal");
+    let bytes = world.vfs.read(&path);
+    let payload_at = bytes.windows(100).position(|window| window == [7; 100]).unwrap();
+    assert!(payload_at > at && bytes[at..payload_at].iter().all(|byte| *byte == 0));
+    let (_, outcome) = world.replay(&input_of(&wal)).unwrap();
+    assert!(!outcome.ambiguous_tail);
+}
+
+#[test]
 fn a_failed_sync_latches() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());

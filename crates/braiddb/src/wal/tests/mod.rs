@@ -3,6 +3,7 @@
 mod chain;
 mod damage;
 mod faults;
+mod record;
 mod threads;
 
 use super::{GroupHeader, Lsn, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart, recover};

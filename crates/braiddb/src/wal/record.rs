@@ -1,0 +1,272 @@
+//! The bytes of a log record.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | magic 0xf9 |
+//! | 1 | magic 0xb0, plus the flags: 1 = payload is LZ4, 2 = seal, 4 = note; no two together |
+//! | 2 | the length of this header, varints included |
+//! | 3..7 | low half of the checksum of the header with these four bytes zero |
+//! | 7..11 | link of the record before |
+//! | 11..19 | checksum of the stored payload; 0 if it is empty |
+//! | 19.. | varints, each as short as can be, up to the length of the header |
+//! | then | the stored payload; the next record follows at once |
+//!
+//! The varints, in order:
+//!
+//! | varint | |
+//! |---|---|
+//! | stored length of the payload | |
+//! | its length once unpacked | only if it is LZ4 |
+//! | first sequence number | minus the segment's `previous_sequence` |
+//! | last sequence number | minus the first |
+//! | `durable_lsn`: how far the log was known to be synced | the record's LSN minus it |
+//! | commit time in microseconds | zigzag of it minus the segment's base time |
+//!
+//! The **link** of a record is the high half of its header's checksum, and so covers the payload through the payload's
+//! checksum. The first record of a segment carries the link of the header area. A **seal** is the last record of a
+//! segment that the log went on from; its payload is the number and the file id of the next segment. A **note** has no
+//! payload and says only how far the log is synced. Both carry the last sequence number before them and the base time.
+//!
+//! Both checksums mix in the record's LSN where other units have their offset: the LSN differs between the lives of a
+//! file even where its offset does not, so that a stale record is known for what it is without telling its epoch.
+//!
+//! One header has one encoding: what is longer than it needs to be is refused. The first byte of the magic occurs
+//! neither in UTF-8 nor in zeros, so that a search for records passes over both quickly.
+
+use super::format::{Link, Lsn, MAX_TIME_US, SegmentHeader, link_of};
+use crate::{
+    base::{FileId, FileNumber, MAX_SEQUENCE, SequenceNumber},
+    codec::{ByteReader, checksum, put_varint, unzigzag, zigzag},
+};
+
+/// The length of what stands before the varints.
+const FIXED_LEN: usize = 19;
+
+/// The shortest header: five varints of a byte each.
+pub const RECORD_HEADER_LEN_MIN: usize = FIXED_LEN + 5;
+
+/// No header is longer: three varints of 32 bits and three of 64.
+pub const RECORD_HEADER_LEN_MAX: usize = FIXED_LEN + 3 * 5 + 3 * 10;
+
+/// No seal is longer. Every segment keeps room for one.
+pub const SEAL_LEN_MAX: u64 = (RECORD_HEADER_LEN_MAX + SEAL_PAYLOAD_LEN) as u64;
+
+/// The length of a seal's payload.
+const SEAL_PAYLOAD_LEN: usize = 16;
+
+/// The first two bytes of a record, the flags being zero.
+const MAGIC: [u8; 2] = [0xf9, 0xb0];
+
+/// Where the low half of the header's checksum stands.
+const CHECKSUM_AT: usize = 3;
+
+/// The most that LZ4 can have saved: a byte of a match's length stands for at most 255 bytes.
+const LZ4_MAX_RATIO: u64 = 256;
+
+const _: () = assert!(RECORD_HEADER_LEN_MAX <= u8::MAX as usize);
+const _: () = assert!(MAGIC[1] & RecordFlags::MASK == 0);
+
+/// What a record is, and how its payload is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordFlags(u8);
+
+impl RecordFlags {
+    /// The payload is LZ4.
+    pub const LZ4: RecordFlags = RecordFlags(1);
+    /// The segment ends here and the log goes on in another.
+    pub const SEAL: RecordFlags = RecordFlags(2);
+    /// No group: it only says how far the log is synced.
+    pub const NOTE: RecordFlags = RecordFlags(4);
+
+    const MASK: u8 = 7;
+
+    /// Whether all flags of `other` are set.
+    pub fn contains(self, other: RecordFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the record is a commit group.
+    pub fn is_group(self) -> bool {
+        self.0 & (RecordFlags::SEAL.0 | RecordFlags::NOTE.0) == 0
+    }
+
+    /// The flags in the magic at the start of `bytes`; `None` if it is no magic.
+    fn of_magic(bytes: &[u8]) -> Option<RecordFlags> {
+        match bytes {
+            [first, second, ..] if *first == MAGIC[0] && second & !RecordFlags::MASK == MAGIC[1] => {
+                Some(RecordFlags(second & RecordFlags::MASK)).filter(|flags| flags.0.count_ones() <= 1)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What the header of a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// What it is.
+    pub flags: RecordFlags,
+    /// The length of the payload as it stands in the file.
+    pub stored_len: u32,
+    /// The length of the payload once unpacked.
+    pub raw_len: u32,
+    /// The first sequence number of the group.
+    pub first_sequence: SequenceNumber,
+    /// The last one.
+    pub last_sequence: SequenceNumber,
+    /// Microseconds since 1970; in a seal or a note the segment's base time.
+    pub commit_time_us: u64,
+    /// The link of the record before.
+    pub previous_link: Link,
+    /// How far the log was known to be synced.
+    pub durable_lsn: Lsn,
+    /// The checksum of the stored payload.
+    pub payload_checksum: u64,
+}
+
+/// A record as it stands in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What its header says.
+    pub header: RecordHeader,
+    /// The length of the header; the payload stands behind it.
+    pub header_len: usize,
+    /// What the next record carries as `previous_link`.
+    pub link: Link,
+}
+
+impl Record {
+    /// The record's length in the file.
+    pub fn file_len(&self) -> u64 {
+        self.header_len as u64 + u64::from(self.header.stored_len)
+    }
+}
+
+impl RecordHeader {
+    /// Appends to `out` the header of a record at `offset` of `segment`.
+    pub fn encode(&self, segment: &SegmentHeader, offset: u64, out: &mut Vec<u8>) -> Record {
+        let lsn = segment.start_lsn + offset;
+        assert!(segment.previous_sequence <= self.first_sequence && self.first_sequence <= self.last_sequence);
+        assert!(self.durable_lsn <= lsn && self.commit_time_us.max(segment.base_time_us) <= MAX_TIME_US);
+        let from = out.len();
+        out.extend_from_slice(&[0; FIXED_LEN]);
+        put_varint(out, u64::from(self.stored_len));
+        if self.flags.contains(RecordFlags::LZ4) {
+            put_varint(out, u64::from(self.raw_len));
+        }
+        put_varint(out, self.first_sequence - segment.previous_sequence);
+        put_varint(out, self.last_sequence - self.first_sequence);
+        put_varint(out, lsn - self.durable_lsn);
+        put_varint(out, zigzag(self.commit_time_us.cast_signed() - segment.base_time_us.cast_signed()));
+        let bytes = &mut out[from..];
+        bytes[..2].copy_from_slice(&[MAGIC[0], MAGIC[1] | self.flags.0]);
+        bytes[2] = bytes.len() as u8;
+        bytes[7..11].copy_from_slice(&self.previous_link.to_le_bytes());
+        bytes[11..FIXED_LEN].copy_from_slice(&self.payload_checksum.to_le_bytes());
+        let sum = checksum(segment.file_id, lsn, bytes);
+        bytes[CHECKSUM_AT..7].copy_from_slice(&low_half(sum).to_le_bytes());
+        Record { header: *self, header_len: bytes.len(), link: link_of(sum) }
+    }
+
+    /// The header at the start of `bytes`, which stand at `offset` of `segment`; `None` if no record of this life of
+    /// the file begins there.
+    pub fn decode(bytes: &[u8], segment: &SegmentHeader, offset: u64) -> Option<Record> {
+        let flags = RecordFlags::of_magic(bytes)?;
+        let header_len = usize::from(*bytes.get(2)?);
+        if !(RECORD_HEADER_LEN_MIN..=RECORD_HEADER_LEN_MAX).contains(&header_len) {
+            return None;
+        }
+        let bytes = bytes.get(..header_len)?;
+        let mut reader = ByteReader::new(bytes.get(CHECKSUM_AT..)?);
+        let lsn = segment.start_lsn.checked_add(offset)?;
+        let sum = header_checksum(bytes, segment.file_id, lsn);
+        if reader.u32()? != low_half(sum) {
+            return None;
+        }
+        let (previous_link, payload_checksum) = (reader.u32()?, reader.u64()?);
+        let stored_len = u32::try_from(reader.canonical_varint()?).ok()?;
+        let raw_len =
+            if flags.contains(RecordFlags::LZ4) { u32::try_from(reader.canonical_varint()?).ok()? } else { stored_len };
+        let first_sequence = segment.previous_sequence.checked_add(reader.canonical_varint()?)?;
+        let span = u32::try_from(reader.canonical_varint()?).ok()?;
+        let header = RecordHeader {
+            flags,
+            stored_len,
+            raw_len,
+            first_sequence,
+            last_sequence: first_sequence.checked_add(u64::from(span))?,
+            durable_lsn: lsn.checked_sub(reader.canonical_varint()?)?,
+            commit_time_us: segment.base_time_us.checked_add_signed(unzigzag(reader.canonical_varint()?))?,
+            previous_link,
+            payload_checksum,
+        };
+        (reader.is_at_end() && header.is_sane()).then_some(Record { header, header_len, link: link_of(sum) })
+    }
+
+    fn is_sane(&self) -> bool {
+        u64::from(self.raw_len) <= u64::from(self.stored_len) * LZ4_MAX_RATIO
+            && (self.stored_len > 0 || self.payload_checksum == 0)
+            && self.last_sequence <= MAX_SEQUENCE
+            && self.commit_time_us <= MAX_TIME_US
+    }
+}
+
+/// Whether a record might begin with these bytes.
+pub fn begins_like_record(bytes: &[u8]) -> bool {
+    RecordFlags::of_magic(bytes).is_some()
+}
+
+/// The first place in `bytes` where a record might begin: where its magic stands, or the part of it that still fits.
+pub fn find_magic(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += position_of(bytes.get(at..)?, MAGIC[0])?;
+        let rest = bytes.get(at..)?;
+        if rest.len() < MAGIC.len() || begins_like_record(rest) {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
+/// The first place of `byte` in `bytes`.
+fn position_of(bytes: &[u8], byte: u8) -> Option<usize> {
+    // Without an early exit, the look at a chunk becomes a few vector instructions.
+    let has_it = |chunk: &[u8; 64]| chunk.iter().fold(false, |found, b| found | (*b == byte));
+    let (chunks, _) = bytes.as_chunks();
+    let from = 64 * chunks.iter().position(has_it).unwrap_or(chunks.len());
+    Some(from + bytes.get(from..)?.iter().position(|b| *b == byte)?)
+}
+
+/// The checksum of the stored payload of a record at `offset` of `segment`.
+pub fn payload_checksum(segment: &SegmentHeader, offset: u64, stored: &[u8]) -> u64 {
+    if stored.is_empty() { 0 } else { checksum(segment.file_id, segment.start_lsn + offset, stored) }
+}
+
+/// The payload of a seal.
+pub fn encode_seal(next: FileNumber, next_file_id: FileId) -> [u8; SEAL_PAYLOAD_LEN] {
+    let mut out = [0; SEAL_PAYLOAD_LEN];
+    out[..8].copy_from_slice(&next.to_le_bytes());
+    out[8..].copy_from_slice(&next_file_id.to_le_bytes());
+    out
+}
+
+/// The number and file id of the next segment, as a seal gives them.
+pub fn decode_seal(payload: &[u8]) -> Option<(FileNumber, FileId)> {
+    let mut reader = ByteReader::new(payload);
+    let seal = (reader.u64()?, reader.u64()?);
+    reader.is_at_end().then_some(seal)
+}
+
+/// The checksum of a header that has its own checksum in it.
+fn header_checksum(bytes: &[u8], file_id: FileId, lsn: Lsn) -> u64 {
+    let mut bare = [0; RECORD_HEADER_LEN_MAX];
+    let bare = &mut bare[..bytes.len()];
+    bare.copy_from_slice(bytes);
+    bare[CHECKSUM_AT..7].fill(0);
+    checksum(file_id, lsn, bare)
+}
+
+fn low_half(sum: u64) -> u32 {
+    (sum & u64::from(u32::MAX)) as u32
+}
