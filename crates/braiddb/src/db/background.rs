@@ -264,7 +264,7 @@ impl Core {
     /// Does a job; false if it could not be done now.
     fn run_job(&self, job: Job) -> bool {
         let result = match &job {
-            Job::Flush => self.flush_oldest().map(|_| ()),
+            Job::Flush => self.run_flush(),
             Job::Partition(partition, plan) => self.run_partition(partition, plan),
         };
         let mut work = self.work.lock();
@@ -283,15 +283,21 @@ impl Core {
         done
     }
 
+    fn run_flush(&self) -> Result<()> {
+        let done = self.contained("a flush", || self.flush_oldest().map(|_| ()));
+        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
+    }
+
     /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
     fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
-        match self.run_plan(partition, plan) {
+        let done = self.contained("a merge", || match self.run_plan(partition, plan) {
             Err(e) => match damaged_view(&e) {
                 Some(number) => self.note_damaged_view(number, &e),
                 None => Err(e),
             },
             done => done,
-        }
+        });
+        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
     /// Decides what a failed job means; whether other jobs may go on.
@@ -419,35 +425,42 @@ pub fn damaged_view(error: &Error) -> Option<u64> {
 }
 
 fn work_loop(core: &Weak<Core>) {
-    loop {
-        let Some(core) = core.upgrade() else { return };
-        // What is looked at comes after this: a signal given meanwhile is then seen before waiting.
-        let seen = *core.signal.lock();
-        if core.closing.load(Ordering::Acquire) {
+    while let Some(core) = core.upgrade() {
+        // After a panic the database is latched, and there is no more work.
+        if core.contained("a background thread", || core.work_once()) != Ok(true) {
             return;
         }
-        match core.next_job(false) {
-            Some(job) => {
-                let is_flush = matches!(job, Job::Flush);
-                if core.run_job(job) && is_flush {
-                    core.prepare_log();
-                }
-            }
-            None => {
-                let is_idle = core.look_for_idleness(&mut core.work.lock());
-                if is_idle {
-                    core.settle_log();
-                    continue;
-                }
-                let is_busy = !core.work.lock().idle && core.counters.flushes.load(Ordering::Relaxed) > 0;
-                if is_busy && core.lacks_spare_segment() {
-                    core.prepare_log();
-                }
-                let mut signal = core.signal.lock();
-                if *signal == seen {
-                    core.signalled.wait_for(&mut signal, Duration::from_millis(1000));
-                }
-            }
+    }
+}
+
+impl Core {
+    /// Does a job, or waits for one; false once the database is closed.
+    fn work_once(&self) -> bool {
+        // What is looked at comes after this: a signal given meanwhile is then seen before waiting.
+        let seen = *self.signal.lock();
+        if self.closing.load(Ordering::Acquire) {
+            return false;
         }
+        if let Some(job) = self.next_job(false) {
+            let is_flush = matches!(job, Job::Flush);
+            if self.run_job(job) && is_flush {
+                self.prepare_log();
+            }
+            return true;
+        }
+        let is_idle = self.look_for_idleness(&mut self.work.lock());
+        if is_idle {
+            self.settle_log();
+            return true;
+        }
+        let is_busy = !self.work.lock().idle && self.counters.flushes.load(Ordering::Relaxed) > 0;
+        if is_busy && self.lacks_spare_segment() {
+            self.prepare_log();
+        }
+        let mut signal = self.signal.lock();
+        if *signal == seen {
+            self.signalled.wait_for(&mut signal, Duration::from_millis(1000));
+        }
+        true
     }
 }

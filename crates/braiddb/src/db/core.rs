@@ -12,6 +12,10 @@
 //! - *Callers* that change files hold `gate` shared meanwhile. Closing takes it alone: nothing is written for a caller
 //!   once the lock on the directory is given up.
 //!
+//! - *Panics* are broken invariants: they end writing, and nothing else. Commits, edits and jobs run in
+//!   [`Core::contained`], the first two while `write` or `disk` is held: whoever takes the lock next finds the database
+//!   latched, and changes nothing that was left half done. What readers load was published whole, so they go on.
+//!
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::settings::Settings;
@@ -30,6 +34,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
         Arc,
@@ -153,10 +158,26 @@ impl Core {
 
     /// Takes no more writes from now on: what is on disk is not known for sure. The first reason is kept.
     pub fn latch(&self, reason: &Error) {
+        self.latch_for(&reason.to_string());
+    }
+
+    /// Calls `work`. If it panics, no more writes are taken, and the reason is returned.
+    pub fn contained<R>(&self, what: &str, work: impl FnOnce() -> R) -> std::result::Result<R, String> {
+        // Safe to go on after: writers look at the latch first, and readers use only what was published whole.
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+            let message = panic.downcast_ref::<&str>().copied();
+            let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let reason = format!("{what} panicked: {}", message.unwrap_or("without a message"));
+            self.latch_for(&reason);
+            reason
+        })
+    }
+
+    fn latch_for(&self, reason: &str) {
         let mut failure = self.failure.lock();
         if failure.is_none() {
-            tracing::error!(%reason, "the database takes no more writes");
-            *failure = Some(reason.to_string());
+            tracing::error!(reason, "the database takes no more writes");
+            *failure = Some(reason.to_owned());
         }
         self.failed.store(true, Ordering::Release);
         drop(failure);

@@ -167,7 +167,17 @@ impl Core {
     }
 
     /// Writes an edit and shows its version to readers. The new version's files are synced, and so is the directory.
-    fn install(&self, disk: &mut DiskState, mut changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
+    fn install(&self, disk: &mut DiskState, changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
+        let done = self.contained("an edit", || self.try_install(disk, changes, flushed));
+        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
+    }
+
+    fn try_install(
+        &self,
+        disk: &mut DiskState,
+        mut changes: Vec<Change>,
+        flushed: Option<&Arc<Memtable>>,
+    ) -> Result<()> {
         self.check_not_failed()?;
         // After the close, another opener may have the files.
         self.check_open()?;

@@ -24,6 +24,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_panics;
+#[cfg(test)]
 mod tests_review;
 
 pub use batch::Batch;

@@ -34,7 +34,9 @@ impl Core {
         self.pressure.slow_down(bytes, &*self.settings.runtime, &self.counters);
         let request = Request { bytes: batch.bytes };
         let committed =
-            self.queue.submit(request, GROUP_BYTES_MAX, |r| r.bytes.len(), |group| self.commit_group(&group))?;
+            self.queue.submit(request, GROUP_BYTES_MAX, |r| r.bytes.len(), |group| self.commit_group(&group));
+        let abandoned = || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
+        let committed = committed.unwrap_or_else(abandoned)?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.user_bytes.fetch_add(batch.user_bytes, Ordering::Relaxed);
         if durability == Durability::Sync {
@@ -49,7 +51,7 @@ impl Core {
     /// Makes everything logged before `lsn` survive a power failure.
     pub fn sync_to(&self, lsn: u64) -> Result<()> {
         let Some(wal) = &self.wal else { return Ok(()) };
-        match wal.sync(lsn) {
+        match self.contained("a sync", || wal.sync(lsn)).unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
             Ok(_) => Ok(()),
             Err(e) => {
                 self.leave_marker();
@@ -68,7 +70,9 @@ impl Core {
     }
 
     fn commit_group(&self, group: &[Request]) -> Vec<Result<Committed>> {
-        match self.try_commit_group(group) {
+        let mut write = self.write.lock();
+        let done = self.contained("a commit", || self.try_commit_group(&mut write, group));
+        match done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason })) {
             Ok(first) => (0..group.len() as u64)
                 .map(|i| Ok(Committed { sequence: first.sequence + i, lsn: first.lsn }))
                 .collect(),
@@ -76,12 +80,11 @@ impl Core {
         }
     }
 
-    fn try_commit_group(&self, group: &[Request]) -> Result<Committed> {
-        let mut write = self.write.lock();
+    fn try_commit_group(&self, write: &mut WriteState, group: &[Request]) -> Result<Committed> {
         self.check_writable()?;
         self.make_room()?;
         let wal = self.wal.as_ref().ok_or(Error::Closed)?;
-        let WriteState { last_sequence, payload } = &mut *write;
+        let WriteState { last_sequence, payload } = write;
         let payload: &[u8] = match group {
             [only] => &only.bytes,
             _ => {

@@ -42,6 +42,8 @@ struct State {
     faults: Vec<Fault>,
     /// Contents as of the last sync.
     synced: BTreeMap<PathBuf, Vec<u8>>,
+    /// The operation that panics, on a file whose name has this in it.
+    panics: Option<(Operation, &'static str)>,
     /// Names as of the last directory sync.
     names: BTreeSet<PathBuf>,
     /// Every operation so far, in order.
@@ -79,6 +81,16 @@ impl FaultVfs {
     /// As [`FaultVfs::fail`], with a part of the write done.
     pub fn fail_written(&self, operation: Operation, after: u32, times: u32, kind: io::ErrorKind, written: usize) {
         self.state.lock().unwrap().faults.push(Fault { operation, after, times, kind, written });
+    }
+
+    /// Lets the next such operation on a file whose name has `part` in it panic.
+    pub fn panic_at(&self, operation: Operation, part: &'static str) {
+        self.state.lock().unwrap().panics = Some((operation, part));
+    }
+
+    /// Whether a panic is still to come.
+    pub fn will_panic(&self) -> bool {
+        self.state.lock().unwrap().panics.is_some()
     }
 
     /// Everything works again.
@@ -148,6 +160,11 @@ impl FaultVfs {
 
     fn enter(&self, operation: Operation, path: &Path) -> Result<(), (io::Error, usize)> {
         let mut state = self.state.lock().unwrap();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if state.panics.take_if(|(at, part)| *at == operation && name.contains(*part)).is_some() {
+            drop(state);
+            panic!("{operation:?} of {name} was told to panic");
+        }
         for fault in &mut state.faults {
             if fault.operation == operation {
                 if fault.after > 0 {
