@@ -48,6 +48,8 @@ struct State {
     names: BTreeSet<PathBuf>,
     /// Every operation so far, in order.
     journal: Vec<(Operation, PathBuf)>,
+    /// How many bytes were read of each file.
+    read: BTreeMap<PathBuf, u64>,
 }
 
 /// The file system. Clones share everything.
@@ -101,6 +103,13 @@ impl FaultVfs {
     /// Every operation so far.
     pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
         self.state.lock().unwrap().journal.clone()
+    }
+
+    /// How many bytes were read of files with this extension.
+    pub fn bytes_read(&self, extension: &str) -> u64 {
+        let state = self.state.lock().unwrap();
+        let has_extension = |path: &Path| path.extension().is_some_and(|e| e == extension);
+        state.read.iter().filter(|(path, _)| has_extension(path)).map(|(_, bytes)| bytes).sum()
     }
 
     /// All files with their contents.
@@ -225,7 +234,9 @@ impl Vfs for FaultVfs {
 
 impl File for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(buf, offset)
+        let len = self.inner.read_at(buf, offset)?;
+        *self.vfs.state.lock().unwrap().read.entry(self.path.clone()).or_default() += len as u64;
+        Ok(len)
     }
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         if let Err((error, written)) = self.vfs.enter(Operation::Write, &self.path) {
