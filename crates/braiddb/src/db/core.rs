@@ -48,6 +48,8 @@ use std::{
 pub struct Request {
     /// The prepared bytes.
     pub bytes: Vec<u8>,
+    /// How many trees had been dropped when those it writes to were last seen to be there.
+    pub drops: u64,
 }
 
 /// Where a committed batch stands.
@@ -55,6 +57,14 @@ pub struct Request {
 pub struct Committed {
     pub sequence: SequenceNumber,
     pub lsn: u64,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Answer {
+    Committed(Committed),
+    /// A tree was dropped since the request's trees were seen to be there: they must be looked at again.
+    LookAgain(Request),
 }
 
 /// What the commit leader alone changes.
@@ -100,7 +110,7 @@ pub struct Core {
     pub state: ArcSwap<ReadState>,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
-    pub queue: CommitQueue<Request, Result<Committed>>,
+    pub queue: CommitQueue<Request, Result<Answer>>,
     pub write: Mutex<WriteState>,
     pub disk: Mutex<DiskState>,
     /// `None` when the database is open for reading only.

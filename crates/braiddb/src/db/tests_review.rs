@@ -276,3 +276,72 @@ fn threads_that_flush_for_each_other_never_take_a_busy_flush_for_a_full_disk() {
     threads.into_iter().for_each(|t| t.join().unwrap());
     assert_eq!(tree.iter().count(), 4_000);
 }
+
+/// A put that had seen the tree before it was dropped, and was numbered after, stood above the range delete for ever.
+#[test]
+fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
+    let db = open(small(mem())).unwrap();
+    let (tree, other) = (db.tree("t").unwrap(), db.tree("u").unwrap());
+    let before = db.stats();
+    let mut batch = crate::commit::RawBatch::default();
+    for state in [tree.state(), other.state()] {
+        batch.push(crate::base::EntryKind::Value, &[&state.id.first_key(), b"k"], b"v");
+    }
+    let prepared = batch.prepare(|_, _| Ok(None)).unwrap();
+    // The tree is dropped between the look at it and the leader's turn.
+    let looks = std::cell::Cell::new(0);
+    let drop_after_look = || {
+        tree.state().check()?;
+        looks.set(looks.get() + 1);
+        db.drop_tree("t")
+    };
+    let error = db.core().commit_checked(prepared, Durability::Buffered, drop_after_look).unwrap_err();
+    assert_eq!(error.to_string(), tree.get(b"k").unwrap_err().to_string());
+    assert!(error.is_not_found() && looks.get() == 1, "{error}");
+    assert_eq!(other.get(b"k").unwrap(), None, "nothing of the batch is applied");
+    assert_eq!(db.stats().last_sequence, before.last_sequence + 1, "only the drop");
+    // One that loses no tree of its own goes through.
+    let mut batch = crate::commit::RawBatch::default();
+    batch.push(crate::base::EntryKind::Value, &[&other.state().id.first_key(), b"k"], b"v");
+    let prepared = batch.prepare(|_, _| Ok(None)).unwrap();
+    let looks = std::cell::Cell::new(0);
+    let drop_another = || {
+        db.tree("x")?;
+        looks.set(looks.get() + 1);
+        if looks.get() == 1 { db.drop_tree("x") } else { other.state().check() }
+    };
+    db.core().commit_checked(prepared, Durability::Buffered, drop_another).unwrap();
+    assert_eq!(looks.get(), 2);
+    assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn trees_dropped_under_the_hands_of_writers_leave_nothing_behind() {
+    let db = open(Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 1 << 20, ..small(mem()) }).unwrap();
+    for round in 0..50 {
+        let tree = db.tree("t").unwrap();
+        let start = std::sync::Arc::new(std::sync::Barrier::new(4));
+        let writers: Vec<_> = (0..3u32)
+            .map(|thread| {
+                let (tree, start) = (tree.clone(), Arc::clone(&start));
+                std::thread::spawn(move || {
+                    start.wait();
+                    let put = |i: u32| tree.put([thread, i].map(u32::to_be_bytes).concat(), b"v");
+                    (0..).find_map(|i| put(i).err()).unwrap()
+                })
+            })
+            .collect();
+        start.wait();
+        std::thread::sleep(std::time::Duration::from_micros(200));
+        db.drop_tree("t").unwrap();
+        assert!(writers.into_iter().all(|w| w.join().unwrap().is_not_found()));
+        let last = db.snapshot().sequence();
+        let first_key = tree.state().id.first_key();
+        let state = db.core().state.load_full();
+        let mut cursor = crate::read::ScanCursor::new(&state, last);
+        crate::base::Cursor::seek(&mut cursor, &first_key).unwrap();
+        let is_left =
+            crate::base::Cursor::valid(&cursor) && crate::base::Cursor::entry(&cursor).key.starts_with(&first_key);
+        assert!(!is_left, "an entry of the dropped tree is left in round {round}");
+    }
+}
