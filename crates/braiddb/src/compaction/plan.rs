@@ -3,7 +3,8 @@
 //! - *Rebuild*: the view is missing or damaged; braid it anew from the runs.
 //! - *Major*, all runs: too many entries are dead.
 //! - *Major*, all loose runs and those that are sparse: files shared with partitions that have let them go.
-//! - *Split*: the partition has grown too large; merge everything and cut it into several.
+//! - *Split*: the partition has grown too large; merge everything and cut it into several. If that gave one part, as of
+//!   a key larger than a partition, then not again before it has grown by half.
 //! - *Fold*: the loose runs go into the view, and no entry is rewritten.
 //! - *Major*, some runs: the view would get too many runs; merge the loose ones into one, and once the view is full the
 //!   smallest half of its runs with them. So small runs are merged often, large ones seldom.
@@ -45,6 +46,8 @@ pub struct PartitionShape {
     pub counts: Option<ViewShape>,
     /// Dead entries that the last merge could not drop because snapshots hold them still.
     pub dead_held: u64,
+    /// Its bytes when a split last gave one part, since it could not be cut; 0 if none did.
+    pub unsplit_bytes: u64,
     /// Whether a blob file waits to be given up that runs of this partition refer to.
     pub relocate_blobs: bool,
 }
@@ -91,7 +94,8 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     if !sparse.is_empty() || shape.loose.iter().any(|r| r.is_sparse) {
         return Some(Plan::Major { inputs: shape.loose.iter().map(|r| r.number).chain(sparse).collect() });
     }
-    if count > 1 && bytes > options.partition_bytes_max {
+    let is_too_large = bytes > options.partition_bytes_max && bytes > shape.unsplit_bytes + shape.unsplit_bytes / 2;
+    if count > 1 && is_too_large {
         return Some(Plan::Split);
     }
     if !shape.has_view && !shape.runs.is_empty() {

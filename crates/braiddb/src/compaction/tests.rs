@@ -22,6 +22,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         has_view: !view.is_empty(),
         counts: Some(ViewShape { entries: 100, dead: 0 }),
         dead_held: 0,
+        unsplit_bytes: 0,
         relocate_blobs: false,
     }
 }
@@ -51,6 +52,12 @@ fn plans_by_shape() {
         ("not dead enough", dead(shape(&[100], &[1]), 25), false),
         ("dead but held", PartitionShape { dead_held: 20, ..dead(shape(&[100], &[1]), 40) }, false),
         ("too large", shape(&[900, 50], &[51]), false),
+        (
+            "too large, and was not to be split",
+            PartitionShape { unsplit_bytes: 668, ..shape(&[900, 50], &[51]) },
+            false,
+        ),
+        ("grown by half since", PartitionShape { unsplit_bytes: 667, ..shape(&[900, 50], &[51]) }, false),
         ("one large run", shape(&[], &[2000]), true),
         ("no view", PartitionShape { has_view: false, ..shape(&[10, 10], &[1]) }, false),
         ("sparse blobs", PartitionShape { relocate_blobs: true, ..shape(&[10], &[]) }, false),
@@ -73,6 +80,8 @@ dead: Some(Major { inputs: [1, 101] })
 not dead enough: None
 dead but held: None
 too large: Some(Split)
+too large, and was not to be split: None
+grown by half since: Some(Split)
 one large run: None
 no view: Some(Rebuild)
 sparse blobs: Some(Major { inputs: [1] })

@@ -257,6 +257,7 @@ impl Core {
             has_view: partition.view.is_some(),
             counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),
+            unsplit_bytes: work.unsplit.get(&partition.id).copied().unwrap_or(0),
             relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
     }
@@ -279,6 +280,11 @@ impl Core {
             Err(e) => self.note_failure(&mut work, &job, e),
         };
         drop(work);
+        if result.is_err() {
+            // The partition may have been given up.
+            let _change = self.change.lock();
+            self.measure_pressure(&self.state.load());
+        }
         self.signal_work();
         done
     }

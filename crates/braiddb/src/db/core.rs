@@ -92,6 +92,8 @@ pub struct WorkState {
     pub sparse_blobs: BTreeSet<FileNumber>,
     /// Blob files with a value that could not be read to be moved; they stay.
     pub unmovable_blobs: BTreeSet<FileNumber>,
+    /// By partition: its bytes when a split could not cut it. It is not tried again before it has grown by half.
+    pub unsplit: BTreeMap<u64, u64>,
     /// Partitions whose merge failed for good (damaged input); left alone until the next open.
     pub failed: BTreeMap<u64, String>,
     /// After a full disk: not before this time.
@@ -209,7 +211,7 @@ impl Core {
     /// Puts a state in the present one's place. The caller holds `change`.
     pub fn publish(&self, state: ReadState) {
         let state = Arc::new(state);
-        self.pressure.measure(&state, &self.settings);
+        self.measure_pressure(&state);
         self.state.store(state);
         self.signal_work();
     }

@@ -259,7 +259,16 @@ impl Core {
                 compaction::merge(context, partition, &all, Some(self.settings.partition_bytes / 2))
             }
         };
-        self.with_context(relocate, work, |output| self.install_merge(partition, &output, &snapshots))?;
+        let mut unsplit = None;
+        self.with_context(relocate, work, |output| {
+            if let (Plan::Split, [part]) = (plan, output.parts.as_slice()) {
+                unsplit = Some(part.written.iter().map(|run| run.file_bytes).sum());
+            }
+            self.install_merge(partition, &output, &snapshots)
+        })?;
+        if let Some(bytes) = unsplit {
+            self.work.lock().unsplit.insert(partition.id, bytes);
+        }
         let merged = matches!(plan, Plan::Major { .. } | Plan::Split);
         let counter = if merged { &self.counters.merges } else { &self.counters.folds };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -305,6 +314,7 @@ impl Core {
         let mut work = self.work.lock();
         let exists: BTreeSet<u64> = state.version.partitions.iter().map(|p| p.id).collect();
         work.held.retain(|id, _| exists.contains(id));
+        work.unsplit.retain(|id, _| exists.contains(id));
         for partition in state.version.partitions.iter().filter(|p| ids.contains(&p.id)) {
             let dead = partition.counts().map_or(0, |(_, dead)| dead);
             work.held.insert(partition.id, (dead, snapshots.to_vec()));

@@ -137,7 +137,7 @@ impl Core {
             self.remove_orphans(disk.manifest.layout(), disk.manifest.number())?;
         }
         self.share_memory(&disk.files);
-        self.pressure.measure(&self.state.load(), &self.settings);
+        self.measure_pressure(&self.state.load());
         Ok(())
     }
 

@@ -315,33 +315,113 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
     assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
+/// More versions of one key, each held by a snapshot, than a run has blocks: the flush failed, and the handle latched.
 #[test]
-fn trees_dropped_under_the_hands_of_writers_leave_nothing_behind() {
-    let db = open(Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 1 << 20, ..small(mem()) }).unwrap();
-    for round in 0..50 {
-        let tree = db.tree("t").unwrap();
-        let start = std::sync::Arc::new(std::sync::Barrier::new(4));
-        let writers: Vec<_> = (0..3u32)
-            .map(|thread| {
-                let (tree, start) = (tree.clone(), Arc::clone(&start));
-                std::thread::spawn(move || {
-                    start.wait();
-                    let put = |i: u32| tree.put([thread, i].map(u32::to_be_bytes).concat(), b"v");
-                    (0..).find_map(|i| put(i).err()).unwrap()
-                })
-            })
-            .collect();
-        start.wait();
-        std::thread::sleep(std::time::Duration::from_micros(200));
-        db.drop_tree("t").unwrap();
-        assert!(writers.into_iter().all(|w| w.join().unwrap().is_not_found()));
-        let last = db.snapshot().sequence();
-        let first_key = tree.state().id.first_key();
-        let state = db.core().state.load_full();
-        let mut cursor = crate::read::ScanCursor::new(&state, last);
-        crate::base::Cursor::seek(&mut cursor, &first_key).unwrap();
-        let is_left =
-            crate::base::Cursor::valid(&cursor) && crate::base::Cursor::entry(&cursor).key.starts_with(&first_key);
-        assert!(!is_left, "an entry of the dropped tree is left in round {round}");
+fn more_versions_of_a_key_than_a_run_holds_are_kept_in_several() {
+    let settings = Settings {
+        memory: 256 << 20,
+        memtable_bytes: Some(64 << 20),
+        partition_bytes: 1 << 30,
+        log_segment_bytes: 1 << 20,
+        block_bytes: 64,
+        compression: Compression::None,
+        ..small(mem())
+    };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    for key in [b"a", b"z"] {
+        tree.put(key, b"once").unwrap();
     }
+    let count = 61_000u32;
+    let value = |i: u32| [i.to_be_bytes().as_slice(), &[7; 80]].concat();
+    let mut snapshots = Vec::new();
+    for i in 0..count {
+        tree.put(b"k", value(i)).unwrap();
+        snapshots.push(db.snapshot());
+    }
+    let check = || {
+        for i in (0..count).step_by(4_999) {
+            let found = snapshots[i as usize].get(&tree, b"k").unwrap();
+            assert_eq!(found.map(Vec::from), Some(value(i)), "version {i}");
+        }
+        let keys: Vec<u8> = snapshots[900].iter(&tree).rev().map(|p| p.unwrap().0[0]).collect();
+        assert_eq!(keys, b"zka");
+    };
+    // The flush finds most entries dead, and a merge follows, which must keep them all for the snapshots.
+    db.flush().unwrap();
+    let stats = db.stats();
+    assert_eq!((stats.partitions[0].loose.len(), stats.merges), (2, 1), "{stats:?}");
+    check();
+    assert!(db.verify().unwrap().problems.is_empty());
+    snapshots.drain(1..);
+    tree.put(b"k", b"last").unwrap();
+    db.compact().unwrap();
+    assert_eq!(snapshots[0].get(&tree, b"k").unwrap().map(Vec::from), Some(value(0)));
+    assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"last"[..]));
+    let stats = db.stats();
+    let entries: u64 = stats.partitions[0].runs.iter().chain(&stats.partitions[0].loose).map(|r| r.entries).sum();
+    assert!(stats.failure.is_none() && entries < 10, "{stats:?}");
+}
+
+/// A partition with a key larger than partitions shall be was split in vain, and rewritten, at each flush.
+#[test]
+fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
+    let settings = Settings {
+        memtable_bytes: Some(2 << 20),
+        blob_threshold: 1 << 20,
+        compression: Compression::None,
+        ..small(mem())
+    };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(b"z", [7; 256 << 10]).unwrap();
+    for i in 0..24u8 {
+        tree.put([b'a', i], [i; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    let written = db.stats().run_bytes_written;
+    assert!(written < 5 * (256 << 10), "{written} bytes written in 24 small flushes");
+    assert_eq!(db.stats().partitions.len(), 1);
+    // Once it has grown it is looked at again, and now there is a place to cut.
+    tree.put(b"b", [7; 256 << 10]).unwrap();
+    db.flush().unwrap();
+    tree.put(b"c", b"").unwrap();
+    db.flush().unwrap();
+    assert!(db.stats().partitions.len() > 1, "{:?}", db.stats());
+    assert_eq!(tree.iter().count(), 27);
+}
+
+/// The loose runs of a damaged partition grew in number, and slowed all writers for ever.
+#[test]
+fn a_damaged_partition_slows_nobody_and_is_told_of() {
+    let vfs = mem();
+    let settings =
+        |vfs| Settings { partition_bytes: 1 << 30, blob_threshold: 1 << 20, key_blocks: false, ..small(vfs) };
+    let db = open(settings(Arc::clone(&vfs))).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..2_000u32 {
+        tree.put(i.to_be_bytes(), noise(i)).unwrap();
+    }
+    db.compact().unwrap();
+    drop(tree);
+    db.close().unwrap();
+    let run = vfs.list(Path::new(DIR)).unwrap().into_iter().find(|e| e.name.ends_with(".run")).unwrap();
+    let file = vfs.open(&Path::new(DIR).join(run.name), OpenMode::ReadWrite).unwrap();
+    for at in (run.len / 8..run.len / 4).step_by(128) {
+        file.write_at(&[0xa5; 4], at).unwrap();
+    }
+    let db = open(settings(vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..40u32 {
+        for j in 0..50 {
+            tree.put((j * 40 + i).to_be_bytes(), b"new").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let stats = db.stats();
+    assert!(stats.partitions[0].loose.len() > 32, "the damage was not met: {stats:?}");
+    assert_eq!(stats.damaged_partitions.len(), 1);
+    assert!(stats.pressure_per_mille < 500 && stats.slowed_us < 100_000, "{stats:?}");
+    let notes = db.verify().unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("not merged any more")), "{notes:?}");
 }
