@@ -425,3 +425,21 @@ fn a_damaged_partition_slows_nobody_and_is_told_of() {
     let notes = db.verify().unwrap().notes;
     assert!(notes.iter().any(|note| note.contains("not merged any more")), "{notes:?}");
 }
+
+/// Each read after a range delete made the memtable's set of range tombstones anew.
+#[test]
+fn range_deletes_between_reads_take_no_quadratic_time() {
+    let settings =
+        Settings { memory: 256 << 20, memtable_bytes: Some(64 << 20), log_segment_bytes: 1 << 20, ..small(mem()) };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    let start = std::time::Instant::now();
+    for i in 0..30_000u32 {
+        let key = i.wrapping_mul(0x9e37_79b9);
+        tree.put(key.to_be_bytes(), b"v").unwrap();
+        tree.delete_range(key.to_be_bytes()..=key.to_be_bytes()).unwrap();
+        assert!(tree.get(key.to_be_bytes()).unwrap().is_none());
+    }
+    let took = start.elapsed();
+    assert!(took.as_secs() < 8, "30,000 range deletes and reads took {took:?}");
+}
