@@ -108,7 +108,7 @@ fn panic_while_writing(operation: Operation, name_part: &'static str, background
         })
         .collect();
     let ends = bounded("writing", move || {
-        let threads: Vec<_> = writers.into_iter().map(|w| std::thread::spawn(w)).collect();
+        let threads: Vec<_> = writers.into_iter().map(std::thread::spawn).collect();
         threads.into_iter().map(|t| t.join().expect("no caller panics")).collect::<Vec<_>>()
     });
     assert!(!vfs.will_panic());
