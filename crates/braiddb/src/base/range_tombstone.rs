@@ -60,6 +60,11 @@ impl RangeTombstoneSet {
         self.tombstones.iter()
     }
 
+    /// All of them, by start, given away.
+    pub fn into_tombstones(self) -> Vec<RangeTombstone> {
+        self.tombstones
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.tombstones.len()

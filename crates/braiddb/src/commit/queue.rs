@@ -4,11 +4,12 @@
 //! leaves its request and parks. The leader takes all requests that wait, up to a size, commits them, stores each
 //! answer in its request and wakes its owner; an owner touches no common lock after waking, so that a large group
 //! does not queue up again on a mutex. Then the leader makes the first of those that came meanwhile the next leader
-//! and returns: nobody commits for others for ever.
+//! and returns: nobody commits for others for ever. Should a leader panic, the members of its group are told that their
+//! requests were abandoned, and the next leader is chosen all the same: nobody is left parked.
 
 use parking_lot::Mutex;
 use std::{
-    mem,
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -22,6 +23,8 @@ const WAITING: u8 = 0;
 const DONE: u8 = 1;
 /// The waiter is to lead the next group, its own request first.
 const LEAD: u8 = 2;
+/// The leader of the waiter's group has panicked.
+const ABANDONED: u8 = 3;
 
 struct Waiter<T, R> {
     state: AtomicU8,
@@ -55,19 +58,20 @@ impl<T, R> Default for CommitQueue<T, R> {
 impl<T, R> CommitQueue<T, R> {
     /// Has `request` committed: by `commit`, called by this thread with this request and others, or by another thread.
     /// `commit` is never called twice at once. It must return one answer a request, in order. A group holds requests
-    /// of up to `group_bytes_max` in all, by `size_bytes`.
+    /// of up to `group_bytes_max` in all, by `size_bytes`. `None` if the thread that led the request's group has panicked:
+    /// what became of the request is not known.
     pub fn submit(
         &self,
         request: T,
         group_bytes_max: usize,
         size_bytes: impl Fn(&T) -> usize,
         commit: impl FnOnce(Vec<T>) -> Vec<R>,
-    ) -> R {
+    ) -> Option<R> {
         let mut state = self.state.lock();
         if !state.leading && state.waiting.is_empty() {
             state.leading = true;
             drop(state);
-            return self.lead(vec![request], Vec::new(), commit);
+            return Turn::new(self).lead(vec![request], commit);
         }
         let waiter = Arc::new(Waiter {
             state: AtomicU8::new(WAITING),
@@ -79,64 +83,82 @@ impl<T, R> CommitQueue<T, R> {
         loop {
             match waiter.state.load(Ordering::Acquire) {
                 WAITING => thread::park(),
-                DONE => return waiter.slot.lock().1.take().expect("an answer stands before DONE is stored"),
-                _ => break,
+                LEAD => return self.lead_waiting(&waiter, group_bytes_max, size_bytes, commit),
+                // Without an answer it was abandoned.
+                _ => return waiter.slot.lock().1.take(),
             }
         }
-        self.lead_waiting(&waiter, group_bytes_max, size_bytes, commit)
     }
 
     /// Leads the group of all that wait; `own` was taken off the queue when it was chosen.
     fn lead_waiting(
         &self,
-        own: &Arc<Waiter<T, R>>,
+        own: &Waiter<T, R>,
         group_bytes_max: usize,
         size_bytes: impl Fn(&T) -> usize,
         commit: impl FnOnce(Vec<T>) -> Vec<R>,
-    ) -> R {
+    ) -> Option<R> {
+        let mut turn = Turn::new(self);
         let take = |w: &Waiter<T, R>| w.slot.lock().0.take().expect("a request is taken once");
         let first = take(own);
         let mut bytes = size_bytes(&first);
-        let mut group = vec![first];
-        let mut members = Vec::new();
+        let mut count = 0;
         let mut state = self.state.lock();
-        let mut rest = Vec::new();
-        for waiter in mem::take(&mut state.waiting) {
-            if !rest.is_empty() || bytes > group_bytes_max {
-                rest.push(waiter);
-                continue;
-            }
-            let request = take(&waiter);
-            bytes += size_bytes(&request);
-            group.push(request);
-            members.push(waiter);
+        while bytes <= group_bytes_max
+            && let Some(waiter) = state.waiting.get(count)
+        {
+            bytes += waiter.slot.lock().0.as_ref().map_or(0, &size_bytes);
+            count += 1;
         }
-        state.waiting = rest;
+        turn.members.extend(state.waiting.drain(..count));
         drop(state);
-        self.lead(group, members, commit)
+        let mut group = vec![first];
+        group.extend(turn.members.iter().map(|waiter| take(waiter)));
+        turn.lead(group, commit)
+    }
+}
+
+/// The leader's turn. When it is dropped, also by a panic, members without an answer are told so, and the next leader is
+/// chosen.
+struct Turn<'a, T, R> {
+    queue: &'a CommitQueue<T, R>,
+    /// Those of the group that were not told yet, the leader not among them.
+    members: VecDeque<Arc<Waiter<T, R>>>,
+}
+
+impl<'a, T, R> Turn<'a, T, R> {
+    fn new(queue: &'a CommitQueue<T, R>) -> Turn<'a, T, R> {
+        Turn { queue, members: VecDeque::new() }
     }
 
-    fn lead(&self, group: Vec<T>, members: Vec<Arc<Waiter<T, R>>>, commit: impl FnOnce(Vec<T>) -> Vec<R>) -> R {
-        let handover = Handover { queue: self };
+    /// Commits the group: the leader's own request, then those of the members.
+    fn lead(mut self, group: Vec<T>, commit: impl FnOnce(Vec<T>) -> Vec<R>) -> Option<R> {
         let mut answers = commit(group).into_iter();
-        let own = answers.next().expect("one answer a request");
-        for waiter in members {
-            waiter.slot.lock().1 = Some(answers.next().expect("one answer a request"));
-            waiter.state.store(DONE, Ordering::Release);
-            waiter.thread.unpark();
+        let own = answers.next();
+        for answer in answers {
+            let waiter = self.members.pop_front().expect("one answer a request");
+            waiter.slot.lock().1 = Some(answer);
+            waiter.tell(DONE);
         }
-        drop(handover);
+        debug_assert!(own.is_some() && self.members.is_empty(), "one answer a request");
         own
     }
 }
 
-/// Chooses the next leader when it is dropped, also by a panic of the commit.
-struct Handover<'a, T, R> {
-    queue: &'a CommitQueue<T, R>,
+impl<T, R> Waiter<T, R> {
+    fn tell(&self, state: u8) {
+        // The clone outlives the request, which its thread may drop as soon as the state is stored.
+        let thread = self.thread.clone();
+        self.state.store(state, Ordering::Release);
+        thread.unpark();
+    }
 }
 
-impl<T, R> Drop for Handover<'_, T, R> {
+impl<T, R> Drop for Turn<'_, T, R> {
     fn drop(&mut self) {
+        for waiter in self.members.drain(..) {
+            waiter.tell(ABANDONED);
+        }
         let mut state = self.queue.state.lock();
         if state.waiting.is_empty() {
             state.leading = false;
@@ -144,7 +166,6 @@ impl<T, R> Drop for Handover<'_, T, R> {
         }
         let next = state.waiting.remove(0);
         drop(state);
-        next.state.store(LEAD, Ordering::Release);
-        next.thread.unpark();
+        next.tell(LEAD);
     }
 }

@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::base::EntryKind;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 fn prepared(batch: &RawBatch) -> Vec<(u64, EntryKind, Vec<u8>, Vec<u8>)> {
@@ -104,7 +107,7 @@ fn every_request_is_answered_once_and_commits_never_overlap() {
                             group.iter().map(|r| r + 1).collect()
                         },
                     );
-                    assert_eq!(answer, request + 1);
+                    assert_eq!(answer, Some(request + 1));
                 }
             })
         })
@@ -112,4 +115,40 @@ fn every_request_is_answered_once_and_commits_never_overlap() {
     threads.into_iter().for_each(|t| t.join().unwrap());
     let expected: u64 = (0..8u64).map(|t| (0..2_000).map(|i| t * 1_000_000 + i).sum::<u64>()).sum();
     assert_eq!(sum.load(Ordering::Relaxed), expected);
+}
+
+/// A leader that panicked left the members of its group parked for ever.
+#[test]
+fn when_a_leader_panics_its_members_are_told_and_the_next_one_leads() {
+    let queue = Arc::new(CommitQueue::<u64, u64>::default());
+    let (answers, answered) = std::sync::mpsc::channel();
+    let queue_and_answers = (Arc::clone(&queue), answers);
+    #[expect(clippy::disallowed_methods, reason = "a test of threads")]
+    let submit_in_thread = move |request: u64| {
+        let (queue, answers) = queue_and_answers.clone();
+        std::thread::spawn(move || {
+            // The first request's group is its own; the others gather meanwhile, and panic together.
+            let commit = |group: Vec<u64>| {
+                if group[0] == 0 {
+                    std::thread::sleep(std::time::Duration::from_millis(200));
+                } else if group.len() > 1 {
+                    panic!("on purpose");
+                }
+                group
+            };
+            let answer = catch_unwind(AssertUnwindSafe(|| queue.submit(request, 64, |_| 1, commit)));
+            answers.send((request, answer.ok())).unwrap();
+        });
+    };
+    submit_in_thread(0);
+    #[expect(clippy::disallowed_methods, reason = "a test of threads")]
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    (1..5).for_each(&submit_in_thread);
+    let mut all: Vec<_> =
+        (0..5).map(|_| answered.recv_timeout(std::time::Duration::from_secs(20)).expect("nobody is parked")).collect();
+    all.sort_unstable();
+    assert_eq!(all[0], (0, Some(Some(0))));
+    assert_eq!(all.iter().filter(|(_, answer)| answer.is_none()).count(), 1, "the leader panics: {all:?}");
+    assert!(all.iter().any(|(_, answer)| *answer == Some(None)), "its members are told: {all:?}");
+    assert_eq!(queue.submit(9, 64, |_| 1, |group| group), Some(9));
 }

@@ -1,4 +1,8 @@
 //! Writing filtered entries into runs, cut where they grow too large.
+//!
+//! A run is cut between keys, so that the versions of a key stand in one place. Should one key have more versions than
+//! the room that was kept for them, the run is cut among them: what runs hold is told apart by sequence number
+//! alone, and whether one may hold a key by its range, ends included, so nothing depends on it but speed.
 
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
@@ -8,7 +12,12 @@ use crate::{
 };
 
 /// Blocks left free when a run is cut, so that all versions of the last key still fit.
-const SPARE_BLOCKS: u32 = 64;
+const SPARE_BLOCKS: u32 = 8192;
+
+/// The most blocks of a run; the next entry then begins another.
+const RUN_BLOCKS_MAX: u32 = limits::MAX_RUN_BLOCKS as u32 - 1;
+
+const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2);
 
 /// A sequence of runs, in key order.
 pub struct RunOutput<'a> {
@@ -70,12 +79,9 @@ impl<'a> RunOutput<'a> {
     }
 
     fn write(&mut self, entry: &EntryRef<'_>) -> Result<()> {
-        let full = self.writer.as_ref().is_some_and(|w| {
-            w.block_count() + SPARE_BLOCKS >= limits::MAX_RUN_BLOCKS as u32
-                || w.estimated_bytes() >= self.context.run_bytes_max
-        });
-        // All versions of a key stay in one run: a run's range then tells of each whether it may hold the key.
-        if full && self.last_key != entry.key {
+        let blocks = self.writer.as_ref().map_or(0, SortedRunWriter::block_count);
+        let is_long = blocks + SPARE_BLOCKS >= RUN_BLOCKS_MAX || self.open_bytes() >= self.context.run_bytes_max;
+        if (is_long && self.last_key != entry.key) || blocks >= RUN_BLOCKS_MAX {
             self.finish_run()?;
         }
         let writer = open_writer(self.context, &mut self.writer, &mut self.tombstones)?;

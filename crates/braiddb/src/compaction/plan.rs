@@ -3,7 +3,8 @@
 //! - *Rebuild*: the view is missing or damaged; braid it anew from the runs.
 //! - *Major*, all runs: too many entries are dead.
 //! - *Major*, all loose runs and those that are sparse: files shared with partitions that have let them go.
-//! - *Split*: the partition has grown too large; merge everything and cut it into several.
+//! - *Split*: the partition has grown too large; merge everything and cut it into several. If that gave one part, as of
+//!   a key larger than a partition, then not again before it has grown by half.
 //! - *Loose*: there are many loose runs, but little is in them; merge the newest into one. A view costs its whole length
 //!   to write, so it waits until it gets enough.
 //! - *Fold*: the loose runs go into the view, and no entry is rewritten.
@@ -47,6 +48,8 @@ pub struct PartitionShape {
     pub counts: Option<ViewShape>,
     /// Dead entries that the last merge could not drop because snapshots hold them still.
     pub dead_held: u64,
+    /// Its bytes when a split last gave one part, since it could not be cut; 0 if none did.
+    pub unsplit_bytes: u64,
     /// Whether a blob file waits to be given up that runs of this partition refer to.
     pub relocate_blobs: bool,
 }
@@ -58,8 +61,8 @@ pub struct PlanOptions {
     pub partition_bytes_max: u64,
     /// So many loose runs are too many.
     pub loose_max: usize,
-    /// Loose runs are folded once they have so many bytes for a hundred of the view's runs.
-    pub fold_percent: u64,
+    /// Loose runs are folded once they have so many bytes for each entry that the view will have.
+    pub fold_bytes_per_entry: u64,
     /// The most runs in a view in steady state.
     pub view_runs_max: usize,
     /// The most dead entries among all, in per cent.
@@ -100,7 +103,8 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     if !sparse.is_empty() || shape.loose.iter().any(|r| r.is_sparse) {
         return Some(Plan::Major { inputs: shape.loose.iter().map(|r| r.number).chain(sparse).collect() });
     }
-    if count > 1 && bytes > options.partition_bytes_max {
+    let is_too_large = bytes > options.partition_bytes_max && bytes > shape.unsplit_bytes + shape.unsplit_bytes / 2;
+    if count > 1 && is_too_large {
         return Some(Plan::Split);
     }
     if !shape.has_view && !shape.runs.is_empty() {
@@ -113,7 +117,8 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     }
     let (base, newer) = base_and_newer(shape);
     let newer_bytes: u64 = newer.iter().map(|r| r.bytes).sum();
-    if !options.idle && newer_bytes * 100 < (bytes - newer_bytes) * options.fold_percent {
+    let entries: u64 = all(shape).map(|r| r.entries).sum();
+    if !options.idle && newer_bytes < entries * options.fold_bytes_per_entry {
         return Some(Plan::Loose { inputs: newest(newer) });
     }
     if count <= options.view_runs_max {

@@ -5,9 +5,9 @@ use crate::base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet};
 
 fn options(idle: bool) -> PlanOptions {
     PlanOptions {
-        partition_bytes_max: 1000,
+        partition_bytes_max: 100_000,
         loose_max: 4,
-        fold_percent: 10,
+        fold_bytes_per_entry: 10,
         view_runs_max: 8,
         dead_percent_max: 25,
         idle,
@@ -18,7 +18,7 @@ fn runs(sizes: &[u64], first: u64) -> Vec<RunShape> {
     sizes
         .iter()
         .enumerate()
-        .map(|(i, &bytes)| RunShape { number: first + i as u64, bytes, entries: bytes, is_sparse: false })
+        .map(|(i, &size)| RunShape { number: first + i as u64, bytes: 100 * size, entries: size, is_sparse: false })
         .collect()
 }
 
@@ -29,6 +29,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         has_view: !view.is_empty(),
         counts: Some(ViewShape { entries: 100, dead: 0 }),
         dead_held: 0,
+        unsplit_bytes: 0,
         relocate_blobs: false,
     }
 }
@@ -48,7 +49,7 @@ fn plans_by_shape() {
         ("one loose run, idle", shape(&[], &[10]), true),
         ("three loose runs", shape(&[100], &[1, 1, 1]), false),
         ("three loose runs, idle", shape(&[100], &[1, 1, 1]), true),
-        ("four loose runs with a tenth", shape(&[100], &[1, 1, 4, 4]), false),
+        ("four loose runs with a tenth", shape(&[100], &[1, 1, 4, 6]), false),
         ("four loose runs with less", shape(&[100], &[1, 1, 1, 1]), false),
         ("four loose runs with less, idle", shape(&[100], &[1, 1, 1, 1]), true),
         ("four loose runs with less, an old one large", shape(&[100], &[5, 1, 1, 1]), false),
@@ -59,12 +60,18 @@ fn plans_by_shape() {
         ("four loose runs, nine in all", shape(&[50, 20, 10, 9, 9], &[9, 1, 1, 1]), false),
         ("many loose runs, no view", shape(&[], &[200, 9, 9, 9, 9, 9, 9, 9, 9]), false),
         ("many loose runs, no view, equal", shape(&[], &[9, 9, 9, 9, 9, 9, 9, 9, 9]), false),
-        ("a full view", shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[19, 1, 1, 1]), false),
+        ("a full view", shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[22, 1, 1, 1]), false),
         ("a sparse run", sparse, false),
         ("dead", dead(shape(&[100], &[1]), 26), false),
         ("not dead enough", dead(shape(&[100], &[1]), 25), false),
         ("dead but held", PartitionShape { dead_held: 20, ..dead(shape(&[100], &[1]), 40) }, false),
         ("too large", shape(&[900, 50], &[51]), false),
+        (
+            "too large, and was not to be split",
+            PartitionShape { unsplit_bytes: 66_800, ..shape(&[900, 50], &[51]) },
+            false,
+        ),
+        ("grown by half since", PartitionShape { unsplit_bytes: 66_600, ..shape(&[900, 50], &[51]) }, false),
         ("one large run", shape(&[], &[2000]), true),
         ("no view", PartitionShape { has_view: false, ..shape(&[10, 10], &[1]) }, false),
         ("sparse blobs", PartitionShape { relocate_blobs: true, ..shape(&[10], &[]) }, false),
@@ -94,6 +101,8 @@ dead: Some(Major { inputs: [1, 101] })
 not dead enough: None
 dead but held: None
 too large: Some(Split)
+too large, and was not to be split: None
+grown by half since: Some(Split)
 one large run: None
 no view: Some(Rebuild)
 sparse blobs: Some(Major { inputs: [1] })

@@ -24,9 +24,9 @@ const IDLE_NS: u64 = 1_000_000_000;
 /// After a full disk, jobs are tried again after so long.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// Loose runs are folded once they have so many bytes for a hundred of the view's runs: by then the view, of which an
-/// entry takes about a twentieth of what it takes in a run, is worth writing anew.
-const FOLD_PERCENT: u64 = 10;
+/// Loose runs are folded once they have so many bytes for each entry that the view will have: twice what an entry of a view
+/// takes, so that writing the view anew costs half of what flushing them did.
+const FOLD_BYTES_PER_ENTRY: u64 = 10;
 
 /// The most runs of a view in steady state.
 const VIEW_RUNS_MAX: usize = 8;
@@ -217,7 +217,7 @@ impl Core {
         let options = PlanOptions {
             partition_bytes_max: self.settings.partition_bytes,
             loose_max: self.settings.loose_runs.max(2),
-            fold_percent: FOLD_PERCENT,
+            fold_bytes_per_entry: FOLD_BYTES_PER_ENTRY,
             view_runs_max: VIEW_RUNS_MAX,
             dead_percent_max: if idle { DEAD_PERCENT_MAX_IDLE } else { DEAD_PERCENT_MAX },
             idle,
@@ -276,6 +276,7 @@ impl Core {
             has_view: partition.view.is_some(),
             counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),
+            unsplit_bytes: work.unsplit.get(&partition.id).copied().unwrap_or(0),
             relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
     }
@@ -283,7 +284,7 @@ impl Core {
     /// Does a job; false if it could not be done now.
     fn run_job(&self, job: Job) -> bool {
         let result = match &job {
-            Job::Flush => self.flush_oldest().map(|_| ()),
+            Job::Flush => self.run_flush(),
             Job::Partition(partition, plan) => self.run_partition(partition, plan),
         };
         let mut work = self.work.lock();
@@ -298,19 +299,30 @@ impl Core {
             Err(e) => self.note_failure(&mut work, &job, e),
         };
         drop(work);
+        if result.is_err() {
+            // The partition may have been given up.
+            let _change = self.change.lock();
+            self.measure_pressure(&self.state.load());
+        }
         self.signal_work();
         done
     }
 
+    fn run_flush(&self) -> Result<()> {
+        let done = self.contained("a flush", || self.flush_oldest().map(|_| ()));
+        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
+    }
+
     /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
     fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
-        match self.run_plan(partition, plan) {
+        let done = self.contained("a merge", || match self.run_plan(partition, plan) {
             Err(e) => match damaged_view(&e) {
                 Some(number) => self.note_damaged_view(number, &e),
                 None => Err(e),
             },
             done => done,
-        }
+        });
+        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
     /// Decides what a failed job means; whether other jobs may go on.
@@ -426,33 +438,40 @@ pub fn damaged_view(error: &Error) -> Option<u64> {
 }
 
 fn work_loop(core: &Weak<Core>, role: Role) {
-    loop {
-        let Some(core) = core.upgrade() else { return };
-        // What is looked at comes after this: a signal given meanwhile is then seen before waiting.
-        let seen = *core.signal.lock();
-        if core.closing.load(Ordering::Acquire) {
+    while let Some(core) = core.upgrade() {
+        // After a panic the database is latched, and there is no more work.
+        if core.contained("a background thread", || core.work_once(role)) != Ok(true) {
             return;
         }
-        match core.next_job(role, false) {
-            Some(job) => {
-                core.run_job(job);
+    }
+}
+
+impl Core {
+    /// Does a job, or waits for one; false once the database is closed.
+    fn work_once(&self, role: Role) -> bool {
+        // What is looked at comes after this: a signal given meanwhile is then seen before waiting.
+        let seen = *self.signal.lock();
+        if self.closing.load(Ordering::Acquire) {
+            return false;
+        }
+        if let Some(job) = self.next_job(role, false) {
+            self.run_job(job);
+            return true;
+        }
+        if role == Role::Flusher {
+            if self.look_for_idleness(&mut self.work.lock()) {
+                self.settle_log();
+                self.signal_work();
+                return true;
             }
-            None => {
-                if role == Role::Flusher {
-                    if core.look_for_idleness(&mut core.work.lock()) {
-                        core.settle_log();
-                        core.signal_work();
-                        continue;
-                    }
-                    if core.is_busy() && core.lacks_spare_segment() {
-                        core.prepare_log();
-                    }
-                }
-                let mut signal = core.signal.lock();
-                if *signal == seen {
-                    core.signalled.wait_for(&mut signal, Duration::from_millis(1000));
-                }
+            if self.is_busy() && self.lacks_spare_segment() {
+                self.prepare_log();
             }
         }
+        let mut signal = self.signal.lock();
+        if *signal == seen {
+            self.signalled.wait_for(&mut signal, Duration::from_millis(1000));
+        }
+        true
     }
 }

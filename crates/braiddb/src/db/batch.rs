@@ -130,9 +130,8 @@ impl Batch {
         let core = db.core();
         let _inside = core.enter()?;
         core.check_writable()?;
-        for tree in self.trees.values() {
-            tree.check()?;
-        }
+        let check_trees = || self.trees.values().try_for_each(|tree| tree.check());
+        check_trees()?;
         let mut blobs: Vec<FileNumber> = Vec::new();
         let prepared = self.raw.prepare(|key, value| {
             let tree = key.first_chunk().map(|id| u32::from_be_bytes(*id)).and_then(|id| self.trees.get(&id));
@@ -147,7 +146,7 @@ impl Batch {
             blob.encode(&mut bytes);
             Ok(Some(bytes))
         });
-        let committed = prepared.and_then(|p| core.commit(p, durability));
+        let committed = prepared.and_then(|p| core.commit_checked(p, durability, check_trees));
         // A commit whose sync failed has its number all the same, though it is not told.
         let sequence = match &committed {
             Ok(sequence) => Some(*sequence),

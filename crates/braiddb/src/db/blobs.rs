@@ -165,7 +165,17 @@ impl BlobStore {
         self.file(blob.file)?.read(&blob)
     }
 
-    /// Whether a reference from the log leads to a whole value.
+    /// Whether a reference from the log leads into a file that is long enough for it. Reads nothing of the value.
+    pub fn is_present(&self, reference: &[u8]) -> Result<bool> {
+        let Some(blob) = BlobRef::decode(reference) else { return Ok(false) };
+        match self.file(blob.file).and_then(|file| file.len()) {
+            Ok(len) => Ok(blob.offset.checked_add(blob.stored_len).is_some_and(|end| end <= len)),
+            Err(e) if e.is_corruption() => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether a reference from the log leads to a whole value. Reads it.
     pub fn is_complete(&self, reference: &[u8]) -> Result<bool> {
         let Some(blob) = BlobRef::decode(reference) else { return Ok(false) };
         match self.file(blob.file) {

@@ -18,7 +18,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -90,6 +90,9 @@ pub struct Catalog {
     pub trees: Mutex<Trees>,
     /// What jobs need to know, without waiting for a change that commits.
     pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
+    /// How many trees were dropped since the database was opened. Counted up after the tree is marked and before the
+    /// commit that deletes what it holds.
+    pub drops: AtomicU64,
 }
 
 impl Catalog {
@@ -104,7 +107,11 @@ impl Catalog {
                 (name, Arc::new(tree))
             })
             .collect();
-        Catalog { trees: Mutex::new(Trees { by_name, next_id }), compressions: RwLock::new(compressions) }
+        Catalog {
+            trees: Mutex::new(Trees { by_name, next_id }),
+            compressions: RwLock::new(compressions),
+            drops: AtomicU64::new(0),
+        }
     }
 }
 

@@ -12,6 +12,10 @@
 //! - *Callers* that change files hold `gate` shared meanwhile. Closing takes it alone: nothing is written for a caller
 //!   once the lock on the directory is given up.
 //!
+//! - *Panics* are broken invariants: they end writing, and nothing else. Commits, edits and jobs run in
+//!   [`Core::contained`], the first two while `write` or `disk` is held: whoever takes the lock next finds the database
+//!   latched, and changes nothing that was left half done. What readers load was published whole, so they go on.
+//!
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::settings::Settings;
@@ -30,6 +34,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
         Arc,
@@ -43,6 +48,8 @@ use std::{
 pub struct Request {
     /// The prepared bytes.
     pub bytes: Vec<u8>,
+    /// How many trees had been dropped when those it writes to were last seen to be there.
+    pub drops: u64,
 }
 
 /// Where a committed batch stands.
@@ -50,6 +57,14 @@ pub struct Request {
 pub struct Committed {
     pub sequence: SequenceNumber,
     pub lsn: u64,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Answer {
+    Committed(Committed),
+    /// A tree was dropped since the request's trees were seen to be there: they must be looked at again.
+    LookAgain(Request),
 }
 
 /// What the commit leader alone changes.
@@ -77,6 +92,8 @@ pub struct WorkState {
     pub sparse_blobs: BTreeSet<FileNumber>,
     /// Blob files with a value that could not be read to be moved; they stay.
     pub unmovable_blobs: BTreeSet<FileNumber>,
+    /// By partition: its bytes when a split could not cut it. It is not tried again before it has grown by half.
+    pub unsplit: BTreeMap<u64, u64>,
     /// Partitions whose merge failed for good (damaged input); left alone until the next open.
     pub failed: BTreeMap<u64, String>,
     /// After a full disk: not before this time.
@@ -95,7 +112,7 @@ pub struct Core {
     pub state: ArcSwap<ReadState>,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
-    pub queue: CommitQueue<Request, Result<Committed>>,
+    pub queue: CommitQueue<Request, Result<Answer>>,
     pub write: Mutex<WriteState>,
     pub disk: Mutex<DiskState>,
     /// `None` when the database is open for reading only.
@@ -153,10 +170,26 @@ impl Core {
 
     /// Takes no more writes from now on: what is on disk is not known for sure. The first reason is kept.
     pub fn latch(&self, reason: &Error) {
+        self.latch_for(&reason.to_string());
+    }
+
+    /// Calls `work`. If it panics, no more writes are taken, and the reason is returned.
+    pub fn contained<R>(&self, what: &str, work: impl FnOnce() -> R) -> std::result::Result<R, String> {
+        // Safe to go on after: writers look at the latch first, and readers use only what was published whole.
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+            let message = panic.downcast_ref::<&str>().copied();
+            let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let reason = format!("{what} panicked: {}", message.unwrap_or("without a message"));
+            self.latch_for(&reason);
+            reason
+        })
+    }
+
+    fn latch_for(&self, reason: &str) {
         let mut failure = self.failure.lock();
         if failure.is_none() {
-            tracing::error!(%reason, "the database takes no more writes");
-            *failure = Some(reason.to_string());
+            tracing::error!(reason, "the database takes no more writes");
+            *failure = Some(reason.to_owned());
         }
         self.failed.store(true, Ordering::Release);
         drop(failure);
@@ -178,7 +211,7 @@ impl Core {
     /// Puts a state in the present one's place. The caller holds `change`.
     pub fn publish(&self, state: ReadState) {
         let state = Arc::new(state);
-        self.pressure.measure(&state, &self.settings);
+        self.measure_pressure(&state);
         self.state.store(state);
         self.signal_work();
     }

@@ -162,7 +162,9 @@ impl Db {
         if let Some(end) = tree.id.end_key() {
             batch.push(EntryKind::RangeDelete, &[&tree.id.first_key()], &end);
         }
+        // A commit that saw the tree before will find the count changed: none lands above the range delete.
         tree.dropped.store(true, Ordering::Release);
+        core.catalog.drops.fetch_add(1, Ordering::Release);
         let dropped = core.commit(batch.prepare(|_, _| Ok(None))?, core.settings.durability);
         if dropped.as_ref().is_err_and(|e| !matches!(e, Error::CommitUnknown { .. })) {
             tree.dropped.store(false, Ordering::Release);

@@ -171,7 +171,17 @@ impl Core {
     }
 
     /// Writes an edit and shows its version to readers. The new version's files are synced, and so is the directory.
-    fn install(&self, disk: &mut DiskState, mut changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
+    fn install(&self, disk: &mut DiskState, changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
+        let done = self.contained("an edit", || self.try_install(disk, changes, flushed));
+        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
+    }
+
+    fn try_install(
+        &self,
+        disk: &mut DiskState,
+        mut changes: Vec<Change>,
+        flushed: Option<&Arc<Memtable>>,
+    ) -> Result<()> {
         self.check_not_failed()?;
         // After the close, another opener may have the files.
         self.check_open()?;
@@ -254,7 +264,16 @@ impl Core {
                 compaction::merge(context, partition, &all, Target::Parts(part_bytes(partition, &self.settings)))
             }
         };
-        self.with_context(relocate, work, |output| self.install_merge(partition, &output, &snapshots))?;
+        let mut unsplit = None;
+        self.with_context(relocate, work, |output| {
+            if let (Plan::Split, [part]) = (plan, output.parts.as_slice()) {
+                unsplit = Some(part.written.iter().map(|run| run.file_bytes).sum());
+            }
+            self.install_merge(partition, &output, &snapshots)
+        })?;
+        if let Some(bytes) = unsplit {
+            self.work.lock().unsplit.insert(partition.id, bytes);
+        }
         let merged = !matches!(plan, Plan::Fold | Plan::Rebuild);
         let counter = if merged { &self.counters.merges } else { &self.counters.folds };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -302,6 +321,7 @@ impl Core {
         let mut work = self.work.lock();
         let exists: BTreeSet<u64> = state.version.partitions.iter().map(|p| p.id).collect();
         work.held.retain(|id, _| exists.contains(id));
+        work.unsplit.retain(|id, _| exists.contains(id));
         for partition in state.version.partitions.iter().filter(|p| ids.contains(&p.id)) {
             let dead = partition.counts().map_or(0, |(_, dead)| dead);
             work.held.insert(partition.id, (dead, snapshots.to_vec()));

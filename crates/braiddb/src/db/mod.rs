@@ -14,6 +14,7 @@ mod maintain;
 mod multi;
 mod open;
 mod pressure;
+mod replay;
 mod settings;
 mod snapshot;
 mod stats;
@@ -23,6 +24,10 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_open;
+#[cfg(test)]
+mod tests_panics;
 #[cfg(test)]
 mod tests_review;
 

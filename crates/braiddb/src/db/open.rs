@@ -14,21 +14,21 @@ use super::{
     catalog::{Catalog, TreeState, catalog_key},
     core::{Core, DiskState, WorkState, WriteState},
     pressure::Pressure,
+    replay::{Replayed, replay},
     stats::Counters,
 };
 use crate::{
-    base::{Cursor, EntryKind, Error, Result, SequenceNumber, TreeId, split_internal_key},
+    base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
     cache::BlockCache,
-    commit::{CommitQueue, SnapshotList, decode_group},
-    memtable::Memtable,
+    commit::{CommitQueue, SnapshotList},
     platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
         TableContext,
-        blob::{BlobRef, BlobWriter, BlobWriterContext, blob_path},
+        blob::{BlobWriter, BlobWriterContext},
     },
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
-    wal::{self, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions},
+    wal::{self, RecoveryOutcome, Wal, WalContext, WalOptions},
 };
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -62,14 +62,6 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
     let (stem, extension) = name.rsplit_once('.')?;
     let known = matches!(extension, "wal" | "run" | "view" | "blob");
     Some((stem.parse().ok().filter(|_| known)?, extension))
-}
-
-/// What replay has found.
-struct Replayed {
-    memtables: Vec<Arc<Memtable>>,
-    last_sequence: SequenceNumber,
-    records: u64,
-    outcome: RecoveryOutcome,
 }
 
 impl Core {
@@ -145,7 +137,7 @@ impl Core {
             self.remove_orphans(disk.manifest.layout(), disk.manifest.number())?;
         }
         self.share_memory(&disk.files);
-        self.pressure.measure(&self.state.load(), &self.settings);
+        self.measure_pressure(&self.state.load());
         Ok(())
     }
 
@@ -249,77 +241,6 @@ fn open_blobs(
     });
     let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);
     BlobStore::new(dir, table, writer, known)
-}
-
-fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -> Result<Replayed> {
-    let mut memtables = Vec::new();
-    let mut memtable = Core::new_memtable(settings);
-    let mut records = 0;
-    let limit = settings.memtable_bytes();
-    let input = RecoveryInput {
-        oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
-        durable_lsn: layout.durable_lsn,
-        flushed: layout.flushed,
-    };
-    let mut visitor = |info: &RecordInfo, payload: &[u8]| -> Result<Visit> {
-        records += 1;
-        if let Some(reason) = unusable(payload, info, layout.flushed, blobs)? {
-            return Ok(Visit::EndHere(reason));
-        }
-        if memtable.bytes() >= limit {
-            memtables.push(std::mem::replace(&mut memtable, Core::new_memtable(settings)));
-        }
-        insert_group(&memtable, payload, info, layout.flushed, blobs);
-        Ok(Visit::Taken)
-    };
-    let outcome = wal::recover(&*settings.vfs, dir, &input, &mut visitor)?;
-    if !memtable.is_empty() {
-        memtables.push(memtable);
-    }
-    let last_sequence = layout.flushed.max(outcome.highest_sequence);
-    Ok(Replayed { memtables, last_sequence, records, outcome })
-}
-
-/// Why a record cannot count: it cannot be understood, or a value it refers to is not there.
-fn unusable(payload: &[u8], info: &RecordInfo, flushed: SequenceNumber, blobs: &BlobStore) -> Result<Option<String>> {
-    let mut references = Vec::new();
-    let batches = decode_group(payload, |batch, op| {
-        if op.kind == EntryKind::BlobRef && info.first_sequence + batch > flushed {
-            references.push(op.value.to_vec());
-        }
-    });
-    // Before anything of it is applied: a part of a record never counts.
-    if batches != Some(info.last_sequence - info.first_sequence + 1) {
-        return Ok(Some("the record's checksum matches but its contents cannot be understood".to_owned()));
-    }
-    for reference in references {
-        if !blobs.is_complete(&reference)? {
-            let name = BlobRef::decode(&reference)
-                .map_or_else(String::new, |blob| blob_path(Path::new(""), blob.file).display().to_string());
-            return Ok(Some(format!("a value it refers to is missing from its blob file {name}, or damaged there")));
-        }
-    }
-    Ok(None)
-}
-
-fn insert_group(memtable: &Memtable, payload: &[u8], info: &RecordInfo, flushed: SequenceNumber, blobs: &BlobStore) {
-    let mut writer = memtable.writer();
-    decode_group(payload, |batch, op| {
-        let sequence = info.first_sequence + batch;
-        if sequence <= flushed {
-            return;
-        }
-        if op.kind == EntryKind::BlobRef
-            && let Some(blob) = crate::table::blob::BlobRef::decode(op.value)
-        {
-            blobs.note_replayed(blob.file, sequence);
-        }
-        if op.kind == EntryKind::RangeDelete {
-            writer.insert_range_tombstone(op.range_tombstone(sequence));
-        } else {
-            writer.insert(op.key, sequence, op.kind, op.value);
-        }
-    });
 }
 
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {

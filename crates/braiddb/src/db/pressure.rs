@@ -1,7 +1,7 @@
 //! Backpressure: writers are slowed by microseconds as work piles up, so that they never run into a wall.
 //!
 //! Pressure is the larger of two debts, from 0 to 1: memtables that wait for their flush, and loose runs beyond what
-//! a partition should have. From one half on, each byte written costs time: first as much as half of what flushing it
+//! a partition should have. A damaged partition, which is not merged any more, does not count: waiting would not help. From one half on, each byte written costs time: first as much as half of what flushing it
 //! costs, at full pressure three times that.
 
 use super::settings::Settings;
@@ -41,12 +41,13 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// Looks at a new state.
-    pub fn measure(&self, state: &ReadState, settings: &Settings) {
+    /// Looks at a new state, in which nothing is done for the partitions that are `given_up`.
+    pub fn measure(&self, state: &ReadState, settings: &Settings, given_up: impl Fn(u64) -> bool) {
         let frozen = state.frozen.iter().map(|m| m.bytes()).sum::<usize>() as u64;
         let room = (FROZEN_MAX * settings.memtable_bytes()) as u64;
         let by_memtables = frozen * 1000 / room.max(1);
-        let loose = state.version.partitions.iter().map(|p| p.layout.loose.len()).max().unwrap_or(0);
+        let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
+        let loose = merged.map(|p| p.layout.loose.len()).max().unwrap_or(0);
         let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
         let by_loose = if by_loose > 0 { 500 + by_loose as u64 } else { 0 };
         self.per_mille.store(by_memtables.max(by_loose).min(1000), Ordering::Relaxed);
@@ -87,6 +88,12 @@ impl Pressure {
 }
 
 impl Core {
+    /// Looks at how hard writers must be pressed in a state. The caller holds `change`, and not `work`.
+    pub fn measure_pressure(&self, state: &ReadState) {
+        let work = self.work.lock();
+        self.pressure.measure(state, &self.settings, |partition| work.failed.contains_key(&partition));
+    }
+
     /// Waits while as many memtables are frozen as may be. Fails rather than wait for a flush that cannot be done.
     pub fn wait_for_flush(&self) -> crate::base::Result<()> {
         if self.state.load().frozen.len() < FROZEN_MAX {

@@ -277,3 +277,174 @@ fn threads_that_flush_for_each_other_never_take_a_busy_flush_for_a_full_disk() {
     threads.into_iter().for_each(|t| t.join().unwrap());
     assert_eq!(tree.iter().count(), 4_000);
 }
+
+/// A put that had seen the tree before it was dropped, and was numbered after, stood above the range delete for ever.
+#[test]
+fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
+    let db = open(small(mem())).unwrap();
+    let (tree, other) = (db.tree("t").unwrap(), db.tree("u").unwrap());
+    let before = db.stats();
+    let mut batch = crate::commit::RawBatch::default();
+    for state in [tree.state(), other.state()] {
+        batch.push(crate::base::EntryKind::Value, &[&state.id.first_key(), b"k"], b"v");
+    }
+    let prepared = batch.prepare(|_, _| Ok(None)).unwrap();
+    // The tree is dropped between the look at it and the leader's turn.
+    let looks = std::cell::Cell::new(0);
+    let drop_after_look = || {
+        tree.state().check()?;
+        looks.set(looks.get() + 1);
+        db.drop_tree("t")
+    };
+    let error = db.core().commit_checked(prepared, Durability::Buffered, drop_after_look).unwrap_err();
+    assert_eq!(error.to_string(), tree.get(b"k").unwrap_err().to_string());
+    assert!(error.is_not_found() && looks.get() == 1, "{error}");
+    assert_eq!(other.get(b"k").unwrap(), None, "nothing of the batch is applied");
+    assert_eq!(db.stats().last_sequence, before.last_sequence + 1, "only the drop");
+    // One that loses no tree of its own goes through.
+    let mut batch = crate::commit::RawBatch::default();
+    batch.push(crate::base::EntryKind::Value, &[&other.state().id.first_key(), b"k"], b"v");
+    let prepared = batch.prepare(|_, _| Ok(None)).unwrap();
+    let looks = std::cell::Cell::new(0);
+    let drop_another = || {
+        db.tree("x")?;
+        looks.set(looks.get() + 1);
+        if looks.get() == 1 { db.drop_tree("x") } else { other.state().check() }
+    };
+    db.core().commit_checked(prepared, Durability::Buffered, drop_another).unwrap();
+    assert_eq!(looks.get(), 2);
+    assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+/// More versions of one key, each held by a snapshot, than a run has blocks: the flush failed, and the handle latched.
+#[test]
+fn more_versions_of_a_key_than_a_run_holds_are_kept_in_several() {
+    let settings = Settings {
+        memory: 256 << 20,
+        memtable_bytes: Some(64 << 20),
+        partition_bytes: 1 << 30,
+        log_segment_bytes: 1 << 20,
+        block_bytes: 64,
+        compression: Compression::None,
+        ..small(mem())
+    };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    for key in [b"a", b"z"] {
+        tree.put(key, b"once").unwrap();
+    }
+    let count = 61_000u32;
+    let value = |i: u32| [i.to_be_bytes().as_slice(), &[7; 80]].concat();
+    let mut snapshots = Vec::new();
+    for i in 0..count {
+        tree.put(b"k", value(i)).unwrap();
+        snapshots.push(db.snapshot());
+    }
+    let check = || {
+        for i in (0..count).step_by(4_999) {
+            let found = snapshots[i as usize].get(&tree, b"k").unwrap();
+            assert_eq!(found.map(Vec::from), Some(value(i)), "version {i}");
+        }
+        let keys: Vec<u8> = snapshots[900].iter(&tree).rev().map(|p| p.unwrap().0[0]).collect();
+        assert_eq!(keys, b"zka");
+    };
+    // The flush finds most entries dead, and a merge follows, which must keep them all for the snapshots.
+    db.flush().unwrap();
+    let stats = db.stats();
+    assert_eq!((stats.partitions[0].loose.len(), stats.merges), (2, 1), "{stats:?}");
+    check();
+    assert!(db.verify().unwrap().problems.is_empty());
+    snapshots.drain(1..);
+    tree.put(b"k", b"last").unwrap();
+    db.compact().unwrap();
+    assert_eq!(snapshots[0].get(&tree, b"k").unwrap().map(Vec::from), Some(value(0)));
+    assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"last"[..]));
+    let stats = db.stats();
+    let entries: u64 = stats.partitions[0].runs.iter().chain(&stats.partitions[0].loose).map(|r| r.entries).sum();
+    assert!(stats.failure.is_none() && entries < 10, "{stats:?}");
+}
+
+/// A partition with a key larger than partitions shall be was split in vain, and rewritten, at each flush.
+#[test]
+fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
+    let settings = Settings {
+        memtable_bytes: Some(2 << 20),
+        blob_threshold: 1 << 20,
+        compression: Compression::None,
+        ..small(mem())
+    };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(b"z", [7; 256 << 10]).unwrap();
+    for i in 0..24u8 {
+        tree.put([b'a', i], [i; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    let written = db.stats().run_bytes_written;
+    assert!(written < 5 * (256 << 10), "{written} bytes written in 24 small flushes");
+    assert_eq!(db.stats().partitions.len(), 1);
+    // Once it has grown it is looked at again, and now there is a place to cut.
+    tree.put(b"b", [7; 256 << 10]).unwrap();
+    db.flush().unwrap();
+    tree.put(b"c", b"").unwrap();
+    db.flush().unwrap();
+    assert!(db.stats().partitions.len() > 1, "{:?}", db.stats());
+    assert_eq!(tree.iter().count(), 27);
+}
+
+/// The loose runs of a damaged partition grew in number, and slowed all writers for ever.
+#[test]
+fn a_damaged_partition_slows_nobody_and_is_told_of() {
+    let vfs = mem();
+    let settings =
+        |vfs| Settings { partition_bytes: 1 << 30, blob_threshold: 1 << 20, key_blocks: false, ..small(vfs) };
+    let db = open(settings(Arc::clone(&vfs))).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..2_000u32 {
+        tree.put(i.to_be_bytes(), noise(i)).unwrap();
+    }
+    db.compact().unwrap();
+    drop(tree);
+    db.close().unwrap();
+    let run = vfs.list(Path::new(DIR)).unwrap().into_iter().find(|e| e.name.ends_with(".run")).unwrap();
+    let file = vfs.open(&Path::new(DIR).join(run.name), OpenMode::ReadWrite).unwrap();
+    for at in (run.len / 8..run.len / 4).step_by(128) {
+        file.write_at(&[0xa5; 4], at).unwrap();
+    }
+    let db = open(settings(vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    let overwrite_some = |i: u32| {
+        for j in 0..50 {
+            tree.put((j * 40 + i % 40).to_be_bytes(), b"new").unwrap();
+        }
+        db.flush().unwrap();
+    };
+    // Until a job meets the damage, and then on.
+    let mut rounds = 0..1_000u32;
+    rounds.by_ref().take_while(|_| db.stats().damaged_partitions.is_empty()).for_each(overwrite_some);
+    rounds.take(40).for_each(overwrite_some);
+    let stats = db.stats();
+    assert!(stats.partitions[0].loose.len() > 32, "{stats:?}");
+    assert_eq!(stats.damaged_partitions.len(), 1);
+    assert!(stats.pressure_per_mille < 500 && stats.slowed_us < 100_000, "{stats:?}");
+    let notes = db.verify().unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("not merged any more")), "{notes:?}");
+}
+
+/// Each read after a range delete made the memtable's set of range tombstones anew.
+#[test]
+fn range_deletes_between_reads_take_no_quadratic_time() {
+    let settings =
+        Settings { memory: 256 << 20, memtable_bytes: Some(64 << 20), log_segment_bytes: 1 << 20, ..small(mem()) };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    let start = std::time::Instant::now();
+    for i in 0..30_000u32 {
+        let key = i.wrapping_mul(0x9e37_79b9);
+        tree.put(key.to_be_bytes(), b"v").unwrap();
+        tree.delete_range(key.to_be_bytes()..=key.to_be_bytes()).unwrap();
+        assert!(tree.get(key.to_be_bytes()).unwrap().is_none());
+    }
+    let took = start.elapsed();
+    assert!(took.as_secs() < 8, "30,000 range deletes and reads took {took:?}");
+}

@@ -66,6 +66,8 @@ impl Core {
         if let Some(note) = self.counters.log_tail_note.lock().clone() {
             report.notes.push(note);
         }
+        let given_up = |why: &String| format!("a damaged partition is not merged any more: {why}");
+        report.notes.extend(self.work.lock().failed.values().map(given_up));
         // Whoever opened the database meanwhile may have changed files under our hands.
         self.check_open()?;
         Ok(report)

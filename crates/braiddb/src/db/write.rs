@@ -2,7 +2,7 @@
 
 use super::settings::Durability;
 use super::{
-    core::{Committed, Core, Request, WriteState},
+    core::{Answer, Committed, Core, Request, WriteState},
     open::SYNC_FAILED_NAME,
 };
 use crate::{
@@ -20,8 +20,18 @@ const BATCH_BYTES_MAX: usize = 1 << 31;
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 impl Core {
-    /// Commits a prepared batch. `Ok` means what `durability` promises.
+    /// Commits a prepared batch to trees that nobody else can drop. `Ok` means what `durability` promises.
     pub fn commit(&self, batch: PreparedBatch, durability: Durability) -> Result<SequenceNumber> {
+        self.commit_checked(batch, durability, || Ok(()))
+    }
+
+    /// Commits a prepared batch if `check_trees` says that its trees have not been dropped by the time of the commit.
+    pub fn commit_checked(
+        &self,
+        batch: PreparedBatch,
+        durability: Durability,
+        check_trees: impl Fn() -> Result<()>,
+    ) -> Result<SequenceNumber> {
         self.check_writable()?;
         if batch.operations == 0 {
             return Ok(self.snapshots.visible());
@@ -32,9 +42,7 @@ impl Core {
         }
         let bytes = batch.bytes.len() as u64;
         self.pressure.slow_down(bytes, &*self.settings.runtime, &self.counters);
-        let request = Request { bytes: batch.bytes };
-        let committed =
-            self.queue.submit(request, GROUP_BYTES_MAX, |r| r.bytes.len(), |group| self.commit_group(&group))?;
+        let committed = self.submit(batch.bytes, check_trees)?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.user_bytes.fetch_add(batch.user_bytes, Ordering::Relaxed);
         if durability == Durability::Sync {
@@ -46,10 +54,27 @@ impl Core {
         Ok(committed.sequence)
     }
 
+    fn submit(&self, mut bytes: Vec<u8>, check_trees: impl Fn() -> Result<()>) -> Result<Committed> {
+        loop {
+            // Before the look at the trees: a drop after it changes the count.
+            let drops = self.catalog.drops.load(Ordering::Acquire);
+            check_trees()?;
+            let request = Request { bytes, drops };
+            let answer =
+                self.queue.submit(request, GROUP_BYTES_MAX, |r| r.bytes.len(), |group| self.commit_group(group));
+            let abandoned =
+                || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
+            match answer.unwrap_or_else(abandoned)? {
+                Answer::Committed(committed) => return Ok(committed),
+                Answer::LookAgain(request) => bytes = request.bytes,
+            }
+        }
+    }
+
     /// Makes everything logged before `lsn` survive a power failure.
     pub fn sync_to(&self, lsn: u64) -> Result<()> {
         let Some(wal) = &self.wal else { return Ok(()) };
-        match wal.sync(lsn) {
+        match self.contained("a sync", || wal.sync(lsn)).unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
             Ok(_) => Ok(()),
             Err(e) => {
                 self.leave_marker();
@@ -67,21 +92,43 @@ impl Core {
         }
     }
 
-    fn commit_group(&self, group: &[Request]) -> Vec<Result<Committed>> {
-        match self.try_commit_group(group) {
+    fn commit_group(&self, mut group: Vec<Request>) -> Vec<Result<Answer>> {
+        let mut write = self.write.lock();
+        let outdated = self.take_outdated(&mut group);
+        let done = self.contained("a commit", || self.try_commit_group(&mut write, &group));
+        let mut answers: Vec<Result<Answer>> = match done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))
+        {
             Ok(first) => (0..group.len() as u64)
-                .map(|i| Ok(Committed { sequence: first.sequence + i, lsn: first.lsn }))
+                .map(|i| Ok(Answer::Committed(Committed { sequence: first.sequence + i, lsn: first.lsn })))
                 .collect(),
             Err(e) => group.iter().map(|_| Err(e.duplicate())).collect(),
+        };
+        for (at, request) in outdated {
+            answers.insert(at, Ok(Answer::LookAgain(request)));
         }
+        answers
     }
 
-    fn try_commit_group(&self, group: &[Request]) -> Result<Committed> {
-        let mut write = self.write.lock();
+    /// Takes the requests out of a group that were made before the last tree was dropped, each with its place.
+    fn take_outdated(&self, group: &mut Vec<Request>) -> Vec<(usize, Request)> {
+        let drops = self.catalog.drops.load(Ordering::Acquire);
+        if group.iter().all(|request| request.drops == drops) {
+            return Vec::new();
+        }
+        let (outdated, current) =
+            std::mem::take(group).into_iter().enumerate().partition::<Vec<_>, _>(|(_, r)| r.drops != drops);
+        *group = current.into_iter().map(|(_, request)| request).collect();
+        outdated
+    }
+
+    fn try_commit_group(&self, write: &mut WriteState, group: &[Request]) -> Result<Committed> {
         self.check_writable()?;
+        if group.is_empty() {
+            return Ok(Committed { sequence: write.last_sequence, lsn: 0 });
+        }
         self.make_room()?;
         let wal = self.wal.as_ref().ok_or(Error::Closed)?;
-        let WriteState { last_sequence, payload } = &mut *write;
+        let WriteState { last_sequence, payload } = write;
         let payload: &[u8] = match group {
             [only] => &only.bytes,
             _ => {

@@ -126,9 +126,15 @@ impl Memtable {
         MemtableScan::new(Arc::clone(self), Some(key))
     }
 
-    /// The range tombstones; `None` if there are none, which costs one load.
+    /// The range tombstones as one set, which is made anew after an insert; `None` if there are none, which costs one load.
     pub fn range_tombstones(&self) -> Option<Arc<RangeTombstoneSet>> {
         self.tombstones.get()
+    }
+
+    /// The newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none. For point reads: inserts of
+    /// range tombstones in between cost little.
+    pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
+        self.tombstones.newest_covering(key, snapshot)
     }
 
     /// Bytes of memory taken: arena chunks, filter and range tombstones.

@@ -42,10 +42,14 @@ struct State {
     faults: Vec<Fault>,
     /// Contents as of the last sync.
     synced: BTreeMap<PathBuf, Vec<u8>>,
+    /// The operation that panics, on a file whose name has this in it.
+    panics: Option<(Operation, &'static str)>,
     /// Names as of the last directory sync.
     names: BTreeSet<PathBuf>,
     /// Every operation so far, in order.
     journal: Vec<(Operation, PathBuf)>,
+    /// How many bytes were read of each file.
+    read: BTreeMap<PathBuf, u64>,
 }
 
 /// The file system. Clones share everything.
@@ -81,6 +85,16 @@ impl FaultVfs {
         self.state.lock().unwrap().faults.push(Fault { operation, after, times, kind, written });
     }
 
+    /// Lets the next such operation on a file whose name has `part` in it panic.
+    pub fn panic_at(&self, operation: Operation, part: &'static str) {
+        self.state.lock().unwrap().panics = Some((operation, part));
+    }
+
+    /// Whether a panic is still to come.
+    pub fn will_panic(&self) -> bool {
+        self.state.lock().unwrap().panics.is_some()
+    }
+
     /// Everything works again.
     pub fn heal(&self) {
         self.state.lock().unwrap().faults.clear();
@@ -89,6 +103,13 @@ impl FaultVfs {
     /// Every operation so far.
     pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
         self.state.lock().unwrap().journal.clone()
+    }
+
+    /// How many bytes were read of files with this extension.
+    pub fn bytes_read(&self, extension: &str) -> u64 {
+        let state = self.state.lock().unwrap();
+        let has_extension = |path: &Path| path.extension().is_some_and(|e| e == extension);
+        state.read.iter().filter(|(path, _)| has_extension(path)).map(|(_, bytes)| bytes).sum()
     }
 
     /// All files with their contents.
@@ -148,6 +169,11 @@ impl FaultVfs {
 
     fn enter(&self, operation: Operation, path: &Path) -> Result<(), (io::Error, usize)> {
         let mut state = self.state.lock().unwrap();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if state.panics.take_if(|(at, part)| *at == operation && name.contains(*part)).is_some() {
+            drop(state);
+            panic!("{operation:?} of {name} was told to panic");
+        }
         for fault in &mut state.faults {
             if fault.operation == operation {
                 if fault.after > 0 {
@@ -208,7 +234,9 @@ impl Vfs for FaultVfs {
 
 impl File for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(buf, offset)
+        let len = self.inner.read_at(buf, offset)?;
+        *self.vfs.state.lock().unwrap().read.entry(self.path.clone()).or_default() += len as u64;
+        Ok(len)
     }
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         if let Err((error, written)) = self.vfs.enter(Operation::Write, &self.path) {

@@ -20,7 +20,7 @@ pub fn get<'g>(
 ) -> Result<Option<EntryRef<'g>>> {
     let hash = hash64(key);
     for memtable in state.memtables() {
-        let deleted = memtable.range_tombstones().map_or(0, |set| set.newest_covering(key, snapshot));
+        let deleted = memtable.newest_covering(key, snapshot);
         if let Some(entry) = memtable.get_hashed(key, hash, snapshot) {
             return Ok(live(entry, deleted));
         }

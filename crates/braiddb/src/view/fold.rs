@@ -31,6 +31,8 @@ use std::{cmp::Ordering, collections::VecDeque, path::Path, sync::Arc};
 const OLD_PER_NEW: u64 = 20;
 /// More new entries are few nonetheless if they fall into one group of so many.
 const GROUPS_PER_TOUCHED: u64 = 4;
+/// A group with more entries (versions of one key, then) is merged: each insertion walks along the group.
+const EDITED_LANES_MAX: usize = 8 * SEGMENT_LANES;
 /// Segments with fewer entries on average are packed anew.
 const LEAST_FILL: u64 = 20;
 
@@ -392,6 +394,9 @@ impl Fold<'_> {
     /// Inserts the new entries of a group blindly. False if they are too many, or a difference cannot be told:
     /// nothing has happened then.
     fn edit_group(&mut self, anchor: usize, separator: &[u8], group: &Group, deletion: Deletion) -> Result<bool> {
+        if group.lanes.len() > EDITED_LANES_MAX {
+            return Ok(false);
+        }
         let old = self.old;
         let anchors = &old.directory.anchors;
         let is_wanted = |key: &[u8]| anchor + 1 >= anchors.len() || anchors.compare(anchor + 1, key).is_gt();

@@ -80,6 +80,8 @@ pub enum Visit {
 pub struct RecoveryOutcome {
     /// Where the log ends.
     pub end_lsn: Lsn,
+    /// How far it is known to have been durable; never past its end.
+    pub durable_lsn: Lsn,
     /// The last sequence number in it, or before it.
     pub last_sequence: SequenceNumber,
     /// The highest sequence number seen, in discarded records too. New commits get higher ones.
@@ -380,6 +382,7 @@ impl<'a> Chain<'a> {
             self.files.by_number.keys().copied().filter(|n| segments.iter().all(|s| s.number != *n)).collect();
         Ok(RecoveryOutcome {
             end_lsn: end.lsn,
+            durable_lsn: self.durable_lsn,
             last_sequence: end.last_sequence,
             highest_sequence,
             next_epoch,

@@ -247,3 +247,24 @@ fn range_tombstones_are_seen_once_inserted() {
     assert_eq!((memtable.min_sequence(), memtable.max_sequence()), (10, 3009));
     assert!(!memtable.is_empty() && memtable.entry_count() == 0);
 }
+
+#[test]
+fn point_reads_between_inserts_see_the_newest_range_tombstone() {
+    let mut chance = Chance(77);
+    let memtable = Memtable::new(crate::memtable::MemtableOptions::default());
+    let mut all = Vec::new();
+    assert_eq!(memtable.newest_covering(b"a", 99), 0);
+    for sequence in 1..400u64 {
+        let bound = |chance: &mut Chance| vec![chance.below(60) as u8];
+        let (start, end) = (bound(&mut chance), bound(&mut chance));
+        let tombstone = RangeTombstone { start, end, sequence };
+        memtable.writer().insert_range_tombstone(tombstone.clone());
+        all.push(tombstone);
+        for _ in 0..chance.below(3) {
+            let (key, snapshot) = (bound(&mut chance), chance.below(sequence + 2));
+            let covers = |t: &&RangeTombstone| t.start <= key && key < t.end && t.sequence <= snapshot;
+            let expected = all.iter().filter(covers).map(|t| t.sequence).max().unwrap_or(0);
+            assert_eq!(memtable.newest_covering(&key, snapshot), expected, "{key:?} at {snapshot}");
+        }
+    }
+}

@@ -56,6 +56,27 @@ fn few_new_keys_cost_one_key_read_each() {
     assert!(stats.key_reads <= 125, "{stats:?}");
 }
 
+/// Older versions that go into a long chain of one key were each looked for along the chain.
+#[test]
+fn a_long_chain_of_versions_is_read_once() {
+    let mut world = World::new(1150);
+    let versions = |world: &mut World, count: u64| {
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            world.sequence += 1;
+            entries.push(world.new_entry(b"\0\0\0\x01k".to_vec()));
+        }
+        entries
+    };
+    let older = versions(&mut world, 200);
+    let newer = versions(&mut world, 5000);
+    world.write_run(newer, Vec::new());
+    let view = world.build(&Bounds::default());
+    world.write_run(older, Vec::new());
+    let (_, stats) = world.fold(&view, 1, &Bounds::default());
+    assert!(stats.key_reads <= 5200, "{stats:?}");
+}
+
 #[test]
 fn keys_that_grow_are_appended_without_touching_the_rest() {
     let mut world = World::new(1200);

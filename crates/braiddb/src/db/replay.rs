@@ -1,0 +1,161 @@
+//! Replay: the log's records above what is flushed go into memtables again.
+//!
+//! A record counts only with the values it refers to. Those of a record that is known to be durable were synced before
+//! it was: that their file is there and long enough is enough, and damage is the reader's to find. Of the records past
+//! that, which a power failure may have kept without their values, every value is read, and the first that is not
+//! whole ends the log. How far the log is known to be durable stands at its end; so the values are read after the
+//! walk, and should one be bad, the log is walked once more, to end there.
+
+use super::{blobs::BlobStore, core::Core, settings::Settings};
+use crate::{
+    base::{EntryKind, FileNumber, Result, SequenceNumber},
+    commit::decode_group,
+    memtable::Memtable,
+    table::blob::{BlobRef, blob_path},
+    version::Layout,
+    wal::{self, Lsn, RecordInfo, RecoveryInput, RecoveryOutcome, Visit},
+};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+/// What replay has found.
+pub struct Replayed {
+    pub memtables: Vec<Arc<Memtable>>,
+    pub last_sequence: SequenceNumber,
+    pub records: u64,
+    pub outcome: RecoveryOutcome,
+}
+
+/// A record that cannot count, and why.
+struct Unusable {
+    lsn: Lsn,
+    reason: String,
+}
+
+/// Replays the log.
+pub fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -> Result<Replayed> {
+    let mut walk = Walk::new(settings, layout, blobs);
+    let mut outcome = walk.run(dir, None)?;
+    if let Some(end) = walk.first_unusable(outcome.durable_lsn)? {
+        walk = Walk::new(settings, layout, blobs);
+        outcome = walk.run(dir, Some(end))?;
+    }
+    for (&file, &sequence) in &walk.files {
+        blobs.note_replayed(file, sequence);
+    }
+    if !walk.memtable.is_empty() {
+        walk.memtables.push(walk.memtable);
+    }
+    let last_sequence = layout.flushed.max(outcome.highest_sequence);
+    Ok(Replayed { memtables: walk.memtables, last_sequence, records: walk.records, outcome })
+}
+
+/// One walk along the log.
+struct Walk<'a> {
+    settings: &'a Settings,
+    layout: &'a Layout,
+    blobs: &'a BlobStore,
+    memtables: Vec<Arc<Memtable>>,
+    memtable: Arc<Memtable>,
+    records: u64,
+    /// The values that records refer to, each with where its record stands, in log order.
+    references: Vec<(Lsn, Vec<u8>)>,
+    /// The blob files they stand in, and the last sequence number that refers to each.
+    files: BTreeMap<FileNumber, SequenceNumber>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(settings: &'a Settings, layout: &'a Layout, blobs: &'a BlobStore) -> Walk<'a> {
+        Walk {
+            settings,
+            layout,
+            blobs,
+            memtables: Vec::new(),
+            memtable: Core::new_memtable(settings),
+            records: 0,
+            references: Vec::new(),
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Walks to the end of the log, or to a record that is known not to count.
+    fn run(&mut self, dir: &Path, end: Option<Unusable>) -> Result<RecoveryOutcome> {
+        let settings = self.settings;
+        let input = RecoveryInput {
+            oldest_segment: (self.layout.oldest_segment > 0).then_some(self.layout.oldest_segment),
+            durable_lsn: self.layout.durable_lsn,
+            flushed: self.layout.flushed,
+        };
+        let mut visitor = |info: &RecordInfo, payload: &[u8]| match &end {
+            Some(end) if end.lsn == info.lsn => {
+                self.records += 1;
+                Ok(Visit::EndHere(end.reason.clone()))
+            }
+            _ => self.visit(info, payload),
+        };
+        wal::recover(&*settings.vfs, dir, &input, &mut visitor)
+    }
+
+    fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
+        self.records += 1;
+        let flushed = self.layout.flushed;
+        let mut references = Vec::new();
+        let batches = decode_group(payload, |batch, op| {
+            if op.kind == EntryKind::BlobRef && info.first_sequence + batch > flushed {
+                references.push((info.lsn, op.value.to_vec()));
+            }
+        });
+        // Before anything of it is applied: a part of a record never counts.
+        if batches != Some(info.last_sequence - info.first_sequence + 1) {
+            let reason = "the record's checksum matches but its contents cannot be understood";
+            return Ok(Visit::EndHere(reason.to_owned()));
+        }
+        for (_, reference) in &references {
+            if !self.blobs.is_present(reference)? {
+                return Ok(Visit::EndHere(missing(reference)));
+            }
+        }
+        if self.memtable.bytes() >= self.settings.memtable_bytes() {
+            let full = std::mem::replace(&mut self.memtable, Core::new_memtable(self.settings));
+            self.memtables.push(full);
+        }
+        self.insert(payload, info);
+        self.references.extend(references);
+        Ok(Visit::Taken)
+    }
+
+    fn insert(&mut self, payload: &[u8], info: &RecordInfo) {
+        let mut writer = self.memtable.writer();
+        decode_group(payload, |batch, op| {
+            let sequence = info.first_sequence + batch;
+            if sequence <= self.layout.flushed {
+                return;
+            }
+            if op.kind == EntryKind::BlobRef
+                && let Some(blob) = BlobRef::decode(op.value)
+            {
+                self.files.insert(blob.file, sequence);
+            }
+            if op.kind == EntryKind::RangeDelete {
+                writer.insert_range_tombstone(op.range_tombstone(sequence));
+            } else {
+                writer.insert(op.key, sequence, op.kind, op.value);
+            }
+        });
+    }
+
+    /// The first record with a value that is not whole, of those not known to be durable.
+    fn first_unusable(&self, durable_lsn: Lsn) -> Result<Option<Unusable>> {
+        for (lsn, reference) in self.references.iter().filter(|(lsn, _)| *lsn >= durable_lsn) {
+            if !self.blobs.is_complete(reference)? {
+                return Ok(Some(Unusable { lsn: *lsn, reason: missing(reference) }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn missing(reference: &[u8]) -> String {
+    let name = BlobRef::decode(reference)
+        .map_or_else(String::new, |blob| blob_path(Path::new(""), blob.file).display().to_string());
+    format!("a value it refers to is missing from its blob file {name}, or damaged there")
+}

@@ -1,0 +1,142 @@
+//! What opening a database reads of its blobs, and what it makes of damage to them.
+
+use super::{Db, Durability, Settings};
+use crate::{
+    base::{Error, Result},
+    codec::Compression,
+    platform::{Runtime, SystemRuntime, Vfs, fault_vfs::FaultVfs},
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+const DIR: &str = "/db";
+
+fn open(vfs: &FaultVfs) -> Result<Db> {
+    open_with(vfs, 4 << 20)
+}
+
+fn open_with(vfs: &FaultVfs, blob_file_bytes: u64) -> Result<Db> {
+    let settings = Settings {
+        memory: 64 << 20,
+        durability: Durability::Sync,
+        compression: Compression::None,
+        create: true,
+        read_only: false,
+        background_threads: 0,
+        memtable_bytes: Some(1 << 20),
+        partition_bytes: 64 << 20,
+        loose_runs: 4,
+        log_segment_bytes: 64 << 10,
+        block_bytes: 4 << 10,
+        blob_threshold: 4 << 10,
+        blob_file_bytes,
+        key_blocks: true,
+        vfs: Arc::new(vfs.clone()) as Arc<dyn Vfs>,
+        runtime: Arc::new(SystemRuntime::new()) as Arc<dyn Runtime>,
+    };
+    Db::open_with(settings, Path::new(DIR))
+}
+
+/// The files as a killed process leaves them: all that was written, synced or not.
+fn killed(files: &BTreeMap<PathBuf, Vec<u8>>) -> FaultVfs {
+    FaultVfs::of_files(Path::new(DIR), files)
+}
+
+#[test]
+fn opening_reads_no_value_that_is_known_to_be_durable() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(&vfs).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..64u8 {
+        tree.put([i], vec![i; 1 << 20]).unwrap();
+    }
+    let again = killed(&vfs.files());
+    let reopened = open(&again).unwrap();
+    let read = again.bytes_read("blob");
+    // Only the last commit's sync is told of by no later record.
+    assert!((1 << 20..3 << 20).contains(&read), "{read} bytes of blobs read after a kill");
+    assert_eq!(reopened.tree("t").unwrap().get([63]).unwrap().map(|v| v.len()), Some(1 << 20));
+    drop(tree);
+    db.close().unwrap();
+    let again = killed(&vfs.files());
+    let reopened = open(&again).unwrap();
+    let read = again.bytes_read("blob");
+    assert!(read < 64 << 10, "{read} bytes of blobs read after a close");
+    assert_eq!(reopened.tree("t").unwrap().iter().count(), 64);
+}
+
+/// A database killed after two synced commits and three that were not, each with a value of its own byte in a file of
+/// its own. The value of `damaged` is damaged.
+fn with_damaged_value(damaged: u8) -> FaultVfs {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open_with(&vfs, 10_000).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 1..=5u8 {
+        let mut batch = db.batch();
+        batch.put(&tree, [i], vec![i; 10_000]);
+        db.write(batch, if i <= 2 { Durability::Sync } else { Durability::Buffered }).unwrap();
+    }
+    let mut files = vfs.files();
+    let is_blob = |path: &Path| path.extension().is_some_and(|e| e == "blob");
+    for (_, bytes) in files.iter_mut().filter(|(path, _)| is_blob(path)) {
+        if let Some(at) = bytes.windows(100).position(|w| w.iter().all(|b| *b == damaged)) {
+            bytes[at + 50] ^= 1;
+        }
+    }
+    killed(&files)
+}
+
+#[test]
+fn the_first_bad_value_past_what_is_durable_ends_the_log() {
+    for damaged in 3..=5u8 {
+        let vfs = with_damaged_value(damaged);
+        let db = open(&vfs).unwrap();
+        let tree = db.tree("t").unwrap();
+        let keys: Vec<u8> = tree.iter().map(|pair| pair.unwrap().0[0]).collect();
+        assert!(keys.iter().copied().eq(1..damaged), "{keys:?} with {damaged} damaged");
+        let note = db.stats().log_tail_note.unwrap();
+        assert!(note.contains("a value it refers to is missing"), "{note}");
+        tree.put([damaged], b"again").unwrap();
+        drop(tree);
+        db.close().unwrap();
+        let db = open(&vfs).unwrap();
+        assert_eq!(db.tree("t").unwrap().iter().count(), usize::from(damaged));
+        assert!(db.verify().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn a_bad_value_of_a_durable_commit_is_the_readers_to_find() {
+    let vfs = with_damaged_value(1);
+    let db = open(&vfs).unwrap();
+    let tree = db.tree("t").unwrap();
+    assert!(tree.get([1]).unwrap_err().is_corruption());
+    assert!((2..=5u8).all(|i| tree.get([i]).unwrap().is_some()));
+}
+
+#[test]
+fn a_missing_blob_file_of_a_durable_commit_is_corruption() {
+    let vfs = with_damaged_value(1);
+    let mut files = vfs.files();
+    files.retain(|path, _| path.extension().is_none_or(|e| e != "blob"));
+    let error = open(&killed(&files)).unwrap_err();
+    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+    let mut files = vfs.files();
+    let (_, blob) = files.iter_mut().find(|(path, _)| path.extension().is_some_and(|e| e == "blob")).unwrap();
+    blob.truncate(5_000);
+    let error = open(&killed(&files)).unwrap_err();
+    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+}
+
+/// Past a bad value the log has ended: what records there refer to need not be there.
+#[test]
+fn files_that_only_records_past_the_end_refer_to_are_not_asked_for() {
+    let mut files = with_damaged_value(3).files();
+    let holds = |bytes: &[u8], value: u8| bytes.windows(100).any(|w| w.iter().all(|b| *b == value));
+    files.retain(|path, bytes| path.extension().is_none_or(|e| e != "blob") || !holds(bytes, 4));
+    let db = open(&killed(&files)).unwrap();
+    assert_eq!(db.tree("t").unwrap().iter().count(), 2);
+}
