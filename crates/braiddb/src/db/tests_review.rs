@@ -397,7 +397,7 @@ fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
 fn a_damaged_partition_slows_nobody_and_is_told_of() {
     let vfs = mem();
     let settings =
-        |vfs| Settings { partition_bytes: 1 << 30, blob_threshold: 1 << 20, key_blocks: false, ..small(vfs) };
+        |vfs| Settings { partition_bytes: 4 << 20, blob_threshold: 1 << 20, key_blocks: false, ..small(vfs) };
     let db = open(settings(Arc::clone(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..2_000u32 {
@@ -415,12 +415,12 @@ fn a_damaged_partition_slows_nobody_and_is_told_of() {
     let tree = db.tree("t").unwrap();
     let overwrite_some = |i: u32| {
         for j in 0..50 {
-            tree.put((j * 40 + i % 40).to_be_bytes(), b"new").unwrap();
+            tree.put((j * 40 + i % 40).to_be_bytes(), noise(i)).unwrap();
         }
         db.flush().unwrap();
     };
-    // Until a job meets the damage, and then on.
-    let mut rounds = 0..1_000u32;
+    // Until a job meets the damage, at the latest one that splits the partition; and then on.
+    let mut rounds = 0..500u32;
     rounds.by_ref().take_while(|_| db.stats().damaged_partitions.is_empty()).for_each(overwrite_some);
     rounds.take(40).for_each(overwrite_some);
     let stats = db.stats();
