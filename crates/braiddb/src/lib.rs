@@ -26,6 +26,9 @@
 //! # }
 //! ```
 
+// Some parts of the lower layers' interfaces are called by tests alone.
+#![cfg_attr(not(test), allow(dead_code, unused_imports))]
+
 pub mod base;
 mod cache;
 mod codec;

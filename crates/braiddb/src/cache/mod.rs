@@ -11,4 +11,4 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use block_cache::{BlockCache, CacheSlots, CacheStats, PinnedUnit};
+pub use block_cache::{BlockCache, CacheSlots, PinnedUnit};

@@ -48,11 +48,6 @@ impl<'a> ByteReader<'a> {
         self.take_array().map(|[byte]| byte)
     }
 
-    /// A little-endian number of two bytes.
-    pub fn u16(&mut self) -> Option<u16> {
-        self.take_array().map(u16::from_le_bytes)
-    }
-
     /// A little-endian number of four bytes.
     pub fn u32(&mut self) -> Option<u32> {
         self.take_array().map(u32::from_le_bytes)

@@ -10,9 +10,9 @@ mod partition;
 #[cfg(test)]
 mod tests;
 
-pub use current::{CURRENT_NAME, Current, CurrentSlot, SLOT_LEN, SLOT_OFFSETS};
+pub use current::{CURRENT_NAME, Current, SLOT_LEN, SLOT_OFFSETS};
 pub use edit::{Change, Edit};
 pub use file_set::{FileSet, Version};
 pub use layout::{Layout, PartitionLayout};
-pub use manifest::{Manifest, ManifestRecord, manifest_name, read_records};
+pub use manifest::{Manifest, manifest_name, read_records};
 pub use partition::{Partition, RunHandle};

@@ -115,11 +115,6 @@ impl Partition {
         Bounds { start: self.layout.start.clone(), end: self.layout.end.clone() }
     }
 
-    /// Whether the partition has runs but no view to read them by.
-    pub fn lacks_view(&self) -> bool {
-        self.view.is_none() && !self.runs.is_empty()
-    }
-
     /// The newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.as_ref().map_or(0, |set| set.newest_covering(key, snapshot))

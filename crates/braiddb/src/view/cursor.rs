@@ -328,17 +328,7 @@ impl ViewCursor {
     }
 }
 
-impl ViewCursor {
-    /// Where the present entry stands in its run. Precondition: valid.
-    pub fn position(&self) -> Result<Position> {
-        let Some(number) = self.segment else { unreachable!("precondition: the cursor is valid") };
-        if self.is_located {
-            return Ok(self.positions[self.lane]);
-        }
-        let segment = self.view.parse(number, &self.record)?;
-        Ok(self.view.locate(&self.runs, number, &segment, self.lane)?.1)
-    }
-}
+impl ViewCursor {}
 
 /// Makes `pin` the block of a position.
 #[inline]

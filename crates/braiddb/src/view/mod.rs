@@ -25,11 +25,10 @@ mod verify;
 mod writer;
 
 pub use build::{Bounds, build_view};
-pub use builder::ViewBuilder;
 pub use counters::{key_comparisons, segments_read};
 pub use cursor::ViewCursor;
 pub use fold::{FoldStats, fold_view};
 pub use format::ViewMeta;
 pub use reader::View;
 pub use run_writer::SortedRunWriter;
-pub use scan::{ScannedEntry, SegmentDump, ViewScan};
+pub use scan::ViewScan;

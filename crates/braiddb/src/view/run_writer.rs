@@ -95,11 +95,6 @@ impl SortedRunWriter {
         self.run.estimated_bytes() + self.view.writer.estimated_bytes()
     }
 
-    /// Entries so far.
-    pub fn entries(&self) -> u64 {
-        self.run.entries()
-    }
-
     /// Completes and syncs the file.
     pub fn finish(mut self) -> Result<RunMeta> {
         self.view.flush()?;

@@ -15,10 +15,10 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-pub use context::{WalContext, WalOptions, WalStats};
-pub use format::{Epoch, Lsn, SegmentHeader, segment_path};
-pub use inspect::{SegmentDump, inspect_segment, record_payload};
+pub use context::{WalContext, WalOptions};
+pub use format::{Lsn, SegmentHeader, segment_path};
+pub use inspect::{inspect_segment, record_payload};
 pub use log::{GroupHeader, Wal};
-pub use record::{Record, RecordHeader};
+pub use record::RecordHeader;
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};
 pub use segment::{SegmentInfo, WalStart};

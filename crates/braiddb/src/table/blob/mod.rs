@@ -10,4 +10,4 @@ mod writer;
 
 pub use format::{BLOB_CHUNK_LEN, BlobRef, blob_path};
 pub use reader::{BlobFile, ScanItem};
-pub use writer::{BlobWriter, BlobWriterContext, BlobWriterStats};
+pub use writer::{BlobWriter, BlobWriterContext};

@@ -85,16 +85,6 @@ impl BlobFile {
         Ok(BlobFile { vfs, file, path, number, file_id: header.file_id, obsolete: AtomicBool::new(false) })
     }
 
-    /// The number in the file's name.
-    pub fn number(&self) -> FileNumber {
-        self.number
-    }
-
-    /// The file's random identity.
-    pub fn file_id(&self) -> FileId {
-        self.file_id
-    }
-
     /// The file's length in bytes.
     pub fn len(&self) -> Result<u64> {
         self.file.len().map_err(|e| Error::io("read the length of", &self.path, e))
