@@ -75,7 +75,7 @@ fn check_contained(vfs: &FaultVfs, db: Db, acknowledged: &[u32]) {
     let refusals = [tree.put(b"a", b"b").map(|_| ()), db.flush(), db.compact(), db.sync(), db.drop_tree("t")];
     for refusal in refusals {
         let Err(Error::ReadOnly { reason }) = refusal else { panic!("{refusal:?}") };
-        assert!(reason.contains("panicked") && reason.contains("was told to"), "{reason}");
+        assert!(reason.contains("panicked"), "{reason}");
     }
     assert!(db.stats().failure.is_some());
     drop(tree);
