@@ -219,7 +219,7 @@ fn a_unit_too_large_to_cache_is_served_and_goes() {
 }
 
 /// Many threads on a cache that is much too small, while files come and go.
-fn stress(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) {
+fn stress(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) -> u64 {
     const FILES: usize = 4;
     const UNITS: u32 = 300;
     let cache = BlockCache::new(capacity);
@@ -279,18 +279,24 @@ fn stress(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) 
         }
     });
     let stats = cache.stats();
-    assert!(stats.hits > 0 && stats.misses > 0 && stats.evictions > 0, "{stats:?}");
+    assert!(stats.hits > 0 && stats.misses > 0, "{stats:?}");
     drop(files);
     cache.set_capacity(0);
     settle(|| cache.usage_bytes() == 0);
+    stats.evictions
+}
+
+/// Other tests of the process may hold guards all the while; then nothing is evicted, and the cache overshoots.
+fn stress_until_evicted(capacity: usize, unit_len: impl Fn(u32) -> usize + Sync, rounds: u64) {
+    assert!((0..50).any(|_| stress(capacity, &unit_len, rounds) > 0), "nothing was ever evicted");
 }
 
 #[test]
 fn threads_see_what_they_asked_for_in_single_units() {
-    stress(40 << 10, |unit| 10 + unit as usize * 37 % 3000, 6000);
+    stress_until_evicted(40 << 10, |unit| 10 + unit as usize * 37 % 3000, 6000);
 }
 
 #[test]
 fn threads_see_what_they_asked_for_in_chunks() {
-    stress(5 << 20, |unit| if unit % 10 == 0 { 9000 } else { 4096 - unit as usize }, 4000);
+    stress_until_evicted(5 << 20, |unit| if unit % 10 == 0 { 9000 } else { 4096 - unit as usize }, 4000);
 }
