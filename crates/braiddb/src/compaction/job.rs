@@ -307,6 +307,9 @@ impl<'a> Merger<'a> {
 
 /// Whether a split shall cut before `key`: where a part is large enough, or nearly so and a tree ends.
 fn is_cut_here(open_bytes: u64, split_bytes: u64, last_key: &[u8], key: &[u8]) -> bool {
+    if open_bytes == 0 || last_key.is_empty() {
+        return false;
+    }
     let tree_ends = last_key.get(..4) != key.get(..4);
     open_bytes >= split_bytes || (tree_ends && open_bytes >= split_bytes / 4 * 3)
 }

@@ -368,7 +368,7 @@ fn part_bytes(partition: &Partition, settings: &Settings) -> u64 {
     let half = (settings.partition_bytes / 2).max(1);
     let parts = ((live + half / 2) / half).max(2);
     // A little more, so that what was estimated too low makes no small part at the end.
-    live / parts / 16 * 17 + 1
+    (live / parts / 16 * 17).max(half / 2)
 }
 
 /// The partitions that get a run: those it was made for, and in place of one that was split meanwhile, its parts.
