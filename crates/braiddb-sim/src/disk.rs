@@ -15,7 +15,7 @@ use crate::{
     random::mix,
     speed::{Device, DiskSpeed},
 };
-use braiddb::platform::{DirEntry, File, FileLock, OpenMode, Runtime, Vfs};
+use braiddb::platform::{DirEntry, File, FileLock, OpenMode, Runtime, Vfs, WriteMapping};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -58,6 +58,7 @@ struct State {
     pages_used: u64,
     device: Option<Arc<Device>>,
     unsynced_bytes: u64,
+    maps_files: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,6 +98,7 @@ impl SimDisk {
             pages_max: None,
             device: None,
             unsynced_bytes: 0,
+            maps_files: false,
         };
         let shared = Shared { seed, base: image, state: Mutex::new(state), replay: Mutex::new(None) };
         Arc::new(SimDisk { shared: Arc::new(shared) })
@@ -132,7 +134,9 @@ impl SimDisk {
         let replay = replay.as_mut().expect("it was just set");
         replay.advance(&state.journal, at_operation);
         let image = replay.image(&state.journal, policy, self.shared.seed);
-        SimDisk::of_image(image, mix(self.shared.seed, at_operation as u64))
+        let disk = SimDisk::of_image(image, mix(self.shared.seed, at_operation as u64));
+        disk.set_mapping(state.maps_files);
+        disk
     }
 
     /// A copy of the disk as it is, with an empty journal.
@@ -140,7 +144,19 @@ impl SimDisk {
         let state = self.shared.state.lock();
         let mut image = state.image.clone();
         image.files.retain(|file, _| state.inodes.get(file).is_some_and(|inode| inode.names > 0));
-        SimDisk::of_image(image, self.shared.seed)
+        let disk = SimDisk::of_image(image, self.shared.seed);
+        disk.set_mapping(state.maps_files);
+        disk
+    }
+
+    /// Whether files can be written through memory from now on, which is no call and cannot fail; at first they cannot.
+    pub fn set_mapping(&self, maps_files: bool) {
+        self.shared.state.lock().maps_files = maps_files;
+    }
+
+    /// Whether files can be written through memory.
+    pub fn maps_files(&self) -> bool {
+        self.shared.state.lock().maps_files
     }
 
     /// Plans a failure.
@@ -602,5 +618,35 @@ impl File for SimFile {
         state.written_back(self.file, bytes);
         state.note(Operation::Sync { file: self.file, upto });
         Ok(())
+    }
+
+    fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn WriteMapping>>> {
+        self.check_writable()?;
+        let mut state = self.shared.state.lock();
+        let contents = &state.image.files[&self.file];
+        if !state.maps_files || contents.len() < len || contents.pages_needed(0, len) > 0 {
+            return Ok(None);
+        }
+        state.inode(self.file).handles += 1;
+        let file =
+            SimFile { shared: Arc::clone(&self.shared), file: self.file, name: self.name.clone(), writable: true };
+        Ok(Some(Box::new(SimMapping { file, len })))
+    }
+}
+
+/// A file whose pages are written in memory; when they reach the disk is told by syncs and crashes, as of all writes.
+#[derive(Debug)]
+struct SimMapping {
+    file: SimFile,
+    len: u64,
+}
+
+impl WriteMapping for SimMapping {
+    fn write(&mut self, bytes: &[u8], offset: u64) {
+        assert!(offset + bytes.len() as u64 <= self.len, "a write of {} bytes at {offset}", bytes.len());
+        let file = self.file.file;
+        let mut state = self.file.shared.state.lock();
+        state.change(Operation::Write { file, offset, bytes: Arc::from(bytes) });
+        state.unsynced(file, bytes.len() as u64);
     }
 }

@@ -34,7 +34,10 @@ impl Case {
         explained(
             || format!("workload {steps:?}"),
             || {
-                let mut run = Run::start(disk, contents);
+                // Half of the workloads write the log through memory.
+                let disk = disk.fork();
+                disk.set_mapping(steps.iter().map(|step| *step as usize).sum::<usize>() % 2 == 1);
+                let mut run = Run::start(&disk, contents);
                 let mut from = 0;
                 for (at, step) in steps.iter().enumerate() {
                     // The moments before the last step belong to the shorter workloads.

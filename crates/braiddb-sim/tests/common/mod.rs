@@ -58,6 +58,7 @@ pub struct SmallOptions {
     pub blob_file_bytes: u64,
     pub compression: Compression,
     pub key_blocks: bool,
+    pub map_log: bool,
 }
 
 impl Default for SmallOptions {
@@ -72,6 +73,7 @@ impl Default for SmallOptions {
             blob_file_bytes: 16 << 10,
             compression: Compression::Lz4,
             key_blocks: true,
+            map_log: false,
         }
     }
 }
@@ -89,11 +91,13 @@ impl SmallOptions {
             blob_file_bytes: 1 << (12 + random.below(6)),
             compression: [Compression::None, Compression::Lz4, Compression::Zstd][random.index(3)],
             key_blocks: random.chance(1, 2),
+            map_log: random.chance(1, 2),
         }
     }
 
     /// A builder with these options on a disk; everything is done inline.
     pub fn builder(&self, disk: &Arc<SimDisk>, seed: u64) -> Builder {
+        disk.set_mapping(self.map_log || disk.maps_files());
         let vfs: Arc<dyn Vfs> = disk.clone();
         Db::builder()
             .vfs(vfs)

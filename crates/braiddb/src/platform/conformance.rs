@@ -18,6 +18,7 @@ pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     locks(vfs, &root.join("locks"));
     many_threads(vfs, &root.join("threads"));
     random_operations(vfs, &root.join("random"));
+    mappings(vfs, &root.join("mappings"));
 }
 
 fn create(vfs: &dyn Vfs, path: &Path) -> Arc<dyn File> {
@@ -42,6 +43,38 @@ fn names_in(vfs: &dyn Vfs, dir: &Path) -> Vec<(String, u64)> {
     let mut names: Vec<_> = vfs.list(dir).unwrap().into_iter().map(|entry| (entry.name, entry.len)).collect();
     names.sort();
     names
+}
+
+/// What is written through memory is in the file; a file with holes, or too short, is never given that way.
+fn mappings(vfs: &dyn Vfs, root: &Path) {
+    const LEN: u64 = 64 << 10;
+    vfs.create_dir_all(root).unwrap();
+    let sparse = create(vfs, &root.join("sparse"));
+    sparse.set_len(LEN).unwrap();
+    assert!(sparse.map_for_writing(LEN).unwrap().is_none(), "a write might find no space");
+    let path = root.join("allocated");
+    let file = create(vfs, &path);
+    file.preallocate(LEN).unwrap();
+    file.sync_data().unwrap();
+    assert!(file.map_for_writing(LEN + 1).unwrap().is_none(), "a write might reach past the end");
+    let Some(mut mapping) = file.map_for_writing(LEN).unwrap() else { return };
+    file.write_at(b"written", 4090).unwrap();
+    mapping.write(b"mapped", 4093);
+    mapping.write(b"end", LEN - 3);
+    file.write_at(b"again", 10).unwrap();
+    file.sync_data().unwrap();
+    let check = |bytes: &[u8]| {
+        assert_eq!(bytes.len() as u64, LEN);
+        assert_eq!((&bytes[4090..4100], &bytes[10..15]), (&b"wrimapped\0"[..], &b"again"[..]));
+        assert!(bytes.ends_with(b"\0end"));
+    };
+    check(&bytes_in(&*file));
+    vfs.remove(&path).unwrap();
+    mapping.write(b"M", 4093);
+    drop(mapping);
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 4093).unwrap();
+    assert_eq!(&byte, b"M");
 }
 
 fn directories(vfs: &dyn Vfs, root: &Path) {

@@ -10,6 +10,8 @@ mod mem;
 pub mod pages;
 #[cfg(unix)]
 mod posix;
+#[cfg(target_os = "linux")]
+mod posix_mapping;
 mod runtime;
 #[cfg(test)]
 mod tests;
@@ -19,4 +21,4 @@ pub use mem::MemVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
 pub use runtime::{Runtime, SystemRuntime};
-pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs};
+pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};

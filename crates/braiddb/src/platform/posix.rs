@@ -171,6 +171,12 @@ impl File for PosixFile {
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
     }
+
+    #[cfg(target_os = "linux")]
+    fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn super::WriteMapping>>> {
+        let mapping = super::posix_mapping::Mapping::new(&self.0, len)?;
+        Ok(mapping.map(|mapping| Box::new(mapping) as Box<dyn super::WriteMapping>))
+    }
 }
 
 /// Asks the system for space; whether it could.

@@ -17,6 +17,18 @@ fn posix_files_conform() {
     conformance::check(&super::PosixVfs::new(), dir.path());
 }
 
+/// The log relies on it where most run it, so that losing it is noticed.
+#[cfg(target_os = "linux")]
+#[test]
+fn preallocated_files_of_common_file_systems_are_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = super::PosixVfs::new().open(&dir.path().join("file"), OpenMode::CreateNew).unwrap();
+    file.preallocate(1 << 20).unwrap();
+    let kind = rustix::fs::statfs(dir.path()).unwrap().f_type;
+    let is_known = [0xef53, 0x5846_5342].contains(&kind);
+    assert_eq!(file.map_for_writing(1 << 20).unwrap().is_some(), is_known, "file system {kind:#x}");
+}
+
 #[test]
 fn a_long_hole_in_memory_costs_no_memory() {
     let vfs = MemVfs::new();

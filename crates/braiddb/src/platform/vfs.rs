@@ -87,4 +87,19 @@ pub trait File: Send + Sync + Debug + 'static {
     fn preallocate(&self, len: u64) -> io::Result<()>;
     /// Makes all written data, and the length, survive a power failure.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// A way to write to the first `len` bytes without a call to the system for each write; `None` where there is none, or
+    /// none that cannot fail. All that space must have been preallocated, and synced. What is written that way is read and
+    /// synced like anything else; pages of it may reach the disk at any time before, in any order.
+    fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn WriteMapping>>> {
+        let _ = len;
+        Ok(None)
+    }
+}
+
+/// The first bytes of a file, to be written in memory.
+pub trait WriteMapping: Send + Sync + Debug {
+    /// Writes `bytes` at `offset`. They are with the operating system when this returns: a process that is killed loses
+    /// nothing of them. Panics if they do not lie within the mapping.
+    fn write(&mut self, bytes: &[u8], offset: u64);
 }

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     base::{Error, FileNumber, MAX_SEQUENCE, Result, SequenceNumber},
     codec::{Compression, compress},
+    platform::WriteMapping,
 };
 use parking_lot::Mutex;
 use std::{
@@ -88,6 +89,8 @@ struct Tail {
     /// disk.
     prepared: Option<Prepared>,
     buffer: Vec<u8>,
+    /// The segment's bytes in memory, where the system has them.
+    mapping: Option<Box<dyn WriteMapping>>,
 }
 
 /// A segment that begins where its seal, which goes where the next record goes, will end.
@@ -156,6 +159,7 @@ impl Wal {
                 offset: SEGMENT_HEADER_LEN,
                 link: segment.first_link,
                 last_sequence: start.previous_sequence,
+                mapping: map(&segment),
                 segment,
                 prepared: None,
                 buffer: Vec::new(),
@@ -380,6 +384,7 @@ impl Wal {
         tail.segment.close(end);
         tail.offset = SEGMENT_HEADER_LEN;
         tail.link = next.first_link;
+        tail.mapping = map(&next);
         tail.segment = next.clone();
         self.segments.lock().push_back(next);
         Ok(())
@@ -429,13 +434,19 @@ impl Wal {
 
     /// Writes a record where the next one goes; there is room. Returns its end.
     fn write_record(&self, tail: &mut Tail, header: &RecordHeader, stored: &[u8]) -> Result<Lsn> {
-        let Tail { segment, offset, buffer, .. } = &mut *tail;
+        let Tail { segment, offset, buffer, mapping, .. } = &mut *tail;
         buffer.clear();
         let record = header.encode(&segment.header, *offset, buffer);
         buffer.extend_from_slice(stored);
         let len = record.file_len();
         assert!(*offset + len <= segment.header.len, "a log record stays within its segment");
-        let written = segment.file.write_at(buffer, *offset);
+        let written = match mapping {
+            Some(mapping) => {
+                mapping.write(buffer, *offset);
+                Ok(())
+            }
+            None => segment.file.write_at(buffer, *offset),
+        };
         if buffer.capacity() > BUFFER_LEN_KEPT {
             *buffer = Vec::new();
         }
@@ -471,6 +482,14 @@ impl Wal {
         }
         failure.error
     }
+}
+
+/// A segment's bytes in memory; `None` if it is to be written by calls to the system.
+fn map(segment: &Segment) -> Option<Box<dyn WriteMapping>> {
+    segment.file.map_for_writing(segment.header.len).unwrap_or_else(|error| {
+        tracing::debug!(path = %segment.path.display(), %error, "a log segment could not be mapped");
+        None
+    })
 }
 
 /// The most bytes that a record with a stored payload of this length takes.
