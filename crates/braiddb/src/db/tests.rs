@@ -469,7 +469,7 @@ fn a_shared_run_that_one_partition_has_let_go_of_is_left_by_the_others() {
     fill(0..20_000, 8, 2);
     let readers = |number: u64| {
         let stats = db.stats();
-        let reads = |p: &&crate::PartitionStats| p.runs.iter().chain(&p.loose).any(|r| r.number == number);
+        let reads = |p: &&super::PartitionStats| p.runs.iter().chain(&p.loose).any(|r| r.number == number);
         stats.partitions.iter().filter(reads).count()
     };
     let shared = db.stats().partitions[0].loose.last().unwrap().number;

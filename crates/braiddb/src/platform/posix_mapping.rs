@@ -38,7 +38,6 @@ impl Mapping {
     pub fn new(file: &File, len: u64) -> io::Result<Option<Mapping>> {
         let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0) else { return Ok(None) };
         let system = fstatfs(file)?;
-        #[expect(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "its type differs between systems")]
         let kind = system.f_type as u64;
         let status = fstat(file)?;
         let file_len = u64::try_from(status.st_size).unwrap_or(0);
