@@ -257,7 +257,7 @@ impl<'a> Merger<'a> {
             }
             if let Some(bytes) = split_bytes
                 && last_key != entry.key
-                && is_cut_here(self.output.open_bytes(), bytes, &last_key, entry.key)
+                && is_cut_here(&self.output, bytes, &last_key, entry.key)
             {
                 let key = entry.key.to_vec();
                 self.finish_part(Some(key))?;
@@ -306,12 +306,12 @@ impl<'a> Merger<'a> {
 }
 
 /// Whether a split shall cut before `key`: where a part is large enough, or nearly so and a tree ends.
-fn is_cut_here(open_bytes: u64, split_bytes: u64, last_key: &[u8], key: &[u8]) -> bool {
-    if open_bytes == 0 || last_key.is_empty() {
+fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &[u8]) -> bool {
+    if output.open_bytes() == 0 || last_key.is_empty() {
         return false;
     }
     let tree_ends = last_key.get(..4) != key.get(..4);
-    open_bytes >= split_bytes || (tree_ends && open_bytes >= split_bytes / 4 * 3)
+    output.fills_part(split_bytes) || (tree_ends && output.fills_part(split_bytes / 4 * 3))
 }
 
 /// The runs of a partition that a range tombstone deletes wholly, for every snapshot: they need not be read again.

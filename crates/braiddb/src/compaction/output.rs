@@ -17,7 +17,16 @@ const SPARE_BLOCKS: u32 = 8192;
 /// The most blocks of a run; the next entry then begins another.
 const RUN_BLOCKS_MAX: u32 = limits::MAX_RUN_BLOCKS as u32 - 1;
 
-const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2);
+/// Runs are merged into one run only if they have no more blocks.
+pub const MERGED_BLOCKS_MAX: u64 = (RUN_BLOCKS_MAX - SPARE_BLOCKS) as u64;
+
+/// A part of a partition that is split gets about so many blocks at most, so that it is one run.
+const PART_BLOCKS_MAX: u32 = 40_000;
+
+/// A partition with more blocks is split, however few bytes they pack into: else it would have too many runs for a view.
+pub const PARTITION_BLOCKS_MAX: u64 = 100_000;
+
+const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2 && PART_BLOCKS_MAX < RUN_BLOCKS_MAX - SPARE_BLOCKS);
 
 /// A sequence of runs, in key order.
 pub struct RunOutput<'a> {
@@ -73,13 +82,23 @@ impl<'a> RunOutput<'a> {
         }
     }
 
-    /// The bytes written to the open run so far.
+    /// The bytes written so far, to the open run alone: none of a part is full before it is cut, but for a key whose
+    /// versions alone fill a run.
     pub fn open_bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
     }
 
+    /// Whether what was written so far is enough for a part of about so many bytes.
+    pub fn fills_part(&self, bytes: u64) -> bool {
+        self.open_bytes() >= bytes || self.open_blocks() >= PART_BLOCKS_MAX
+    }
+
+    fn open_blocks(&self) -> u32 {
+        self.writer.as_ref().map_or(0, SortedRunWriter::block_count)
+    }
+
     fn write(&mut self, entry: &EntryRef<'_>) -> Result<()> {
-        let blocks = self.writer.as_ref().map_or(0, SortedRunWriter::block_count);
+        let blocks = self.open_blocks();
         let is_long = blocks + SPARE_BLOCKS >= RUN_BLOCKS_MAX || self.open_bytes() >= self.context.run_bytes_max;
         if (is_long && self.last_key != entry.key) || blocks >= RUN_BLOCKS_MAX {
             self.finish_run()?;

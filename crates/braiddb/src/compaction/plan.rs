@@ -22,6 +22,8 @@ pub struct RunShape {
     pub bytes: u64,
     /// Its entries within this partition, likewise.
     pub entries: u64,
+    /// Its blocks within this partition, likewise.
+    pub blocks: u64,
     /// Whether much of its file belongs to partitions that have let it go: what is left is worth moving out.
     pub is_sparse: bool,
 }
@@ -59,6 +61,10 @@ pub struct PartitionShape {
 pub struct PlanOptions {
     /// A partition larger than this is split, in bytes.
     pub partition_bytes_max: u64,
+    /// One with more blocks likewise.
+    pub partition_blocks_max: u64,
+    /// Loose runs with more blocks together are not merged into one.
+    pub merged_blocks_max: u64,
     /// So many loose runs are too many.
     pub loose_max: usize,
     /// Loose runs are folded once they have so many bytes for each entry that the view will have.
@@ -103,7 +109,9 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     if !sparse.is_empty() || shape.loose.iter().any(|r| r.is_sparse) {
         return Some(Plan::Major { inputs: shape.loose.iter().map(|r| r.number).chain(sparse).collect() });
     }
-    let is_too_large = bytes > options.partition_bytes_max && bytes > shape.unsplit_bytes + shape.unsplit_bytes / 2;
+    let blocks: u64 = all(shape).map(|r| r.blocks).sum();
+    let is_too_large = (bytes > options.partition_bytes_max || blocks > options.partition_blocks_max)
+        && bytes > shape.unsplit_bytes + shape.unsplit_bytes / 2;
     if count > 1 && is_too_large {
         return Some(Plan::Split);
     }
@@ -119,7 +127,11 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let newer_bytes: u64 = newer.iter().map(|r| r.bytes).sum();
     let entries: u64 = all(shape).map(|r| r.entries).sum();
     if !options.idle && newer_bytes < entries * options.fold_bytes_per_entry {
-        return Some(Plan::Loose { inputs: newest(newer) });
+        let inputs = newest(newer, options.merged_blocks_max);
+        // One run alone is not merged, nor runs that would be as many afterwards.
+        if inputs.len() >= 2 {
+            return Some(Plan::Loose { inputs });
+        }
     }
     if count <= options.view_runs_max {
         return Some(Plan::Fold);
@@ -148,15 +160,16 @@ fn base_and_newer(shape: &PartitionShape) -> (&[RunShape], &[RunShape]) {
     }
 }
 
-/// The two newest, and older ones as long as each is no larger than all that are newer.
-fn newest(loose: &[RunShape]) -> Vec<FileNumber> {
-    let (mut inputs, mut bytes) = (Vec::new(), 0);
+/// The two newest, and older ones as long as each is no larger than all that are newer; none if that is too much for one run.
+fn newest(loose: &[RunShape], blocks_max: u64) -> Vec<FileNumber> {
+    let (mut inputs, mut bytes, mut blocks) = (Vec::new(), 0, 0);
     for run in loose.iter().rev() {
-        if inputs.len() >= 2 && run.bytes > bytes {
+        if (inputs.len() >= 2 && run.bytes > bytes) || blocks + run.blocks > blocks_max {
             break;
         }
         inputs.push(run.number);
         bytes += run.bytes;
+        blocks += run.blocks;
     }
     inputs
 }

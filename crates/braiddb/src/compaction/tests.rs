@@ -6,6 +6,8 @@ use crate::base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet};
 fn options(idle: bool) -> PlanOptions {
     PlanOptions {
         partition_bytes_max: 100_000,
+        partition_blocks_max: 10_000,
+        merged_blocks_max: 1000,
         loose_max: 4,
         fold_bytes_per_entry: 10,
         view_runs_max: 8,
@@ -18,7 +20,13 @@ fn runs(sizes: &[u64], first: u64) -> Vec<RunShape> {
     sizes
         .iter()
         .enumerate()
-        .map(|(i, &size)| RunShape { number: first + i as u64, bytes: 100 * size, entries: size, is_sparse: false })
+        .map(|(i, &size)| RunShape {
+            number: first + i as u64,
+            bytes: 100 * size,
+            entries: size,
+            blocks: size,
+            is_sparse: false,
+        })
         .collect()
 }
 
@@ -145,4 +153,12 @@ fn what_a_range_tombstone_deletes_is_kept_only_for_older_snapshots() {
     assert_eq!(kept("v8 v5", &[9], &[("a", "z", 7)]), "v8");
     assert_eq!(kept("v8 v5", &[9], &[("a", "b", 9)]), "v8");
     assert_eq!(kept("v7", &[9], &[("a", "z", 7)]), "v7", "a put of the same batch comes after its range delete");
+}
+
+/// `Builder::loose_runs` documents 2 as allowed. A merge of one run alone changes nothing, so the same plan comes again.
+#[test]
+fn one_loose_run_is_never_merged_alone() {
+    let options = PlanOptions { loose_max: 2, ..options(false) };
+    let plan = plan(&shape(&[], &[200, 1]), &options);
+    assert!(!matches!(&plan, Some(Plan::Loose { inputs }) if inputs.len() < 2), "{plan:?}");
 }

@@ -8,7 +8,10 @@
 use super::core::{Core, WorkState};
 use crate::{
     base::{Error, FileNumber, Result},
-    compaction::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, droppable_runs, plan},
+    compaction::{
+        MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape,
+        droppable_runs, plan,
+    },
     read::ReadState,
     version::{Partition, RunHandle, Version},
 };
@@ -21,8 +24,14 @@ use std::{
 /// How long nothing must have been committed for the database to count as idle.
 const IDLE_NS: u64 = 1_000_000_000;
 
+/// A thread without work looks again after so long.
+const PAUSE_NS: u64 = 1_000_000_000;
+
 /// After a full disk, jobs are tried again after so long.
 const RETRY_NS: u64 = 1_000_000_000;
+
+/// The same where a writer asks for it.
+pub const RETRY_NS_MIN: u64 = 50_000_000;
 
 /// Loose runs are folded once they have so many bytes for each entry that the view will have: twice what an entry of a view
 /// takes, so that writing the view anew costs half of what flushing them did.
@@ -154,7 +163,9 @@ impl Core {
         };
         let inputs: Vec<u64> = partition.all_runs().map(|h| h.run().meta().number).collect();
         let bytes: u64 = partition.all_runs().map(|h| h.run().meta().file_bytes).sum();
-        let plan = if bytes > self.settings.partition_bytes { Plan::Split } else { Plan::Major { inputs } };
+        let blocks: u64 = partition.all_runs().map(|h| u64::from(h.run().meta().blocks)).sum();
+        let is_large = bytes > self.settings.partition_bytes || blocks > PARTITION_BLOCKS_MAX;
+        let plan = if is_large { Plan::Split } else { Plan::Major { inputs } };
         // Runs that can be let go of unread go first, and the others are merged by the next try.
         let is_step = !droppable_runs(&partition, self.snapshots.strata()[0]).is_empty();
         let done = if bytes == 0 { Ok(()) } else { self.run_partition(&partition, &plan) };
@@ -204,7 +215,6 @@ impl Core {
         if work.retry_at_ns > self.now_ns() && !settle {
             return None;
         }
-        work.retry_at_ns = 0;
         let state = self.state.load_full();
         if role != Role::Merger && !state.frozen.is_empty() && !work.flushing {
             work.flushing = true;
@@ -216,6 +226,8 @@ impl Core {
         let idle = settle || work.idle;
         let options = PlanOptions {
             partition_bytes_max: self.settings.partition_bytes,
+            partition_blocks_max: PARTITION_BLOCKS_MAX,
+            merged_blocks_max: MERGED_BLOCKS_MAX,
             loose_max: self.settings.loose_runs.max(2),
             fold_bytes_per_entry: FOLD_BYTES_PER_ENTRY,
             view_runs_max: VIEW_RUNS_MAX,
@@ -255,6 +267,7 @@ impl Core {
                 number: meta.number,
                 bytes: meta.file_bytes * share / 1000,
                 entries: meta.entries * share / 1000,
+                blocks: u64::from(meta.blocks) * share / 1000,
                 is_sparse: meta.file_bytes * 32 >= self.settings.partition_bytes
                     && shares.total(meta.number) < sparse_below,
             }
@@ -289,13 +302,20 @@ impl Core {
         };
         let mut work = self.work.lock();
         match &job {
-            Job::Flush => work.flushing = false,
+            Job::Flush => {
+                work.flushing = false;
+                let is_refused = matches!(result, Err(Error::DiskFull { .. }));
+                work.flush_refused_at_ns = is_refused.then(|| self.now_ns());
+            }
             Job::Partition(partition, _) => {
                 work.busy.remove(&partition.id);
             }
         }
         let done = match &result {
-            Ok(()) => true,
+            Ok(()) => {
+                work.retry_at_ns = 0;
+                true
+            }
             Err(e) => self.note_failure(&mut work, &job, e),
         };
         drop(work);
@@ -335,8 +355,9 @@ impl Core {
                 work.retry_at_ns = self.now_ns() + RETRY_NS;
                 false
             }
-            (Error::Corruption { .. }, Job::Partition(partition, _)) => {
-                tracing::error!(%error, partition = partition.id, "a partition is damaged and will not be merged");
+            // What a job refuses to do it would refuse again, and nothing was lost by it.
+            (Error::Corruption { .. } | Error::InvalidArgument(_), Job::Partition(partition, _)) => {
+                tracing::error!(%error, partition = partition.id, "a partition will not be merged");
                 work.failed.insert(partition.id, error.to_string());
                 true
             }
@@ -349,7 +370,12 @@ impl Core {
 
     /// Notes whether anything was committed since the last look. Returns whether the database has just become idle.
     fn look_for_idleness(&self, work: &mut WorkState) -> bool {
+        // What waits for its flush waits for space: that is no rest.
         let commits = self.counters.commits.load(Ordering::Relaxed);
+        if !self.state.load().frozen.is_empty() {
+            work.idle = false;
+            return false;
+        }
         let now = self.now_ns();
         if commits != work.seen_commits {
             work.seen_commits = commits;
@@ -369,7 +395,7 @@ impl Core {
         if self.check_writable().is_err() {
             return;
         }
-        let noted = self.trim_log().and_then(|()| wal.note_durable());
+        let noted = self.trim_log_as_flusher().and_then(|()| wal.note_durable());
         match noted {
             Ok(()) => {
                 wal.trim_spares();
@@ -388,6 +414,22 @@ impl Core {
         let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
         self.flush_all()?;
         self.release_log(wal)
+    }
+
+    /// The same for the thread that flushes, which must not wait for a flush, nor for a writer who waits for one.
+    fn trim_log_as_flusher(&self) -> Result<()> {
+        let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
+        let Some(write) = self.write.try_lock() else { return Ok(()) };
+        if self.state.load().frozen.is_empty() {
+            self.freeze();
+        }
+        drop(write);
+        while let Some(job) = self.next_job(Role::Flusher, false) {
+            if !self.run_job(job) {
+                return self.check_writable();
+            }
+        }
+        if self.state.load().frozen.is_empty() { self.release_log(wal) } else { Ok(()) }
     }
 
     /// Whether enough is written that the log will need another segment.
@@ -468,9 +510,12 @@ impl Core {
                 self.prepare_log();
             }
         }
+        let retry_at_ns = self.work.lock().retry_at_ns;
+        let until_retry = retry_at_ns.saturating_sub(self.now_ns());
+        let pause = if until_retry > 0 { until_retry } else { PAUSE_NS };
         let mut signal = self.signal.lock();
         if *signal == seen {
-            self.signalled.wait_for(&mut signal, Duration::from_millis(1000));
+            self.signalled.wait_for(&mut signal, Duration::from_nanos(pause.min(PAUSE_NS)));
         }
         true
     }

@@ -98,6 +98,8 @@ pub struct WorkState {
     pub failed: BTreeMap<u64, String>,
     /// After a full disk: not before this time.
     pub retry_at_ns: u64,
+    /// Whether the last flush found no space, and when that was.
+    pub flush_refused_at_ns: Option<u64>,
     pub idle: bool,
     pub seen_commits: u64,
     pub quiet_since_ns: u64,

@@ -267,7 +267,10 @@ impl Core {
         let mut unsplit = None;
         self.with_context(relocate, work, |output| {
             if let (Plan::Split, [part]) = (plan, output.parts.as_slice()) {
-                unsplit = Some(part.written.iter().map(|run| run.file_bytes).sum());
+                let bytes = part.written.iter().map(|run| run.file_bytes).sum();
+                let blocks: u64 = part.written.iter().map(|run| u64::from(run.blocks)).sum();
+                let is_large = bytes > self.settings.partition_bytes || blocks > compaction::PARTITION_BLOCKS_MAX;
+                unsplit = is_large.then_some(bytes);
             }
             self.install_merge(partition, &output, &snapshots)
         })?;

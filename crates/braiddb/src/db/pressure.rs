@@ -5,7 +5,7 @@
 //! costs, at full pressure three times that.
 
 use super::settings::Settings;
-use super::{core::Core, stats::Counters};
+use super::{background::RETRY_NS_MIN, core::Core, stats::Counters};
 use crate::{platform::Runtime, read::ReadState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -106,9 +106,9 @@ impl Core {
         let mut work = self.work.lock();
         while self.state.load().frozen.len() >= FROZEN_MAX {
             self.check_writable()?;
-            if work.retry_at_ns > 0 {
-                // The disk is full: have it tried again by this writer's request, and answer it.
-                work.retry_at_ns = work.retry_at_ns.min(self.now_ns());
+            if let Some(refused_at_ns) = work.flush_refused_at_ns {
+                // The disk is full: have it tried again soon by this writer's request, and answer it.
+                work.retry_at_ns = work.retry_at_ns.min(refused_at_ns + RETRY_NS_MIN);
                 drop(work);
                 self.signal_work();
                 return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
@@ -130,7 +130,7 @@ impl Core {
             while work.flushing && self.state.load().frozen.len() >= FROZEN_MAX {
                 self.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
             }
-            let is_disk_full = work.retry_at_ns > 0;
+            let is_disk_full = work.flush_refused_at_ns.is_some();
             drop(work);
             if self.state.load().frozen.len() < FROZEN_MAX {
                 return Ok(());

@@ -448,3 +448,58 @@ fn range_deletes_between_reads_take_no_quadratic_time() {
     let took = start.elapsed();
     assert!(took.as_secs() < 8, "30,000 range deletes and reads took {took:?}");
 }
+
+/// The bytes by which a split cuts are those of the open run, which begins at 0 again wherever a run is cut for having
+/// as many blocks as it may.
+#[test]
+fn a_partition_whose_runs_are_cut_by_blocks_is_split() {
+    let settings = Settings {
+        memory: 256 << 20,
+        memtable_bytes: Some(8 << 20),
+        partition_bytes: 8 << 20,
+        log_segment_bytes: 1 << 20,
+        block_bytes: 64,
+        compression: Compression::None,
+        ..small(mem())
+    };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    for from in (0..300_000u32).step_by(1_000) {
+        let mut batch = db.batch();
+        for i in from..from + 1_000 {
+            batch.put(&tree, i.to_be_bytes(), [7; 40]);
+        }
+        db.write(batch, Durability::Buffered).unwrap();
+    }
+    db.compact().unwrap();
+    let stats = db.stats();
+    let bytes: u64 = stats.partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|r| r.bytes).sum();
+    assert!(bytes > 16 << 20, "{bytes}");
+    assert!(stats.partitions.len() > 1, "{bytes} bytes in one partition of at most {} bytes", 8 << 20);
+}
+
+/// Only the file's bytes make a partition too large; its runs are cut by blocks, which are counted unpacked. So a partition
+/// that packs well gets more runs than a view can braid, the merge fails, and the handle latches, after each open again.
+#[test]
+fn data_that_packs_well_does_not_latch_the_database() {
+    let settings = Settings {
+        memory: 256 << 20,
+        memtable_bytes: Some(32 << 20),
+        partition_bytes: 128 << 20,
+        log_segment_bytes: 16 << 20,
+        block_bytes: 64,
+        loose_runs: 8,
+        ..small(mem())
+    };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    for from in (0..1_800_000u32).step_by(1_000) {
+        let mut batch = db.batch();
+        for i in from..from + 1_000 {
+            batch.put(&tree, i.to_be_bytes(), [7; 60]);
+        }
+        db.write(batch, Durability::Buffered).unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(db.stats().failure, None);
+}
