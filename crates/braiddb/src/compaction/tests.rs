@@ -155,6 +155,19 @@ fn what_a_range_tombstone_deletes_is_kept_only_for_older_snapshots() {
     assert_eq!(kept("v7", &[9], &[("a", "z", 7)]), "v7", "a put of the same batch comes after its range delete");
 }
 
+#[test]
+fn runs_of_many_blocks_are_split_and_not_merged_in_vain() {
+    let mut many = shape(&[10, 10], &[1]);
+    many.runs[1].blocks = 10_000;
+    assert_eq!(plan(&many, &options(false)), Some(Plan::Split), "a view could not braid all of its runs");
+    let mut long = shape(&[100], &[1, 1, 1, 1]);
+    long.loose[2].blocks = 600;
+    long.loose[3].blocks = 600;
+    assert_eq!(plan(&long, &options(false)), Some(Plan::Fold), "merging the two newest would give two again");
+    long.loose[3].blocks = 1;
+    assert_eq!(plan(&long, &options(false)), Some(Plan::Loose { inputs: vec![104, 103, 102, 101] }));
+}
+
 /// `Builder::loose_runs` documents 2 as allowed. A merge of one run alone changes nothing, so the same plan comes again.
 #[test]
 fn one_loose_run_is_never_merged_alone() {
