@@ -27,13 +27,8 @@ class Database:
         self.manifest = self.during(f"MANIFEST-{number:06}", Manifest, synced)
         self.runs = {number: self.during(f"{number:06}.run", self.open_run, meta) for number, meta in self.manifest.runs.items()}
         self.read_partitions()
-        segments = {}
-        for path in self.directory.glob("*.wal"):
-            if self.manifest.log and int(path.stem) >= self.manifest.log:
-                segments[int(path.stem)] = self.during(path.name, Segment, int(path.stem))
-        self.log = Log(segments, self.manifest)
+        self.blobs, self.walks = {}, {}
         self.read_log()
-        self.read_blobs()
 
     def during(self, name, read, *arguments):
         """`read` of the file; a complaint gets its name."""
@@ -64,6 +59,7 @@ class Database:
         self.count("blocks", len(run.blocks))
         self.count("blocks of LZ4", sum(data[block[0] + 8] == 1 for block in run.blocks))
         self.count("blocks of Zstandard", sum(data[block[0] + 8] == 2 for block in run.blocks))
+        self.count("uncompressed blocks", sum(data[block[0] + 8] == 0 for block in run.blocks))
         self.count("key chunks", len(run.chunks))
         self.count("range tombstones in runs", len(run.range_tombstones()))
         return run
@@ -83,7 +79,7 @@ class Database:
         self.entries, self.tombstones = [], []
         for partition in self.manifest.partitions.values():
             bounds = partition.start, partition.end
-            if partition.view:
+            if partition.view is not None:
                 self.read_view(partition, bounds)
             for number in partition.runs + partition.loose:
                 run = self.runs[number]
@@ -96,42 +92,68 @@ class Database:
             self.count("loose runs", len(partition.loose))
 
     def read_view(self, partition, bounds):
+        """Checks the view of a partition. Its contents are taken from the runs."""
         meta, runs = partition.view, [self.runs[number] for number in partition.runs]
-        if meta.number == 0:
-            require(len(runs) == 1, "a view inside a run, and not of one run")
-            view, length = View.of_run(runs[0]), len(runs[0].data)
-        else:
-            name = f"{meta.number:06}.view"
-            length = (self.directory / name).stat().st_size
-            view = self.during(name, View.of_file, runs, bounds)
-            self.during(name, lambda _: view.verify())
-            self.count("views in files")
-            self.count("segments", view.segments)
-            self.count("stale entries", view.stale)
+        name = f"{meta.number:06}.view"
+        view = self.during(name, View.of_file, runs, bounds)
+        self.during(name, lambda _: view.verify())
+        self.count("views in files")
+        self.count("segments", view.segments)
+        self.count("segments that continue another", sum(segment[1] for segment in view.directory))
+        self.count("stale entries", view.stale)
         told = (meta.file_id, meta.length, meta.entries, meta.segments, meta.stale, meta.tombstones, meta.highest_sequence)
-        found = (view.file_id, length, view.entries, view.segments, view.stale, view.tombstones, view.highest_sequence)
+        found = (view.file_id, len(view.data), view.entries, view.segments, view.stale, view.tombstones, view.highest_sequence)
         require(told == found, f"the manifest tells another view: {told}, not {found}")
+
+    def segments(self):
+        """The log's segments; a file with a damaged header is none, and missed if the chain needs it."""
+        found = {}
+        for path in self.directory.glob("*.wal"):
+            try:
+                found[int(path.stem)] = Segment(path.read_bytes(), int(path.stem))
+            except Corrupt:
+                self.count("files that are no segment of the log")
+        return found
 
     def read_log(self):
         """What the log has past the runs."""
-        for sequence, operations in self.log.commits:
-            if sequence <= self.manifest.flushed:
-                continue
-            self.count("commits in the log")
-            for kind, key, value in operations:
-                if kind == RANGE_DELETE:
-                    self.tombstones.append((key, value, sequence))
-                    self.count("range deletes in the log")
-                else:
-                    self.entries.append((key, sequence, kind, value))
+        log = Log(self.segments(), self.manifest.log, self.manifest.durable_lsn)
+        self.count("epochs of the log", log.epochs)
+        self.count("sealed segments of the log", log.seals)
+        if log.end:
+            self.count(f"is where the log ends, in {log.end[0]:06}.wal", log.end[1])
+        self.count("whole records past the end of the log", log.past_end)
+        for lsn, batches in log.groups:
+            batches = [(sequence, operations) for sequence, operations in batches if sequence > self.manifest.flushed]
+            if not self.has_blobs(batches):
+                require(lsn >= log.durable_lsn, f"the log's record at LSN {lsn} is synced, and a blob of it is damaged")
+                self.count("records without their blobs, which end the log")
+                return
+            self.count("commits in the log", len(batches))
+            for sequence, operations in batches:
+                for kind, key, value in operations:
+                    if kind == RANGE_DELETE:
+                        self.tombstones.append((key, value, sequence))
+                        self.count("range deletes in the log")
+                    else:
+                        self.entries.append((key, sequence, kind, value))
 
-    def read_blobs(self):
-        self.blobs, self.walks = {}, {}
-        numbers = {Reference(entry[3]).file for entry in self.entries if entry[2] == BLOB}
-        for number in numbers:
-            self.blobs[number] = self.during(f"{number:06}.blob", BlobFile)
-            self.walks[number] = set(self.blobs[number].records())
-            self.count("blob files")
+    def has_blobs(self, batches):
+        """Are all values there that the batches refer to?"""
+        try:
+            for sequence, operations in batches:
+                for kind, key, value in operations:
+                    if kind == BLOB:
+                        self.value((key, sequence, kind, value))
+                        self.count("blobs in the log")
+            return True
+        except Corrupt:
+            return False
+
+    def open_blob_file(self, number):
+        self.blobs[number] = self.during(f"{number:06}.blob", BlobFile)
+        self.walks[number] = set(self.blobs[number].records())
+        self.count("blob files")
 
     def value(self, entry):
         key, _, kind, value = entry
@@ -139,8 +161,10 @@ class Database:
             return value
         require(kind == BLOB, "an entry of a reserved kind")
         reference = Reference(value)
-        require(reference.offset in self.walks[reference.file], "a walk over the blob file does not meet a record")
-        self.count("blobs")
+        if reference.file not in self.blobs:
+            self.open_blob_file(reference.file)
+        require(reference.offset in self.walks[reference.file], f"{reference.file:06}.blob: a walk does not meet a record")
+        self.count("blobs read")
         return self.during(f"{reference.file:06}.blob", lambda _: self.blobs[reference.file].value(reference, key))
 
     def live(self):

@@ -18,7 +18,11 @@ class Record:
     first_sequence: int
     last_sequence: int
     durable_lsn: int
-    payload: bytes
+    stored: bytes
+    raw_length: int
+
+    def payload(self):
+        return unpack(1 if self.flags == PACKED else 0, self.stored, self.raw_length)
 
 
 class Segment:
@@ -32,7 +36,6 @@ class Segment:
         total = number(data, 128, 8)
         require(checksum(self.file_id, 64, data[64:128]) == total, "the header area: wrong checksum")
         require(self.number == file_number, "the segment has another number than its name")
-        require(self.length <= len(data), "the segment is shorter than its header says")
         require(self.before_link < 1 << 32 and self.base_time < 1 << 63, "numbers out of range")
         self.first_link = total >> 32
 
@@ -57,18 +60,18 @@ class Segment:
         reader = Reader(header, 19)
         stored_length = shortest(reader)
         raw_length = shortest(reader) if flags == PACKED else stored_length
-        require(max(stored_length, raw_length) < 1 << 32 and raw_length <= max(256 * stored_length, stored_length), "a length")
         first = self.before_sequence + shortest(reader)
-        last = first + shortest(reader)
-        durable_lsn, _ = lsn - shortest(reader), shortest(reader)
-        require(reader.is_at_end() and durable_lsn >= 0, "a header of another length")
+        span, since_durable, time = shortest(reader), shortest(reader), shortest(reader)
+        time = self.base_time + (time >> 1 if time & 1 == 0 else -(time + 1 >> 1))
+        require(reader.is_at_end(), "a header of another length")
+        require(max(stored_length, raw_length, span) < 1 << 32 and raw_length <= 256 * stored_length, "a length out of range")
+        require(first + span < 1 << 62 and since_durable <= lsn and 0 <= time < 1 << 63, "a number out of range")
         end = offset + header_length + stored_length
         require(end <= self.length, "a payload past the end")
         stored = self.data[offset + header_length : end]
-        payload_checksum = checksum(self.file_id, lsn, stored) if stored else 0
-        require(number(header, 11, 8) == payload_checksum, "a payload: wrong checksum")
-        payload = unpack(1, stored, raw_length) if flags == PACKED else stored
-        return Record(lsn, end, flags, number(header, 7, 4), total >> 32, first, last, durable_lsn, payload)
+        require(number(header, 11, 8) == (checksum(self.file_id, lsn, stored) if stored else 0), "a payload: wrong checksum")
+        links = number(header, 7, 4), total >> 32
+        return Record(lsn, end, flags, *links, first, first + span, lsn - since_durable, stored, raw_length)
 
     def search(self, offset):
         """Whole records from `offset` on, wherever they stand."""
@@ -90,75 +93,81 @@ def shortest(reader):
 
 
 class Log:
-    """The records of the chain, from the oldest segment that the manifest names."""
+    """The commit groups of the chain, from segment number `oldest` on; `durable_lsn` is how far the manifest knows it to be synced."""
 
-    def __init__(self, segments, manifest):
-        self.segments, self.manifest, self.commits, self.discarded = segments, manifest, [], 0
-        self.epochs = []
-        if manifest.log == 0:
+    def __init__(self, segments, oldest, durable_lsn):
+        self.segments, self.durable_lsn = segments, durable_lsn
+        self.groups, self.past_end, self.epochs, self.seals = [], 0, 0, 0
+        self.last_sequence, self.end = 0, None
+        if oldest == 0:
             return
-        require(manifest.log in segments, "the oldest segment of the log is missing")
-        segment = segments[manifest.log]
+        require(oldest in segments, "the oldest segment of the log is missing, or its header is damaged")
+        segment = segments[oldest]
         while segment:
             segment = self.read_epoch(segment)
-        lost = [one.number for one in segments.values() if one.epoch not in self.epochs]
-        require(not lost, f"the chain does not reach the segments {lost}")
 
     def successor(self, epoch):
+        """The segment that begins the next epoch. Of several, made by openings that failed, the last one counts."""
         found = [one for one in self.segments.values() if one.begins_epoch() and one.before_epoch == epoch]
-        require(len(found) <= 1, f"epoch {epoch} has more than one successor")
-        return found[0] if found else None
+        return max(found, key=lambda one: (one.epoch, one.number), default=None)
 
     def read_epoch(self, segment):
         """Reads an epoch from its first segment on; returns the first segment of the next one."""
-        self.epochs.append(segment.epoch)
+        self.epochs += 1
         successor = self.successor(segment.epoch)
         end_lsn = successor.before_lsn if successor else None
         offset, link = HEADER, segment.first_link
         while segment.start_lsn + offset != end_lsn:
+            require(segment.length <= len(segment.data), f"segment {segment.number} is shorter than its header says")
             record = segment.record(offset)
             if not record or record.link != link:
                 require(not successor, f"epoch {segment.epoch} breaks before its recorded end")
                 self.check_end(segment, offset)
                 return None
+            self.durable_lsn = max(self.durable_lsn, record.durable_lsn)
             offset, link = record.end, record.next_link
             if record.flags == SEAL:
-                if segment.start_lsn + offset == end_lsn:
-                    break
                 segment = self.sealed(segment, record)
                 offset, link = HEADER, segment.first_link
             elif record.flags != NOTE:
                 self.add(record)
         require(link == successor.before_link, f"epoch {segment.epoch} ends with another link")
+        self.durable_lsn = max(self.durable_lsn, end_lsn)
         return successor
 
     def sealed(self, segment, record):
-        require(len(record.payload) == 16, "a seal of another length")
-        following = self.segments.get(number(record.payload, 0, 8))
-        require(following and following.file_id == number(record.payload, 8, 8), "a seal whose next segment is missing or another")
+        self.seals += 1
+        payload = record.payload()
+        require(len(payload) == 16, "a seal of another length")
+        following = self.segments.get(number(payload, 0, 8))
+        require(following and following.file_id == number(payload, 8, 8), "a seal whose next segment is missing or another")
         require(following.epoch == segment.epoch == following.before_epoch, "a seal that leads into another epoch")
-        require(following.before_lsn == segment.start_lsn + record.end, "a segment that does not go on where the last ended")
+        end_lsn = segment.start_lsn + record.end
+        require(following.start_lsn == following.before_lsn == end_lsn, "a segment that does not go on where the last ended")
         require(following.before_sequence == record.last_sequence, "a segment with another last sequence number")
         return following
 
     def add(self, record):
-        before = self.commits[-1][0] if self.commits else 0
-        reader, sequence = Reader(record.payload), record.first_sequence
+        require(self.last_sequence < record.first_sequence, "sequence numbers that do not grow")
+        self.last_sequence = record.last_sequence
+        reader, batches = Reader(record.payload()), []
         while not reader.is_at_end():
-            require(before < sequence, "sequence numbers that do not grow")
-            self.commits.append((sequence, list(read_batch(reader))))
-            sequence += 1
-        require(sequence == record.last_sequence + 1, "a commit group with another number of batches")
+            batches.append((record.first_sequence + len(batches), list(read_batch(reader))))
+        require(len(batches) == record.last_sequence - record.first_sequence + 1, "a commit group with another number of batches")
+        self.groups.append((record.lsn, batches))
 
     def check_end(self, segment, offset):
         """Is the break the end of the log? It is none if something knows that more was synced."""
-        end = segment.start_lsn + offset
-        require(self.manifest.durable_lsn <= end, f"the log breaks at LSN {end}, and the manifest knows more to be synced")
-        later = [one for one in self.segments.values() if one.epoch == segment.epoch and one.start_lsn > segment.start_lsn]
+        end_lsn, self.end = segment.start_lsn + offset, (segment.number, offset)
+        later = [one for one in self.segments.values() if one.epoch == segment.epoch and one.start_lsn >= end_lsn]
         for one, begin in [(segment, offset)] + [(one, HEADER) for one in later]:
             for record in one.search(begin):
-                self.discarded += 1
-                require(record.durable_lsn <= end, f"the log breaks at LSN {end}, and a later record knows more to be synced")
+                self.past_end += 1
+                self.durable_lsn = max(self.durable_lsn, record.durable_lsn)
+        self.durable_lsn = max([self.durable_lsn] + [one.durable_lsn for one in later])
+        require(self.durable_lsn <= end_lsn, f"the log breaks at LSN {end_lsn}, and was synced up to {self.durable_lsn}")
+        lost = [one.number for one in self.segments.values() if one.epoch > segment.epoch]
+        require(not lost, f"the chain does not reach the segments {lost}")
 
 
 def read_batch(reader):

@@ -7,11 +7,12 @@ PAGE, FOOTER = 4096, 96
 
 
 def first_difference(a, b):
-    """The first bit in which two different keys differ."""
-    for at, (x, y) in enumerate(zip(a, b)):
-        if x != y:
-            return 8 * at + 8 - (x ^ y).bit_length()
-    return 8 * min(len(a), len(b))
+    """The first bit in which two different keys differ; a key goes on with zeros. None if they differ by zeros at the end alone."""
+    for at in range(max(len(a), len(b))):
+        differing = (a[at] if at < len(a) else 0) ^ (b[at] if at < len(b) else 0)
+        if differing:
+            return 8 * at + 8 - differing.bit_length()
+    return None
 
 
 def is_within(key, bounds):
@@ -138,6 +139,7 @@ class View:
                 require(told != 255, "no difference where there is one")
             else:
                 difference = first_difference(keys[lane - 1], keys[lane])
+                require(difference is not None, "keys that cannot be told apart by a bit, and a base that is not 255")
                 require(told == difference - 8 * base, f"{keys[lane].hex()} differs at {difference}, and the view tells {told} + 8 * {base}")
 
     def verify_cursors(self, record, expected, at):
