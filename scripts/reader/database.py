@@ -22,12 +22,11 @@ class Tree:
 class Database:
     def __init__(self, directory):
         self.directory = directory
-        self.counts = {}
+        self.counts, self.blobs, self.walks = {}, {}, {}
         number, synced = self.during("CURRENT", read_current)
         self.manifest = self.during(f"MANIFEST-{number:06}", Manifest, synced)
         self.runs = {number: self.during(f"{number:06}.run", self.open_run, meta) for number, meta in self.manifest.runs.items()}
         self.read_partitions()
-        self.blobs, self.walks = {}, {}
         self.read_log()
 
     def during(self, name, read, *arguments):
@@ -65,10 +64,12 @@ class Database:
         return run
 
     def verify_blob_uses(self, run):
+        """Reads all values that the run refers to, those that are superseded too."""
         uses = {}
-        for _, _, kind, value in run.entries():
-            if kind == BLOB:
-                reference = Reference(value)
+        for entry in run.entries():
+            if entry[2] == BLOB:
+                self.value(entry)
+                reference = Reference(entry[3])
                 length, count = uses.get(reference.file, (0, 0))
                 uses[reference.file] = length + reference.record_length, count + 1
         found = [(file, *use) for file, use in sorted(uses.items())]
