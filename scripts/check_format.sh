@@ -115,7 +115,7 @@ grep -q "^ *[2-9] epochs of the log" "$work/all_met" || die "no log here has two
 # Every byte of a run and of a view counts; so do those of the manifest, and those of the log and of blobs that something leads to.
 db="$work/kinds (300 5)"
 for file in "$db"/*.run "$db"/*.view "$db"/MANIFEST-*; do
-    length=$(stat -c %s "$file")
+    length=$(wc -c <"$file")
     for offset in 20 $((length / 2)) $((length - 1)); do
         refuse "$db" "$(basename "$file")" "$offset"
     done
