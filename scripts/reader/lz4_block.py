@@ -36,8 +36,8 @@ def unpack(packed, length):
         if not 0 < distance <= len(out) or len(out) + match > length:
             raise ValueError("a match outside the output")
         start = len(out) - distance
-        for i in range(match):
-            out.append(out[start + i])
+        repeated = bytes(out[start : start + match])
+        out += (repeated * -(-match // len(repeated)))[:match]
     if len(out) != length:
         raise ValueError(f"{len(out)} bytes instead of {length}")
     return bytes(out)

@@ -3,6 +3,9 @@
 The algorithm: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 """
 
+import struct
+
+STRIPE = struct.Struct("<8Q")
 MASK = (1 << 64) - 1
 PRIME32_1, PRIME32_2, PRIME32_3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
 PRIME64_1, PRIME64_2, PRIME64_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -103,10 +106,10 @@ def middle(data, seed):
 
 
 def accumulate(lanes, data, at, secret, secret_at):
+    values, secrets = STRIPE.unpack_from(data, at), STRIPE.unpack_from(secret, secret_at)
     for i in range(8):
-        value = u64(data, at + 8 * i)
-        key = value ^ u64(secret, secret_at + 8 * i)
-        lanes[i ^ 1] = lanes[i ^ 1] + value & MASK
+        key = values[i] ^ secrets[i]
+        lanes[i ^ 1] = lanes[i ^ 1] + values[i] & MASK
         lanes[i] = lanes[i] + (key & 0xFFFFFFFF) * (key >> 32) & MASK
 
 

@@ -1,0 +1,147 @@
+//! Makes a database with every kind of file and entry, for `scripts/check_format.sh`.
+//!
+//! ```text
+//! cargo run --release -p braiddb --example every_kind -- [--without-zstd] DIR BATCHES...
+//! ```
+//!
+//! Each number is a life of the database, a process of its own: it opens the database, writes so many batches, syncs the log, and is killed.
+//! So the log has an epoch for each of the last lives, and commits that no run has. There are no background threads, and the generator
+//! of the operations is its own: each call makes the same contents.
+
+use braiddb::{Compression, Db, Durability, Result, Tree, TreeOptions};
+use std::{
+    env,
+    process::{self, Command},
+};
+
+const KEYS: u64 = 900;
+
+struct Random(u64);
+
+impl Random {
+    /// A number below `bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    /// Half of it can be compressed.
+    fn bytes(&mut self, length: u64) -> Vec<u8> {
+        (0..length).map(|i| if i / 16 % 2 == 0 { self.below(256) as u8 } else { b'a' }).collect()
+    }
+
+    /// Short and long ones, with bytes 00 and ff, many of them prefixes of others.
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.below(KEYS);
+        let mut key = format!("{:02x}", number / 30).into_bytes();
+        key.extend(
+            [[0, 0, 0], [0, 0xff, b'x'], [b'y'; 3]][(number % 3) as usize].iter().take((number / 3 % 4) as usize),
+        );
+        if number.is_multiple_of(7) {
+            key.extend(vec![b'-'; 300]);
+        }
+        key.extend(number.to_string().bytes());
+        key.truncate(if number.is_multiple_of(11) { 2 } else { key.len() });
+        key
+    }
+}
+
+fn open(directory: &str) -> Result<Db> {
+    Db::builder()
+        .background_threads(0)
+        .memtable_bytes(96 << 10)
+        .partition_bytes(256 << 10)
+        .loose_runs(3)
+        .log_segment_bytes(64 << 10)
+        .blob_file_bytes(512 << 10)
+        .durability(Durability::Buffered)
+        .open(directory)
+}
+
+fn compressed(db: &Db, name: &str, compression: Compression) -> Result<Tree> {
+    db.tree_with(name, TreeOptions { compression: Some(compression), blob_threshold: None })
+}
+
+fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
+    let mut trees = vec![
+        compressed(db, "plain", Compression::None)?,
+        compressed(db, "lz4", Compression::Lz4)?,
+        db.tree_with("large", TreeOptions { compression: None, blob_threshold: Some(200) })?,
+    ];
+    if with_zstd {
+        trees.push(compressed(db, "zstd", Compression::Zstd)?);
+    }
+    let multi = db.multi_tree("pairs")?;
+    let mut random = Random(seed);
+    for round in 0..batches {
+        let mut batch = db.batch();
+        for _ in 0..=random.below(12) {
+            let tree = &trees[random.below(trees.len() as u64) as usize];
+            let (key, choice) = (random.key(), random.below(100));
+            match choice {
+                0..15 => batch.delete(tree, key),
+                15..16 => batch.put(tree, key, random.bytes(150_000)),
+                16..40 => batch.add(&multi, key, random.bytes(6)),
+                40..45 => batch.remove(&multi, key, b"none"),
+                _ => {
+                    let length = random.below(500);
+                    batch.put(tree, key, random.bytes(length))
+                }
+            };
+        }
+        if round % 40 == 39 {
+            let tree = &trees[random.below(trees.len() as u64) as usize];
+            let (start, end) = (random.key(), random.key());
+            batch.delete_range(tree, start.clone().min(end.clone())..start.max(end));
+        }
+        if round % 97 == 96 {
+            multi.remove_all(random.key())?;
+        }
+        batch.set_application_cursor(round.to_string());
+        db.write(batch, if round % 10 == 0 { Durability::Sync } else { Durability::Buffered })?;
+    }
+    Ok(())
+}
+
+/// One life.
+fn live(directory: &str, number: u64, batches: u64, with_zstd: bool) -> Result<()> {
+    let db = open(directory)?;
+    if number == 1 {
+        db.tree("dropped")?.put("gone", "with its tree")?;
+        db.tree("renamed")?;
+        db.tree("empty")?;
+    }
+    // Snapshots keep all versions of a key, more than fit into one segment of a view.
+    let mut snapshots = Vec::new();
+    for version in 0..if number == 1 { 100 } else { 0 } {
+        db.tree("versions")?.put("hot", version.to_string())?;
+        snapshots.push(db.snapshot());
+    }
+    write(&db, number, batches, with_zstd)?;
+    if number == 1 {
+        db.drop_tree("dropped")?;
+        db.rename_tree("renamed", "renämed")?;
+    }
+    db.sync()?;
+    process::abort() // Not closed: what the memtable has is in the log alone.
+}
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let mut arguments: Vec<String> = env::args().skip(1).collect();
+    let with_zstd = arguments.first().is_none_or(|first| first != "--without-zstd");
+    arguments.drain(..usize::from(!with_zstd));
+    let (directory, lives) = arguments.split_first().ok_or("which directory?")?;
+    if let Ok(number) = env::var("EVERY_KIND_LIFE") {
+        let number: usize = number.parse()?;
+        return Ok(live(directory, number as u64, lives[number - 1].parse()?, with_zstd)?);
+    }
+    for number in 1..=lives.len() {
+        let mut command = Command::new(env::current_exe()?);
+        let status = command.args(env::args().skip(1)).env("EVERY_KIND_LIFE", number.to_string()).status()?;
+        // A killed process has no exit code; one that has failed has.
+        if status.code().is_some() {
+            return Err(format!("life {number} ended with {status}").into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Prints what a BraidDB database holds: an independent reader, written from docs/format.md alone.
+
+    scripts/read_db.py DIR          each pair: tree, tab, key in hexadecimal, tab, value in hexadecimal
+    scripts/read_db.py --has-zstd   does this machine read Zstandard? Exits with 1 if not.
+
+Opens every file that the database consists of, checks all checksums, the runs against their views, the manifest against the files,
+and replays the log. What was met is counted on standard error. Changes nothing, and takes no lock. Standard library only; Zstandard
+needs Python 3.14 or the zstd command. For people and for tests, not for large databases.
+
+Exits with 3 if a file is damaged, with 4 if it needs Zstandard and cannot have it.
+"""
+
+import sys
+from pathlib import Path
+
+from reader.database import Database
+from reader.fields import Corrupt, Unsupported, unpack_zstandard
+
+
+def main(arguments):
+    if arguments == ["--has-zstd"]:
+        unpack_zstandard(bytes.fromhex("28b52ffd2000010000"))
+        return
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        raise SystemExit(__doc__)
+    database = Database(Path(arguments[0]))
+    for tree, key, value in database.contents():
+        database.count("pairs")
+        print(tree, key.hex(), value.hex(), sep="\t")
+    for what, count in sorted(database.counts.items()):
+        print(f"{count:8} {what}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except Unsupported as error:
+        print(f"read_db: SKIPPED: {error}", file=sys.stderr)
+        sys.exit(1 if sys.argv[1:] == ["--has-zstd"] else 4)
+    except (Corrupt, ValueError, IndexError) as error:
+        print(f"read_db: damaged: {error}", file=sys.stderr)
+        sys.exit(3)

@@ -1,0 +1,216 @@
+"""A database directory: opens every file, checks it against the others, and finds the contents."""
+
+from .blob import BlobFile, Reference
+from .fields import BLOB, Corrupt, EXPIRING, RANGE_DELETE, Reader, TOMBSTONE, VALUE, require
+from .log import Log, Segment
+from .manifest import Manifest, read_current
+from .run import Run
+from .view import View, is_within
+
+
+class Tree:
+    def __init__(self, name, value):
+        reader = Reader(value)
+        require(reader.fixed(1) == 1, "a catalog entry of an unknown version")
+        self.name, self.id, flags = name, reader.fixed(4), reader.fixed(1)
+        require(flags <= 1, "a tree with unknown flags")
+        self.is_multi = flags == 1
+        self.compression, self.blob_threshold = reader.fixed(1), reader.varint()
+        require(self.compression in (0, 1, 2, 255) and reader.is_at_end(), "a catalog entry of another form")
+
+
+class Database:
+    def __init__(self, directory):
+        self.directory = directory
+        self.counts, self.blobs, self.walks = {}, {}, {}
+        number, synced = self.during("CURRENT", read_current)
+        self.manifest = self.during(f"MANIFEST-{number:06}", Manifest, synced)
+        self.runs = {number: self.during(f"{number:06}.run", self.open_run, meta) for number, meta in self.manifest.runs.items()}
+        self.read_partitions()
+        self.read_log()
+
+    def during(self, name, read, *arguments):
+        """`read` of the file; a complaint gets its name."""
+        path = self.directory / name
+        require(path.is_file(), f"{name} is missing")
+        try:
+            return read(path.read_bytes(), *arguments)
+        except (Corrupt, ValueError, IndexError) as error:
+            raise Corrupt(f"{name}: {error}") from None
+
+    def count(self, what, number=1):
+        self.counts[what] = self.counts.get(what, 0) + number
+
+    def open_run(self, data, meta):
+        run = Run(data)
+        run.verify()
+        told = (meta.file_id, meta.length, meta.smallest, meta.largest, meta.blob_uses, meta.has_key_chunks)
+        found = (run.file_id, len(data), run.smallest, run.largest, run.blob_uses, len(run.chunks) > 0)
+        require(told == found, "the manifest tells another run")
+        names = ["raw_bytes", "entries", "tombstones", "blocks", "smallest_sequence", "largest_sequence", "range_tombstones"]
+        for name in names + ["view", "view_length"]:
+            require(getattr(meta, name) == run.footer[name], f"the manifest tells another {name.replace('_', ' ')}")
+        self.verify_blob_uses(run)
+        if run.footer["view_length"]:
+            View.of_run(run).verify()
+            self.count("embedded views")
+        self.count("runs")
+        self.count("blocks", len(run.blocks))
+        self.count("blocks of LZ4", sum(data[block[0] + 8] == 1 for block in run.blocks))
+        self.count("blocks of Zstandard", sum(data[block[0] + 8] == 2 for block in run.blocks))
+        self.count("uncompressed blocks", sum(data[block[0] + 8] == 0 for block in run.blocks))
+        self.count("key chunks", len(run.chunks))
+        self.count("range tombstones in runs", len(run.range_tombstones()))
+        return run
+
+    def verify_blob_uses(self, run):
+        """Reads all values that the run refers to, those that are superseded too."""
+        uses = {}
+        for entry in run.entries():
+            if entry[2] == BLOB:
+                self.value(entry)
+                reference = Reference(entry[3])
+                length, count = uses.get(reference.file, (0, 0))
+                uses[reference.file] = length + reference.record_length, count + 1
+        found = [(file, *use) for file, use in sorted(uses.items())]
+        require(found == run.blob_uses, f"the blob uses are {found}, and the run tells {run.blob_uses}")
+
+    def read_partitions(self):
+        """All entries and range tombstones of runs, each as far as its partition counts it."""
+        self.entries, self.tombstones = [], []
+        for partition in self.manifest.partitions.values():
+            bounds = partition.start, partition.end
+            if partition.view is not None:
+                self.read_view(partition, bounds)
+            for number in partition.runs + partition.loose:
+                run = self.runs[number]
+                self.entries += [entry for entry in run.entries() if is_within(entry[0], bounds)]
+                for start, end, sequence in run.range_tombstones():
+                    start, end = max(start, bounds[0]), end if bounds[1] is None else min(end, bounds[1])
+                    if start < end:
+                        self.tombstones.append((start, end, sequence))
+            self.count("partitions")
+            self.count("loose runs", len(partition.loose))
+
+    def read_view(self, partition, bounds):
+        """Checks the view of a partition. Its contents are taken from the runs."""
+        meta, runs = partition.view, [self.runs[number] for number in partition.runs]
+        name = f"{meta.number:06}.view"
+        view = self.during(name, View.of_file, runs, bounds)
+        self.during(name, lambda _: view.verify())
+        self.count("views in files")
+        self.count("segments", view.segments)
+        self.count("segments that continue another", sum(segment[1] for segment in view.directory))
+        self.count("stale entries", view.stale)
+        told = (meta.file_id, meta.length, meta.entries, meta.segments, meta.stale, meta.tombstones, meta.highest_sequence)
+        found = (view.file_id, len(view.data), view.entries, view.segments, view.stale, view.tombstones, view.highest_sequence)
+        require(told == found, f"the manifest tells another view: {told}, not {found}")
+
+    def segments(self):
+        """The log's segments; a file with a damaged header is none, and missed if the chain needs it."""
+        found = {}
+        for path in self.directory.glob("*.wal"):
+            try:
+                found[int(path.stem)] = Segment(path.read_bytes(), int(path.stem))
+            except Corrupt:
+                self.count("files that are no segment of the log")
+        return found
+
+    def read_log(self):
+        """What the log has past the runs."""
+        log = Log(self.segments(), self.manifest.log, self.manifest.durable_lsn)
+        self.count("epochs of the log", log.epochs)
+        self.count("sealed segments of the log", log.seals)
+        if log.end:
+            self.count(f"is where the log ends, in {log.end[0]:06}.wal", log.end[1])
+        self.count("whole records past the end of the log", log.past_end)
+        for lsn, batches in log.groups:
+            batches = [(sequence, operations) for sequence, operations in batches if sequence > self.manifest.flushed]
+            if not self.has_blobs(batches):
+                require(lsn >= log.durable_lsn, f"the log's record at LSN {lsn} is synced, and a blob of it is damaged")
+                self.count("records without their blobs, which end the log")
+                return
+            self.count("commits in the log", len(batches))
+            for sequence, operations in batches:
+                for kind, key, value in operations:
+                    if kind == RANGE_DELETE:
+                        self.tombstones.append((key, value, sequence))
+                        self.count("range deletes in the log")
+                    else:
+                        self.entries.append((key, sequence, kind, value))
+
+    def has_blobs(self, batches):
+        """Are all values there that the batches refer to?"""
+        try:
+            for sequence, operations in batches:
+                for kind, key, value in operations:
+                    if kind == BLOB:
+                        self.value((key, sequence, kind, value))
+                        self.count("blobs in the log")
+            return True
+        except Corrupt:
+            return False
+
+    def open_blob_file(self, number):
+        self.blobs[number] = self.during(f"{number:06}.blob", BlobFile)
+        self.walks[number] = set(self.blobs[number].records())
+        self.count("blob files")
+
+    def value(self, entry):
+        key, _, kind, value = entry
+        if kind == VALUE:
+            return value
+        require(kind == BLOB, "an entry of a reserved kind")
+        reference = Reference(value)
+        if reference.file not in self.blobs:
+            self.open_blob_file(reference.file)
+        require(reference.offset in self.walks[reference.file], f"{reference.file:06}.blob: a walk does not meet a record")
+        self.count("blobs read")
+        return self.during(f"{reference.file:06}.blob", lambda _: self.blobs[reference.file].value(reference, key))
+
+    def live(self):
+        """The newest version of each key that is not deleted."""
+        before = None
+        for entry in sorted(self.entries, key=lambda entry: (entry[0], -entry[1])):
+            key, sequence, kind, _ = entry
+            is_newest, before = key != before, key
+            is_covered = any(start <= key < end and sequence < deleted for start, end, deleted in self.tombstones)
+            if is_newest and kind != TOMBSTONE and not is_covered:
+                yield entry
+
+    def contents(self):
+        """(tree, key, value) of all trees, by name; the catalog is not one of them."""
+        trees, pairs, next_tree = {}, {}, None
+        for entry in self.live():
+            tree, key = int.from_bytes(entry[0][:4], "big"), entry[0][4:]
+            if tree != 0:
+                pairs.setdefault(tree, []).append((key, self.value(entry)))
+            elif key[:1] == b"n":
+                found = Tree(key[1:].decode(), self.value(entry))
+                trees[found.id] = found
+            elif key == b"i":
+                next_tree = int.from_bytes(self.value(entry), "little")
+            else:
+                require(key == b"c", "an unknown entry of the catalog")
+        require(pairs.keys() <= trees.keys(), f"entries of unknown trees: {sorted(pairs.keys() - trees.keys())}")
+        require(all(tree < (next_tree or 0) for tree in trees), "a tree id that is not given out yet")
+        for tree in sorted(trees.values(), key=lambda tree: tree.name.encode()):
+            self.count("trees")
+            self.count("trees of many values", tree.is_multi)
+            for key, value in pairs.get(tree.id, []):
+                yield tree.name, *(unescape(key, value) if tree.is_multi else (key, value))
+
+
+def unescape(key, value):
+    """The key and the value of a pair in a tree of many values."""
+    require(value == b"", "a pair with a value of its own")
+    found, at = bytearray(), 0
+    while True:
+        zero = key.find(0, at)
+        require(0 <= zero < len(key) - 1, "a pair without an end of its key")
+        found += key[at:zero]
+        at = zero + 2
+        if key[zero + 1] == 1:
+            return bytes(found), key[at:]
+        require(key[zero + 1] == 0xFF, "an escape that is none")
+        found.append(0)
