@@ -187,3 +187,26 @@ fn one_refusal(seed: u64, call: Call, skip: u64) -> bool {
     World::open(image, world.contents.clone()).check("after a crash");
     fired
 }
+
+#[test]
+fn on_a_disk_that_is_nearly_full_a_database_is_opened_and_made_smaller() {
+    let disk = empty_disk(5);
+    let large = SmallOptions { log_segment_bytes: 1 << 20, memtable_bytes: 256 << 10, ..SmallOptions::default() };
+    let mut contents = Contents::new();
+    {
+        let db = large.open(&disk, 1).unwrap();
+        let trees = open_trees(&db).unwrap();
+        let filling: Vec<Change> = (0..60).map(|n| Change::Put(0, key(n), value(900, n))).collect();
+        db.write(batch_of(&db, &trees, &filling), Durability::Sync).unwrap();
+        apply(&mut contents, &filling);
+        db.close().unwrap();
+    }
+    // Not enough for a log segment of the usual length.
+    disk.set_capacity(Some(disk.used_bytes() + (200 << 10)));
+    let db = large.open(&disk, 2).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
+    let trees = open_trees(&db).unwrap();
+    let deletes: Vec<Change> = (0..50).map(|n| Change::Delete(0, key(n))).collect();
+    db.write(batch_of(&db, &trees, &deletes), Durability::Sync).unwrap_or_else(|e| panic!("{}", full_text(&e)));
+    apply(&mut contents, &deletes);
+    check_all_reads(&db, &contents).unwrap();
+}

@@ -24,6 +24,9 @@ use std::{
 /// How long nothing must have been committed for the database to count as idle.
 const IDLE_NS: u64 = 1_000_000_000;
 
+/// The most jobs that a compaction does after its merges, and four more for each partition.
+const SETTLE_JOBS_MIN: usize = 64;
+
 /// A thread without work looks again after so long.
 const PAUSE_NS: u64 = 1_000_000_000;
 
@@ -146,7 +149,8 @@ impl Core {
                 self.work_changed.wait_for(&mut work, Duration::from_millis(10));
             }
         }
-        self.run_until_settled()
+        // Others may write all the while: then there is always something left to do.
+        self.run_until_settled(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())
     }
 
     /// Merges a partition wholly; false while another job works on it.
@@ -183,14 +187,17 @@ impl Core {
         }
     }
 
-    /// Does work until nothing is left, folding whatever is loose.
-    pub fn run_until_settled(&self) -> Result<()> {
-        loop {
+    /// Does work until nothing is left, folding whatever is loose, but no more than so many jobs.
+    fn run_until_settled(&self, jobs_max: usize) -> Result<()> {
+        let mut jobs = 0;
+        while jobs < jobs_max {
+            jobs += 1;
             let Some(job) = self.next_job(Role::All, true) else {
                 let work = self.work.lock();
                 if !work.flushing && work.busy.is_empty() {
                     break;
                 }
+                jobs -= 1;
                 let mut work = work;
                 self.work_changed.wait_for(&mut work, Duration::from_millis(10));
                 continue;
@@ -205,8 +212,12 @@ impl Core {
 
     fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
         if role != Role::Flusher {
-            // Each partition keeps what it counts for this, so that nothing is read under the lock.
-            Shares::of(&self.state.load_full().version);
+            // Each partition keeps what is read for this, so that nothing is read under the lock.
+            let state = self.state.load_full();
+            Shares::of(&state.version);
+            for partition in &state.version.partitions {
+                let _ = partition.counts();
+            }
         }
         let mut work = self.work.lock();
         if self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire) || self.settings.read_only {

@@ -2,7 +2,8 @@
 
 use super::core::Core;
 use crate::{
-    base::{Error, Result},
+    base::{EntryKind, Error, Result},
+    memtable::Memtable,
     table::blob::BlobRef,
     version::{CURRENT_NAME, Current, FileSet, Partition, RunHandle, manifest_name, read_records},
     view::Bounds,
@@ -62,6 +63,7 @@ impl Core {
             }
             self.verify_view(partition, &mut report);
         }
+        state.memtables().for_each(|memtable| self.verify_blobs_in_memory(memtable, &mut report));
         self.verify_log(&mut report);
         if let Some(note) = self.counters.log_tail_note.lock().clone() {
             report.notes.push(note);
@@ -105,20 +107,32 @@ impl Core {
                 Err(_) => return Ok(()),
             }
             let entry = scan.entry();
-            if entry.kind != crate::base::EntryKind::BlobRef {
+            if entry.kind != EntryKind::BlobRef {
                 continue;
             }
-            match BlobRef::decode(entry.value) {
-                Some(_) => match self.blobs.read(entry.value) {
-                    Ok(value) => report.bytes += value.len() as u64,
-                    Err(e) => report.problems.push(e),
-                },
-                None => report.problems.push(Error::corruption(
-                    handle.run().path(),
-                    0,
-                    "a blob reference cannot be understood",
-                )),
+            if BlobRef::decode(entry.value).is_none() {
+                let detail = "a blob reference cannot be understood";
+                report.problems.push(Error::corruption(handle.run().path(), 0, detail));
+                continue;
             }
+            self.verify_blob(entry.value, report);
+        }
+    }
+
+    /// Values that only the log refers to.
+    fn verify_blobs_in_memory(&self, memtable: &Arc<Memtable>, report: &mut VerifyReport) {
+        let mut scan = memtable.scan();
+        while scan.advance() {
+            if scan.entry().kind == EntryKind::BlobRef {
+                self.verify_blob(scan.entry().value, report);
+            }
+        }
+    }
+
+    fn verify_blob(&self, reference: &[u8], report: &mut VerifyReport) {
+        match self.blobs.read(reference) {
+            Ok(value) => report.bytes += value.len() as u64,
+            Err(e) => report.problems.push(e),
         }
     }
 

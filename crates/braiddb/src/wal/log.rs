@@ -23,6 +23,9 @@ use std::{
     },
 };
 
+/// The length of a first segment where there is no space for one of the usual length.
+const SHORT_SEGMENT_LEN: u64 = 64 << 10;
+
 /// Segments longer than the usual ones are multiples of this.
 const LONG_SEGMENT_UNIT: u64 = 4096;
 
@@ -133,7 +136,7 @@ impl Wal {
     /// begins, and that [`Wal::durable_lsn`] is durable: the second is how the loss of the new segment is noticed.
     pub fn create(context: WalContext, options: WalOptions, start: WalStart) -> Result<Wal> {
         options.check()?;
-        let spare = Spare::create(&context, options.segment_len).map_err(|e| e.error)?;
+        let spare = first_segment(&context, &options)?;
         let header = SegmentHeader {
             file_id: context.runtime.random_u64(),
             start_lsn: start.start_lsn,
@@ -482,6 +485,16 @@ impl Wal {
         }
         failure.error
     }
+}
+
+/// A file for the first segment. On a disk that is nearly full it is a short one: a log is needed to delete anything.
+fn first_segment(context: &WalContext, options: &WalOptions) -> Result<Spare> {
+    let made = Spare::create(context, options.segment_len);
+    let is_disk_full = made.as_ref().is_err_and(|e| e.error.is_disk_full() && !e.sync_failed);
+    if is_disk_full && options.segment_len > SHORT_SEGMENT_LEN {
+        return Spare::create(context, SHORT_SEGMENT_LEN).map_err(|e| e.error);
+    }
+    made.map_err(|e| e.error)
 }
 
 /// A segment's bytes in memory; `None` if it is to be written by calls to the system.

@@ -1,0 +1,113 @@
+//! The disk has no space for runs while the log still has room: writers are refused, nobody waits for ever, and writes go on
+//! as soon as there is space.
+
+use braiddb::{
+    Db, Durability,
+    platform::{DirEntry, File, FileLock, MemVfs, OpenMode, Vfs},
+};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+/// Files in memory; while it is full, none that ends in `.run` can be made.
+#[derive(Debug)]
+struct FullForRuns {
+    inner: MemVfs,
+    is_full: AtomicBool,
+}
+
+impl Vfs for FullForRuns {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let is_new_run = mode == OpenMode::CreateNew && path.extension().is_some_and(|e| e == "run");
+        if is_new_run && self.is_full.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.inner.open(path, mode)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        self.inner.lock(path, owner)
+    }
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner.free_space(path)
+    }
+}
+
+#[test]
+fn writers_are_refused_and_go_on_and_nobody_waits_for_ever() {
+    let vfs = Arc::new(FullForRuns { inner: MemVfs::new(), is_full: AtomicBool::new(false) });
+    let builder = Db::builder().vfs(vfs.clone()).memory(4 << 20).memtable_bytes(256 << 10).log_segment_bytes(64 << 10);
+    let db = builder.open("/db").unwrap();
+    let (written, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..2)
+        .map(|_| {
+            let (db, written, refused) = (db.clone(), Arc::clone(&written), Arc::clone(&refused));
+            let is_stopped = Arc::clone(&is_stopped);
+            thread::spawn(move || {
+                let tree = db.tree("t").unwrap();
+                for n in 0u64.. {
+                    if is_stopped.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let mut batch = db.batch();
+                    batch.put(&tree, (n % 20_000).to_be_bytes(), [n as u8; 200]);
+                    match db.write(batch, Durability::Buffered) {
+                        Ok(_) => written.fetch_add(1, Ordering::Relaxed),
+                        Err(e) => {
+                            assert!(e.is_disk_full(), "{e}");
+                            refused.fetch_add(1, Ordering::Relaxed)
+                        }
+                    };
+                }
+            })
+        })
+        .collect();
+    // Longer than it takes a database to count as idle: refused commits are none.
+    for full_ms in [1700, 2300, 1900] {
+        vfs.is_full.store(true, Ordering::Relaxed);
+        let before = (refused.load(Ordering::Relaxed), db.stats().background_errors);
+        thread::sleep(Duration::from_millis(full_ms));
+        assert!(refused.load(Ordering::Relaxed) > before.0, "nobody was refused");
+        let tries = db.stats().background_errors - before.1;
+        assert!(tries < full_ms / 10, "{tries} flushes were tried in {full_ms} ms");
+        vfs.is_full.store(false, Ordering::Relaxed);
+        let (sofar, mut waited_ms) = (written.load(Ordering::Relaxed), 0);
+        while written.load(Ordering::Relaxed) == sofar {
+            assert!(waited_ms < 20_000, "writes do not go on: {:?}", db.stats());
+            thread::sleep(Duration::from_millis(5));
+            waited_ms += 5;
+        }
+    }
+    is_stopped.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    vfs.is_full.store(true, Ordering::Relaxed);
+    let (done, closed) = mpsc::channel();
+    thread::spawn(move || done.send(db.close().is_ok()));
+    assert!(closed.recv_timeout(Duration::from_secs(20)).is_ok(), "close does not return");
+}
