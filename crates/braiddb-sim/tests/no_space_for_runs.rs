@@ -1,6 +1,8 @@
 //! The disk has no space for runs while the log still has room: writers are refused, nobody waits for ever, and writes go on
 //! as soon as there is space.
 
+#![expect(clippy::disallowed_methods, reason = "real threads and real time")]
+
 use braiddb::{
     Db, Durability,
     platform::{DirEntry, File, FileLock, MemVfs, OpenMode, Vfs},
