@@ -12,8 +12,8 @@ pub const USAGE: u8 = 2;
 pub const CORRUPTION: u8 = 3;
 /// The operating system refused: input or output failed, the disk is full, or the database is open elsewhere.
 pub const SYSTEM: u8 = 4;
-/// The input of an import is not usable: a bad record with `--on-error stop`, a damaged archive, or another input
-/// than the one an import is resumed from.
+/// The input of an import is not usable: no record of it, a bad record with `--on-error stop`, a damaged archive, or
+/// another input than the one an import is resumed from.
 pub const INPUT: u8 = 5;
 
 /// The table for `--help`.
@@ -65,6 +65,18 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
         }
     }
     SYSTEM
+}
+
+/// Ends the command, whose arguments are not understood. What clap says of arguments that are not text helps nobody.
+pub fn refuse_arguments(error: &clap::Error) -> ! {
+    if error.kind() == clap::error::ErrorKind::InvalidUtf8 {
+        eprintln!(
+            "braid: an argument is not UTF-8 text: write a key in hexadecimal, with `--keys hex`, and have `put` take a \
+             value from standard input, with `-`"
+        );
+        std::process::exit(i32::from(USAGE));
+    }
+    error.exit()
 }
 
 fn engine_code(error: &braiddb::Error) -> u8 {

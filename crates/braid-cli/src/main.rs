@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = arguments::Arguments::parse();
+    let arguments = arguments::Arguments::try_parse().unwrap_or_else(|error| exit::refuse_arguments(&error));
     let code = match commands::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {

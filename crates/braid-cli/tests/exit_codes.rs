@@ -53,9 +53,68 @@ fn what_is_not_there_is_1() {
 fn what_the_system_refuses_is_4() {
     let place = Workplace::new();
     place.fails(4, "import db no.jsonl --tree t");
+    // Missing comes first: it was asked for the format of what is not there.
+    assert!(place.fails(4, "import db no").starts_with("braid: cannot open no: No such file"));
+    assert!(!place.path("db").exists());
     place.fails(4, "inspect no");
     place.write("file", "");
     place.fails(4, "put file/db t k v");
+}
+
+/// "cannot create x: Not a directory (os error 20): Not a directory (os error 20)", it said.
+#[test]
+fn a_cause_is_told_once() {
+    let place = Workplace::new();
+    place.write("file", "");
+    let message = place.fails(4, "put file/db t k v");
+    assert_eq!(message.matches("os error").count(), 1, "{message}");
+}
+
+/// A foreign file was called damaged, to be restored from a backup.
+#[test]
+fn a_foreign_file_is_not_called_damaged() {
+    let place = Workplace::new();
+    for name in ["passwd", "notes.run", "LOCK"] {
+        place.write(name, "root:x:0:0\n");
+        let message = place.fails(2, &format!("inspect {name}"));
+        assert!(message.contains("no file of BraidDB") && !message.contains("backup"), "{message}");
+    }
+    for name in ["CURRENT", "000012.run", "MANIFEST-000001"] {
+        place.write(name, "root:x:0:0\n");
+        assert!(place.fails(3, &format!("inspect {name}")).contains("corruption"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_no_text_are_told_another_way() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, process::Command};
+    let place = Workplace::new();
+    for arguments in [["t", "k\u{e9}", "v"], ["t", "k", "v\u{e9}"]] {
+        let latin1 = arguments.map(|it| it.chars().map(|c| c as u8).collect::<Vec<u8>>());
+        let arguments = latin1.iter().map(|it| OsStr::from_bytes(it));
+        let output =
+            Command::new(common::BRAID).args(["put", "db"]).args(arguments).current_dir(place.path("")).output();
+        let output = output.unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("--keys hex") && message.contains("`-`"), "{message}");
+    }
+    // What it says is so.
+    let outcome = place.run_with(&["put", "db", "t", "6be9", "-", "--keys", "hex"], b"v\xe9");
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(place.ok("scan db t"), "k\\xe9\tv\\xe9\n");
+}
+
+#[test]
+fn a_tree_of_the_other_kind_is_told_in_grammar() {
+    let place = Workplace::new();
+    place.write("in.jsonl", "{\"id\":\"1\",\"tag\":\"red\"}\n");
+    place.ok("import db in.jsonl --tree t --key id --index i=tag");
+    let message = place.fails(2, "find db i --by t --eq red");
+    assert!(message.contains("keeps many values to a key, but one value was asked for"), "{message}");
+    let message = place.fails(2, "find db t --by t --eq red");
+    assert!(message.contains("keeps one value to a key, but many values were asked for"), "{message}");
 }
 
 #[test]

@@ -114,6 +114,27 @@ fn lines_and_rows_that_cannot_be_stored_are_counted() {
     place.fails(5, "import db empty.csv --tree bad");
 }
 
+/// It said "3 skipped" and ended well.
+#[test]
+fn an_input_of_which_nothing_can_be_stored_is_refused() {
+    let place = Workplace::new();
+    place.write("in.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\"}\nnot json\n");
+    for target in ["--tree t", "--dry-run", "--to-jsonl out.jsonl", "--tree t --resume"] {
+        let outcome = place.run(&format!("import db in.jsonl --key nope {target}"));
+        assert_eq!(outcome.code, 5, "{outcome:?}");
+        assert!(outcome.stderr.contains("2 of 3: the key's field is missing"), "{outcome:?}");
+        assert!(outcome.stderr.contains("does --key nope name"), "{outcome:?}");
+        assert!(format!("{}{}", outcome.stdout, outcome.stderr).contains("3 skipped"), "{outcome:?}");
+    }
+    place.write("random", b"\x8f\x01{\n\xff\xfe\x00\n[\x9c");
+    let message = place.fails(5, "import db random --format jsonl --tree t");
+    assert!(message.contains("not JSON; is it really jsonl?"), "{message}");
+    // One record is enough, and an input without records is none of which nothing could be stored.
+    place.ok("import db in.jsonl --key id --tree t");
+    place.write("empty", "");
+    place.ok("import db empty --format jsonl --tree t");
+}
+
 #[test]
 fn a_damaged_archive_gives_what_comes_before_the_damage() {
     let place = Workplace::new();

@@ -1,13 +1,13 @@
 //! `braid import`
 
-use std::{io::Write, thread};
+use std::{fs, io::Write, thread};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::open::open_for_writing;
 use crate::{
     arguments::ImportArguments,
-    exit::{OK, usage},
+    exit::{INPUT, OK, failure, usage},
     import::{Format, ImportJob, IndexSpec, Target},
     input::Source,
 };
@@ -20,9 +20,13 @@ const FREEDB_INDEXES: [&str; 3] = ["by_disc_id=disc_ids", "by_artist=artist:lowe
 
 /// Imports a file.
 pub fn import(arguments: ImportArguments) -> Result<u8> {
-    let format = match arguments.format.or_else(|| Format::of_name(&arguments.file)) {
-        Some(format) => format,
-        None => return Err(usage("the input's name does not say its format: give --format")),
+    let format = arguments.format.or_else(|| Format::of_name(&arguments.file));
+    if format.is_none() && arguments.file.as_os_str() != "-" {
+        // That a file is missing comes before what its name does not say.
+        fs::metadata(&arguments.file).with_context(|| format!("cannot open {}", arguments.file.display()))?;
+    }
+    let Some(format) = format else {
+        return Err(usage("the input's name does not say its format: give --format"));
     };
     let source = Source::open(&arguments.file)?;
     let verb = if arguments.to_jsonl.is_some() {
@@ -55,7 +59,10 @@ pub fn import(arguments: ImportArguments) -> Result<u8> {
     } else {
         std::io::stdout().lock().write_all(&text)?;
     }
-    Ok(OK)
+    match report.why_nothing_usable(format, arguments.key.as_deref()) {
+        Some(why) => Err(failure(INPUT, why)),
+        None => Ok(OK),
+    }
 }
 
 fn target(arguments: &ImportArguments, format: Format) -> Result<Target> {

@@ -8,11 +8,12 @@ use std::{
 use serde::Serialize;
 
 use super::{
+    format::Format,
     progress::Progress,
     stages::{Stages, StagesReport},
 };
 use crate::{
-    dirt::{DirtTally, KindTally},
+    dirt::{Dirt, DirtTally, KindTally},
     notation::{show_bytes, show_count},
 };
 
@@ -49,6 +50,23 @@ impl ImportReport {
             stages: stages.report(),
             dirt: progress.dirt,
         }
+    }
+
+    /// What is likely wrong with an input that has records of which none can be stored.
+    pub fn why_nothing_usable(&self, format: Format, key: Option<&str>) -> Option<String> {
+        if self.records == 0 || self.stored > 0 {
+            return None;
+        }
+        let kinds = self.dirt.kinds().into_iter().filter(|(kind, _)| kind.is_unusable());
+        let (kind, tally) = kinds.max_by_key(|(_, tally)| tally.records)?;
+        let format = format.name();
+        let advice = match (kind, key) {
+            (Dirt::MissingKey, Some(key)) => format!("; does --key {key} name a field of it?"),
+            (Dirt::MissingKey | Dirt::TooLarge | Dirt::KeyTooLong, _) => String::new(),
+            _ => format!("; is it really {format}?"),
+        };
+        let (records, of_kind) = (show_count(self.records), show_count(tally.records));
+        Some(format!("no record of the input can be stored: {of_kind} of {records}: {}{advice}", kind.explanation()))
     }
 
     /// Writes it for people. `verb` says what was done with the records: "stored", "converted".

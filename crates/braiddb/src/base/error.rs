@@ -17,8 +17,9 @@ pub enum Error {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. The message tells it, so [`std::error::Error::source`] does not tell it again; `r#` says so
+        /// to thiserror, and the name is plain `source`.
+        r#source: io::Error,
     },
     /// A file holds bytes that were not written there by BraidDB, or lacks bytes that were.
     #[error(
@@ -139,5 +140,19 @@ impl Error {
     /// Whether a named thing was missing.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::NotFound(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    /// Whoever prints an error and then its sources printed "Permission denied" twice.
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = Error::io("lock", "db/LOCK", io::ErrorKind::PermissionDenied.into());
+        assert_eq!(error.to_string(), "cannot lock db/LOCK: permission denied");
+        assert!(error.source().is_none());
     }
 }

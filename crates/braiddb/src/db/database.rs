@@ -106,9 +106,10 @@ impl Db {
         let mut trees = core.catalog.trees.lock();
         if let Some(tree) = trees.by_name.get(name) {
             if tree.multi != multi {
-                let (is, asked) = if multi { ("one value", "many values") } else { ("many values", "one value") };
+                let (is, asked) =
+                    if multi { ("one value", "many values were") } else { ("many values", "one value was") };
                 return Err(Error::InvalidArgument(format!(
-                    "the tree {name:?} keeps {is} to a key, but {asked} were asked for"
+                    "the tree {name:?} keeps {is} to a key, but {asked} asked for"
                 )));
             }
             return Ok(Arc::clone(tree));

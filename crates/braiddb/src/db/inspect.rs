@@ -13,7 +13,7 @@ use crate::{
         Position, Run, TableContext,
         blob::{BlobFile, BlobRef, ScanItem},
     },
-    version::{Change, Current, read_records},
+    version::{CURRENT_NAME, Change, Current, read_records},
     view::View,
     wal,
 };
@@ -46,8 +46,7 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let mut bytes = [0; FILE_HEADER_LEN];
     let len = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", path, e))?;
-    let kind = FileKind::of_magic(&bytes[..len])
-        .ok_or_else(|| Error::corruption(path, 0, "these are not the first bytes of any file of a BraidDB database"))?;
+    let kind = FileKind::of_magic(&bytes[..len]).ok_or_else(|| unknown_kind(path))?;
     let context = TableContext { vfs: Arc::clone(&vfs), cache: BlockCache::new(8 << 20) };
     let mut printer = Printer { path, out, options };
     if kind != FileKind::Wal {
@@ -63,6 +62,20 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
         FileKind::Manifest => printer.manifest(&*file),
         FileKind::Current => printer.current(&*file),
     }
+}
+
+/// Why a file with other first bytes than ours is not printed: it is damaged if it is named like ours, else foreign.
+fn unknown_kind(path: &Path) -> Error {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_numbered =
+        name.starts_with("MANIFEST-") || [".wal", ".run", ".view", ".blob"].iter().any(|e| name.ends_with(e));
+    if name == CURRENT_NAME || is_numbered && number_of(path) > 0 {
+        return Error::corruption(path, 0, "these are not the first bytes of any file of a BraidDB database");
+    }
+    Error::InvalidArgument(format!(
+        "{} is no file of BraidDB that could be shown: those are CURRENT, MANIFEST-*, *.wal, *.run, *.view and *.blob",
+        path.display()
+    ))
 }
 
 /// The number in a file's name; 0 if it has none.
