@@ -168,7 +168,12 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>
         return Ok(None);
     }
     let vfs = &settings.vfs;
-    if !settings.create && vfs.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+    let holds_something = || match vfs.list(dir) {
+        Ok(entries) => entries.iter().any(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some()),
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    };
+    // Nothing is left in a directory that has no database and is to get none, not even a lock.
+    if !settings.create && !holds_something() {
         return Err(Error::NotFound(format!("there is no database in {}", dir.display())));
     }
     vfs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;

@@ -508,3 +508,13 @@ fn the_log_adds_little_to_what_is_put() {
     let all = db.stats().log_bytes_written - before;
     assert!(all * 100 <= count * 116 * 136, "{} bytes each", all as f64 / count as f64);
 }
+
+#[test]
+fn a_directory_without_a_database_is_left_as_it_is() {
+    let vfs = Arc::new(MemVfs::new());
+    vfs.create_dir_all(Path::new(DIR)).unwrap();
+    vfs.open(&Path::new(DIR).join("notes.txt"), crate::platform::OpenMode::CreateNew).unwrap();
+    let error = open(Settings { create: false, ..small(&vfs) }).unwrap_err();
+    assert!(matches!(error, crate::base::Error::NotFound(_)), "{error}");
+    assert_eq!(vfs.list(Path::new(DIR)).unwrap().len(), 1);
+}
