@@ -140,7 +140,7 @@ impl Engine for Mdbx {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        let txn = self.begin(ffi::MDBX_RDONLY)?;
+        let txn = self.begin(ffi::MDBX_TXN_RDONLY)?;
         let mut reader = MdbxReader { mdbx: self, txn, cursor: ptr::null_mut() };
         // SAFETY: the transaction is open.
         check(unsafe { ffi::mdbx_cursor_open(txn, self.dbi, &mut reader.cursor) })?;
