@@ -126,6 +126,10 @@ fn describe(status: ExitStatus, said: &str) -> String {
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or(-1)),
     };
+    // An error that was returned says all there is; before a panic or a crash anything may have been said.
+    if let Some(error) = said.lines().rev().find_map(|line| line.strip_prefix("bench-compare: ")) {
+        return format!("{how}: {error}");
+    }
     let words: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
     format!("{how}: {}", words.join(" | "))
 }
@@ -181,6 +185,7 @@ mod tests {
         let status = wait(Command::new("false").process_group(0).spawn()?, Duration::from_secs(10))?;
         let status = status.context("it ends by itself")?;
         assert_eq!(describe(status, "\nbad luck\n"), "exit status 1: bad luck");
+        assert_eq!(describe(status, "noise\nbench-compare: no room\n"), "exit status 1: no room");
         Ok(())
     }
 }

@@ -149,7 +149,11 @@ impl Engine for Mdbx {
 
     fn flush(&self) -> Result<()> {
         // SAFETY: the environment is open.
-        check(unsafe { ffi::mdbx_env_sync_ex(self.env, true, false) })
+        match unsafe { ffi::mdbx_env_sync_ex(self.env, true, false) } {
+            // There was nothing to sync.
+            ffi::MDBX_RESULT_TRUE => Ok(()),
+            code => check(code),
+        }
     }
 }
 

@@ -10,6 +10,9 @@ use rocksdb::{
 };
 use std::path::PathBuf;
 
+/// The one column family.
+const FAMILY: &str = "default";
+
 pub struct Rocks {
     db: DB,
     options: Options,
@@ -26,7 +29,8 @@ impl Rocks {
         // The log of an earlier process, in bytes; see `replayed`.
         let log_bytes =
             if folder.exists() { crate::meter::files_len(&folder, |path| path.ends_with(".log")) } else { 0 };
-        let db = DB::open(&options, &folder)?;
+        // By name, since batched gets want a handle.
+        let db = DB::open_cf_with_opts(&options, &folder, [(FAMILY, options.clone())])?;
         let mut write_options = WriteOptions::default();
         write_options.set_sync(setup.durable);
         // A record of the log: 7 bytes of framing, 12 of batch header, 3 of tags and lengths, key and value.
@@ -166,7 +170,7 @@ impl Reader for RocksReader<'_> {
     }
 
     fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        let Some(family) = self.db.cf_handle("default") else { anyhow::bail!("no default column family") };
+        let Some(family) = self.db.cf_handle(FAMILY) else { anyhow::bail!("no default column family") };
         let values = self.db.batched_multi_get_cf_opt(&family, keys.iter(), false, &self.gets);
         for (index, value) in values.into_iter().enumerate() {
             if let Some(value) = value? {
