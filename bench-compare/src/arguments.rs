@@ -125,7 +125,7 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
     for workload in &options.workloads {
         workloads::by_name(workload)?;
     }
-    // Some workloads take a part of N, the smallest of them an 80th in groups.
+    // Some workloads take a small part of N.
     ensure!(options.sizes.iter().all(|n| *n >= 1600), "N is 1600 at least");
     Ok(options)
 }

@@ -23,13 +23,13 @@ use std::{
 /// Between two samples of memory.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// The engine has come to rest when hardly anything was written and computed for so long.
-const REST: Duration = Duration::from_millis(800);
+const REST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 800 });
 /// Processor time within [`REST`] that still counts as rest.
 const REST_CPU: Duration = Duration::from_millis(8);
 /// Bytes written within [`REST`] that still count as rest: sled writes half a megabyte twice a second, for ever.
 const REST_BYTES: u64 = 2 << 20;
 /// The longest that is waited for rest.
-const REST_LIMIT: Duration = Duration::from_secs(300);
+const REST_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 300 });
 
 /// Processor time of this process, all its threads, user and system.
 pub fn cpu_time() -> Duration {

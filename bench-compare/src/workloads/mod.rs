@@ -8,6 +8,8 @@ mod measure;
 mod mixed;
 mod read;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod write;
 mod ycsb;
 
