@@ -30,8 +30,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Runs what is not in the results yet, round by round, the engines of a workload one after the other; then reports.
 pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
+    // Some engines ask for the current folder where a path is relative.
+    let folder = fs::canonicalize(&options.folder)?;
     let known = Results::read(&options.results)?;
-    let machine = Machine::here(&options.folder);
+    let machine = Machine::here(&folder);
     if known.machines.last() != Some(&machine) {
         results::append(&options.results, &Line::Machine(machine))?;
     }
@@ -42,7 +44,7 @@ pub fn run(options: &RunOptions) -> Result<()> {
     let keys: Vec<RowKey> = plan(options).into_iter().filter(is_wanted).collect();
     let count = keys.len();
     for (number, key) in keys.into_iter().enumerate() {
-        let row = run_one(options, key)?;
+        let row = run_one(options, &folder, key)?;
         println!("[{}/{count}] {}", number + 1, report::one_line(&row));
         results::append(&options.results, &Line::Row(row))?;
     }
@@ -70,11 +72,11 @@ fn plan(options: &RunOptions) -> Vec<RowKey> {
     keys
 }
 
-fn run_one(options: &RunOptions, key: RowKey) -> Result<Row> {
-    let folder = options.folder.join(format!("{}-{}", key.workload, key.engine));
+fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
+    let folder = parent.join(format!("{}-{}", key.workload, key.engine));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
-    let (out, err) = (options.folder.join("stdout"), options.folder.join("stderr"));
+    let (out, err) = (parent.join("stdout"), parent.join("stderr"));
     let child = ChildOptions {
         workload: key.workload.clone(),
         engine: key.engine.clone(),

@@ -73,9 +73,9 @@ impl Engine for Sqlite {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        let mut reader = SqliteReader { connection: connect(&self.path, self.budget, self.map_bytes)?, begun: false };
-        reader.refresh()?;
-        Ok(Box::new(reader))
+        let connection = connect(&self.path, self.budget, self.map_bytes)?;
+        connection.prepare_cached("BEGIN")?.execute([])?;
+        Ok(Box::new(SqliteReader { connection, begun: true }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -84,7 +84,8 @@ impl Engine for Sqlite {
     }
 }
 
-/// Reads within a transaction, which spares a lock and a look at the log for each statement.
+/// Reads within one transaction, which spares a lock and a look at the log for each statement, until it is refreshed for the first
+/// time: who wants news reads by single statements, or the log could never be begun anew ("checkpoint starvation", wal.html).
 struct SqliteReader {
     connection: Connection,
     begun: bool,
@@ -105,11 +106,9 @@ impl SqliteReader {
 
 impl Reader for SqliteReader {
     fn refresh(&mut self) -> Result<()> {
-        if self.begun {
+        if std::mem::replace(&mut self.begun, false) {
             self.connection.prepare_cached("COMMIT")?.execute([])?;
         }
-        self.connection.prepare_cached("BEGIN")?.execute([])?;
-        self.begun = true;
         Ok(())
     }
 

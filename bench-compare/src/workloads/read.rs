@@ -246,6 +246,8 @@ pub fn cold_read(context: &Context<'_>) -> Result<Vec<Measure>> {
     meter::drop_from_page_cache(context.folder)?;
     let engine = context.open(context.need(Access::Cold))?;
     let mut reader = engine.reader()?;
+    // Once more: opening may have read everything.
+    meter::drop_from_page_cache(context.folder)?;
     let (mut seen, mut random, mut done) = (Checksum::default(), Random::new(mix(81)), 0);
     let ops = (n / 100).clamp(500, 20_000);
     let fetched_before = meter::bytes_fetched();
