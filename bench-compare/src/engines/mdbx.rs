@@ -71,8 +71,8 @@ impl Mdbx {
         // SAFETY: the environment is made, set up and opened in the order mdbx.h asks for; on failure Drop closes it.
         unsafe {
             check(ffi::mdbx_env_create(&mut mdbx.env))?;
-            // The file grows in steps of 64 MiB and is not shrunk meanwhile; all else by default.
-            check(ffi::mdbx_env_set_geometry(mdbx.env, 0, -1, map_bytes as isize, 64 << 20, 0, -1))?;
+            // The file is not shrunk meanwhile, or it would grow again; all else by default.
+            check(ffi::mdbx_env_set_geometry(mdbx.env, 0, -1, map_bytes as isize, -1, 0, -1))?;
             check(ffi::mdbx_env_set_option(mdbx.env, ffi::MDBX_opt_max_readers, READERS))?;
             check(ffi::mdbx_env_open(mdbx.env, path.as_ptr(), flags, 0o644)).context("mdbx_env_open")?;
         }

@@ -32,7 +32,7 @@ pub fn standings(summaries: &Summaries) -> Vec<Standing> {
 
 fn standing(summaries: &Summaries, bar: Bar) -> Standing {
     let ours = summaries.figure(bar.measure, OURS, bar.figure);
-    let peers = summaries.by_measure[bar.measure].keys().filter(|engine| *engine != OURS);
+    let peers = summaries.by_measure[bar.measure].keys().filter(|engine| *engine != OURS && bar.counts(engine));
     let figures = peers.filter_map(|engine| {
         let figure = summaries.figure(bar.measure, engine, bar.figure)?;
         Some((engine.clone(), figure))
@@ -62,12 +62,16 @@ mod tests {
     };
 
     fn results(rates: &[(&str, f64, bool)]) -> Results {
+        results_of("scan_all", rates)
+    }
+
+    fn results_of(workload: &str, rates: &[(&str, f64, bool)]) -> Results {
         let mut results = Results::default();
         for (engine, rate, correct) in rates {
-            let key = RowKey { n: 1, workload: "scan_all".into(), engine: (*engine).into(), round: 1 };
+            let key = RowKey { n: 1, workload: workload.into(), engine: (*engine).into(), round: 1 };
             let figures = [("rate".to_owned(), *rate)].into();
             let checksum = String::new();
-            let measure = Measure { name: "scan_all".into(), figures, count: 1, checksum, correct: *correct };
+            let measure = Measure { name: workload.into(), figures, count: 1, checksum, correct: *correct };
             let outcome = Outcome { measures: vec![measure], ..Outcome::default() };
             let row = Row { key: key.clone(), status: Status::Ok, reason: String::new(), child_seconds: 1.0, outcome };
             results.rows.insert(key, row);
@@ -83,6 +87,14 @@ mod tests {
         assert_eq!(standings[0].bar.bound, Bound::AtLeast(3.0));
         assert_eq!(standings[0].peer, Some(("lmdb".to_owned(), 10.0)));
         assert_eq!((standings[0].ratio, standings[0].is_met()), (Some(3.0), Some(true)));
+    }
+
+    #[test]
+    fn a_peer_whose_sync_is_none_is_no_peer_of_durable_commits() {
+        let rates = [("braiddb", 30.0, true), ("lmdb", 10.0, true), ("sled", 100.0, true)];
+        let peer = |workload| standings(&Summaries::of(&results_of(workload, &rates), 1))[0].peer.clone();
+        assert_eq!(peer("commit_sync_4"), Some(("lmdb".to_owned(), 10.0)));
+        assert_eq!(peer("scan_all"), Some(("sled".to_owned(), 100.0)));
     }
 
     #[test]

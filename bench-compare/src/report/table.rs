@@ -68,7 +68,11 @@ fn push_machine(text: &mut String, machine: &Machine) -> Result<()> {
 }
 
 fn push_bars(text: &mut String, standings: &[Standing], summaries: &Summaries) -> Result<()> {
-    writeln!(text, "Medians of the rounds. The ratio is BraidDB to the peer named; a figure by itself has none.\n")?;
+    writeln!(
+        text,
+        "Medians of the rounds. The ratio is BraidDB to the peer named; a figure by itself has none. \
+         sled's `flush` does not reach through to the device, so its durable commits are shown below but compared with nobody.\n"
+    )?;
     writeln!(text, "| workload | figure | BraidDB | peer | RocksDB | ratio | bar | met |")?;
     writeln!(text, "|---|---|--:|--:|--:|--:|--:|---|")?;
     for standing in standings {

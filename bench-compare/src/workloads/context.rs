@@ -30,7 +30,7 @@ pub struct Context<'a> {
     pub limit: Duration,
     /// Samples memory.
     pub sampler: MemorySampler,
-    /// The budget last given, and the memory the process had when its measuring was over.
+    /// The largest budget given.
     pub budget: Cell<u64>,
     /// The most anonymous memory before answers were verified.
     pub anonymous_peak: Cell<u64>,
@@ -61,7 +61,7 @@ impl Context<'_> {
             Access::Read => 2 * need.data_bytes + (32 << 20),
             Access::Cold => (need.data_bytes / 8).max(COLD_BUDGET_MIN),
         };
-        self.budget.set(budget);
+        self.budget.set(self.budget.get().max(budget));
         (self.kind.open)(Setup {
             folder: self.folder,
             budget: budget as usize,
