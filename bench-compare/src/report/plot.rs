@@ -121,7 +121,7 @@ fn push_panel(svg: &mut String, title: &str, top: f64, height: f64, lines: &[(&s
         return;
     }
     let ((x_low, x_high), (y_low, y_high)) = (bounds(|point| point.0), bounds(|point| point.1));
-    let left = MARGIN + 80.0;
+    let left = MARGIN + 110.0;
     let place = |value: f64, low: f64, high: f64| (value / low).ln() / (high / low).ln();
     let x_of = |n: f64| left + place(n, x_low, x_high) * (WIDTH - left - MARGIN);
     let y_of = |cost: f64| top + height * (1.0 - place(cost, y_low, y_high));
@@ -137,10 +137,11 @@ fn push_panel(svg: &mut String, title: &str, top: f64, height: f64, lines: &[(&s
         let _ = writeln!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\"/>", path.join(" "));
         for (n, us) in points {
             let (x, y) = (x_of(*n), y_of(*us));
+            let shown = if *us < 1.0 { format!("{us:.3}") } else { format!("{us:.2}") };
             let _ = writeln!(
                 svg,
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"10\" fill=\"{colour}\">{us:.2}</text>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"10\" fill=\"{colour}\">{shown}</text>\
                  <text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"10\" text-anchor=\"middle\">{n:.0}</text>",
                 x + 5.0,
                 y - 4.0,
