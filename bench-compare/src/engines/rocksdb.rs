@@ -119,19 +119,11 @@ impl Engine for Rocks {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        let total = || {
-            let mut options = ReadOptions::default();
-            // With a prefix extractor an iterator over everything has to say so.
-            options.set_total_order_seek(true);
-            options
-        };
-        let mut within = ReadOptions::default();
-        within.set_prefix_same_as_start(self.prefix_len.is_some());
         Ok(Box::new(RocksReader {
-            db: &self.db,
+            rocks: self,
             gets: ReadOptions::default(),
-            rows: self.db.raw_iterator_opt(total()),
-            prefix_rows: self.db.raw_iterator_opt(within),
+            rows: Kept::default(),
+            prefix_rows: Kept::default(),
         }))
     }
 
@@ -147,22 +139,50 @@ impl Engine for Rocks {
     }
 }
 
-/// Gets read what is there when they begin; iterators are kept and refreshed ("Iterator": making one anew costs more).
+/// Gets read what is there when they begin; iterators are made when first needed, kept, and refreshed before their next use
+/// ("Iterator": making one anew costs more).
 struct RocksReader<'a> {
-    db: &'a DB,
+    rocks: &'a Rocks,
     gets: ReadOptions,
-    rows: DBRawIterator<'a>,
-    prefix_rows: DBRawIterator<'a>,
+    rows: Kept<'a>,
+    prefix_rows: Kept<'a>,
+}
+
+/// An iterator that is kept.
+#[derive(Default)]
+struct Kept<'a> {
+    iterator: Option<DBRawIterator<'a>>,
+    is_stale: bool,
+}
+
+impl<'a> Kept<'a> {
+    fn fresh(&mut self, db: &'a DB, options: impl FnOnce() -> ReadOptions) -> Result<&mut DBRawIterator<'a>> {
+        let is_stale = std::mem::replace(&mut self.is_stale, false);
+        let is_kept = self.iterator.is_some();
+        let iterator = self.iterator.get_or_insert_with(|| db.raw_iterator_opt(options()));
+        if is_stale && is_kept {
+            iterator.refresh()?;
+        }
+        Ok(iterator)
+    }
+}
+
+/// With a prefix extractor an iterator over everything has to say so.
+fn all_rows() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_total_order_seek(true);
+    options
 }
 
 impl Reader for RocksReader<'_> {
     fn refresh(&mut self) -> Result<()> {
-        self.rows.refresh()?;
-        Ok(self.prefix_rows.refresh()?)
+        self.rows.is_stale = true;
+        self.prefix_rows.is_stale = true;
+        Ok(())
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get_pinned_opt(key, &self.gets)?;
+        let value = self.rocks.db.get_pinned_opt(key, &self.gets)?;
         if let Some(value) = &value {
             found(value);
         }
@@ -170,8 +190,8 @@ impl Reader for RocksReader<'_> {
     }
 
     fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        let Some(family) = self.db.cf_handle(FAMILY) else { anyhow::bail!("no default column family") };
-        let values = self.db.batched_multi_get_cf_opt(&family, keys.iter(), false, &self.gets);
+        let Some(family) = self.rocks.db.cf_handle(FAMILY) else { anyhow::bail!("no default column family") };
+        let values = self.rocks.db.batched_multi_get_cf_opt(&family, keys.iter(), false, &self.gets);
         for (index, value) in values.into_iter().enumerate() {
             if let Some(value) = value? {
                 found(index, &value);
@@ -181,18 +201,26 @@ impl Reader for RocksReader<'_> {
     }
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
-        self.rows.seek(from);
-        show(&mut self.rows, DBRawIterator::next, visit)
+        let rows = self.rows.fresh(&self.rocks.db, all_rows)?;
+        rows.seek(from);
+        show(rows, DBRawIterator::next, visit)
     }
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
-        self.rows.seek_to_last();
-        show(&mut self.rows, DBRawIterator::prev, visit)
+        let rows = self.rows.fresh(&self.rocks.db, all_rows)?;
+        rows.seek_to_last();
+        show(rows, DBRawIterator::prev, visit)
     }
 
     fn scan_prefix(&mut self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
-        self.prefix_rows.seek(prefix);
-        show(&mut self.prefix_rows, DBRawIterator::next, &mut |key, value| key.starts_with(prefix) && visit(key, value))
+        let same_prefix = self.rocks.prefix_len.is_some();
+        let rows = self.prefix_rows.fresh(&self.rocks.db, || {
+            let mut options = ReadOptions::default();
+            options.set_prefix_same_as_start(same_prefix);
+            options
+        })?;
+        rows.seek(prefix);
+        show(rows, DBRawIterator::next, &mut |key, value| key.starts_with(prefix) && visit(key, value))
     }
 }
 
