@@ -20,6 +20,10 @@ test *arguments:
 demo *arguments:
     cargo run --release -- demo {{arguments}}
 
+# measure beside RocksDB, LMDB and others: hours, and half an hour to build; see bench-compare/README.md
+compare *arguments:
+    cd bench-compare && cargo run --release -- run {{arguments}}
+
 # the structure of the source tree, and which layer imports which
 tidy:
     cargo xtask tidy --graph

@@ -202,6 +202,12 @@ fn unsafe_stays_on_its_islands() {
     }
     finds(&engine("view/reader.rs", text), &[(3, "unsafe")]);
     finds(&files(&[("crates/braid-cli/src/main.rs", text)]), &[(3, "unsafe")]);
+    finds(&files(&[("bench-compare/src/engines/lmdb.rs", text)]), &[]);
+    for elsewhere in
+        ["bench-compare/src/engines/redb.rs", "bench-compare/src/main.rs", "x/bench-compare/src/engines/lmdb.rs"]
+    {
+        finds(&files(&[(elsewhere, text)]), &[(3, "unsafe")]);
+    }
     finds(&engine("db/open.rs", "#![deny(unsafe_code)]\n// unsafe\nconst A: &str = \"unsafe\";\n"), &[]);
 }
 

@@ -1,0 +1,131 @@
+//! The command line.
+
+use crate::{engines, workloads};
+use anyhow::{Context, Result, bail, ensure};
+use std::{path::PathBuf, time::Duration};
+
+/// What `help` prints.
+pub const USAGE: &str = "\
+usage: bench-compare run [OPTIONS]           run what is not in the results yet, then report
+       bench-compare report RESULTS FOLDER   write report.md and SVG plots into the folder
+       bench-compare list                    the engines and workloads there are
+
+options of run:
+  --n N             rows (2000000); several, separated by commas, one after the other
+  --rounds R        rounds (3)
+  --engines LIST    all
+  --workloads LIST  all
+  --results FILE    lines of JSON (results/rows.jsonl)
+  --folder DIR      where databases are made (data); gone afterwards
+  --limit S         seconds for a child (900); above that it is killed, and its row says so
+  --phase-limit S   seconds for a phase (60); it stops there and is measured by what it did
+  --retry           run again what failed
+";
+
+/// What is asked for.
+pub enum Command {
+    Run(RunOptions),
+    Report { results: PathBuf, into: PathBuf },
+    Child(ChildOptions),
+    WriteAndDie { engine: String, n: u64, folder: PathBuf },
+    List,
+    Help,
+}
+
+/// Of `run`.
+pub struct RunOptions {
+    pub sizes: Vec<u64>,
+    pub rounds: u32,
+    pub engines: Vec<String>,
+    pub workloads: Vec<String>,
+    pub results: PathBuf,
+    pub folder: PathBuf,
+    pub limit: Duration,
+    pub phase_limit: Duration,
+    pub retry: bool,
+}
+
+/// Of a child process.
+pub struct ChildOptions {
+    pub workload: String,
+    pub engine: String,
+    pub n: u64,
+    pub phase_limit: Duration,
+    pub folder: PathBuf,
+}
+
+impl ChildOptions {
+    /// As arguments for [`parse`].
+    pub fn to_arguments(&self) -> Vec<String> {
+        let seconds = self.phase_limit.as_secs().to_string();
+        let folder = self.folder.display().to_string();
+        vec!["child".into(), self.workload.clone(), self.engine.clone(), self.n.to_string(), seconds, folder]
+    }
+}
+
+/// Understands the command line.
+pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Command> {
+    let arguments: Vec<String> = arguments.collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["run", options @ ..] => Ok(Command::Run(parse_run(options)?)),
+        ["report", results, into] => Ok(Command::Report { results: results.into(), into: into.into() }),
+        ["list"] => Ok(Command::List),
+        ["child", workload, engine, n, phase_limit, folder] => Ok(Command::Child(ChildOptions {
+            workload: workload.to_string(),
+            engine: engine.to_string(),
+            n: n.parse()?,
+            phase_limit: Duration::from_secs(phase_limit.parse()?),
+            folder: folder.into(),
+        })),
+        ["write-and-die", engine, n, folder] => {
+            Ok(Command::WriteAndDie { engine: engine.to_string(), n: n.parse()?, folder: folder.into() })
+        }
+        [] | ["help" | "-h" | "--help"] => Ok(Command::Help),
+        _ => bail!("not understood; see `bench-compare help`"),
+    }
+}
+
+fn parse_run(words: &[&str]) -> Result<RunOptions> {
+    let mut options = RunOptions {
+        sizes: vec![2_000_000],
+        rounds: 3,
+        engines: engines::all().iter().map(|engine| engine.name.to_owned()).collect(),
+        workloads: workloads::all().iter().map(|workload| workload.name.to_owned()).collect(),
+        results: "results/rows.jsonl".into(),
+        folder: "data".into(),
+        limit: Duration::from_secs(900),
+        phase_limit: Duration::from_secs(60),
+        retry: false,
+    };
+    let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
+    let seconds = |text: &str| -> Result<Duration> { Ok(Duration::from_secs(text.parse()?)) };
+    let mut words = words.iter();
+    while let Some(&name) = words.next() {
+        if name == "--retry" {
+            options.retry = true;
+            continue;
+        }
+        let value = *words.next().with_context(|| format!("{name} wants a value"))?;
+        match name {
+            "--n" => options.sizes = list(value).iter().map(|n| n.parse()).collect::<Result<_, _>>()?,
+            "--rounds" => options.rounds = value.parse()?,
+            "--engines" => options.engines = list(value),
+            "--workloads" => options.workloads = list(value),
+            "--results" => options.results = value.into(),
+            "--folder" => options.folder = value.into(),
+            "--limit" => options.limit = seconds(value)?,
+            "--phase-limit" => options.phase_limit = seconds(value)?,
+            _ => bail!("unknown option {name}; see `bench-compare help`"),
+        }
+    }
+    for engine in &options.engines {
+        engines::by_name(engine)?;
+    }
+    for workload in &options.workloads {
+        workloads::by_name(workload)?;
+    }
+    // Some workloads take a small part of N.
+    ensure!(options.sizes.iter().all(|n| *n >= 1600), "N is 1600 at least");
+    Ok(options)
+}

@@ -1,0 +1,62 @@
+//! Which engines there are.
+
+use super::{Engine, Setup};
+use anyhow::{Context, Result};
+
+/// An engine that this binary has.
+pub struct EngineKind {
+    /// Its name in results and on the command line.
+    pub name: &'static str,
+    /// The package whose version in Cargo.lock says which it is.
+    pub package: &'static str,
+    /// Opens or creates a database.
+    pub open: fn(Setup<'_>) -> Result<Box<dyn Engine>>,
+}
+
+/// All of them, in the order of the table's columns.
+pub fn all() -> Vec<EngineKind> {
+    vec![
+        #[cfg(feature = "braiddb")]
+        EngineKind {
+            name: "braiddb",
+            package: "braiddb",
+            open: |setup| Ok(Box::new(super::braid::Braid::open(setup)?)),
+        },
+        #[cfg(feature = "rocksdb")]
+        EngineKind {
+            name: "rocksdb",
+            package: "librocksdb-sys",
+            open: |setup| Ok(Box::new(super::rocksdb::Rocks::open(setup)?)),
+        },
+        #[cfg(feature = "lmdb")]
+        EngineKind {
+            name: "lmdb",
+            package: "lmdb-master-sys",
+            open: |setup| Ok(Box::new(super::lmdb::Lmdb::open(setup)?)),
+        },
+        #[cfg(feature = "mdbx")]
+        EngineKind {
+            name: "libmdbx",
+            package: "mdbx-sys",
+            open: |setup| Ok(Box::new(super::mdbx::Mdbx::open(setup)?)),
+        },
+        #[cfg(feature = "redb")]
+        EngineKind { name: "redb", package: "redb", open: |setup| Ok(Box::new(super::redb::Redb::open(setup)?)) },
+        #[cfg(feature = "fjall")]
+        EngineKind { name: "fjall", package: "fjall", open: |setup| Ok(Box::new(super::fjall::Fjall::open(setup)?)) },
+        #[cfg(feature = "sqlite")]
+        EngineKind {
+            name: "sqlite",
+            package: "libsqlite3-sys",
+            open: |setup| Ok(Box::new(super::sqlite::Sqlite::open(setup)?)),
+        },
+        #[cfg(feature = "sled")]
+        EngineKind { name: "sled", package: "sled", open: |setup| Ok(Box::new(super::sled::Sled::open(setup)?)) },
+    ]
+}
+
+/// The engine of this name.
+pub fn by_name(name: &str) -> Result<EngineKind> {
+    let found = all().into_iter().find(|kind| kind.name == name);
+    found.with_context(|| format!("there is no engine {name:?} in this binary"))
+}

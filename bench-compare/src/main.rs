@@ -1,0 +1,52 @@
+//! BraidDB beside its peers: see README.md.
+//!
+//! `run` starts a child process for each engine, workload and round, and appends a line of JSON for each to a file; what is in the
+//! file already is not run again. `report` makes a table and plots of it.
+
+mod arguments;
+mod bars;
+mod data;
+mod engines;
+mod histogram;
+mod machine;
+mod meter;
+mod report;
+mod results;
+mod runner;
+mod workloads;
+
+use anyhow::Result;
+use arguments::Command;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match arguments::parse(std::env::args().skip(1)).and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-compare: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Run(options) => runner::run(&options),
+        Command::Report { results, into } => report::write(&results, &into),
+        Command::Child(child) => runner::run_child(&child),
+        Command::WriteAndDie { engine, n, folder } => workloads::write_and_die(&engines::by_name(&engine)?, n, &folder),
+        Command::List => {
+            for engine in engines::all() {
+                println!("engine    {:22} {}", engine.name, machine::package_version(engine.package));
+            }
+            for workload in workloads::all() {
+                println!("workload  {:22} {}", workload.name, workload.what);
+            }
+            Ok(())
+        }
+        Command::Help => {
+            print!("{}", arguments::USAGE);
+            Ok(())
+        }
+    }
+}

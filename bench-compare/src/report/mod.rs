@@ -1,0 +1,8 @@
+//! Tables and plots of the results: `report.md`, `ratios.svg` and, where there are several N, `sizes.svg`.
+
+mod plot;
+mod standing;
+mod summary;
+mod table;
+
+pub use table::{one_line, write};

@@ -1,0 +1,193 @@
+//! Runs children one after the other, and is one.
+//!
+//! A child has a folder of its own, which is gone afterwards, a process group of its own, and a time limit. It prints what it found
+//! as JSON. However it ends there is a row.
+
+use crate::{
+    arguments::{ChildOptions, RunOptions},
+    engines,
+    machine::Machine,
+    meter::MemorySampler,
+    report,
+    results::{self, Line, Outcome, Results, Row, RowKey, Status},
+    workloads::{self, Context},
+};
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{
+    cell::Cell,
+    fs::{self, File},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Between two looks at whether a child has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Runs what is not in the results yet, round by round, the engines of a workload one after the other; then reports.
+pub fn run(options: &RunOptions) -> Result<()> {
+    fs::create_dir_all(&options.folder)?;
+    // Some engines ask for the current folder where a path is relative.
+    let folder = fs::canonicalize(&options.folder)?;
+    let known = Results::read(&options.results)?;
+    let machine = Machine::here(&folder);
+    if known.machines.last() != Some(&machine) {
+        results::append(&options.results, &Line::Machine(machine))?;
+    }
+    let is_wanted = |key: &RowKey| match known.rows.get(key) {
+        None => true,
+        Some(row) => options.retry && row.status != Status::Ok,
+    };
+    let keys: Vec<RowKey> = plan(options).into_iter().filter(is_wanted).collect();
+    let count = keys.len();
+    for (number, key) in keys.into_iter().enumerate() {
+        let row = run_one(options, &folder, key)?;
+        println!("[{}/{count}] {}", number + 1, report::one_line(&row));
+        results::append(&options.results, &Line::Row(row))?;
+    }
+    let into = options.results.parent().unwrap_or(Path::new("."));
+    report::write(&options.results, into)
+}
+
+/// All rows, in the order in which they are run. Each round begins with another engine.
+fn plan(options: &RunOptions) -> Vec<RowKey> {
+    let mut keys = Vec::new();
+    for &n in &options.sizes {
+        for round in 1..=options.rounds {
+            for workload in &options.workloads {
+                let first = (round as usize - 1) % options.engines.len().max(1);
+                let engines = options.engines.iter().cycle().skip(first).take(options.engines.len());
+                keys.extend(engines.map(|engine| RowKey {
+                    n,
+                    workload: workload.clone(),
+                    engine: engine.clone(),
+                    round,
+                }));
+            }
+        }
+    }
+    keys
+}
+
+fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
+    let folder = parent.join(format!("{}-{}", key.workload, key.engine));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    let (out, err) = (parent.join("stdout"), parent.join("stderr"));
+    let child = ChildOptions {
+        workload: key.workload.clone(),
+        engine: key.engine.clone(),
+        n: key.n,
+        phase_limit: options.phase_limit,
+        folder: folder.clone(),
+    };
+    let start = Instant::now();
+    let child = Command::new(std::env::current_exe()?)
+        .args(child.to_arguments())
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(File::create(&out)?)
+        .stderr(File::create(&err)?)
+        .spawn()?;
+    let status = wait(child, options.limit)?;
+    let child_seconds = start.elapsed().as_secs_f64();
+    fs::remove_dir_all(&folder)?;
+    let printed: Result<Outcome, _> = serde_json::from_str(&fs::read_to_string(&out)?);
+    let (status, reason) = match (status, &printed) {
+        (None, _) => (Status::Timeout, format!("killed after {} s", options.limit.as_secs())),
+        (Some(status), Ok(_)) if status.success() => (Status::Ok, String::new()),
+        (Some(status), _) => (Status::Failed, describe(status, &fs::read_to_string(&err).unwrap_or_default())),
+    };
+    let outcome = if status == Status::Ok { printed? } else { Outcome::default() };
+    Ok(Row { key, status, reason, child_seconds, outcome })
+}
+
+/// How the child ended; nothing if it had to be killed.
+fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() >= limit {
+            let group = Pid::from_raw(child.id() as i32).context("a process without a number")?;
+            kill_process_group(group, Signal::KILL)?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// The end of what a failed child said.
+fn describe(status: ExitStatus, said: &str) -> String {
+    let how = match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("signal {signal}"),
+        (None, code) => format!("exit status {}", code.unwrap_or(-1)),
+    };
+    // An error that was returned says all there is; before a panic or a crash anything may have been said.
+    if let Some(error) = said.lines().rev().find_map(|line| line.strip_prefix("bench-compare: ")) {
+        return format!("{how}: {error}");
+    }
+    let words: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(4).collect();
+    format!("{how}: {}", words.join(" | "))
+}
+
+/// Is a child: runs one workload and prints what it found.
+pub fn run_child(options: &ChildOptions) -> Result<()> {
+    let kind = engines::by_name(&options.engine)?;
+    let context = Context {
+        kind: &kind,
+        folder: &options.folder,
+        n: options.n,
+        limit: options.phase_limit,
+        sampler: MemorySampler::start(),
+        budget: Cell::default(),
+        anonymous_peak: Cell::default(),
+        resident_peak: Cell::default(),
+    };
+    let measures = (workloads::by_name(&options.workload)?.run)(&context)?;
+    let outcome = Outcome {
+        budget_bytes: context.budget.get(),
+        resident_peak_bytes: context.resident_peak.get(),
+        anonymous_peak_bytes: context.anonymous_peak.get(),
+        measures,
+    };
+    println!("{}", serde_json::to_string(&outcome)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_interleave_engines_and_begin_with_another_each() {
+        let words = ["run", "--n", "2000", "--rounds", "2", "--workloads", "overwrite,seek_next1"];
+        let Ok(crate::arguments::Command::Run(mut options)) =
+            crate::arguments::parse(words.into_iter().map(str::to_owned))
+        else {
+            panic!("the command line is right");
+        };
+        options.engines = vec!["a".into(), "b".into()];
+        let keys: Vec<String> =
+            plan(&options).iter().map(|key| format!("{} {} {}", key.round, key.workload, key.engine)).collect();
+        let expected = "1 overwrite a,1 overwrite b,1 seek_next1 a,1 seek_next1 b,2 overwrite b,2 overwrite a,\
+                        2 seek_next1 b,2 seek_next1 a";
+        assert_eq!(keys.join(","), expected);
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_killed_and_one_that_fails_tells_why() -> Result<()> {
+        let mut hanging = Command::new("sleep");
+        assert!(wait(hanging.arg("60").process_group(0).spawn()?, Duration::from_millis(50))?.is_none());
+        let status = wait(Command::new("false").process_group(0).spawn()?, Duration::from_secs(10))?;
+        let status = status.context("it ends by itself")?;
+        assert_eq!(describe(status, "\nbad luck\n"), "exit status 1: bad luck");
+        assert_eq!(describe(status, "noise\nbench-compare: no room\n"), "exit status 1: no room");
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! The list of workloads.
+
+use super::{Context, Measure, kill, large, mixed, read, sync, write, ycsb};
+use anyhow::{Context as _, Result};
+
+/// A workload.
+pub struct Workload {
+    /// Its name in results and on the command line.
+    pub name: &'static str,
+    /// What it does, for `list`.
+    pub what: &'static str,
+    /// Runs it.
+    pub run: fn(&Context<'_>) -> Result<Vec<Measure>>,
+}
+
+const fn workload(name: &'static str, what: &'static str, run: fn(&Context<'_>) -> Result<Vec<Measure>>) -> Workload {
+    Workload { name, what, run }
+}
+
+/// All of them, in the order of the table.
+pub fn all() -> Vec<Workload> {
+    vec![
+        workload("fillseq_b100", "N puts in key order, 100 a commit, buffered", write::fillseq_b100),
+        workload("fillrandom_b100", "N puts in random order, 100 a commit, buffered", write::fillrandom_b100),
+        workload("fillrandom_b1", "N puts in random order, one a commit, buffered", write::fillrandom_b1),
+        workload("overwrite", "N/2 random overwrites, 100 a commit, of N rows", write::overwrite),
+        workload("deleterandom", "N/2 deletes, 100 a commit, of N rows; then a scan", write::deleterandom),
+        workload("readrandom", "gets of random rows, one thread", read::readrandom),
+        workload("readrandom_t2", "gets of random rows, two threads", read::readrandom_two_threads),
+        workload("multi_get16", "gets of 16 random rows at a time", read::multi_get),
+        workload("readmissing", "gets of keys that are not there", read::readmissing),
+        workload("seek_next1", "seeks to random places, one row each", read::seek_one),
+        workload("seek_next50", "seeks to random places, 50 rows each", read::seek_fifty),
+        workload("prefix_scan", "scans of the 16 rows of a random prefix", read::prefix_scan),
+        workload("scan_all", "scans of all rows, forward, loaded in random order", read::scan_all),
+        workload("scan_reverse", "scans of all rows, backward", read::scan_reverse),
+        workload("readwhilewriting_10k", "random gets beside 10,000 puts a second", mixed::at_rate),
+        workload("readwhilewriting_free", "random gets beside puts as fast as they go", mixed::unbounded),
+        workload("commit_sync_1", "durable commits of one put, one thread", sync::commit_sync_one),
+        workload("commit_sync_4", "durable commits of one put, 4 threads", sync::commit_sync_four),
+        workload("commit_sync_16", "durable commits of one put, 16 threads", sync::commit_sync_sixteen),
+        workload("sync_cpu", "processor time of durable commits of 1 and 100 puts on N rows of 1 KiB", sync::sync_cpu),
+        workload("bulk_sorted", "a load of N sorted rows by the call made for it, until durable", write::bulk_sorted),
+        workload("cold_read", "random gets, page cache dropped, cache an eighth of the data", read::cold_read),
+        workload("open_after_kill", "N/4 buffered commits, kill -9, open, look for each", kill::open_after_kill),
+        workload("large_values", "puts and gets of 1 MiB", large::large_values),
+        workload("db1k", "space of N/2 documents of 1.1 KB once idle", write::kilobyte_documents),
+        workload("ycsb_a", "zipf: half reads, half updates of 1 KiB rows", ycsb::a),
+        workload("ycsb_b", "zipf: 95 % reads, 5 % updates", ycsb::b),
+        workload("ycsb_c", "zipf: reads", ycsb::c),
+        workload("ycsb_d", "latest: 95 % reads, 5 % inserts", ycsb::d),
+        workload("ycsb_e", "zipf: 95 % scans of up to 100 rows, 5 % inserts", ycsb::e),
+        workload("ycsb_f", "zipf: half reads, half read-modify-writes", ycsb::f),
+    ]
+}
+
+/// The workload of this name.
+pub fn by_name(name: &str) -> Result<Workload> {
+    all().into_iter().find(|workload| workload.name == name).with_context(|| format!("there is no workload {name:?}"))
+}

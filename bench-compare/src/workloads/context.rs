@@ -1,0 +1,182 @@
+//! What all workloads share: opening with the right budget, loading, settling, verifying.
+
+use super::Measure;
+use crate::{
+    data::{Checksum, Key, KeyOrder, Values},
+    engines::{Access, Engine, EngineKind, Op, Reader, Setup},
+    meter::{self, MemorySampler},
+};
+use anyhow::Result;
+use std::{cell::Cell, path::Path, time::Duration};
+
+/// Bytes of budget for a record where much is written: 128 MiB at 2 M, 512 MiB at 8 M.
+const WRITE_BUDGET_PER_ROW: u64 = 64;
+/// The least budget.
+const BUDGET_MIN: u64 = 16 << 20;
+/// The least budget of a cold workload, whose budget must not hold the data.
+const COLD_BUDGET_MIN: u64 = 4 << 20;
+/// Rows in a commit while data is loaded that is not measured.
+const LOAD_BATCH_LEN: usize = 1000;
+
+/// What a workload runs with.
+pub struct Context<'a> {
+    /// The engine.
+    pub kind: &'a EngineKind,
+    /// A fresh folder.
+    pub folder: &'a Path,
+    /// Rows.
+    pub n: u64,
+    /// The longest a phase may take; it stops then with what it has done.
+    pub limit: Duration,
+    /// Samples memory.
+    pub sampler: MemorySampler,
+    /// The largest budget given.
+    pub budget: Cell<u64>,
+    /// The most anonymous memory before answers were verified.
+    pub anonymous_peak: Cell<u64>,
+    /// The most resident memory before answers were verified.
+    pub resident_peak: Cell<u64>,
+}
+
+/// How a database is opened; see [`Setup`].
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    pub access: Access,
+    pub durable: bool,
+    pub data_bytes: u64,
+    pub prefix_len: Option<usize>,
+}
+
+impl Context<'_> {
+    /// Buffered, of small rows.
+    pub fn need(&self, access: Access) -> Need {
+        Need { access, durable: false, data_bytes: Values::small().user_bytes(self.n), prefix_len: None }
+    }
+
+    /// Opens the database of this context's folder.
+    pub fn open(&self, need: Need) -> Result<Box<dyn Engine>> {
+        let budget = match need.access {
+            Access::Write => (self.n * WRITE_BUDGET_PER_ROW).max(BUDGET_MIN),
+            // All of it, with room for what an engine keeps beside it.
+            Access::Read => 2 * need.data_bytes + (32 << 20),
+            Access::Cold => (need.data_bytes / 8).max(COLD_BUDGET_MIN),
+        };
+        self.budget.set(self.budget.get().max(budget));
+        (self.kind.open)(Setup {
+            folder: self.folder,
+            budget: budget as usize,
+            data_bytes: need.data_bytes,
+            access: need.access,
+            durable: need.durable,
+            prefix_len: need.prefix_len,
+        })
+    }
+
+    /// Puts rows 0 to `rows`, in version 0, in that order, and lets the engine come to rest.
+    pub fn load(&self, engine: &dyn Engine, order: KeyOrder, values: &Values, rows: u64) -> Result<()> {
+        let mut batch = Batch::new(LOAD_BATCH_LEN);
+        let mut next = 0;
+        while next < rows {
+            let end = (next + LOAD_BATCH_LEN as u64).min(rows);
+            batch.fill(order, values, (next..end).map(|row| (row, Some(0))));
+            batch.commit(engine)?;
+            next = end;
+        }
+        settle(engine)?;
+        Ok(())
+    }
+
+    /// Notes what memory the process needed, before verifying takes its own.
+    pub fn note_memory(&self) {
+        self.anonymous_peak.set(self.anonymous_peak.get().max(self.sampler.peak()));
+        self.resident_peak.set(self.resident_peak.get().max(meter::resident_peak()));
+    }
+
+    /// Adds bytes written, counted until the engine came to rest, and space, to the measure of a phase that wrote.
+    pub fn settled(&self, engine: &dyn Engine, measure: Measure, costs: Costs) -> Result<Measure> {
+        let rest = settle(engine)?;
+        self.note_memory();
+        let written = meter::bytes_written() - costs.written_before;
+        let space = meter::folder_bytes(self.folder);
+        Ok(measure
+            .with("settle_s", rest.as_secs_f64())
+            .with("written_bytes", written as f64)
+            .with("write_amp", written as f64 / costs.user_bytes as f64)
+            .with("space_bytes", space as f64)
+            .with("space_amp", space as f64 / costs.live_bytes as f64))
+    }
+}
+
+/// What [`Context::settled`] compares with.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    pub written_before: u64,
+    pub user_bytes: u64,
+    pub live_bytes: u64,
+}
+
+/// Flushes, and waits until nothing is done in the background any more.
+pub fn settle(engine: &dyn Engine) -> Result<Duration> {
+    let start = std::time::Instant::now();
+    engine.flush()?;
+    let flushed = start.elapsed();
+    Ok(flushed + meter::wait_for_rest())
+}
+
+/// A checksum of all rows.
+pub fn scan_checksum(reader: &mut dyn Reader) -> Result<Checksum> {
+    let mut seen = Checksum::default();
+    reader.scan(b"", &mut |key, value| {
+        seen.add(key, value);
+        true
+    })?;
+    Ok(seen)
+}
+
+/// Operations to commit together; its memory is used again.
+pub struct Batch {
+    keys: Vec<Key>,
+    values: Vec<Vec<u8>>,
+    is_put: Vec<bool>,
+}
+
+impl Batch {
+    /// For up to `len` operations.
+    pub fn new(len: usize) -> Batch {
+        Batch { keys: Vec::with_capacity(len), values: Vec::new(), is_put: Vec::with_capacity(len) }
+    }
+
+    /// Operations on these rows, each a put of a version or a delete, in place of those before.
+    pub fn fill(&mut self, order: KeyOrder, values: &Values, rows: impl Iterator<Item = (u64, Option<u32>)>) {
+        self.keys.clear();
+        self.is_put.clear();
+        for (at, (row, version)) in rows.enumerate() {
+            self.keys.push(order.key(row));
+            self.is_put.push(version.is_some());
+            if at == self.values.len() {
+                self.values.push(Vec::new());
+            }
+            if let Some(version) = version {
+                values.fill(row, version, &mut self.values[at]);
+            }
+        }
+    }
+
+    /// Commits them.
+    pub fn commit(&self, engine: &dyn Engine) -> Result<()> {
+        if let ([key], [true]) = (&self.keys[..], &self.is_put[..]) {
+            return engine.write(&[Op { key, value: Some(&self.values[0]) }]);
+        }
+        engine.write(&self.ops())
+    }
+
+    /// Commits them as rows that follow all others.
+    pub fn append(&self, engine: &dyn Engine) -> Result<()> {
+        engine.append(&self.ops())
+    }
+
+    fn ops(&self) -> Vec<Op<'_>> {
+        let rows = self.keys.iter().zip(&self.values).zip(&self.is_put);
+        rows.map(|((key, value), is_put)| Op { key, value: is_put.then_some(&value[..]) }).collect()
+    }
+}

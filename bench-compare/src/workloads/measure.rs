@@ -1,0 +1,131 @@
+//! What a workload found out.
+
+use crate::{data::Checksum, histogram::Histogram, meter};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// Reads are timed one in so many: two looks at the clock would be a good part of the fastest of them.
+pub const READS_PER_SAMPLE: u64 = 8;
+
+/// The figures of one phase of a workload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measure {
+    /// Its name in the table.
+    pub name: String,
+    /// Figures by name: `rate` is operations a second, latencies are in microseconds.
+    pub figures: BTreeMap<String, f64>,
+    /// Rows seen, to compare engines by.
+    pub count: u64,
+    /// The sum over them.
+    pub checksum: String,
+    /// Whether they were what they should be.
+    pub correct: bool,
+}
+
+impl Measure {
+    /// One more figure.
+    pub fn with(mut self, name: &str, value: f64) -> Measure {
+        self.figures.insert(name.to_owned(), value);
+        self
+    }
+
+    /// What was seen, and what should have been.
+    pub fn checked(mut self, seen: Checksum, expected: Checksum) -> Measure {
+        self.count = seen.count;
+        self.checksum = format!("{:016x}", seen.sum);
+        self.correct = seen == expected;
+        self
+    }
+}
+
+/// A phase being measured, by one thread.
+#[derive(Debug)]
+pub struct Phase {
+    started: Instant,
+    last: Instant,
+    cpu: Duration,
+    limit: Duration,
+    histogram: Histogram,
+}
+
+impl Phase {
+    /// Starts the clocks. After `limit` the phase is over, done or not.
+    pub fn begin(limit: Duration) -> Phase {
+        let cpu = meter::cpu_time();
+        let started = Instant::now();
+        Phase { started, last: started, cpu, limit, histogram: Histogram::new() }
+    }
+
+    /// Since it began.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether the time is up. Looks at the clock once in 256 operations.
+    #[inline]
+    pub fn is_over(&self, ops: u64) -> bool {
+        ops.is_multiple_of(256) && self.started.elapsed() >= self.limit
+    }
+
+    /// Counts the time since the last lap as a latency.
+    #[inline]
+    pub fn lap(&mut self) {
+        let now = Instant::now();
+        self.histogram.record((now - self.last).as_nanos() as u64);
+        self.last = now;
+    }
+
+    /// Runs an operation, and times it if its turn has come.
+    #[inline]
+    pub fn sampled<R>(&mut self, number: u64, operation: impl FnOnce() -> R) -> R {
+        if !number.is_multiple_of(READS_PER_SAMPLE) {
+            return operation();
+        }
+        let start = Instant::now();
+        let result = operation();
+        self.histogram.record(start.elapsed().as_nanos() as u64);
+        result
+    }
+
+    /// Adds what another thread saw.
+    pub fn merge(&mut self, latencies: &Histogram) {
+        self.histogram.merge(latencies);
+    }
+
+    /// The latencies alone.
+    pub fn into_latencies(self) -> Histogram {
+        self.histogram
+    }
+
+    /// Stops the clocks.
+    pub fn end(self, name: &str, ops: u64) -> Measure {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let cpu = meter::cpu_time() - self.cpu;
+        let us = |ns: u64| ns as f64 / 1e3;
+        let latency = &self.histogram;
+        let mut figures = BTreeMap::from([
+            ("ops", ops as f64),
+            ("seconds", seconds),
+            ("rate", ops as f64 / seconds),
+            ("cpu_us", cpu.as_secs_f64() * 1e6 / ops.max(1) as f64),
+        ]);
+        if latency.total() > 0 {
+            figures.extend([
+                ("p50_us", us(latency.quantile(0.5))),
+                ("p99_us", us(latency.quantile(0.99))),
+                ("p999_us", us(latency.quantile(0.999))),
+                ("max_us", us(latency.max())),
+            ]);
+        }
+        Measure {
+            name: name.to_owned(),
+            figures: figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            count: 0,
+            checksum: String::new(),
+            correct: true,
+        }
+    }
+}

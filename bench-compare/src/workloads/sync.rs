@@ -1,0 +1,143 @@
+//! Durable commits: how many a second, beside what the device can do, and what each costs the processor.
+
+use super::{
+    Context, Measure,
+    context::{Batch, scan_checksum},
+    measure::Phase,
+};
+use crate::{
+    data::{Checksum, KeyOrder, Random, Values},
+    engines::Access,
+    histogram::Histogram,
+};
+use anyhow::{Context as _, Result};
+use rustix::fs::{fdatasync, fsync};
+use std::{
+    fs::OpenOptions,
+    io::Write as _,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Instant,
+};
+
+/// Bytes of a bare write: about what a log record of one put takes.
+const BARE_LEN: usize = 192;
+/// How many of them.
+const BARE_WRITES: u64 = 500;
+
+pub fn commit_sync_one(context: &Context<'_>) -> Result<Vec<Measure>> {
+    let (measure, seconds) = commit_sync(context, "commit_sync_1", 1)?;
+    let bare_us = bare_sync_us(context.folder)?;
+    let commit_us = seconds * 1e6 / measure.figures["ops"];
+    Ok(vec![measure.with("bare_us", bare_us).with("over_bare", commit_us / bare_us)])
+}
+
+pub fn commit_sync_four(context: &Context<'_>) -> Result<Vec<Measure>> {
+    Ok(vec![commit_sync(context, "commit_sync_4", 4)?.0])
+}
+
+pub fn commit_sync_sixteen(context: &Context<'_>) -> Result<Vec<Measure>> {
+    Ok(vec![commit_sync(context, "commit_sync_16", 16)?.0])
+}
+
+fn commit_sync(context: &Context<'_>, name: &str, threads: u64) -> Result<(Measure, f64)> {
+    let (values, order) = (Values::small(), KeyOrder::Random);
+    let mut need = context.need(Access::Write);
+    need.durable = true;
+    let engine = context.open(need)?;
+    let (engine, values) = (&*engine, &values);
+    let ops = (context.n / 100).clamp(400, 20_000);
+    let (next, done) = (&AtomicU64::new(0), &AtomicU64::new(0));
+    let mut phase = Phase::begin(context.limit);
+    let limit = context.limit;
+    let commit = move || -> Result<Histogram> {
+        let (mut batch, mut latencies) = (Batch::new(1), Histogram::new());
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            let row = next.fetch_add(1, Ordering::Relaxed);
+            if row >= ops {
+                break;
+            }
+            batch.fill(order, values, std::iter::once((row, Some(0))));
+            let begun = Instant::now();
+            batch.commit(engine)?;
+            latencies.record(begun.elapsed().as_nanos() as u64);
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(latencies)
+    };
+    let results = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(commit)).collect();
+        threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+    });
+    for result in results {
+        phase.merge(&result.ok().context("a committer panicked")??);
+    }
+    let done = done.load(Ordering::Relaxed);
+    let seconds = phase.elapsed().as_secs_f64();
+    let measure = phase.end(name, done);
+    context.note_memory();
+    // Each row taken was committed, so they are the first ones.
+    let mut expected = Checksum::default();
+    (0..done).for_each(|row| expected.expect(order, values, row, 0));
+    Ok((measure.checked(scan_checksum(&mut *engine.reader()?)?, expected), seconds))
+}
+
+/// What a sync costs when nothing else is done: a small write into a preallocated file, and `fdatasync`.
+fn bare_sync_us(folder: &Path) -> Result<f64> {
+    let path = folder.join("bare");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
+    file.write_all(&vec![0; 1 << 20])?;
+    fsync(&file)?;
+    let record = [1; BARE_LEN];
+    let start = Instant::now();
+    for number in 0..BARE_WRITES {
+        file.write_all_at(&record, number * BARE_LEN as u64)?;
+        fdatasync(&file)?;
+    }
+    let us = start.elapsed().as_secs_f64() * 1e6 / BARE_WRITES as f64;
+    std::fs::remove_file(path)?;
+    Ok(us)
+}
+
+/// The processor time of durable commits on a large database.
+pub fn sync_cpu(context: &Context<'_>) -> Result<Vec<Measure>> {
+    let (values, order, n) = (Values::kilobyte(), KeyOrder::Random, context.n);
+    let mut need = context.need(Access::Write);
+    need.data_bytes = values.user_bytes(n);
+    let engine = context.open(need)?;
+    context.load(&*engine, order, &values, n)?;
+    drop(engine);
+    need.durable = true;
+    let engine = context.open(need)?;
+    let commits = (n / 2000).clamp(100, 1000);
+    let mut versions = vec![0; n as usize];
+    let mut random = Random::new(101);
+    let mut measures = Vec::new();
+    for (name, len, commits) in [("sync_cpu_1", 1, commits), ("sync_cpu_100", 100, commits / 3)] {
+        let mut batch = Batch::new(len);
+        let mut phase = Phase::begin(context.limit);
+        let mut done = 0;
+        while done < commits && phase.elapsed() < context.limit {
+            let rows = (0..len).map(|_| {
+                let row = random.below(n);
+                versions[row as usize] += 1;
+                (row, Some(versions[row as usize]))
+            });
+            batch.fill(order, &values, rows);
+            batch.commit(&*engine)?;
+            phase.lap();
+            done += 1;
+        }
+        measures.push(phase.end(name, done));
+    }
+    context.note_memory();
+    let mut expected = Checksum::default();
+    for (row, version) in versions.iter().enumerate() {
+        expected.expect(order, &values, row as u64, *version);
+    }
+    let seen = scan_checksum(&mut *engine.reader()?)?;
+    Ok(measures.into_iter().map(|measure| measure.checked(seen, expected)).collect())
+}

@@ -1,0 +1,215 @@
+//! The workloads against a map in memory: all is right with it, and each of its planted faults is found.
+
+use super::Context;
+use crate::{
+    data::{KEY_LEN, mix},
+    engines::{Engine, EngineKind, Op, Reader, Rows, Setup},
+    meter::MemorySampler,
+};
+use anyhow::Result;
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+/// Few, but with many groups and batches.
+const ROWS: u64 = 3200;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What is wrong with the map.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// Some puts do nothing.
+    LosesPuts,
+    /// Some deletes do nothing.
+    KeepsDeleted,
+    /// The second write of a key does nothing.
+    KeepsOldVersions,
+    /// Gets of some keys find nothing, though the rows are there.
+    MissesGets,
+    /// Keys that are not there are found.
+    InventsRows,
+    /// Scans leave out a row now and then.
+    SkipsInScans,
+}
+
+struct Fake {
+    map: Arc<RwLock<Map>>,
+    fault: Fault,
+}
+
+/// The maps by folder, so that they can be closed and opened again.
+static MAPS: Mutex<BTreeMap<PathBuf, Arc<RwLock<Map>>>> = Mutex::new(BTreeMap::new());
+
+impl Fake {
+    fn open(setup: Setup<'_>, fault: Fault) -> Box<dyn Engine> {
+        let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = Arc::clone(maps.entry(setup.folder.to_owned()).or_default());
+        Box::new(Fake { map, fault })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn written(&self) -> RwLockWriteGuard<'_, Map> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a fault strikes this key.
+fn is_struck(key: &[u8]) -> bool {
+    mix(key.iter().fold(0, |sum: u64, byte| sum.rotate_left(8) ^ u64::from(*byte))).is_multiple_of(40)
+}
+
+impl Engine for Fake {
+    fn write(&self, ops: &[Op<'_>]) -> Result<()> {
+        let mut map = self.written();
+        for op in ops {
+            let struck_by = |fault| self.fault == fault && is_struck(op.key);
+            match op.value {
+                Some(_) if struck_by(Fault::LosesPuts) => {}
+                Some(_) if struck_by(Fault::KeepsOldVersions) && map.contains_key(op.key) => {}
+                Some(value) => drop(map.insert(op.key.to_vec(), value.to_vec())),
+                None if struck_by(Fault::KeepsDeleted) => {}
+                None => drop(map.remove(op.key)),
+            }
+        }
+        Ok(())
+    }
+
+    fn load_sorted(&self, rows: &mut dyn Rows) -> Result<()> {
+        while let Some((key, value)) = rows.next() {
+            self.write(&[Op { key, value: Some(value) }])?;
+        }
+        Ok(())
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(FakeReader(self)))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct FakeReader<'a>(&'a Fake);
+
+impl Reader for FakeReader<'_> {
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let map = self.0.read();
+        let value = match map.get(key) {
+            Some(_) if self.0.fault == Fault::MissesGets && is_struck(key) => None,
+            None if self.0.fault == Fault::InventsRows => Some(key),
+            value => value.map(Vec::as_slice),
+        };
+        value.into_iter().for_each(found);
+        Ok(value.is_some())
+    }
+
+    fn scan(&mut self, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.show(self.0.read().range(from.to_vec()..), visit)
+    }
+
+    fn scan_back(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.show(self.0.read().iter().rev(), visit)
+    }
+}
+
+impl FakeReader<'_> {
+    fn show<'m>(
+        &self,
+        rows: impl Iterator<Item = (&'m Vec<u8>, &'m Vec<u8>)>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        assert_eq!(KEY_LEN, 16);
+        for (key, value) in rows {
+            let is_left_out = self.0.fault == Fault::SkipsInScans && is_struck(key);
+            if !is_left_out && !visit(key, value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether all measures of a workload on this map are said to be correct.
+fn is_correct(workload: &str, open: fn(Setup<'_>) -> Result<Box<dyn Engine>>) -> Result<bool> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("bench-compare-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let context = Context {
+        kind: &EngineKind { name: "fake", package: "fake", open },
+        folder: &folder,
+        n: ROWS,
+        limit: Duration::from_secs(60),
+        sampler: MemorySampler::start(),
+        budget: Cell::default(),
+        anonymous_peak: Cell::default(),
+        resident_peak: Cell::default(),
+    };
+    let measures = (super::by_name(workload)?.run)(&context)?;
+    std::fs::remove_dir_all(&folder)?;
+    assert!(!measures.is_empty(), "{workload} measured nothing");
+    Ok(measures.iter().all(|measure| measure.correct))
+}
+
+#[test]
+fn answers_that_are_right_are_said_to_be() -> Result<()> {
+    // What is killed has to be a process.
+    for workload in super::all().iter().filter(|workload| workload.name != "open_after_kill") {
+        assert!(is_correct(workload.name, |setup| Ok(Fake::open(setup, Fault::None)))?, "{}", workload.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn faults_are_found_by_the_workloads_that_can_meet_them() -> Result<()> {
+    type Open = fn(Setup<'_>) -> Result<Box<dyn Engine>>;
+    let faults: [(Open, &[&str]); 6] = [
+        (
+            |setup| Ok(Fake::open(setup, Fault::LosesPuts)),
+            &[
+                "fillseq_b100",
+                "fillrandom_b1",
+                "bulk_sorted",
+                "commit_sync_4",
+                "large_values",
+                "db1k",
+                "cold_read",
+                "ycsb_d",
+            ],
+        ),
+        (|setup| Ok(Fake::open(setup, Fault::KeepsDeleted)), &["deleterandom"]),
+        (|setup| Ok(Fake::open(setup, Fault::KeepsOldVersions)), &["overwrite", "sync_cpu", "ycsb_a", "ycsb_f"]),
+        (
+            |setup| Ok(Fake::open(setup, Fault::MissesGets)),
+            &["readrandom", "readrandom_t2", "multi_get16", "readwhilewriting_free", "ycsb_c"],
+        ),
+        (|setup| Ok(Fake::open(setup, Fault::InventsRows)), &["readmissing"]),
+        (
+            |setup| Ok(Fake::open(setup, Fault::SkipsInScans)),
+            &["seek_next1", "seek_next50", "prefix_scan", "scan_all", "scan_reverse", "ycsb_e"],
+        ),
+    ];
+    for (open, workloads) in faults {
+        for workload in workloads {
+            assert!(!is_correct(workload, open)?, "{workload} did not notice");
+        }
+    }
+    Ok(())
+}
