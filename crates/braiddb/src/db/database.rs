@@ -13,7 +13,7 @@ use super::{
     verify::VerifyReport,
 };
 use crate::{
-    base::{EntryKind, Error, Result, SequenceNumber, TreeId, internal_key},
+    base::{EntryKind, Error, Result, SequenceNumber, TreeId},
     codec::Compression,
     commit::RawBatch,
 };
@@ -213,7 +213,7 @@ impl Db {
 
     /// The application cursor that was committed last.
     pub fn application_cursor(&self) -> Result<Option<Vec<u8>>> {
-        self.core().get(&application_cursor_key(), None)
+        self.core().get(&application_cursor_key(), None, |value| value.into_owned())
     }
 
     /// Makes all earlier commits survive a power failure.
@@ -256,14 +256,6 @@ impl Db {
         self.shared.close()
     }
 
-    /// The internal key of `user_key` in `tree`, checked.
-    pub(super) fn key(tree: &TreeState, user_key: &[u8]) -> Result<Vec<u8>> {
-        tree.check()?;
-        super::tree::check_key(user_key)?;
-        let mut key = Vec::new();
-        internal_key(tree.id, user_key, &mut key);
-        Ok(key)
-    }
 }
 
 impl Shared {

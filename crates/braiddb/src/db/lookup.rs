@@ -1,43 +1,115 @@
 //! Point reads of the core, and the healing of views that they find damaged.
 
-use super::{background::damaged_view, core::Core};
+use super::{background::damaged_view, core::Core, key::KeyBuf, snapshot::Hold};
 use crate::{
-    base::{EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId},
-    read,
+    base::{EntryKind, Error, Result, SequenceNumber, TreeId},
+    read::{self, GROUP_KEYS, Lookup},
 };
+use std::{borrow::Cow, sync::Arc};
 
 /// How often one read tries again after a damaged view was set aside.
 const HEAL_TRIES: usize = 64;
 
+/// What a point read finds: bytes where they stand, or a copy of the reference to a blob.
+enum Found<R> {
+    Nothing,
+    Read(R),
+    Blob(Vec<u8>),
+}
+
 impl Core {
-    /// The value of an internal key at a snapshot, or now.
-    pub fn get(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<Option<Vec<u8>>> {
+    /// Shows the value of an internal key at a snapshot, or now, to `read`. A large value, which was read for this call, is
+    /// the reader's own.
+    pub fn get<R>(
+        &self,
+        key: &[u8],
+        snapshot: Option<SequenceNumber>,
+        read: impl FnOnce(Cow<'_, [u8]>) -> R,
+    ) -> Result<Option<R>> {
         self.check_open()?;
+        let mut read = Some(read);
+        let mut show = |value: Cow<'_, [u8]>| read.take().map(|read| read(value));
         self.healing(|| {
-            self.with_entry(key, snapshot, |entry| match entry.kind {
-                EntryKind::BlobRef => self.blobs.read(entry.value),
-                _ => Ok(entry.value.to_vec()),
-            })
+            // The state comes first: see `ReadState`. It stays until a blob has been read.
+            let state = self.state.load();
+            let snapshot = snapshot.unwrap_or_else(|| self.snapshots.visible());
+            let reference = {
+                let guard = crossbeam_epoch::pin();
+                match read::get(&state, key, snapshot, &guard)? {
+                    None => return Ok(None),
+                    Some(entry) if entry.kind == EntryKind::BlobRef => entry.value.to_vec(),
+                    Some(entry) => return Ok(show(Cow::Borrowed(entry.value))),
+                }
+            };
+            Ok(show(Cow::Owned(self.blobs.read(&reference)?)))
         })
     }
 
     /// Whether an internal key has a value at a snapshot, or now.
     pub fn contains(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<bool> {
         self.check_open()?;
-        Ok(self.healing(|| self.with_entry(key, snapshot, |_| Ok(())))?.is_some())
+        self.healing(|| {
+            let guard = crossbeam_epoch::pin();
+            let state = self.state.load();
+            let snapshot = snapshot.unwrap_or_else(|| self.snapshots.visible());
+            Ok(read::get(&state, key, snapshot, &guard)?.is_some())
+        })
     }
 
-    fn with_entry<R>(
-        &self,
-        key: &[u8],
+    /// Shows the values of many keys of a tree to `read`, all at a snapshot, or now.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        self: &Arc<Self>,
+        tree: TreeId,
+        keys: &[K],
         snapshot: Option<SequenceNumber>,
-        found: impl FnOnce(EntryRef<'_>) -> Result<R>,
-    ) -> Result<Option<R>> {
-        let guard = crossbeam_epoch::pin();
-        // The state comes first: see `ReadState`.
+        mut read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.check_open()?;
+        // Several states may be read from, if a damaged view is met: what is seen now must stay.
+        let hold = if snapshot.is_none() { Some(Hold::now(self)) } else { None };
+        let snapshot = snapshot.or(hold.as_ref().map(Hold::sequence)).unwrap_or_default();
+        let mut internal = Vec::with_capacity(GROUP_KEYS);
+        for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
+            internal.clear();
+            for key in keys {
+                super::tree::check_key(key.as_ref())?;
+                internal.push(KeyBuf::new(tree, key.as_ref()));
+            }
+            let first = group * GROUP_KEYS;
+            let mut next = 0;
+            self.healing(|| self.get_group(&internal, &mut next, snapshot, &mut |i, value| read(first + i, value)))?;
+        }
+        Ok(())
+    }
+
+    /// Shows the values of the keys from `next` on, and counts it up.
+    fn get_group(
+        &self,
+        keys: &[KeyBuf],
+        next: &mut usize,
+        snapshot: SequenceNumber,
+        read: &mut impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
         let state = self.state.load();
-        let snapshot = snapshot.unwrap_or_else(|| self.snapshots.visible());
-        read::get(&state, key, snapshot, &guard)?.map(found).transpose()
+        let mut lookups = [Lookup::default(); GROUP_KEYS];
+        read::prepare(&state, keys, &mut lookups, &crossbeam_epoch::pin());
+        while *next < keys.len() {
+            let found = {
+                let guard = crossbeam_epoch::pin();
+                match read::get_prepared(&state, &keys[*next], &lookups[*next], snapshot, &guard)? {
+                    None => Found::Nothing,
+                    Some(entry) if entry.kind == EntryKind::BlobRef => Found::Blob(entry.value.to_vec()),
+                    Some(entry) => Found::Read(read(*next, Some(entry.value))),
+                }
+            };
+            match found {
+                Found::Nothing => read(*next, None),
+                Found::Read(()) => {}
+                Found::Blob(reference) => read(*next, Some(&self.blobs.read(&reference)?)),
+            }
+            *next += 1;
+        }
+        Ok(())
     }
 
     fn healing<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {

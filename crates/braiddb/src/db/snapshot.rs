@@ -1,6 +1,6 @@
 //! Snapshots: the database as it was at one commit.
 
-use super::{bytes::Value, core::Core, database::Db, iter::Iter, tree::Tree};
+use super::{bytes::Value, core::Core, cursor::Cursor, database::Db, iter::Iter, key::KeyBuf, tree::Tree};
 use crate::base::{Result, SequenceNumber};
 use std::{ops::RangeBounds, sync::Arc};
 
@@ -56,19 +56,48 @@ impl Snapshot {
 
     /// The value of `key`, if there was one.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let key = Db::key(tree.state(), key.as_ref())?;
-        Ok(self.db.core().get(&key, Some(self.sequence()))?.map(Value::new))
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        self.db.core().get(&key, Some(self.sequence()), |value| Value::new(value.into_owned()))
+    }
+
+    /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].
+    pub fn get_with<R>(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        self.db.core().get(&key, Some(self.sequence()), |value| read(&value))
     }
 
     /// Whether there was a value of `key`.
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = Db::key(tree.state(), key.as_ref())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.core().contains(&key, Some(self.sequence()))
     }
 
     /// The values of many keys.
     pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        keys.iter().map(|key| self.get(tree, key)).collect()
+        let mut values = vec![None; keys.len()];
+        self.multi_get_with(tree, keys, |index, value| values[index] = value.map(|v| Value::new(v.to_vec())))?;
+        Ok(values)
+    }
+
+    /// Shows the values of many keys to `read`: see [`Tree::multi_get_with`].
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+        read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        tree.state().check()?;
+        self.db.core().multi_get(tree.state().id, keys, Some(self.sequence()), read)
+    }
+
+    /// A cursor over all pairs of a tree.
+    pub fn cursor(&self, tree: &Tree) -> Cursor {
+        Cursor::new(&self.db, tree.state(), Some(self.hold.clone()))
     }
 
     /// The pairs whose keys lie in `range`, in order.

@@ -4,8 +4,10 @@ use super::{
     batch::Batch,
     bytes::{Key, Value},
     catalog::TreeState,
+    cursor::Cursor,
     database::Db,
     iter::Iter,
+    key::KeyBuf,
 };
 use crate::base::{Error, Result, SequenceNumber, limits};
 use std::{ops::RangeBounds, sync::Arc};
@@ -69,19 +71,40 @@ impl Tree {
 
     /// The value of `key`, if there is one.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let key = Db::key(&self.state, key.as_ref())?;
-        Ok(self.db.core().get(&key, None)?.map(Value::new))
+        let key = KeyBuf::of(&self.state, key.as_ref())?;
+        self.db.core().get(&key, None, |value| Value::new(value.into_owned()))
+    }
+
+    /// Shows the value of `key` to `read`, if there is one, where it stands: nothing is copied. `read` should be quick, as
+    /// memory that others evict meanwhile cannot be used again before it returns.
+    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let key = KeyBuf::of(&self.state, key.as_ref())?;
+        self.db.core().get(&key, None, |value| read(&value))
     }
 
     /// Whether there is a value of `key`. Reads no blob.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = Db::key(&self.state, key.as_ref())?;
+        let key = KeyBuf::of(&self.state, key.as_ref())?;
         self.db.core().contains(&key, None)
     }
 
     /// The values of many keys, all as of one moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.db.snapshot().multi_get(self, keys)
+        let mut values = vec![None; keys.len()];
+        self.multi_get_with(keys, |index, value| values[index] = value.map(|v| Value::new(v.to_vec())))?;
+        Ok(values)
+    }
+
+    /// Shows the values of many keys, all as of one moment, to `read`, with their places among the keys and where they
+    /// stand; `None` for a key without one. Much faster than as many gets: what they need from memory is fetched at once.
+    pub fn multi_get_with<K: AsRef<[u8]>>(&self, keys: &[K], read: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        self.state.check()?;
+        self.db.core().multi_get(self.state.id, keys, None, read)
+    }
+
+    /// A cursor over all pairs, as of now.
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(&self.db, &self.state, None)
     }
 
     /// The pairs whose keys lie in `range`, in order, as of now.

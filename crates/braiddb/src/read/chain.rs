@@ -22,7 +22,10 @@ impl Source {
     fn all(partition: &Arc<Partition>, snapshot: SequenceNumber) -> Result<Vec<Source>> {
         let mut sources = Vec::with_capacity(partition.apart.len() + 1);
         if let Some(view) = &partition.view {
-            let cursor = ViewCursor::new(Arc::clone(view), Arc::clone(&partition.view_runs), snapshot);
+            let mut cursor = ViewCursor::new(Arc::clone(view), Arc::clone(&partition.view_runs), snapshot);
+            if partition.apart.is_empty() {
+                cursor.hide_tombstones();
+            }
             sources.push(Source { cursor, within: None });
         }
         for handle in &partition.apart {
@@ -62,14 +65,17 @@ impl Cursor for Source {
         }
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         self.cursor.next()
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         self.cursor.prev()
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         self.cursor.valid()
             && self.within.as_ref().is_none_or(|partition| {
@@ -78,18 +84,28 @@ impl Cursor for Source {
             })
     }
 
+    #[inline]
     fn entry(&self) -> EntryRef<'_> {
         self.cursor.entry()
     }
 }
+
+/// How many partitions a chain keeps ready for the next time it enters them.
+const KEPT: usize = 64;
 
 /// All partitions of a version, shown as one cursor over keys that are not deleted.
 #[derive(Debug)]
 pub struct PartitionChain {
     version: Arc<Version>,
     snapshot: SequenceNumber,
+    /// The open partition, its place in `kept`, and whether it has range tombstones; nothing before the first seek.
     index: usize,
-    open: Option<Merge<Source>>,
+    open: Option<usize>,
+    has_tombstones: bool,
+    /// Partitions that were open, by index.
+    kept: Vec<(usize, Merge<Source>)>,
+    /// Which of them makes room next.
+    next_victim: usize,
 }
 
 /// How to enter a partition.
@@ -104,17 +120,61 @@ enum Entry<'a> {
 impl PartitionChain {
     /// A cursor over all runs of `version`, at `snapshot`.
     pub fn new(version: Arc<Version>, snapshot: SequenceNumber) -> PartitionChain {
-        PartitionChain { version, snapshot, index: 0, open: None }
+        PartitionChain {
+            version,
+            snapshot,
+            index: 0,
+            open: None,
+            has_tombstones: false,
+            kept: Vec::new(),
+            next_victim: 0,
+        }
+    }
+
+    /// Whether this is the version it reads.
+    pub fn is_over(&self, version: &Arc<Version>) -> bool {
+        Arc::ptr_eq(&self.version, version)
+    }
+
+    /// Sets the snapshot; the cursor is not valid then.
+    pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
+        self.leave();
+        self.snapshot = snapshot;
+        for (_, merge) in &mut self.kept {
+            merge.reset(|source| source.cursor.set_snapshot(snapshot));
+        }
+    }
+
+    /// Lets go of the blocks of the open partition, but not of its cursors.
+    fn leave(&mut self) {
+        if let Some(at) = self.open.take() {
+            self.kept[at].1.reset(|source| source.cursor.release());
+        }
     }
 
     fn enter(&mut self, index: usize, entry: Entry<'_>) -> Result<()> {
         if self.index != index || self.open.is_none() {
-            self.open = None;
+            self.leave();
             let partition = &self.version.partitions[index];
-            self.open = Some(Merge::new(Source::all(partition, self.snapshot)?));
+            let at = match self.kept.iter().position(|(kept, _)| *kept == index) {
+                Some(at) => at,
+                None => {
+                    let opened = (index, Merge::new(Source::all(partition, self.snapshot)?));
+                    if self.kept.len() < KEPT {
+                        self.kept.push(opened);
+                        self.kept.len() - 1
+                    } else {
+                        self.next_victim = (self.next_victim + 1) % KEPT;
+                        self.kept[self.next_victim] = opened;
+                        self.next_victim
+                    }
+                }
+            };
             self.index = index;
+            self.open = Some(at);
+            self.has_tombstones = partition.tombstones.is_some();
         }
-        let Some(merge) = &mut self.open else { return Ok(()) };
+        let Some(merge) = self.merge_mut() else { return Ok(()) };
         match entry {
             Entry::At(key) => merge.seek(key),
             Entry::Before(key) => merge.seek_before(key),
@@ -123,18 +183,32 @@ impl PartitionChain {
         }
     }
 
-    fn is_open_valid(&self) -> bool {
-        self.open.as_ref().is_some_and(Merge::valid)
+    #[inline]
+    fn merge(&self) -> Option<&Merge<Source>> {
+        self.open.map(|at| &self.kept[at].1)
     }
 
+    #[inline]
+    fn merge_mut(&mut self) -> Option<&mut Merge<Source>> {
+        self.open.map(|at| &mut self.kept[at].1)
+    }
+
+    #[inline]
+    fn is_open_valid(&self) -> bool {
+        self.merge().is_some_and(Merge::valid)
+    }
+
+    #[inline]
     fn is_deleted(&self) -> bool {
-        let Some(merge) = &self.open else { return false };
+        let Some(merge) = self.merge() else { return false };
         let entry = merge.entry();
         entry.kind == EntryKind::Tombstone
-            || self.version.partitions[self.index].newest_covering(entry.key, self.snapshot) > entry.sequence
+            || self.has_tombstones
+                && self.version.partitions[self.index].newest_covering(entry.key, self.snapshot) > entry.sequence
     }
 
     /// Goes on to the first key that is not deleted, into later partitions if need be.
+    #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         loop {
             if !self.is_open_valid() {
@@ -143,7 +217,7 @@ impl PartitionChain {
                 }
                 self.enter(self.index + 1, Entry::First)?;
             } else if self.is_deleted() {
-                if let Some(merge) = &mut self.open {
+                if let Some(merge) = self.merge_mut() {
                     merge.next()?;
                 }
             } else {
@@ -152,6 +226,7 @@ impl PartitionChain {
         }
     }
 
+    #[inline]
     fn settle_backward(&mut self) -> Result<()> {
         loop {
             if !self.is_open_valid() {
@@ -160,7 +235,7 @@ impl PartitionChain {
                 }
                 self.enter(self.index - 1, Entry::Last)?;
             } else if self.is_deleted() {
-                if let Some(merge) = &mut self.open {
+                if let Some(merge) = self.merge_mut() {
                     merge.prev()?;
                 }
             } else {
@@ -191,26 +266,30 @@ impl Cursor for PartitionChain {
         self.settle_backward()
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        if let Some(merge) = &mut self.open {
+        if let Some(merge) = self.merge_mut() {
             merge.next()?;
         }
         self.settle_forward()
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
-        if let Some(merge) = &mut self.open {
+        if let Some(merge) = self.merge_mut() {
             merge.prev()?;
         }
         self.settle_backward()
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         self.is_open_valid()
     }
 
+    #[inline]
     fn entry(&self) -> EntryRef<'_> {
-        match &self.open {
+        match self.merge() {
             Some(merge) => merge.entry(),
             None => unreachable!("precondition: the cursor is valid"),
         }

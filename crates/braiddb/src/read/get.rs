@@ -7,11 +7,33 @@ use crate::{
     version::Partition,
 };
 use crossbeam_epoch::Guard;
+use std::ops::Deref;
+
+/// How many keys are looked up together at most.
+pub const GROUP_KEYS: usize = 16;
+
+/// What is known of a key before it is looked up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lookup {
+    hash: u64,
+    partition: usize,
+    /// The segment of the partition's view that the key belongs to; `None` without a view, or one without entries.
+    segment: Option<u32>,
+}
+
+impl Lookup {
+    fn new(state: &ReadState, key: &[u8]) -> Lookup {
+        let partition = state.version.find(key);
+        let segment = state.version.partitions[partition].view.as_ref().and_then(|view| view.segment_for(key));
+        Lookup { hash: hash64(key), partition, segment }
+    }
+}
 
 /// The newest version of `key` at or below `snapshot`; `None` if there is none or it is deleted.
 ///
 /// Sources are asked from new to old. Within one source, and among all of them, a range tombstone deletes what has a
 /// lower sequence number; since older sources hold lower numbers only, one that covers the key ends the search.
+#[inline]
 pub fn get<'g>(
     state: &'g ReadState,
     key: &[u8],
@@ -19,17 +41,69 @@ pub fn get<'g>(
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
     let hash = hash64(key);
+    if let Some(decided) = get_in_memtables(state, key, hash, snapshot) {
+        return Ok(decided);
+    }
+    let partition = &state.version.partitions[state.version.find(key)];
+    let segment = partition.view.as_ref().and_then(|view| view.segment_for(key));
+    get_in_partition(partition, key, hash, segment, snapshot, guard)
+}
+
+/// Gets several keys ready: what each of them needs from memory is asked for before any is waited for.
+pub fn prepare<K: Deref<Target = [u8]>>(
+    state: &ReadState,
+    keys: &[K],
+    lookups: &mut [Lookup; GROUP_KEYS],
+    guard: &Guard,
+) {
+    for (lookup, key) in lookups.iter_mut().zip(keys) {
+        *lookup = Lookup::new(state, key);
+        let partition = &state.version.partitions[lookup.partition];
+        if let (Some(view), Some(segment)) = (&partition.view, lookup.segment) {
+            view.prefetch_record(segment);
+        }
+    }
+    for (lookup, key) in lookups.iter().zip(keys) {
+        let partition = &state.version.partitions[lookup.partition];
+        if let (Some(view), Some(segment)) = (&partition.view, lookup.segment) {
+            view.prefetch_entry(&partition.view_runs, segment, key, lookup.hash, guard);
+        }
+    }
+}
+
+/// [`get`] of a key that was prepared on the same state.
+pub fn get_prepared<'g>(
+    state: &'g ReadState,
+    key: &[u8],
+    lookup: &Lookup,
+    snapshot: SequenceNumber,
+    guard: &'g Guard,
+) -> Result<Option<EntryRef<'g>>> {
+    if let Some(decided) = get_in_memtables(state, key, lookup.hash, snapshot) {
+        return Ok(decided);
+    }
+    let partition = &state.version.partitions[lookup.partition];
+    get_in_partition(partition, key, lookup.hash, lookup.segment, snapshot, guard)
+}
+
+/// What the memtables say of a key: a version, or that it is deleted; `None` if they do not know.
+#[inline]
+fn get_in_memtables<'g>(
+    state: &'g ReadState,
+    key: &[u8],
+    hash: u64,
+    snapshot: SequenceNumber,
+) -> Option<Option<EntryRef<'g>>> {
     for memtable in state.memtables() {
         let deleted = memtable.newest_covering(key, snapshot);
         if let Some(entry) = memtable.get_hashed(key, hash, snapshot) {
-            return Ok(live(entry, deleted));
+            return Some(live(entry, deleted));
         }
         if deleted > 0 {
-            return Ok(None);
+            return Some(None);
         }
     }
-    let partition = &state.version.partitions[state.version.find(key)];
-    get_in_partition(partition, key, snapshot, guard)
+    None
 }
 
 fn live(entry: EntryRef<'_>, deleted: SequenceNumber) -> Option<EntryRef<'_>> {
@@ -39,6 +113,8 @@ fn live(entry: EntryRef<'_>, deleted: SequenceNumber) -> Option<EntryRef<'_>> {
 fn get_in_partition<'g>(
     partition: &'g Partition,
     key: &[u8],
+    hash: u64,
+    segment: Option<u32>,
     snapshot: SequenceNumber,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
@@ -54,13 +130,13 @@ fn get_in_partition<'g>(
         if key < meta.smallest.as_slice() || key > meta.largest.as_slice() {
             continue;
         }
-        let found = handle.view()?.get(handle.alone(), key, snapshot, guard)?;
+        let found = handle.view()?.get_hashed(handle.alone(), key, hash, snapshot, guard)?;
         best = newer(best, found);
     }
-    if let Some(view) = &partition.view
+    if let (Some(view), Some(segment)) = (&partition.view, segment)
         && best.is_none_or(|b| b.sequence < partition.view_max_sequence)
     {
-        best = newer(best, view.get(&partition.view_runs, key, snapshot, guard)?);
+        best = newer(best, view.get_in_segment(&partition.view_runs, segment, key, hash, snapshot, guard)?);
     }
     Ok(best.and_then(|entry| live(entry, deleted)))
 }

@@ -24,7 +24,20 @@ impl<C: Cursor> Merge<C> {
         Merge { order: Vec::with_capacity(sources.len()), sources, forward: true }
     }
 
+    /// Takes the sources out again; the merge is of none then.
+    pub fn take_sources(&mut self) -> Vec<C> {
+        self.order.clear();
+        std::mem::take(&mut self.sources)
+    }
+
+    /// Calls `change` on each source; the merge is not valid then.
+    pub fn reset(&mut self, change: impl FnMut(&mut C)) {
+        self.order.clear();
+        self.sources.iter_mut().for_each(change);
+    }
+
     /// The source that the current entry comes from. Precondition: valid.
+    #[inline]
     pub fn top(&self) -> &C {
         &self.sources[self.order[0]]
     }
@@ -64,6 +77,10 @@ impl<C: Cursor> Merge<C> {
         for source in &mut self.sources {
             seek(source)?;
         }
+        if let [only] = &self.sources[..] {
+            self.order.extend(only.valid().then_some(0));
+            return Ok(());
+        }
         self.sort();
         Ok(())
     }
@@ -89,7 +106,21 @@ impl<C: Cursor> Merge<C> {
         Ok(())
     }
 
+    #[inline]
     fn step(&mut self) -> Result<()> {
+        // Most merges are of one source by far the most of the time.
+        if let [only] = self.order[..] {
+            let source = &mut self.sources[only];
+            let moved = if self.forward { source.next() } else { source.prev() };
+            if moved.is_err() || !source.valid() {
+                self.order.clear();
+            }
+            return moved;
+        }
+        self.step_among_many()
+    }
+
+    fn step_among_many(&mut self) -> Result<()> {
         while let [first, second, ..] = self.order[..]
             && self.sources[first].key() == self.sources[second].key()
         {
@@ -128,18 +159,22 @@ impl<C: Cursor> Cursor for Merge<C> {
         self.seek_all(false, C::seek_last)
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         if self.forward { self.step() } else { self.turn(true) }
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         if self.forward { self.turn(false) } else { self.step() }
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         !self.order.is_empty()
     }
 
+    #[inline]
     fn entry(&self) -> EntryRef<'_> {
         self.top().entry()
     }

@@ -10,7 +10,7 @@ mod state;
 mod tests;
 
 pub use chain::PartitionChain;
-pub use get::get;
+pub use get::{GROUP_KEYS, Lookup, get, get_prepared, prepare};
 pub use merge::Merge;
 pub use scan::ScanCursor;
 pub use state::{Garbage, ReadState};

@@ -53,18 +53,22 @@ impl Cursor for Source {
         forward!(self, cursor => cursor.seek_last())
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         forward!(self, cursor => cursor.next())
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         forward!(self, cursor => cursor.prev())
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         forward!(self, cursor => cursor.valid())
     }
 
+    #[inline]
     fn entry(&self) -> EntryRef<'_> {
         forward!(self, cursor => cursor.entry())
     }
@@ -81,6 +85,23 @@ pub struct ScanCursor {
 impl ScanCursor {
     /// A cursor over `state` at `snapshot`, which must not be older than what the state keeps.
     pub fn new(state: &ReadState, snapshot: SequenceNumber) -> ScanCursor {
+        let chain = PartitionChain::new(Arc::clone(&state.version), snapshot);
+        ScanCursor::over(state, snapshot, chain)
+    }
+
+    /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
+    pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
+        let chain = match self.merge.take_sources().pop() {
+            Some(Source::Partitions(mut chain, _)) if chain.is_over(&state.version) => {
+                chain.set_snapshot(snapshot);
+                chain
+            }
+            _ => PartitionChain::new(Arc::clone(&state.version), snapshot),
+        };
+        *self = ScanCursor::over(state, snapshot, chain);
+    }
+
+    fn over(state: &ReadState, snapshot: SequenceNumber, chain: PartitionChain) -> ScanCursor {
         let mut sources = Vec::with_capacity(state.frozen.len() + 2);
         let mut tombstones = Vec::new();
         let mut flushed = snapshot;
@@ -97,7 +118,7 @@ impl ScanCursor {
                 sources.push(Source::Memtable(cursor, max));
             }
         }
-        let chain = PartitionChain::new(Arc::clone(&state.version), snapshot);
+        // The partitions come last: see `reset`.
         sources.push(Source::Partitions(chain, flushed));
         ScanCursor { merge: Merge::new(sources), tombstones, snapshot }
     }
@@ -117,8 +138,12 @@ impl ScanCursor {
         newest
     }
 
+    #[inline]
     fn settle(&mut self, forward: bool) -> Result<()> {
         while self.merge.valid() {
+            if self.tombstones.is_empty() && self.merge.entry().kind != EntryKind::Tombstone {
+                break;
+            }
             let jump = if self.tombstones.is_empty() {
                 None
             } else {
@@ -159,20 +184,24 @@ impl Cursor for ScanCursor {
         self.settle(false)
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         self.merge.next()?;
         self.settle(true)
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         self.merge.prev()?;
         self.settle(false)
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         self.merge.valid()
     }
 
+    #[inline]
     fn entry(&self) -> EntryRef<'_> {
         self.merge.entry()
     }

@@ -11,7 +11,7 @@
 //! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held. The
 //! present entry borrows from such a block for longer than the compiler can see: [`Present`], an island of unsafe.
 
-use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RUN, SELECTOR_STALE, lanes_below};
+use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RUN, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
 use super::reader::View;
 use super::search::compare_counted;
 use super::simd::match_lanes;
@@ -30,6 +30,8 @@ pub struct ViewCursor {
     snapshot: SequenceNumber,
     /// Whether the snapshot sees each key's newest version.
     sees_all: bool,
+    /// The selector bits of entries that do not show if the snapshot sees all.
+    hidden: u8,
     /// The segment whose record is here; none if the cursor has not moved yet.
     segment: Option<u32>,
     record: [u8; MAX_RECORD_BYTES],
@@ -73,6 +75,7 @@ impl ViewCursor {
         let pins = runs.iter().map(|_| None).collect();
         ViewCursor {
             sees_all: snapshot >= view.meta().max_sequence,
+            hidden: SELECTOR_STALE,
             view,
             runs,
             snapshot,
@@ -89,6 +92,25 @@ impl ViewCursor {
         }
     }
 
+    /// Leaves tombstones out, if the snapshot sees all: for who reads no other source that they could hide anything in.
+    pub fn hide_tombstones(&mut self) {
+        self.hidden |= SELECTOR_TOMBSTONE;
+        self.segment = None;
+    }
+
+    /// Sets the snapshot. The cursor is not valid then.
+    pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
+        self.present = None;
+        self.snapshot = snapshot;
+        self.sees_all = snapshot >= self.view.meta().max_sequence;
+    }
+
+    /// Lets go of all blocks. The cursor is not valid then.
+    pub fn release(&mut self) {
+        self.present = None;
+        self.pins.iter_mut().for_each(|pin| *pin = None);
+    }
+
     /// Loads a segment's record, unless it is here.
     fn load(&mut self, number: u32) -> Result<()> {
         if self.segment == Some(number) {
@@ -103,7 +125,7 @@ impl ViewCursor {
         self.same_key = segment.same_key() | u32::from(self.view.directory.is_continuation(number));
         self.record[..record.len()].copy_from_slice(record);
         let Some(selectors) = self.record.first_chunk() else { unreachable!("a record has selectors") };
-        let visible = match_lanes(selectors, SELECTOR_STALE, 0) & lanes_below(self.count);
+        let visible = match_lanes(selectors, self.hidden, 0) & lanes_below(self.count);
         self.shown = visible & !self.same_key;
         self.segment = Some(number);
         Ok(())
@@ -327,8 +349,6 @@ impl ViewCursor {
         result
     }
 }
-
-impl ViewCursor {}
 
 /// Makes `pin` the block of a position.
 #[inline]

@@ -247,7 +247,13 @@ pub(crate) fn page_is_sound(page: &[u8], file_id: FileId, offset: u64) -> bool {
 /// The tag of a key.
 #[inline]
 pub(crate) fn tag(key: &[u8]) -> u8 {
-    crate::codec::hash64(key) as u8
+    tag_of_hash(crate::codec::hash64(key))
+}
+
+/// The tag of a key with this hash.
+#[inline]
+pub(crate) fn tag_of_hash(hash: u64) -> u8 {
+    hash as u8
 }
 
 /// The selector of an entry.

@@ -7,13 +7,13 @@ use super::counters::count_segment_read;
 use super::directory::Directory;
 use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
-    page_is_sound, tag,
+    page_is_sound, tag_of_hash,
 };
 use super::search::{Comparison, Place, blind_lanes, compare_counted, find_place};
 use super::simd::Simd;
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::CacheSlots;
-use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum};
+use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
 use crate::platform::{File, OpenMode, Vfs};
 use crate::table::{Position, Run, TableContext};
 use crossbeam_epoch::Guard;
@@ -172,16 +172,38 @@ impl View {
         snapshot: SequenceNumber,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
-        let Some(number) = self.segment_for(key) else {
-            return Ok(None);
-        };
+        self.get_hashed(runs, key, hash64(key), snapshot, guard)
+    }
+
+    /// [`View::get`] for who has the key's [`hash64`].
+    pub fn get_hashed<'g>(
+        &self,
+        runs: &[Arc<Run>],
+        key: &[u8],
+        hash: u64,
+        snapshot: SequenceNumber,
+        guard: &'g Guard,
+    ) -> Result<Option<EntryRef<'g>>> {
+        match self.segment_for(key) {
+            Some(number) => self.get_in_segment(runs, number, key, hash, snapshot, guard),
+            None => Ok(None),
+        }
+    }
+
+    /// [`View::get`] of a key that belongs to a segment.
+    #[inline]
+    pub fn get_in_segment<'g>(
+        &self,
+        runs: &[Arc<Run>],
+        number: u32,
+        key: &[u8],
+        hash: u64,
+        snapshot: SequenceNumber,
+        guard: &'g Guard,
+    ) -> Result<Option<EntryRef<'g>>> {
         let segment = self.segment(number, guard)?;
         let sees_all = snapshot >= self.meta.max_sequence;
-        let mut candidates = segment.tagged(tag(key)) & !segment.same_key();
-        if candidates & candidates.wrapping_sub(1) != 0 {
-            // A key that is here is always where blind search leads: of several tags that match, no other is read.
-            candidates &= blind_lanes(&segment, self.simd, key);
-        }
+        let mut candidates = self.candidates(&segment, key, hash);
         while candidates != 0 {
             let lane = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
@@ -199,6 +221,33 @@ impl View {
             return self.older_version(runs, key, snapshot, (number, lane), guard);
         }
         Ok(None)
+    }
+
+    /// The lanes where the newest version of a key may stand: usually one if it is there, and none if not.
+    #[inline]
+    fn candidates(&self, segment: &Segment<'_>, key: &[u8], hash: u64) -> u32 {
+        let candidates = segment.tagged(tag_of_hash(hash)) & !segment.same_key();
+        if candidates & candidates.wrapping_sub(1) == 0 {
+            return candidates;
+        }
+        // A key that is here is always where blind search leads: of several tags that match, no other is read.
+        candidates & blind_lanes(segment, self.simd, key)
+    }
+
+    /// Asks for what [`View::get_in_segment`] will read of an entry, as far as the cache has it.
+    #[inline]
+    pub fn prefetch_entry(&self, runs: &[Arc<Run>], number: u32, key: &[u8], hash: u64, guard: &Guard) {
+        let (page, at) = self.layout.place(number);
+        let record = self.pages.get(page, guard).and_then(|bytes| bytes.get(at..at + self.layout.record_bytes));
+        // What is missing or wrong is the read's to tell.
+        if let Some(Ok(segment)) = record.map(|record| self.parse(number, record)) {
+            let candidates = self.candidates(&segment, key, hash);
+            if candidates != 0
+                && let Ok((run, position)) = self.locate(runs, number, &segment, candidates.trailing_zeros() as usize)
+            {
+                runs[run].prefetch(position);
+            }
+        }
     }
 
     /// The first version at or below `snapshot` after the newest one, which stands at `from`.
@@ -293,6 +342,7 @@ impl View {
         if number < self.directory.segments() {
             let (page, at) = self.layout.place(number);
             self.pages.prefetch(page, PAGE_BYTES, at);
+            self.pages.prefetch(page, PAGE_BYTES, at + 64);
         }
     }
 

@@ -1,0 +1,323 @@
+//! Cursors: rows borrowed where they stand, in either direction, from wherever one likes.
+//!
+//! A cursor reads at one snapshot, which it holds, so its rows are a fixed sequence. Should a read find a damaged view,
+//! which is then set aside, or should its state have been superseded for long, the cursor begins anew on the present
+//! state, at a key that it keeps, and goes as many rows on as it had gone from there.
+
+use super::{
+    catalog::TreeState,
+    core::Core,
+    database::Db,
+    key::{KeyBuf, TREE_ID_LEN},
+    snapshot::Hold,
+};
+use crate::{
+    base::{Cursor as _, EntryKind, Error, Result, TreeId},
+    read::{ReadState, ScanCursor},
+};
+use std::{fmt, sync::Arc};
+
+/// Steps after which a cursor keeps another key to begin anew from, and looks whether its state was superseded.
+const STEPS_PER_LOOK: u32 = 1024;
+/// How often one read tries again after a damaged view was set aside.
+const HEAL_TRIES: usize = 64;
+
+/// Where a cursor stands among the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before the first row, and after the last.
+    Fresh,
+    Row,
+    BeforeFirst,
+    AfterLast,
+}
+
+/// What a cursor's rows are counted from.
+#[derive(Debug)]
+struct Origin {
+    /// The first row at or after `key`; else the last row before it.
+    is_forward: bool,
+    key: KeyBuf,
+    /// No key is past the last tree: then the origin is the last row of all.
+    is_end: bool,
+    /// Rows gone forward from there, or backward if less than zero.
+    steps: i64,
+}
+
+/// Reads the rows of a tree in order, from any key, forward and backward, as of one moment. Rows are borrowed, not copied.
+///
+/// A new cursor stands nowhere: [`next`](Cursor::next) takes it to the first row, [`prev`](Cursor::prev) to the last. What
+/// it has read stays in memory as far as the rows it stands on go. It keeps old versions from being removed as a snapshot
+/// does, so do not leave it lying about; [`refresh`](Cursor::refresh) takes it to the present.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::in_memory()?;
+/// let albums = db.tree("albums")?;
+/// albums.put(b"1", b"Ten")?;
+/// albums.put(b"2", b"Vs.")?;
+/// let mut cursor = albums.cursor();
+/// assert!(cursor.seek(b"15")?);
+/// assert_eq!(cursor.row()?, (&b"2"[..], &b"Vs."[..]));
+/// assert!(cursor.prev()?);
+/// assert_eq!(cursor.key(), b"1");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Cursor {
+    db: Db,
+    tree: Arc<TreeState>,
+    hold: Hold,
+    state: Arc<ReadState>,
+    scan: ScanCursor,
+    place: Place,
+    origin: Origin,
+    steps_left: u32,
+    /// The value of the present row, if it stands in a blob and was asked for.
+    blob: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor").field("place", &self.place).field("snapshot", &self.hold.sequence()).finish()
+    }
+}
+
+impl Cursor {
+    pub(super) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
+        let core = db.core();
+        let hold = hold.unwrap_or_else(|| Hold::now(core));
+        // After the hold: whatever the state has left out was not needed at its number.
+        let state = core.state.load_full();
+        let scan = ScanCursor::new(&state, hold.sequence());
+        let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
+        Cursor {
+            db: db.clone(),
+            tree: Arc::clone(tree),
+            hold,
+            state,
+            scan,
+            place: Place::Fresh,
+            origin,
+            steps_left: STEPS_PER_LOOK,
+            blob: None,
+        }
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        self.db.core()
+    }
+
+    fn tree_id(&self) -> TreeId {
+        self.tree.id
+    }
+
+    /// Moves to the first row whose key is `key` or greater; whether there is one.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.begin(true, key.as_ref())
+    }
+
+    /// Moves to the last row whose key is less than `key`; whether there is one.
+    pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.begin(false, key.as_ref())
+    }
+
+    /// Moves to the first row; whether there is one.
+    pub fn seek_first(&mut self) -> Result<bool> {
+        self.begin(true, b"")
+    }
+
+    /// Moves to the last row; whether there is one.
+    pub fn seek_last(&mut self) -> Result<bool> {
+        let end = self.tree_id().end_key();
+        self.origin.key.set(&end.unwrap_or_default());
+        self.origin.is_end = end.is_none();
+        self.seek_origin(false)
+    }
+
+    /// Moves to the next row; whether there is one. After the last row it stays there.
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        match self.place {
+            Place::Row => self.step(true),
+            Place::AfterLast => Ok(false),
+            Place::Fresh | Place::BeforeFirst => self.seek_first(),
+        }
+    }
+
+    /// Moves to the row before; whether there is one. Before the first row it stays there.
+    #[inline]
+    pub fn prev(&mut self) -> Result<bool> {
+        match self.place {
+            Place::Row => self.step(false),
+            Place::BeforeFirst => Ok(false),
+            Place::Fresh | Place::AfterLast => self.seek_last(),
+        }
+    }
+
+    /// Whether it stands on a row.
+    #[inline]
+    pub fn is_on_row(&self) -> bool {
+        self.place == Place::Row
+    }
+
+    /// The key of the row it stands on. Panics if there is none.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        assert!(self.is_on_row(), "the cursor stands on no row");
+        &self.scan.entry().key[TREE_ID_LEN..]
+    }
+
+    /// The value of the row it stands on, read now if it is a large one. Panics if there is no row.
+    #[inline]
+    pub fn value(&mut self) -> Result<&[u8]> {
+        Ok(self.row()?.1)
+    }
+
+    /// Key and value of the row it stands on. Panics if there is none.
+    #[inline]
+    pub fn row(&mut self) -> Result<(&[u8], &[u8])> {
+        assert!(self.is_on_row(), "the cursor stands on no row");
+        if self.scan.entry().kind == EntryKind::BlobRef && self.blob.is_none() {
+            self.blob = Some(self.read_blob()?);
+        }
+        let entry = self.scan.entry();
+        Ok((&entry.key[TREE_ID_LEN..], self.blob.as_deref().unwrap_or(entry.value)))
+    }
+
+    /// The commit whose rows it shows.
+    pub fn snapshot_sequence(&self) -> crate::base::SequenceNumber {
+        self.hold.sequence()
+    }
+
+    /// Takes it to the present: it shows all that was committed before, and stands nowhere.
+    pub fn refresh(&mut self) {
+        let core = Arc::clone(self.core());
+        self.place = Place::Fresh;
+        self.blob = None;
+        if self.hold.sequence() != core.snapshots.visible() {
+            self.hold = Hold::now(&core);
+        }
+        let state = core.state.load();
+        if !Arc::ptr_eq(&state, &self.state) {
+            self.state = arc_swap::Guard::into_inner(state);
+        }
+        self.scan.reset(&self.state, self.hold.sequence());
+    }
+
+    /// The internal key of the row it stands on.
+    pub(super) fn internal_key(&self) -> &[u8] {
+        self.scan.entry().key
+    }
+
+    /// Seeks by an internal key, within this tree or at its end.
+    pub(super) fn begin_at(&mut self, is_forward: bool, internal: &[u8]) -> Result<bool> {
+        self.origin.key.set(internal);
+        self.origin.is_end = false;
+        self.seek_origin(is_forward)
+    }
+
+    fn begin(&mut self, is_forward: bool, key: &[u8]) -> Result<bool> {
+        self.origin.key = KeyBuf::new(self.tree_id(), key);
+        self.origin.is_end = false;
+        self.seek_origin(is_forward)
+    }
+
+    fn seek_origin(&mut self, is_forward: bool) -> Result<bool> {
+        self.check()?;
+        self.origin.is_forward = is_forward;
+        self.origin.steps = 0;
+        self.steps_left = STEPS_PER_LOOK;
+        let moved = self.replay();
+        self.arrive(is_forward, moved)
+    }
+
+    fn check(&mut self) -> Result<()> {
+        self.blob = None;
+        self.tree.check().and_then(|()| self.core().check_open()).inspect_err(|_| self.place = Place::Fresh)
+    }
+
+    #[inline]
+    fn step(&mut self, is_forward: bool) -> Result<bool> {
+        if self.blob.is_some() {
+            self.blob = None;
+        }
+        self.core().check_open().inspect_err(|_| self.place = Place::Fresh)?;
+        self.steps_left -= 1;
+        if self.steps_left == 0 {
+            self.look()?;
+        }
+        self.origin.steps += if is_forward { 1 } else { -1 };
+        let moved = if is_forward { self.scan.next() } else { self.scan.prev() };
+        self.arrive(is_forward, moved)
+    }
+
+    /// Keeps the present key, and goes over to the present state if that is another one.
+    #[cold]
+    fn look(&mut self) -> Result<()> {
+        self.steps_left = STEPS_PER_LOOK;
+        self.origin.key.set(self.scan.entry().key);
+        (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
+        let state = self.core().state.load_full();
+        if Arc::ptr_eq(&state, &self.state) {
+            return Ok(());
+        }
+        self.state = state;
+        self.scan.reset(&self.state, self.hold.sequence());
+        let moved = self.replay();
+        self.arrive(true, moved).map(|_| ())
+    }
+
+    /// After a move: heals what it met, and says whether there is a row of the tree.
+    #[inline]
+    fn arrive(&mut self, is_forward: bool, moved: Result<()>) -> Result<bool> {
+        if let Err(e) = moved {
+            self.heal(e)?;
+        }
+        let is_row = self.scan.valid() && self.scan.entry().key.starts_with(&self.tree_id().first_key());
+        self.place = match (is_row, is_forward) {
+            (true, _) => Place::Row,
+            (false, true) => Place::AfterLast,
+            (false, false) => Place::BeforeFirst,
+        };
+        Ok(is_row)
+    }
+
+    /// Moves to the origin, and from there as many rows as the cursor had gone.
+    fn replay(&mut self) -> Result<()> {
+        // One guard for all that a seek touches: the ones made within cost nothing then.
+        let _guard = crossbeam_epoch::pin();
+        let Origin { is_forward, key, is_end, steps } = &self.origin;
+        match (is_forward, is_end) {
+            (true, _) => self.scan.seek(key)?,
+            (false, false) => self.scan.seek_before(key)?,
+            (false, true) => self.scan.seek_last()?,
+        }
+        for _ in 0..steps.unsigned_abs() {
+            if *steps > 0 { self.scan.next()? } else { self.scan.prev()? }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn heal(&mut self, mut error: Error) -> Result<()> {
+        self.place = Place::Fresh;
+        for _ in 0..HEAL_TRIES {
+            self.core().heal(error)?;
+            self.state = self.core().state.load_full();
+            self.scan = ScanCursor::new(&self.state, self.hold.sequence());
+            match self.replay() {
+                Ok(()) => return Ok(()),
+                Err(e) => error = e,
+            }
+        }
+        Err(error)
+    }
+
+    #[cold]
+    fn read_blob(&self) -> Result<Vec<u8>> {
+        let core = self.core();
+        // Whoever opened the database since it was closed may have removed what was to be read.
+        core.blobs.read(self.scan.entry().value).or_else(|e| core.check_open().and(Err(e)))
+    }
+}

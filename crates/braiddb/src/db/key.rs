@@ -1,0 +1,82 @@
+//! Internal keys made for one call.
+
+use super::{catalog::TreeState, tree::check_key};
+use crate::base::{Result, TreeId};
+use std::ops::Deref;
+
+/// The length of a tree id before a user key.
+pub const TREE_ID_LEN: usize = 4;
+
+/// Internal keys up to this length stand on the stack.
+const SHORT: usize = 60;
+
+/// An internal key. A short one, as nearly all are, costs no allocation.
+#[derive(Clone, Debug)]
+pub struct KeyBuf {
+    len: usize,
+    short: [u8; SHORT],
+    long: Vec<u8>,
+}
+
+impl KeyBuf {
+    /// The key of `user_key` in `tree`, whatever its length.
+    pub fn new(tree: TreeId, user_key: &[u8]) -> KeyBuf {
+        let mut key = KeyBuf { len: 0, short: [0; SHORT], long: Vec::new() };
+        let id = tree.first_key();
+        let len = TREE_ID_LEN + user_key.len();
+        if len <= SHORT {
+            key.short[..TREE_ID_LEN].copy_from_slice(&id);
+            key.short[TREE_ID_LEN..len].copy_from_slice(user_key);
+        } else {
+            key.long.reserve_exact(len);
+            key.long.extend_from_slice(&id);
+            key.long.extend_from_slice(user_key);
+        }
+        key.len = len;
+        key
+    }
+
+    /// The key of `user_key` in an open tree. Fails if the tree was dropped, or the key is too long.
+    pub fn of(tree: &TreeState, user_key: &[u8]) -> Result<KeyBuf> {
+        tree.check()?;
+        check_key(user_key)?;
+        Ok(KeyBuf::new(tree.id, user_key))
+    }
+
+    /// Puts an internal key in its place.
+    pub fn set(&mut self, internal: &[u8]) {
+        if internal.len() <= SHORT {
+            self.short[..internal.len()].copy_from_slice(internal);
+        } else {
+            self.long.clear();
+            self.long.extend_from_slice(internal);
+        }
+        self.len = internal.len();
+    }
+}
+
+impl Deref for KeyBuf {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        if self.len <= SHORT { &self.short[..self.len] } else { &self.long }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_all_lengths_come_back() {
+        let bytes: Vec<u8> = (0..200).collect();
+        let mut reused = KeyBuf::new(TreeId(0), b"");
+        for len in 0..bytes.len() {
+            let expected = [&[0, 0, 1, 2], &bytes[..len]].concat();
+            assert_eq!(*KeyBuf::new(TreeId(258), &bytes[..len]), *expected);
+            reused.set(&bytes[..len]);
+            assert_eq!(*reused, bytes[..len]);
+        }
+    }
+}
