@@ -108,6 +108,17 @@ impl Trailer {
         }
     }
 
+    /// Asks the processor for the lines that stand so many bytes before the unit's end, and the one right before it. Any
+    /// number will do.
+    #[inline(always)]
+    pub fn prefetch_before(this: NonNull<Trailer>, soon: [usize; 2]) {
+        let end = this.as_ptr().cast::<u8>();
+        prefetch_line(end.wrapping_sub(64));
+        for before in soon {
+            prefetch_line(end.wrapping_sub(before));
+        }
+    }
+
     /// The unit's bytes.
     ///
     /// # Safety
@@ -183,6 +194,23 @@ impl Arena {
             prefetch_line(end);
             prefetch_line(end.wrapping_sub(64));
             prefetch_line(end.wrapping_sub(len).wrapping_add(offset));
+        }
+    }
+
+    /// Asks the processor for the two lines that begin so many bytes before a unit's end, and its end too if wanted. Any
+    /// number will do, even that of a frame that was reclaimed meanwhile.
+    #[inline]
+    pub fn prefetch_soon(&self, frame: u32, soon: usize, with_end: bool) {
+        if frame & SINGLE_BIT == 0 {
+            let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
+            let end = chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES);
+            let at = end.wrapping_sub(soon);
+            prefetch_line(at);
+            prefetch_line(at.wrapping_add(64));
+            if with_end {
+                prefetch_line(end);
+                prefetch_line(end.wrapping_sub(64));
+            }
         }
     }
 

@@ -215,6 +215,43 @@ impl CacheSlots {
         if let Some(bytes) = self.get(unit, guard) {
             return Ok(bytes);
         }
+        self.load_missing(unit, guard, load)
+    }
+
+    /// [`CacheSlots::get_or_load`] for who will look at these places soon, in bytes before the unit's end: they are asked
+    /// for while the unit is looked up. Wrong ones do no harm.
+    #[inline(always)]
+    pub fn get_or_load_soon<'g>(
+        &self,
+        unit: u32,
+        guard: &'g Guard,
+        soon: [usize; 2],
+        load: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<&'g [u8]> {
+        // Acquire: the frame's bytes were written before its number.
+        let frame = self.slots[unit as usize].load(Ordering::Acquire);
+        if frame & VACANT != 0 {
+            return self.load_missing(unit, guard, load);
+        }
+        // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before the guard goes.
+        let trailer = unsafe { self.cache.arena.trailer(frame) };
+        Trailer::prefetch_before(trailer, soon);
+        self.cache.hits.add_one();
+        // SAFETY: as above.
+        Ok(unsafe {
+            trailer.as_ref().touch();
+            Trailer::bytes(trailer)
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_missing<'g>(
+        &self,
+        unit: u32,
+        guard: &'g Guard,
+        load: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<&'g [u8]> {
         let trailer = self.cache.insert(self.file, unit, &load()?, 0, guard);
         // SAFETY: `insert` vouches for it while the guard lives.
         Ok(unsafe { Trailer::bytes(trailer) })
@@ -246,6 +283,18 @@ impl CacheSlots {
             let frame = slot.load(Ordering::Relaxed);
             if frame & VACANT == 0 {
                 self.cache.arena.prefetch(frame, len, offset);
+            }
+        }
+    }
+
+    /// Asks the processor to fetch the two lines that begin so many bytes before the end of a cached unit, and its end too
+    /// if wanted. A wrong guess does no harm.
+    #[inline]
+    pub fn prefetch_soon(&self, unit: u32, soon: usize, with_end: bool) {
+        if let Some(slot) = self.slots.get(unit as usize) {
+            let frame = slot.load(Ordering::Relaxed);
+            if frame & VACANT == 0 {
+                self.cache.arena.prefetch_soon(frame, soon, with_end);
             }
         }
     }

@@ -15,10 +15,10 @@ use crate::{
     base::{Cursor as _, EntryKind, Error, Result, TreeId},
     read::{ReadState, ScanCursor},
 };
-use std::{fmt, sync::Arc};
+use std::{cell::OnceCell, fmt, sync::Arc};
 
 /// Steps after which a cursor keeps another key to begin anew from, and looks whether its state was superseded.
-const STEPS_PER_LOOK: u32 = 1024;
+const STEPS_PER_LOOK: u64 = 1024;
 /// How often one read tries again after a damaged view was set aside.
 const HEAL_TRIES: usize = 64;
 
@@ -72,9 +72,8 @@ pub struct Cursor {
     scan: ScanCursor,
     place: Place,
     origin: Origin,
-    steps_left: u32,
     /// The value of the present row, if it stands in a blob and was asked for.
-    blob: Option<Vec<u8>>,
+    blob: OnceCell<Vec<u8>>,
 }
 
 impl fmt::Debug for Cursor {
@@ -89,7 +88,7 @@ impl Cursor {
         let hold = hold.unwrap_or_else(|| Hold::now(core));
         // After the hold: whatever the state has left out was not needed at its number.
         let state = core.state.load_full();
-        let scan = ScanCursor::new(&state, hold.sequence());
+        let scan = ScanCursor::new(&state, hold.sequence(), tree.id);
         let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
         Cursor {
             db: db.clone(),
@@ -99,8 +98,7 @@ impl Cursor {
             scan,
             place: Place::Fresh,
             origin,
-            steps_left: STEPS_PER_LOOK,
-            blob: None,
+            blob: OnceCell::new(),
         }
     }
 
@@ -138,6 +136,9 @@ impl Cursor {
     /// Moves to the next row; whether there is one. After the last row it stays there.
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
+        if self.scan.step_ahead(true) {
+            return self.stepped_ahead(1);
+        }
         match self.place {
             Place::Row => self.step(true),
             Place::AfterLast => Ok(false),
@@ -148,6 +149,9 @@ impl Cursor {
     /// Moves to the row before; whether there is one. Before the first row it stays there.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
+        if self.scan.step_ahead(false) {
+            return self.stepped_ahead(-1);
+        }
         match self.place {
             Place::Row => self.step(false),
             Place::BeforeFirst => Ok(false),
@@ -164,25 +168,43 @@ impl Cursor {
     /// The key of the row it stands on. Panics if there is none.
     #[inline]
     pub fn key(&self) -> &[u8] {
+        if let Some((key, _)) = self.scan.row_ahead() {
+            return &key[TREE_ID_LEN..];
+        }
         assert!(self.is_on_row(), "the cursor stands on no row");
         &self.scan.entry().key[TREE_ID_LEN..]
     }
 
     /// The value of the row it stands on, read now if it is a large one. Panics if there is no row.
     #[inline]
-    pub fn value(&mut self) -> Result<&[u8]> {
+    pub fn value(&self) -> Result<&[u8]> {
         Ok(self.row()?.1)
     }
 
     /// Key and value of the row it stands on. Panics if there is none.
     #[inline]
-    pub fn row(&mut self) -> Result<(&[u8], &[u8])> {
-        assert!(self.is_on_row(), "the cursor stands on no row");
-        if self.scan.entry().kind == EntryKind::BlobRef && self.blob.is_none() {
-            self.blob = Some(self.read_blob()?);
+    pub fn row(&self) -> Result<(&[u8], &[u8])> {
+        if let Some((key, value)) = self.scan.row_ahead() {
+            return Ok((&key[TREE_ID_LEN..], value));
         }
+        self.row_there()
+    }
+
+    /// [`Cursor::row`] where it was not decoded ahead.
+    fn row_there(&self) -> Result<(&[u8], &[u8])> {
+        assert!(self.is_on_row(), "the cursor stands on no row");
         let entry = self.scan.entry();
-        Ok((&entry.key[TREE_ID_LEN..], self.blob.as_deref().unwrap_or(entry.value)))
+        let mut value = entry.value;
+        if entry.kind == EntryKind::BlobRef {
+            value = match self.blob.get() {
+                Some(value) => value,
+                None => {
+                    let value = self.read_blob()?;
+                    self.blob.get_or_init(|| value)
+                }
+            };
+        }
+        Ok((&entry.key[TREE_ID_LEN..], value))
     }
 
     /// The commit whose rows it shows.
@@ -194,7 +216,7 @@ impl Cursor {
     pub fn refresh(&mut self) {
         let core = Arc::clone(self.core());
         self.place = Place::Fresh;
-        self.blob = None;
+        self.blob.take();
         if self.hold.sequence() != core.snapshots.visible() {
             self.hold = Hold::now(&core);
         }
@@ -227,24 +249,27 @@ impl Cursor {
         self.check()?;
         self.origin.is_forward = is_forward;
         self.origin.steps = 0;
-        self.steps_left = STEPS_PER_LOOK;
         let moved = self.replay();
         self.arrive(is_forward, moved)
     }
 
     fn check(&mut self) -> Result<()> {
-        self.blob = None;
+        self.blob.take();
         self.tree.check().and_then(|()| self.core().check_open()).inspect_err(|_| self.place = Place::Fresh)
     }
 
+    /// After a step onto a row that was decoded ahead, in the direction of `by`.
     #[inline]
+    #[expect(clippy::unnecessary_wraps, reason = "it is what a step returns")]
+    fn stepped_ahead(&mut self, by: i64) -> Result<bool> {
+        self.origin.steps += by;
+        Ok(true)
+    }
+
     fn step(&mut self, is_forward: bool) -> Result<bool> {
-        if self.blob.is_some() {
-            self.blob = None;
-        }
+        self.blob.take();
         self.core().check_open().inspect_err(|_| self.place = Place::Fresh)?;
-        self.steps_left -= 1;
-        if self.steps_left == 0 {
+        if self.origin.steps.unsigned_abs() >= STEPS_PER_LOOK {
             self.look()?;
         }
         self.origin.steps += if is_forward { 1 } else { -1 };
@@ -255,7 +280,6 @@ impl Cursor {
     /// Keeps the present key, and goes over to the present state if that is another one.
     #[cold]
     fn look(&mut self) -> Result<()> {
-        self.steps_left = STEPS_PER_LOOK;
         self.origin.key.set(self.scan.entry().key);
         (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
         let state = self.core().state.load_full();
@@ -305,7 +329,7 @@ impl Cursor {
         for _ in 0..HEAL_TRIES {
             self.core().heal(error)?;
             self.state = self.core().state.load_full();
-            self.scan = ScanCursor::new(&self.state, self.hold.sequence());
+            self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
             match self.replay() {
                 Ok(()) => return Ok(()),
                 Err(e) => error = e,

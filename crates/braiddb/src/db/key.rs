@@ -8,7 +8,7 @@ use std::ops::Deref;
 pub const TREE_ID_LEN: usize = 4;
 
 /// Internal keys up to this length stand on the stack.
-const SHORT: usize = 60;
+const SHORT: usize = 64;
 
 /// An internal key. A short one, as nearly all are, costs no allocation.
 #[derive(Clone, Debug)]
@@ -20,6 +20,7 @@ pub struct KeyBuf {
 
 impl KeyBuf {
     /// The key of `user_key` in `tree`, whatever its length.
+    #[inline]
     pub fn new(tree: TreeId, user_key: &[u8]) -> KeyBuf {
         let mut key = KeyBuf { len: 0, short: [0; SHORT], long: Vec::new() };
         let id = tree.first_key();
@@ -37,6 +38,7 @@ impl KeyBuf {
     }
 
     /// The key of `user_key` in an open tree. Fails if the tree was dropped, or the key is too long.
+    #[inline]
     pub fn of(tree: &TreeState, user_key: &[u8]) -> Result<KeyBuf> {
         tree.check()?;
         check_key(user_key)?;

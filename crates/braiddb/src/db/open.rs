@@ -271,7 +271,7 @@ fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout
 fn load_catalog(state: &ReadState, last_sequence: SequenceNumber, dir: &Path) -> Result<Catalog> {
     let mut trees = Vec::new();
     let mut next_id = 1;
-    let mut cursor = ScanCursor::new(state, last_sequence);
+    let mut cursor = ScanCursor::new(state, last_sequence, TreeId::CATALOG);
     cursor.seek(&TreeId::CATALOG.first_key())?;
     while cursor.valid() {
         let entry = cursor.entry();

@@ -3,11 +3,11 @@
 //! One partition is open at a time: its view and each run that is read apart. Nothing is older than this source, so
 //! deleted keys are left out here already, whether a tombstone or a range tombstone of a run deletes them.
 
-use super::Merge;
+use super::{Ahead, Merge};
 use crate::{
     base::{Cursor, EntryKind, EntryRef, Result, SequenceNumber},
     version::{Partition, Version},
-    view::ViewCursor,
+    view::{RowBatch, ViewCursor},
 };
 use std::sync::Arc;
 
@@ -87,6 +87,24 @@ impl Cursor for Source {
     #[inline]
     fn entry(&self) -> EntryRef<'_> {
         self.cursor.entry()
+    }
+}
+
+impl Ahead for Source {
+    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()> {
+        self.cursor.fill(forward, batch)?;
+        if let Some(layout) = self.within.as_ref().map(|partition| &partition.layout) {
+            match (forward, &layout.end) {
+                (true, Some(end)) => batch.keep_before(end),
+                (true, None) => {}
+                (false, _) => batch.keep_from(&layout.start),
+            }
+        }
+        Ok(())
+    }
+
+    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
+        self.cursor.go_to(batch, index)
     }
 }
 
@@ -241,6 +259,27 @@ impl PartitionChain {
             } else {
                 return Ok(());
             }
+        }
+    }
+}
+
+impl Ahead for PartitionChain {
+    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()> {
+        if self.has_tombstones {
+            // What they delete must be found row by row.
+            batch.release();
+            return Ok(());
+        }
+        match self.merge_mut() {
+            Some(merge) => merge.fill(forward, batch),
+            None => unreachable!("precondition: the cursor is valid"),
+        }
+    }
+
+    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
+        match self.merge_mut() {
+            Some(merge) => merge.go_to(batch, index),
+            None => unreachable!("precondition: the cursor is valid"),
         }
     }
 }

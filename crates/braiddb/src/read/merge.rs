@@ -7,7 +7,10 @@
 //! Invariant while valid: going forward, each source stands on its first key at or after the current one (backward:
 //! its last key at or before it), and sources that are not in `order` have none.
 
-use crate::base::{Cursor, EntryRef, Result};
+use crate::{
+    base::{Cursor, EntryRef, Result},
+    view::RowBatch,
+};
 use std::cmp::Ordering;
 
 /// Cursors shown as one, itself a cursor.
@@ -139,6 +142,35 @@ impl<C: Cursor> Merge<C> {
             source.seek(&key)?;
             if source.valid() && source.key() == key.as_slice() { source.next() } else { Ok(()) }
         })
+    }
+}
+
+/// A cursor that can decode rows ahead.
+pub trait Ahead: Cursor {
+    /// Decodes rows that come after the present one in a direction, none of them deleted: none if they must be looked at
+    /// one by one. The cursor stays where it is. Precondition: valid.
+    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()>;
+
+    /// Stands on a row of the batch that was filled last.
+    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()>;
+}
+
+impl<C: Ahead> Ahead for Merge<C> {
+    /// Rows of the source that is ahead, as far as they come before those of all others.
+    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()> {
+        if self.forward != forward {
+            batch.release();
+            return Ok(());
+        }
+        self.sources[self.order[0]].fill(forward, batch).inspect_err(|_| self.order.clear())?;
+        if let [_, second, ..] = self.order[..] {
+            batch.keep_before(self.sources[second].key());
+        }
+        Ok(())
+    }
+
+    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
+        self.sources[self.order[0]].go_to(batch, index).inspect_err(|_| self.order.clear())
     }
 }
 

@@ -11,6 +11,6 @@ mod tests;
 
 pub use chain::PartitionChain;
 pub use get::{GROUP_KEYS, Lookup, get, get_prepared, prepare};
-pub use merge::Merge;
+pub use merge::{Ahead, Merge};
 pub use scan::ScanCursor;
 pub use state::{Garbage, ReadState};

@@ -3,10 +3,11 @@
 //! The partitions leave out their own deleted keys. Here remain the tombstones and range tombstones of memtables. A range
 //! tombstone of a memtable deletes everything older that it covers, so older sources jump over its whole range.
 
-use super::{Merge, PartitionChain, ReadState};
+use super::{Ahead, Merge, PartitionChain, ReadState};
 use crate::{
-    base::{Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber},
+    base::{Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber, TreeId},
     memtable::MemtableCursor,
+    view::RowBatch,
 };
 use std::sync::Arc;
 
@@ -74,23 +75,90 @@ impl Cursor for Source {
     }
 }
 
+/// The sources of a state, and the range tombstones of its memtables.
+fn sources(
+    state: &ReadState,
+    snapshot: SequenceNumber,
+    chain: PartitionChain,
+) -> (Merge<Source>, Vec<Arc<RangeTombstoneSet>>) {
+    let mut sources = Vec::with_capacity(state.frozen.len() + 2);
+    let mut tombstones = Vec::new();
+    let mut flushed = snapshot;
+    for memtable in state.memtables() {
+        tombstones.extend(memtable.range_tombstones());
+        if memtable.is_empty() {
+            continue;
+        }
+        flushed = flushed.min(memtable.min_sequence().saturating_sub(1));
+        if memtable.entry_count() > 0 {
+            let cursor = MemtableCursor::new(Arc::clone(memtable), snapshot);
+            // The active memtable still grows: all that is known is that no shown entry is past the snapshot.
+            let max = if Arc::ptr_eq(memtable, &state.active) { snapshot } else { memtable.max_sequence() };
+            sources.push(Source::Memtable(cursor, max));
+        }
+    }
+    // The partitions come last: see `reset`.
+    sources.push(Source::Partitions(chain, flushed));
+    (Merge::new(sources), tombstones)
+}
+
+impl Ahead for Source {
+    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()> {
+        match self {
+            Source::Partitions(chain, _) => chain.fill(forward, batch),
+            Source::Memtable(..) => {
+                batch.release();
+                Ok(())
+            }
+        }
+    }
+
+    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
+        match self {
+            Source::Partitions(chain, _) => chain.go_to(batch, index),
+            Source::Memtable(..) => unreachable!("it fills no batch"),
+        }
+    }
+}
+
 /// A cursor over all keys that exist at a snapshot.
+///
+/// The second step in one direction has rows decoded ahead: from then on the cursor stands on rows of the batch, and
+/// the merge stands where the batch was begun, until the batch has been passed or the direction changes.
 #[derive(Debug)]
 pub struct ScanCursor {
     merge: Merge<Source>,
     tombstones: Vec<Arc<RangeTombstoneSet>>,
     snapshot: SequenceNumber,
+    /// Rows ahead of the merge; if there are any, the cursor stands on the row `at` of them.
+    batch: Box<RowBatch>,
+    at: usize,
+    /// Whether the last move was a step, and in which direction.
+    stepped: Option<bool>,
+    /// Rows are decoded ahead only of keys that begin so.
+    prefix: [u8; 4],
 }
 
 impl ScanCursor {
-    /// A cursor over `state` at `snapshot`, which must not be older than what the state keeps.
-    pub fn new(state: &ReadState, snapshot: SequenceNumber) -> ScanCursor {
+    /// A cursor over `state` at `snapshot`, which must not be older than what the state keeps. Rows of `tree` are decoded
+    /// ahead, so the cursor is quick within it.
+    pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
         let chain = PartitionChain::new(Arc::clone(&state.version), snapshot);
-        ScanCursor::over(state, snapshot, chain)
+        let (merge, tombstones) = sources(state, snapshot, chain);
+        ScanCursor {
+            merge,
+            tombstones,
+            snapshot,
+            batch: Box::default(),
+            at: 0,
+            stepped: None,
+            prefix: tree.first_key(),
+        }
     }
 
     /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
     pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
+        self.leave_batch();
         let chain = match self.merge.take_sources().pop() {
             Some(Source::Partitions(mut chain, _)) if chain.is_over(&state.version) => {
                 chain.set_snapshot(snapshot);
@@ -98,29 +166,8 @@ impl ScanCursor {
             }
             _ => PartitionChain::new(Arc::clone(&state.version), snapshot),
         };
-        *self = ScanCursor::over(state, snapshot, chain);
-    }
-
-    fn over(state: &ReadState, snapshot: SequenceNumber, chain: PartitionChain) -> ScanCursor {
-        let mut sources = Vec::with_capacity(state.frozen.len() + 2);
-        let mut tombstones = Vec::new();
-        let mut flushed = snapshot;
-        for memtable in state.memtables() {
-            tombstones.extend(memtable.range_tombstones());
-            if memtable.is_empty() {
-                continue;
-            }
-            flushed = flushed.min(memtable.min_sequence().saturating_sub(1));
-            if memtable.entry_count() > 0 {
-                let cursor = MemtableCursor::new(Arc::clone(memtable), snapshot);
-                // The active memtable still grows: all that is known is that no shown entry is past the snapshot.
-                let max = if Arc::ptr_eq(memtable, &state.active) { snapshot } else { memtable.max_sequence() };
-                sources.push(Source::Memtable(cursor, max));
-            }
-        }
-        // The partitions come last: see `reset`.
-        sources.push(Source::Partitions(chain, flushed));
-        ScanCursor { merge: Merge::new(sources), tombstones, snapshot }
+        self.snapshot = snapshot;
+        (self.merge, self.tombstones) = sources(state, snapshot, chain);
     }
 
     /// The newest range tombstone of a memtable that deletes the current entry, and its range.
@@ -163,46 +210,107 @@ impl ScanCursor {
     }
 }
 
+impl ScanCursor {
+    /// Moves to the next row (or going backward the one before) if that is decoded already.
+    #[inline]
+    pub fn step_ahead(&mut self, forward: bool) -> bool {
+        let is_there = self.at + 1 < self.batch.len() && self.batch.is_forward() == forward;
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    /// Whether the row it stands on was decoded ahead.
+    #[inline]
+    pub fn is_ahead(&self) -> bool {
+        self.batch.len() > 0
+    }
+
+    /// Internal key and value of the row it stands on, if that was decoded ahead.
+    #[inline]
+    pub fn row_ahead(&self) -> Option<(&[u8], &[u8])> {
+        self.batch.get(self.at)
+    }
+
+    /// Brings the merge to the row the cursor stands on.
+    fn catch_up(&mut self) -> Result<()> {
+        if self.batch.len() > 0 {
+            let moved = self.merge.go_to(&self.batch, self.at);
+            self.batch.forget();
+            moved?;
+        }
+        Ok(())
+    }
+
+    fn leave_batch(&mut self) {
+        self.batch.release();
+        self.stepped = None;
+    }
+
+    fn step(&mut self, forward: bool) -> Result<()> {
+        if self.step_ahead(forward) {
+            return Ok(());
+        }
+        self.catch_up()?;
+        if self.stepped == Some(forward) && self.tombstones.is_empty() {
+            self.at = 0;
+            self.merge.fill(forward, &mut self.batch)?;
+            self.batch.keep_prefix(&self.prefix);
+            if self.batch.len() > 0 {
+                return Ok(());
+            }
+        }
+        self.stepped = Some(forward);
+        if forward { self.merge.next()? } else { self.merge.prev()? }
+        self.settle(forward)
+    }
+}
+
 impl Cursor for ScanCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.leave_batch();
         self.merge.seek(key)?;
         self.settle(true)
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.leave_batch();
         self.merge.seek_before(key)?;
         self.settle(false)
     }
 
     fn seek_first(&mut self) -> Result<()> {
+        self.leave_batch();
         self.merge.seek_first()?;
         self.settle(true)
     }
 
     fn seek_last(&mut self) -> Result<()> {
+        self.leave_batch();
         self.merge.seek_last()?;
         self.settle(false)
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        self.merge.next()?;
-        self.settle(true)
+        self.step(true)
     }
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
-        self.merge.prev()?;
-        self.settle(false)
+        self.step(false)
     }
 
     #[inline]
     fn valid(&self) -> bool {
-        self.merge.valid()
+        self.is_ahead() || self.merge.valid()
     }
 
     #[inline]
     fn entry(&self) -> EntryRef<'_> {
-        self.merge.entry()
+        match self.row_ahead() {
+            // Of such a row nothing else is asked: it is there, and nothing newer hides it.
+            Some((key, value)) => EntryRef { key, sequence: self.snapshot, kind: EntryKind::Value, value },
+            None => self.merge.entry(),
+        }
     }
 }

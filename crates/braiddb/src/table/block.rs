@@ -140,7 +140,7 @@ struct Parts<'a> {
     count: usize,
 }
 
-#[inline]
+#[inline(always)]
 fn parts(block: &[u8]) -> Option<Parts<'_>> {
     let (body, end) = block.split_last_chunk::<END_LEN>()?;
     let (base, count) = end.split_first_chunk::<8>()?;
@@ -148,7 +148,7 @@ fn parts(block: &[u8]) -> Option<Parts<'_>> {
 }
 
 impl<'a> Parts<'a> {
-    #[inline]
+    #[inline(always)]
     fn slot(&self, slot: usize) -> Option<usize> {
         let at = self.body.len().checked_sub(2 * self.count.checked_sub(slot)?)?;
         let offset = self.body.get(at..)?.first_chunk::<2>()?;
@@ -156,15 +156,12 @@ impl<'a> Parts<'a> {
     }
 
     /// The entry at an offset, and the offset of what follows it.
-    #[inline]
+    #[inline(always)]
     fn entry_at(&self, offset: usize) -> Option<(EntryRef<'a>, usize)> {
         let bytes = self.body.get(offset..)?;
-        // Most entries are small, so that each number of their header is one byte.
-        let (key_len, value_len, kind, delta, at) = match bytes.first_chunk() {
-            Some(&[key_len, value_len, kind, delta]) if (key_len | value_len | delta) < 0x80 => {
-                (usize::from(key_len), usize::from(value_len), kind, u64::from(delta), 4)
-            }
-            _ => long_header(bytes)?,
+        let Header { key_len, value_len, kind, delta, len: at } = match header(bytes) {
+            Some(header) => header,
+            None => long_header(bytes)?,
         };
         let kind = EntryKind::from_byte(kind)?;
         let rest = bytes.get(at..)?;
@@ -175,19 +172,64 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The header of an entry, whatever its lengths: key length, value length, kind, delta, and its own length.
-fn long_header(bytes: &[u8]) -> Option<(usize, usize, u8, u64, usize)> {
+/// What stands before an entry's key, and how long that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    key_len: usize,
+    value_len: usize,
+    kind: u8,
+    delta: u64,
+    len: usize,
+}
+
+/// The header of an entry as nearly all are: in eight bytes, with a key length of one byte, a value length of two at most,
+/// and four for the sequence. No branch depends on the lengths. `None` if it is another, or the block ends.
+#[inline(always)]
+fn header(bytes: &[u8]) -> Option<Header> {
+    let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
+    // The top bits of the bytes that end a number; the first after the key length, and so on.
+    let ends = !word & 0x8080_8080_8080_8000;
+    let value_end = ends.trailing_zeros();
+    let after_value = ends & ends.wrapping_sub(1);
+    let kind_end = after_value.trailing_zeros();
+    let after_kind = after_value & after_value.wrapping_sub(1);
+    let delta_end = after_kind.trailing_zeros();
+    let is_usual =
+        word & 0x80 == 0 && value_end < 24 && kind_end == value_end + 8 && delta_end.wrapping_sub(kind_end) <= 32;
+    if !is_usual {
+        return None;
+    }
+    let value_len = word >> 8 & u64::MAX >> (71 - value_end);
+    Some(Header {
+        key_len: (word & 0x7f) as usize,
+        value_len: (value_len & 0x7f | (value_len & 0x7f00) >> 1) as usize,
+        kind: (word >> (value_end + 1)) as u8,
+        delta: join_sevens(word >> (kind_end + 1) & u64::MAX >> (64 + kind_end - delta_end)),
+        len: (delta_end as usize + 1) / 8,
+    })
+}
+
+/// The number whose four bytes hold seven bits each.
+#[inline(always)]
+fn join_sevens(bytes: u64) -> u64 {
+    bytes & 0x7f | (bytes & 0x7f00) >> 1 | (bytes & 0x7f_0000) >> 2 | (bytes & 0x7f00_0000) >> 3
+}
+
+/// The header of an entry, whatever its lengths.
+#[cold]
+fn long_header(bytes: &[u8]) -> Option<Header> {
     let (key_len, mut at) = read_varint(bytes)?;
     let (value_len, len) = read_varint(bytes.get(at..)?)?;
     at += len;
     let kind = *bytes.get(at)?;
     at += 1;
     let (delta, len) = read_varint(bytes.get(at..)?)?;
-    Some((usize::try_from(key_len).ok()?, usize::try_from(value_len).ok()?, kind, delta, at + len))
+    let (key_len, value_len) = (usize::try_from(key_len).ok()?, usize::try_from(value_len).ok()?);
+    Some(Header { key_len, value_len, kind, delta, len: at + len })
 }
 
 /// The entry of a slot; `None` if there is no such slot, or the block is damaged.
-#[inline]
+#[inline(always)]
 pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
     let parts = parts(block)?;
     let slot = usize::from(slot);
@@ -195,6 +237,22 @@ pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
         return None;
     }
     parts.entry_at(parts.slot(slot)?).map(|(entry, _)| entry)
+}
+
+/// Key and value of a slot, for who needs no more of the entry; `None` if there is no such slot, or the block is damaged.
+#[inline(always)]
+pub(super) fn pair(block: &[u8], slot: u16) -> Option<(&[u8], &[u8])> {
+    let parts = parts(block)?;
+    let slot = usize::from(slot);
+    if slot >= parts.count {
+        return None;
+    }
+    let bytes = parts.body.get(parts.slot(slot)?..)?;
+    let Header { key_len, value_len, len, .. } = match header(bytes) {
+        Some(header) => header,
+        None => long_header(bytes)?,
+    };
+    bytes.get(len..len.checked_add(key_len)?.checked_add(value_len)?)?.split_at_checked(key_len)
 }
 
 /// Whether a block is whole: its entries fill it without gaps, the slots point at them, and there are `entries`.
@@ -216,4 +274,37 @@ pub(super) fn validate(block: &[u8], entries: u16) -> bool {
         (at == slots_at && parts.count > 0 && parts.count == usize::from(entries)).then_some(())
     };
     walk().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_headers_say_what_long_ones_do() {
+        let numbers = [0, 1, 127, 128, 129, 16_383, 16_384, (1 << 21) - 1, 1 << 21, (1 << 28) - 1, 1 << 28, 1 << 40];
+        let mut short = 0;
+        for (key_len, value_len, delta) in
+            numbers.iter().flat_map(|&a| numbers.iter().flat_map(move |&b| numbers.map(|c| (a, b, c))))
+        {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, key_len);
+            put_varint(&mut bytes, value_len);
+            bytes.push(EntryKind::BlobRef as u8);
+            put_varint(&mut bytes, delta);
+            for after in [0u8, 0x7f, 0xff] {
+                let bytes = [&bytes[..], &[after; 8]].concat();
+                let long = long_header(&bytes).unwrap();
+                assert_eq!((long.key_len as u64, long.value_len as u64, long.delta), (key_len, value_len, delta));
+                if let Some(header) = header(&bytes) {
+                    assert_eq!(header, long);
+                    short += 1;
+                }
+            }
+        }
+        assert!(short > 100);
+        // A kind that goes on like a number is none.
+        assert_eq!(header(&[1, 2, 0x81, 1, 0, 0, 0, 0]).map(|h| EntryKind::from_byte(h.kind)), None);
+        assert_eq!(header(&[0xff; 8]), None);
+    }
 }

@@ -123,7 +123,7 @@ impl Run {
     }
 
     /// The position `n` entries on; [`Run::end`] if there are not so many. Takes a step for each block passed.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&self, position: Position, n: u32) -> Position {
         let Position { mut block, slot } = position;
         let mut left = u32::from(slot).saturating_add(n);
@@ -156,16 +156,26 @@ impl Run {
 
     /// The entry at a position, through the cache; it lives as long as the guard. Corruption if there is none: then
     /// whatever gave the position is damaged, or the block is.
-    #[inline]
+    #[inline(always)]
     pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
         if usize::from(position.block) < self.index.blocks() {
             let load = || self.load(position.block);
-            let bytes = self.slots.get_or_load(u32::from(position.block), guard, load)?;
+            // The entry's line, guessed, comes while the end of the block is still on its way.
+            let soon = self.bytes_before_end(position);
+            let bytes = self.slots.get_or_load_soon(u32::from(position.block), guard, [soon, soon.saturating_sub(64)], load)?;
             if let Some(entry) = block::entry(bytes, position.slot) {
                 return Ok(entry);
             }
         }
         Err(self.no_such_entry(position))
+    }
+
+    /// How far before its block's end an entry begins, guessed: exact where entries are of one length.
+    #[inline(always)]
+    fn bytes_before_end(&self, position: Position) -> usize {
+        let average = self.index.average(position.block);
+        let len = guess_block_len(average, usize::from(self.index.entries(position.block)));
+        len.saturating_sub(usize::from(position.slot) * usize::from(average))
     }
 
     /// Asks the processor to fetch what a read of this position will need, if the block is cached: exact where
@@ -175,6 +185,14 @@ impl Run {
         let average = self.index.average(position.block);
         let len = guess_block_len(average, usize::from(self.index.entries(position.block)));
         self.slots.prefetch(u32::from(position.block), len, usize::from(position.slot) * usize::from(average));
+    }
+
+    /// Asks the processor to fetch the entry at a position, if its block is cached, and what is read of a block first if
+    /// the entry is its first.
+    #[inline]
+    pub fn prefetch_row(&self, position: Position) {
+        let soon = self.bytes_before_end(position);
+        self.slots.prefetch_soon(u32::from(position.block), soon, position.slot == 0);
     }
 
     /// A block, counted: it stays in memory while the handle lives.
@@ -275,9 +293,26 @@ pub struct PinnedBlock {
 impl PinnedBlock {
     /// The entry of a slot. Corruption if there is none; as the block was checked when it was loaded, whatever gave
     /// the slot is damaged. (The path in that error is the run's file name alone.)
-    #[inline]
+    #[inline(always)]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'_>> {
-        block::entry(&self.unit, slot).ok_or_else(|| self.no_such_entry(slot))
+        match block::entry(&self.unit, slot) {
+            Some(entry) => Ok(entry),
+            None => Err(self.no_such_entry(slot)),
+        }
+    }
+
+    /// Whether it is a block of this run.
+    pub fn is_of(&self, run: &Run) -> bool {
+        self.number == run.meta.number
+    }
+
+    /// Key and value of a slot, for who needs no more of the entry. Corruption as in [`PinnedBlock::entry`].
+    #[inline(always)]
+    pub fn pair(&self, slot: u16) -> Result<(&[u8], &[u8])> {
+        match block::pair(&self.unit, slot) {
+            Some(pair) => Ok(pair),
+            None => Err(self.no_such_entry(slot)),
+        }
     }
 
     /// How many entries it has.

@@ -15,7 +15,7 @@
 //! first anchor of the node after it.
 
 use super::bits::{common_prefix_len, head};
-use super::simd::{NODE_HEADS, Node, Simd};
+use super::simd::{NODE_HEADS, Node, Simd, Task};
 use std::cmp::Ordering;
 
 /// The anchors of a view.
@@ -24,6 +24,9 @@ pub(crate) struct Anchors {
     simd: Simd,
     /// What all separators but the first start with.
     prefix: Vec<u8>,
+    /// Its first eight bytes as a number, and the bits of it that count.
+    prefix_head: u64,
+    prefix_mask: u64,
     /// The separators without `prefix`, one after the other; that of anchor i ends at `ends[i]`.
     bytes: Vec<u8>,
     ends: Vec<u32>,
@@ -74,7 +77,15 @@ impl AnchorsBuilder {
     pub(crate) fn finish(mut self, simd: Simd) -> Anchors {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
-        let mut anchors = Anchors { simd, prefix: self.prefix, bytes: self.bytes, ends: self.ends, levels: Vec::new() };
+        let mut anchors = Anchors {
+            simd,
+            prefix_head: head(&self.prefix, 0),
+            prefix_mask: u64::MAX.checked_shl(64 - 8 * self.prefix.len().min(8) as u32).unwrap_or(0),
+            prefix: self.prefix,
+            bytes: self.bytes,
+            ends: self.ends,
+            levels: Vec::new(),
+        };
         let mut stride = 1;
         while anchors.len() > 0 {
             let level = anchors.build_level(stride);
@@ -129,21 +140,37 @@ impl Anchors {
     }
 
     /// The last anchor whose separator is at most `key`. There must be an anchor.
-    #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> usize {
-        let Some(rest) = key.strip_prefix(self.prefix.as_slice()) else {
+        self.simd.run(Find { anchors: self, key })
+    }
+
+    /// [`Anchors::find`] within [`Simd::run`].
+    #[inline(always)]
+    pub(crate) fn find_with(&self, simd: Simd, key: &[u8]) -> usize {
+        let Some(rest) = self.strip_prefix(key) else {
             return if key < self.prefix.as_slice() { 0 } else { self.ends.len() - 1 };
         };
         let unskipped = as_signed(head(rest, 0));
         let mut node = 0;
         for level in &self.levels {
             let lane = match level.skips.get(node) {
-                None | Some(0) => self.find_in_node(level, node, rest, unskipped),
+                None | Some(0) => self.find_in_node(simd, level, node, rest, unskipped),
                 Some(&skip) => self.find_past_prefix(level, node, rest, skip as usize),
             };
             node = node * NODE_HEADS + lane;
         }
         node
+    }
+
+    #[inline(always)]
+    fn strip_prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let rest = key.get(self.prefix.len()..)?;
+        let is_same = if self.prefix.len() <= 8 {
+            (head(key, 0) ^ self.prefix_head) & self.prefix_mask == 0
+        } else {
+            key.starts_with(&self.prefix)
+        };
+        is_same.then_some(rest)
     }
 
     /// Where in a node whose heads begin `skip` bytes later.
@@ -152,27 +179,27 @@ impl Anchors {
         let (from, to) = self.anchors_of(level, node);
         let shared = &self.suffix((to - 1) * level.stride)[..skip];
         if rest.starts_with(shared) {
-            return self.find_in_node(level, node, rest, as_signed(head(rest, skip)));
+            return self.find_in_node(self.simd, level, node, rest, as_signed(head(rest, skip)));
         }
         if rest < shared { 0 } else { to - from - 1 }
     }
 
-    #[inline]
-    fn find_in_node(&self, level: &Level, node: usize, rest: &[u8], head: i64) -> usize {
-        let (less, less_or_equal) = self.simd.rank_in_node(&level.nodes[node], head);
-        if less == less_or_equal {
-            return less.saturating_sub(1);
+    #[inline(always)]
+    fn find_in_node(&self, simd: Simd, level: &Level, node: usize, rest: &[u8], head: i64) -> usize {
+        let (at_most, is_tie) = simd.rank_in_node(&level.nodes[node], head);
+        if is_tie {
+            return self.resolve_tie(level, node, rest, head);
         }
-        self.resolve_tie(level, node, rest, less, less_or_equal)
+        at_most.saturating_sub(1)
     }
 
     /// Bisects the anchors of a node whose heads equal the query's.
     #[cold]
-    fn resolve_tie(&self, level: &Level, node: usize, rest: &[u8], less: usize, less_or_equal: usize) -> usize {
+    fn resolve_tie(&self, level: &Level, node: usize, rest: &[u8], head: i64) -> usize {
         let (from, to) = self.anchors_of(level, node);
-        let count = to - from;
         // Heads past the last are the greatest number there is, which the query's may be too.
-        let (mut low, mut high) = (less.min(count), less_or_equal.min(count));
+        let heads = &level.nodes[node].0[..to - from];
+        let (mut low, mut high) = (heads.partition_point(|&h| h < head), heads.partition_point(|&h| h <= head));
         while low < high {
             let middle = low.midpoint(high);
             let anchor = (from + middle) * level.stride;
@@ -214,6 +241,21 @@ impl Anchors {
             node.0[i - from] = if anchor == 0 { i64::MIN } else { as_signed(head(self.suffix(anchor), skip)) };
         }
         node
+    }
+}
+
+/// [`Anchors::find`].
+struct Find<'a> {
+    anchors: &'a Anchors,
+    key: &'a [u8],
+}
+
+impl Task for Find<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> usize {
+        self.anchors.find_with(simd, self.key)
     }
 }
 

@@ -35,6 +35,22 @@ pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     at
 }
 
+/// Whether two keys are the same: word by word, which is quicker than a call for keys of a usual length.
+#[inline(always)]
+pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let (Some((a_words, a_last)), Some((b_words, b_last))) = (last_word(a), last_word(b)) else { return a == b };
+    a_words.chunks_exact(8).zip(b_words.chunks_exact(8)).all(|(x, y)| x == y) && a_last == b_last
+}
+
+/// All bytes, and the last eight of them; `None` if there are not so many.
+#[inline(always)]
+fn last_word(key: &[u8]) -> Option<(&[u8], &[u8; 8])> {
+    Some((key, key.last_chunk::<8>()?))
+}
+
 /// The order of two keys, and the first bit that differs; `None` if they are equal or differ by trailing zeros alone.
 #[inline]
 pub(crate) fn compare_bits(a: &[u8], b: &[u8]) -> (Ordering, Option<u32>) {

@@ -1,8 +1,8 @@
 //! Walking a view at a snapshot.
 //!
 //! A cursor stands on a lane of a segment whose record it has copied. A seek finds its segment by the anchors and its
-//! lane by blind search: one key read. From there, `next` and `prev` follow the selectors without a comparison; the
-//! positions of a segment's entries are worked out all at once by the first step within it, not by the seek.
+//! lane by blind search: one key read. From there, `next` and `prev` follow the selectors without a comparison. Who goes
+//! on in one direction has the rest of a segment decoded at once ([`ViewCursor::fill`]), which a seek does not.
 //!
 //! A snapshot at or above the view's highest sequence number sees each key's newest version, or nothing where a range
 //! tombstone marked it stale: which lanes show is a matter of the record alone. A lower snapshot shows, of each key,
@@ -11,16 +11,14 @@
 //! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held. The
 //! present entry borrows from such a block for longer than the compiler can see: [`Present`], an island of unsafe.
 
-use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RUN, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
+use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_RUN, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
 use super::reader::View;
+use super::rows::RowBatch;
 use super::search::compare_counted;
-use super::simd::match_lanes;
-use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
+use super::simd::{Simd, Task, match_lanes};
+use crate::base::{Cursor, EntryRef, Result, SequenceNumber, limits};
 use crate::table::{PinnedBlock, Position, Run};
 use std::sync::Arc;
-
-/// How many entries ahead of the present one are fetched into the processor's cache.
-const LOOK_AHEAD: usize = 8;
 
 /// A cursor over a view. It holds the view, its runs and one block of each run; it needs no guard.
 #[derive(Debug)]
@@ -32,7 +30,21 @@ pub struct ViewCursor {
     sees_all: bool,
     /// The selector bits of entries that do not show if the snapshot sees all.
     hidden: u8,
-    /// The segment whose record is here; none if the cursor has not moved yet.
+    loaded: Box<Loaded>,
+    /// The segment that comes next, where rows are decoded ahead.
+    coming: Box<Loaded>,
+    /// Where it stands, if it is valid; the record may be that of another segment by now.
+    standing: u32,
+    lane: usize,
+    /// The entry it stands on, in the block pinned for its run. None if the cursor is not valid.
+    present: Option<Present>,
+    pins: Vec<Pin>,
+}
+
+/// A segment, and what its record says.
+#[derive(Debug)]
+struct Loaded {
+    /// Its number; none if there is no segment here.
     segment: Option<u32>,
     record: [u8; MAX_RECORD_BYTES],
     count: usize,
@@ -43,10 +55,83 @@ pub struct ViewCursor {
     /// Where the entries stand, from lane 0, if `is_located`.
     positions: [Position; SEGMENT_LANES],
     is_located: bool,
-    lane: usize,
-    /// The entry it stands on, in the block pinned for its run. None if the cursor is not valid.
-    present: Option<Present>,
-    pins: Vec<Pin>,
+}
+
+impl Default for Loaded {
+    fn default() -> Loaded {
+        Loaded {
+            segment: None,
+            record: [0; MAX_RECORD_BYTES],
+            count: 0,
+            same_key: 0,
+            shown: 0,
+            positions: [Position::default(); SEGMENT_LANES],
+            is_located: false,
+        }
+    }
+}
+
+impl Loaded {
+    /// Loads a segment's record, unless it is here. Lanes whose selectors have any bit of `hidden` do not show.
+    fn load(&mut self, view: &View, number: u32, hidden: u8) -> Result<()> {
+        if self.segment == Some(number) {
+            return Ok(());
+        }
+        self.segment = None;
+        self.is_located = false;
+        let guard = crossbeam_epoch::pin();
+        let record = view.record(number, &guard)?;
+        let segment = view.parse(number, record)?;
+        self.count = segment.count();
+        self.same_key = segment.same_key() | u32::from(view.directory.is_continuation(number));
+        self.record[..record.len()].copy_from_slice(record);
+        let Some(selectors) = self.record.first_chunk() else { unreachable!("a record has selectors") };
+        let visible = match_lanes(selectors, hidden, 0) & lanes_below(self.count);
+        self.shown = visible & !self.same_key;
+        self.segment = Some(number);
+        Ok(())
+    }
+
+    /// Works out where all entries of the segment stand.
+    fn locate(&mut self, view: &View, runs: &[Arc<Run>]) -> Result<()> {
+        let Some(number) = self.segment.filter(|_| !self.is_located) else { return Ok(()) };
+        let segment = view.parse(number, &self.record)?;
+        // Where each run stands, and how many entries its block has.
+        let mut cursors = [(Position::default(), 0); limits::MAX_VIEW_RUNS];
+        for (index, run) in runs.iter().enumerate() {
+            let cursor = segment.cursor(index).unwrap_or_default();
+            cursors[index] = (cursor, run.block_entries(cursor.block));
+        }
+        for lane in 0..segment.count() {
+            let index = segment.run(lane);
+            let Some(run) = runs.get(index) else {
+                return Err(view.corrupt_segment(number, "an entry is of no run"));
+            };
+            let (cursor, entries) = &mut cursors[index];
+            if cursor.slot >= *entries {
+                return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
+            }
+            self.positions[lane] = *cursor;
+            cursor.slot += 1;
+            if cursor.slot == *entries {
+                *cursor = Position { block: cursor.block.saturating_add(1), slot: 0 };
+                *entries = run.block_entries(cursor.block);
+            }
+        }
+        self.is_located = true;
+        Ok(())
+    }
+
+    /// Asks for the entries of some lanes. Precondition: located.
+    fn prefetch(&self, runs: &[Arc<Run>], mut lanes: u32) {
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros() as usize;
+            lanes &= lanes - 1;
+            if let Some(run) = runs.get(usize::from(self.record[lane] & SELECTOR_RUN)) {
+                run.prefetch_row(self.positions[lane]);
+            }
+        }
+    }
 }
 
 /// An entry borrowed from a block that the same cursor has pinned.
@@ -79,13 +164,9 @@ impl ViewCursor {
             view,
             runs,
             snapshot,
-            segment: None,
-            record: [0; MAX_RECORD_BYTES],
-            count: 0,
-            same_key: 0,
-            shown: 0,
-            positions: [Position::default(); SEGMENT_LANES],
-            is_located: false,
+            loaded: Box::default(),
+            coming: Box::default(),
+            standing: 0,
             lane: 0,
             present: None,
             pins,
@@ -95,7 +176,7 @@ impl ViewCursor {
     /// Leaves tombstones out, if the snapshot sees all: for who reads no other source that they could hide anything in.
     pub fn hide_tombstones(&mut self) {
         self.hidden |= SELECTOR_TOMBSTONE;
-        self.segment = None;
+        (self.loaded.segment, self.coming.segment) = (None, None);
     }
 
     /// Sets the snapshot. The cursor is not valid then.
@@ -113,32 +194,24 @@ impl ViewCursor {
 
     /// Loads a segment's record, unless it is here.
     fn load(&mut self, number: u32) -> Result<()> {
-        if self.segment == Some(number) {
+        if self.loaded.segment == Some(number) {
             return Ok(());
         }
-        self.segment = None;
-        self.is_located = false;
-        let guard = crossbeam_epoch::pin();
-        let record = self.view.record(number, &guard)?;
-        let segment = self.view.parse(number, record)?;
-        self.count = segment.count();
-        self.same_key = segment.same_key() | u32::from(self.view.directory.is_continuation(number));
-        self.record[..record.len()].copy_from_slice(record);
-        let Some(selectors) = self.record.first_chunk() else { unreachable!("a record has selectors") };
-        let visible = match_lanes(selectors, self.hidden, 0) & lanes_below(self.count);
-        self.shown = visible & !self.same_key;
-        self.segment = Some(number);
-        Ok(())
+        if self.coming.segment == Some(number) {
+            std::mem::swap(&mut self.loaded, &mut self.coming);
+            return Ok(());
+        }
+        self.loaded.load(&self.view, number, self.hidden)
     }
 
     /// Reads an entry, its block pinned. The present entry is not one any more.
     #[inline]
     fn read(&mut self, number: u32, lane: usize) -> Result<Present> {
         self.present = None;
-        let (run, position) = if self.is_located {
-            (usize::from(self.record[lane] & SELECTOR_RUN), self.positions[lane])
+        let (run, position) = if self.loaded.is_located {
+            (usize::from(self.loaded.record[lane] & SELECTOR_RUN), self.loaded.positions[lane])
         } else {
-            self.view.locate(&self.runs, number, &self.view.parse(number, &self.record)?, lane)?
+            self.view.locate(&self.runs, number, &self.view.parse(number, &self.loaded.record)?, lane)?
         };
         pin_block(&mut self.pins[run], &self.runs[run], position)?;
         let entry = pinned_entry(&self.pins[run], position.slot)?;
@@ -147,61 +220,13 @@ impl ViewCursor {
         Ok(unsafe { Present::new(entry) })
     }
 
-    /// Works out where all entries of the segment stand.
-    fn locate_all(&mut self, number: u32, is_forward: bool) -> Result<()> {
-        let segment = self.view.parse(number, &self.record)?;
-        let mut cursors = [Position::default(); SEGMENT_LANES];
-        for (run, cursor) in cursors.iter_mut().enumerate().take(self.runs.len()) {
-            *cursor = segment.cursor(run).unwrap_or_default();
-        }
-        for lane in 0..segment.count() {
-            let index = segment.run(lane);
-            let cursor = &mut cursors[index];
-            match self.runs.get(index) {
-                Some(run) if cursor.slot < run.block_entries(cursor.block) => {
-                    self.positions[lane] = *cursor;
-                    *cursor = run.advance(*cursor, 1);
-                }
-                _ => return Err(self.view.corrupt_segment(number, "an entry lies outside of its run")),
-            }
-        }
-        self.is_located = true;
-        if self.runs.len() > 1 {
-            let lanes = match is_forward {
-                true => self.lane + 1..self.count.min(self.lane + LOOK_AHEAD),
-                false => self.lane.saturating_sub(LOOK_AHEAD - 1)..self.lane,
-            };
-            lanes.for_each(|lane| self.prefetch(lane));
-        }
-        Ok(())
-    }
-
     /// Stands on a lane of the loaded segment.
     #[inline]
     fn stand(&mut self, number: u32, lane: usize) -> Result<()> {
         let present = self.read(number, lane)?;
-        self.lane = lane;
+        (self.standing, self.lane) = (number, lane);
         self.present = Some(present);
         Ok(())
-    }
-
-    /// Asks for what steps soon to come will read: the entry some lanes on, and, halfway through the segment, the
-    /// record of the next.
-    #[inline]
-    fn look_ahead(&self, number: u32, is_forward: bool) {
-        let ahead = if is_forward { self.lane + LOOK_AHEAD } else { self.lane.wrapping_sub(LOOK_AHEAD) };
-        if self.runs.len() > 1 && ahead < self.count {
-            self.prefetch(ahead);
-        }
-        if self.lane == SEGMENT_LANES / 2 {
-            self.view.prefetch_record(if is_forward { number + 1 } else { number.wrapping_sub(1) });
-        }
-    }
-
-    fn prefetch(&self, lane: usize) {
-        if let Some(run) = self.runs.get(usize::from(self.record[lane] & SELECTOR_RUN)) {
-            run.prefetch(self.positions[lane]);
-        }
     }
 
     /// Moves to the first lane that shows at or after `lane` of a segment.
@@ -210,15 +235,14 @@ impl ViewCursor {
         while number < self.view.directory.segments() {
             self.load(number)?;
             if self.sees_all {
-                let shown = self.shown & !lanes_below(lane);
+                let shown = self.loaded.shown & !lanes_below(lane);
                 if shown != 0 {
                     return self.stand(number, shown.trailing_zeros() as usize);
                 }
             } else {
-                while lane < self.count {
+                while lane < self.loaded.count {
                     // Whichever versions came before are too new: the first that is not shows.
                     if self.is_visible(number, lane)? {
-                        self.lane = lane;
                         return Ok(());
                     }
                     lane += 1;
@@ -235,6 +259,7 @@ impl ViewCursor {
         let present = self.read(number, lane)?;
         let is_visible = present.0.sequence <= self.snapshot;
         if is_visible {
+            (self.standing, self.lane) = (number, lane);
             self.present = Some(present);
         }
         Ok(is_visible)
@@ -245,7 +270,7 @@ impl ViewCursor {
         let mut from = lane + 1;
         loop {
             self.load(number)?;
-            let newest = lanes_below(self.count) & !self.same_key & !lanes_below(from);
+            let newest = lanes_below(self.loaded.count) & !self.loaded.same_key & !lanes_below(from);
             if newest != 0 {
                 return Ok((number, newest.trailing_zeros() as usize));
             }
@@ -270,7 +295,7 @@ impl ViewCursor {
             }
             self.load(number)?;
             let candidates =
-                if self.sees_all { self.shown } else { !self.same_key } & lanes_below(lane.min(self.count));
+                if self.sees_all { self.loaded.shown } else { !self.loaded.same_key } & lanes_below(lane.min(self.loaded.count));
             if candidates == 0 {
                 if number == 0 {
                     return Ok(());
@@ -296,18 +321,17 @@ impl ViewCursor {
     fn stand_on_version(&mut self, mut number: u32, mut lane: usize) -> Result<bool> {
         loop {
             if self.is_visible(number, lane)? {
-                self.lane = lane;
                 return Ok(true);
             }
             lane += 1;
-            if lane == self.count {
+            if lane == self.loaded.count {
                 number += 1;
                 lane = 0;
                 if number == self.view.directory.segments() || !self.view.directory.is_continuation(number) {
                     return Ok(false);
                 }
                 self.load(number)?;
-            } else if self.same_key & 1 << lane == 0 {
+            } else if self.loaded.same_key & 1 << lane == 0 {
                 return Ok(false);
             }
         }
@@ -320,8 +344,8 @@ impl ViewCursor {
             return Ok(None);
         };
         self.load(number)?;
-        let ViewCursor { view, runs, record, pins, .. } = self;
-        let segment = view.parse(number, record)?;
+        let ViewCursor { view, runs, loaded, pins, .. } = self;
+        let segment = view.parse(number, &loaded.record)?;
         let place = view.find_in_segment(number, &segment, key, |lane| {
             let (run, position) = view.locate(runs, number, &segment, lane)?;
             runs[run].prefetch(position);
@@ -331,13 +355,84 @@ impl ViewCursor {
         Ok(Some((number, place.lane)))
     }
 
+    /// Decodes the rows that come after the present one, or going backward before it: those of its segment or, if there
+    /// are none, of the next. There are none in the batch if rows must be looked at one by one: at an older snapshot, at
+    /// the ends, and at rows that are more than key and value. The cursor stays where it is. Precondition: valid.
+    pub fn fill(&mut self, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
+        let number = self.here();
+        batch.begin(number, is_forward);
+        if self.sees_all {
+            // One guard for all the blocks that are pinned.
+            let _guard = crossbeam_epoch::pin();
+            let filled = self.fill_from(number, is_forward, batch);
+            if filled.is_err() {
+                batch.release();
+                self.present = None;
+                return filled;
+            }
+        }
+        batch.finish();
+        Ok(())
+    }
+
+    fn fill_from(&mut self, mut number: u32, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
+        self.load(number)?;
+        let mut lanes = self.loaded.shown & if is_forward { !lanes_below(self.lane + 1) } else { lanes_below(self.lane) };
+        while lanes == 0 {
+            number = if is_forward { number + 1 } else { number.wrapping_sub(1) };
+            if number >= self.view.directory.segments() {
+                return Ok(());
+            }
+            self.load(number)?;
+            lanes = self.loaded.shown;
+        }
+        batch.begin_again(number);
+        let Some(selectors) = self.loaded.record.first_chunk() else { unreachable!("a record has selectors") };
+        // Tombstones are left out already if they are not to be shown.
+        let special = lanes & !match_lanes(selectors, SELECTOR_TOMBSTONE | SELECTOR_RESOLVE, 0);
+        if special != 0 {
+            lanes &= match is_forward {
+                true => lanes_below(special.trailing_zeros() as usize),
+                false => !lanes_below(32 - special.leading_zeros() as usize),
+            };
+        }
+        if lanes == 0 {
+            return Ok(());
+        }
+        let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
+        loaded.locate(view, runs)?;
+        if !batch.is_continued() {
+            loaded.prefetch(runs, lanes);
+        }
+        view.simd.run(Decode { runs, segment: loaded, lanes, batch })?;
+        // While these rows are passed, those of the segment that comes are fetched, and the record of the one after that.
+        let step = |from: u32| if is_forward { from + 1 } else { from.wrapping_sub(1) };
+        let next = step(number);
+        if batch.is_continued() && next < view.directory.segments() {
+            // What is wrong with it is told to who comes there.
+            if coming.load(view, next, *hidden).and_then(|()| coming.locate(view, runs)).is_ok() {
+                coming.prefetch(runs, coming.shown);
+            }
+            view.prefetch_record(step(next));
+        } else {
+            view.prefetch_record(next);
+        }
+        Ok(())
+    }
+
+    /// Stands on a row of a batch that this cursor filled last.
+    pub fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
+        let (number, lane) = batch.place(index);
+        self.guarded(|cursor| {
+            cursor.load(number)?;
+            cursor.stand(number, lane)
+        })
+    }
+
     /// The segment of a valid cursor.
     fn here(&self) -> u32 {
         assert!(self.present.is_some(), "the cursor must be valid");
-        match self.segment {
-            Some(number) => number,
-            None => unreachable!("a valid cursor has a segment"),
-        }
+        self.standing
     }
 
     /// Runs a move; after an error the cursor is not valid.
@@ -347,6 +442,48 @@ impl ViewCursor {
             self.present = None;
         }
         result
+    }
+}
+
+/// Decodes lanes of a segment into a batch.
+struct Decode<'a> {
+    runs: &'a [Arc<Run>],
+    segment: &'a Loaded,
+    lanes: u32,
+    batch: &'a mut RowBatch,
+}
+
+impl Task for Decode<'_> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) -> Result<()> {
+        let Decode { runs, segment, lanes, batch } = self;
+        for lane in (LaneIter { lanes, is_forward: batch.is_forward() }) {
+            let index = usize::from(segment.record[lane] & SELECTOR_RUN);
+            batch.push(lane, index, &runs[index], segment.positions[lane])?;
+        }
+        Ok(())
+    }
+}
+
+/// The lanes of a mask, in order.
+struct LaneIter {
+    lanes: u32,
+    is_forward: bool,
+}
+
+impl Iterator for LaneIter {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.lanes == 0 {
+            return None;
+        }
+        let lane = if self.is_forward { self.lanes.trailing_zeros() } else { 31 - self.lanes.leading_zeros() };
+        self.lanes &= !(1 << lane);
+        Some(lane as usize)
     }
 }
 
@@ -376,7 +513,7 @@ impl Cursor for ViewCursor {
             None => Ok(()),
             Some((number, lane)) => {
                 // Past the segment's last entry, versions of its last key may follow in continuations.
-                if lane < cursor.count {
+                if lane < cursor.loaded.count {
                     return cursor.settle_forward(number, lane);
                 }
                 let (number, lane) = cursor.after_key(number, lane)?;
@@ -406,10 +543,7 @@ impl Cursor for ViewCursor {
     fn next(&mut self) -> Result<()> {
         let number = self.here();
         self.guarded(|cursor| {
-            if !cursor.is_located {
-                cursor.locate_all(number, true)?;
-            }
-            cursor.look_ahead(number, true);
+            cursor.load(number)?;
             if cursor.sees_all {
                 return cursor.settle_forward(number, cursor.lane + 1);
             }
@@ -421,18 +555,15 @@ impl Cursor for ViewCursor {
     fn prev(&mut self) -> Result<()> {
         let number = self.here();
         self.guarded(|cursor| {
-            if !cursor.is_located {
-                cursor.locate_all(number, false)?;
-            }
-            cursor.look_ahead(number, false);
+            cursor.load(number)?;
             // From an older version, first back to its key's newest one.
             let mut number = number;
             let mut lane = cursor.lane;
-            while cursor.same_key & 1 << lane != 0 {
+            while cursor.loaded.same_key & 1 << lane != 0 {
                 if lane == 0 {
                     number -= 1;
                     cursor.load(number)?;
-                    lane = cursor.count;
+                    lane = cursor.loaded.count;
                 }
                 lane -= 1;
             }

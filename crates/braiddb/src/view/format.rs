@@ -285,7 +285,7 @@ pub(crate) struct Segment<'a> {
 
 impl<'a> Segment<'a> {
     /// The segment of a record's bytes; `None` if it does not have exactly `count` entries.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(record: &'a [u8], count: usize, run_count: usize) -> Option<Segment<'a>> {
         let (selectors, rest) = record.split_first_chunk::<32>()?;
         let (differences, rest) = rest.split_first_chunk::<32>()?;
@@ -296,61 +296,61 @@ impl<'a> Segment<'a> {
     }
 
     /// How many entries there are.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// The base byte.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn base(&self) -> u8 {
         self.differences[0]
     }
 
     /// The differences. That of lane 0 is no difference.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn differences(&self) -> &'a Lanes {
         self.differences
     }
 
     /// The selector of an entry.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn selector(&self, lane: usize) -> u8 {
         self.selectors[lane]
     }
 
     /// The tag of an entry.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tag(&self, lane: usize) -> u8 {
         self.tags[lane]
     }
 
     /// The run of an entry.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run(&self, lane: usize) -> usize {
         usize::from(self.selectors[lane] & SELECTOR_RUN)
     }
 
     /// The lanes whose keys have this tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tagged(&self, tag: u8) -> u32 {
         match_lanes(self.tags, 0xff, tag) & lanes_below(self.count)
     }
 
     /// The lanes that hold another version of the key before them; never lane 0, of which only the directory knows.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn same_key(&self) -> u32 {
         match_lanes(self.differences, 0xff, SAME_KEY) & lanes_below(self.count) & !1
     }
 
     /// The lanes of a run.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lanes_of_run(&self, run: usize) -> u32 {
         match_lanes(self.selectors, SELECTOR_RUN, run as u8) & lanes_below(self.count)
     }
 
     /// Where a run stands at the segment's start; `None` if the view has no such run.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cursor(&self, run: usize) -> Option<Position> {
         let [block_low, block_high, slot_low, slot_high] = *self.cursors.get(4 * run..)?.first_chunk::<4>()?;
         Some(Position {
@@ -361,7 +361,7 @@ impl<'a> Segment<'a> {
 }
 
 /// The bits of the lanes below `count`, which is at most 32.
-#[inline]
+#[inline(always)]
 pub(crate) fn lanes_below(count: usize) -> u32 {
     if count >= 32 { u32::MAX } else { (1 << count) - 1 }
 }

@@ -9,8 +9,9 @@ use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
     page_is_sound, tag_of_hash,
 };
+use super::bits::is_equal;
 use super::search::{Comparison, Place, blind_lanes, compare_counted, find_place};
-use super::simd::Simd;
+use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::CacheSlots;
 use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
@@ -24,6 +25,66 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
+
+/// [`View::get`]; the segment may be known.
+struct Get<'a, 'g> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    number: Option<u32>,
+    query: Query<'a>,
+    guard: &'g Guard,
+}
+
+impl<'g> Task for Get<'_, 'g> {
+    type Output = Result<Option<EntryRef<'g>>>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Self::Output {
+        let Get { view, runs, number, query, guard } = self;
+        match number.or_else(|| view.segment_with(simd, query.key)) {
+            Some(number) => view.get_with(simd, runs, number, query, guard),
+            None => Ok(None),
+        }
+    }
+}
+
+/// [`View::prefetch_entry`].
+struct PrefetchEntry<'a> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    number: u32,
+    key: &'a [u8],
+    hash: u64,
+    guard: &'a Guard,
+}
+
+impl Task for PrefetchEntry<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: Simd) {
+        let PrefetchEntry { view, runs, number, key, hash, guard } = self;
+        let (page, at) = view.layout.place(number);
+        let record = view.pages.get(page, guard).and_then(|bytes| bytes.get(at..at + view.layout.record_bytes));
+        // What is missing or wrong is the read's to tell.
+        if let Some(Ok(segment)) = record.map(|record| view.parse(number, record)) {
+            let candidates = view.candidates(simd, &segment, key, hash);
+            if candidates != 0
+                && let Ok((run, position)) = view.locate(runs, number, &segment, candidates.trailing_zeros() as usize)
+            {
+                runs[run].prefetch(position);
+            }
+        }
+    }
+}
+
+/// What is asked of a view.
+#[derive(Clone, Copy)]
+struct Query<'a> {
+    key: &'a [u8],
+    hash: u64,
+    snapshot: SequenceNumber,
+}
 
 /// An open view.
 #[derive(Debug)]
@@ -176,6 +237,7 @@ impl View {
     }
 
     /// [`View::get`] for who has the key's [`hash64`].
+    #[inline]
     pub fn get_hashed<'g>(
         &self,
         runs: &[Arc<Run>],
@@ -184,14 +246,10 @@ impl View {
         snapshot: SequenceNumber,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
-        match self.segment_for(key) {
-            Some(number) => self.get_in_segment(runs, number, key, hash, snapshot, guard),
-            None => Ok(None),
-        }
+        self.simd.run(Get { view: self, runs, number: None, query: Query { key, hash, snapshot }, guard })
     }
 
     /// [`View::get`] of a key that belongs to a segment.
-    #[inline]
     pub fn get_in_segment<'g>(
         &self,
         runs: &[Arc<Run>],
@@ -201,9 +259,22 @@ impl View {
         snapshot: SequenceNumber,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
+        self.simd.run(Get { view: self, runs, number: Some(number), query: Query { key, hash, snapshot }, guard })
+    }
+
+    #[inline(always)]
+    fn get_with<'g>(
+        &self,
+        simd: Simd,
+        runs: &[Arc<Run>],
+        number: u32,
+        query: Query<'_>,
+        guard: &'g Guard,
+    ) -> Result<Option<EntryRef<'g>>> {
+        let Query { key, hash, snapshot } = query;
         let segment = self.segment(number, guard)?;
         let sees_all = snapshot >= self.meta.max_sequence;
-        let mut candidates = self.candidates(&segment, key, hash);
+        let mut candidates = self.candidates(simd, &segment, key, hash);
         while candidates != 0 {
             let lane = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
@@ -212,7 +283,7 @@ impl View {
             }
             let entry = self.entry(runs, number, &segment, lane, guard)?;
             super::counters::count_key_comparison();
-            if entry.key != key {
+            if !is_equal(entry.key, key) {
                 continue;
             }
             if entry.sequence <= snapshot {
@@ -224,30 +295,20 @@ impl View {
     }
 
     /// The lanes where the newest version of a key may stand: usually one if it is there, and none if not.
-    #[inline]
-    fn candidates(&self, segment: &Segment<'_>, key: &[u8], hash: u64) -> u32 {
+    #[inline(always)]
+    fn candidates(&self, simd: Simd, segment: &Segment<'_>, key: &[u8], hash: u64) -> u32 {
         let candidates = segment.tagged(tag_of_hash(hash)) & !segment.same_key();
         if candidates & candidates.wrapping_sub(1) == 0 {
             return candidates;
         }
         // A key that is here is always where blind search leads: of several tags that match, no other is read.
-        candidates & blind_lanes(segment, self.simd, key)
+        candidates & blind_lanes(segment, simd, key)
     }
 
     /// Asks for what [`View::get_in_segment`] will read of an entry, as far as the cache has it.
     #[inline]
     pub fn prefetch_entry(&self, runs: &[Arc<Run>], number: u32, key: &[u8], hash: u64, guard: &Guard) {
-        let (page, at) = self.layout.place(number);
-        let record = self.pages.get(page, guard).and_then(|bytes| bytes.get(at..at + self.layout.record_bytes));
-        // What is missing or wrong is the read's to tell.
-        if let Some(Ok(segment)) = record.map(|record| self.parse(number, record)) {
-            let candidates = self.candidates(&segment, key, hash);
-            if candidates != 0
-                && let Ok((run, position)) = self.locate(runs, number, &segment, candidates.trailing_zeros() as usize)
-            {
-                runs[run].prefetch(position);
-            }
-        }
+        self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, guard });
     }
 
     /// The first version at or below `snapshot` after the newest one, which stands at `from`.
@@ -307,7 +368,6 @@ impl View {
     }
 
     /// The segment whose group `key` belongs to; `None` for a view without entries.
-    #[inline]
     pub(crate) fn segment_for(&self, key: &[u8]) -> Option<u32> {
         if self.directory.segments() == 0 {
             return None;
@@ -315,22 +375,30 @@ impl View {
         Some(self.directory.segment_of(self.directory.anchors.find(key)))
     }
 
+    /// [`View::segment_for`] within [`Simd::run`].
+    #[inline(always)]
+    fn segment_with(&self, simd: Simd, key: &[u8]) -> Option<u32> {
+        if self.directory.segments() == 0 {
+            return None;
+        }
+        Some(self.directory.segment_of(self.directory.anchors.find_with(simd, key)))
+    }
+
     /// A segment's record.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn segment<'g>(&self, number: u32, guard: &'g Guard) -> Result<Segment<'g>> {
         let record = self.record(number, guard)?;
         self.parse(number, record)
     }
 
     /// A segment's record as bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record<'g>(&self, number: u32, guard: &'g Guard) -> Result<&'g [u8]> {
         count_segment_read();
         let (page, at) = self.layout.place(number);
         // Both lines that every lookup needs come at once, and with them what the cache keeps at the page's end.
-        self.pages.prefetch(page, PAGE_BYTES, at);
-        self.pages.prefetch(page, PAGE_BYTES, at + 64);
-        let bytes = self.pages.get_or_load(page, guard, || self.load_page(page))?;
+        let soon = [PAGE_BYTES - at, PAGE_BYTES - at - 64];
+        let bytes = self.pages.get_or_load_soon(page, guard, soon, || self.load_page(page))?;
         bytes
             .get(at..at + self.layout.record_bytes)
             .ok_or_else(|| self.corrupt_segment(number, "its page is cut short"))
@@ -347,7 +415,7 @@ impl View {
     }
 
     /// The segment of a record's bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn parse<'r>(&self, number: u32, record: &'r [u8]) -> Result<Segment<'r>> {
         Segment::new(record, self.directory.count(number), self.layout.run_count)
             .ok_or_else(|| self.corrupt_segment(number, "its entries are not those the directory counts"))
@@ -376,7 +444,7 @@ impl View {
     }
 
     /// The run and position of an entry, which is there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn locate(
         &self,
         runs: &[Arc<Run>],
@@ -394,7 +462,7 @@ impl View {
     }
 
     /// Reads an entry of a segment.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn entry<'g>(
         &self,
         runs: &[Arc<Run>],
@@ -404,8 +472,6 @@ impl View {
         guard: &'g Guard,
     ) -> Result<EntryRef<'g>> {
         let (run, position) = self.locate(runs, number, segment, lane)?;
-        // The entry's line, guessed, comes while the block's slot is still on its way.
-        runs[run].prefetch(position);
         runs[run].read(position, guard)
     }
 

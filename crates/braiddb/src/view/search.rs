@@ -26,6 +26,7 @@ pub(crate) struct Place {
 pub(crate) type Comparison = (Ordering, Option<u32>);
 
 /// Finds `query`'s place. `compare` reads the key of a lane and compares the query with it.
+#[inline(always)]
 pub(crate) fn find_place(
     segment: &Segment<'_>,
     simd: Simd,
@@ -42,6 +43,7 @@ pub(crate) fn find_place(
 }
 
 /// The only lane that may hold `query`, as a mask; all lanes where the differences do not tell.
+#[inline(always)]
 pub(crate) fn blind_lanes(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> u32 {
     match segment.base() {
         BASE_BISECT => u32::MAX,
@@ -50,6 +52,7 @@ pub(crate) fn blind_lanes(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> u3
 }
 
 /// The query's place, from how it compares with the candidate.
+#[inline(always)]
 fn correct(segment: &Segment<'_>, candidate: usize, order: Ordering, bit: Option<u32>) -> Place {
     let count = segment.count();
     // What all keys of the segment share and the query does not, puts it before or after all of them. Where the

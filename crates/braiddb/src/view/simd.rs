@@ -40,16 +40,30 @@ pub(crate) enum Simd {
     Avx2(HasAvx2),
 }
 
-/// Proof that the processor has AVX2.
+/// Proof that the processor has AVX2, and the bit instructions of its time.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HasAvx2(());
+
+/// Work for [`Simd::run`].
+pub(crate) trait Task {
+    /// What it yields.
+    type Output;
+
+    /// Does it with a twin that is known when this is compiled. To be inlined always, which closures cannot be.
+    fn run(self, simd: Simd) -> Self::Output;
+}
 
 impl Simd {
     /// The best this processor can do.
     pub(crate) fn detect() -> Simd {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
+        if std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("bmi1")
+            && std::arch::is_x86_feature_detected!("bmi2")
+            && std::arch::is_x86_feature_detected!("lzcnt")
+            && std::arch::is_x86_feature_detected!("popcnt")
+        {
             return Simd::Avx2(HasAvx2(()));
         }
         Simd::Portable
@@ -57,7 +71,7 @@ impl Simd {
 
     /// The lane of the one key that can be equal to the query, or from which its place is found: see the module's
     /// text. `differences[0]` is ignored.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn blind_candidate(self, differences: &Lanes, window: &Window) -> usize {
         match self {
             Simd::Portable => portable::blind_candidate(differences, window),
@@ -67,9 +81,21 @@ impl Simd {
         }
     }
 
-    /// How many heads of the node are less than `head`, and how many are less or equal.
-    #[inline]
-    pub(crate) fn rank_in_node(self, node: &Node, head: i64) -> (usize, usize) {
+    /// Runs `task` in a function that is compiled for what this twin has, so that what is inlined into it is so too. All
+    /// that the task calls should be inlined always.
+    #[inline(always)]
+    pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
+        match self {
+            Simd::Portable => task.run(Simd::Portable),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `HasAvx2` exists only where the processor has AVX2 and the bit instructions.
+            Simd::Avx2(has) => unsafe { avx2::run(has, task) },
+        }
+    }
+
+    /// How many heads of the node are at most `head`, and whether one is equal.
+    #[inline(always)]
+    pub(crate) fn rank_in_node(self, node: &Node, head: i64) -> (usize, bool) {
         match self {
             Simd::Portable => portable::rank_in_node(node, head),
             #[cfg(target_arch = "x86_64")]
@@ -120,10 +146,9 @@ mod portable {
         candidate
     }
 
-    pub(super) fn rank_in_node(node: &Node, head: i64) -> (usize, usize) {
-        let less = node.0.iter().map(|&h| usize::from(h < head)).sum();
-        let less_or_equal = node.0.iter().map(|&h| usize::from(h <= head)).sum();
-        (less, less_or_equal)
+    pub(super) fn rank_in_node(node: &Node, head: i64) -> (usize, bool) {
+        let at_most = node.0.iter().map(|&h| usize::from(h <= head)).sum();
+        (at_most, node.0.contains(&head))
     }
 
     pub(super) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
@@ -177,12 +202,13 @@ mod sse2 {
 /// 256-bit vectors.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Lanes, Node, Window};
+    use super::{HasAvx2, Lanes, Node, Simd, Task, Window};
     use std::arch::x86_64::{
-        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_castsi256_pd, _mm256_cmpeq_epi8,
-        _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_movemask_pd,
-        _mm256_or_si256, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8,
-        _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
+        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_cmpeq_epi8, _mm256_cmpeq_epi64,
+        _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256,
+        _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi64x,
+        _mm256_setr_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
+        _mm256_testz_si256,
     };
 
     #[inline]
@@ -213,7 +239,8 @@ mod avx2 {
         }};
     }
 
-    #[target_feature(enable = "avx2")]
+    #[inline]
+    #[target_feature(enable = "avx2,lzcnt")]
     pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
         let ones = _mm256_set1_epi8(-1);
         let differences = {
@@ -254,17 +281,27 @@ mod avx2 {
         31 - (taken & !same_key | 1).leading_zeros() as usize
     }
 
-    #[target_feature(enable = "avx2")]
-    pub(super) fn rank_in_node(node: &Node, head: i64) -> (usize, usize) {
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    pub(super) fn run<T: Task>(has: HasAvx2, task: T) -> T::Output {
+        task.run(Simd::Avx2(has))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) fn rank_in_node(node: &Node, head: i64) -> (usize, bool) {
         let head = _mm256_set1_epi64x(head);
-        let (mut less, mut greater) = (0, 0);
-        for quarter in 0..4 {
+        let heads: [__m256i; 4] = std::array::from_fn(|quarter| {
             // SAFETY: a node is 16 numbers: four vectors of four.
-            let heads = unsafe { _mm256_loadu_si256(node.0.as_ptr().add(quarter * 4).cast()) };
-            less += _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(head, heads))).count_ones();
-            greater += _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(heads, head))).count_ones();
-        }
-        (less as usize, node.0.len() - greater as usize)
+            unsafe { _mm256_loadu_si256(node.0.as_ptr().add(quarter * 4).cast()) }
+        });
+        let greater = heads.map(|heads| _mm256_cmpgt_epi64(heads, head));
+        let equal = heads.map(|heads| _mm256_cmpeq_epi64(heads, head));
+        // Each answer of 64 equal bits shrinks to two bytes.
+        let halves = [_mm256_packs_epi32(greater[0], greater[1]), _mm256_packs_epi32(greater[2], greater[3])];
+        let greater = _mm256_movemask_epi8(_mm256_packs_epi16(halves[0], halves[1])).count_ones() as usize / 2;
+        let equal =
+            _mm256_or_si256(_mm256_or_si256(equal[0], equal[1]), _mm256_or_si256(equal[2], equal[3]));
+        (node.0.len() - greater, _mm256_testz_si256(equal, equal) == 0)
     }
 }
 
