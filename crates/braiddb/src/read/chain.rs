@@ -103,8 +103,8 @@ impl Ahead for Source {
         Ok(())
     }
 
-    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
-        self.cursor.go_to(batch, index)
+    fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
+        self.cursor.go_to(batch)
     }
 }
 
@@ -276,9 +276,9 @@ impl Ahead for PartitionChain {
         }
     }
 
-    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
+    fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
         match self.merge_mut() {
-            Some(merge) => merge.go_to(batch, index),
+            Some(merge) => merge.go_to(batch),
             None => unreachable!("precondition: the cursor is valid"),
         }
     }

@@ -147,12 +147,12 @@ impl<C: Cursor> Merge<C> {
 
 /// A cursor that can decode rows ahead.
 pub trait Ahead: Cursor {
-    /// Decodes rows that come after the present one in a direction, none of them deleted: none if they must be looked at
-    /// one by one. The cursor stays where it is. Precondition: valid.
+    /// Decodes rows that come after the present one in a direction, or after the one that the batch goes on from, none of
+    /// them deleted: none if they must be looked at one by one. The cursor stays where it is. Precondition: valid.
     fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()>;
 
-    /// Stands on a row of the batch that was filled last.
-    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()>;
+    /// Stands on the row that the batch goes on from.
+    fn go_to(&mut self, batch: &RowBatch) -> Result<()>;
 }
 
 impl<C: Ahead> Ahead for Merge<C> {
@@ -169,8 +169,8 @@ impl<C: Ahead> Ahead for Merge<C> {
         Ok(())
     }
 
-    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
-        self.sources[self.order[0]].go_to(batch, index).inspect_err(|_| self.order.clear())
+    fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
+        self.sources[self.order[0]].go_to(batch).inspect_err(|_| self.order.clear())
     }
 }
 

@@ -113,9 +113,9 @@ impl Ahead for Source {
         }
     }
 
-    fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
+    fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
         match self {
-            Source::Partitions(chain, _) => chain.go_to(batch, index),
+            Source::Partitions(chain, _) => chain.go_to(batch),
             Source::Memtable(..) => unreachable!("it fills no batch"),
         }
     }
@@ -123,8 +123,8 @@ impl Ahead for Source {
 
 /// A cursor over all keys that exist at a snapshot.
 ///
-/// The second step in one direction has rows decoded ahead: from then on the cursor stands on rows of the batch, and
-/// the merge stands where the batch was begun, until the batch has been passed or the direction changes.
+/// A step has rows decoded ahead: from then on the cursor stands on rows of the batch, and the merge stands where the
+/// batch was begun, until the batch has been passed or the direction changes.
 #[derive(Debug)]
 pub struct ScanCursor {
     merge: Merge<Source>,
@@ -133,8 +133,6 @@ pub struct ScanCursor {
     /// Rows ahead of the merge; if there are any, the cursor stands on the row `at` of them.
     batch: Box<RowBatch>,
     at: usize,
-    /// Whether the last move was a step, and in which direction.
-    stepped: Option<bool>,
     /// Rows are decoded ahead only of keys that begin so.
     prefix: [u8; 4],
 }
@@ -151,14 +149,13 @@ impl ScanCursor {
             snapshot,
             batch: Box::default(),
             at: 0,
-            stepped: None,
             prefix: tree.first_key(),
         }
     }
 
     /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
     pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
-        self.leave_batch();
+        self.batch.release();
         let chain = match self.merge.take_sources().pop() {
             Some(Source::Partitions(mut chain, _)) if chain.is_over(&state.version) => {
                 chain.set_snapshot(snapshot);
@@ -231,35 +228,24 @@ impl ScanCursor {
         self.batch.get(self.at)
     }
 
-    /// Brings the merge to the row the cursor stands on.
-    fn catch_up(&mut self) -> Result<()> {
-        if self.batch.len() > 0 {
-            let moved = self.merge.go_to(&self.batch, self.at);
-            self.batch.forget();
-            moved?;
-        }
-        Ok(())
-    }
-
-    fn leave_batch(&mut self) {
-        self.batch.release();
-        self.stepped = None;
-    }
-
     fn step(&mut self, forward: bool) -> Result<()> {
         if self.step_ahead(forward) {
             return Ok(());
         }
-        self.catch_up()?;
-        if self.stepped == Some(forward) && self.tombstones.is_empty() {
+        let was_ahead = self.is_ahead();
+        self.batch.go_on_from(self.at);
+        if self.tombstones.is_empty() && (!was_ahead || self.batch.is_forward() == forward) {
             self.at = 0;
             self.merge.fill(forward, &mut self.batch)?;
             self.batch.keep_prefix(&self.prefix);
-            if self.batch.len() > 0 {
+            if self.is_ahead() {
                 return Ok(());
             }
         }
-        self.stepped = Some(forward);
+        if was_ahead {
+            self.merge.go_to(&self.batch)?;
+        }
+        self.batch.release();
         if forward { self.merge.next()? } else { self.merge.prev()? }
         self.settle(forward)
     }
@@ -267,25 +253,25 @@ impl ScanCursor {
 
 impl Cursor for ScanCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.leave_batch();
+        self.batch.release();
         self.merge.seek(key)?;
         self.settle(true)
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.leave_batch();
+        self.batch.release();
         self.merge.seek_before(key)?;
         self.settle(false)
     }
 
     fn seek_first(&mut self) -> Result<()> {
-        self.leave_batch();
+        self.batch.release();
         self.merge.seek_first()?;
         self.settle(true)
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.leave_batch();
+        self.batch.release();
         self.merge.seek_last()?;
         self.settle(false)
     }

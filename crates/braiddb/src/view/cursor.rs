@@ -14,11 +14,15 @@
 use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_RUN, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
 use super::reader::View;
 use super::rows::RowBatch;
-use super::search::compare_counted;
 use super::simd::{Simd, Task, match_lanes};
 use crate::base::{Cursor, EntryRef, Result, SequenceNumber, limits};
 use crate::table::{PinnedBlock, Position, Run};
 use std::sync::Arc;
+
+/// How many rows are decoded ahead at the beginning of a scan.
+const FEW_LANES: usize = 16;
+/// After so many batches a scan is a long one, and decodes whole segments.
+const LONG_SCAN: u32 = 6;
 
 /// A cursor over a view. It holds the view, its runs and one block of each run; it needs no guard.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ struct Loaded {
     /// Where the entries stand, from lane 0, if `is_located`.
     positions: [Position; SEGMENT_LANES],
     is_located: bool,
+    /// The lanes whose entries have been asked for.
+    fetched: u32,
 }
 
 impl Default for Loaded {
@@ -67,6 +73,7 @@ impl Default for Loaded {
             shown: 0,
             positions: [Position::default(); SEGMENT_LANES],
             is_located: false,
+            fetched: 0,
         }
     }
 }
@@ -78,7 +85,7 @@ impl Loaded {
             return Ok(());
         }
         self.segment = None;
-        self.is_located = false;
+        (self.is_located, self.fetched) = (false, 0);
         let guard = crossbeam_epoch::pin();
         let record = view.record(number, &guard)?;
         let segment = view.parse(number, record)?;
@@ -122,8 +129,10 @@ impl Loaded {
         Ok(())
     }
 
-    /// Asks for the entries of some lanes. Precondition: located.
-    fn prefetch(&self, runs: &[Arc<Run>], mut lanes: u32) {
+    /// Asks for the entries of some lanes, unless that was done before. Precondition: located.
+    fn prefetch(&mut self, runs: &[Arc<Run>], mut lanes: u32) {
+        lanes &= !self.fetched;
+        self.fetched |= lanes;
         while lanes != 0 {
             let lane = lanes.trailing_zeros() as usize;
             lanes &= lanes - 1;
@@ -215,8 +224,8 @@ impl ViewCursor {
         };
         pin_block(&mut self.pins[run], &self.runs[run], position)?;
         let entry = pinned_entry(&self.pins[run], position.slot)?;
-        // SAFETY: the block is pinned, in memory that does not move, until `pin_block` is called again. Both callers
-        // of that, this function and `find`, clear `present` first, and `entry` reads nothing else.
+        // SAFETY: the block is pinned, in memory that does not move, until its pin changes. That is done here, where
+        // `present` was cleared first, and by `release`, which clears it too; `entry` reads nothing else.
         Ok(unsafe { Present::new(entry) })
     }
 
@@ -343,28 +352,24 @@ impl ViewCursor {
         let Some(number) = self.view.segment_for(key) else {
             return Ok(None);
         };
+        // A scan will want it.
+        self.view.prefetch_record(number + 1);
         self.load(number)?;
-        let ViewCursor { view, runs, loaded, pins, .. } = self;
-        let segment = view.parse(number, &loaded.record)?;
-        let place = view.find_in_segment(number, &segment, key, |lane| {
-            let (run, position) = view.locate(runs, number, &segment, lane)?;
-            runs[run].prefetch(position);
-            pin_block(&mut pins[run], &runs[run], position)?;
-            Ok(compare_counted(key, pinned_entry(&pins[run], position.slot)?.key))
-        })?;
-        Ok(Some((number, place.lane)))
+        let lane = self.view.find_lane(&self.runs, number, &self.loaded.record, key)?;
+        Ok(Some((number, lane)))
     }
 
-    /// Decodes the rows that come after the present one, or going backward before it: those of its segment or, if there
-    /// are none, of the next. There are none in the batch if rows must be looked at one by one: at an older snapshot, at
-    /// the ends, and at rows that are more than key and value. The cursor stays where it is. Precondition: valid.
+    /// Decodes the rows that come after the present one, or after the one that the batch goes on from; going backward,
+    /// before it: some of its segment or, if there are none, of the next. There are none in the batch if rows must be
+    /// looked at one by one: at an older snapshot, at the ends, and at rows that are more than key and value. The cursor
+    /// stays where it is. Precondition: valid.
     pub fn fill(&mut self, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
-        let number = self.here();
+        let (number, lane) = batch.from().unwrap_or((self.here(), self.lane));
         batch.begin(number, is_forward);
         if self.sees_all {
             // One guard for all the blocks that are pinned.
             let _guard = crossbeam_epoch::pin();
-            let filled = self.fill_from(number, is_forward, batch);
+            let filled = self.fill_from(number, lane, is_forward, batch);
             if filled.is_err() {
                 batch.release();
                 self.present = None;
@@ -375,11 +380,12 @@ impl ViewCursor {
         Ok(())
     }
 
-    fn fill_from(&mut self, mut number: u32, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
+    fn fill_from(&mut self, mut number: u32, lane: usize, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
+        let step = |from: u32| if is_forward { from + 1 } else { from.wrapping_sub(1) };
         self.load(number)?;
-        let mut lanes = self.loaded.shown & if is_forward { !lanes_below(self.lane + 1) } else { lanes_below(self.lane) };
+        let mut lanes = self.loaded.shown & if is_forward { !lanes_below(lane + 1) } else { lanes_below(lane) };
         while lanes == 0 {
-            number = if is_forward { number + 1 } else { number.wrapping_sub(1) };
+            number = step(number);
             if number >= self.view.directory.segments() {
                 return Ok(());
             }
@@ -399,30 +405,31 @@ impl ViewCursor {
         if lanes == 0 {
             return Ok(());
         }
+        // Short scans are not to pay for what they do not read: the further a scan goes, the further it looks ahead.
+        let few = if batch.rounds() < LONG_SCAN { FEW_LANES } else { SEGMENT_LANES };
+        let chunk = first_lanes(lanes, few, is_forward);
         let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
         loaded.locate(view, runs)?;
-        if !batch.is_continued() {
-            loaded.prefetch(runs, lanes);
-        }
-        view.simd.run(Decode { runs, segment: loaded, lanes, batch })?;
-        // While these rows are passed, those of the segment that comes are fetched, and the record of the one after that.
-        let step = |from: u32| if is_forward { from + 1 } else { from.wrapping_sub(1) };
+        loaded.prefetch(runs, chunk);
+        view.simd.run(Decode { runs, segment: loaded, lanes: chunk, batch })?;
         let next = step(number);
-        if batch.is_continued() && next < view.directory.segments() {
+        if batch.rounds() == 0 || next >= view.directory.segments() {
+            view.prefetch_record(next);
+        } else if lanes != chunk {
+            loaded.prefetch(runs, lanes & !chunk);
+        } else {
             // What is wrong with it is told to who comes there.
             if coming.load(view, next, *hidden).and_then(|()| coming.locate(view, runs)).is_ok() {
-                coming.prefetch(runs, coming.shown);
+                coming.prefetch(runs, first_lanes(coming.shown, few, is_forward));
             }
             view.prefetch_record(step(next));
-        } else {
-            view.prefetch_record(next);
         }
         Ok(())
     }
 
-    /// Stands on a row of a batch that this cursor filled last.
-    pub fn go_to(&mut self, batch: &RowBatch, index: usize) -> Result<()> {
-        let (number, lane) = batch.place(index);
+    /// Stands on the row that a batch goes on from.
+    pub fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
+        let Some((number, lane)) = batch.from() else { return Ok(()) };
         self.guarded(|cursor| {
             cursor.load(number)?;
             cursor.stand(number, lane)
@@ -465,6 +472,15 @@ impl Task for Decode<'_> {
         }
         Ok(())
     }
+}
+
+/// The first lanes of a mask in a direction, at most so many.
+fn first_lanes(lanes: u32, most: usize, is_forward: bool) -> u32 {
+    let mut rest = lanes;
+    for _ in 0..most.min(lanes.count_ones() as usize) {
+        rest &= !if is_forward { rest & rest.wrapping_neg() } else { 1 << (31 - rest.leading_zeros()) };
+    }
+    lanes & !rest
 }
 
 /// The lanes of a mask, in order.

@@ -48,6 +48,38 @@ impl<'g> Task for Get<'_, 'g> {
     }
 }
 
+/// [`View::find_lane`].
+struct FindLane<'a> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    number: u32,
+    record: &'a [u8],
+    query: &'a [u8],
+    guard: &'a Guard,
+}
+
+impl Task for FindLane<'_> {
+    type Output = Result<usize>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Result<usize> {
+        let FindLane { view, runs, number, record, query, guard } = self;
+        let segment = view.parse(number, record)?;
+        let place = find_place(&segment, simd, query, |lane| {
+            if lane >= segment.count() {
+                return Err(view.corrupt_segment(number, "its differences lead past its entries"));
+            }
+            // A query that is greater mostly belongs right after, where a reader will look next.
+            if lane + 1 < segment.count() {
+                let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
+                runs[run].prefetch(position);
+            }
+            Ok(compare_counted(query, view.entry(runs, number, &segment, lane, guard)?.key))
+        })?;
+        Ok(place.lane)
+    }
+}
+
 /// [`View::prefetch_entry`].
 struct PrefetchEntry<'a> {
     view: &'a View,
@@ -489,6 +521,11 @@ impl View {
             }
             compare(lane)
         })
+    }
+
+    /// The lane of the first key of a segment that is at least `query`; the entry count if there is none.
+    pub(crate) fn find_lane(&self, runs: &[Arc<Run>], number: u32, record: &[u8], query: &[u8]) -> Result<usize> {
+        self.simd.run(FindLane { view: self, runs, number, record, query, guard: &crossbeam_epoch::pin() })
     }
 
     /// As [`View::find_in_segment`], reading keys under `guard`.

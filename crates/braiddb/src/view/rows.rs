@@ -29,6 +29,10 @@ pub struct RowBatch {
     len: usize,
     segment: u32,
     is_forward: bool,
+    /// The row that these come after, if it is not the one that the cursor stands on.
+    from: Option<(u32, usize)>,
+    /// How many batches were filled one after the other.
+    rounds: u32,
     pins: Vec<Pin>,
     /// For each run, its pin that was used last.
     latest: [u8; 32],
@@ -44,6 +48,8 @@ impl Default for RowBatch {
             len: 0,
             segment: 0,
             is_forward: true,
+            from: None,
+            rounds: 0,
             pins: Vec::new(),
             latest: [0; 32],
             old: Vec::new(),
@@ -81,20 +87,30 @@ impl RowBatch {
         self.rows.get(..self.len).unwrap_or_default()
     }
 
-    /// The segment of the rows, and the lane of one of them.
-    pub(super) fn place(&self, index: usize) -> (u32, usize) {
-        (self.segment, usize::from(self.lanes[index]))
+    /// Forgets all rows, but for the place of one: what is filled in next comes after that.
+    pub fn go_on_from(&mut self, index: usize) {
+        if index < self.len {
+            self.from = Some((self.segment, usize::from(self.lanes[index])));
+            self.len = 0;
+        }
+    }
+
+    /// The place that was kept by [`RowBatch::go_on_from`].
+    pub(super) fn from(&self) -> Option<(u32, usize)> {
+        self.from
+    }
+
+    /// How many batches in one direction came before this one.
+    pub(super) fn rounds(&self) -> u32 {
+        self.rounds
     }
 
     /// Forgets all rows, and the blocks they stand in.
     pub fn release(&mut self) {
         self.len = 0;
+        self.from = None;
+        self.rounds = 0;
         self.pins.clear();
-    }
-
-    /// Forgets all rows, but keeps their blocks for the next.
-    pub fn forget(&mut self) {
-        self.len = 0;
     }
 
     /// Keeps the rows that come before `bound`: keys that are less, or going backward, greater.
@@ -119,14 +135,10 @@ impl RowBatch {
         }
     }
 
-    /// Whether the rows go on where others ended.
-    pub(super) fn is_continued(&self) -> bool {
-        !self.old.is_empty()
-    }
-
     /// Forgets all rows, and begins to take in others.
     pub(super) fn begin(&mut self, segment: u32, is_forward: bool) {
         self.len = 0;
+        self.rounds = if self.is_forward == is_forward && self.from.is_some() { self.rounds + 1 } else { 0 };
         (self.segment, self.is_forward) = (segment, is_forward);
         self.old.clear();
         std::mem::swap(&mut self.old, &mut self.pins);

@@ -35,7 +35,7 @@ pub(crate) fn find_place(
 ) -> Result<Place> {
     let base = segment.base();
     if base == BASE_BISECT {
-        return bisect(segment, compare);
+        return bisect(segment, &mut compare);
     }
     let candidate = simd.blind_candidate(segment.differences(), &bits::window(query, base));
     let (order, bit) = compare(candidate)?;
@@ -71,7 +71,8 @@ fn correct(segment: &Segment<'_>, candidate: usize, order: Ordering, bit: Option
     Place { lane, exact: order == Ordering::Equal }
 }
 
-fn bisect(segment: &Segment<'_>, mut compare: impl FnMut(usize) -> Result<Comparison>) -> Result<Place> {
+#[cold]
+fn bisect(segment: &Segment<'_>, compare: &mut dyn FnMut(usize) -> Result<Comparison>) -> Result<Place> {
     // Only each key's newest version is compared.
     let newest = lanes_below(segment.count()) & !segment.same_key();
     let (mut low, mut high) = (0, segment.count());
