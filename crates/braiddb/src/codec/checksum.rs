@@ -10,6 +10,7 @@ pub fn checksum(file_id: FileId, offset: u64, bytes: &[u8]) -> u64 {
 }
 
 /// The hash of a key; its low byte is the tag in a view.
+#[inline]
 pub fn hash64(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }

@@ -24,6 +24,7 @@ impl SnapshotList {
     }
 
     /// The newest published commit.
+    #[inline]
     pub fn visible(&self) -> SequenceNumber {
         self.visible.load(Ordering::Acquire)
     }

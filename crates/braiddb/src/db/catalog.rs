@@ -37,6 +37,7 @@ pub struct TreeState {
 
 impl TreeState {
     /// Fails if the tree was dropped.
+    #[inline]
     pub fn check(&self) -> Result<()> {
         if self.dropped.load(Ordering::Acquire) {
             return Err(Error::NotFound(format!("the tree {:?} was dropped", self.name.read())));

@@ -166,6 +166,7 @@ impl Core {
     }
 
     /// Fails once the database is closed.
+    #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closing.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }

@@ -20,6 +20,7 @@ enum Found<R> {
 impl Core {
     /// Shows the value of an internal key at a snapshot, or now, to `read`. A large value, which was read for this call, is
     /// the reader's own.
+    #[inline]
     pub fn get<R>(
         &self,
         key: &[u8],
@@ -27,10 +28,26 @@ impl Core {
         read: impl FnOnce(Cow<'_, [u8]>) -> R,
     ) -> Result<Option<R>> {
         self.check_open()?;
-        let mut read = Some(read);
-        let mut show = |value: Cow<'_, [u8]>| read.take().map(|read| read(value));
+        {
+            // The state comes first: see `ReadState`.
+            let state = self.state.load();
+            let at = snapshot.unwrap_or_else(|| self.snapshots.visible());
+            let guard = crossbeam_epoch::pin();
+            match read::get(&state, key, at, &guard) {
+                Ok(None) => return Ok(None),
+                Ok(Some(entry)) if entry.kind != EntryKind::BlobRef => return Ok(Some(read(Cow::Borrowed(entry.value)))),
+                // What is left takes long anyway, and is done once more from the start.
+                _ => {}
+            }
+        }
+        Ok(self.get_slowly(key, snapshot)?.map(|value| read(Cow::Owned(value))))
+    }
+
+    /// [`Core::get`] of a large value, and of whatever must be healed first.
+    #[cold]
+    fn get_slowly(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<Option<Vec<u8>>> {
         self.healing(|| {
-            // The state comes first: see `ReadState`. It stays until a blob has been read.
+            // The state stays until a blob has been read.
             let state = self.state.load();
             let snapshot = snapshot.unwrap_or_else(|| self.snapshots.visible());
             let reference = {
@@ -38,10 +55,10 @@ impl Core {
                 match read::get(&state, key, snapshot, &guard)? {
                     None => return Ok(None),
                     Some(entry) if entry.kind == EntryKind::BlobRef => entry.value.to_vec(),
-                    Some(entry) => return Ok(show(Cow::Borrowed(entry.value))),
+                    Some(entry) => return Ok(Some(entry.value.to_vec())),
                 }
             };
-            Ok(show(Cow::Owned(self.blobs.read(&reference)?)))
+            self.blobs.read(&reference).map(Some)
         })
     }
 

@@ -13,6 +13,7 @@ use crate::base::{Error, Result, SequenceNumber, limits};
 use std::{ops::RangeBounds, sync::Arc};
 
 /// Fails if a key is too long.
+#[inline]
 pub fn check_key(key: &[u8]) -> Result<()> {
     if key.len() > limits::MAX_KEY_LEN {
         let reason = format!("the key has {} bytes; the most is {}", key.len(), limits::MAX_KEY_LEN);

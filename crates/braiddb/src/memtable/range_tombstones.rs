@@ -95,6 +95,7 @@ impl RangeTombstones {
     }
 
     /// How many have been inserted.
+    #[inline]
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }

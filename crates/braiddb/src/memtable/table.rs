@@ -148,11 +148,13 @@ impl Memtable {
     }
 
     /// How many entries it holds, counting versions and not range tombstones.
+    #[inline]
     pub fn entry_count(&self) -> usize {
         self.counters.entries.load(Relaxed)
     }
 
     /// Whether it holds neither entries nor range tombstones.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.entry_count() == 0 && self.tombstones.count() == 0
     }

@@ -24,8 +24,8 @@ pub struct Lookup {
 impl Lookup {
     fn new(state: &ReadState, key: &[u8]) -> Lookup {
         let partition = state.version.find(key);
-        let segment = state.version.partitions[partition].view.as_ref().and_then(|view| view.segment_for(key));
-        Lookup { hash: hash64(key), partition, segment }
+        let main = state.version.partitions[partition].main_view();
+        Lookup { hash: hash64(key), partition, segment: main.and_then(|(view, _)| view.segment_for(key)) }
     }
 }
 
@@ -45,8 +45,10 @@ pub fn get<'g>(
         return Ok(decided);
     }
     let partition = &state.version.partitions[state.version.find(key)];
-    let segment = partition.view.as_ref().and_then(|view| view.segment_for(key));
-    get_in_partition(partition, key, hash, segment, snapshot, guard)
+    match partition.only_view() {
+        Some((view, runs)) => Ok(view.get_hashed(runs, key, hash, snapshot, guard)?.and_then(|entry| live(entry, 0))),
+        None => get_in_partition(partition, key, hash, None, snapshot, guard),
+    }
 }
 
 /// Gets several keys ready: what each of them needs from memory is asked for before any is waited for.
@@ -56,17 +58,16 @@ pub fn prepare<K: Deref<Target = [u8]>>(
     lookups: &mut [Lookup; GROUP_KEYS],
     guard: &Guard,
 ) {
+    let partitions = &state.version.partitions;
     for (lookup, key) in lookups.iter_mut().zip(keys) {
         *lookup = Lookup::new(state, key);
-        let partition = &state.version.partitions[lookup.partition];
-        if let (Some(view), Some(segment)) = (&partition.view, lookup.segment) {
+        if let (Some((view, _)), Some(segment)) = (partitions[lookup.partition].main_view(), lookup.segment) {
             view.prefetch_record(segment);
         }
     }
     for (lookup, key) in lookups.iter().zip(keys) {
-        let partition = &state.version.partitions[lookup.partition];
-        if let (Some(view), Some(segment)) = (&partition.view, lookup.segment) {
-            view.prefetch_entry(&partition.view_runs, segment, key, lookup.hash, guard);
+        if let (Some((view, runs)), Some(segment)) = (partitions[lookup.partition].main_view(), lookup.segment) {
+            view.prefetch_entry(runs, segment, key, lookup.hash, guard);
         }
     }
 }
@@ -79,11 +80,18 @@ pub fn get_prepared<'g>(
     snapshot: SequenceNumber,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
-    if let Some(decided) = get_in_memtables(state, key, lookup.hash, snapshot) {
+    let Lookup { hash, partition, segment } = *lookup;
+    if let Some(decided) = get_in_memtables(state, key, hash, snapshot) {
         return Ok(decided);
     }
-    let partition = &state.version.partitions[lookup.partition];
-    get_in_partition(partition, key, lookup.hash, lookup.segment, snapshot, guard)
+    let partition = &state.version.partitions[partition];
+    match (partition.only_view(), segment) {
+        (Some((view, runs)), Some(segment)) => {
+            let found = view.get_in_segment(runs, segment, key, hash, snapshot, guard)?;
+            Ok(found.and_then(|entry| live(entry, 0)))
+        }
+        _ => get_in_partition(partition, key, hash, segment, snapshot, guard),
+    }
 }
 
 /// What the memtables say of a key: a version, or that it is deleted; `None` if they do not know.
@@ -95,6 +103,9 @@ fn get_in_memtables<'g>(
     snapshot: SequenceNumber,
 ) -> Option<Option<EntryRef<'g>>> {
     for memtable in state.memtables() {
+        if memtable.is_empty() {
+            continue;
+        }
         let deleted = memtable.newest_covering(key, snapshot);
         if let Some(entry) = memtable.get_hashed(key, hash, snapshot) {
             return Some(live(entry, deleted));
@@ -133,10 +144,15 @@ fn get_in_partition<'g>(
         let found = handle.view()?.get_hashed(handle.alone(), key, hash, snapshot, guard)?;
         best = newer(best, found);
     }
-    if let (Some(view), Some(segment)) = (&partition.view, segment)
+    if let Some(view) = &partition.view
         && best.is_none_or(|b| b.sequence < partition.view_max_sequence)
     {
-        best = newer(best, view.get_in_segment(&partition.view_runs, segment, key, hash, snapshot, guard)?);
+        let runs = &partition.view_runs;
+        let found = match segment {
+            Some(segment) => view.get_in_segment(runs, segment, key, hash, snapshot, guard)?,
+            None => view.get_hashed(runs, key, hash, snapshot, guard)?,
+        };
+        best = newer(best, found);
     }
     Ok(best.and_then(|entry| live(entry, deleted)))
 }

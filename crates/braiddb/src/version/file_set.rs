@@ -20,12 +20,43 @@ use std::{
 pub struct Version {
     /// The partitions; they cover the whole keyspace.
     pub partitions: Vec<Arc<Partition>>,
+    /// The first eight bytes of where each begins, as a number.
+    heads: Vec<u64>,
 }
 
 impl Version {
+    /// A version of these partitions, which are in order.
+    fn new(partitions: Vec<Arc<Partition>>) -> Version {
+        let heads = partitions.iter().map(|p| head(&p.layout.start)).collect();
+        Version { partitions, heads }
+    }
+
     /// The index of the partition that holds `key`.
+    #[inline]
     pub fn find(&self, key: &[u8]) -> usize {
-        self.partitions.partition_point(|p| p.layout.start.as_slice() <= key).saturating_sub(1)
+        let head = head(key);
+        let less = self.heads.partition_point(|&h| h < head);
+        // Only partitions that begin alike must be looked at.
+        match self.heads.get(less) {
+            Some(&next) if next == head => self.find_among_ties(key, less, head),
+            _ => less.saturating_sub(1),
+        }
+    }
+
+    #[cold]
+    fn find_among_ties(&self, key: &[u8], first: usize, head: u64) -> usize {
+        let ties = self.heads[first..].partition_point(|&h| h == head);
+        let at_most = self.partitions[first..first + ties].partition_point(|p| p.layout.start.as_slice() <= key);
+        (first + at_most).saturating_sub(1)
+    }
+}
+
+/// The first eight bytes of a key as a number whose order is that of the bytes; zeros past its end.
+#[inline]
+fn head(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => key.iter().enumerate().fold(0, |head, (i, &byte)| head | u64::from(byte) << (56 - 8 * i)),
     }
 }
 
@@ -75,7 +106,7 @@ impl FileSet {
             });
         }
         partitions.sort_by(|a, b| a.layout.start.cmp(&b.layout.start));
-        Ok(Version { partitions })
+        Ok(Version::new(partitions))
     }
 
     fn must_reopen(&self, partition: &Partition) -> bool {

@@ -77,6 +77,8 @@ pub struct Partition {
     pub tombstones: Option<Arc<RangeTombstoneSet>>,
     /// The highest sequence number in the view.
     pub view_max_sequence: SequenceNumber,
+    /// Whether all there is to ask is one view: its own, or that of its only run.
+    is_plain: bool,
     /// Of runs that reach past the key range: which share lies within it, in per mille. Counted when first asked for.
     shares: OnceLock<HashMap<FileNumber, u64>>,
 }
@@ -97,9 +99,11 @@ impl Partition {
         apart.sort_by_key(|handle| std::cmp::Reverse(handle.run().meta().max_sequence));
         let tombstones: Vec<RangeTombstone> =
             runs.iter().chain(&loose).flat_map(|h| h.run().range_tombstones().iter().cloned()).collect();
+        let sources = apart.len() + usize::from(view.is_some());
         Partition {
             id,
             layout,
+            is_plain: sources == 1 && tombstones.is_empty(),
             view_runs: runs.iter().map(|h| Arc::clone(h.run())).collect(),
             view_max_sequence: view.as_ref().map_or(0, |v| v.meta().max_sequence),
             runs,
@@ -113,6 +117,23 @@ impl Partition {
     /// The key range.
     pub fn bounds(&self) -> Bounds {
         Bounds { start: self.layout.start.clone(), end: self.layout.end.clone() }
+    }
+
+    /// The view that most of its entries are in, and its runs: its own or, without one, that of its only run, if it was
+    /// opened before.
+    #[inline]
+    pub fn main_view(&self) -> Option<(&View, &[Arc<Run>])> {
+        match (&self.view, &self.apart[..]) {
+            (Some(view), _) => Some((view, &self.view_runs)),
+            (None, [only]) => Some((only.view.get()?, &only.alone)),
+            _ => None,
+        }
+    }
+
+    /// The main view, if there is nothing else to ask: neither runs apart nor range tombstones.
+    #[inline]
+    pub fn only_view(&self) -> Option<(&View, &[Arc<Run>])> {
+        if self.is_plain { self.main_view() } else { None }
     }
 
     /// The newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.

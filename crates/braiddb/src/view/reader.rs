@@ -41,10 +41,15 @@ impl<'g> Task for Get<'_, 'g> {
     #[inline(always)]
     fn run(self, simd: Simd) -> Self::Output {
         let Get { view, runs, number, query, guard } = self;
-        match number.or_else(|| view.segment_with(simd, query.key)) {
-            Some(number) => view.get_with(simd, runs, number, query, guard),
-            None => Ok(None),
-        }
+        // No closure here: it would be compiled for any processor.
+        let number = match number {
+            Some(number) => number,
+            None => match view.segment_with(simd, query.key) {
+                Some(number) => number,
+                None => return Ok(None),
+            },
+        };
+        view.get_with(simd, runs, number, query, guard)
     }
 }
 
