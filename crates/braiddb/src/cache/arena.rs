@@ -197,19 +197,20 @@ impl Arena {
         }
     }
 
-    /// Asks the processor for the two lines that begin so many bytes before a unit's end, and its end too if wanted. Any
-    /// number will do, even that of a frame that was reclaimed meanwhile.
+    /// Asks the processor for the lines of so many bytes, from so many before a unit's end, and for its end too if wanted.
+    /// Any numbers will do, even that of a frame that was reclaimed meanwhile.
     #[inline]
-    pub fn prefetch_soon(&self, frame: u32, soon: usize, with_end: bool) {
+    pub fn prefetch_span(&self, frame: u32, before_end: usize, len: usize, with_end: bool) {
         if frame & SINGLE_BIT == 0 {
             let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
             let end = chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES);
-            let at = end.wrapping_sub(soon);
-            prefetch_line(at);
-            prefetch_line(at.wrapping_add(64));
             if with_end {
                 prefetch_line(end);
                 prefetch_line(end.wrapping_sub(64));
+            }
+            let before_end = before_end.min(FRAME_BYTES);
+            for at in (0..len.min(before_end)).step_by(64) {
+                prefetch_line(end.wrapping_sub(before_end).wrapping_add(at));
             }
         }
     }

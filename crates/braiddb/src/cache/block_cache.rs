@@ -287,14 +287,14 @@ impl CacheSlots {
         }
     }
 
-    /// Asks the processor to fetch the two lines that begin so many bytes before the end of a cached unit, and its end too
-    /// if wanted. A wrong guess does no harm.
+    /// Asks the processor to fetch so many bytes of a cached unit, from so many before its end, and its end too if wanted.
+    /// A wrong guess does no harm.
     #[inline]
-    pub fn prefetch_soon(&self, unit: u32, soon: usize, with_end: bool) {
+    pub fn prefetch_span(&self, unit: u32, before_end: usize, len: usize, with_end: bool) {
         if let Some(slot) = self.slots.get(unit as usize) {
             let frame = slot.load(Ordering::Relaxed);
             if frame & VACANT == 0 {
-                self.cache.arena.prefetch_soon(frame, soon, with_end);
+                self.cache.arena.prefetch_span(frame, before_end, len, with_end);
             }
         }
     }

@@ -187,12 +187,19 @@ impl Run {
         self.slots.prefetch(u32::from(position.block), len, usize::from(position.slot) * usize::from(average));
     }
 
-    /// Asks the processor to fetch the entry at a position, if its block is cached, and what is read of a block first if
-    /// the entry is its first.
+    /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
+    /// of a block first if it begins there.
     #[inline]
-    pub fn prefetch_row(&self, position: Position) {
-        let soon = self.bytes_before_end(position);
-        self.slots.prefetch_soon(u32::from(position.block), soon, position.slot == 0);
+    pub fn prefetch_rows(&self, mut position: Position, mut rows: u32) {
+        while rows > 0 && usize::from(position.block) < self.index.blocks() {
+            let entries = u32::from(self.index.entries(position.block));
+            let here = rows.min(entries.saturating_sub(u32::from(position.slot)));
+            let bytes = here as usize * usize::from(self.index.average(position.block));
+            let with_end = position.slot == 0;
+            self.slots.prefetch_span(u32::from(position.block), self.bytes_before_end(position), bytes, with_end);
+            rows -= here;
+            position = Position { block: position.block.saturating_add(1), slot: 0 };
+        }
     }
 
     /// A block, counted: it stays in memory while the handle lives.

@@ -11,11 +11,11 @@
 //! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held. The
 //! present entry borrows from such a block for longer than the compiler can see: [`Present`], an island of unsafe.
 
-use super::format::{MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_RUN, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
+use super::format::{Segment, MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
 use super::reader::View;
 use super::rows::RowBatch;
 use super::simd::{Simd, Task, match_lanes};
-use crate::base::{Cursor, EntryRef, Result, SequenceNumber, limits};
+use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
 use crate::table::{PinnedBlock, Position, Run};
 use std::sync::Arc;
 
@@ -56,9 +56,6 @@ struct Loaded {
     same_key: u32,
     /// Lanes that show if the snapshot sees all.
     shown: u32,
-    /// Where the entries stand, from lane 0, if `is_located`.
-    positions: [Position; SEGMENT_LANES],
-    is_located: bool,
     /// The lanes whose entries have been asked for.
     fetched: u32,
 }
@@ -71,8 +68,6 @@ impl Default for Loaded {
             count: 0,
             same_key: 0,
             shown: 0,
-            positions: [Position::default(); SEGMENT_LANES],
-            is_located: false,
             fetched: 0,
         }
     }
@@ -85,7 +80,7 @@ impl Loaded {
             return Ok(());
         }
         self.segment = None;
-        (self.is_located, self.fetched) = (false, 0);
+        self.fetched = 0;
         let guard = crossbeam_epoch::pin();
         let record = view.record(number, &guard)?;
         let segment = view.parse(number, record)?;
@@ -99,45 +94,41 @@ impl Loaded {
         Ok(())
     }
 
-    /// Works out where all entries of the segment stand.
-    fn locate(&mut self, view: &View, runs: &[Arc<Run>]) -> Result<()> {
-        let Some(number) = self.segment.filter(|_| !self.is_located) else { return Ok(()) };
-        let segment = view.parse(number, &self.record)?;
-        // Where each run stands, and how many entries its block has.
-        let mut cursors = [(Position::default(), 0); limits::MAX_VIEW_RUNS];
-        for (index, run) in runs.iter().enumerate() {
-            let cursor = segment.cursor(index).unwrap_or_default();
-            cursors[index] = (cursor, run.block_entries(cursor.block));
+    /// Asks for the entries of some lanes, unless that was done before.
+    fn prefetch(&mut self, view: &View, runs: &[Arc<Run>], lanes: u32) {
+        let lanes = lanes & !self.fetched;
+        let Some(Ok(segment)) = self.segment.map(|number| view.parse(number, &self.record)) else { return };
+        if lanes == 0 {
+            return;
         }
-        for lane in 0..segment.count() {
-            let index = segment.run(lane);
-            let Some(run) = runs.get(index) else {
-                return Err(view.corrupt_segment(number, "an entry is of no run"));
-            };
-            let (cursor, entries) = &mut cursors[index];
-            if cursor.slot >= *entries {
-                return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
-            }
-            self.positions[lane] = *cursor;
-            cursor.slot += 1;
-            if cursor.slot == *entries {
-                *cursor = Position { block: cursor.block.saturating_add(1), slot: 0 };
-                *entries = run.block_entries(cursor.block);
-            }
-        }
-        self.is_located = true;
-        Ok(())
-    }
-
-    /// Asks for the entries of some lanes, unless that was done before. Precondition: located.
-    fn prefetch(&mut self, runs: &[Arc<Run>], mut lanes: u32) {
-        lanes &= !self.fetched;
         self.fetched |= lanes;
-        while lanes != 0 {
-            let lane = lanes.trailing_zeros() as usize;
-            lanes &= lanes - 1;
-            if let Some(run) = runs.get(usize::from(self.record[lane] & SELECTOR_RUN)) {
-                run.prefetch_row(self.positions[lane]);
+        let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
+        let span = lanes_below(end) & !lanes_below(first);
+        view.simd.run(PrefetchRows { runs, segment, first, span });
+    }
+}
+
+/// Asks for the rows of a span of lanes: those of one run stand side by side.
+struct PrefetchRows<'a> {
+    runs: &'a [Arc<Run>],
+    segment: Segment<'a>,
+    first: usize,
+    span: u32,
+}
+
+impl Task for PrefetchRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) {
+        let PrefetchRows { runs, segment, first, span } = self;
+        for (index, run) in runs.iter().enumerate() {
+            let lanes = segment.lanes_of_run(index);
+            let rows = (lanes & span).count_ones();
+            if rows > 0
+                && let Some(cursor) = segment.cursor(index)
+            {
+                run.prefetch_rows(run.advance(cursor, (lanes & lanes_below(first)).count_ones()), rows);
             }
         }
     }
@@ -217,11 +208,8 @@ impl ViewCursor {
     #[inline]
     fn read(&mut self, number: u32, lane: usize) -> Result<Present> {
         self.present = None;
-        let (run, position) = if self.loaded.is_located {
-            (usize::from(self.loaded.record[lane] & SELECTOR_RUN), self.loaded.positions[lane])
-        } else {
-            self.view.locate(&self.runs, number, &self.view.parse(number, &self.loaded.record)?, lane)?
-        };
+        let segment = self.view.parse(number, &self.loaded.record)?;
+        let (run, position) = self.view.locate(&self.runs, number, &segment, lane)?;
         pin_block(&mut self.pins[run], &self.runs[run], position)?;
         let entry = pinned_entry(&self.pins[run], position.slot)?;
         // SAFETY: the block is pinned, in memory that does not move, until its pin changes. That is done here, where
@@ -409,18 +397,21 @@ impl ViewCursor {
         let few = if batch.rounds() < LONG_SCAN { FEW_LANES } else { SEGMENT_LANES };
         let chunk = first_lanes(lanes, few, is_forward);
         let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
-        loaded.locate(view, runs)?;
-        loaded.prefetch(runs, chunk);
-        view.simd.run(Decode { runs, segment: loaded, lanes: chunk, batch })?;
+        loaded.prefetch(view, runs, chunk);
+        let segment = view.parse(number, &loaded.record)?;
+        let is_whole = view.simd.run(Decode { runs, segment, lanes: chunk, is_forward, batch })?;
+        if !is_whole {
+            return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
+        }
         let next = step(number);
         if batch.rounds() == 0 || next >= view.directory.segments() {
             view.prefetch_record(next);
         } else if lanes != chunk {
-            loaded.prefetch(runs, lanes & !chunk);
+            loaded.prefetch(view, runs, lanes & !chunk);
         } else {
             // What is wrong with it is told to who comes there.
-            if coming.load(view, next, *hidden).and_then(|()| coming.locate(view, runs)).is_ok() {
-                coming.prefetch(runs, first_lanes(coming.shown, few, is_forward));
+            if coming.load(view, next, *hidden).is_ok() {
+                coming.prefetch(view, runs, first_lanes(coming.shown, few, is_forward));
             }
             view.prefetch_record(step(next));
         }
@@ -452,25 +443,78 @@ impl ViewCursor {
     }
 }
 
-/// Decodes lanes of a segment into a batch.
+/// Decodes lanes of a segment into a batch; whether all their entries are there.
 struct Decode<'a> {
     runs: &'a [Arc<Run>],
-    segment: &'a Loaded,
+    segment: Segment<'a>,
     lanes: u32,
+    is_forward: bool,
     batch: &'a mut RowBatch,
 }
 
-impl Task for Decode<'_> {
-    type Output = Result<()>;
+/// Where a run stands while lanes are decoded.
+#[derive(Clone, Copy, Default)]
+struct RunState {
+    at: Position,
+    /// How many entries the block has.
+    entries: u16,
+    /// Where the block is pinned, plus one; 0 if it is not.
+    pin: u16,
+}
+
+impl RunState {
+    /// The slot of the entry ahead, which is passed; `None` if there is none.
+    #[inline(always)]
+    fn step(&mut self, run: &Run, is_forward: bool) -> Option<u16> {
+        if is_forward {
+            if self.at.slot >= self.entries {
+                *self = RunState::at(run, Position { block: self.at.block.checked_add(1)?, slot: 0 });
+            }
+            self.at.slot += 1;
+            (self.at.slot <= self.entries).then_some(self.at.slot - 1)
+        } else {
+            if self.at.slot == 0 {
+                let block = self.at.block.checked_sub(1)?;
+                *self = RunState::at(run, Position { block, slot: run.block_entries(block) });
+            }
+            self.at.slot = self.at.slot.checked_sub(1)?;
+            (self.at.slot < self.entries).then_some(self.at.slot)
+        }
+    }
 
     #[inline(always)]
-    fn run(self, _simd: Simd) -> Result<()> {
-        let Decode { runs, segment, lanes, batch } = self;
-        for lane in (LaneIter { lanes, is_forward: batch.is_forward() }) {
-            let index = usize::from(segment.record[lane] & SELECTOR_RUN);
-            batch.push(lane, index, &runs[index], segment.positions[lane])?;
+    fn at(run: &Run, at: Position) -> RunState {
+        RunState { at, entries: run.block_entries(at.block), pin: 0 }
+    }
+}
+
+impl Task for Decode<'_> {
+    type Output = Result<bool>;
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) -> Result<bool> {
+        let Decode { runs, segment, lanes, is_forward, batch } = self;
+        let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
+        let edge = if is_forward { first } else { end };
+        let mut states = [RunState::default(); 32];
+        for (index, run) in runs.iter().enumerate() {
+            let before = (segment.lanes_of_run(index) & lanes_below(edge)).count_ones();
+            states[index % 32] = RunState::at(run, run.advance(segment.cursor(index).unwrap_or_default(), before));
         }
-        Ok(())
+        for passed in 0..end - first {
+            let lane = if is_forward { first + passed } else { end - 1 - passed };
+            let index = segment.run(lane);
+            let Some(run) = runs.get(index) else { return Ok(false) };
+            let state = &mut states[index % 32];
+            let Some(slot) = state.step(run, is_forward) else { return Ok(false) };
+            if lanes >> lane & 1 != 0 {
+                if state.pin == 0 {
+                    state.pin = batch.pin(run, state.at.block)? as u16 + 1;
+                }
+                batch.push(lane, usize::from(state.pin) - 1, slot)?;
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -481,26 +525,6 @@ fn first_lanes(lanes: u32, most: usize, is_forward: bool) -> u32 {
         rest &= !if is_forward { rest & rest.wrapping_neg() } else { 1 << (31 - rest.leading_zeros()) };
     }
     lanes & !rest
-}
-
-/// The lanes of a mask, in order.
-struct LaneIter {
-    lanes: u32,
-    is_forward: bool,
-}
-
-impl Iterator for LaneIter {
-    type Item = usize;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<usize> {
-        if self.lanes == 0 {
-            return None;
-        }
-        let lane = if self.is_forward { self.lanes.trailing_zeros() } else { 31 - self.lanes.leading_zeros() };
-        self.lanes &= !(1 << lane);
-        Some(lane as usize)
-    }
 }
 
 /// Makes `pin` the block of a position.

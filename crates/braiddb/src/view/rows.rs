@@ -5,7 +5,7 @@
 //! becomes of the cursor. It keeps those that the next batch needs again: a block is counted once while a scan passes.
 
 use crate::base::Result;
-use crate::table::{PinnedBlock, Position, Run};
+use crate::table::{PinnedBlock, Run};
 use std::fmt;
 
 use super::format::SEGMENT_LANES;
@@ -13,9 +13,8 @@ use super::format::SEGMENT_LANES;
 /// Key and value.
 type Row<'a> = (&'a [u8], &'a [u8]);
 
-/// A block, and the selector of its run.
+/// A block, and its number.
 struct Pin {
-    run: usize,
     block: u16,
     bytes: PinnedBlock,
 }
@@ -34,8 +33,6 @@ pub struct RowBatch {
     /// How many batches were filled one after the other.
     rounds: u32,
     pins: Vec<Pin>,
-    /// For each run, its pin that was used last.
-    latest: [u8; 32],
     /// The pins of the batch before, while this one is filled.
     old: Vec<Pin>,
 }
@@ -51,7 +48,6 @@ impl Default for RowBatch {
             from: None,
             rounds: 0,
             pins: Vec::new(),
-            latest: [0; 32],
             old: Vec::new(),
         }
     }
@@ -149,11 +145,21 @@ impl RowBatch {
         self.segment = segment;
     }
 
-    /// Takes in the entry at a place of a run.
+    /// Pins a block of a run for the rows to come; where it is among the pins. To be called once for each block.
+    #[inline(never)]
+    pub(super) fn pin(&mut self, run: &Run, block: u16) -> Result<usize> {
+        let bytes = match self.old.iter().position(|pin| pin.block == block && pin.bytes.is_of(run)) {
+            Some(at) => self.old.swap_remove(at).bytes,
+            None => run.pin(block)?,
+        };
+        self.pins.push(Pin { block, bytes });
+        Ok(self.pins.len() - 1)
+    }
+
+    /// Takes in the entry at a slot of a pinned block.
     #[inline(always)]
-    pub(super) fn push(&mut self, lane: usize, index: usize, run: &Run, at: Position) -> Result<()> {
-        let pin = self.pin(index, run, at.block)?;
-        let row = self.pins[pin].bytes.pair(at.slot)?;
+    pub(super) fn push(&mut self, lane: usize, pin: usize, slot: u16) -> Result<()> {
+        let row = self.pins[pin].bytes.pair(slot)?;
         // SAFETY: only the lifetimes change. The block stays in `pins`, and so in its place in memory, until `begin` or
         // `release`, which forget all rows first; and rows are lent no longer than `self`.
         let row = unsafe { std::mem::transmute::<Row<'_>, Row<'static>>(row) };
@@ -162,31 +168,6 @@ impl RowBatch {
         self.lanes[len] = lane as u8;
         self.len = len + 1;
         Ok(())
-    }
-
-    /// Where among the pins a block of a run is, which is pinned now if it was not.
-    #[inline(always)]
-    fn pin(&mut self, index: usize, run: &Run, block: u16) -> Result<usize> {
-        // Nearly always the block is the one that the run's entry before was in.
-        let latest = usize::from(self.latest[index % 32]);
-        match self.pins.get(latest) {
-            Some(pin) if pin.run == index && pin.block == block => Ok(latest),
-            _ => self.add_pin(index, run, block),
-        }
-    }
-
-    #[inline(never)]
-    fn add_pin(&mut self, index: usize, run: &Run, block: u16) -> Result<usize> {
-        // The batch before may have been of another view, whose runs have the same selectors.
-        let pin = match self.old.iter().position(|pin| pin.block == block && pin.bytes.is_of(run)) {
-            Some(at) => Pin { run: index, ..self.old.swap_remove(at) },
-            None => Pin { run: index, block, bytes: run.pin(block)? },
-        };
-        let at = self.pins.len();
-        self.pins.push(pin);
-        // Too many to be told apart, which a segment cannot need, would only be pinned again.
-        self.latest[index % 32] = at as u8;
-        Ok(at)
     }
 
     /// Lets go of the blocks that were not needed again.
