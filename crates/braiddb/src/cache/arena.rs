@@ -47,6 +47,8 @@ const CHUNK_TRAILER_AT: usize = CHUNK_FRAMES as usize * FRAME_STRIDE;
 pub(super) const MAX_CHUNKS: usize = 1 << 16;
 /// The bit of a frame number that tells single units from frames of a chunk.
 pub(super) const SINGLE_BIT: u32 = 1 << 30;
+/// How much of an item is looked at first.
+const BEGINNING_BYTES: usize = 40;
 /// How many single units a segment of their table has.
 const SEGMENT_UNITS: usize = 1 << 12;
 /// The most segments.
@@ -197,10 +199,10 @@ impl Arena {
         }
     }
 
-    /// Asks the processor for the lines of so many bytes, from so many before a unit's end, and for its end too if wanted.
-    /// Any numbers will do, even that of a frame that was reclaimed meanwhile.
+    /// Asks the processor for the beginnings of some items of a unit, which lie `stride` bytes apart from so many before its
+    /// end, and for its end too if wanted. Any numbers will do, even that of a frame that was reclaimed meanwhile.
     #[inline]
-    pub fn prefetch_span(&self, frame: u32, before_end: usize, len: usize, with_end: bool) {
+    pub fn prefetch_items(&self, frame: u32, before_end: usize, items: u32, stride: usize, with_end: bool) {
         if frame & SINGLE_BIT == 0 {
             let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
             let end = chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES);
@@ -208,9 +210,14 @@ impl Arena {
                 prefetch_line(end);
                 prefetch_line(end.wrapping_sub(64));
             }
-            let before_end = before_end.min(FRAME_BYTES);
-            for at in (0..len.min(before_end)).step_by(64) {
-                prefetch_line(end.wrapping_sub(before_end).wrapping_add(at));
+            let mut item = end.wrapping_sub(before_end);
+            for _ in 0..items {
+                prefetch_line(item);
+                // Most of what follows a beginning is never looked at, or soon asked for by the processor itself.
+                if item.addr() % 64 > 64 - BEGINNING_BYTES {
+                    prefetch_line(item.wrapping_add(64));
+                }
+                item = item.wrapping_add(stride);
             }
         }
     }

@@ -287,14 +287,14 @@ impl CacheSlots {
         }
     }
 
-    /// Asks the processor to fetch so many bytes of a cached unit, from so many before its end, and its end too if wanted.
-    /// A wrong guess does no harm.
+    /// Asks the processor to fetch the beginnings of some items of a cached unit, which lie `stride` bytes apart from so many
+    /// before its end, and its end too if wanted. A wrong guess does no harm.
     #[inline]
-    pub fn prefetch_span(&self, unit: u32, before_end: usize, len: usize, with_end: bool) {
+    pub fn prefetch_items(&self, unit: u32, before_end: usize, items: u32, stride: usize, with_end: bool) {
         if let Some(slot) = self.slots.get(unit as usize) {
             let frame = slot.load(Ordering::Relaxed);
             if frame & VACANT == 0 {
-                self.cache.arena.prefetch_span(frame, before_end, len, with_end);
+                self.cache.arena.prefetch_items(frame, before_end, items, stride, with_end);
             }
         }
     }

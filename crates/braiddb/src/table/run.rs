@@ -194,9 +194,10 @@ impl Run {
         while rows > 0 && usize::from(position.block) < self.index.blocks() {
             let entries = u32::from(self.index.entries(position.block));
             let here = rows.min(entries.saturating_sub(u32::from(position.slot)));
-            let bytes = here as usize * usize::from(self.index.average(position.block));
-            let with_end = position.slot == 0;
-            self.slots.prefetch_span(u32::from(position.block), self.bytes_before_end(position), bytes, with_end);
+            let (before_end, stride) = (self.bytes_before_end(position), usize::from(self.index.average(position.block)));
+            // A scan comes to a block from one of its ends.
+            let with_end = position.slot == 0 || u32::from(position.slot) + here == entries;
+            self.slots.prefetch_items(u32::from(position.block), before_end, here, stride, with_end);
             rows -= here;
             position = Position { block: position.block.saturating_add(1), slot: 0 };
         }
