@@ -22,7 +22,7 @@ use super::settings::Settings;
 use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Counters};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
-    commit::{CommitQueue, SnapshotList},
+    commit::{CommitQueue, PreparedBatch, SnapshotList},
     memtable::{Memtable, MemtableOptions},
     platform::FileLock,
     read::ReadState,
@@ -44,10 +44,10 @@ use std::{
 };
 
 /// A batch on its way through the queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Request {
-    /// The prepared bytes.
-    pub bytes: Vec<u8>,
+    /// What it writes.
+    pub batch: PreparedBatch,
     /// How many trees had been dropped when those it writes to were last seen to be there.
     pub drops: u64,
 }
