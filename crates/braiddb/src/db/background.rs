@@ -453,6 +453,15 @@ impl Core {
         can_make && self.wal.as_ref().is_some_and(|wal| wal.spares().is_empty())
     }
 
+    /// Spares the next commits what the log can do beforehand.
+    fn tidy_log(&self) {
+        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
+        if let Err(e) = wal.tidy() {
+            self.leave_marker();
+            self.latch(&e);
+        }
+    }
+
     /// Has the log's next segment ready before a commit needs it.
     fn prepare_log(&self) {
         if let Some(Err(e)) = self.wal.as_ref().map(|wal| wal.prepare_spare()) {
@@ -520,6 +529,9 @@ impl Core {
             if self.is_busy() && self.lacks_spare_segment() {
                 self.prepare_log();
             }
+        }
+        if role == Role::Merger {
+            self.tidy_log();
         }
         let retry_at_ns = self.work.lock().retry_at_ns;
         let until_retry = retry_at_ns.saturating_sub(self.now_ns());

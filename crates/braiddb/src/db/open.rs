@@ -20,6 +20,7 @@ use super::{
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
     cache::BlockCache,
+    codec::Compression,
     commit::{CommitQueue, SnapshotList},
     platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
@@ -320,7 +321,10 @@ fn begin_epoch(
         next_file_number: number_source(next_file),
         pre_sync: blobs.sync_hook(),
     };
-    let options = WalOptions { segment_len: settings.log_segment_bytes, ..Default::default() };
+    let mut options = WalOptions { segment_len: settings.log_segment_bytes, ..Default::default() };
+    if settings.compression == Compression::None {
+        options.compress_at_len = usize::MAX;
+    }
     let wal = Wal::create(context, options, start)?;
     let changes = vec![
         Change::Epoch(u64::from(wal.epoch())),

@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
                 return Ok(Visit::EndHere(missing(reference)));
             }
         }
-        if self.memtable.bytes() >= self.settings.memtable_bytes() {
+        if self.memtable.bytes_used() >= self.settings.memtable_bytes() {
             let full = std::mem::replace(&mut self.memtable, Core::new_memtable(self.settings));
             self.memtables.push(full);
         }

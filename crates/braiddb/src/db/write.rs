@@ -166,7 +166,7 @@ impl Core {
 
     /// Freezes the active memtable if it is full, and waits while too many wait for their flush.
     fn make_room(&self) -> Result<()> {
-        if self.state.load().active.bytes() < self.settings.memtable_bytes() {
+        if self.state.load().active.bytes_used() < self.settings.memtable_bytes() {
             return Ok(());
         }
         self.wait_for_flush()?;

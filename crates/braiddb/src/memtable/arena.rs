@@ -3,9 +3,10 @@
 //! An arena takes chunks of memory and cuts pieces off their front. Nothing is freed, moved or reused
 //! before the arena is dropped: this is what lets readers follow any pointer they have ever loaded. Nodes and entries
 //! come from different chunks, so that nodes stay together and on cache lines. Pieces too large for a chunk get one
-//! of their own. Chunks start small and double up to the size in the options, so that a small memtable stays small.
+//! of their own. Chunks start small and double up to the size in the options, so that a small memtable stays small; that of a
+//! large one is a huge page, which is had for one page fault instead of 512.
 
-use crate::platform::pages;
+use crate::platform::pages::{self, HUGE_PAGE_BYTES};
 use std::{
     alloc::{Layout, handle_alloc_error},
     ptr::NonNull,
@@ -64,6 +65,11 @@ impl Arena {
         self.reserved
     }
 
+    /// Bytes that pieces were cut from.
+    pub fn used_bytes(&self) -> usize {
+        self.reserved - self.nodes.left - self.entries.left
+    }
+
     /// A piece of uninitialised memory that stays until the arena is dropped. Nobody else has a pointer to it.
     pub fn allocate(&mut self, kind: Kind, layout: Layout) -> NonNull<u8> {
         assert!(layout.align() <= CHUNK_ALIGN, "no piece is aligned more strictly than a chunk");
@@ -98,7 +104,8 @@ impl Arena {
     }
 
     fn chunk(&mut self, size: usize) -> NonNull<u8> {
-        let layout = Layout::from_size_align(size.max(1), CHUNK_ALIGN).expect("a piece is far below isize::MAX");
+        let align = if size.is_multiple_of(HUGE_PAGE_BYTES) { HUGE_PAGE_BYTES } else { CHUNK_ALIGN };
+        let layout = Layout::from_size_align(size.max(1), align).expect("a piece is far below isize::MAX");
         // SAFETY: the size is not zero.
         let pointer = unsafe { pages::reserve(layout) };
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     base::{EntryKind, EntryRef, MAX_SEQUENCE, RangeTombstone, RangeTombstoneSet, SequenceNumber},
     codec::hash64,
+    platform::pages::HUGE_PAGE_BYTES,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{
@@ -30,7 +31,7 @@ impl MemtableOptions {
     /// Options for a memtable that will be frozen at about so many bytes.
     pub fn for_capacity(bytes: usize) -> MemtableOptions {
         MemtableOptions {
-            arena_chunk_bytes: (bytes / 16).clamp(1 << 10, 1 << 20),
+            arena_chunk_bytes: (bytes / 8).clamp(1 << 10, HUGE_PAGE_BYTES),
             // A small entry takes about 150 bytes with its index, so this is 16 bits a key or more.
             filter_bytes: (bytes / 64).clamp(64, 64 << 20),
         }
@@ -65,6 +66,7 @@ struct Counters {
     entries: AtomicUsize,
     raw_bytes: AtomicUsize,
     arena_bytes: AtomicUsize,
+    arena_bytes_used: AtomicUsize,
     min_sequence: AtomicU64,
     max_sequence: AtomicU64,
 }
@@ -85,6 +87,7 @@ impl Memtable {
             entries: AtomicUsize::new(0),
             raw_bytes: AtomicUsize::new(0),
             arena_bytes: AtomicUsize::new(writer.reserved_bytes()),
+            arena_bytes_used: AtomicUsize::new(writer.used_bytes()),
             min_sequence: AtomicU64::new(MAX_SEQUENCE),
             max_sequence: AtomicU64::new(0),
         };
@@ -140,6 +143,11 @@ impl Memtable {
     /// Bytes of memory taken: arena chunks, filter and range tombstones.
     pub fn bytes(&self) -> usize {
         self.counters.arena_bytes.load(Relaxed) + self.filter.bytes() + self.tombstones.bytes()
+    }
+
+    /// Bytes of those that are in use: what is taken grows by the chunk.
+    pub fn bytes_used(&self) -> usize {
+        self.counters.arena_bytes_used.load(Relaxed) + self.filter.bytes() + self.tombstones.bytes()
     }
 
     /// Bytes of the keys and values in it.
@@ -199,6 +207,7 @@ impl MemtableWriter<'_> {
             counters.raw_bytes.store(raw_bytes, Relaxed);
         }
         counters.arena_bytes.store(self.tree.reserved_bytes(), Relaxed);
+        counters.arena_bytes_used.store(self.tree.used_bytes(), Relaxed);
         counters.note_sequence(sequence);
     }
 

@@ -83,6 +83,11 @@ impl TreeWriter {
         self.arena.reserved_bytes()
     }
 
+    /// Bytes of those that are in use.
+    pub fn used_bytes(&self) -> usize {
+        self.arena.used_bytes()
+    }
+
     /// Inserts a version. `before_new` is called before a key that the tree lacked can be seen.
     pub fn insert(&mut self, tree: &Tree, entry: EntryRef<'_>, before_new: impl FnOnce()) -> Inserted {
         let leaf = self.locate(tree, entry.key);
