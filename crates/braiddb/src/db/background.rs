@@ -399,9 +399,10 @@ impl Core {
         false
     }
 
-    /// What is worth doing once when nothing is committed any more: the log says that it is whole, so that damage to its
-    /// last record can be told from a torn end, and gives spare segments back.
-    fn settle_log(&self) {
+    /// What is worth doing once when nothing is committed any more: memory and spare segments are given back, and the log
+    /// says that it is whole, so that damage to its last record can be told from a torn end.
+    fn settle(&self) {
+        self.chunk_pool.trim();
         let Some(wal) = &self.wal else { return };
         if self.check_writable().is_err() {
             return;
@@ -522,7 +523,7 @@ impl Core {
         }
         if role == Role::Flusher {
             if self.look_for_idleness(&mut self.work.lock()) {
-                self.settle_log();
+                self.settle();
                 self.signal_work();
                 return true;
             }

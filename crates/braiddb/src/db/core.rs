@@ -23,7 +23,7 @@ use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Count
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     commit::{CommitQueue, PreparedBatch, SnapshotList},
-    memtable::{Memtable, MemtableOptions},
+    memtable::{ChunkPool, Memtable, MemtableOptions},
     platform::FileLock,
     read::ReadState,
     table::TableContext,
@@ -112,6 +112,8 @@ pub struct Core {
     pub settings: Settings,
     pub table: TableContext,
     pub state: ArcSwap<ReadState>,
+    /// What memtables leave for the next ones.
+    pub chunk_pool: Arc<ChunkPool>,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
     pub queue: CommitQueue<Request, Result<Answer>>,
@@ -206,8 +208,9 @@ impl Core {
     }
 
     /// A memtable as this database wants it.
-    pub fn new_memtable(settings: &Settings) -> Arc<Memtable> {
-        Arc::new(Memtable::new(MemtableOptions::for_capacity(settings.memtable_bytes())))
+    pub fn new_memtable(settings: &Settings, chunk_pool: Option<&Arc<ChunkPool>>) -> Arc<Memtable> {
+        let options = MemtableOptions::for_capacity(settings.memtable_bytes());
+        Arc::new(Memtable::new(MemtableOptions { chunk_pool: chunk_pool.cloned(), ..options }))
     }
 
     /// Puts a state in the present one's place. The caller holds `change`.
@@ -244,7 +247,7 @@ impl Core {
         frozen.push(Arc::clone(&old.active));
         frozen.extend(old.frozen.iter().cloned());
         self.publish(ReadState {
-            active: Core::new_memtable(&self.settings),
+            active: Core::new_memtable(&self.settings, Some(&self.chunk_pool)),
             frozen,
             version: Arc::clone(&old.version),
             garbage: Arc::clone(&old.garbage),
@@ -256,6 +259,7 @@ impl Core {
         let state = self.state.load();
         let memtables: usize = state.memtables().map(|m| m.bytes()).sum();
         // Room for the active memtable to fill up, and for one more while it is flushed.
+        let memtables = memtables + self.chunk_pool.bytes();
         let reserved = memtables.max(2 * self.settings.memtable_bytes()) + files.resident_bytes();
         let memory = self.settings.memory;
         self.table.cache.set_capacity(memory.saturating_sub(reserved).max(memory / 8));

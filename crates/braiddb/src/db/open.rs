@@ -22,6 +22,7 @@ use crate::{
     cache::BlockCache,
     codec::Compression,
     commit::{CommitQueue, SnapshotList},
+    memtable::ChunkPool,
     platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
@@ -102,6 +103,7 @@ impl Core {
             dir: dir.to_owned(),
             table,
             state: ArcSwap::from_pointee(state),
+            chunk_pool: Arc::new(ChunkPool::new(2 * settings.memtable_bytes())),
             change: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
             queue: CommitQueue::default(),
@@ -252,7 +254,7 @@ fn open_blobs(
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
     let mut memtables = replayed.memtables.clone();
     // The last one goes on taking writes; the others wait for their flush.
-    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
+    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, None));
     memtables.reverse();
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
 }

@@ -1,7 +1,8 @@
 //! The memtable.
 
 use super::{
-    MemtableScan,
+    ChunkPool, MemtableScan,
+    arena::Arena,
     filter::Filter,
     range_tombstones::RangeTombstones,
     tree::Tree,
@@ -25,6 +26,8 @@ pub struct MemtableOptions {
     pub arena_chunk_bytes: usize,
     /// The size of the filter that keeps reads of absent keys out of the tree. It is taken at once.
     pub filter_bytes: usize,
+    /// Where large chunks come from and go to.
+    pub chunk_pool: Option<Arc<ChunkPool>>,
 }
 
 impl MemtableOptions {
@@ -34,6 +37,7 @@ impl MemtableOptions {
             arena_chunk_bytes: (bytes / 8).clamp(1 << 10, HUGE_PAGE_BYTES),
             // A small entry takes about 150 bytes with its index, so this is 16 bits a key or more.
             filter_bytes: (bytes / 64).clamp(64, 64 << 20),
+            chunk_pool: None,
         }
     }
 }
@@ -82,7 +86,7 @@ impl Memtable {
     /// An empty memtable.
     pub fn new(options: MemtableOptions) -> Memtable {
         // SAFETY: both are fields of the memtable, the tree in front of the writer, and only meet each other.
-        let (writer, tree) = unsafe { TreeWriter::new(options.arena_chunk_bytes) };
+        let (writer, tree) = unsafe { TreeWriter::new(Arena::new(options.arena_chunk_bytes, options.chunk_pool)) };
         let counters = Counters {
             entries: AtomicUsize::new(0),
             raw_bytes: AtomicUsize::new(0),
@@ -200,7 +204,9 @@ impl MemtableWriter<'_> {
     pub fn insert(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) {
         let Memtable { tree, filter, counters, .. } = self.memtable;
         let entry = EntryRef { key, sequence, kind, value };
-        let inserted = self.tree.insert(tree, entry, || filter.insert(hash64(key)));
+        let hash = hash64(key);
+        filter.prefetch(hash);
+        let inserted = self.tree.insert(tree, entry, || filter.insert(hash));
         if inserted != Inserted::Again {
             counters.entries.store(counters.entries.load(Relaxed) + 1, Relaxed);
             let raw_bytes = counters.raw_bytes.load(Relaxed) + key.len() + value.len();

@@ -13,7 +13,7 @@ use super::{
     tree::Tree,
 };
 use crate::base::EntryRef;
-use std::alloc::Layout;
+use std::{alloc::Layout, array, ops::Range};
 
 /// Learned prefixes of nodes that grow at their end stop this many bytes short of what the keys share, since later
 /// keys will share less.
@@ -69,8 +69,7 @@ impl TreeWriter {
     ///
     /// # Safety
     /// The tree is dropped no later than the writer, and the writer inserts into no other tree.
-    pub unsafe fn new(chunk_bytes: usize) -> (TreeWriter, Tree) {
-        let arena = Arena::new(chunk_bytes);
+    pub unsafe fn new(arena: Arena) -> (TreeWriter, Tree) {
         let mut writer = TreeWriter { arena, path: Vec::new(), leaf: None, bounds: Bounds::default(), repeated: false };
         let root = writer.add_leaf(Node::new(0, HeadChoice { guaranteed: 0, prefix: 0 }));
         // SAFETY: the arena is the writer's, and the caller keeps the writer as long as the tree.
@@ -168,15 +167,22 @@ impl TreeWriter {
     /// Replaces a full leaf by two that hold its keys and a new one.
     fn split(&mut self, tree: &Tree, leaf: NodePtr<'static>, rank: usize, entry: EntryPtr<'static>) {
         let old = leaf.node();
-        let mut keys: Vec<_> = old.order(NODE_KEYS).iter().map(|&slot| old.key(usize::from(slot))).collect();
-        keys.insert(rank, entry);
-        let (lower, upper) = keys.split_at(keys.len() / 2);
+        let order = old.order(NODE_KEYS);
+        let slot_of = |at: usize| usize::from(order[at - usize::from(at > rank)]);
+        let key_of = |at: usize| if at == rank { entry } else { old.key(slot_of(at)) };
+        let keys: [_; NODE_KEYS + 1] = array::from_fn(key_of);
+        let heads: Option<(usize, [i64; NODE_KEYS + 1])> = old.plain_prefix().map(|prefix| {
+            let head_of = |at| if at == rank { head(entry.key(), prefix) } else { old.head_at(slot_of(at)) };
+            (prefix, array::from_fn(head_of))
+        });
+        let known = |range: Range<usize>| heads.as_ref().map(|(prefix, heads)| (*prefix, &heads[range]));
+        let middle = keys.len() / 2;
+        let (lower, upper) = keys.split_at(middle);
         let separator = upper[0];
         let Bounds { low, high } = self.bounds;
-        let left_choice = choose_for_leaf(Bounds { low, high: Some(separator) }, lower);
-        let right_choice = choose_for_leaf(Bounds { low: Some(separator), high }, upper);
-        let left = self.add_leaf(Node::with_keys(0, left_choice, lower));
-        let right = self.add_leaf(Node::with_keys(0, right_choice, upper));
+        let left = leaf_of(Bounds { low, high: Some(separator) }, lower, known(0..middle));
+        let right = leaf_of(Bounds { low: Some(separator), high }, upper, known(middle..keys.len()));
+        let (left, right) = (self.add_leaf(left), self.add_leaf(right));
         let (before, after) = (old.before(), old.after());
         left.node().set_before(before);
         left.node().set_after(Some(right));
@@ -307,6 +313,18 @@ fn guaranteed(bounds: Bounds) -> HeadChoice {
     HeadChoice { guaranteed: shared, prefix: shared }
 }
 
+/// A leaf of these keys. `known` are their heads, and where they begin, if all keys of the leaf that they come from have
+/// the bytes before in common: where that will do here as well, no key is read.
+fn leaf_of(bounds: Bounds, keys: &[EntryPtr<'_>], known: Option<(usize, &[i64])>) -> Node {
+    let choice = guaranteed(bounds);
+    match known {
+        Some((prefix, heads)) if prefix == choice.prefix && heads.windows(2).all(|pair| pair[0] != pair[1]) => {
+            Node::with_heads(0, choice, keys, heads)
+        }
+        _ => Node::with_keys(0, choose_for_leaf(bounds, keys), keys),
+    }
+}
+
 /// A leaf learns a prefix only where heads would tie without it: it costs a look at another entry.
 fn choose_for_leaf(bounds: Bounds, keys: &[EntryPtr<'_>]) -> HeadChoice {
     let mut choice = guaranteed(bounds);
@@ -340,5 +358,18 @@ fn learned(first: &[u8], last: &[u8], spare: usize, least: usize) -> usize {
 }
 
 fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let mut shared = 0;
+    while let (Some(x), Some(y)) = (word(a, shared), word(b, shared)) {
+        if x != y {
+            return shared + (x ^ y).trailing_zeros() as usize / 8;
+        }
+        shared += 8;
+    }
+    let (a, b) = (a.get(shared..).unwrap_or_default(), b.get(shared..).unwrap_or_default());
+    shared + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Eight bytes from `at` on, the first one lowest.
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
 }

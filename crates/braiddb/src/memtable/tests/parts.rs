@@ -75,7 +75,7 @@ fn a_filter_passes_all_it_holds_and_little_else() {
 
 #[test]
 fn pieces_are_aligned_disjoint_and_counted() {
-    let mut arena = Arena::new(8 << 10);
+    let mut arena = Arena::new(8 << 10, None);
     let mut chance = Chance(3);
     let mut pieces = Vec::new();
     for _ in 0..500 {
@@ -102,7 +102,7 @@ fn pieces_are_aligned_disjoint_and_counted() {
 /// belongs to is split after the node's count has been read.
 #[test]
 fn a_descent_begins_anew_when_its_child_is_split_meanwhile() {
-    let mut arena = Arena::new(8 << 10);
+    let mut arena = Arena::new(8 << 10, None);
     let mut entry = |key: &'static [u8]| {
         let entry = EntryRef { key, sequence: 1, kind: EntryKind::Value, value: b"" };
         // SAFETY: the arena outlives all that the test does with the entry.
@@ -140,7 +140,7 @@ fn a_descent_begins_anew_when_its_child_is_split_meanwhile() {
 
 #[test]
 fn orders_are_replayed_from_positions() {
-    let mut arena = Arena::new(8 << 10);
+    let mut arena = Arena::new(8 << 10, None);
     let mut chance = Chance(4);
     for sorted in [0, 1, 7, 31] {
         let mut numbers: Vec<u64> = (0..NODE_KEYS as u64).map(|_| chance.next()).collect();
