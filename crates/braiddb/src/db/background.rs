@@ -9,7 +9,7 @@ use super::core::{Core, WorkState};
 use crate::{
     base::{Error, FileNumber, Result},
     compaction::{
-        MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape,
+        MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut,
         droppable_runs, plan,
     },
     read::ReadState,
@@ -295,6 +295,7 @@ impl Core {
             snapshots.iter().rev().skip(1).all(|s| now.binary_search(s).is_ok())
         });
         PartitionShape {
+            cut: self.cut_of(partition, runs.iter().chain(&loose)),
             runs,
             loose,
             has_view: partition.view.is_some(),
@@ -303,6 +304,20 @@ impl Core {
             unsplit_bytes: work.unsplit.get(&partition.id).copied().unwrap_or(0),
             relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
+    }
+
+    /// Where a partition of these runs can be cut, if it is too large.
+    fn cut_of<'a>(&self, partition: &Partition, shapes: impl Iterator<Item = &'a RunShape> + Clone) -> Option<Vec<u8>> {
+        let too_many = shapes.clone().map(|run| run.blocks).sum::<u64>() > PARTITION_BLOCKS_MAX;
+        if !too_many && shapes.clone().map(|run| run.bytes).sum::<u64>() <= self.settings.partition_bytes {
+            return None;
+        }
+        let layout = &partition.layout;
+        let runs = partition.all_runs().zip(shapes).map(|(handle, shape)| {
+            let meta = handle.run().meta();
+            (meta.smallest.as_slice().max(&layout.start), meta.largest.as_slice(), shape.bytes)
+        });
+        best_cut(runs.collect()).map(<[u8]>::to_vec)
     }
 
     /// Does a job; false if it could not be done now.

@@ -141,6 +141,14 @@ impl<'a> NodePtr<'a> {
         (self.node().level > 0).then(|| unsafe { self.0.cast::<Inner>().as_ref() })
     }
 
+    /// Asks for all of a leaf.
+    pub fn prefetch_whole(self) {
+        let start = self.0.as_ptr().cast::<u8>().cast_const();
+        for line in 0..size_of::<Node>() / 64 {
+            search::prefetch(start.wrapping_add(64 * line));
+        }
+    }
+
     /// Asks for the lines that a search reads first.
     fn prefetch(self) {
         let start = self.0.as_ptr().cast::<u8>().cast_const();

@@ -4,6 +4,7 @@ use super::{
     ChunkPool, MemtableScan,
     arena::Arena,
     filter::Filter,
+    node::NodePtr,
     range_tombstones::RangeTombstones,
     tree::Tree,
     writer::{Inserted, TreeWriter},
@@ -131,6 +132,34 @@ impl Memtable {
     /// The entries of [`Memtable::scan`] whose key is `key` or greater.
     pub fn scan_from(self: &Arc<Self>, key: &[u8]) -> MemtableScan {
         MemtableScan::new(Arc::clone(self), Some(key))
+    }
+
+    /// How many keys lie before each of these bounds and not before the one in front of it; the last is `None`. Of most
+    /// leaves one key is read.
+    pub fn count_keys(&self, ends: &[Option<&[u8]>]) -> Vec<usize> {
+        let (mut counts, mut at) = (vec![0; ends.len()], 0);
+        let mut leaf = Some(self.tree.first_leaf());
+        while let Some(node) = leaf.map(NodePtr::node) {
+            leaf = node.after();
+            let count = node.count();
+            let order = node.order(count);
+            let is_beyond =
+                |at: usize, rank: usize| ends[at].is_some_and(|end| node.key(usize::from(order[rank])).key() >= end);
+            let mut rank = 0;
+            while rank < count {
+                if !is_beyond(at, count - 1) {
+                    counts[at] += count - rank;
+                    break;
+                }
+                if is_beyond(at, rank) {
+                    at += 1;
+                } else {
+                    counts[at] += 1;
+                    rank += 1;
+                }
+            }
+        }
+        counts
     }
 
     /// The range tombstones as one set, which is made anew after an insert; `None` if there are none, which costs one load.

@@ -1,8 +1,8 @@
 //! Insertion into the tree. One thread at a time.
 //!
 //! The writer remembers where it was: the path, the leaf, and the least key and the first key after the leaf's range.
-//! While two inserts in a row meet the same leaf, the next one first tries that leaf, so that keys in ascending order
-//! are inserted without a descent. Leaves that were filled in ascending order are not halved when they are
+//! While two inserts in a row meet the same leaf, the next one first tries that leaf; and a key behind the last one, where
+//! that is the greatest of its leaf, needs no search either. So keys in ascending order are inserted without a descent. Leaves that were filled in ascending order are not halved when they are
 //! full: the next greater key begins a leaf of its own, and inner nodes above do likewise.
 
 use super::{
@@ -62,6 +62,8 @@ pub(super) struct TreeWriter {
     bounds: Bounds,
     /// Whether the last two inserts met the same leaf.
     repeated: bool,
+    /// The key inserted last, if it is the greatest of `leaf`.
+    greatest: Option<EntryPtr<'static>>,
 }
 
 impl TreeWriter {
@@ -70,7 +72,14 @@ impl TreeWriter {
     /// # Safety
     /// The tree is dropped no later than the writer, and the writer inserts into no other tree.
     pub unsafe fn new(arena: Arena) -> (TreeWriter, Tree) {
-        let mut writer = TreeWriter { arena, path: Vec::new(), leaf: None, bounds: Bounds::default(), repeated: false };
+        let mut writer = TreeWriter {
+            arena,
+            path: Vec::new(),
+            leaf: None,
+            bounds: Bounds::default(),
+            repeated: false,
+            greatest: None,
+        };
         let root = writer.add_leaf(Node::new(0, HeadChoice { guaranteed: 0, prefix: 0 }));
         // SAFETY: the arena is the writer's, and the caller keeps the writer as long as the tree.
         let tree = unsafe { Tree::new(root) };
@@ -89,10 +98,12 @@ impl TreeWriter {
 
     /// Inserts a version. `before_new` is called before a key that the tree lacked can be seen.
     pub fn insert(&mut self, tree: &Tree, entry: EntryRef<'_>, before_new: impl FnOnce()) -> Inserted {
-        let leaf = self.locate(tree, entry.key);
+        let behind = self.leaf.filter(|_| self.is_behind_greatest(entry.key));
+        let leaf = behind.unwrap_or_else(|| self.locate(tree, entry.key));
         let node = leaf.node();
         let count = node.count();
-        match node.place(entry.key, count) {
+        self.greatest = None;
+        match if behind.is_some() { Place::Absent(count) } else { node.place(entry.key, count) } {
             Place::Found(slot) => {
                 let newest = node.key(slot);
                 assert!(newest.sequence() <= entry.sequence, "the sequence numbers of a key grow");
@@ -107,6 +118,7 @@ impl TreeWriter {
                 before_new();
                 if count < NODE_KEYS {
                     node.append(rank, entry);
+                    self.greatest = Some(entry).filter(|_| rank == count);
                 } else if rank == NODE_KEYS && node.is_ascending() {
                     self.extend(tree, leaf, entry);
                 } else {
@@ -115,6 +127,12 @@ impl TreeWriter {
                 Inserted::Key
             }
         }
+    }
+
+    /// Whether `key` belongs into `leaf`, behind all that is there.
+    fn is_behind_greatest(&self, key: &[u8]) -> bool {
+        self.greatest.is_some_and(|greatest| greatest.key() < key)
+            && self.bounds.high.is_none_or(|high| key < high.key())
     }
 
     /// The leaf whose range holds `key`; remembers the way there.
