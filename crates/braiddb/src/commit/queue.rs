@@ -10,7 +10,7 @@
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
-    slice,
+    hint, slice,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -26,6 +26,9 @@ const DONE: u8 = 1;
 const LEAD: u8 = 2;
 /// The leader of the waiter's group has panicked.
 const ABANDONED: u8 = 3;
+
+/// A waiter looks so often before it parks: most groups are committed sooner than it could be woken.
+const LOOKS_MAX: u32 = 100;
 
 struct Waiter<T, R> {
     state: AtomicU8,
@@ -81,8 +84,13 @@ impl<T, R> CommitQueue<T, R> {
         });
         state.waiting.push(Arc::clone(&waiter));
         drop(state);
+        let mut looks = 0;
         loop {
             match waiter.state.load(Ordering::Acquire) {
+                WAITING if looks < LOOKS_MAX => {
+                    looks += 1;
+                    hint::spin_loop();
+                }
                 WAITING => thread::park(),
                 LEAD => return self.lead_waiting(&waiter, group_bytes_max, size_bytes, commit),
                 // Without an answer it was abandoned.

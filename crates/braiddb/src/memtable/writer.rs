@@ -12,7 +12,7 @@ use super::{
     search::{NODE_KEYS, head},
     tree::Tree,
 };
-use crate::base::EntryRef;
+use crate::base::{EntryRef, shared_prefix_len};
 use std::{alloc::Layout, array, ops::Range};
 
 /// Learned prefixes of nodes that grow at their end stop this many bytes short of what the keys share, since later
@@ -325,7 +325,7 @@ fn greatest_key(node: NodePtr<'_>) -> Option<EntryPtr<'_>> {
 /// Heads right after what the bounds share.
 fn guaranteed(bounds: Bounds) -> HeadChoice {
     let shared = match (bounds.low, bounds.high) {
-        (Some(low), Some(high)) => shared_bytes(low.key(), high.key()),
+        (Some(low), Some(high)) => shared_prefix_len(low.key(), high.key()),
         _ => 0,
     };
     HeadChoice { guaranteed: shared, prefix: shared }
@@ -371,23 +371,6 @@ fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
 /// A prefix that all keys from `first` to `last` share, no longer than needed for heads to reach the end of `last`,
 /// `spare` bytes short of all they share, and not below `least`, which they share as well.
 fn learned(first: &[u8], last: &[u8], spare: usize, least: usize) -> usize {
-    let shared = shared_bytes(first, last).saturating_sub(spare);
+    let shared = shared_prefix_len(first, last).saturating_sub(spare);
     shared.min(last.len().saturating_sub(8)).max(least)
-}
-
-fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
-    let mut shared = 0;
-    while let (Some(x), Some(y)) = (word(a, shared), word(b, shared)) {
-        if x != y {
-            return shared + (x ^ y).trailing_zeros() as usize / 8;
-        }
-        shared += 8;
-    }
-    let (a, b) = (a.get(shared..).unwrap_or_default(), b.get(shared..).unwrap_or_default());
-    shared + a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-/// Eight bytes from `at` on, the first one lowest.
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
 }
