@@ -46,6 +46,11 @@ fn vector_search_equals_its_portable_twin() {
             let expected = search::portable(&heads, count, target);
             assert_eq!(search::search(&heads, count, target), expected);
             #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx512f") {
+                // SAFETY: the processor has AVX-512, and nobody writes the heads.
+                assert_eq!(unsafe { search::avx512(&heads, count, target) }, expected);
+            }
+            #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
                 // SAFETY: the processor has AVX2, and nobody writes the heads.
                 assert_eq!(unsafe { search::avx2(&heads, count, target) }, expected);
