@@ -75,7 +75,7 @@ fn ascending_key(row: u64) -> [u8; 16] {
 
 /// Values are cut from here: 32 random bytes, 32 equal ones, and so on.
 fn pool() -> Vec<u8> {
-    let random = |at: u64| if at / 32 % 2 == 0 { (mix(at / 8) >> (8 * (at % 8))) as u8 } else { b'x' };
+    let random = |at: u64| if (at / 32).is_multiple_of(2) { (mix(at / 8) >> (8 * (at % 8))) as u8 } else { b'x' };
     (0..(1 << 20) + 128).map(random).collect()
 }
 

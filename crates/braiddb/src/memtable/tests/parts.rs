@@ -3,6 +3,7 @@
 use super::{
     super::{
         arena::{Arena, Kind},
+        chunk_pool::ChunkPool,
         entry::EntryPtr,
         filter::Filter,
         node::{HeadChoice, Inner, Node, NodePtr},
@@ -11,7 +12,13 @@ use super::{
     Chance, mix,
 };
 use crate::base::{EntryKind, EntryRef};
-use std::{alloc::Layout, array, cell::Cell, ptr::NonNull, sync::atomic::AtomicI64};
+use std::{
+    alloc::Layout,
+    array,
+    cell::Cell,
+    ptr::NonNull,
+    sync::{Arc, atomic::AtomicI64},
+};
 
 #[test]
 fn heads_order_as_the_bytes_they_stand_for() {
@@ -168,4 +175,30 @@ fn orders_are_replayed_from_positions() {
             }
         }
     }
+}
+
+#[test]
+fn a_pool_keeps_chunks_up_to_its_bound_and_lends_them_again() {
+    let huge = ChunkPool::LAYOUT.size();
+    let pool = Arc::new(ChunkPool::new(3 * huge));
+    let fill = |arena: &mut Arena, pieces: usize| {
+        for _ in 0..pieces {
+            let piece = arena.allocate(Kind::Entry, Layout::from_size_align(huge / 8, 8).unwrap());
+            // SAFETY: the piece is this large and not used by anyone else.
+            unsafe { piece.write_bytes(0x5a, huge / 8) };
+        }
+    };
+    let mut first = Arena::new(huge, Some(Arc::clone(&pool)));
+    fill(&mut first, 4 * 8);
+    let mut second = Arena::new(huge, Some(Arc::clone(&pool)));
+    fill(&mut second, 2 * 8);
+    assert_eq!(pool.bytes(), 0, "all is out");
+    drop(first);
+    assert_eq!(pool.bytes(), huge, "of four, since two are out");
+    fill(&mut second, 8);
+    assert_eq!(pool.bytes(), 0, "lent again");
+    drop(second);
+    assert_eq!(pool.bytes(), 3 * huge);
+    pool.trim();
+    assert_eq!(pool.bytes(), 0);
 }
