@@ -255,6 +255,7 @@ impl Db {
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
+
 }
 
 impl Shared {
