@@ -83,7 +83,8 @@ impl Builder {
         self
     }
 
-    /// Compression of blocks and blobs of trees that do not say otherwise; LZ4 by default.
+    /// Compression of blocks and blobs of trees that do not say otherwise; LZ4 by default. Without, large commits are not
+    /// compressed in the log either.
     pub fn compression(mut self, compression: Compression) -> Builder {
         self.settings.compression = compression;
         self

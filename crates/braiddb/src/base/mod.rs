@@ -5,10 +5,12 @@ mod entry;
 mod error;
 mod ids;
 pub mod limits;
+mod prefix;
 mod range_tombstone;
 
 pub use cursor::Cursor;
 pub use entry::{EntryKind, EntryRef};
 pub use error::{Error, Result};
 pub use ids::{FileId, FileNumber, MAX_SEQUENCE, SequenceNumber, TreeId, internal_key, split_internal_key};
+pub use prefix::shared_prefix_len;
 pub use range_tombstone::{RangeTombstone, RangeTombstoneSet};

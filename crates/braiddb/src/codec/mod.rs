@@ -10,4 +10,4 @@ pub use checksum::{checksum, hash64};
 pub use compression::{Compression, compress, decompress, decompress_into};
 pub use header::{FILE_HEADER_LEN, FileHeader, FileKind};
 pub use reader::ByteReader;
-pub use varint::{put_bytes, put_varint, read_varint, unzigzag, varint_len, zigzag};
+pub use varint::{put_bytes, put_varint, read_varint, unzigzag, varint_len, write_varint, zigzag};

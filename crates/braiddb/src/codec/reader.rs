@@ -32,6 +32,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(len)?;
         let bytes = self.bytes.get(self.at..end)?;
@@ -39,11 +40,13 @@ impl<'a> ByteReader<'a> {
         Some(bytes)
     }
 
+    #[inline]
     fn take_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
     /// A byte.
+    #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.take_array().map(|[byte]| byte)
     }
@@ -59,6 +62,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A varint.
+    #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         let (value, len) = read_varint(&self.bytes[self.at..])?;
         self.at += len;
@@ -73,6 +77,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A length as a varint, then that many bytes.
+    #[inline]
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;
         self.take(len)

@@ -4,6 +4,7 @@
 const MAX_VARINT_LEN: usize = 10;
 
 /// Appends a varint.
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -12,13 +13,25 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Writes a varint to the start of `out`, which has room for it.
+pub fn write_varint(out: &mut [u8], mut value: u64) {
+    let last = varint_len(value) - 1;
+    for byte in &mut out[..last] {
+        *byte = value as u8 | 0x80;
+        value >>= 7;
+    }
+    out[last] = value as u8;
+}
+
 /// Appends a length as a varint, then the bytes.
+#[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// How many bytes `value` takes.
+#[inline]
 pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -68,6 +81,9 @@ mod tests {
                 let mut out = Vec::new();
                 put_varint(&mut out, value);
                 assert_eq!(out.len(), varint_len(value));
+                let mut written = vec![0; out.len()];
+                write_varint(&mut written, value);
+                assert_eq!(written, out);
                 assert_eq!(read_varint(&out), Some((value, out.len())));
                 assert_eq!(read_varint(&out[..out.len() - 1]), None);
             }

@@ -13,8 +13,9 @@
 
 use crate::{
     base::{EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, limits},
-    codec::{ByteReader, put_bytes, put_varint},
+    codec::{ByteReader, put_bytes, put_varint, varint_len, write_varint},
 };
+use std::ops::Range;
 
 /// One operation of a batch, borrowed from the group's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +28,25 @@ pub struct Operation<'a> {
     pub value: &'a [u8],
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    kind: EntryKind,
-    key_start: usize,
-    key_len: usize,
-    value_start: usize,
-    value_len: usize,
-}
+/// The most bytes of the operation count: so much is left free in front of the operations.
+const HEAD_ROOM: usize = 10;
 
-/// Operations in the order they were asked for.
+/// A batch that gets a second operation is expected to get more, and has room made for so many bytes.
+const ROOM_BYTES: usize = 2048;
+
+/// Operations in the order they were asked for, each as it goes into the log: if they come in the order of the log as
+/// well, they are not copied again.
 #[derive(Clone, Debug, Default)]
 pub struct RawBatch {
+    /// Room for the count, then the operations.
     bytes: Vec<u8>,
-    slots: Vec<Slot>,
+    operations: usize,
+    user_bytes: usize,
+    last_key: Range<usize>,
+    /// Whether there is a range delete, or a key not above the one before it.
+    is_disordered: bool,
+    /// The length of the longest value.
+    value_len_max: usize,
     error: Option<String>,
 }
 
@@ -48,25 +54,51 @@ impl RawBatch {
     /// Adds an operation. The key is given in pieces, which are joined. A key or value beyond the limits makes the
     /// whole batch fail when it is prepared.
     pub fn push(&mut self, kind: EntryKind, key: &[&[u8]], value: &[u8]) {
+        let key_len: usize = key.iter().map(|piece| piece.len()).sum();
+        self.check(kind, key_len, value.len());
+        self.make_room(1 + varint_len(key_len as u64) + key_len + varint_len(value.len() as u64) + value.len());
+        self.bytes.push(kind as u8);
+        put_varint(&mut self.bytes, key_len as u64);
         let key_start = self.bytes.len();
         for piece in key {
             self.bytes.extend_from_slice(piece);
         }
-        let key_len = self.bytes.len() - key_start;
-        if value.len() as u64 > limits::MAX_VALUE_LEN {
-            self.fail(format!("a value has {} bytes; the most is {}", value.len(), limits::MAX_VALUE_LEN));
+        let key_range = key_start..self.bytes.len();
+        if kind != EntryKind::Tombstone {
+            put_bytes(&mut self.bytes, value);
+        }
+        let is_above = self.operations == 0 || self.bytes[self.last_key.clone()] < self.bytes[key_range.clone()];
+        self.is_disordered |= !is_above || kind == EntryKind::RangeDelete;
+        self.last_key = key_range;
+        self.operations += 1;
+        self.user_bytes += key_len + value.len();
+        if kind == EntryKind::Value {
+            self.value_len_max = self.value_len_max.max(value.len());
+        }
+    }
+
+    fn check(&mut self, kind: EntryKind, key_len: usize, value_len: usize) {
+        if value_len as u64 > limits::MAX_VALUE_LEN {
+            self.fail(format!("a value has {value_len} bytes; the most is {}", limits::MAX_VALUE_LEN));
         }
         if key_len > limits::MAX_INTERNAL_KEY_LEN {
             self.fail(format!("a key has {} bytes; the most is {}", key_len - 4, limits::MAX_KEY_LEN));
         }
         // The value of a range delete is a key, and a run is refused where a key of it is too long.
-        if kind == EntryKind::RangeDelete && value.len() > limits::MAX_INTERNAL_KEY_LEN {
-            let len = value.len().saturating_sub(4);
+        if kind == EntryKind::RangeDelete && value_len > limits::MAX_INTERNAL_KEY_LEN {
+            let len = value_len.saturating_sub(4);
             self.fail(format!("the end of a range has {len} bytes; the most is {}", limits::MAX_KEY_LEN));
         }
-        self.bytes.extend_from_slice(value);
-        let value_start = key_start + key_len;
-        self.slots.push(Slot { kind, key_start, key_len, value_start, value_len: value.len() });
+    }
+
+    /// Makes room for an operation of `len` bytes. The first gets no more than it needs: most batches have no other.
+    fn make_room(&mut self, len: usize) {
+        if self.operations == 0 {
+            self.bytes.reserve_exact(HEAD_ROOM + len);
+            self.bytes.resize(HEAD_ROOM, 0);
+        } else if self.bytes.capacity() - self.bytes.len() < len {
+            self.bytes.reserve(len.max(ROOM_BYTES));
+        }
     }
 
     /// Makes the batch fail when it is prepared; the first reason is kept.
@@ -76,90 +108,140 @@ impl RawBatch {
 
     /// How many operations were added.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.operations
     }
 
     /// How many bytes of keys and values were added.
     pub fn size_bytes(&self) -> usize {
-        self.bytes.len()
+        self.user_bytes
     }
 
-    /// Forgets all operations.
+    /// Forgets all operations, and keeps the memory.
     pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.slots.clear();
-        self.error = None;
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        *self = RawBatch { bytes, ..RawBatch::default() };
     }
 
-    fn key(&self, slot: &Slot) -> &[u8] {
-        &self.bytes[slot.key_start..slot.key_start + slot.key_len]
+    /// The batch as it goes into the log, its values all in place.
+    pub fn prepare(self) -> Result<PreparedBatch> {
+        self.prepare_placing(usize::MAX, |_, _| Ok(None))
     }
 
-    fn value(&self, slot: &Slot) -> &[u8] {
-        &self.bytes[slot.value_start..slot.value_start + slot.value_len]
-    }
-
-    /// The operations that count, range deletes first, then by key.
-    fn effective(&self) -> Vec<&Slot> {
-        if self.slots.len() == 1 {
-            return self.slots.iter().collect();
+    /// As [`RawBatch::prepare`], but `place` is asked for each value of `len_min` bytes or more: it may put it elsewhere
+    /// and return what stands in its place (a blob reference).
+    pub fn prepare_placing(
+        mut self,
+        len_min: usize,
+        place: impl FnMut(&[u8], &[u8]) -> Result<Option<Vec<u8>>>,
+    ) -> Result<PreparedBatch> {
+        if let Some(reason) = self.error {
+            return Err(Error::InvalidArgument(reason));
         }
-        let deletes: Vec<(usize, &Slot)> =
-            self.slots.iter().enumerate().filter(|(_, s)| s.kind == EntryKind::RangeDelete).collect();
-        // The place in the batch stands for the sequence number, so that a look-up is a search and not a walk.
-        let ranges = deletes.iter().map(|(at, s)| RangeTombstone {
-            start: self.key(s).to_vec(),
-            end: self.value(s).to_vec(),
-            sequence: *at as u64,
-        });
-        let ranges = RangeTombstoneSet::new(ranges.collect());
-        let covered = |order: usize, key: &[u8]| ranges.covering(key).first().is_some_and(|&at| at > order as u64);
-        let mut points: Vec<(usize, &Slot)> = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(order, s)| s.kind != EntryKind::RangeDelete && !covered(*order, self.key(s)))
-            .collect();
-        let sorted = points.windows(2).all(|w| self.key(w[0].1) < self.key(w[1].1));
-        if !sorted {
-            // Of equal keys the last written comes first, and the others go.
-            points.sort_by(|a, b| self.key(a.1).cmp(self.key(b.1)).then(b.0.cmp(&a.0)));
-            points.dedup_by(|later, first| self.key(later.1) == self.key(first.1));
+        if (self.is_disordered && self.operations > 1) || self.value_len_max >= len_min {
+            (self.bytes, self.operations) = self.rewritten(len_min, place)?;
         }
-        deletes.iter().map(|(_, s)| *s).chain(points.into_iter().map(|(_, s)| s)).collect()
+        let head = 2 * self.operations as u64;
+        let start = HEAD_ROOM - varint_len(head);
+        self.bytes.resize(self.bytes.len().max(HEAD_ROOM), 0);
+        write_varint(&mut self.bytes[start..], head);
+        let user_bytes = self.user_bytes as u64;
+        Ok(PreparedBatch { bytes: self.bytes, start, operations: self.operations, user_bytes })
     }
 
-    /// The batch's bytes. `place` is asked for each value: it may put it elsewhere and return what stands in its
-    /// place (a blob reference).
-    pub fn prepare(&self, mut place: impl FnMut(&[u8], &[u8]) -> Result<Option<Vec<u8>>>) -> Result<PreparedBatch> {
-        if let Some(reason) = &self.error {
-            return Err(Error::InvalidArgument(reason.clone()));
-        }
-        let slots = self.effective();
-        let mut bytes = Vec::with_capacity(self.bytes.len() + 8 * slots.len() + 8);
-        put_varint(&mut bytes, 2 * slots.len() as u64);
-        for slot in &slots {
-            let (key, value) = (self.key(slot), self.value(slot));
-            let placed = if slot.kind == EntryKind::Value { place(key, value)? } else { None };
-            bytes.push(if placed.is_some() { EntryKind::BlobRef } else { slot.kind } as u8);
-            put_bytes(&mut bytes, key);
-            if slot.kind != EntryKind::Tombstone {
-                put_bytes(&mut bytes, placed.as_deref().unwrap_or(value));
+    /// The operations that count, in order, behind the room for their number, which comes second.
+    fn rewritten(
+        &self,
+        len_min: usize,
+        mut place: impl FnMut(&[u8], &[u8]) -> Result<Option<Vec<u8>>>,
+    ) -> Result<(Vec<u8>, usize)> {
+        let operations = effective(&self.stored());
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        bytes.resize(HEAD_ROOM, 0);
+        for Stored { operation: Operation { kind, key, value }, bytes: whole } in &operations {
+            let is_asked = *kind == EntryKind::Value && value.len() >= len_min;
+            match if is_asked { place(key, value)? } else { None } {
+                None => bytes.extend_from_slice(whole),
+                Some(placed) => {
+                    bytes.push(EntryKind::BlobRef as u8);
+                    put_bytes(&mut bytes, key);
+                    put_bytes(&mut bytes, &placed);
+                }
             }
         }
-        Ok(PreparedBatch { bytes, operations: slots.len(), user_bytes: self.bytes.len() as u64 })
+        Ok((bytes, operations.len()))
     }
+
+    /// All operations, as they were added.
+    fn stored(&self) -> Vec<Stored<'_>> {
+        let all = &self.bytes[HEAD_ROOM..];
+        let mut reader = ByteReader::new(all);
+        let mut stored = Vec::with_capacity(self.operations);
+        while !reader.is_at_end() {
+            let from = reader.position();
+            let operation = Operation::read(&mut reader).expect("as it was pushed");
+            stored.push(Stored { operation, bytes: &all[from..reader.position()] });
+        }
+        stored
+    }
+}
+
+/// An operation in the bytes of a batch.
+#[derive(Clone, Copy, Debug)]
+struct Stored<'a> {
+    operation: Operation<'a>,
+    /// All of its bytes.
+    bytes: &'a [u8],
+}
+
+/// The operations that count, range deletes first, then by key.
+fn effective<'a>(stored: &[Stored<'a>]) -> Vec<Stored<'a>> {
+    if stored.len() == 1 {
+        return stored.to_vec();
+    }
+    let all = || stored.iter().map(|s| s.operation).enumerate();
+    // The place in the batch stands for the sequence number, so that a look-up is a search and not a walk.
+    let deletes = all().filter(|(_, op)| op.kind == EntryKind::RangeDelete);
+    let ranges = RangeTombstoneSet::new(deletes.map(|(at, op)| op.range_tombstone(at as u64)).collect());
+    let covered = |order: usize, key: &[u8]| ranges.covering(key).first().is_some_and(|&at| at > order as u64);
+    let mut points: Vec<(u128, usize)> = all()
+        .filter(|(order, op)| op.kind != EntryKind::RangeDelete && !covered(*order, op.key))
+        .map(|(order, op)| (head(op.key), order))
+        .collect();
+    let compare = |a: &(u128, usize), b: &(u128, usize)| {
+        a.0.cmp(&b.0).then_with(|| stored[a.1].operation.key.cmp(stored[b.1].operation.key))
+    };
+    // Of equal keys the last written comes first, and the others go.
+    points.sort_unstable_by(|a, b| compare(a, b).then_with(|| b.1.cmp(&a.1)));
+    points.dedup_by(|later, first| compare(later, first).is_eq());
+    let deletes = stored.iter().filter(|s| s.operation.kind == EntryKind::RangeDelete);
+    deletes.copied().chain(points.iter().map(|(_, order)| stored[*order])).collect()
+}
+
+/// The first bytes of a key as a number of the same order, zeros after its end.
+fn head(key: &[u8]) -> u128 {
+    let mut bytes = [0; 16];
+    let len = key.len().min(bytes.len());
+    bytes[..len].copy_from_slice(&key[..len]);
+    u128::from_be_bytes(bytes)
 }
 
 /// A batch as it goes into the log.
 #[derive(Clone, Debug, Default)]
 pub struct PreparedBatch {
-    /// The bytes, as the module describes.
-    pub bytes: Vec<u8>,
-    /// How many operations they hold.
+    bytes: Vec<u8>,
+    start: usize,
+    /// How many operations it holds.
     pub operations: usize,
     /// Bytes of keys and values that the caller gave.
     pub user_bytes: u64,
+}
+
+impl PreparedBatch {
+    /// Its bytes, as the module describes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
 }
 
 /// Walks a group: calls `visit` with the index of the batch within the group and each operation. `None` if the bytes
@@ -173,21 +255,26 @@ pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<
             return None;
         }
         for _ in 0..head / 2 {
-            let kind = EntryKind::from_byte(reader.u8()?)?;
-            let key = reader.bytes()?;
-            let value = if kind == EntryKind::Tombstone { &[] } else { reader.bytes()? };
-            let is_key = |key: &[u8]| (4..=limits::MAX_INTERNAL_KEY_LEN).contains(&key.len());
-            if !is_key(key) || (kind == EntryKind::RangeDelete && !is_key(value)) {
-                return None;
-            }
-            visit(batch, Operation { kind, key, value });
+            visit(batch, Operation::read(&mut reader)?);
         }
         batch += 1;
     }
     Some(batch)
 }
 
-impl Operation<'_> {
+impl<'a> Operation<'a> {
+    #[inline]
+    fn read(reader: &mut ByteReader<'a>) -> Option<Operation<'a>> {
+        let kind = EntryKind::from_byte(reader.u8()?)?;
+        let key = reader.bytes()?;
+        let value = if kind == EntryKind::Tombstone { &[] } else { reader.bytes()? };
+        let is_key = |key: &[u8]| (4..=limits::MAX_INTERNAL_KEY_LEN).contains(&key.len());
+        if !is_key(key) || (kind == EntryKind::RangeDelete && !is_key(value)) {
+            return None;
+        }
+        Some(Operation { kind, key, value })
+    }
+
     /// The range tombstone that a range delete makes at `sequence`.
     pub fn range_tombstone(&self, sequence: u64) -> RangeTombstone {
         RangeTombstone { start: self.key.to_vec(), end: self.value.to_vec(), sequence }

@@ -10,6 +10,7 @@
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
+    hint, slice,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -25,6 +26,9 @@ const DONE: u8 = 1;
 const LEAD: u8 = 2;
 /// The leader of the waiter's group has panicked.
 const ABANDONED: u8 = 3;
+
+/// A waiter looks so often before it parks: most groups are committed sooner than it could be woken.
+const LOOKS_MAX: u32 = 100;
 
 struct Waiter<T, R> {
     state: AtomicU8,
@@ -57,21 +61,21 @@ impl<T, R> Default for CommitQueue<T, R> {
 
 impl<T, R> CommitQueue<T, R> {
     /// Has `request` committed: by `commit`, called by this thread with this request and others, or by another thread.
-    /// `commit` is never called twice at once. It must return one answer a request, in order. A group holds requests
-    /// of up to `group_bytes_max` in all, by `size_bytes`. `None` if the thread that led the request's group has panicked:
-    /// what became of the request is not known.
+    /// `commit` is never called twice at once. It must give one answer a request, in order, to the function that it is
+    /// called with. A group holds requests of up to `group_bytes_max` in all, by `size_bytes`. `None` if the thread that
+    /// led the request's group has panicked: what became of the request is not known.
     pub fn submit(
         &self,
-        request: T,
+        mut request: T,
         group_bytes_max: usize,
         size_bytes: impl Fn(&T) -> usize,
-        commit: impl FnOnce(Vec<T>) -> Vec<R>,
+        commit: impl FnOnce(&mut [T], &mut dyn FnMut(R)),
     ) -> Option<R> {
         let mut state = self.state.lock();
         if !state.leading && state.waiting.is_empty() {
             state.leading = true;
             drop(state);
-            return Turn::new(self).lead(vec![request], commit);
+            return Turn::new(self).lead(slice::from_mut(&mut request), commit);
         }
         let waiter = Arc::new(Waiter {
             state: AtomicU8::new(WAITING),
@@ -80,8 +84,13 @@ impl<T, R> CommitQueue<T, R> {
         });
         state.waiting.push(Arc::clone(&waiter));
         drop(state);
+        let mut looks = 0;
         loop {
             match waiter.state.load(Ordering::Acquire) {
+                WAITING if looks < LOOKS_MAX => {
+                    looks += 1;
+                    hint::spin_loop();
+                }
                 WAITING => thread::park(),
                 LEAD => return self.lead_waiting(&waiter, group_bytes_max, size_bytes, commit),
                 // Without an answer it was abandoned.
@@ -96,7 +105,7 @@ impl<T, R> CommitQueue<T, R> {
         own: &Waiter<T, R>,
         group_bytes_max: usize,
         size_bytes: impl Fn(&T) -> usize,
-        commit: impl FnOnce(Vec<T>) -> Vec<R>,
+        commit: impl FnOnce(&mut [T], &mut dyn FnMut(R)),
     ) -> Option<R> {
         let mut turn = Turn::new(self);
         let take = |w: &Waiter<T, R>| w.slot.lock().0.take().expect("a request is taken once");
@@ -114,7 +123,7 @@ impl<T, R> CommitQueue<T, R> {
         drop(state);
         let mut group = vec![first];
         group.extend(turn.members.iter().map(|waiter| take(waiter)));
-        turn.lead(group, commit)
+        turn.lead(&mut group, commit)
     }
 }
 
@@ -132,14 +141,17 @@ impl<'a, T, R> Turn<'a, T, R> {
     }
 
     /// Commits the group: the leader's own request, then those of the members.
-    fn lead(mut self, group: Vec<T>, commit: impl FnOnce(Vec<T>) -> Vec<R>) -> Option<R> {
-        let mut answers = commit(group).into_iter();
-        let own = answers.next();
-        for answer in answers {
+    fn lead(mut self, group: &mut [T], commit: impl FnOnce(&mut [T], &mut dyn FnMut(R))) -> Option<R> {
+        let mut own = None;
+        commit(group, &mut |answer| {
+            if own.is_none() {
+                own = Some(answer);
+                return;
+            }
             let waiter = self.members.pop_front().expect("one answer a request");
             waiter.slot.lock().1 = Some(answer);
             waiter.tell(DONE);
-        }
+        });
         debug_assert!(own.is_some() && self.members.is_empty(), "one answer a request");
         own
     }

@@ -10,10 +10,10 @@ use std::{
     },
 };
 
-fn prepared(batch: &RawBatch) -> Vec<(u64, EntryKind, Vec<u8>, Vec<u8>)> {
-    let prepared = batch.prepare(|_, _| Ok(None)).unwrap();
+fn prepared(batch: RawBatch) -> Vec<(u64, EntryKind, Vec<u8>, Vec<u8>)> {
+    let prepared = batch.prepare().unwrap();
     let mut out = Vec::new();
-    decode_group(&prepared.bytes, |i, op| out.push((i, op.kind, op.key.to_vec(), op.value.to_vec()))).unwrap();
+    decode_group(prepared.bytes(), |i, op| out.push((i, op.kind, op.key.to_vec(), op.value.to_vec()))).unwrap();
     out
 }
 
@@ -25,7 +25,7 @@ fn writes_to_one_key_collapse_to_the_last() {
     batch.push(EntryKind::Tombstone, &[b"tree", b"b"], b"");
     batch.push(EntryKind::Value, &[b"tree", b"a"], b"3");
     assert_eq!(
-        prepared(&batch),
+        prepared(batch),
         [(0, EntryKind::Value, b"treea".to_vec(), b"3".to_vec()), (0, EntryKind::Tombstone, b"treeb".to_vec(), vec![])]
     );
 }
@@ -38,7 +38,7 @@ fn a_range_delete_takes_away_what_stood_before_it_and_spares_what_comes_after() 
     batch.push(EntryKind::RangeDelete, &[b"tree", b"a"], b"treec");
     batch.push(EntryKind::Value, &[b"tree", b"b"], b"2");
     assert_eq!(
-        prepared(&batch),
+        prepared(batch),
         [
             (0, EntryKind::RangeDelete, b"treea".to_vec(), b"treec".to_vec()),
             (0, EntryKind::Value, b"treeb".to_vec(), b"2".to_vec()),
@@ -51,7 +51,7 @@ fn a_range_delete_takes_away_what_stood_before_it_and_spares_what_comes_after() 
 fn a_damaged_group_is_refused() {
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Value, &[b"tree", b"a"], b"1");
-    let bytes = batch.prepare(|_, _| Ok(None)).unwrap().bytes;
+    let bytes = batch.prepare().unwrap().bytes().to_vec();
     for len in 1..bytes.len() {
         assert_eq!(decode_group(&bytes[..len], |_, _| {}), None);
     }
@@ -66,7 +66,7 @@ fn the_bytes_of_a_batch_are_these() {
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Value, &[b"tree", b"b"], b"12");
     batch.push(EntryKind::Tombstone, &[b"tree", b"a"], b"");
-    let bytes = batch.prepare(|_, _| Ok(None)).unwrap().bytes;
+    let bytes = batch.prepare().unwrap().bytes().to_vec();
     assert_eq!(bytes, b"\x04\x02\x05treea\x01\x05treeb\x0212");
 }
 
@@ -99,12 +99,12 @@ fn every_request_is_answered_once_and_commits_never_overlap() {
                         request,
                         64,
                         |_| 16,
-                        |group| {
+                        |group, answer| {
                             assert!(!busy.swap(true, Ordering::AcqRel));
                             assert!(group.len() <= 6, "a group of {}", group.len());
                             sum.fetch_add(group.iter().sum::<u64>(), Ordering::Relaxed);
                             busy.store(false, Ordering::Release);
-                            group.iter().map(|r| r + 1).collect()
+                            group.iter().for_each(|r| answer(r + 1));
                         },
                     );
                     assert_eq!(answer, Some(request + 1));
@@ -128,13 +128,13 @@ fn when_a_leader_panics_its_members_are_told_and_the_next_one_leads() {
         let (queue, answers) = queue_and_answers.clone();
         std::thread::spawn(move || {
             // The first request's group is its own; the others gather meanwhile, and panic together.
-            let commit = |group: Vec<u64>| {
+            let commit = |group: &mut [u64], answer: &mut dyn FnMut(u64)| {
                 if group[0] == 0 {
                     std::thread::sleep(std::time::Duration::from_millis(200));
                 } else if group.len() > 1 {
                     panic!("on purpose");
                 }
-                group
+                group.iter().for_each(|r| answer(*r));
             };
             let answer = catch_unwind(AssertUnwindSafe(|| queue.submit(request, 64, |_| 1, commit)));
             answers.send((request, answer.ok())).unwrap();
@@ -150,5 +150,5 @@ fn when_a_leader_panics_its_members_are_told_and_the_next_one_leads() {
     assert_eq!(all[0], (0, Some(Some(0))));
     assert_eq!(all.iter().filter(|(_, answer)| answer.is_none()).count(), 1, "the leader panics: {all:?}");
     assert!(all.iter().any(|(_, answer)| *answer == Some(None)), "its members are told: {all:?}");
-    assert_eq!(queue.submit(9, 64, |_| 1, |group| group), Some(9));
+    assert_eq!(queue.submit(9, 64, |_| 1, |group, answer| answer(group[0])), Some(9));
 }

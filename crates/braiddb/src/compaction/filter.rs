@@ -76,6 +76,11 @@ impl HeldTombstones {
         self.sequences.push(entry.sequence);
     }
 
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.sequences.is_empty()
+    }
+
     /// Whether any is held for another key than `key`.
     pub fn is_for_other_key(&self, key: &[u8]) -> bool {
         !self.sequences.is_empty() && self.key != key

@@ -38,19 +38,13 @@ pub(super) fn clip(tombstone: &RangeTombstone, bounds: &Bounds) -> Option<RangeT
     (start < end).then_some(RangeTombstone { start, end, sequence: tombstone.sequence })
 }
 
-/// Bytes of keys and values by partition.
-fn bytes_by_partition(memtable: &Arc<Memtable>, version: &Version) -> Vec<u64> {
-    let mut bytes = vec![0u64; version.partitions.len()];
-    let mut index = 0;
-    let mut scan = memtable.scan();
-    while scan.advance() {
-        let entry = scan.entry();
-        while !is_before_end(&version.partitions[index], entry.key) {
-            index += 1;
-        }
-        bytes[index] += (entry.key.len() + entry.value.len()) as u64;
-    }
-    bytes
+/// About how many bytes of keys and values each partition gets; 0 only if it gets no key.
+fn bytes_by_partition(memtable: &Memtable, version: &Version) -> Vec<u64> {
+    let ends: Vec<Option<&[u8]>> = version.partitions.iter().map(|p| p.layout.end.as_deref()).collect();
+    let counts = memtable.count_keys(&ends);
+    let all: usize = counts.iter().sum();
+    let bytes_per_key = memtable.raw_bytes() / all.max(1) + 1;
+    counts.into_iter().map(|count| (count * bytes_per_key) as u64).collect()
 }
 
 /// Writes all entries of a frozen memtable that any snapshot can see into runs. A partition with fewer than

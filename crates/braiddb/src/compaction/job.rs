@@ -93,6 +93,38 @@ pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeO
     Ok(MergeOutput { parts: vec![part], ..Default::default() })
 }
 
+/// Cuts a partition at a key that none of its runs lies on both sides of. No entry is rewritten.
+pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result<MergeOutput> {
+    let Bounds { start, end } = partition.bounds();
+    let sides = [Bounds { start, end: Some(at.to_vec()) }, Bounds { start: at.to_vec(), end }];
+    let loose = partition.loose_runs();
+    let mut parts = Vec::new();
+    for (side, bounds) in sides.into_iter().enumerate() {
+        let is_here = |handle: &&Arc<RunHandle>| (handle.run().meta().smallest.as_slice() < at) == (side == 0);
+        let of_view: Vec<_> = partition.runs.iter().filter(is_here).cloned().collect();
+        let mut part = MergePart { start: bounds.start.clone(), end: bounds.end.clone(), ..Default::default() };
+        let loose = loose.iter().filter(is_here).cloned().collect::<Vec<_>>();
+        match of_view.as_slice() {
+            [] => {}
+            // One run needs no view but its own.
+            [only] => part.loose = vec![only.run().meta().number],
+            all if all.len() == partition.runs.len() => {
+                part.view.clone_from(&partition.layout.view);
+                part.runs = numbers(&runs_of(all));
+            }
+            some => {
+                let (number, path) = context.new_view();
+                let runs = runs_of(some);
+                part.view = Some(build_view(context.table, &path, number, (context.new_file_id)(), &runs, &bounds)?);
+                part.runs = numbers(&runs);
+            }
+        }
+        part.loose.extend(numbers(&runs_of(&loose)));
+        parts.push(part);
+    }
+    Ok(MergeOutput { parts, ..Default::default() })
+}
+
 fn is_inside(meta: &RunMeta, bounds: &Bounds) -> bool {
     bounds.start <= meta.smallest && bounds.end.as_ref().is_none_or(|end| meta.largest < *end)
 }

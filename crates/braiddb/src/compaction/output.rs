@@ -6,7 +6,7 @@
 
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
-    base::{EntryKind, EntryRef, Error, RangeTombstone, Result, limits, split_internal_key},
+    base::{EntryKind, EntryRef, Error, RangeTombstone, Result, TreeId, limits, split_internal_key},
     table::{RunMeta, blob::BlobRef},
     view::SortedRunWriter,
 };
@@ -33,7 +33,8 @@ pub struct RunOutput<'a> {
     context: &'a JobContext<'a>,
     writer: Option<SortedRunWriter>,
     held: HeldTombstones,
-    last_key: Vec<u8>,
+    /// The tree of the open run's last entry.
+    tree: Option<TreeId>,
     tombstones: Vec<RangeTombstone>,
     finished: Vec<RunMeta>,
 }
@@ -45,7 +46,7 @@ impl<'a> RunOutput<'a> {
             context,
             writer: None,
             held: HeldTombstones::default(),
-            last_key: Vec::new(),
+            tree: None,
             tombstones: Vec::new(),
             finished: Vec::new(),
         }
@@ -60,9 +61,11 @@ impl<'a> RunOutput<'a> {
             self.held.hold(entry);
             return Ok(());
         }
-        let held = std::mem::take(&mut self.held);
-        for tombstone in held.entries() {
-            self.write(&tombstone)?;
+        if !self.held.is_empty() {
+            let held = std::mem::take(&mut self.held);
+            for tombstone in held.entries() {
+                self.write(&tombstone)?;
+            }
         }
         self.write(entry)
     }
@@ -100,15 +103,17 @@ impl<'a> RunOutput<'a> {
     fn write(&mut self, entry: &EntryRef<'_>) -> Result<()> {
         let blocks = self.open_blocks();
         let is_long = blocks + SPARE_BLOCKS >= RUN_BLOCKS_MAX || self.open_bytes() >= self.context.run_bytes_max;
-        if (is_long && self.last_key != entry.key) || blocks >= RUN_BLOCKS_MAX {
+        let is_same_key = |writer: &SortedRunWriter| writer.last_key() == entry.key;
+        if (is_long && !self.writer.as_ref().is_some_and(is_same_key)) || blocks >= RUN_BLOCKS_MAX {
             self.finish_run()?;
         }
         let writer = open_writer(self.context, &mut self.writer, &mut self.tombstones)?;
-        if let Some((tree, _)) = split_internal_key(entry.key) {
+        if let Some((tree, _)) = split_internal_key(entry.key)
+            && self.tree != Some(tree)
+        {
+            self.tree = Some(tree);
             writer.set_compression((self.context.compression_of)(tree));
         }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(entry.key);
         let moved = match (self.context.relocate, entry.kind) {
             (Some(relocate), EntryKind::BlobRef) => relocate(entry.key, entry.value)?,
             _ => None,
@@ -124,6 +129,7 @@ impl<'a> RunOutput<'a> {
     }
 
     fn finish_run(&mut self) -> Result<()> {
+        self.tree = None;
         if let Some(writer) = self.writer.take() {
             self.finished.push(writer.finish()?);
         }

@@ -3,6 +3,8 @@
 //! - *Rebuild*: the view is missing or damaged; braid it anew from the runs.
 //! - *Major*, all runs: too many entries are dead.
 //! - *Major*, all loose runs and those that are sparse: files shared with partitions that have let them go.
+//! - *Cut*: the partition has grown too large, and there is a key between its runs, as where keys grow with time: each
+//!   side keeps its runs as they are.
 //! - *Split*: the partition has grown too large; merge everything and cut it into several. If that gave one part, as of
 //!   a key larger than a partition, then not again before it has grown by half.
 //! - *Loose*: there are many loose runs, but little is in them; merge the newest into one. A view costs its whole length
@@ -50,6 +52,9 @@ pub struct PartitionShape {
     pub counts: Option<ViewShape>,
     /// Dead entries that the last merge could not drop because snapshots hold them still.
     pub dead_held: u64,
+    /// A key that no run lies on both sides of, with at least a quarter of the bytes on either; asked for if the partition
+    /// is too large.
+    pub cut: Option<Vec<u8>>,
     /// Its bytes when a split last gave one part, since it could not be cut; 0 if none did.
     pub unsplit_bytes: u64,
     /// Whether a blob file waits to be given up that runs of this partition refer to.
@@ -82,6 +87,11 @@ pub struct PlanOptions {
 pub enum Plan {
     /// Braid the view anew.
     Rebuild,
+    /// Divide the runs among two partitions, the second of which begins at this key.
+    Cut {
+        /// The key.
+        at: Vec<u8>,
+    },
     /// Merge everything and cut it into partitions of about half the largest size.
     Split,
     /// Merge these loose runs, the newest, into one loose run.
@@ -96,6 +106,23 @@ pub enum Plan {
     },
     /// Fold the loose runs into the view.
     Fold,
+}
+
+/// The best key to cut at, for [`PartitionShape::cut`]: `runs` have a first key, a last key and a length in bytes.
+pub fn best_cut<'a>(mut runs: Vec<(&'a [u8], &'a [u8], u64)>) -> Option<&'a [u8]> {
+    runs.sort_unstable();
+    let all: u64 = runs.iter().map(|run| run.2).sum();
+    let (mut left, mut last): (u64, &[u8]) = (0, &[]);
+    let mut best: Option<(u64, &[u8])> = None;
+    for &(first_key, last_key, bytes) in &runs {
+        let smaller = left.min(all - left);
+        if left > 0 && last < first_key && smaller >= all / 4 && best.is_none_or(|(most, _)| smaller > most) {
+            best = Some((smaller, first_key));
+        }
+        left += bytes;
+        last = last.max(last_key);
+    }
+    best.map(|(_, key)| key)
 }
 
 /// What to do with a partition; `None` if nothing.
@@ -113,7 +140,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let is_too_large = (bytes > options.partition_bytes_max || blocks > options.partition_blocks_max)
         && bytes > shape.unsplit_bytes + shape.unsplit_bytes / 2;
     if count > 1 && is_too_large {
-        return Some(Plan::Split);
+        return Some(shape.cut.clone().map_or(Plan::Split, |at| Plan::Cut { at }));
     }
     if !shape.has_view && !shape.runs.is_empty() {
         return Some(Plan::Rebuild);

@@ -37,6 +37,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         has_view: !view.is_empty(),
         counts: Some(ViewShape { entries: 100, dead: 0 }),
         dead_held: 0,
+        cut: None,
         unsplit_bytes: 0,
         relocate_blobs: false,
     }
@@ -80,6 +81,11 @@ fn plans_by_shape() {
             false,
         ),
         ("grown by half since", PartitionShape { unsplit_bytes: 66_600, ..shape(&[900, 50], &[51]) }, false),
+        (
+            "too large, runs side by side",
+            PartitionShape { cut: Some(b"k".to_vec()), ..shape(&[900, 50], &[51]) },
+            false,
+        ),
         ("one large run", shape(&[], &[2000]), true),
         ("no view", PartitionShape { has_view: false, ..shape(&[10, 10], &[1]) }, false),
         ("sparse blobs", PartitionShape { relocate_blobs: true, ..shape(&[10], &[]) }, false),
@@ -111,11 +117,27 @@ dead but held: None
 too large: Some(Split)
 too large, and was not to be split: None
 grown by half since: Some(Split)
+too large, runs side by side: Some(Cut { at: [107] })
 one large run: None
 no view: Some(Rebuild)
 sparse blobs: Some(Major { inputs: [1] })
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn a_cut_lies_between_runs_and_near_the_middle() {
+    let cut = |runs: &[(&'static str, &'static str, u64)]| {
+        let runs = runs.iter().map(|(first, last, bytes)| (first.as_bytes(), last.as_bytes(), *bytes)).collect();
+        best_cut(runs).map(|key| String::from_utf8_lossy(key).into_owned())
+    };
+    assert_eq!(cut(&[("e", "f", 10), ("a", "b", 10), ("c", "d", 10), ("g", "h", 10)]).as_deref(), Some("e"));
+    assert_eq!(cut(&[("a", "c", 10), ("c", "d", 10)]), None, "both may hold versions of one key");
+    assert_eq!(cut(&[("a", "z", 1), ("b", "c", 10), ("d", "e", 10)]), None, "one run lies over all");
+    assert_eq!(cut(&[("a", "b", 24), ("c", "d", 76)]), None, "too small a part");
+    assert_eq!(cut(&[("a", "b", 25), ("c", "d", 75)]).as_deref(), Some("c"));
+    assert_eq!(cut(&[("a", "d", 30), ("b", "c", 1), ("e", "f", 30), ("g", "h", 30)]).as_deref(), Some("e"));
+    assert_eq!(cut(&[]), None);
 }
 
 /// What is kept of one key's versions: `v9` is a value written at 9, `t9` a tombstone.

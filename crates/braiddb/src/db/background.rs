@@ -9,7 +9,7 @@ use super::core::{Core, WorkState};
 use crate::{
     base::{Error, FileNumber, Result},
     compaction::{
-        MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape,
+        MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut,
         droppable_runs, plan,
     },
     read::ReadState,
@@ -295,6 +295,7 @@ impl Core {
             snapshots.iter().rev().skip(1).all(|s| now.binary_search(s).is_ok())
         });
         PartitionShape {
+            cut: self.cut_of(partition, runs.iter().chain(&loose)),
             runs,
             loose,
             has_view: partition.view.is_some(),
@@ -303,6 +304,20 @@ impl Core {
             unsplit_bytes: work.unsplit.get(&partition.id).copied().unwrap_or(0),
             relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
+    }
+
+    /// Where a partition of these runs can be cut, if it is too large.
+    fn cut_of<'a>(&self, partition: &Partition, shapes: impl Iterator<Item = &'a RunShape> + Clone) -> Option<Vec<u8>> {
+        let too_many = shapes.clone().map(|run| run.blocks).sum::<u64>() > PARTITION_BLOCKS_MAX;
+        if !too_many && shapes.clone().map(|run| run.bytes).sum::<u64>() <= self.settings.partition_bytes {
+            return None;
+        }
+        let layout = &partition.layout;
+        let runs = partition.all_runs().zip(shapes).map(|(handle, shape)| {
+            let meta = handle.run().meta();
+            (meta.smallest.as_slice().max(&layout.start), meta.largest.as_slice(), shape.bytes)
+        });
+        best_cut(runs.collect()).map(<[u8]>::to_vec)
     }
 
     /// Does a job; false if it could not be done now.
@@ -399,9 +414,10 @@ impl Core {
         false
     }
 
-    /// What is worth doing once when nothing is committed any more: the log says that it is whole, so that damage to its
-    /// last record can be told from a torn end, and gives spare segments back.
-    fn settle_log(&self) {
+    /// What is worth doing once when nothing is committed any more: memory and spare segments are given back, and the log
+    /// says that it is whole, so that damage to its last record can be told from a torn end.
+    fn settle(&self) {
+        self.chunk_pool.trim();
         let Some(wal) = &self.wal else { return };
         if self.check_writable().is_err() {
             return;
@@ -451,6 +467,15 @@ impl Core {
     fn lacks_spare_segment(&self) -> bool {
         let can_make = self.check_writable().is_ok();
         can_make && self.wal.as_ref().is_some_and(|wal| wal.spares().is_empty())
+    }
+
+    /// Spares the next commits what the log can do beforehand.
+    fn tidy_log(&self) {
+        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
+        if let Err(e) = wal.tidy() {
+            self.leave_marker();
+            self.latch(&e);
+        }
     }
 
     /// Has the log's next segment ready before a commit needs it.
@@ -513,13 +538,16 @@ impl Core {
         }
         if role == Role::Flusher {
             if self.look_for_idleness(&mut self.work.lock()) {
-                self.settle_log();
+                self.settle();
                 self.signal_work();
                 return true;
             }
             if self.is_busy() && self.lacks_spare_segment() {
                 self.prepare_log();
             }
+        }
+        if role == Role::Merger {
+            self.tidy_log();
         }
         let retry_at_ns = self.work.lock().retry_at_ns;
         let until_retry = retry_at_ns.saturating_sub(self.now_ns());

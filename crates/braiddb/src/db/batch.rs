@@ -1,6 +1,6 @@
 //! Batches as users fill them.
 
-use super::settings::Durability;
+use super::settings::{Durability, TreeOptions};
 use super::{
     catalog::{TreeState, catalog_key},
     database::Db,
@@ -13,7 +13,6 @@ use crate::{
     commit::RawBatch,
 };
 use std::{
-    collections::HashMap,
     ops::{Bound, RangeBounds},
     sync::Arc,
 };
@@ -25,12 +24,15 @@ use std::{
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     raw: RawBatch,
-    trees: HashMap<u32, Arc<TreeState>>,
+    /// By id.
+    trees: Vec<Arc<TreeState>>,
 }
 
 impl Batch {
     fn touch(&mut self, tree: &Arc<TreeState>, key: &[u8]) {
-        self.trees.entry(tree.id.0).or_insert_with(|| Arc::clone(tree));
+        if let Err(at) = self.trees.binary_search_by_key(&tree.id.0, |tree| tree.id.0) {
+            self.trees.insert(at, Arc::clone(tree));
+        }
         if let Err(e) = check_key(key) {
             self.raw.fail(e.to_string());
         }
@@ -126,33 +128,47 @@ impl Batch {
         self.trees.clear();
     }
 
-    pub(super) fn commit(&self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
-        let core = db.core();
-        let _inside = core.enter()?;
-        core.check_writable()?;
-        let check_trees = || self.trees.values().try_for_each(|tree| tree.check());
-        check_trees()?;
-        let mut blobs: Vec<FileNumber> = Vec::new();
-        let prepared = self.raw.prepare(|key, value| {
-            let tree = key.first_chunk().map(|id| u32::from_be_bytes(*id)).and_then(|id| self.trees.get(&id));
-            let options = tree.map(|t| t.options).unwrap_or_default();
-            if value.len() < options.blob_threshold.unwrap_or(core.settings.blob_threshold) {
-                return Ok(None);
-            }
-            let compression = options.compression.unwrap_or(core.settings.compression);
-            let blob = core.blobs.write(key, value, compression)?;
-            blobs.push(blob.file);
-            let mut bytes = Vec::new();
-            blob.encode(&mut bytes);
-            Ok(Some(bytes))
-        });
-        let committed = prepared.and_then(|p| core.commit_checked(p, durability, check_trees));
-        // A commit whose sync failed has its number all the same, though it is not told.
-        let sequence = match &committed {
-            Ok(sequence) => Some(*sequence),
-            Err(_) => Some(core.snapshots.visible()),
-        };
-        core.blobs.settle(&blobs, sequence);
-        committed
+    pub(super) fn commit(self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
+        commit(db, self.raw, &self.trees, durability)
     }
+}
+
+/// Commits operations on `trees`, which stand by id.
+pub(super) fn commit(
+    db: &Db,
+    raw: RawBatch,
+    trees: &[Arc<TreeState>],
+    durability: Durability,
+) -> Result<SequenceNumber> {
+    let core = db.core();
+    let _inside = core.enter()?;
+    core.check_writable()?;
+    let check_trees = || trees.iter().try_for_each(|tree| tree.check());
+    check_trees()?;
+    let threshold_of = |options: &TreeOptions| options.blob_threshold.unwrap_or(core.settings.blob_threshold);
+    let thresholds = trees.iter().map(|tree| threshold_of(&tree.options));
+    let threshold_min = thresholds.fold(core.settings.blob_threshold, usize::min);
+    let mut blobs: Vec<FileNumber> = Vec::new();
+    let prepared = raw.prepare_placing(threshold_min, |key, value| {
+        let id = key.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
+        let tree = trees.binary_search_by_key(&id, |tree| tree.id.0).ok();
+        let options = tree.map(|at| trees[at].options).unwrap_or_default();
+        if value.len() < threshold_of(&options) {
+            return Ok(None);
+        }
+        let compression = options.compression.unwrap_or(core.settings.compression);
+        let blob = core.blobs.write(key, value, compression)?;
+        blobs.push(blob.file);
+        let mut bytes = Vec::new();
+        blob.encode(&mut bytes);
+        Ok(Some(bytes))
+    });
+    let committed = prepared.and_then(|p| core.commit_checked(p, durability, check_trees));
+    // A commit whose sync failed has its number all the same, though it is not told.
+    let sequence = match &committed {
+        Ok(sequence) => Some(*sequence),
+        Err(_) => Some(core.snapshots.visible()),
+    };
+    core.blobs.settle(&blobs, sequence);
+    committed
 }

@@ -22,8 +22,8 @@ use super::settings::Settings;
 use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Counters};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
-    commit::{CommitQueue, SnapshotList},
-    memtable::{Memtable, MemtableOptions},
+    commit::{CommitQueue, PreparedBatch, SnapshotList},
+    memtable::{ChunkPool, Memtable, MemtableOptions},
     platform::FileLock,
     read::ReadState,
     table::TableContext,
@@ -44,10 +44,10 @@ use std::{
 };
 
 /// A batch on its way through the queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Request {
-    /// The prepared bytes.
-    pub bytes: Vec<u8>,
+    /// What it writes.
+    pub batch: PreparedBatch,
     /// How many trees had been dropped when those it writes to were last seen to be there.
     pub drops: u64,
 }
@@ -112,6 +112,8 @@ pub struct Core {
     pub settings: Settings,
     pub table: TableContext,
     pub state: ArcSwap<ReadState>,
+    /// What memtables leave for the next ones.
+    pub chunk_pool: Arc<ChunkPool>,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
     pub queue: CommitQueue<Request, Result<Answer>>,
@@ -207,8 +209,9 @@ impl Core {
     }
 
     /// A memtable as this database wants it.
-    pub fn new_memtable(settings: &Settings) -> Arc<Memtable> {
-        Arc::new(Memtable::new(MemtableOptions::for_capacity(settings.memtable_bytes())))
+    pub fn new_memtable(settings: &Settings, chunk_pool: Option<&Arc<ChunkPool>>) -> Arc<Memtable> {
+        let options = MemtableOptions::for_capacity(settings.memtable_bytes());
+        Arc::new(Memtable::new(MemtableOptions { chunk_pool: chunk_pool.cloned(), ..options }))
     }
 
     /// Puts a state in the present one's place. The caller holds `change`.
@@ -245,7 +248,7 @@ impl Core {
         frozen.push(Arc::clone(&old.active));
         frozen.extend(old.frozen.iter().cloned());
         self.publish(ReadState {
-            active: Core::new_memtable(&self.settings),
+            active: Core::new_memtable(&self.settings, Some(&self.chunk_pool)),
             frozen,
             version: Arc::clone(&old.version),
             garbage: Arc::clone(&old.garbage),
@@ -257,6 +260,7 @@ impl Core {
         let state = self.state.load();
         let memtables: usize = state.memtables().map(|m| m.bytes()).sum();
         // Room for the active memtable to fill up, and for one more while it is flushed.
+        let memtables = memtables + self.chunk_pool.bytes();
         let reserved = memtables.max(2 * self.settings.memtable_bytes()) + files.resident_bytes();
         let memory = self.settings.memory;
         self.table.cache.set_capacity(memory.saturating_sub(reserved).max(memory / 8));

@@ -128,7 +128,7 @@ impl Db {
         batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
         batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
         // A later durable commit to the tree makes this one durable too: the log has no holes.
-        core.commit(batch.prepare(|_, _| Ok(None))?, Durability::Buffered)?;
+        core.commit(batch.prepare()?, Durability::Buffered)?;
         trees.next_id = next_id;
         if let Some(compression) = tree.options.compression {
             core.catalog.compressions.write().insert(tree.id, compression);
@@ -166,7 +166,7 @@ impl Db {
         // A commit that saw the tree before will find the count changed: none lands above the range delete.
         tree.dropped.store(true, Ordering::Release);
         core.catalog.drops.fetch_add(1, Ordering::Release);
-        let dropped = core.commit(batch.prepare(|_, _| Ok(None))?, core.settings.durability);
+        let dropped = core.commit(batch.prepare()?, core.settings.durability);
         if dropped.as_ref().is_err_and(|e| !matches!(e, Error::CommitUnknown { .. })) {
             tree.dropped.store(false, Ordering::Release);
             return dropped.map(|_| ());
@@ -189,7 +189,7 @@ impl Db {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', from.as_bytes())], b"");
         batch.push(EntryKind::Value, &[&catalog_key(b'n', to.as_bytes())], &tree.encode());
-        core.commit(batch.prepare(|_, _| Ok(None))?, core.settings.durability)?;
+        core.commit(batch.prepare()?, core.settings.durability)?;
         trees.by_name.remove(from);
         *tree.name.write() = to.to_owned();
         trees.by_name.insert(to.to_owned(), tree);

@@ -238,7 +238,7 @@ impl Core {
             return self.drop_runs(partition, &dropped);
         }
         let relocation = match plan {
-            Plan::Fold | Plan::Rebuild => Relocation::default(),
+            Plan::Fold | Plan::Rebuild | Plan::Cut { .. } => Relocation::default(),
             _ => self.relocation(),
         };
         let done = self.run_merge(partition, plan, &relocation);
@@ -257,6 +257,7 @@ impl Core {
         let work = |context: &JobContext<'_>| match plan {
             Plan::Rebuild => compaction::rebuild(context, partition),
             Plan::Fold => compaction::fold(context, partition),
+            Plan::Cut { at } => compaction::cut(context, partition, at),
             Plan::Loose { inputs } => compaction::merge(context, partition, inputs, Target::Loose),
             Plan::Major { inputs } => compaction::merge(context, partition, inputs, Target::View),
             Plan::Split => {
@@ -277,7 +278,7 @@ impl Core {
         if let Some(bytes) = unsplit {
             self.work.lock().unsplit.insert(partition.id, bytes);
         }
-        let merged = !matches!(plan, Plan::Fold | Plan::Rebuild);
+        let merged = !matches!(plan, Plan::Fold | Plan::Rebuild | Plan::Cut { .. });
         let counter = if merged { &self.counters.merges } else { &self.counters.folds };
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(())

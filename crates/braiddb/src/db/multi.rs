@@ -83,7 +83,9 @@ impl MultiTree {
         &self.state
     }
 
-    fn commit(&self, batch: &Batch) -> Result<SequenceNumber> {
+    fn write(&self, fill: impl FnOnce(&mut Batch)) -> Result<SequenceNumber> {
+        let mut batch = Batch::default();
+        fill(&mut batch);
         batch.commit(&self.db, self.db.core().settings.durability)
     }
 
@@ -94,19 +96,25 @@ impl MultiTree {
 
     /// Adds a value to those of `key`; one that is there already stays once.
     pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        self.commit(Batch::default().add(self, key, value))
+        self.write(|batch| {
+            batch.add(self, key, value);
+        })
     }
 
     /// Takes a value from those of `key`; it need not be there.
     pub fn remove(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        self.commit(Batch::default().remove(self, key, value))
+        self.write(|batch| {
+            batch.remove(self, key, value);
+        })
     }
 
     /// Takes all values of `key` away, in constant time.
     pub fn remove_all(&self, key: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         check_key(key.as_ref())?;
         let (start, end) = self.bounds_of(key.as_ref());
-        self.commit(Batch::default().remove_all(self, &start, &end))
+        self.write(|batch| {
+            batch.remove_all(self, &start, &end);
+        })
     }
 
     /// Whether `value` is among those of `key`.

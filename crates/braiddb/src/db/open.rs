@@ -20,7 +20,9 @@ use super::{
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
     cache::BlockCache,
+    codec::Compression,
     commit::{CommitQueue, SnapshotList},
+    memtable::ChunkPool,
     platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
@@ -101,6 +103,7 @@ impl Core {
             dir: dir.to_owned(),
             table,
             state: ArcSwap::from_pointee(state),
+            chunk_pool: Arc::new(ChunkPool::new(2 * settings.memtable_bytes())),
             change: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
             queue: CommitQueue::default(),
@@ -251,7 +254,7 @@ fn open_blobs(
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
     let mut memtables = replayed.memtables.clone();
     // The last one goes on taking writes; the others wait for their flush.
-    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
+    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, None));
     memtables.reverse();
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
 }
@@ -320,7 +323,10 @@ fn begin_epoch(
         next_file_number: number_source(next_file),
         pre_sync: blobs.sync_hook(),
     };
-    let options = WalOptions { segment_len: settings.log_segment_bytes, ..Default::default() };
+    let mut options = WalOptions { segment_len: settings.log_segment_bytes, ..Default::default() };
+    if settings.compression == Compression::None {
+        options.compress_at_len = usize::MAX;
+    }
     let wal = Wal::create(context, options, start)?;
     let changes = vec![
         Change::Epoch(u64::from(wal.epoch())),

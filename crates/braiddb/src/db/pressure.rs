@@ -43,7 +43,7 @@ impl Default for Pressure {
 impl Pressure {
     /// Looks at a new state, in which nothing is done for the partitions that are `given_up`.
     pub fn measure(&self, state: &ReadState, settings: &Settings, given_up: impl Fn(u64) -> bool) {
-        let frozen = state.frozen.iter().map(|m| m.bytes()).sum::<usize>() as u64;
+        let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let room = (FROZEN_MAX * settings.memtable_bytes()) as u64;
         let by_memtables = frozen * 1000 / room.max(1);
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));

@@ -70,7 +70,7 @@ impl<'a> Walk<'a> {
             layout,
             blobs,
             memtables: Vec::new(),
-            memtable: Core::new_memtable(settings),
+            memtable: Core::new_memtable(settings, None),
             records: 0,
             references: Vec::new(),
             files: BTreeMap::new(),
@@ -114,8 +114,8 @@ impl<'a> Walk<'a> {
                 return Ok(Visit::EndHere(missing(reference)));
             }
         }
-        if self.memtable.bytes() >= self.settings.memtable_bytes() {
-            let full = std::mem::replace(&mut self.memtable, Core::new_memtable(self.settings));
+        if self.memtable.bytes_used() >= self.settings.memtable_bytes() {
+            let full = std::mem::replace(&mut self.memtable, Core::new_memtable(self.settings, None));
             self.memtables.push(full);
         }
         self.insert(payload, info);

@@ -82,7 +82,7 @@ pub struct Stats {
     pub disk_bytes: u64,
     /// Bytes of memtables, cache and indexes.
     pub memory_bytes: u64,
-    /// Bytes of those that memtables take.
+    /// Bytes of those that memtables take, and what is kept for the next ones.
     pub memtable_bytes: u64,
     /// Bytes of those that the block cache takes.
     pub cache_bytes: u64,
@@ -136,7 +136,8 @@ impl Core {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         let state = self.state.load_full();
-        let memtable_bytes = state.memtables().map(|m| m.bytes()).sum::<usize>() as u64;
+        let memtables = state.memtables().map(|m| m.bytes()).sum::<usize>();
+        let memtable_bytes = (memtables + self.chunk_pool.bytes()) as u64;
         let cache = self.table.cache.stats();
         let cache_bytes = self.table.cache.usage_bytes() as u64;
         let (snapshots, oldest_snapshot) = self.snapshots.in_use();

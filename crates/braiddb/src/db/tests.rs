@@ -73,6 +73,40 @@ fn what_was_put_is_there_through_flushes_folds_merges_splits_and_reopening() {
     check(&db, &model);
 }
 
+/// Keys that grow with time filled partitions whose runs lay side by side, and each split wrote all of them again.
+#[test]
+fn partitions_of_growing_keys_are_cut_and_not_rewritten() {
+    let vfs = Arc::new(MemVfs::new());
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    let mut model = std::collections::BTreeMap::new();
+    for i in 0..6_000u64 {
+        let (k, v) = (i.to_be_bytes().to_vec(), value(i, 60));
+        tree.put(&k, &v).unwrap();
+        model.insert(k, v);
+    }
+    db.flush().unwrap();
+    let stats = db.stats();
+    assert!(stats.partitions.len() > 3 && stats.merges == 0, "{stats:?}");
+    assert!(stats.run_bytes_written < 2 * stats.user_bytes_written, "{stats:?}");
+    check(&db, &model);
+    // What comes later, in the midst of them, goes where it belongs.
+    for i in (0..6_000u64).step_by(3) {
+        let k = i.to_be_bytes().to_vec();
+        tree.delete(&k).unwrap();
+        model.remove(&k);
+    }
+    tree.delete_range(1_000u64.to_be_bytes().as_slice()..1_500u64.to_be_bytes().as_slice()).unwrap();
+    model.retain(|k, _| k < &1_000u64.to_be_bytes().to_vec() || k >= &1_500u64.to_be_bytes().to_vec());
+    check(&db, &model);
+    drop((tree, db));
+    let db = open(small(&vfs)).unwrap();
+    check(&db, &model);
+    db.compact().unwrap();
+    check(&db, &model);
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
 fn check(db: &Db, model: &std::collections::BTreeMap<Vec<u8>, Vec<u8>>) {
     let tree = db.tree("t").unwrap();
     for i in 0..3_000 {

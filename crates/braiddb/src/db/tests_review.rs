@@ -288,7 +288,7 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
     for state in [tree.state(), other.state()] {
         batch.push(crate::base::EntryKind::Value, &[&state.id.first_key(), b"k"], b"v");
     }
-    let prepared = batch.prepare(|_, _| Ok(None)).unwrap();
+    let prepared = batch.prepare().unwrap();
     // The tree is dropped between the look at it and the leader's turn.
     let looks = std::cell::Cell::new(0);
     let drop_after_look = || {
@@ -304,7 +304,7 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
     // One that loses no tree of its own goes through.
     let mut batch = crate::commit::RawBatch::default();
     batch.push(crate::base::EntryKind::Value, &[&other.state().id.first_key(), b"k"], b"v");
-    let prepared = batch.prepare(|_, _| Ok(None)).unwrap();
+    let prepared = batch.prepare().unwrap();
     let looks = std::cell::Cell::new(0);
     let drop_another = || {
         db.tree("x")?;

@@ -1,7 +1,7 @@
 //! The handle of a tree.
 
 use super::{
-    batch::Batch,
+    batch::{Batch, commit},
     bytes::{Key, Value},
     catalog::TreeState,
     cursor::Cursor,
@@ -9,8 +9,11 @@ use super::{
     iter::Iter,
     key::KeyBuf,
 };
-use crate::base::{Error, Result, SequenceNumber, limits};
-use std::{ops::RangeBounds, sync::Arc};
+use crate::{
+    base::{EntryKind, Error, Result, SequenceNumber, limits},
+    commit::RawBatch,
+};
+use std::{ops::RangeBounds, slice, sync::Arc};
 
 /// Fails if a key is too long.
 #[inline]
@@ -38,10 +41,12 @@ impl Tree {
         &self.state
     }
 
-    fn write(&self, fill: impl FnOnce(&mut Batch)) -> Result<SequenceNumber> {
-        let mut batch = Batch::default();
-        fill(&mut batch);
-        batch.commit(&self.db, self.db.core().settings.durability)
+    /// Commits one operation.
+    fn write(&self, kind: EntryKind, key: &[u8], value: &[u8]) -> Result<SequenceNumber> {
+        check_key(key)?;
+        let mut batch = RawBatch::default();
+        batch.push(kind, &[&self.state.id.first_key(), key], value);
+        commit(&self.db, batch, slice::from_ref(&self.state), self.db.core().settings.durability)
     }
 
     /// Its name now.
@@ -51,23 +56,19 @@ impl Tree {
 
     /// Gives `key` a value, in place of the one it has. The commit's sequence number.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        self.write(|batch| {
-            batch.put(self, key, value);
-        })
+        self.write(EntryKind::Value, key.as_ref(), value.as_ref())
     }
 
     /// Takes `key` away; it need not be there.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        self.write(|batch| {
-            batch.delete(self, key);
-        })
+        self.write(EntryKind::Tombstone, key.as_ref(), b"")
     }
 
     /// Takes all keys in `range` away, in constant time.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
-        self.write(|batch| {
-            batch.delete_range(self, range);
-        })
+        let mut batch = Batch::default();
+        batch.delete_range(self, range);
+        batch.commit(&self.db, self.db.core().settings.durability)
     }
 
     /// The value of `key`, if there is one.

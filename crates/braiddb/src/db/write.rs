@@ -36,15 +36,14 @@ impl Core {
         if batch.operations == 0 {
             return Ok(self.snapshots.visible());
         }
-        if batch.bytes.len() > BATCH_BYTES_MAX {
-            let len = batch.bytes.len();
+        let (len, user_bytes) = (batch.bytes().len(), batch.user_bytes);
+        if len > BATCH_BYTES_MAX {
             return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
         }
-        let bytes = batch.bytes.len() as u64;
-        self.pressure.slow_down(bytes, &*self.settings.runtime, &self.counters);
-        let committed = self.submit(batch.bytes, check_trees)?;
+        self.pressure.slow_down(len as u64, &*self.settings.runtime, &self.counters);
+        let committed = self.submit(batch, check_trees)?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        self.counters.user_bytes.fetch_add(batch.user_bytes, Ordering::Relaxed);
+        self.counters.user_bytes.fetch_add(user_bytes, Ordering::Relaxed);
         if durability == Durability::Sync {
             self.sync_to(committed.lsn)?;
         }
@@ -54,19 +53,19 @@ impl Core {
         Ok(committed.sequence)
     }
 
-    fn submit(&self, mut bytes: Vec<u8>, check_trees: impl Fn() -> Result<()>) -> Result<Committed> {
+    fn submit(&self, mut batch: PreparedBatch, check_trees: impl Fn() -> Result<()>) -> Result<Committed> {
         loop {
             // Before the look at the trees: a drop after it changes the count.
             let drops = self.catalog.drops.load(Ordering::Acquire);
             check_trees()?;
-            let request = Request { bytes, drops };
-            let answer =
-                self.queue.submit(request, GROUP_BYTES_MAX, |r| r.bytes.len(), |group| self.commit_group(group));
+            let size_bytes = |request: &Request| request.batch.bytes().len();
+            let commit = |group: &mut [Request], answer: &mut dyn FnMut(_)| self.commit_group(group, answer);
+            let answer = self.queue.submit(Request { batch, drops }, GROUP_BYTES_MAX, size_bytes, commit);
             let abandoned =
                 || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
             match answer.unwrap_or_else(abandoned)? {
                 Answer::Committed(committed) => return Ok(committed),
-                Answer::LookAgain(request) => bytes = request.bytes,
+                Answer::LookAgain(request) => batch = request.batch,
             }
         }
     }
@@ -92,54 +91,50 @@ impl Core {
         }
     }
 
-    fn commit_group(&self, mut group: Vec<Request>) -> Vec<Result<Answer>> {
+    /// Commits a group. Requests that were made before the last tree was dropped are not in it: each is handed back.
+    fn commit_group(&self, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
         let mut write = self.write.lock();
-        let outdated = self.take_outdated(&mut group);
-        let done = self.contained("a commit", || self.try_commit_group(&mut write, &group));
-        let mut answers: Vec<Result<Answer>> = match done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))
-        {
-            Ok(first) => (0..group.len() as u64)
-                .map(|i| Ok(Answer::Committed(Committed { sequence: first.sequence + i, lsn: first.lsn })))
-                .collect(),
-            Err(e) => group.iter().map(|_| Err(e.duplicate())).collect(),
-        };
-        for (at, request) in outdated {
-            answers.insert(at, Ok(Answer::LookAgain(request)));
-        }
-        answers
-    }
-
-    /// Takes the requests out of a group that were made before the last tree was dropped, each with its place.
-    fn take_outdated(&self, group: &mut Vec<Request>) -> Vec<(usize, Request)> {
         let drops = self.catalog.drops.load(Ordering::Acquire);
-        if group.iter().all(|request| request.drops == drops) {
-            return Vec::new();
+        let done = self.contained("a commit", || self.try_commit_group(&mut write, group, drops));
+        let done = done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }));
+        drop(write);
+        let mut committed = 0;
+        for request in group {
+            if request.drops != drops {
+                answer(Ok(Answer::LookAgain(std::mem::take(request))));
+                continue;
+            }
+            answer(match &done {
+                Ok(Committed { sequence, lsn }) => {
+                    Ok(Answer::Committed(Committed { sequence: sequence + committed, lsn: *lsn }))
+                }
+                Err(e) => Err(e.duplicate()),
+            });
+            committed += 1;
         }
-        let (outdated, current) =
-            std::mem::take(group).into_iter().enumerate().partition::<Vec<_>, _>(|(_, r)| r.drops != drops);
-        *group = current.into_iter().map(|(_, request)| request).collect();
-        outdated
     }
 
-    fn try_commit_group(&self, write: &mut WriteState, group: &[Request]) -> Result<Committed> {
+    /// Commits those requests of a group that saw so many trees dropped; the first one's number, and where the log then
+    /// ends.
+    fn try_commit_group(&self, write: &mut WriteState, group: &[Request], drops: u64) -> Result<Committed> {
         self.check_writable()?;
-        if group.is_empty() {
-            return Ok(Committed { sequence: write.last_sequence, lsn: 0 });
-        }
-        self.make_room()?;
-        let wal = self.wal.as_ref().ok_or(Error::Closed)?;
         let WriteState { last_sequence, payload } = write;
-        let payload: &[u8] = match group {
-            [only] => &only.bytes,
-            _ => {
+        let mut current = group.iter().filter(|request| request.drops == drops);
+        let (payload, count): (&[u8], u64) = match (current.next(), current.next()) {
+            (None, _) => return Ok(Committed { sequence: *last_sequence, lsn: 0 }),
+            (Some(only), None) => (only.batch.bytes(), 1),
+            (Some(first), Some(second)) => {
                 payload.clear();
-                group.iter().for_each(|r| payload.extend_from_slice(&r.bytes));
-                payload
+                let all = [first, second].into_iter().chain(current);
+                let count = all.map(|request| payload.extend_from_slice(request.batch.bytes())).count();
+                (payload, count as u64)
             }
         };
+        self.make_room()?;
+        let wal = self.wal.as_ref().ok_or(Error::Closed)?;
         let first_sequence = *last_sequence + 1;
         // Numbers are used up even if the log cannot take the group.
-        *last_sequence += group.len() as u64;
+        *last_sequence += count;
         let header = GroupHeader {
             first_sequence,
             last_sequence: *last_sequence,
@@ -171,7 +166,7 @@ impl Core {
 
     /// Freezes the active memtable if it is full, and waits while too many wait for their flush.
     fn make_room(&self) -> Result<()> {
-        if self.state.load().active.bytes() < self.settings.memtable_bytes() {
+        if self.state.load().active.bytes_used() < self.settings.memtable_bytes() {
             return Ok(());
         }
         self.wait_for_flush()?;

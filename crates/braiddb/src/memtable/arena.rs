@@ -3,12 +3,15 @@
 //! An arena takes chunks of memory and cuts pieces off their front. Nothing is freed, moved or reused
 //! before the arena is dropped: this is what lets readers follow any pointer they have ever loaded. Nodes and entries
 //! come from different chunks, so that nodes stay together and on cache lines. Pieces too large for a chunk get one
-//! of their own. Chunks start small and double up to the size in the options, so that a small memtable stays small.
+//! of their own. Chunks start small and double up to the size in the options, so that a small memtable stays small; that of a
+//! large one is a huge page, and may come from a pool.
 
+use super::chunk_pool::ChunkPool;
 use crate::platform::pages;
 use std::{
     alloc::{Layout, handle_alloc_error},
     ptr::NonNull,
+    sync::Arc,
 };
 
 /// The size of the first chunk.
@@ -46,22 +49,28 @@ pub(super) struct Arena {
     chunks: Vec<(NonNull<u8>, Layout)>,
     chunk_bytes_max: usize,
     reserved: usize,
+    pool: Option<Arc<ChunkPool>>,
 }
 
 // SAFETY: the arena owns its chunks alone, and its methods that hand out pieces take `&mut self`.
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena without chunks, whose chunks grow to `chunk_bytes`.
-    pub fn new(chunk_bytes: usize) -> Arena {
+    /// An arena without chunks, whose chunks grow to `chunk_bytes`. Huge pages come from the pool, if there is one.
+    pub fn new(chunk_bytes: usize, pool: Option<Arc<ChunkPool>>) -> Arena {
         let chunk_bytes_max = chunk_bytes.max(CHUNK_BYTES_MIN);
         let bump = || Bump { next: NonNull::dangling(), left: 0, chunk_bytes: FIRST_CHUNK_BYTES.min(chunk_bytes_max) };
-        Arena { nodes: bump(), entries: bump(), chunks: Vec::new(), chunk_bytes_max, reserved: 0 }
+        Arena { nodes: bump(), entries: bump(), chunks: Vec::new(), chunk_bytes_max, reserved: 0, pool }
     }
 
     /// Bytes taken.
     pub fn reserved_bytes(&self) -> usize {
         self.reserved
+    }
+
+    /// Bytes that pieces were cut from.
+    pub fn used_bytes(&self) -> usize {
+        self.reserved - self.nodes.left - self.entries.left
     }
 
     /// A piece of uninitialised memory that stays until the arena is dropped. Nobody else has a pointer to it.
@@ -98,10 +107,14 @@ impl Arena {
     }
 
     fn chunk(&mut self, size: usize) -> NonNull<u8> {
-        let layout = Layout::from_size_align(size.max(1), CHUNK_ALIGN).expect("a piece is far below isize::MAX");
-        // SAFETY: the size is not zero.
-        let pointer = unsafe { pages::reserve(layout) };
-        let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        let is_huge = size == ChunkPool::LAYOUT.size();
+        let align = if is_huge { ChunkPool::LAYOUT.align() } else { CHUNK_ALIGN };
+        let layout = Layout::from_size_align(size.max(1), align).expect("a piece is far below isize::MAX");
+        let pointer = match &self.pool {
+            Some(pool) if is_huge => pool.take(),
+            // SAFETY: the size is not zero.
+            _ => NonNull::new(unsafe { pages::reserve(layout) }).unwrap_or_else(|| handle_alloc_error(layout)),
+        };
         self.chunks.push((pointer, layout));
         self.reserved += layout.size();
         pointer
@@ -111,8 +124,12 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for &(pointer, layout) in &self.chunks {
-            // SAFETY: allocated with this layout in `chunk`, and freed only here.
-            unsafe { pages::release(pointer.as_ptr(), layout) };
+            match &self.pool {
+                // SAFETY: chunks of this layout come from the pool, and this one is given back only here.
+                Some(pool) if layout == ChunkPool::LAYOUT => unsafe { pool.give_back(pointer) },
+                // SAFETY: allocated with this layout in `chunk`, and freed only here.
+                _ => unsafe { pages::release(pointer.as_ptr(), layout) },
+            }
         }
     }
 }

@@ -194,11 +194,16 @@ impl Cursor for MemtableCursor {
 
 /// All versions of all keys, in order of key and newest first, for the flush. Begins in front of the first one.
 ///
+/// Entries lie in memory as they were inserted, not as they are walked. So the walk is a leaf ahead of itself: what it asks
+/// for is there when it comes by.
+///
 /// On a memtable that is still written, it sees everything inserted before it was made, and perhaps some of what comes
 /// later.
 #[derive(Debug)]
 pub struct MemtableScan {
     copy: LeafCopy,
+    /// The leaf behind it.
+    ahead: LeafCopy,
     /// The rank of the next key in the copy.
     rank: usize,
     current: Option<EntryPtr<'static>>,
@@ -220,7 +225,21 @@ impl MemtableScan {
                 Some(start) => copy.enter_at(memtable.tree().leaf_for(start), start),
             }
         };
-        MemtableScan { copy, rank, current: None, _memtable: memtable }
+        let mut scan = MemtableScan { copy, ahead: LeafCopy::EMPTY, rank, current: None, _memtable: memtable };
+        scan.look_ahead();
+        scan
+    }
+
+    fn look_ahead(&mut self) {
+        let Some(next) = self.copy.leaf.and_then(|leaf| leaf.node().after()) else {
+            self.ahead = LeafCopy::EMPTY;
+            return;
+        };
+        // SAFETY: a neighbour is in the same arena.
+        unsafe { self.ahead.enter(next) };
+        if let Some(after) = next.node().after() {
+            after.prefetch_whole();
+        }
     }
 
     /// Moves to the next entry; false at the end.
@@ -230,13 +249,18 @@ impl MemtableScan {
             return true;
         }
         while self.rank >= self.copy.count {
-            if !self.copy.enter_after() {
+            if self.ahead.leaf.is_none() {
                 self.current = None;
                 return false;
             }
+            std::mem::swap(&mut self.copy, &mut self.ahead);
+            self.look_ahead();
             self.rank = 0;
         }
         self.current = self.copy.entries[self.rank];
+        if let Some(ahead) = self.ahead.entries[..self.ahead.count].get(self.rank).copied().flatten() {
+            ahead.prefetch_rest();
+        }
         self.rank += 1;
         true
     }

@@ -16,6 +16,12 @@ use super::arena::{Arena, Kind};
 use crate::base::{EntryKind, EntryRef, SequenceNumber, limits};
 use std::{alloc::Layout, marker::PhantomData, ptr::NonNull, slice};
 
+/// A cache line.
+const LINE_BYTES: usize = 64;
+
+/// The processor follows what is longer by itself.
+const PREFETCHED_LINES: usize = 6;
+
 /// The fixed part of an entry.
 #[derive(Debug)]
 #[repr(C)]
@@ -161,6 +167,15 @@ impl<'a> EntryPtr<'a> {
         let first = self.jump();
         let second = first.jump();
         if self.depth() - first.depth() == first.depth() - second.depth() { second } else { self }
+    }
+
+    /// Asks for the rest of the entry, up to a few lines; its first bytes are there.
+    pub fn prefetch_rest(self) {
+        let len = size_of::<EntryHeader>() + self.key_length() + self.header().value_length as usize;
+        let start = self.0.as_ptr().cast::<u8>().cast_const();
+        for line in 1..=(len / LINE_BYTES).min(PREFETCHED_LINES) {
+            super::search::prefetch(start.wrapping_add(line * LINE_BYTES));
+        }
     }
 
     /// Asks for the entry's first bytes, to be read soon.

@@ -5,6 +5,7 @@
 //! One writer; readers need no more order than what makes the entry itself visible to them, since the bits are set
 //! before the entry is published.
 
+use super::search;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many bits a key sets. They may coincide.
@@ -32,6 +33,11 @@ impl Filter {
         let (word, bits) = self.place(hash);
         // There is one writer, so nothing is lost between the load and the store.
         word.store(word.load(Relaxed) | bits, Relaxed);
+    }
+
+    /// Asks for what [`Filter::insert`] will change.
+    pub fn prefetch(&self, hash: u64) {
+        search::prefetch(std::ptr::from_ref(self.place(hash).0).cast());
     }
 
     /// Whether a key with this hash may have been added.

@@ -1,6 +1,7 @@
 //! The memtable: recent writes, in order, in memory.
 
 mod arena;
+mod chunk_pool;
 mod cursor;
 mod entry;
 mod filter;
@@ -13,5 +14,6 @@ mod tests;
 mod tree;
 mod writer;
 
+pub use chunk_pool::ChunkPool;
 pub use cursor::{MemtableCursor, MemtableScan};
 pub use table::{Memtable, MemtableOptions};

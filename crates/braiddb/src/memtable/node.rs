@@ -141,6 +141,14 @@ impl<'a> NodePtr<'a> {
         (self.node().level > 0).then(|| unsafe { self.0.cast::<Inner>().as_ref() })
     }
 
+    /// Asks for all of a leaf.
+    pub fn prefetch_whole(self) {
+        let start = self.0.as_ptr().cast::<u8>().cast_const();
+        for line in 0..size_of::<Node>() / 64 {
+            search::prefetch(start.wrapping_add(64 * line));
+        }
+    }
+
     /// Asks for the lines that a search reads first.
     fn prefetch(self) {
         let start = self.0.as_ptr().cast::<u8>().cast_const();
@@ -176,9 +184,18 @@ impl Node {
 
     /// A node of these keys, which are in order.
     pub fn with_keys(level: u8, choice: HeadChoice, keys: &[EntryPtr<'_>]) -> Node {
+        let mut heads = [0; NODE_KEYS];
+        for (to, key) in heads.iter_mut().zip(keys) {
+            *to = head(key.key(), choice.prefix);
+        }
+        Node::with_heads(level, choice, keys, &heads[..keys.len()])
+    }
+
+    /// The same where the heads are known, so that no key is read.
+    pub fn with_heads(level: u8, choice: HeadChoice, keys: &[EntryPtr<'_>], heads: &[i64]) -> Node {
         let mut node = Node::new(level, choice);
-        for (slot, key) in keys.iter().enumerate() {
-            node.heads[slot] = AtomicI64::new(head(key.key(), choice.prefix));
+        for (slot, (key, head)) in keys.iter().zip(heads).enumerate() {
+            node.heads[slot] = AtomicI64::new(*head);
             node.positions[slot] = AtomicU8::new(slot as u8);
             node.keys[slot] = AtomicPtr::new(key.as_ptr());
         }
@@ -221,6 +238,16 @@ impl Node {
     pub fn key(&self, slot: usize) -> EntryPtr<'_> {
         // SAFETY: stored with Release from an entry of the arena that this node lives in.
         unsafe { EntryPtr::from_ptr(self.keys[slot].load(Acquire)) }.expect("a published slot has a key")
+    }
+
+    /// The head of a published slot.
+    pub fn head_at(&self, slot: usize) -> i64 {
+        self.heads[slot].load(Relaxed)
+    }
+
+    /// Where heads begin, if all keys have the bytes before in common for good.
+    pub fn plain_prefix(&self) -> Option<usize> {
+        Some(self.prefix()).filter(|prefix| *prefix == self.guaranteed as usize)
     }
 
     /// Replaces the version in a leaf's slot by a newer one. Writer only.

@@ -46,6 +46,11 @@ pub(super) fn head(key: &[u8], skip: usize) -> i64 {
 #[inline]
 pub(super) fn search(heads: &Heads, count: usize, target: i64) -> Matches {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has AVX-512; the lanes below `count` are never written again.
+        return unsafe { avx512(heads, count, target) };
+    }
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2; the lanes below `count` are never written again.
         return unsafe { avx2(heads, count, target) };
@@ -62,6 +67,29 @@ pub(super) fn portable(heads: &Heads, count: usize, target: i64) -> Matches {
         matches.equal |= u32::from(head == target) << slot;
     }
     matches
+}
+
+/// The twin of [`portable`] that compares eight lanes at a time.
+///
+/// # Safety
+/// The processor has AVX-512F, and no thread writes the heads below `count`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn avx512(heads: &Heads, count: usize, target: i64) -> Matches {
+    use std::arch::x86_64::*;
+    assert!(count <= NODE_KEYS);
+    let published = ((1u64 << count) - 1) as u32;
+    let wanted = _mm512_set1_epi64(target);
+    let (mut less, mut equal) = (0, 0);
+    for vector in 0..NODE_KEYS / 8 {
+        let first = 8 * vector;
+        let lanes = (published >> first) as __mmask8;
+        // SAFETY: within the array; lanes at or above `count` are masked out and so not accessed.
+        let found = unsafe { _mm512_maskz_loadu_epi64(lanes, heads.as_ptr().add(first).cast()) };
+        less |= u32::from(_mm512_mask_cmplt_epi64_mask(lanes, found, wanted)) << first;
+        equal |= u32::from(_mm512_mask_cmpeq_epi64_mask(lanes, found, wanted)) << first;
+    }
+    Matches { less: less.count_ones(), equal }
 }
 
 /// All bits set for each lane below the count, once shifted by the count.

@@ -1,8 +1,10 @@
 //! The memtable.
 
 use super::{
-    MemtableScan,
+    ChunkPool, MemtableScan,
+    arena::Arena,
     filter::Filter,
+    node::NodePtr,
     range_tombstones::RangeTombstones,
     tree::Tree,
     writer::{Inserted, TreeWriter},
@@ -10,6 +12,7 @@ use super::{
 use crate::{
     base::{EntryKind, EntryRef, MAX_SEQUENCE, RangeTombstone, RangeTombstoneSet, SequenceNumber},
     codec::hash64,
+    platform::pages::HUGE_PAGE_BYTES,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{
@@ -24,15 +27,18 @@ pub struct MemtableOptions {
     pub arena_chunk_bytes: usize,
     /// The size of the filter that keeps reads of absent keys out of the tree. It is taken at once.
     pub filter_bytes: usize,
+    /// Where large chunks come from and go to.
+    pub chunk_pool: Option<Arc<ChunkPool>>,
 }
 
 impl MemtableOptions {
     /// Options for a memtable that will be frozen at about so many bytes.
     pub fn for_capacity(bytes: usize) -> MemtableOptions {
         MemtableOptions {
-            arena_chunk_bytes: (bytes / 16).clamp(1 << 10, 1 << 20),
+            arena_chunk_bytes: (bytes / 8).clamp(1 << 10, HUGE_PAGE_BYTES),
             // A small entry takes about 150 bytes with its index, so this is 16 bits a key or more.
             filter_bytes: (bytes / 64).clamp(64, 64 << 20),
+            chunk_pool: None,
         }
     }
 }
@@ -65,6 +71,7 @@ struct Counters {
     entries: AtomicUsize,
     raw_bytes: AtomicUsize,
     arena_bytes: AtomicUsize,
+    arena_bytes_used: AtomicUsize,
     min_sequence: AtomicU64,
     max_sequence: AtomicU64,
 }
@@ -80,11 +87,12 @@ impl Memtable {
     /// An empty memtable.
     pub fn new(options: MemtableOptions) -> Memtable {
         // SAFETY: both are fields of the memtable, the tree in front of the writer, and only meet each other.
-        let (writer, tree) = unsafe { TreeWriter::new(options.arena_chunk_bytes) };
+        let (writer, tree) = unsafe { TreeWriter::new(Arena::new(options.arena_chunk_bytes, options.chunk_pool)) };
         let counters = Counters {
             entries: AtomicUsize::new(0),
             raw_bytes: AtomicUsize::new(0),
             arena_bytes: AtomicUsize::new(writer.reserved_bytes()),
+            arena_bytes_used: AtomicUsize::new(writer.used_bytes()),
             min_sequence: AtomicU64::new(MAX_SEQUENCE),
             max_sequence: AtomicU64::new(0),
         };
@@ -126,6 +134,34 @@ impl Memtable {
         MemtableScan::new(Arc::clone(self), Some(key))
     }
 
+    /// How many keys lie before each of these bounds and not before the one in front of it; the last is `None`. Of most
+    /// leaves one key is read.
+    pub fn count_keys(&self, ends: &[Option<&[u8]>]) -> Vec<usize> {
+        let (mut counts, mut at) = (vec![0; ends.len()], 0);
+        let mut leaf = Some(self.tree.first_leaf());
+        while let Some(node) = leaf.map(NodePtr::node) {
+            leaf = node.after();
+            let count = node.count();
+            let order = node.order(count);
+            let is_beyond =
+                |at: usize, rank: usize| ends[at].is_some_and(|end| node.key(usize::from(order[rank])).key() >= end);
+            let mut rank = 0;
+            while rank < count {
+                if !is_beyond(at, count - 1) {
+                    counts[at] += count - rank;
+                    break;
+                }
+                if is_beyond(at, rank) {
+                    at += 1;
+                } else {
+                    counts[at] += 1;
+                    rank += 1;
+                }
+            }
+        }
+        counts
+    }
+
     /// The range tombstones as one set, which is made anew after an insert; `None` if there are none, which costs one load.
     pub fn range_tombstones(&self) -> Option<Arc<RangeTombstoneSet>> {
         self.tombstones.get()
@@ -140,6 +176,11 @@ impl Memtable {
     /// Bytes of memory taken: arena chunks, filter and range tombstones.
     pub fn bytes(&self) -> usize {
         self.counters.arena_bytes.load(Relaxed) + self.filter.bytes() + self.tombstones.bytes()
+    }
+
+    /// Bytes of those that are in use: what is taken grows by the chunk.
+    pub fn bytes_used(&self) -> usize {
+        self.counters.arena_bytes_used.load(Relaxed) + self.filter.bytes() + self.tombstones.bytes()
     }
 
     /// Bytes of the keys and values in it.
@@ -194,13 +235,16 @@ impl MemtableWriter<'_> {
     pub fn insert(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) {
         let Memtable { tree, filter, counters, .. } = self.memtable;
         let entry = EntryRef { key, sequence, kind, value };
-        let inserted = self.tree.insert(tree, entry, || filter.insert(hash64(key)));
+        let hash = hash64(key);
+        filter.prefetch(hash);
+        let inserted = self.tree.insert(tree, entry, || filter.insert(hash));
         if inserted != Inserted::Again {
             counters.entries.store(counters.entries.load(Relaxed) + 1, Relaxed);
             let raw_bytes = counters.raw_bytes.load(Relaxed) + key.len() + value.len();
             counters.raw_bytes.store(raw_bytes, Relaxed);
         }
         counters.arena_bytes.store(self.tree.reserved_bytes(), Relaxed);
+        counters.arena_bytes_used.store(self.tree.used_bytes(), Relaxed);
         counters.note_sequence(sequence);
     }
 

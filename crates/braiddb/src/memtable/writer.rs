@@ -1,8 +1,8 @@
 //! Insertion into the tree. One thread at a time.
 //!
 //! The writer remembers where it was: the path, the leaf, and the least key and the first key after the leaf's range.
-//! While two inserts in a row meet the same leaf, the next one first tries that leaf, so that keys in ascending order
-//! are inserted without a descent. Leaves that were filled in ascending order are not halved when they are
+//! While two inserts in a row meet the same leaf, the next one first tries that leaf; and a key behind the last one, where
+//! that is the greatest of its leaf, needs no search either. So keys in ascending order are inserted without a descent. Leaves that were filled in ascending order are not halved when they are
 //! full: the next greater key begins a leaf of its own, and inner nodes above do likewise.
 
 use super::{
@@ -12,8 +12,8 @@ use super::{
     search::{NODE_KEYS, head},
     tree::Tree,
 };
-use crate::base::EntryRef;
-use std::alloc::Layout;
+use crate::base::{EntryRef, shared_prefix_len};
+use std::{alloc::Layout, array, ops::Range};
 
 /// Learned prefixes of nodes that grow at their end stop this many bytes short of what the keys share, since later
 /// keys will share less.
@@ -62,6 +62,8 @@ pub(super) struct TreeWriter {
     bounds: Bounds,
     /// Whether the last two inserts met the same leaf.
     repeated: bool,
+    /// The key inserted last, if it is the greatest of `leaf`.
+    greatest: Option<EntryPtr<'static>>,
 }
 
 impl TreeWriter {
@@ -69,9 +71,15 @@ impl TreeWriter {
     ///
     /// # Safety
     /// The tree is dropped no later than the writer, and the writer inserts into no other tree.
-    pub unsafe fn new(chunk_bytes: usize) -> (TreeWriter, Tree) {
-        let arena = Arena::new(chunk_bytes);
-        let mut writer = TreeWriter { arena, path: Vec::new(), leaf: None, bounds: Bounds::default(), repeated: false };
+    pub unsafe fn new(arena: Arena) -> (TreeWriter, Tree) {
+        let mut writer = TreeWriter {
+            arena,
+            path: Vec::new(),
+            leaf: None,
+            bounds: Bounds::default(),
+            repeated: false,
+            greatest: None,
+        };
         let root = writer.add_leaf(Node::new(0, HeadChoice { guaranteed: 0, prefix: 0 }));
         // SAFETY: the arena is the writer's, and the caller keeps the writer as long as the tree.
         let tree = unsafe { Tree::new(root) };
@@ -83,12 +91,19 @@ impl TreeWriter {
         self.arena.reserved_bytes()
     }
 
+    /// Bytes of those that are in use.
+    pub fn used_bytes(&self) -> usize {
+        self.arena.used_bytes()
+    }
+
     /// Inserts a version. `before_new` is called before a key that the tree lacked can be seen.
     pub fn insert(&mut self, tree: &Tree, entry: EntryRef<'_>, before_new: impl FnOnce()) -> Inserted {
-        let leaf = self.locate(tree, entry.key);
+        let behind = self.leaf.filter(|_| self.is_behind_greatest(entry.key));
+        let leaf = behind.unwrap_or_else(|| self.locate(tree, entry.key));
         let node = leaf.node();
         let count = node.count();
-        match node.place(entry.key, count) {
+        self.greatest = None;
+        match if behind.is_some() { Place::Absent(count) } else { node.place(entry.key, count) } {
             Place::Found(slot) => {
                 let newest = node.key(slot);
                 assert!(newest.sequence() <= entry.sequence, "the sequence numbers of a key grow");
@@ -103,6 +118,7 @@ impl TreeWriter {
                 before_new();
                 if count < NODE_KEYS {
                     node.append(rank, entry);
+                    self.greatest = Some(entry).filter(|_| rank == count);
                 } else if rank == NODE_KEYS && node.is_ascending() {
                     self.extend(tree, leaf, entry);
                 } else {
@@ -111,6 +127,12 @@ impl TreeWriter {
                 Inserted::Key
             }
         }
+    }
+
+    /// Whether `key` belongs into `leaf`, behind all that is there.
+    fn is_behind_greatest(&self, key: &[u8]) -> bool {
+        self.greatest.is_some_and(|greatest| greatest.key() < key)
+            && self.bounds.high.is_none_or(|high| key < high.key())
     }
 
     /// The leaf whose range holds `key`; remembers the way there.
@@ -163,15 +185,22 @@ impl TreeWriter {
     /// Replaces a full leaf by two that hold its keys and a new one.
     fn split(&mut self, tree: &Tree, leaf: NodePtr<'static>, rank: usize, entry: EntryPtr<'static>) {
         let old = leaf.node();
-        let mut keys: Vec<_> = old.order(NODE_KEYS).iter().map(|&slot| old.key(usize::from(slot))).collect();
-        keys.insert(rank, entry);
-        let (lower, upper) = keys.split_at(keys.len() / 2);
+        let order = old.order(NODE_KEYS);
+        let slot_of = |at: usize| usize::from(order[at - usize::from(at > rank)]);
+        let key_of = |at: usize| if at == rank { entry } else { old.key(slot_of(at)) };
+        let keys: [_; NODE_KEYS + 1] = array::from_fn(key_of);
+        let heads: Option<(usize, [i64; NODE_KEYS + 1])> = old.plain_prefix().map(|prefix| {
+            let head_of = |at| if at == rank { head(entry.key(), prefix) } else { old.head_at(slot_of(at)) };
+            (prefix, array::from_fn(head_of))
+        });
+        let known = |range: Range<usize>| heads.as_ref().map(|(prefix, heads)| (*prefix, &heads[range]));
+        let middle = keys.len() / 2;
+        let (lower, upper) = keys.split_at(middle);
         let separator = upper[0];
         let Bounds { low, high } = self.bounds;
-        let left_choice = choose_for_leaf(Bounds { low, high: Some(separator) }, lower);
-        let right_choice = choose_for_leaf(Bounds { low: Some(separator), high }, upper);
-        let left = self.add_leaf(Node::with_keys(0, left_choice, lower));
-        let right = self.add_leaf(Node::with_keys(0, right_choice, upper));
+        let left = leaf_of(Bounds { low, high: Some(separator) }, lower, known(0..middle));
+        let right = leaf_of(Bounds { low: Some(separator), high }, upper, known(middle..keys.len()));
+        let (left, right) = (self.add_leaf(left), self.add_leaf(right));
         let (before, after) = (old.before(), old.after());
         left.node().set_before(before);
         left.node().set_after(Some(right));
@@ -296,10 +325,22 @@ fn greatest_key(node: NodePtr<'_>) -> Option<EntryPtr<'_>> {
 /// Heads right after what the bounds share.
 fn guaranteed(bounds: Bounds) -> HeadChoice {
     let shared = match (bounds.low, bounds.high) {
-        (Some(low), Some(high)) => shared_bytes(low.key(), high.key()),
+        (Some(low), Some(high)) => shared_prefix_len(low.key(), high.key()),
         _ => 0,
     };
     HeadChoice { guaranteed: shared, prefix: shared }
+}
+
+/// A leaf of these keys. `known` are their heads, and where they begin, if all keys of the leaf that they come from have
+/// the bytes before in common: where that will do here as well, no key is read.
+fn leaf_of(bounds: Bounds, keys: &[EntryPtr<'_>], known: Option<(usize, &[i64])>) -> Node {
+    let choice = guaranteed(bounds);
+    match known {
+        Some((prefix, heads)) if prefix == choice.prefix && heads.windows(2).all(|pair| pair[0] != pair[1]) => {
+            Node::with_heads(0, choice, keys, heads)
+        }
+        _ => Node::with_keys(0, choose_for_leaf(bounds, keys), keys),
+    }
 }
 
 /// A leaf learns a prefix only where heads would tie without it: it costs a look at another entry.
@@ -330,10 +371,6 @@ fn choose_for_inner(bounds: Bounds, separators: &[EntryPtr<'_>]) -> HeadChoice {
 /// A prefix that all keys from `first` to `last` share, no longer than needed for heads to reach the end of `last`,
 /// `spare` bytes short of all they share, and not below `least`, which they share as well.
 fn learned(first: &[u8], last: &[u8], spare: usize, least: usize) -> usize {
-    let shared = shared_bytes(first, last).saturating_sub(spare);
+    let shared = shared_prefix_len(first, last).saturating_sub(spare);
     shared.min(last.len().saturating_sub(8)).max(least)
-}
-
-fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -9,8 +9,8 @@ use std::alloc::{Layout, alloc, dealloc};
 /// Smaller pieces come from the global allocator.
 const PAGES_MIN: usize = 64 << 10;
 
-/// From this length on huge pages are worth asking for.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// A huge page. Pieces of this length and alignment, or multiples of it, are made of them where the system has any.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Memory of this layout, uninitialised; null if there is none. To be given back by [`release`] with the same layout.
 ///

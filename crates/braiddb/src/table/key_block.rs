@@ -15,7 +15,7 @@
 
 use super::format::put_unit;
 use crate::{
-    base::{EntryKind, EntryRef, MAX_SEQUENCE, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
+    base::{EntryKind, EntryRef, MAX_SEQUENCE, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN, shared_prefix_len},
     codec::{ByteReader, Compression, put_varint, unzigzag, zigzag},
 };
 
@@ -57,7 +57,7 @@ impl KeyBlockBuilder {
             self.raw.extend_from_slice(&self.base.to_le_bytes());
             self.last_key.clear();
         }
-        let shared = self.last_key.iter().zip(entry.key).take_while(|(a, b)| a == b).count();
+        let shared = shared_prefix_len(&self.last_key, entry.key);
         let rest = &entry.key[shared..];
         put_varint(&mut self.raw, shared as u64);
         put_varint(&mut self.raw, rest.len() as u64);

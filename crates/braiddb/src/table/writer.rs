@@ -205,9 +205,8 @@ impl RunWriter {
                 self.last = Some((entry.key.to_vec(), entry.sequence));
             }
             Some((key, sequence)) => {
-                let is_after =
-                    (key.as_slice(), std::cmp::Reverse(*sequence)) < (entry.key, std::cmp::Reverse(entry.sequence));
-                assert!(is_after, "entries of a run must come in order");
+                let order = key.as_slice().cmp(entry.key).then_with(|| entry.sequence.cmp(sequence));
+                assert!(order.is_lt(), "entries of a run must come in order");
                 key.clear();
                 key.extend_from_slice(entry.key);
                 *sequence = entry.sequence;

@@ -4,6 +4,7 @@
 //! bits after its end. Two sorted keys are told apart by the **first bit that differs**: the smaller has 0 there.
 //! Keys that differ by trailing zero bytes alone have no such bit; their order is that of their lengths.
 
+pub(crate) use crate::base::shared_prefix_len as common_prefix_len;
 use std::cmp::Ordering;
 
 /// How many bytes of a query blind search looks at: 255 bits of difference, past the segment's base byte.
@@ -11,29 +12,6 @@ pub(crate) const WINDOW_BYTES: usize = 32;
 
 /// The bytes of a query that a segment's difference bits may ask for; zero past the query's end.
 pub(crate) type Window = [u8; WINDOW_BYTES];
-
-/// The number of leading bytes that `a` and `b` share.
-#[inline]
-pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
-    let len = a.len().min(b.len());
-    let (a, b) = (&a[..len], &b[..len]);
-    let mut at = 0;
-    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
-        let mut wide = [0; 8];
-        wide.copy_from_slice(x);
-        let x = u64::from_le_bytes(wide);
-        wide.copy_from_slice(y);
-        let differing = x ^ u64::from_le_bytes(wide);
-        if differing != 0 {
-            return at + differing.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    while at < len && a[at] == b[at] {
-        at += 1;
-    }
-    at
-}
 
 /// Whether two keys are the same: word by word, which is quicker than a call for keys of a usual length.
 #[inline(always)]

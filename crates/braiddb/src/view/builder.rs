@@ -24,7 +24,7 @@ pub struct ViewBuilder {
     anchor: Anchor,
     /// The lane of the last key's newest version.
     chain_start: usize,
-    last_key: Vec<u8>,
+    pub(crate) last_key: Vec<u8>,
     last_sequence: SequenceNumber,
     /// Whether `last_key` is the key of the entry before the next.
     has_last: bool,

@@ -25,7 +25,6 @@ pub struct SortedRunWriter {
     /// Whether entries came before the last range tombstone.
     has_late_tombstones: bool,
     first_key: Vec<u8>,
-    last_key: Vec<u8>,
 }
 
 impl SortedRunWriter {
@@ -45,7 +44,6 @@ impl SortedRunWriter {
             covering_is_current: true,
             has_late_tombstones: false,
             first_key: Vec::new(),
-            last_key: Vec::new(),
         })
     }
 
@@ -58,8 +56,6 @@ impl SortedRunWriter {
         if self.view.entries() == 0 {
             self.first_key = entry.key.to_vec();
         }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(entry.key);
         let covered = !self.covering.is_empty()
             && self.covering.covering(entry.key).first().is_some_and(|&newest| newest > entry.sequence);
         let position = self.run.add(entry)?;
@@ -83,6 +79,11 @@ impl SortedRunWriter {
         self.covering_is_current = false;
         self.tombstones.push(tombstone.clone());
         self.run.add_range_tombstone(tombstone);
+    }
+
+    /// The last key; empty before the first.
+    pub fn last_key(&self) -> &[u8] {
+        &self.view.last_key
     }
 
     /// Data blocks so far.
@@ -125,7 +126,7 @@ impl SortedRunWriter {
             if from > 0 || tombstone.start > self.first_key {
                 from += usize::from(anchors.compare(from, &tombstone.start) != Ordering::Equal);
             }
-            let to = if tombstone.end > self.last_key { anchors.len() } else { anchors.find(&tombstone.end) };
+            let to = if tombstone.end > self.view.last_key { anchors.len() } else { anchors.find(&tombstone.end) };
             for segment in directory.segment_of(from)..directory.segment_of(to) {
                 if newest.get(segment as usize).is_some_and(|&sequence| sequence < tombstone.sequence) {
                     self.view.writer.mark_segments_stale(segment..segment + 1);

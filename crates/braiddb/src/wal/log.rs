@@ -4,7 +4,7 @@ use super::{
     context::{WalContext, WalOptions, WalStats},
     format::{Epoch, Link, Lsn, MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
     record::{RECORD_HEADER_LEN_MAX, RecordFlags, RecordHeader, SEAL_LEN_MAX, encode_seal, payload_checksum},
-    segment::{MakeError, Segment, SegmentInfo, Spare, WalStart},
+    segment::{MakeError, Segment, SegmentInfo, Spare, WalStart, sync_failed},
     sync::{Latch, SyncStage},
 };
 use crate::{
@@ -58,8 +58,8 @@ pub struct GroupHeader {
 /// space incomplete.) Any failed sync, and any other failed write to a segment in use, latches the log for good: every
 /// later `append`, and every `sync` of what is not durable yet, fails; nothing is tried again.
 ///
-/// **Locks**, in the order in which they nest: `tail`, then `segments` or `spares`. Neither of the last two is held
-/// during I/O.
+/// **Locks**, in the order in which they nest: `tail`, then `segments`, `spares` or `last_mapping`. None of the last three is
+/// held during I/O.
 #[derive(Debug)]
 pub struct Wal {
     context: WalContext,
@@ -72,6 +72,8 @@ pub struct Wal {
     /// The segments that hold needed records, in log order; the last one is written to.
     segments: Mutex<VecDeque<Arc<Segment>>>,
     spares: Mutex<Vec<Spare>>,
+    /// The mapping of the segment before the present one, until somebody has time to undo it.
+    last_mapping: Mutex<Option<Box<dyn WriteMapping>>>,
     records: AtomicU64,
     bytes_written: AtomicU64,
     payload_bytes: AtomicU64,
@@ -172,6 +174,7 @@ impl Wal {
             latch: Latch::default(),
             segments: Mutex::new(segments),
             spares: Mutex::default(),
+            last_mapping: Mutex::default(),
             records: AtomicU64::new(0),
             bytes_written: AtomicU64::new(SEGMENT_HEADER_LEN),
             payload_bytes: AtomicU64::new(0),
@@ -284,6 +287,20 @@ impl Wal {
         Ok(true)
     }
 
+    /// Does what would else keep the appender when it goes on in the next segment: syncs what spares held before, and
+    /// undoes the mapping of the segment before this one. For a background thread.
+    pub fn tidy(&self) -> Result<()> {
+        drop(self.last_mapping.lock().take());
+        loop {
+            let dirty = |spare: &mut Spare| {
+                std::mem::take(&mut spare.is_dirty).then(|| (Arc::clone(&spare.file), spare.path.clone()))
+            };
+            let Some((file, path)) = self.spares.lock().iter_mut().find_map(dirty) else { return Ok(()) };
+            let synced = file.sync_data().map_err(|e| sync_failed(&path, e));
+            synced.map_err(|e| self.not_made(e))?;
+        }
+    }
+
     /// Removes the spares, and returns how many there were. For when nothing was committed for a while.
     pub fn trim_spares(&self) -> usize {
         let spares = std::mem::take(&mut *self.spares.lock());
@@ -387,7 +404,8 @@ impl Wal {
         tail.segment.close(end);
         tail.offset = SEGMENT_HEADER_LEN;
         tail.link = next.first_link;
-        tail.mapping = map(&next);
+        let mapping = std::mem::replace(&mut tail.mapping, map(&next));
+        *self.last_mapping.lock() = mapping;
         tail.segment = next.clone();
         self.segments.lock().push_back(next);
         Ok(())
@@ -440,15 +458,21 @@ impl Wal {
         let Tail { segment, offset, buffer, mapping, .. } = &mut *tail;
         buffer.clear();
         let record = header.encode(&segment.header, *offset, buffer);
-        buffer.extend_from_slice(stored);
         let len = record.file_len();
         assert!(*offset + len <= segment.header.len, "a log record stays within its segment");
         let written = match mapping {
             Some(mapping) => {
+                // The header last: before it, what stands here is no record.
+                if !stored.is_empty() {
+                    mapping.write(stored, *offset + record.header_len as u64);
+                }
                 mapping.write(buffer, *offset);
                 Ok(())
             }
-            None => segment.file.write_at(buffer, *offset),
+            None => {
+                buffer.extend_from_slice(stored);
+                segment.file.write_at(buffer, *offset)
+            }
         };
         if buffer.capacity() > BUFFER_LEN_KEPT {
             *buffer = Vec::new();

@@ -75,7 +75,13 @@ impl Segment {
 
     /// The file without its contents.
     pub fn to_spare(&self) -> Spare {
-        Spare { number: self.header.number, len: self.header.len, path: self.path.clone(), file: self.file.clone() }
+        Spare {
+            number: self.header.number,
+            len: self.header.len,
+            path: self.path.clone(),
+            file: self.file.clone(),
+            is_dirty: true,
+        }
     }
 }
 
@@ -129,6 +135,8 @@ pub struct Spare {
     pub len: u64,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
+    /// Whether what it held may not be on disk yet: syncing its new header would write all of that.
+    pub is_dirty: bool,
 }
 
 /// Why a segment could not be made.
@@ -145,7 +153,7 @@ impl Spare {
         let number = (context.next_file_number)();
         let path = segment_path(&context.dir, number);
         let file = context.vfs.open(&path, OpenMode::CreateNew).map_err(|e| failed("create", &path, e))?;
-        let spare = Spare { number, len, path, file };
+        let spare = Spare { number, len, path, file, is_dirty: false };
         let made = spare
             .file
             .preallocate(len)
@@ -191,6 +199,6 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> MakeError {
     MakeError { error: Error::io(action, path, source), sync_failed: false }
 }
 
-fn sync_failed(path: &Path, source: io::Error) -> MakeError {
+pub fn sync_failed(path: &Path, source: io::Error) -> MakeError {
     MakeError { error: Error::io("sync", path, source), sync_failed: true }
 }

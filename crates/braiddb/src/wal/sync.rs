@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
 };
@@ -55,6 +55,10 @@ impl Latch {
 /// wait for, and it is woken exactly once. The next leader starts its flush at once, beside the threads that return.
 /// The lock guards only the queue and is held for a few instructions.
 ///
+/// **Company.** Threads that commit again as soon as they can would fall into two halves that take turns, each flush
+/// serving one of them. So a leader first lets others run, while fewer wait than were here lately; the more often that
+/// was in vain, the shorter.
+///
 /// **Order.** The leader publishes `durable` with release before it wakes anybody; a woken waiter has the result in
 /// its word. A failed flush latches before anybody is woken; from then on every waiter and every later caller whose
 /// LSN is not durable gets an error, and no flush is tried again.
@@ -63,7 +67,14 @@ pub struct SyncStage {
     durable: AtomicU64,
     syncs: AtomicU64,
     queue: Mutex<Queue>,
+    /// How many threads waited for a flush, or were served by it, when the last one ended.
+    company: AtomicUsize,
+    /// How often in a row a leader has let others run in vain.
+    disappointments: AtomicU32,
 }
+
+/// A leader lets others run so many times at most.
+const YIELDS_MAX: u32 = 100;
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -87,7 +98,13 @@ const LEAD: u8 = 3;
 impl SyncStage {
     /// A stage that knows everything below `durable` to be synced.
     pub fn new(durable: Lsn) -> SyncStage {
-        SyncStage { durable: AtomicU64::new(durable), syncs: AtomicU64::new(0), queue: Mutex::default() }
+        SyncStage {
+            durable: AtomicU64::new(durable),
+            syncs: AtomicU64::new(0),
+            queue: Mutex::default(),
+            company: AtomicUsize::new(0),
+            disappointments: AtomicU32::new(0),
+        }
     }
 
     /// How far the log is known to be synced.
@@ -135,6 +152,7 @@ impl SyncStage {
         if latch.reason().is_some() {
             return Err(latch.unknown());
         }
+        self.await_company();
         match flush() {
             Ok(end) => {
                 assert!(end >= up_to, "a flush reaches all that was appended before it");
@@ -148,6 +166,25 @@ impl SyncStage {
         }
         drop(handover);
         Ok(self.durable_lsn())
+    }
+}
+
+impl SyncStage {
+    /// Lets others run while fewer wait than may be expected.
+    fn await_company(&self) {
+        let expected = self.company.load(Ordering::Relaxed);
+        if expected <= 1 {
+            return;
+        }
+        let disappointments = self.disappointments.load(Ordering::Relaxed);
+        for _ in 0..YIELDS_MAX >> disappointments.min(YIELDS_MAX.ilog2()) {
+            if self.queue.lock().waiters.len() + 1 >= expected {
+                self.disappointments.store(0, Ordering::Relaxed);
+                return;
+            }
+            thread::yield_now();
+        }
+        self.disappointments.store(disappointments.saturating_add(1), Ordering::Relaxed);
     }
 }
 
@@ -188,6 +225,7 @@ impl Drop for Handover<'_> {
             let mut queue = self.stage.queue.lock();
             let (done, mut late): (Vec<_>, Vec<_>) =
                 queue.waiters.drain(..).partition(|waiter| failed || waiter.up_to <= durable);
+            self.stage.company.store(done.len() + late.len() + 1, Ordering::Relaxed);
             let next = late.pop();
             queue.led = next.is_some();
             queue.waiters = late;

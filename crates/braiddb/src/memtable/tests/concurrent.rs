@@ -71,7 +71,7 @@ fn probe(memtable: &Arc<Memtable>, shape: Shape, snapshot: SequenceNumber, perio
 }
 
 fn run(shape: Shape, inserts: u64, period: u64, readers: u64) {
-    let options = MemtableOptions { arena_chunk_bytes: 16 << 10, filter_bytes: 4 << 10 };
+    let options = MemtableOptions { arena_chunk_bytes: 16 << 10, filter_bytes: 4 << 10, chunk_pool: None };
     let memtable = Arc::new(Memtable::new(options));
     let published = AtomicU64::new(0);
     thread::scope(|scope| {

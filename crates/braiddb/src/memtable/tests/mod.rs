@@ -92,7 +92,7 @@ const SHAPES: &[(&str, Shape)] = &[
 type Model = BTreeMap<(Vec<u8>, Reverse<SequenceNumber>), (EntryKind, Vec<u8>)>;
 
 fn small() -> Memtable {
-    Memtable::new(MemtableOptions { arena_chunk_bytes: 8 << 10, filter_bytes: 1 << 10 })
+    Memtable::new(MemtableOptions { arena_chunk_bytes: 8 << 10, filter_bytes: 1 << 10, chunk_pool: None })
 }
 
 /// A memtable and its model, from `count` inserts of numbers below `range`; sequence numbers grow by one or two.

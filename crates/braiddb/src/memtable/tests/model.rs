@@ -2,7 +2,7 @@
 
 use super::{
     super::{Memtable, MemtableCursor},
-    Chance, Model, SHAPES, filled, in_tree, small,
+    Chance, Model, SHAPES, filled, in_tree, mix, small,
 };
 use crate::base::{Cursor, EntryKind, EntryRef, RangeTombstone, SequenceNumber, limits};
 use std::{cmp::Reverse, sync::Arc};
@@ -266,5 +266,29 @@ fn point_reads_between_inserts_see_the_newest_range_tombstone() {
             let expected = all.iter().filter(covers).map(|t| t.sequence).max().unwrap_or(0);
             assert_eq!(memtable.newest_covering(&key, snapshot), expected, "{key:?} at {snapshot}");
         }
+    }
+}
+
+#[test]
+fn keys_are_counted_by_range() {
+    let memtable = Arc::new(small());
+    let keys: Vec<Vec<u8>> = (0..3000u32).map(|i| in_tree(1, &mix(u64::from(i)).to_be_bytes()[..3])).collect();
+    for (sequence, key) in keys.iter().enumerate() {
+        memtable.writer().insert(key, sequence as u64 + 1, EntryKind::Value, b"v");
+    }
+    let distinct: std::collections::BTreeSet<&Vec<u8>> = keys.iter().collect();
+    let mut chance = Chance(5);
+    for bounds in 0..40 {
+        let mut ends: Vec<&[u8]> = (0..bounds).map(|_| keys[chance.below(3000) as usize].as_slice()).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let ends: Vec<Option<&[u8]>> = ends.into_iter().map(Some).chain([None]).collect();
+        let before =
+            |end: Option<&[u8]>| distinct.iter().filter(|key| end.is_none_or(|end| key.as_slice() < end)).count();
+        let mut expected: Vec<usize> = ends.iter().map(|end| before(*end)).collect();
+        for at in (1..expected.len()).rev() {
+            expected[at] -= expected[at - 1];
+        }
+        assert_eq!(memtable.count_keys(&ends), expected);
     }
 }

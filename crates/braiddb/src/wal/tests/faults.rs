@@ -199,6 +199,30 @@ fn a_spare_made_ahead_is_used() {
 }
 
 #[test]
+fn a_spare_is_synced_ahead_of_its_use_or_the_log_latches() {
+    for fails in [false, true] {
+        let world = World::new();
+        let wal = world.create(WalStart::new_log());
+        for sequence in 1..=60 {
+            append(&wal, sequence).unwrap();
+        }
+        assert!(wal.release(60, |_| false) > 0);
+        assert!(!wal.spares().is_empty());
+        let syncs = || world.vfs.journal().iter().filter(|(o, _)| *o == Operation::Sync).count();
+        let before = syncs();
+        if fails {
+            world.vfs.fail(Operation::Sync, 0, 1, ErrorKind::Other);
+            assert!(wal.tidy().is_err());
+            assert!(wal.failure().is_some() && append(&wal, 61).is_err());
+            continue;
+        }
+        wal.tidy().unwrap();
+        wal.tidy().unwrap();
+        assert_eq!(syncs() - before, wal.spares().len(), "each once");
+    }
+}
+
+#[test]
 fn what_was_replayed_is_synced_before_an_epoch_begins() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());

@@ -1,0 +1,87 @@
+//! Huge pages kept from one memtable for the next.
+//!
+//! What the system gives has been zeroed, which for a memtable takes as long as a tenth of all that is put into it. So the
+//! chunks of a memtable that is dropped are kept, as long as they and those in use are no more than was agreed.
+
+use crate::platform::pages::{self, HUGE_PAGE_BYTES};
+use parking_lot::Mutex;
+use std::{
+    alloc::{Layout, handle_alloc_error},
+    ptr::NonNull,
+};
+
+/// What is kept, and how much is out. Any thread may take and give back.
+#[derive(Debug)]
+pub struct ChunkPool {
+    chunks_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kept: Vec<NonNull<u8>>,
+    lent: usize,
+}
+
+// SAFETY: the pool owns the chunks it keeps alone, and never looks into them.
+unsafe impl Send for State {}
+
+impl ChunkPool {
+    /// How large a chunk is, and how it is aligned.
+    pub(super) const LAYOUT: Layout = match Layout::from_size_align(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES) {
+        Ok(layout) => layout,
+        Err(_) => unreachable!(),
+    };
+
+    /// An empty pool. It keeps none when what it keeps and has lent would be more than `bytes_max`.
+    pub fn new(bytes_max: usize) -> ChunkPool {
+        ChunkPool { chunks_max: bytes_max / HUGE_PAGE_BYTES, state: Mutex::default() }
+    }
+
+    /// Bytes that it keeps.
+    pub fn bytes(&self) -> usize {
+        self.state.lock().kept.len() * HUGE_PAGE_BYTES
+    }
+
+    /// Gives what it keeps back to the system.
+    pub fn trim(&self) {
+        for chunk in std::mem::take(&mut self.state.lock().kept) {
+            // SAFETY: reserved with this layout in `take`, and nobody has it.
+            unsafe { pages::release(chunk.as_ptr(), Self::LAYOUT) };
+        }
+    }
+
+    /// A chunk, uninitialised.
+    pub(super) fn take(&self) -> NonNull<u8> {
+        let kept = {
+            let mut state = self.state.lock();
+            state.lent += 1;
+            state.kept.pop()
+        };
+        // SAFETY: the layout is not empty.
+        let new = || NonNull::new(unsafe { pages::reserve(Self::LAYOUT) });
+        kept.or_else(new).unwrap_or_else(|| handle_alloc_error(Self::LAYOUT))
+    }
+
+    /// Takes a chunk back.
+    ///
+    /// # Safety
+    /// It came from [`ChunkPool::take`] of this pool, and nobody uses it any more.
+    pub(super) unsafe fn give_back(&self, chunk: NonNull<u8>) {
+        let mut state = self.state.lock();
+        state.lent -= 1;
+        if state.lent + state.kept.len() < self.chunks_max {
+            state.kept.push(chunk);
+            return;
+        }
+        drop(state);
+        // SAFETY: reserved with this layout in `take`, and by the caller nobody uses it any more.
+        unsafe { pages::release(chunk.as_ptr(), Self::LAYOUT) };
+    }
+}
+
+impl Drop for ChunkPool {
+    fn drop(&mut self) {
+        self.trim();
+    }
+}
