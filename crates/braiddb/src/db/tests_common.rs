@@ -33,6 +33,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         memtable_bytes: Some(16 << 10),
         partition_bytes: 64 << 10,
         loose_runs: 4,
+        fold_bytes_per_entry: 10,
         log_segment_bytes: 16 << 10,
         block_bytes: 512,
         blob_threshold: 256,
