@@ -21,6 +21,9 @@ use std::{
     time::Duration,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// How long nothing must have been committed for the database to count as idle.
 const IDLE_NS: u64 = 1_000_000_000;
 

@@ -6,7 +6,11 @@ use crate::{
     codec::Compression,
     platform::{MemVfs, SystemRuntime, Vfs, fault_vfs::FaultVfs},
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 /// The directory of the database.
 pub const DIR: &str = "/db";
@@ -44,6 +48,19 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
     }
 }
 
+/// The files as a killed process leaves them: all that was written, synced or not.
+pub fn killed(vfs: &FaultVfs) -> FaultVfs {
+    FaultVfs::of_files(Path::new(DIR), &vfs.files())
+}
+
 pub fn open(settings: Settings) -> Result<Db> {
     Db::open_with(settings, Path::new(DIR))
+}
+
+/// Fails, rather than hang, if `body` does not end.
+#[expect(clippy::disallowed_methods, reason = "tests of threads")]
+pub fn bounded<R: Send + 'static>(what: &str, body: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(body()));
+    receiver.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("{what} has hung or panicked"))
 }

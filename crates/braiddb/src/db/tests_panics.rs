@@ -5,14 +5,14 @@
 
 use super::{
     Db, Durability, Settings,
-    tests_common::{self, DIR, fault, small},
+    tests_common::{self, DIR, bounded, fault, small},
 };
 use crate::{
     base::Error,
     codec::Compression,
     platform::fault_vfs::{FaultVfs, Operation},
 };
-use std::{path::Path, sync::mpsc, time::Duration};
+use std::{path::Path, time::Duration};
 
 fn open(vfs: &FaultVfs, background_threads: usize) -> Db {
     let settings = Settings {
@@ -24,13 +24,6 @@ fn open(vfs: &FaultVfs, background_threads: usize) -> Db {
         ..small(&fault(vfs))
     };
     tests_common::open(settings).unwrap()
-}
-
-/// Fails, rather than hang, if `body` does not end.
-fn bounded<R: Send + 'static>(what: &str, body: impl FnOnce() -> R + Send + 'static) -> R {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(body()));
-    receiver.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("{what} has hung or panicked"))
 }
 
 fn key(thread: u32, i: u32) -> Vec<u8> {

@@ -4,7 +4,7 @@
 
 use super::{
     Durability, Settings,
-    tests_common::{DIR, fault, mem, open, small},
+    tests_common::{DIR, fault, killed, mem, open, small},
 };
 use crate::{
     codec::Compression,
@@ -65,11 +65,6 @@ fn a_merge_of_a_shared_run_keeps_what_a_snapshot_sees_before_a_range_delete() {
         assert_eq!(before.get(&tree, key(i)).unwrap().as_deref(), Some(&b"seen"[..]), "key {i} of {first}");
     }
     assert!(tree.get(key(first)).unwrap().is_none());
-}
-
-/// The files as a killed process leaves them: all that was written, synced or not.
-fn killed(vfs: &FaultVfs) -> FaultVfs {
-    FaultVfs::of_files(Path::new(DIR), &vfs.files())
 }
 
 #[test]
