@@ -91,6 +91,22 @@ fn freeze(db: &Db) {
     db.core().freeze();
 }
 
+/// A flush under way, which ends when this goes.
+struct Flush<'a>(&'a Core);
+
+impl<'a> Flush<'a> {
+    fn begin(db: &'a Db) -> Flush<'a> {
+        db.core().work.lock().flushing = true;
+        Flush(db.core())
+    }
+}
+
+impl Drop for Flush<'_> {
+    fn drop(&mut self) {
+        self.0.work.lock().flushing = false;
+    }
+}
+
 /// Whether the database has just become idle, and whether it is.
 fn look(db: &Db) -> (bool, bool) {
     let mut work = db.core().work.lock();
@@ -183,12 +199,12 @@ fn the_flusher_waits_for_no_flush_and_freezes_no_more_meanwhile() {
     let (_, _, db) = world();
     fill(&db, LOG_SEGMENTS_MAX + 1);
     freeze(&db);
-    db.core().work.lock().flushing = true;
+    let flush = Flush::begin(&db);
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
     let core = Arc::clone(db.core());
     bounded("trimming the log", move || core.trim_log_as_flusher()).unwrap();
     assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (LOG_SEGMENTS_MAX + 1, 1, 0));
-    db.core().work.lock().flushing = false;
+    drop(flush);
     db.core().trim_log_as_flusher().unwrap();
     assert_eq!((frozen(&db), db.stats().flushes), (0, 1));
 }
