@@ -108,18 +108,22 @@ impl Start {
         start
     }
 
-    /// The same with two loose runs: the next flush has loose runs merged among themselves.
+    /// The same with a view, and a loose run that deletes from it: the next flush has loose runs merged among themselves.
     pub fn loose() -> Start {
-        let mut start = Start::small();
-        start.options.loose_runs = 3;
-        start.options.fold_bytes_per_entry = FOLD_BYTES_PER_ENTRY[1];
-        let mut run = Run::start(&start);
-        for (at, step) in [Step::Flush, Step::PutSync, Step::BigValueSync].into_iter().enumerate() {
-            run.step(step, at as u64);
-        }
-        run.close();
-        assert_eq!(run.coverage.loose_merges.get(), 0, "the workloads are to do that");
-        Start { contents: run.history.latest().clone(), disk: run.disk.fork(), ..start }
+        let with = |start: &Start, steps: &[(Step, u64)], fold_bytes_per_entry: u64| {
+            let options = SmallOptions { loose_runs: 2, fold_bytes_per_entry, ..start.options.clone() };
+            let mut run = Run::start(&Start { options, ..start.clone() });
+            steps.iter().for_each(|(step, at)| run.step(*step, *at));
+            run.close();
+            let coverage = (run.coverage.folds.get(), run.coverage.loose_merges.get());
+            (Start { options: run.options, contents: run.history.latest().clone(), disk: run.disk.fork() }, coverage)
+        };
+        let (folded, coverage) = with(&Start::small(), &[(Step::Flush, 0)], FOLD_BYTES_PER_ENTRY[0]);
+        assert_eq!(coverage, (1, 0), "folds and merges of loose runs");
+        let steps = [(Step::Delete, 1), (Step::Flush, 0), (Step::BigValueSync, 2)];
+        let (start, coverage) = with(&folded, &steps, FOLD_BYTES_PER_ENTRY[1]);
+        assert_eq!(coverage, (0, 0), "the workloads are to merge them");
+        start
     }
 }
 
