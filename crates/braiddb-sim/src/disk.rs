@@ -59,6 +59,7 @@ struct State {
     device: Option<Arc<Device>>,
     unsynced_bytes: u64,
     maps_files: bool,
+    sessions: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +100,7 @@ impl SimDisk {
             device: None,
             unsynced_bytes: 0,
             maps_files: false,
+            sessions: 0,
         };
         let shared = Shared { seed, base: image, state: Mutex::new(state), replay: Mutex::new(None) };
         Arc::new(SimDisk { shared: Arc::new(shared) })
@@ -134,9 +136,7 @@ impl SimDisk {
         let replay = replay.as_mut().expect("it was just set");
         replay.advance(&state.journal, at_operation);
         let image = replay.image(&state.journal, policy, self.shared.seed);
-        let disk = SimDisk::of_image(image, mix(self.shared.seed, at_operation as u64));
-        disk.set_mapping(state.maps_files);
-        disk
+        SimDisk::of_image(image, mix(self.shared.seed, at_operation as u64)).with_past_of(&state)
     }
 
     /// A copy of the disk as it is, with an empty journal.
@@ -144,9 +144,23 @@ impl SimDisk {
         let state = self.shared.state.lock();
         let mut image = state.image.clone();
         image.files.retain(|file, _| state.inodes.get(file).is_some_and(|inode| inode.names > 0));
-        let disk = SimDisk::of_image(image, self.shared.seed);
-        disk.set_mapping(state.maps_files);
-        disk
+        SimDisk::of_image(image, self.shared.seed).with_past_of(&state)
+    }
+
+    fn with_past_of(self: Arc<SimDisk>, state: &State) -> Arc<SimDisk> {
+        let mut own = self.shared.state.lock();
+        (own.maps_files, own.sessions) = (state.maps_files, state.sessions);
+        drop(own);
+        self
+    }
+
+    /// A number for each time that a database is opened, which neither this disk nor those it was copied or crashed from
+    /// have given before. Chance that follows from it never repeats: what is drawn to tell a file from all others does,
+    /// also from those of which a crash leaves stale bytes.
+    pub fn next_session(&self) -> u64 {
+        let mut state = self.shared.state.lock();
+        state.sessions += 1;
+        state.sessions
     }
 
     /// Whether files can be written through memory from now on, which is no call and cannot fail; at first they cannot.

@@ -20,6 +20,6 @@ mod tests;
 pub use crash::CrashPolicy;
 pub use disk::SimDisk;
 pub use faults::{Call, Effect, Fault};
-pub use random::Random;
+pub use random::{Random, mix};
 pub use runtime::SimRuntime;
 pub use speed::DiskSpeed;

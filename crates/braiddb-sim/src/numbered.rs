@@ -42,13 +42,19 @@ pub fn number_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(*value.first_chunk().expect("a value begins with its number"))
 }
 
-/// A database so small that steps flush, fold, merge, split and change log segments all the time.
-pub fn builder() -> Builder {
+/// Choices for [`Builder::fold_bytes_per_entry`]: the default, which in a small database has loose runs always folded, and
+/// one that has them merged among themselves first.
+pub const FOLD_BYTES_PER_ENTRY: [u64; 2] = [10, 10_000];
+
+/// A database so small that steps flush, fold, merge, split and change log segments all the time. Loose runs are merged
+/// among themselves with every other pair of seeds.
+pub fn builder(seed: u64) -> Builder {
     Db::builder()
         .memory(4 << 20)
         .memtable_bytes(16 << 10)
         .partition_bytes(48 << 10)
         .loose_runs(4)
+        .fold_bytes_per_entry(FOLD_BYTES_PER_ENTRY[(seed / 2 % 2) as usize])
         .log_segment_bytes(8 << 10)
         .block_bytes(512)
         .blob_threshold(1000)

@@ -55,6 +55,6 @@ fn finish(mut z: u64) -> u64 {
 }
 
 /// One number from two, so that a decision can be asked for by name rather than in turn.
-pub(crate) fn mix(a: u64, b: u64) -> u64 {
+pub fn mix(a: u64, b: u64) -> u64 {
     finish(a.wrapping_mul(GOLDEN) ^ b.wrapping_add(GOLDEN))
 }

@@ -35,7 +35,7 @@ fn fill(db: &Db, tree: &Tree) -> Vec<(Bytes, Bytes)> {
 
 #[test]
 fn iterators_and_snapshots_outlive_their_handles() {
-    for place in [Place::memory(), Place::disk()] {
+    for place in [Place::memory(0), Place::disk(2)] {
         bounded(move || {
             let db = place.open();
             let tree = ok(db.tree("left"));
@@ -61,7 +61,7 @@ fn iterators_and_snapshots_outlive_their_handles() {
 
 #[test]
 fn a_database_is_opened_once() {
-    for place in [Place::memory(), Place::disk()] {
+    for place in [Place::memory(0), Place::disk(2)] {
         bounded(move || {
             let db = place.open();
             assert!(is_locked(&place.try_open()));
@@ -187,11 +187,11 @@ fn close_while_in_use(place: &Place, seed: u64, times: u64) {
 #[test]
 fn closing_while_in_use_in_memory() {
     let seed = common::seed();
-    bounded(move || close_while_in_use(&Place::memory(), seed, scaled(100)));
+    bounded(move || close_while_in_use(&Place::memory(seed), seed, scaled(100)));
 }
 
 #[test]
 fn closing_while_in_use_on_disk() {
     let seed = common::seed();
-    bounded(move || close_while_in_use(&Place::disk(), seed, scaled(100) / 5));
+    bounded(move || close_while_in_use(&Place::disk(seed + 2), seed, scaled(100) / 5));
 }

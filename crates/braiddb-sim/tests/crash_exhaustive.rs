@@ -5,47 +5,50 @@
 //! one more commit works and survives one more crash or reopening. A crash inside recovery changes nothing.
 //!
 //! A workload's prefix is a workload itself, and a run is the same each time, so that only the operations of the last
-//! step are crashed at. All start from one small database, with data in a run and in the log.
+//! step are crashed at. All start from one small database, with data in a run and in the log; and those that make it so
+//! from one with loose runs, which they have merged among themselves.
 
 mod common;
 
-use braiddb_sim::{
-    CrashPolicy, Random, SimDisk,
-    model::{Contents, History},
-};
+use braiddb_sim::{CrashPolicy, Random, SimDisk, model::History};
 use common::{
-    Counter, empty_disk, explained, in_parallel, volume,
-    workload::{ALPHABET, Run, SEED, Step, base, check_recovery, recover},
+    Counter, SmallOptions, explained, in_parallel, volume,
+    workload::{ALPHABET, Run, Start, Step, check_recovery, recover},
 };
 use std::sync::Arc;
 
 /// A workload that was run, and the moments of its last step.
 struct Case {
     steps: Vec<Step>,
+    options: SmallOptions,
     disk: Arc<SimDisk>,
     history: History,
     from: usize,
     to: usize,
+    /// Loose runs merged among themselves by the last step.
+    loose_merges: u64,
 }
 
 impl Case {
-    /// Runs the steps from a closed database.
-    fn run(steps: &[Step], disk: &Arc<SimDisk>, contents: &Contents) -> Case {
+    fn run(steps: &[Step], start: &Start) -> Case {
         explained(
             || format!("workload {steps:?}"),
             || {
                 // Half of the workloads write the log through memory.
-                let disk = disk.fork();
-                disk.set_mapping(steps.iter().map(|step| *step as usize).sum::<usize>() % 2 == 1);
-                let mut run = Run::start(&disk, contents);
-                let mut from = 0;
+                let start = Start { disk: start.disk.fork(), ..start.clone() };
+                start.disk.set_mapping(steps.iter().map(|step| *step as usize).sum::<usize>() % 2 == 1);
+                let mut run = Run::start(&start);
+                let (mut from, mut loose_merges) = (0, 0);
                 for (at, step) in steps.iter().enumerate() {
                     // The moments before the last step belong to the shorter workloads.
                     from = if at == 0 { 0 } else { run.disk.operations() };
+                    loose_merges = run.loose_merges();
                     run.step(*step, at as u64);
                 }
                 let to = run.disk.operations();
-                Case { steps: steps.to_vec(), disk: run.disk.clone(), history: run.history.clone(), from, to }
+                let loose_merges = run.loose_merges() - loose_merges;
+                let (disk, history) = (run.disk.clone(), run.history.clone());
+                Case { steps: steps.to_vec(), options: start.options, disk, history, from, to, loose_merges }
             },
         )
     }
@@ -57,11 +60,13 @@ impl Case {
         let what = || format!("workload {steps:?}, crash after operation {moment} of {to} ({}), {policy:?}", last());
         explained(what, || {
             images.add(1);
-            let count = recover(&self.disk.crash_image(moment, policy), |found| self.history.judge(moment, found));
+            let image = self.disk.crash_image(moment, policy);
+            let count = recover(&self.options, &image, |found| self.history.judge(moment, found));
             if nested > 0 {
                 let mut random = Random::new(moment as u64);
                 let image = self.disk.crash_image(moment, policy);
-                images.add(check_recovery(&image, self.history.state(count), &mut random, nested, None));
+                let state = self.history.state(count);
+                images.add(check_recovery(&self.options, &image, state, &mut random, nested, None));
             }
         });
     }
@@ -79,20 +84,31 @@ fn workloads() -> Vec<Vec<Step>> {
 
 #[test]
 fn every_short_workload_survives_a_crash_anywhere() {
+    crash_anywhere(&Start::small(), volume(100_000), &workloads());
+}
+
+#[test]
+fn every_short_workload_that_merges_loose_runs_survives_a_crash_anywhere() {
+    let start = Start::loose();
+    let mut workloads = workloads();
+    workloads.retain(|steps| Case::run(steps, &start).loose_merges > 0);
+    assert!(workloads.len() > 100, "{} workloads", workloads.len());
+    crash_anywhere(&start, volume(20_000), &workloads);
+}
+
+/// Crashes at the moments of the last step of each workload, about so many times in all.
+fn crash_anywhere(start: &Start, target: u64, workloads: &[Vec<Step>]) {
     let seed = common::seed();
-    let target = volume(100_000);
-    let (disk, contents) = base();
-    let workloads = workloads();
     let boundaries = Counter::default();
     in_parallel(workloads.len(), |index| {
-        let case = Case::run(&workloads[index], &disk, &contents);
+        let case = Case::run(&workloads[index], start);
         boundaries.add((case.to - case.from + 1) as u64);
     });
     // So many policies at each boundary, or, where the volume is small, one at each so many boundaries.
     let boundaries = boundaries.get();
     let images = Counter::default();
     in_parallel(workloads.len(), |index| {
-        let case = Case::run(&workloads[index], &disk, &contents);
+        let case = Case::run(&workloads[index], start);
         let mut random = Random::new(seed ^ ((index as u64) << 20));
         for moment in case.from..=case.to {
             // About a fifth of the images come from the nested checks.
@@ -115,12 +131,12 @@ fn every_short_workload_survives_a_crash_anywhere() {
 
 #[test]
 fn a_torn_write_is_survived_at_each_byte() {
-    let (disk, contents) = base();
+    let start = Start::small();
     let images = Counter::default();
     let every = if cfg!(debug_assertions) { 17 } else { 1 };
     let steps = [Step::PutSync, Step::PutBuffered, Step::Batch, Step::BigValueSync, Step::Flush, Step::Compact];
     in_parallel(steps.len(), |index| {
-        let case = Case::run(&[steps[index]], &disk, &contents);
+        let case = Case::run(&[steps[index]], &start);
         for moment in 1..=case.to {
             if let Some(len) = case.disk.write_len(moment - 1) {
                 for bytes in (0..len.min(1000)).step_by(every) {
@@ -135,11 +151,11 @@ fn a_torn_write_is_survived_at_each_byte() {
 #[test]
 fn a_database_being_created_survives_a_crash_anywhere() {
     let seed = common::seed();
-    let empty = empty_disk(SEED);
+    let empty = Start::empty();
     let images = Counter::default();
     let workloads = [vec![Step::PutSync], vec![Step::Flush], vec![Step::PutBuffered, Step::Reopen], vec![Step::Batch]];
     in_parallel(workloads.len(), |index| {
-        let case = Case::run(&workloads[index], &empty, &Contents::new());
+        let case = Case::run(&workloads[index], &empty);
         for moment in 0..=case.to {
             for policy in CrashPolicy::some(volume(20), seed + moment as u64) {
                 let nested = u32::from(moment % 8 == 0 && policy == CrashPolicy::KeepAll);
@@ -148,5 +164,5 @@ fn a_database_being_created_survives_a_crash_anywhere() {
         }
     });
     println!("{} images", images.get());
-    assert!(empty.files().is_empty(), "the workloads ran on copies");
+    assert!(empty.disk.files().is_empty(), "the workloads ran on copies");
 }

@@ -1,4 +1,4 @@
-//! Long random workloads, crashed at random moments, half of them again inside the recovery, up to three deep.
+//! Long random workloads under random options, crashed at random moments, half of them again inside the recovery, up to three deep.
 //!
 //! The pass rule is that of `crash_exhaustive.rs`.
 
@@ -6,8 +6,10 @@ mod common;
 
 use braiddb_sim::{CrashPolicy, Random};
 use common::{
-    Counter, explained, in_parallel, volume,
-    workload::{ALPHABET, Run, Step, base, check_recovery, recover},
+    Counter, SmallOptions,
+    coverage::Coverage,
+    explained, in_parallel, volume,
+    workload::{ALPHABET, Run, Start, Step, check_recovery, recover},
 };
 
 /// Images taken from one workload.
@@ -27,17 +29,19 @@ fn any_step(random: &mut Random) -> Step {
 #[test]
 fn long_workloads_survive_crashes_anywhere() {
     let seed = common::seed();
-    let (disk, contents) = base();
-    let images = Counter::default();
+    let small = Start::small();
+    let (images, coverage) = (Counter::default(), Coverage::default());
     let workloads = volume(50_000).div_ceil(7 * IMAGES_A_WORKLOAD) as usize;
     in_parallel(workloads, |index| {
         let seed = seed + index as u64;
         let mut random = Random::new(seed);
         let steps: Vec<Step> = (0..10 + random.below(60)).map(|_| any_step(&mut random)).collect();
+        let options = SmallOptions::random(&mut random);
+        let start = Start { options: options.clone(), ..small.clone() };
         let mut run = explained(
-            || format!("seed {seed}, workload {steps:?}"),
+            || format!("seed {seed}, {options:?}, workload {steps:?}"),
             || {
-                let mut run = Run::start(&disk, &contents);
+                let mut run = Run::start(&start);
                 for (at, step) in steps.iter().enumerate() {
                     run.step(*step, at as u64);
                 }
@@ -53,20 +57,26 @@ fn long_workloads_survive_crashes_anywhere() {
             let policy = policies.swap_remove(random.index(policies.len()));
             let depth = [0, 0, 0, 0, 1, 1, 2, 3][random.index(8)];
             explained(
-                || format!("seed {seed}, crash after operation {moment} of {operations}, {policy:?}, depth {depth}"),
+                || {
+                    format!(
+                        "seed {seed}, {options:?}, crash after operation {moment} of {operations}, {policy:?}, depth {depth}"
+                    )
+                },
                 || {
                     images.add(1);
                     let image = run.disk.crash_image(moment, policy);
-                    let count = recover(&image, |found| run.history.judge(moment, found));
+                    let count = recover(&options, &image, |found| run.history.judge(moment, found));
                     if depth > 0 {
                         let image = run.disk.crash_image(moment, policy);
                         let state = run.history.state(count);
-                        images.add(check_recovery(&image, state, &mut random, depth, Some(3)));
+                        images.add(check_recovery(&options, &image, state, &mut random, depth, Some(3)));
                     }
                 },
             );
         }
-        run.db = None;
+        run.close();
+        coverage.add(&run.coverage);
     });
-    println!("{} images of {workloads} workloads", images.get());
+    println!("{} images of {workloads} workloads: {coverage:?}", images.get());
+    coverage.check(workloads);
 }

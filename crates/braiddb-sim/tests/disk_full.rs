@@ -7,8 +7,11 @@ use braiddb::{Db, Durability, Tree};
 use braiddb_sim::{
     Call, CrashPolicy, Effect, Fault, Random, SimDisk,
     model::{Change, Contents, apply},
+    numbered::FOLD_BYTES_PER_ENTRY,
 };
-use common::{Counter, SmallOptions, batch_of, check_all_reads, empty_disk, explained, full_text, in_parallel};
+use common::{
+    Counter, SmallOptions, batch_of, check_all_reads, coverage::Coverage, empty_disk, explained, full_text, in_parallel,
+};
 use common::{open_trees, value, volume};
 use std::{io::ErrorKind, ops::Bound, sync::Arc};
 
@@ -16,8 +19,14 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:03}").into_bytes()
 }
 
-fn options() -> SmallOptions {
-    SmallOptions { memtable_bytes: 8 << 10, log_segment_bytes: 8 << 10, ..SmallOptions::default() }
+/// With every other seed loose runs are merged among themselves.
+fn options(seed: u64) -> SmallOptions {
+    SmallOptions {
+        memtable_bytes: 8 << 10,
+        log_segment_bytes: 8 << 10,
+        fold_bytes_per_entry: FOLD_BYTES_PER_ENTRY[(seed % 2) as usize],
+        ..SmallOptions::default()
+    }
 }
 
 /// A random commit.
@@ -39,6 +48,7 @@ fn changes(random: &mut Random) -> Vec<Change> {
 }
 
 struct World {
+    options: SmallOptions,
     disk: Arc<SimDisk>,
     db: Db,
     trees: Vec<Tree>,
@@ -47,10 +57,10 @@ struct World {
 }
 
 impl World {
-    fn open(disk: Arc<SimDisk>, contents: Contents) -> World {
-        let db = options().open(&disk, 3).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
+    fn open(options: SmallOptions, disk: Arc<SimDisk>, contents: Contents) -> World {
+        let db = options.open(&disk, 3).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
         let trees = open_trees(&db).unwrap_or_else(|e| panic!("trees: {}", full_text(&e)));
-        World { disk, db, trees, contents, full: 0 }
+        World { options, disk, db, trees, contents, full: 0 }
     }
 
     /// Commits; whether there was space.
@@ -77,9 +87,9 @@ impl World {
 }
 
 /// Fills the disk at some point of a random workload, and lets space come back.
-fn fill_and_free(seed: u64, counter: &Counter) {
+fn fill_and_free(seed: u64, counter: &Counter, coverage: &Coverage) {
     let mut random = Random::new(seed);
-    let mut world = World::open(empty_disk(seed), Contents::new());
+    let mut world = World::open(options(seed), empty_disk(seed), Contents::new());
     for _ in 0..random.below(60) {
         assert!(world.commit(&changes(&mut random), Durability::Buffered));
     }
@@ -107,7 +117,7 @@ fn fill_and_free(seed: u64, counter: &Counter) {
         if random.chance(1, 3) {
             // The power fails while the disk is full. Without a promise for buffered commits all is kept here.
             let image = world.disk.crash_image(world.disk.operations(), CrashPolicy::KeepAll);
-            let after = World::open(image, world.contents.clone());
+            let after = World::open(world.options.clone(), image, world.contents.clone());
             after.check("after a crash with a full disk");
         }
         world.disk.set_capacity(None);
@@ -119,30 +129,34 @@ fn fill_and_free(seed: u64, counter: &Counter) {
         world.check("with space again");
     }
     counter.add(world.full);
-    let World { disk, db, trees, contents, .. } = world;
+    let World { options, disk, db, trees, contents, .. } = world;
     drop(trees);
+    coverage.note(&db.stats());
     db.close().unwrap_or_else(|e| panic!("close: {}", full_text(&e)));
-    World::open(disk, contents).check("after reopening");
+    World::open(options, disk, contents).check("after reopening");
 }
 
 #[test]
 fn a_full_disk_refuses_writes_and_recovers_without_reopening() {
     let seed = common::seed();
     let cases = volume(400) as usize;
-    let refused = Counter::default();
+    let (refused, coverage) = (Counter::default(), Coverage::default());
     in_parallel(cases, |index| {
         let seed = seed + index as u64;
-        explained(|| format!("seed {seed}"), || fill_and_free(seed, &refused));
+        explained(|| format!("seed {seed}"), || fill_and_free(seed, &refused, &coverage));
     });
-    println!("{cases} cases, {} writes refused", refused.get());
+    println!("{cases} cases, {} writes refused, {coverage:?}", refused.get());
     assert!(refused.get() > 0, "no write was refused: the test tests nothing");
+    let (merged, folded) = (coverage.loose_merges.get(), coverage.folds.get());
+    assert!(merged > 0 && folded > 0, "no loose runs were merged, or folded: {coverage:?}");
 }
 
 /// Each call that takes space fails once with a full disk, wherever it is.
 #[test]
 fn each_write_in_turn_finds_the_disk_full() {
     let seed = common::seed();
-    for call in [Call::Write, Call::Reserve, Call::Create] {
+    let calls = [Call::Write, Call::Reserve, Call::Create];
+    for (call, seed) in calls.into_iter().flat_map(|call| [(call, seed), (call, seed + 1)]) {
         let mut skip = 0;
         let mut step = 1;
         loop {
@@ -157,13 +171,13 @@ fn each_write_in_turn_finds_the_disk_full() {
             // Debug builds try fewer of the later calls.
             step = if cfg!(debug_assertions) { 1 + skip / 20 } else { 1 };
         }
-        println!("{call:?}: {skip} calls");
+        println!("{call:?} with seed {seed}: {skip} calls");
     }
 }
 
 fn one_refusal(seed: u64, call: Call, skip: u64) -> bool {
     let mut random = Random::new(seed);
-    let mut world = World::open(empty_disk(seed), Contents::new());
+    let mut world = World::open(options(seed), empty_disk(seed), Contents::new());
     let effect = if skip.is_multiple_of(2) {
         Effect::Fail(ErrorKind::StorageFull)
     } else {
@@ -184,7 +198,7 @@ fn one_refusal(seed: u64, call: Call, skip: u64) -> bool {
     assert!(world.commit(&changes(&mut random), Durability::Sync), "a later write");
     world.check("after the failure");
     let image = world.disk.crash_image(world.disk.operations(), CrashPolicy::LoseAllUnsynced);
-    World::open(image, world.contents.clone()).check("after a crash");
+    World::open(options(seed), image, world.contents.clone()).check("after a crash");
     fired
 }
 

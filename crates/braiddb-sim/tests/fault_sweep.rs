@@ -8,14 +8,14 @@ mod common;
 
 use braiddb::{Durability, Error};
 use braiddb_sim::{
-    Call, CrashPolicy, Effect, Fault, SimDisk,
+    Call, CrashPolicy, Effect, Fault,
     model::{Change, Contents, apply, difference},
 };
 use common::{
     Counter, batch_of, explained, full_text, in_parallel, open_trees, read_all, volume,
-    workload::{Run, SEED, Step, base, maintain, options, recover},
+    workload::{Run, SEED, Start, Step, maintain, recover},
 };
-use std::{io::ErrorKind, sync::Arc};
+use std::io::ErrorKind;
 
 const WORKLOAD: [Step; 24] = [
     Step::PutSync,
@@ -170,11 +170,10 @@ impl Sweep {
 }
 
 /// Runs the workload with a fault; whether it came to pass.
-fn sweep(disk: &Arc<SimDisk>, contents: &Contents, fault: Fault) -> bool {
-    let copy = disk.fork();
-    copy.inject(fault);
-    let history = braiddb_sim::model::History::new(contents.clone());
-    let mut sweep = Sweep { run: Run { disk: copy, db: None, history }, unknown: None, errors: 0, failures_before: 0 };
+fn sweep(start: &Start, fault: Fault) -> bool {
+    let run = Run::new(start);
+    run.disk.inject(fault);
+    let mut sweep = Sweep { run, unknown: None, errors: 0, failures_before: 0 };
     sweep.open();
     for (at, step) in WORKLOAD.iter().enumerate() {
         explained(|| format!("step {at}, {step:?}"), || sweep.step(*step, at as u64));
@@ -187,7 +186,10 @@ fn sweep(disk: &Arc<SimDisk>, contents: &Contents, fault: Fault) -> bool {
     for policy in [CrashPolicy::LoseAllUnsynced, CrashPolicy::KeepAll, CrashPolicy::Random(moment as u64)] {
         explained(
             || format!("a crash at the end, {policy:?}"),
-            || recover(&sweep.run.disk.crash_image(moment, policy), |found| sweep.judge(moment, found)),
+            || {
+                let image = sweep.run.disk.crash_image(moment, policy);
+                recover(&start.options, &image, |found| sweep.judge(moment, found))
+            },
         );
     }
     sweep.reopen();
@@ -198,18 +200,27 @@ fn sweep(disk: &Arc<SimDisk>, contents: &Contents, fault: Fault) -> bool {
     fired
 }
 
-fn calls_of_the_workload(disk: &Arc<SimDisk>, contents: &Contents) -> u64 {
-    let mut run = Run::start(disk, contents);
+/// Runs the whole workload without a fault.
+fn run_whole(start: &Start) -> Run {
+    let mut run = Run::start(start);
     for (at, step) in WORKLOAD.iter().enumerate() {
         run.step(*step, at as u64);
     }
-    run.disk.calls(None)
+    run
 }
 
 #[test]
 fn each_call_in_turn_fails() {
-    let (disk, contents) = base();
-    let calls = calls_of_the_workload(&disk, &contents);
+    fail_each_call(&Start::small());
+}
+
+#[test]
+fn each_call_in_turn_fails_where_loose_runs_are_merged() {
+    fail_each_call(&Start::loose());
+}
+
+fn fail_each_call(start: &Start) {
+    let calls = run_whole(start).disk.calls(None);
     let effects = [
         Effect::Fail(ErrorKind::Other),
         Effect::Fail(ErrorKind::StorageFull),
@@ -227,13 +238,13 @@ fn each_call_in_turn_fails() {
         // A stride that is no multiple of the number of effects meets them all.
         let (call, effect, forever) = cases[index * every + index % every.min(5)];
         if forever {
-            return sync_faults.add(u64::from(all_syncs_fail(&disk, &contents, call)));
+            return sync_faults.add(u64::from(all_syncs_fail(start, call)));
         }
         explained(
             || format!("call {call} of {calls}: {effect:?}"),
             || {
                 let fault = Fault { effect, ..Fault::nth(call, ErrorKind::Other) };
-                fired.add(u64::from(sweep(&disk, &contents, fault)));
+                fired.add(u64::from(sweep(start, fault)));
             },
         );
     });
@@ -242,11 +253,11 @@ fn each_call_in_turn_fails() {
 }
 
 /// From the `skip`-th sync on, no sync works any more: nothing that was acknowledged before may be lost.
-fn all_syncs_fail(disk: &Arc<SimDisk>, contents: &Contents, skip: u64) -> bool {
+fn all_syncs_fail(start: &Start, skip: u64) -> bool {
     explained(
         || format!("every sync from the {skip}th on fails"),
         || {
-            let mut run = Run::start(disk, contents);
+            let mut run = Run::start(start);
             run.disk.inject(Fault { call: Some(Call::Sync), ..Fault::all_from(skip, ErrorKind::Other) });
             for (at, step) in WORKLOAD.iter().enumerate() {
                 let (db, trees) = run.db.as_ref().expect("the database is open");
@@ -270,7 +281,8 @@ fn all_syncs_fail(disk: &Arc<SimDisk>, contents: &Contents, skip: u64) -> bool {
             let fired = !run.disk.failed_calls().is_empty();
             let moment = run.disk.operations();
             for policy in [CrashPolicy::LoseAllUnsynced, CrashPolicy::KeepAll, CrashPolicy::Random(skip + SEED)] {
-                recover(&run.disk.crash_image(moment, policy), |found| run.history.judge(moment, found));
+                let image = run.disk.crash_image(moment, policy);
+                recover(&start.options, &image, |found| run.history.judge(moment, found));
             }
             fired
         },
@@ -278,14 +290,14 @@ fn all_syncs_fail(disk: &Arc<SimDisk>, contents: &Contents, skip: u64) -> bool {
 }
 
 #[test]
-fn the_options_of_the_workload_use_every_kind_of_file() {
-    let (disk, contents) = base();
-    let mut run = Run::start(&disk, &contents);
-    for (at, step) in WORKLOAD.iter().enumerate() {
-        run.step(*step, at as u64);
-    }
-    let names: Vec<String> = run.disk.files().iter().map(|(path, _)| path.display().to_string()).collect();
-    for kind in ["wal", "run", "blob"] {
-        assert!(names.iter().any(|name| name.ends_with(kind)), "{names:?} with {:?}", options());
+fn the_workload_uses_every_kind_of_file_and_merges_loose_runs() {
+    for (start, merges_loose) in [(Start::small(), false), (Start::loose(), true)] {
+        let mut run = run_whole(&start);
+        let names: Vec<String> = run.disk.files().iter().map(|(path, _)| path.display().to_string()).collect();
+        for kind in ["wal", "run", "blob"] {
+            assert!(names.iter().any(|name| name.ends_with(kind)), "{names:?} with {:?}", start.options);
+        }
+        run.close();
+        assert_eq!(run.coverage.loose_merges.get() > 0, merges_loose, "{:?}", run.coverage);
     }
 }

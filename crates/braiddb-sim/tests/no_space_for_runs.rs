@@ -95,9 +95,15 @@ fn writers_are_refused_and_go_on_and_nobody_waits_for_ever() {
         vfs.is_full.store(true, Ordering::Relaxed);
         let before = (refused.load(Ordering::Relaxed), db.stats().background_errors);
         thread::sleep(Duration::from_millis(full_ms));
-        assert!(refused.load(Ordering::Relaxed) > before.0, "nobody was refused");
+        // On a busy machine flushes were slow, and writers are slowed down for long before they meet the end.
+        let mut waited_ms = full_ms;
+        while refused.load(Ordering::Relaxed) == before.0 {
+            assert!(waited_ms < 20_000, "nobody was refused: {:?}", db.stats());
+            thread::sleep(Duration::from_millis(5));
+            waited_ms += 5;
+        }
         let tries = db.stats().background_errors - before.1;
-        assert!(tries < full_ms / 10, "{tries} flushes were tried in {full_ms} ms");
+        assert!(tries < waited_ms / 10, "{tries} flushes were tried in {waited_ms} ms");
         vfs.is_full.store(false, Ordering::Relaxed);
         let (sofar, mut waited_ms) = (written.load(Ordering::Relaxed), 0);
         while written.load(Ordering::Relaxed) == sofar {

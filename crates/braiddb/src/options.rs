@@ -59,6 +59,7 @@ impl Builder {
                 memtable_bytes: None,
                 partition_bytes: 128 << 20,
                 loose_runs: 8,
+                fold_bytes_per_entry: 10,
                 log_segment_bytes: 16 << 20,
                 block_bytes: 4096,
                 blob_threshold: 4096,
@@ -137,6 +138,14 @@ impl Builder {
     /// reads are faster while much is written, and more is written.
     pub fn loose_runs(mut self, runs: usize) -> Builder {
         self.settings.loose_runs = runs;
+        self
+    }
+
+    /// Runs outside a view are folded in once they have so many bytes for each entry that the view will have; until then they
+    /// are merged among themselves. 10 by default: twice what an entry of a view takes, so that writing the view anew costs
+    /// half of what flushing them did. With more, less is written, and reads are slower while much is written.
+    pub fn fold_bytes_per_entry(mut self, bytes: u64) -> Builder {
+        self.settings.fold_bytes_per_entry = bytes;
         self
     }
 

@@ -62,6 +62,7 @@ fn to_json(stats: &Stats) -> Value {
         "syncs": stats.syncs,
         "flushes": stats.flushes,
         "merges": stats.merges,
+        "loose_merges": stats.loose_merges,
         "folds": stats.folds,
         "views_healed": stats.views_healed,
         "background_errors": stats.background_errors,

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `open` | the database is open |
 //! | `ack` writer number | this step's commit has returned |
-//! | `stats` flushes merges folds partitions | seen by this process so far |
+//! | `stats` flushes merges loose-merges folds partitions | seen by this process so far |
 
 use braiddb::{Batch, Db, Durability, Tree};
 use braiddb_sim::{
@@ -26,7 +26,7 @@ fn main() {
     let mut number = || arguments.next().map(|text| text.parse::<u64>().expect("a number"));
     let seed = number().expect("the seed");
     let firsts: Vec<u64> = std::iter::from_fn(number).collect();
-    let db = numbered::builder().background_threads(2).open(dir).expect("open");
+    let db = numbered::builder(seed).background_threads(2).open(dir).expect("open");
     say("open");
     std::thread::scope(|scope| {
         for (writer, first) in firsts.into_iter().enumerate() {
@@ -53,7 +53,8 @@ fn work(db: &Db, writer: &Writer, first: u64) {
         say(&format!("ack {} {number}", writer.writer));
         if number.is_multiple_of(32) {
             let stats = db.stats();
-            say(&format!("stats {} {} {} {}", stats.flushes, stats.merges, stats.folds, stats.partitions.len()));
+            let (merges, partitions) = (stats.merges, stats.partitions.len());
+            say(&format!("stats {} {merges} {} {} {partitions}", stats.flushes, stats.loose_merges, stats.folds));
         }
     }
 }

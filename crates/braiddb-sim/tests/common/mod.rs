@@ -4,8 +4,9 @@
 
 use braiddb::{Builder, Compression, Db, Error, Tree, platform::Vfs};
 use braiddb_sim::{
-    Random, SimDisk, SimRuntime,
+    Random, SimDisk, SimRuntime, mix,
     model::{Change, Contents},
+    numbered::FOLD_BYTES_PER_ENTRY,
 };
 use std::{
     any::Any,
@@ -18,6 +19,7 @@ use std::{
     },
 };
 
+pub mod coverage;
 pub mod threads;
 pub mod workload;
 
@@ -59,6 +61,7 @@ pub struct SmallOptions {
     pub compression: Compression,
     pub key_blocks: bool,
     pub map_log: bool,
+    pub fold_bytes_per_entry: u64,
 }
 
 impl Default for SmallOptions {
@@ -74,6 +77,7 @@ impl Default for SmallOptions {
             compression: Compression::Lz4,
             key_blocks: true,
             map_log: false,
+            fold_bytes_per_entry: FOLD_BYTES_PER_ENTRY[0],
         }
     }
 }
@@ -92,6 +96,7 @@ impl SmallOptions {
             compression: [Compression::None, Compression::Lz4, Compression::Zstd][random.index(3)],
             key_blocks: random.chance(1, 2),
             map_log: random.chance(1, 2),
+            fold_bytes_per_entry: FOLD_BYTES_PER_ENTRY[random.index(2)],
         }
     }
 
@@ -101,12 +106,13 @@ impl SmallOptions {
         let vfs: Arc<dyn Vfs> = disk.clone();
         Db::builder()
             .vfs(vfs)
-            .runtime(SimRuntime::new(seed))
+            .runtime(SimRuntime::new(mix(seed, disk.next_session())))
             .background_threads(0)
             .memory(4 << 20)
             .memtable_bytes(self.memtable_bytes)
             .partition_bytes(self.partition_bytes)
             .loose_runs(self.loose_runs)
+            .fold_bytes_per_entry(self.fold_bytes_per_entry)
             .log_segment_bytes(self.log_segment_bytes)
             .block_bytes(self.block_bytes)
             .blob_threshold(self.blob_threshold)

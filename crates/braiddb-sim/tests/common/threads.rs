@@ -48,22 +48,23 @@ pub fn bounded(body: impl FnOnce() + Send + 'static) {
 pub struct Place {
     vfs: Option<Arc<dyn Vfs>>,
     path: PathBuf,
+    seed: u64,
     /// Removes the directory in the end.
     _dir: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Place {
-    pub fn memory() -> Place {
-        Place { vfs: Some(Arc::new(MemVfs::new())), path: Path::new("/memory").to_owned(), _dir: None }
+    pub fn memory(seed: u64) -> Place {
+        Place { vfs: Some(Arc::new(MemVfs::new())), path: Path::new("/memory").to_owned(), seed, _dir: None }
     }
 
-    pub fn disk() -> Place {
+    pub fn disk(seed: u64) -> Place {
         let dir = tempfile::tempdir().expect("a directory");
-        Place { vfs: None, path: dir.path().join("db"), _dir: Some(Arc::new(dir)) }
+        Place { vfs: None, path: dir.path().join("db"), seed, _dir: Some(Arc::new(dir)) }
     }
 
     pub fn try_open(&self) -> braiddb::Result<Db> {
-        let mut builder = numbered::builder().background_threads(2);
+        let mut builder = numbered::builder(self.seed).background_threads(2);
         if let Some(vfs) = &self.vfs {
             builder = builder.vfs(Arc::clone(vfs));
         }

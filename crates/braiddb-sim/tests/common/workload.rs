@@ -1,10 +1,13 @@
 //! Workloads of the crash and fault batteries: steps, what they change, and what was promised of them.
 
-use super::{SmallOptions, batch_of, check_all_reads, empty_disk, full_text, open_trees, read_all, value};
+use super::{
+    SmallOptions, batch_of, check_all_reads, coverage::Coverage, empty_disk, full_text, open_trees, read_all, value,
+};
 use braiddb::{Db, Durability, Result, Tree};
 use braiddb_sim::{
     CrashPolicy, Random, SimDisk,
     model::{Change, Contents, History, apply},
+    numbered::FOLD_BYTES_PER_ENTRY,
 };
 use std::{ops::Bound, sync::Arc};
 
@@ -39,15 +42,6 @@ pub const ALPHABET: [Step; 11] = [
 ];
 
 pub const SEED: u64 = 77;
-
-pub fn options() -> SmallOptions {
-    SmallOptions {
-        memtable_bytes: 4 << 10,
-        log_segment_bytes: 4 << 10,
-        blob_file_bytes: 4 << 10,
-        ..SmallOptions::default()
-    }
-}
 
 pub fn key(number: u64) -> Vec<u8> {
     format!("key{number}").into_bytes()
@@ -86,10 +80,55 @@ impl Step {
     }
 }
 
-/// The database that workloads start from, closed, and what it holds.
-pub fn base() -> (Arc<SimDisk>, Contents) {
-    let disk = empty_disk(SEED);
-    let db = options().open(&disk, SEED).expect("open");
+/// What workloads start from: a database, closed, what it holds, and the options it is opened with.
+#[derive(Clone)]
+pub struct Start {
+    pub options: SmallOptions,
+    pub disk: Arc<SimDisk>,
+    pub contents: Contents,
+}
+
+impl Start {
+    /// No database yet.
+    pub fn empty() -> Start {
+        let options = SmallOptions {
+            memtable_bytes: 4 << 10,
+            log_segment_bytes: 4 << 10,
+            blob_file_bytes: 4 << 10,
+            ..SmallOptions::default()
+        };
+        Start { options, disk: empty_disk(SEED), contents: Contents::new() }
+    }
+
+    /// A small database, with data in a run and in the log.
+    pub fn small() -> Start {
+        let mut start = Start::empty();
+        start.contents = fill(&start);
+        start.disk = start.disk.fork();
+        start
+    }
+
+    /// The same with a view, and a loose run that deletes from it: the next flush has loose runs merged among themselves.
+    pub fn loose() -> Start {
+        let with = |start: &Start, steps: &[(Step, u64)], fold_bytes_per_entry: u64| {
+            let options = SmallOptions { loose_runs: 2, fold_bytes_per_entry, ..start.options.clone() };
+            let mut run = Run::start(&Start { options, ..start.clone() });
+            steps.iter().for_each(|(step, at)| run.step(*step, *at));
+            run.close();
+            let coverage = (run.coverage.folds.get(), run.coverage.loose_merges.get());
+            (Start { options: run.options, contents: run.history.latest().clone(), disk: run.disk.fork() }, coverage)
+        };
+        let (folded, coverage) = with(&Start::small(), &[(Step::Flush, 0)], FOLD_BYTES_PER_ENTRY[0]);
+        assert_eq!(coverage, (1, 0), "folds and merges of loose runs");
+        let steps = [(Step::Delete, 1), (Step::Flush, 0), (Step::BigValueSync, 2)];
+        let (start, coverage) = with(&folded, &steps, FOLD_BYTES_PER_ENTRY[1]);
+        assert_eq!(coverage, (0, 0), "the workloads are to merge them");
+        start
+    }
+}
+
+fn fill(start: &Start) -> Contents {
+    let db = start.options.open(&start.disk, SEED).expect("open");
     let trees = open_trees(&db).expect("trees");
     let mut changes: Vec<Change> = (0..4).map(|n| Change::Put(0, key(n), value(100, n))).collect();
     changes.push(Change::Put(1, key(0), value(1500, 5)));
@@ -100,30 +139,55 @@ pub fn base() -> (Arc<SimDisk>, Contents) {
     let mut contents = Contents::new();
     apply(&mut contents, &changes);
     apply(&mut contents, &later);
-    drop((trees, db));
-    (disk.fork(), contents)
+    contents
 }
 
 /// A database that is being worked on, and what was promised of it.
 pub struct Run {
+    pub options: SmallOptions,
     pub disk: Arc<SimDisk>,
     pub db: Option<(Db, Vec<Tree>)>,
     pub history: History,
+    pub coverage: Coverage,
 }
 
 impl Run {
-    /// Opens a copy of a closed database.
-    pub fn start(disk: &Arc<SimDisk>, contents: &Contents) -> Run {
-        let mut run = Run { disk: disk.fork(), db: None, history: History::new(contents.clone()) };
+    /// A copy, not yet opened.
+    pub fn new(start: &Start) -> Run {
+        Run {
+            options: start.options.clone(),
+            disk: start.disk.fork(),
+            db: None,
+            history: History::new(start.contents.clone()),
+            coverage: Coverage::default(),
+        }
+    }
+
+    /// Opens a copy.
+    pub fn start(start: &Start) -> Run {
+        let mut run = Run::new(start);
         run.open().expect("open");
         run
     }
 
     pub fn open(&mut self) -> Result<()> {
-        let db = options().open(&self.disk, SEED)?;
+        let db = self.options.open(&self.disk, SEED)?;
         let trees = open_trees(&db)?;
         self.db = Some((db, trees));
         Ok(())
+    }
+
+    /// Closes the database without a promise.
+    pub fn close(&mut self) {
+        if let Some((db, _)) = self.db.take() {
+            self.coverage.note(&db.stats());
+        }
+    }
+
+    /// Merges of loose runs among themselves, so far.
+    pub fn loose_merges(&self) -> u64 {
+        let open = self.db.as_ref().map_or(0, |(db, _)| db.stats().loose_merges);
+        self.coverage.loose_merges.get() + open
     }
 
     pub fn promise(&mut self) {
@@ -144,6 +208,7 @@ impl Run {
         if step == Step::Reopen {
             let (db, trees) = self.db.take().expect("the database is open");
             drop(trees);
+            self.coverage.note(&db.stats());
             db.close().expect("close");
             self.promise();
             self.open().expect("open");
@@ -167,8 +232,12 @@ pub fn maintain(db: &Db, step: Step) -> Result<()> {
 
 /// Opens what a crash left, has it judged, and goes on: one more commit, and then either a crash that loses whatever
 /// was not synced or a clean reopening, after which all must be there.
-pub fn recover(image: &Arc<SimDisk>, judge: impl FnOnce(&Contents) -> std::result::Result<usize, String>) -> usize {
-    let db = options().open(image, SEED + 1).unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)));
+pub fn recover(
+    options: &SmallOptions,
+    image: &Arc<SimDisk>,
+    judge: impl FnOnce(&Contents) -> std::result::Result<usize, String>,
+) -> usize {
+    let db = options.open(image, SEED + 1).unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)));
     let mut contents = read_all(&db).unwrap_or_else(|e| panic!("reading after the crash: {}", full_text(&e)));
     let count = judge(&contents).unwrap_or_else(|text| panic!("{text}; log tail: {:?}", db.stats().log_tail_note));
     let before = db.snapshot().sequence();
@@ -187,7 +256,7 @@ pub fn recover(image: &Arc<SimDisk>, judge: impl FnOnce(&Contents) -> std::resul
         db.close().expect("close");
         image.clone()
     };
-    let db = options().open(&next, SEED + 2).unwrap_or_else(|e| panic!("open once more: {}", full_text(&e)));
+    let db = options.open(&next, SEED + 2).unwrap_or_else(|e| panic!("open once more: {}", full_text(&e)));
     check_all_reads(&db, &contents).unwrap_or_else(|e| panic!("reading once more: {}", full_text(&e)));
     count
 }
@@ -196,13 +265,14 @@ pub fn recover(image: &Arc<SimDisk>, judge: impl FnOnce(&Contents) -> std::resul
 /// many; all if `None`), and each of those images, `depth` deep, must recover the same state. Gives the number of
 /// images.
 pub fn check_recovery(
+    options: &SmallOptions,
     image: &Arc<SimDisk>,
     state: &Contents,
     random: &mut Random,
     depth: u32,
     crashes: Option<u64>,
 ) -> u64 {
-    let db = options().open(image, SEED).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
+    let db = options.open(image, SEED).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
     let operations = image.operations();
     drop(db);
     let mut images = 0;
@@ -216,7 +286,7 @@ pub fn check_recovery(
         super::explained(
             || format!("then a crash in recovery after operation {at} of {operations}, {policy:?}"),
             || {
-                recover(&image.crash_image(at, policy), |found| {
+                recover(options, &image.crash_image(at, policy), |found| {
                     if found == state {
                         Ok(0)
                     } else {
@@ -225,7 +295,8 @@ pub fn check_recovery(
                     }
                 });
                 if depth > 1 {
-                    images += check_recovery(&image.crash_image(at, policy), state, random, depth - 1, crashes);
+                    let image = image.crash_image(at, policy);
+                    images += check_recovery(options, &image, state, random, depth - 1, crashes);
                 }
             },
         );

@@ -153,7 +153,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let (base, newer) = base_and_newer(shape);
     let newer_bytes: u64 = newer.iter().map(|r| r.bytes).sum();
     let entries: u64 = all(shape).map(|r| r.entries).sum();
-    if !options.idle && newer_bytes < entries * options.fold_bytes_per_entry {
+    if !options.idle && newer_bytes < entries.saturating_mul(options.fold_bytes_per_entry) {
         let inputs = newest(newer, options.merged_blocks_max);
         // One run alone is not merged, nor runs that would be as many afterwards.
         if inputs.len() >= 2 {

@@ -21,6 +21,9 @@ use std::{
     time::Duration,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// How long nothing must have been committed for the database to count as idle.
 const IDLE_NS: u64 = 1_000_000_000;
 
@@ -35,10 +38,6 @@ const RETRY_NS: u64 = 1_000_000_000;
 
 /// The same where a writer asks for it.
 pub const RETRY_NS_MIN: u64 = 50_000_000;
-
-/// Loose runs are folded once they have so many bytes for each entry that the view will have: twice what an entry of a view
-/// takes, so that writing the view anew costs half of what flushing them did.
-const FOLD_BYTES_PER_ENTRY: u64 = 10;
 
 /// The most runs of a view in steady state.
 const VIEW_RUNS_MAX: usize = 8;
@@ -240,7 +239,7 @@ impl Core {
             partition_blocks_max: PARTITION_BLOCKS_MAX,
             merged_blocks_max: MERGED_BLOCKS_MAX,
             loose_max: self.settings.loose_runs.max(2),
-            fold_bytes_per_entry: FOLD_BYTES_PER_ENTRY,
+            fold_bytes_per_entry: self.settings.fold_bytes_per_entry,
             view_runs_max: VIEW_RUNS_MAX,
             dead_percent_max: if idle { DEAD_PERCENT_MAX_IDLE } else { DEAD_PERCENT_MAX },
             idle,

@@ -281,6 +281,9 @@ impl Core {
         let merged = !matches!(plan, Plan::Fold | Plan::Rebuild | Plan::Cut { .. });
         let counter = if merged { &self.counters.merges } else { &self.counters.folds };
         counter.fetch_add(1, Ordering::Relaxed);
+        if matches!(plan, Plan::Loose { .. }) {
+            self.counters.loose_merges.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 

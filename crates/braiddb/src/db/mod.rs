@@ -27,6 +27,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_common;
+#[cfg(test)]
 mod tests_open;
 #[cfg(test)]
 mod tests_panics;

@@ -39,6 +39,7 @@ pub struct Settings {
     pub memtable_bytes: Option<usize>,
     pub partition_bytes: u64,
     pub loose_runs: usize,
+    pub fold_bytes_per_entry: u64,
     pub log_segment_bytes: u64,
     pub block_bytes: usize,
     pub blob_threshold: usize,

@@ -14,6 +14,7 @@ pub struct Counters {
     pub manifest_bytes: AtomicU64,
     pub flushes: AtomicU64,
     pub merges: AtomicU64,
+    pub loose_merges: AtomicU64,
     pub folds: AtomicU64,
     pub views_healed: AtomicU64,
     pub background_errors: AtomicU64,
@@ -96,6 +97,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Merges of runs.
     pub merges: u64,
+    /// Those of them that merged loose runs into one loose run.
+    pub loose_merges: u64,
     /// Folds of loose runs into views, and views rebuilt.
     pub folds: u64,
     /// Damaged views set aside.
@@ -159,6 +162,7 @@ impl Core {
             syncs: self.wal.as_ref().map_or(0, |w| w.stats().syncs),
             flushes: get(&counters.flushes),
             merges: get(&counters.merges),
+            loose_merges: get(&counters.loose_merges),
             folds: get(&counters.folds),
             views_healed: get(&counters.views_healed),
             background_errors: get(&counters.background_errors),

@@ -1,39 +1,11 @@
 //! Tests of the database as a whole, on a file system in memory, with work done inline.
 
-use super::{Db, Durability, Settings, TreeOptions};
-use crate::{
-    base::Result,
-    codec::Compression,
-    platform::{MemVfs, Runtime, SystemRuntime, Vfs},
+use super::{
+    Db, Durability, Settings, TreeOptions,
+    tests_common::{DIR, mem, open, small},
 };
-use std::{path::Path, sync::Arc};
-
-const DIR: &str = "/db";
-
-fn small(vfs: &Arc<MemVfs>) -> Settings {
-    Settings {
-        memory: 4 << 20,
-        durability: Durability::Buffered,
-        compression: Compression::Lz4,
-        create: true,
-        read_only: false,
-        background_threads: 0,
-        memtable_bytes: Some(16 << 10),
-        partition_bytes: 64 << 10,
-        loose_runs: 4,
-        log_segment_bytes: 16 << 10,
-        block_bytes: 512,
-        blob_threshold: 256,
-        blob_file_bytes: 16 << 10,
-        key_blocks: true,
-        vfs: Arc::clone(vfs) as Arc<dyn Vfs>,
-        runtime: Arc::new(SystemRuntime::new()) as Arc<dyn Runtime>,
-    }
-}
-
-fn open(settings: Settings) -> Result<Db> {
-    Db::open_with(settings, Path::new(DIR))
-}
+use crate::codec::Compression;
+use std::path::Path;
 
 fn key(i: u64) -> Vec<u8> {
     format!("key{:06}", i.wrapping_mul(0x9e37_79b9) % 1_000_000).into_bytes()
@@ -45,7 +17,7 @@ fn value(i: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn what_was_put_is_there_through_flushes_folds_merges_splits_and_reopening() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     let mut model = std::collections::BTreeMap::new();
@@ -123,7 +95,7 @@ fn check(db: &Db, model: &std::collections::BTreeMap<Vec<u8>, Vec<u8>>) {
 
 #[test]
 fn a_snapshot_sees_what_it_saw_however_much_changes() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..1_000 {
@@ -151,7 +123,7 @@ fn a_snapshot_sees_what_it_saw_however_much_changes() {
 
 #[test]
 fn a_range_delete_hides_what_was_before_it_and_nothing_after() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..100u8 {
@@ -175,7 +147,7 @@ fn a_range_delete_hides_what_was_before_it_and_nothing_after() {
 
 #[test]
 fn large_values_are_written_once_and_their_space_comes_back() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for round in 0..10 {
@@ -200,7 +172,7 @@ fn large_values_are_written_once_and_their_space_comes_back() {
 
 #[test]
 fn trees_are_created_renamed_dropped_and_never_mixed() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let a = db.tree("a").unwrap();
     let b = db.tree_with("b", TreeOptions { compression: Some(Compression::Zstd), ..Default::default() }).unwrap();
@@ -223,7 +195,7 @@ fn trees_are_created_renamed_dropped_and_never_mixed() {
 
 #[test]
 fn a_batch_is_atomic_and_a_bad_one_changes_nothing() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
     let mut batch = db.batch();
@@ -240,7 +212,7 @@ fn a_batch_is_atomic_and_a_bad_one_changes_nothing() {
 
 #[test]
 fn a_multi_tree_keeps_many_values_to_a_key_in_order() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let tree = db.multi_tree("m").unwrap();
     let pairs: [(&[u8], &[u8]); 7] =
@@ -262,7 +234,7 @@ fn a_multi_tree_keeps_many_values_to_a_key_in_order() {
 
 #[test]
 fn iterators_turn_round_anywhere_and_meet_once() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..500u32 {
@@ -284,7 +256,7 @@ fn iterators_turn_round_anywhere_and_meet_once() {
 
 #[test]
 fn an_open_database_tells_who_holds_it_and_a_dropped_one_lets_go() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     tree.put(b"k", b"v").unwrap();
@@ -299,7 +271,7 @@ fn an_open_database_tells_who_holds_it_and_a_dropped_one_lets_go() {
 
 #[test]
 fn files_without_current_are_never_taken_for_a_new_database() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     open(small(&vfs)).unwrap().close().unwrap();
     vfs.remove(&Path::new(DIR).join("CURRENT")).unwrap();
     assert!(open(small(&vfs)).unwrap_err().is_corruption());
@@ -307,7 +279,7 @@ fn files_without_current_are_never_taken_for_a_new_database() {
 
 #[test]
 fn reading_only_writes_nothing() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
     db.close().unwrap();
@@ -323,7 +295,7 @@ fn reading_only_writes_nothing() {
 
 #[test]
 fn a_damaged_view_heals_and_reads_go_on() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(Settings { partition_bytes: 1 << 30, ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..4_000 {
@@ -360,7 +332,7 @@ fn a_damaged_view_heals_and_reads_go_on() {
 fn over_eight_runs_a_get_compares_once_and_a_step_never() {
     use crate::view::{key_comparisons, segments_read};
     for key_blocks in [true, false] {
-        let vfs = Arc::new(MemVfs::new());
+        let vfs = mem();
         let settings = Settings {
             partition_bytes: 1 << 30,
             memtable_bytes: Some(8 << 20),
@@ -415,7 +387,7 @@ fn over_eight_runs_a_get_compares_once_and_a_step_never() {
 
 #[test]
 fn runs_with_and_without_key_blocks_work_together() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let mut model = std::collections::BTreeMap::new();
     for round in 0..6u64 {
         let db = open(Settings { key_blocks: round % 2 == 0, ..small(&vfs) }).unwrap();
@@ -434,7 +406,7 @@ fn runs_with_and_without_key_blocks_work_together() {
 
 #[test]
 fn opening_and_closing_again_and_again_leaves_the_log_short() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     for i in 0..12 {
         let db = open(small(&vfs)).unwrap();
         let tree = db.tree("t").unwrap();
@@ -450,7 +422,7 @@ fn opening_and_closing_again_and_again_leaves_the_log_short() {
 
 #[test]
 fn a_little_that_is_new_is_merged_among_itself_before_it_goes_into_the_view() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(Settings { memtable_bytes: Some(1 << 20), partition_bytes: 8 << 20, ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..20_000 {
@@ -486,7 +458,7 @@ fn a_little_that_is_new_is_merged_among_itself_before_it_goes_into_the_view() {
 
 #[test]
 fn a_shared_run_that_one_partition_has_let_go_of_is_left_by_the_others() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(Settings { memtable_bytes: Some(4 << 20), partition_bytes: 1 << 20, ..small(&vfs) }).unwrap();
     let tree = db.tree("t").unwrap();
     let key = |i: u64| format!("{i:08}");
@@ -526,7 +498,7 @@ fn scattered(seed: u64, i: u64) -> [u8; 60] {
 
 #[test]
 fn the_log_adds_little_to_what_is_put() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let settings = Settings { memtable_bytes: Some(4 << 20), log_segment_bytes: 1 << 20, ..small(&vfs) };
     let db = open(Settings { compression: Compression::None, ..settings }).unwrap();
     let tree = db.tree("t").unwrap();
@@ -545,7 +517,7 @@ fn the_log_adds_little_to_what_is_put() {
 
 #[test]
 fn a_directory_without_a_database_is_left_as_it_is() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     vfs.create_dir_all(Path::new(DIR)).unwrap();
     vfs.open(&Path::new(DIR).join("notes.txt"), crate::platform::OpenMode::CreateNew).unwrap();
     let error = open(Settings { create: false, ..small(&vfs) }).unwrap_err();

@@ -1,18 +1,18 @@
 //! What opening a database reads of its blobs, and what it makes of damage to them.
 
-use super::{Db, Durability, Settings};
+use super::{
+    Db, Durability, Settings,
+    tests_common::{self, DIR, fault, small},
+};
 use crate::{
     base::{Error, Result},
     codec::Compression,
-    platform::{Runtime, SystemRuntime, Vfs, fault_vfs::FaultVfs},
+    platform::fault_vfs::FaultVfs,
 };
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
 };
-
-const DIR: &str = "/db";
 
 fn open(vfs: &FaultVfs) -> Result<Db> {
     open_with(vfs, 4 << 20)
@@ -23,21 +23,15 @@ fn open_with(vfs: &FaultVfs, blob_file_bytes: u64) -> Result<Db> {
         memory: 64 << 20,
         durability: Durability::Sync,
         compression: Compression::None,
-        create: true,
-        read_only: false,
-        background_threads: 0,
         memtable_bytes: Some(1 << 20),
         partition_bytes: 64 << 20,
-        loose_runs: 4,
         log_segment_bytes: 64 << 10,
         block_bytes: 4 << 10,
         blob_threshold: 4 << 10,
         blob_file_bytes,
-        key_blocks: true,
-        vfs: Arc::new(vfs.clone()) as Arc<dyn Vfs>,
-        runtime: Arc::new(SystemRuntime::new()) as Arc<dyn Runtime>,
+        ..small(&fault(vfs))
     };
-    Db::open_with(settings, Path::new(DIR))
+    tests_common::open(settings)
 }
 
 /// The files as a killed process leaves them: all that was written, synced or not.

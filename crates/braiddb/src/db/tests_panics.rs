@@ -3,50 +3,27 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests of threads")]
 
-use super::{Db, Durability, Settings};
+use super::{
+    Db, Durability, Settings,
+    tests_common::{self, DIR, bounded, fault, small},
+};
 use crate::{
     base::Error,
     codec::Compression,
-    platform::{
-        Runtime, SystemRuntime, Vfs,
-        fault_vfs::{FaultVfs, Operation},
-    },
+    platform::fault_vfs::{FaultVfs, Operation},
 };
-use std::{
-    path::Path,
-    sync::{Arc, mpsc},
-    time::Duration,
-};
-
-const DIR: &str = "/db";
+use std::{path::Path, time::Duration};
 
 fn open(vfs: &FaultVfs, background_threads: usize) -> Db {
     let settings = Settings {
-        memory: 4 << 20,
         durability: Durability::Sync,
         compression: Compression::None,
-        create: true,
-        read_only: false,
         background_threads,
-        memtable_bytes: Some(16 << 10),
-        partition_bytes: 64 << 10,
-        loose_runs: 4,
         log_segment_bytes: 64 << 10,
-        block_bytes: 512,
         blob_threshold: 4 << 10,
-        blob_file_bytes: 16 << 10,
-        key_blocks: true,
-        vfs: Arc::new(vfs.clone()) as Arc<dyn Vfs>,
-        runtime: Arc::new(SystemRuntime::new()) as Arc<dyn Runtime>,
+        ..small(&fault(vfs))
     };
-    Db::open_with(settings, Path::new(DIR)).unwrap()
-}
-
-/// Fails, rather than hang, if `body` does not end.
-fn bounded<R: Send + 'static>(what: &str, body: impl FnOnce() -> R + Send + 'static) -> R {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(body()));
-    receiver.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("{what} has hung or panicked"))
+    tests_common::open(settings).unwrap()
 }
 
 fn key(thread: u32, i: u32) -> Vec<u8> {

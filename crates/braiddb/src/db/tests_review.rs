@@ -2,52 +2,23 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests of threads and of how long things take")]
 
-use super::{Db, Durability, Settings};
+use super::{
+    Durability, Settings,
+    tests_common::{DIR, fault, killed, mem, open, small},
+};
 use crate::{
-    base::Result,
     codec::Compression,
     platform::{
-        MemVfs, OpenMode, Runtime, SystemRuntime, Vfs,
+        OpenMode, Runtime, SystemRuntime, Vfs,
         fault_vfs::{FaultVfs, Operation},
     },
 };
 use std::{path::Path, sync::Arc};
 
-const DIR: &str = "/db";
-
-fn small(vfs: Arc<dyn Vfs>) -> Settings {
-    Settings {
-        memory: 4 << 20,
-        durability: Durability::Buffered,
-        compression: Compression::Lz4,
-        create: true,
-        read_only: false,
-        background_threads: 0,
-        memtable_bytes: Some(16 << 10),
-        partition_bytes: 64 << 10,
-        loose_runs: 4,
-        log_segment_bytes: 16 << 10,
-        block_bytes: 512,
-        blob_threshold: 256,
-        blob_file_bytes: 16 << 10,
-        key_blocks: true,
-        vfs,
-        runtime: Arc::new(SystemRuntime::new()) as Arc<dyn Runtime>,
-    }
-}
-
-fn mem() -> Arc<dyn Vfs> {
-    Arc::new(MemVfs::new())
-}
-
-fn open(settings: Settings) -> Result<Db> {
-    Db::open_with(settings, Path::new(DIR))
-}
-
 #[test]
 fn a_range_delete_up_to_an_overlong_key_does_no_harm() {
     let vfs = mem();
-    let db = open(small(Arc::clone(&vfs))).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     tree.put(b"a", b"1").unwrap();
     tree.put(b"c", b"1").unwrap();
@@ -58,14 +29,14 @@ fn a_range_delete_up_to_an_overlong_key_does_no_harm() {
     db.flush().unwrap();
     drop(tree);
     db.close().unwrap();
-    let db = open(small(vfs)).unwrap();
+    let db = open(small(&vfs)).unwrap();
     assert_eq!(db.tree("t").unwrap().get(b"c").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
 /// A run shared by partitions is merged from a partition's first entry on: also if that is marked stale.
 #[test]
 fn a_merge_of_a_shared_run_keeps_what_a_snapshot_sees_before_a_range_delete() {
-    let db = open(small(mem())).unwrap();
+    let db = open(small(&mem())).unwrap();
     let tree = db.tree("t").unwrap();
     let key = |i: u32| format!("{i:06}").into_bytes();
     for i in 0..6_000 {
@@ -96,20 +67,15 @@ fn a_merge_of_a_shared_run_keeps_what_a_snapshot_sees_before_a_range_delete() {
     assert!(tree.get(key(first)).unwrap().is_none());
 }
 
-/// The files as a killed process leaves them: all that was written, synced or not.
-fn killed(vfs: &FaultVfs) -> FaultVfs {
-    FaultVfs::of_files(Path::new(DIR), &vfs.files())
-}
-
 #[test]
 fn replayed_blobs_are_synced_before_the_log_says_that_they_are_durable() {
     let vfs = FaultVfs::new(Path::new(DIR));
-    let db = open(small(Arc::new(vfs.clone()))).unwrap();
+    let db = open(small(&fault(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
     tree.put(b"k", vec![7; 1_000]).unwrap();
     let vfs = killed(&vfs);
     drop((tree, db));
-    let db = open(small(Arc::new(vfs.clone()))).unwrap();
+    let db = open(small(&fault(&vfs))).unwrap();
     let journal = vfs.journal();
     let of = |extension: &str, operation: Operation| {
         journal.iter().position(|(o, p)| *o == operation && p.extension().is_some_and(|e| e == extension))
@@ -123,9 +89,9 @@ fn replayed_blobs_are_synced_before_the_log_says_that_they_are_durable() {
 #[test]
 fn an_empty_blob_file_that_a_crash_left_is_removed() {
     let vfs = mem();
-    open(small(Arc::clone(&vfs))).unwrap().close().unwrap();
+    open(small(&vfs)).unwrap().close().unwrap();
     vfs.open(&Path::new(DIR).join("000900.blob"), OpenMode::CreateNew).unwrap();
-    open(small(Arc::clone(&vfs))).unwrap().close().unwrap();
+    open(small(&vfs)).unwrap().close().unwrap();
     let left = vfs.list(Path::new(DIR)).unwrap();
     assert!(left.iter().all(|e| !e.name.ends_with(".blob")), "{left:?}");
 }
@@ -134,7 +100,7 @@ fn an_empty_blob_file_that_a_crash_left_is_removed() {
 fn closing_waits_for_no_worker_that_sleeps() {
     let start = std::time::Instant::now();
     for _ in 0..40 {
-        let db = open(Settings { background_threads: 2, ..small(mem()) }).unwrap();
+        let db = open(Settings { background_threads: 2, ..small(&mem()) }).unwrap();
         db.tree("t").unwrap().put(b"k", b"v").unwrap();
         db.close().unwrap();
     }
@@ -145,7 +111,7 @@ fn closing_waits_for_no_worker_that_sleeps() {
 #[test]
 fn enormous_and_tiny_sizes_are_taken() {
     for (partition_bytes, memory) in [(u64::MAX, 0), (0, 0), (1, usize::MAX)] {
-        let db = open(Settings { partition_bytes, memory, ..small(mem()) }).unwrap();
+        let db = open(Settings { partition_bytes, memory, ..small(&mem()) }).unwrap();
         let tree = db.tree("t").unwrap();
         for i in 0..200u32 {
             tree.put(i.to_be_bytes(), b"v").unwrap();
@@ -178,7 +144,7 @@ fn a_manifest_that_finds_no_space_to_be_rewritten_can_be_tried_again() {
 
 #[test]
 fn compacting_merges_what_is_left_after_covered_runs_have_gone() {
-    let db = open(Settings { partition_bytes: 1 << 30, ..small(mem()) }).unwrap();
+    let db = open(Settings { partition_bytes: 1 << 30, ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
     // The catalog's entries stand in a run of their own.
     db.flush().unwrap();
@@ -209,7 +175,7 @@ fn noise(seed: u32) -> Vec<u8> {
 #[test]
 fn a_damaged_value_does_not_keep_its_partition_from_being_merged() {
     let vfs = mem();
-    let db = open(small(Arc::clone(&vfs))).unwrap();
+    let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..100u32 {
         tree.put(i.to_be_bytes(), noise(i)).unwrap();
@@ -240,9 +206,7 @@ fn a_damaged_value_does_not_keep_its_partition_from_being_merged() {
 fn what_was_acknowledged_before_a_close_in_another_thread_is_there_afterwards() {
     for _ in 0..30 {
         let vfs = mem();
-        let db =
-            open(Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 1 << 20, ..small(Arc::clone(&vfs)) })
-                .unwrap();
+        let db = open(Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 1 << 20, ..small(&vfs) }).unwrap();
         let tree = db.tree("t").unwrap();
         let writers: Vec<_> = (0..3u32)
             .map(|thread| {
@@ -255,7 +219,7 @@ fn what_was_acknowledged_before_a_close_in_another_thread_is_there_afterwards() 
         std::thread::sleep(std::time::Duration::from_millis(3));
         drop(tree);
         db.close().unwrap();
-        let again = open(small(vfs)).unwrap();
+        let again = open(small(&vfs)).unwrap();
         let acknowledged: usize = writers.into_iter().map(|w| w.join().unwrap()).sum();
         assert_eq!(again.tree("t").unwrap().iter().count(), acknowledged);
     }
@@ -263,7 +227,7 @@ fn what_was_acknowledged_before_a_close_in_another_thread_is_there_afterwards() 
 
 #[test]
 fn threads_that_flush_for_each_other_never_take_a_busy_flush_for_a_full_disk() {
-    let db = open(Settings { memtable_bytes: Some(2 << 10), ..small(mem()) }).unwrap();
+    let db = open(Settings { memtable_bytes: Some(2 << 10), ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
     let write = |thread: u32| {
         let tree = tree.clone();
@@ -281,7 +245,7 @@ fn threads_that_flush_for_each_other_never_take_a_busy_flush_for_a_full_disk() {
 /// A put that had seen the tree before it was dropped, and was numbered after, stood above the range delete for ever.
 #[test]
 fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
-    let db = open(small(mem())).unwrap();
+    let db = open(small(&mem())).unwrap();
     let (tree, other) = (db.tree("t").unwrap(), db.tree("u").unwrap());
     let before = db.stats();
     let mut batch = crate::commit::RawBatch::default();
@@ -326,7 +290,7 @@ fn more_versions_of_a_key_than_a_run_holds_are_kept_in_several() {
         log_segment_bytes: 1 << 20,
         block_bytes: 64,
         compression: Compression::None,
-        ..small(mem())
+        ..small(&mem())
     };
     let db = open(settings).unwrap();
     let tree = db.tree("t").unwrap();
@@ -371,7 +335,7 @@ fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
         memtable_bytes: Some(2 << 20),
         blob_threshold: 1 << 20,
         compression: Compression::None,
-        ..small(mem())
+        ..small(&mem())
     };
     let db = open(settings).unwrap();
     let tree = db.tree("t").unwrap();
@@ -397,7 +361,7 @@ fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
 fn a_damaged_partition_slows_nobody_and_is_told_of() {
     let vfs = mem();
     let settings =
-        |vfs| Settings { partition_bytes: 4 << 20, blob_threshold: 1 << 20, key_blocks: false, ..small(vfs) };
+        |vfs| Settings { partition_bytes: 4 << 20, blob_threshold: 1 << 20, key_blocks: false, ..small(&vfs) };
     let db = open(settings(Arc::clone(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..2_000u32 {
@@ -435,7 +399,7 @@ fn a_damaged_partition_slows_nobody_and_is_told_of() {
 #[test]
 fn range_deletes_between_reads_take_no_quadratic_time() {
     let settings =
-        Settings { memory: 256 << 20, memtable_bytes: Some(64 << 20), log_segment_bytes: 1 << 20, ..small(mem()) };
+        Settings { memory: 256 << 20, memtable_bytes: Some(64 << 20), log_segment_bytes: 1 << 20, ..small(&mem()) };
     let db = open(settings).unwrap();
     let tree = db.tree("t").unwrap();
     let start = std::time::Instant::now();
@@ -460,7 +424,7 @@ fn a_partition_whose_runs_are_cut_by_blocks_is_split() {
         log_segment_bytes: 1 << 20,
         block_bytes: 64,
         compression: Compression::None,
-        ..small(mem())
+        ..small(&mem())
     };
     let db = open(settings).unwrap();
     let tree = db.tree("t").unwrap();
@@ -489,7 +453,7 @@ fn data_that_packs_well_does_not_latch_the_database() {
         log_segment_bytes: 16 << 20,
         block_bytes: 64,
         loose_runs: 8,
-        ..small(mem())
+        ..small(&mem())
     };
     let db = open(settings).unwrap();
     let tree = db.tree("t").unwrap();

@@ -262,3 +262,85 @@ fn a_segment_can_be_inspected() {
     assert_eq!(dump.end_offset, wal.end_lsn());
     assert!(!dump.remains && dump.records_beyond == 0);
 }
+
+/// A segment's number, and what its header, its first record and the seal before it say of how far the log is synced.
+fn told_of(world: &World, wal: &Wal) -> (u64, [Lsn; 3]) {
+    let segments = wal.segments();
+    let [.., before, last] = segments.as_slice() else { panic!("one segment") };
+    let read = |number: u64| {
+        let mut records = Vec::new();
+        let path = Path::new(DIR).join(format!("{number:06}.wal"));
+        let dump = inspect_segment(&world.vfs, &path, &mut |_, record| {
+            records.push(record.header.durable_lsn);
+            Ok(())
+        });
+        (dump.unwrap().header.durable_lsn, records)
+    };
+    let ((_, sealed), (header, records)) = (read(before.number), read(last.number));
+    (last.number, [header, records[0], *sealed.last().unwrap()])
+}
+
+#[test]
+fn each_segment_tells_how_far_the_log_was_synced_when_it_was_begun() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let (mut begun, mut told) = (0, std::collections::BTreeSet::new());
+    for sequence in 1..=600u64 {
+        // Often enough between two segments, and sometimes not at all.
+        if sequence % 5 == 0 && sequence / 100 % 2 == 0 {
+            wal.sync(wal.end_lsn()).unwrap();
+        }
+        let (durable, last) = (wal.durable_lsn(), wal.segments().last().unwrap().number);
+        append(&wal, sequence).unwrap();
+        if wal.segments().last().unwrap().number != last {
+            let (number, all) = told_of(&world, &wal);
+            assert_eq!(all, [durable; 3], "segment {number}, sequence {sequence}");
+            begun += 1;
+            told.insert(durable);
+            // Later segments are made of files that tell of earlier times.
+            wal.release(sequence.saturating_sub(60), |_| false);
+        }
+    }
+    assert!(begun > 20 && told.len() > 10 && told.len() < begun, "{begun} segments, {} positions", told.len());
+    assert!(wal.stats().segments_recycled > 10);
+    // An epoch's first segment tells that all before it is durable.
+    let mut input = input_of(&wal);
+    let (_, wal) = world.reopen(&mut input).unwrap();
+    append(&wal, 601).unwrap();
+    let start = wal.segments().last().unwrap().start_lsn;
+    let (_, [header, record, _]) = told_of(&world, &wal);
+    assert_eq!((header, record), (start, wal.durable_lsn()));
+}
+
+/// Where nothing of a segment is left but its header, that alone tells a break from the log's end.
+#[test]
+fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    let input = input_of(&wal);
+    let mut ends = vec![wal.end_lsn()];
+    while wal.segments().len() == 1 {
+        ends.push(append(&wal, ends.len() as u64).unwrap());
+        if ends.len() == 9 {
+            wal.sync(wal.end_lsn()).unwrap();
+        }
+    }
+    // The last one stands in the second segment.
+    let count = ends.len() - 2;
+    assert!(count > 12, "{count}");
+    let path = |number: u64| Path::new(DIR).join(format!("{number:06}.wal"));
+    for kept in 0..=count {
+        let mut files = world.vfs.files();
+        files.get_mut(&path(1)).unwrap()[ends[kept] as usize..].fill(0);
+        files.get_mut(&path(2)).unwrap()[136..].fill(0);
+        let replayed = World::on(FaultVfs::of_files(Path::new(DIR), &files)).replay(&input);
+        if kept < 8 {
+            assert!(replayed.unwrap_err().is_corruption(), "{kept} groups are left of 8 that were synced");
+            // Without it, nobody knows.
+            files.get_mut(&path(2)).unwrap().fill(0);
+            World::on(FaultVfs::of_files(Path::new(DIR), &files)).replay(&input).unwrap();
+        } else {
+            assert_eq!(replayed.unwrap().0, groups(1..=kept as u64), "what was not synced may be lost");
+        }
+    }
+}

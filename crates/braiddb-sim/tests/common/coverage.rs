@@ -1,0 +1,59 @@
+//! What a battery made the engine do: one that never merges tests little.
+
+use super::Counter;
+use braiddb::Stats;
+
+/// So few cases may by chance come to none of what is rare.
+const CASES_FOR_ALL: usize = 200;
+
+#[derive(Debug, Default)]
+pub struct Coverage {
+    pub flushes: Counter,
+    pub merges: Counter,
+    pub loose_merges: Counter,
+    pub folds: Counter,
+    pub splits: Counter,
+    pub blob_bytes: Counter,
+    pub view_bytes: Counter,
+}
+
+impl Coverage {
+    /// Adds what a database has done; to be called once before it is closed.
+    pub fn note(&self, stats: &Stats) {
+        self.flushes.add(stats.flushes);
+        self.merges.add(stats.merges);
+        self.loose_merges.add(stats.loose_merges);
+        self.folds.add(stats.folds);
+        self.splits.add((stats.partitions.len() as u64).saturating_sub(1));
+        self.blob_bytes.add(stats.blob_bytes_written);
+        self.view_bytes.add(stats.view_bytes_written);
+    }
+
+    pub fn add(&self, other: &Coverage) {
+        for ((_, mine), (_, others)) in self.counters().into_iter().zip(other.counters()) {
+            mine.add(others.get());
+        }
+    }
+
+    /// Fails if there is something that never happened in so many cases.
+    pub fn check(&self, cases: usize) {
+        let often = if cases < CASES_FOR_ALL { 4 } else { usize::MAX };
+        for (what, count) in self.counters().into_iter().take(often) {
+            assert!(count.get() > 0, "none of {cases} cases came to a {what}: {self:?}");
+        }
+    }
+
+    /// Those of what happens often first.
+    fn counters(&self) -> [(&'static str, &Counter); 7] {
+        let Coverage { flushes, merges, loose_merges, folds, splits, blob_bytes, view_bytes } = self;
+        [
+            ("flush", flushes),
+            ("merge", merges),
+            ("split", splits),
+            ("blob", blob_bytes),
+            ("merge of loose runs", loose_merges),
+            ("fold", folds),
+            ("view", view_bytes),
+        ]
+    }
+}

@@ -1,0 +1,229 @@
+//! When a database is idle, and what its flusher then does about the log.
+
+use super::*;
+use crate::{
+    db::{
+        Db, Settings,
+        tests_common::{bounded, fault, killed, open, small},
+    },
+    platform::{
+        Runtime, SystemRuntime,
+        fault_vfs::{FaultVfs, Operation},
+    },
+};
+use std::{io, path::Path, sync::atomic::AtomicU64, thread::JoinHandle};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A clock that stands until it is moved.
+#[derive(Debug)]
+struct Stopped {
+    now_ns: AtomicU64,
+    system: SystemRuntime,
+}
+
+impl Stopped {
+    fn advance(&self, ns: u64) {
+        self.now_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+}
+
+impl Runtime for Stopped {
+    fn unix_time_us(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed) / 1000
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed)
+    }
+    fn random_u64(&self) -> u64 {
+        self.system.random_u64()
+    }
+    fn spawn(&self, _name: &str, _body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn sleep_us(&self, micros: u64) {
+        self.advance(micros * 1000);
+    }
+    fn process_name(&self) -> String {
+        self.system.process_name()
+    }
+}
+
+/// A database whose memtable holds all that the tests write, in short log segments.
+fn world() -> (FaultVfs, Arc<Stopped>, Db) {
+    let vfs = FaultVfs::new(Path::new("/db"));
+    let clock = Arc::new(Stopped { now_ns: AtomicU64::new(SECOND_NS), system: SystemRuntime::new() });
+    let db = open_on(&vfs, &clock);
+    (vfs, clock, db)
+}
+
+fn open_on(vfs: &FaultVfs, clock: &Arc<Stopped>) -> Db {
+    let settings = Settings {
+        memtable_bytes: Some(1 << 20),
+        log_segment_bytes: 4 << 10,
+        runtime: Arc::clone(clock) as Arc<dyn Runtime>,
+        ..small(&fault(vfs))
+    };
+    open(settings).unwrap()
+}
+
+/// Puts until the log has so many segments; how many keys.
+fn fill(db: &Db, segments: usize) -> u32 {
+    let tree = db.tree("t").unwrap();
+    let mut count = 0u32;
+    while db.core().wal.as_ref().unwrap().segments().len() < segments {
+        tree.put(count.to_be_bytes(), [7; 100]).unwrap();
+        count += 1;
+    }
+    count
+}
+
+fn segments(db: &Db) -> usize {
+    db.core().wal.as_ref().unwrap().segments().len()
+}
+
+fn frozen(db: &Db) -> usize {
+    db.core().state.load().frozen.len()
+}
+
+fn freeze(db: &Db) {
+    let _write = db.core().write.lock();
+    db.core().freeze();
+}
+
+/// A flush under way, which ends when this goes.
+struct Flush<'a>(&'a Core);
+
+impl<'a> Flush<'a> {
+    fn begin(db: &'a Db) -> Flush<'a> {
+        db.core().work.lock().flushing = true;
+        Flush(db.core())
+    }
+}
+
+impl Drop for Flush<'_> {
+    fn drop(&mut self) {
+        self.0.work.lock().flushing = false;
+    }
+}
+
+/// Whether the database has just become idle, and whether it is.
+fn look(db: &Db) -> (bool, bool) {
+    let mut work = db.core().work.lock();
+    let has_become = db.core().look_for_idleness(&mut work);
+    (has_become, work.idle)
+}
+
+#[test]
+fn a_database_is_idle_once_nothing_was_committed_for_a_second() {
+    let (_, clock, db) = world();
+    let tree = db.tree("t").unwrap();
+    assert_eq!(look(&db), (false, false));
+    clock.advance(SECOND_NS - 1);
+    assert_eq!(look(&db), (false, false));
+    clock.advance(1);
+    assert_eq!(look(&db), (true, true));
+    assert_eq!(look(&db), (false, true), "it has become so once");
+    tree.put(b"k", b"v").unwrap();
+    assert_eq!(look(&db), (false, false));
+    clock.advance(SECOND_NS);
+    assert_eq!(look(&db), (true, true));
+}
+
+#[test]
+fn a_database_is_not_idle_while_a_memtable_waits_for_its_flush() {
+    let (_, clock, db) = world();
+    let tree = db.tree("t").unwrap();
+    look(&db);
+    freeze(&db);
+    clock.advance(100 * SECOND_NS);
+    assert_eq!(look(&db), (false, false));
+    db.core().run_flushes().unwrap();
+    assert_eq!(look(&db), (true, true));
+    // Nor is one any more that was.
+    tree.put(b"k", b"v").unwrap();
+    look(&db);
+    clock.advance(SECOND_NS);
+    assert_eq!(look(&db), (true, true));
+    freeze(&db);
+    assert_eq!(look(&db), (false, false));
+}
+
+#[test]
+fn the_flusher_has_a_long_log_flushed_and_lets_go_of_it() {
+    let (vfs, clock, db) = world();
+    let mut count = fill(&db, LOG_SEGMENTS_MAX);
+    db.core().trim_log_as_flusher().unwrap();
+    assert_eq!((segments(&db), db.stats().flushes), (LOG_SEGMENTS_MAX, 0), "that is not long");
+    count = count.max(fill(&db, LOG_SEGMENTS_MAX + 3));
+    db.core().trim_log_as_flusher().unwrap();
+    assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (1, 0, 1));
+    let again = open_on(&killed(&vfs), &clock);
+    assert_eq!(again.stats().recovered_records, 0);
+    assert_eq!(again.tree("t").unwrap().iter().count(), count as usize);
+}
+
+#[test]
+fn the_flusher_lets_go_of_segments_with_nothing_left_to_flush() {
+    let (mut vfs, clock, db) = world();
+    db.tree("t").unwrap().put(b"k", b"v").unwrap();
+    db.flush().unwrap();
+    // Each opening begins a segment.
+    let opened: Vec<Db> = (0..LOG_SEGMENTS_MAX)
+        .map(|_| {
+            vfs = killed(&vfs);
+            open_on(&vfs, &clock)
+        })
+        .collect();
+    let db = opened.last().unwrap();
+    assert_eq!(segments(db), LOG_SEGMENTS_MAX + 1);
+    db.core().trim_log_as_flusher().unwrap();
+    assert_eq!((segments(db), db.stats().flushes), (1, 0));
+    let again = open_on(&killed(&vfs), &clock);
+    assert_eq!(again.tree("t").unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn the_flusher_waits_for_no_writer() {
+    let (_, _, db) = world();
+    fill(&db, LOG_SEGMENTS_MAX + 1);
+    let write = db.core().write.lock();
+    let core = Arc::clone(db.core());
+    bounded("trimming the log", move || core.trim_log_as_flusher()).unwrap();
+    drop(write);
+    assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (LOG_SEGMENTS_MAX + 1, 0, 0));
+}
+
+#[test]
+fn the_flusher_waits_for_no_flush_and_freezes_no_more_meanwhile() {
+    let (_, _, db) = world();
+    fill(&db, LOG_SEGMENTS_MAX + 1);
+    freeze(&db);
+    let flush = Flush::begin(&db);
+    db.tree("t").unwrap().put(b"k", b"v").unwrap();
+    let core = Arc::clone(db.core());
+    bounded("trimming the log", move || core.trim_log_as_flusher()).unwrap();
+    assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (LOG_SEGMENTS_MAX + 1, 1, 0));
+    drop(flush);
+    db.core().trim_log_as_flusher().unwrap();
+    assert_eq!((frozen(&db), db.stats().flushes), (0, 1));
+}
+
+#[test]
+fn the_flusher_tries_again_after_a_full_disk_and_not_after_a_failed_sync() {
+    let (vfs, clock, db) = world();
+    fill(&db, LOG_SEGMENTS_MAX + 1);
+    vfs.fail(Operation::Create, 0, 1, io::ErrorKind::StorageFull);
+    db.core().trim_log_as_flusher().unwrap();
+    assert_eq!((segments(&db), frozen(&db)), (LOG_SEGMENTS_MAX + 1, 1));
+    // Not before its time.
+    db.core().trim_log_as_flusher().unwrap();
+    assert_eq!((frozen(&db), db.stats().flushes), (1, 0));
+    clock.advance(RETRY_NS);
+    db.core().trim_log_as_flusher().unwrap();
+    assert_eq!((segments(&db), frozen(&db)), (1, 0));
+    fill(&db, LOG_SEGMENTS_MAX + 1);
+    vfs.fail(Operation::Sync, 0, 1, io::ErrorKind::Other);
+    let error = db.core().trim_log_as_flusher().unwrap_err();
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+}
