@@ -35,6 +35,9 @@ mod codec;
 mod commit;
 mod compaction;
 mod db;
+#[cfg(any(test, feature = "measure"))]
+#[doc(hidden)]
+pub mod measure;
 mod memtable;
 mod options;
 pub mod platform;
