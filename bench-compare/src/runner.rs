@@ -33,10 +33,7 @@ pub fn run(options: &RunOptions) -> Result<()> {
     // Some engines ask for the current folder where a path is relative.
     let folder = fs::canonicalize(&options.folder)?;
     let known = Results::read(&options.results)?;
-    let machine = Machine::here(&folder);
-    if known.machines.last() != Some(&machine) {
-        results::append(&options.results, &Line::Machine(machine))?;
-    }
+    note_machine(&options.results, &folder)?;
     let is_wanted = |key: &RowKey| match known.rows.get(key) {
         None => true,
         Some(row) => options.retry && row.status != Status::Ok,
@@ -50,6 +47,15 @@ pub fn run(options: &RunOptions) -> Result<()> {
     }
     let into = options.results.parent().unwrap_or(Path::new("."));
     report::write(&options.results, into)
+}
+
+/// Says in the results what they are taken on, unless the last of them were taken on the same; databases will be in `folder`.
+pub fn note_machine(results: &Path, folder: &Path) -> Result<()> {
+    let machine = Machine::here(folder);
+    if Results::read(results)?.machines.last() == Some(&machine) {
+        return Ok(());
+    }
+    results::append(results, &Line::Machine(machine))
 }
 
 /// All rows, in the order in which they are run. Each round begins with another engine.

@@ -1,11 +1,18 @@
 //! BraidDB, as it comes, but for the budget and compression (off for all).
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
-use anyhow::Result;
-use braiddb::{Compression, Db, Durability, Tree};
+use anyhow::{Result, bail};
+use braiddb::{Builder, Compression, Db, Durability, Tree};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 /// Rows in a commit of a sorted load. There is no call made for that yet.
 const LOAD_BATCH_LEN: usize = 1000;
+
+/// How long a view may take.
+const VIEW_TIME_MAX: Duration = Duration::from_secs(120);
 
 pub struct Braid {
     db: Db,
@@ -13,16 +20,52 @@ pub struct Braid {
     durability: Durability,
 }
 
+/// The one view of an unsplit database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewSize {
+    pub entries: u64,
+    pub bytes: u64,
+}
+
 impl Braid {
     pub fn open(setup: Setup<'_>) -> Result<Braid> {
+        Braid::open_with(setup, |builder| builder)
+    }
+
+    /// So that what is flushed stays a run of its own, in one partition however large: memtables are not full by themselves, and
+    /// there is no split, which would merge all runs.
+    pub fn open_unsplit(setup: Setup<'_>) -> Result<Braid> {
+        let memtable_bytes = setup.data_bytes as usize;
+        Braid::open_with(setup, |builder| builder.memtable_bytes(memtable_bytes).partition_bytes(1 << 40))
+    }
+
+    fn open_with(setup: Setup<'_>, set: impl FnOnce(Builder) -> Builder) -> Result<Braid> {
         let durability = if setup.durable { Durability::Sync } else { Durability::Buffered };
-        let db = Db::builder()
-            .memory(setup.budget)
-            .durability(durability)
-            .compression(Compression::None)
-            .open(setup.folder.join("db"))?;
+        let builder = Db::builder().memory(setup.budget).durability(durability).compression(Compression::None);
+        let db = set(builder).open(setup.folder.join("db"))?;
         let tree = db.tree("rows")?;
         Ok(Braid { db, tree, durability })
+    }
+
+    /// Waits until all runs are in the view, which it does once idle; an error if they are not `runs` in one partition.
+    pub fn wait_for_view(&self, runs: usize) -> Result<ViewSize> {
+        let start = Instant::now();
+        loop {
+            let stats = self.db.stats();
+            if let [partition] = &stats.partitions[..]
+                && partition.loose.is_empty()
+                && partition.runs.len() == runs
+                && partition.view_bytes > 0
+            {
+                return Ok(ViewSize { entries: partition.view_entries, bytes: partition.view_bytes });
+            }
+            if start.elapsed() > VIEW_TIME_MAX {
+                let shapes: Vec<(usize, usize)> =
+                    stats.partitions.iter().map(|partition| (partition.runs.len(), partition.loose.len())).collect();
+                bail!("no view of {runs} runs came to be; runs in views and loose ones are {shapes:?}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

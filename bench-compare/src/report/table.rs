@@ -29,12 +29,15 @@ const COLUMNS: [(&str, &str); 9] = [
 /// Writes the report of a file of results into a folder.
 pub fn write(results: &Path, into: &Path) -> Result<()> {
     let results = Results::read(results)?;
-    ensure!(!results.rows.is_empty(), "there are no results yet");
+    ensure!(!results.rows.is_empty() || !results.parts.is_empty(), "there are no results yet");
     fs::create_dir_all(into)?;
     let sizes: BTreeSet<u64> = results.rows.keys().map(|key| key.n).collect();
     let mut text = String::from("# BraidDB beside its peers\n\n");
     for machine in &results.machines {
         push_machine(&mut text, machine)?;
+    }
+    for row in results.parts.values() {
+        super::parts::push_parts(&mut text, row)?;
     }
     for &n in &sizes {
         let summaries = Summaries::of(&results, n);

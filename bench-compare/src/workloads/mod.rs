@@ -14,6 +14,6 @@ mod write;
 mod ycsb;
 
 pub use catalog::{all, by_name};
-pub use context::Context;
+pub use context::{Batch, Context};
 pub use kill::write_and_die;
 pub use measure::Measure;
