@@ -2,7 +2,7 @@
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::{Result, bail};
-use braiddb::{Builder, Compression, Db, Durability, Tree};
+use braiddb::{Builder, Compression, Cursor, Db, Durability, Tree};
 use std::{
     thread,
     time::{Duration, Instant},
@@ -91,7 +91,7 @@ impl Engine for Braid {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(BraidReader { tree: &self.tree }))
+        Ok(Box::new(BraidReader { tree: &self.tree, cursor: None, is_stale: false }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -103,52 +103,64 @@ impl Engine for Braid {
     }
 }
 
-/// Each call reads what is there when it begins.
+/// Gets read what is there when they begin. The cursor is made when first needed, kept, and taken to the present before its next
+/// use after a refresh: a cursor that is kept idle would keep old versions.
 struct BraidReader<'a> {
     tree: &'a Tree,
+    cursor: Option<Cursor>,
+    is_stale: bool,
+}
+
+impl BraidReader<'_> {
+    fn cursor(&mut self) -> &mut Cursor {
+        let is_stale = std::mem::replace(&mut self.is_stale, false);
+        if let Some(cursor) = self.cursor.as_mut().filter(|_| is_stale) {
+            cursor.refresh();
+        }
+        self.cursor.get_or_insert_with(|| self.tree.cursor())
+    }
 }
 
 impl Reader for BraidReader<'_> {
     fn refresh(&mut self) -> Result<()> {
+        self.is_stale = true;
         Ok(())
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.tree.get(key)?;
-        if let Some(value) = &value {
-            found(value);
-        }
-        Ok(value.is_some())
+        Ok(self.tree.get_with(key, found)?.is_some())
     }
 
     fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        for (index, value) in self.tree.multi_get(keys)?.iter().enumerate() {
-            if let Some(value) = value {
-                found(index, value);
-            }
-        }
-        Ok(())
+        let show = |index: usize, value: Option<&[u8]>| value.into_iter().for_each(|value| found(index, value));
+        Ok(self.tree.multi_get_with(keys, show)?)
     }
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
-        show(self.tree.range(from..), visit)
+        let cursor = self.cursor();
+        let there = cursor.seek(from)?;
+        show(cursor, there, Cursor::next, visit)
     }
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
-        show(self.tree.iter().rev(), visit)
-    }
-
-    fn scan_prefix(&mut self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
-        show(self.tree.prefix(prefix), visit)
+        let cursor = self.cursor();
+        let there = cursor.seek_last()?;
+        show(cursor, there, Cursor::prev, visit)
     }
 }
 
-fn show(rows: impl Iterator<Item = braiddb::Result<(braiddb::Key, braiddb::Value)>>, visit: Visit<'_>) -> Result<()> {
-    for row in rows {
-        let (key, value) = row?;
-        if !visit(&key, &value) {
+fn show(
+    cursor: &mut Cursor,
+    mut there: bool,
+    step: impl Fn(&mut Cursor) -> braiddb::Result<bool>,
+    visit: Visit<'_>,
+) -> Result<()> {
+    while there {
+        let (key, value) = cursor.row()?;
+        if !visit(key, value) {
             break;
         }
+        there = step(cursor)?;
     }
     Ok(())
 }
