@@ -51,7 +51,7 @@ pub use base::{Error, Result, SequenceNumber};
 pub use codec::Compression;
 pub use db::inspect;
 pub use db::{
-    Batch, Cursor, Db, Durability, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree, TreeInfo,
-    TreeOptions, Value, VerifyReport,
+    Batch, Cursor, Db, Durability, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree,
+    TreeInfo, TreeOptions, Value, VerifyReport,
 };
 pub use options::Builder;
