@@ -18,6 +18,7 @@ options of run, those marked * of parts as well:
   --workloads LIST  all
 * --results FILE    lines of JSON (results/rows.jsonl)
 * --folder DIR      where databases are made (data); gone afterwards
+  --memory-folder DIR  where they are made that are to be in memory (/dev/shm/bench-compare); gone afterwards
   --limit S         seconds for a child (900); above that it is killed, and its row says so
   --phase-limit S   seconds for a phase (60); it stops there and is measured by what it did
   --retry           run again what failed
@@ -43,6 +44,7 @@ pub struct RunOptions {
     pub workloads: Vec<String>,
     pub results: PathBuf,
     pub folder: PathBuf,
+    pub memory_folder: PathBuf,
     pub limit: Duration,
     pub phase_limit: Duration,
     pub retry: bool,
@@ -107,6 +109,7 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
         workloads: workloads::all().iter().map(|workload| workload.name.to_owned()).collect(),
         results: "results/rows.jsonl".into(),
         folder: "data".into(),
+        memory_folder: "/dev/shm/bench-compare".into(),
         limit: Duration::from_secs(900),
         phase_limit: Duration::from_secs(60),
         retry: false,
@@ -127,6 +130,7 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
             "--workloads" => options.workloads = list(value),
             "--results" => options.results = value.into(),
             "--folder" => options.folder = value.into(),
+            "--memory-folder" => options.memory_folder = value.into(),
             "--limit" => options.limit = seconds(value)?,
             "--phase-limit" => options.phase_limit = seconds(value)?,
             _ => bail!("unknown option {name}; see `bench-compare help`"),

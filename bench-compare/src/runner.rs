@@ -32,6 +32,7 @@ pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
     // Some engines ask for the current folder where a path is relative.
     let folder = fs::canonicalize(&options.folder)?;
+    let in_memory = &options.memory_folder;
     let known = Results::read(&options.results)?;
     note_machine(&options.results, &folder)?;
     let is_wanted = |key: &RowKey| match known.rows.get(key) {
@@ -41,7 +42,15 @@ pub fn run(options: &RunOptions) -> Result<()> {
     let keys: Vec<RowKey> = plan(options).into_iter().filter(is_wanted).collect();
     let count = keys.len();
     for (number, key) in keys.into_iter().enumerate() {
-        let row = run_one(options, &folder, key)?;
+        let workload = workloads::by_name(&key.workload)?;
+        let row = if workload.in_memory {
+            fs::create_dir_all(in_memory)?;
+            let row = run_one(options, in_memory, key)?;
+            fs::remove_dir_all(in_memory)?;
+            row
+        } else {
+            run_one(options, &folder, key)?
+        };
         println!("[{}/{count}] {}", number + 1, report::one_line(&row));
         results::append(&options.results, &Line::Row(row))?;
     }
@@ -66,7 +75,9 @@ fn plan(options: &RunOptions) -> Vec<RowKey> {
             for workload in &options.workloads {
                 let first = (round as usize - 1) % options.engines.len().max(1);
                 let engines = options.engines.iter().cycle().skip(first).take(options.engines.len());
-                keys.extend(engines.map(|engine| RowKey {
+                let included =
+                    |engine: &&String| workloads::by_name(workload).is_ok_and(|found| found.includes(engine));
+                keys.extend(engines.filter(included).map(|engine| RowKey {
                     n,
                     workload: workload.clone(),
                     engine: engine.clone(),

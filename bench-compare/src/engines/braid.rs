@@ -42,7 +42,8 @@ impl Braid {
     fn open_with(setup: Setup<'_>, set: impl FnOnce(Builder) -> Builder) -> Result<Braid> {
         let durability = if setup.durable { Durability::Sync } else { Durability::Buffered };
         let builder = Db::builder().memory(setup.budget).durability(durability).compression(Compression::None);
-        let db = set(builder).open(setup.folder.join("db"))?;
+        let builder = set(builder);
+        let db = if setup.in_memory { builder.open_in_memory()? } else { builder.open(setup.folder.join("db"))? };
         let tree = db.tree("rows")?;
         Ok(Braid { db, tree, durability })
     }

@@ -44,6 +44,7 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
         access: Access::Read,
         durable: false,
         prefix_len: None,
+        in_memory: false,
     };
     let (of_braid, of_lmdb) = (folder.join("braiddb"), folder.join("lmdb"));
     fs::create_dir_all(&of_braid)?;

@@ -1,5 +1,6 @@
 //! Tables and plots of the results: `report.md`, `ratios.svg` and, where there are several N, `sizes.svg`.
 
+mod load;
 mod parts;
 mod plot;
 mod standing;
