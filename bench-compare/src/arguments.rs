@@ -7,24 +7,28 @@ use std::{path::PathBuf, time::Duration};
 /// What `help` prints.
 pub const USAGE: &str = "\
 usage: bench-compare run [OPTIONS]           run what is not in the results yet, then report
+       bench-compare parts [OPTIONS]         the parts of reading one by one, against LMDB loaded in order; then report
        bench-compare report RESULTS FOLDER   write report.md and SVG plots into the folder
        bench-compare list                    the engines and workloads there are
 
-options of run:
-  --n N             rows (2000000); several, separated by commas, one after the other
-  --rounds R        rounds (3)
+options of run, those marked * of parts as well:
+* --n N             rows (2000000); for run several, separated by commas, one after the other
+* --rounds R        rounds (3; 9 for parts)
   --engines LIST    all
   --workloads LIST  all
-  --results FILE    lines of JSON (results/rows.jsonl)
-  --folder DIR      where databases are made (data); gone afterwards
+* --results FILE    lines of JSON (results/rows.jsonl)
+* --folder DIR      where databases are made (data); gone afterwards
+  --memory-folder DIR  where they are made that are to be in memory (/dev/shm/bench-compare); gone afterwards
   --limit S         seconds for a child (900); above that it is killed, and its row says so
   --phase-limit S   seconds for a phase (60); it stops there and is measured by what it did
   --retry           run again what failed
+* --operations N    gets and seeks of each kind in a round (200000), of parts alone
 ";
 
 /// What is asked for.
 pub enum Command {
     Run(RunOptions),
+    Parts(PartsOptions),
     Report { results: PathBuf, into: PathBuf },
     Child(ChildOptions),
     WriteAndDie { engine: String, n: u64, folder: PathBuf },
@@ -40,9 +44,19 @@ pub struct RunOptions {
     pub workloads: Vec<String>,
     pub results: PathBuf,
     pub folder: PathBuf,
+    pub memory_folder: PathBuf,
     pub limit: Duration,
     pub phase_limit: Duration,
     pub retry: bool,
+}
+
+/// Of `parts`.
+pub struct PartsOptions {
+    pub n: u64,
+    pub rounds: u32,
+    pub operations: u64,
+    pub results: PathBuf,
+    pub folder: PathBuf,
 }
 
 /// Of a child process.
@@ -69,6 +83,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Command> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["run", options @ ..] => Ok(Command::Run(parse_run(options)?)),
+        ["parts", options @ ..] => Ok(Command::Parts(parse_parts(options)?)),
         ["report", results, into] => Ok(Command::Report { results: results.into(), into: into.into() }),
         ["list"] => Ok(Command::List),
         ["child", workload, engine, n, phase_limit, folder] => Ok(Command::Child(ChildOptions {
@@ -94,6 +109,7 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
         workloads: workloads::all().iter().map(|workload| workload.name.to_owned()).collect(),
         results: "results/rows.jsonl".into(),
         folder: "data".into(),
+        memory_folder: "/dev/shm/bench-compare".into(),
         limit: Duration::from_secs(900),
         phase_limit: Duration::from_secs(60),
         retry: false,
@@ -114,6 +130,7 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
             "--workloads" => options.workloads = list(value),
             "--results" => options.results = value.into(),
             "--folder" => options.folder = value.into(),
+            "--memory-folder" => options.memory_folder = value.into(),
             "--limit" => options.limit = seconds(value)?,
             "--phase-limit" => options.phase_limit = seconds(value)?,
             _ => bail!("unknown option {name}; see `bench-compare help`"),
@@ -127,5 +144,29 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
     }
     // Some workloads take a small part of N.
     ensure!(options.sizes.iter().all(|n| *n >= 1600), "N is 1600 at least");
+    Ok(options)
+}
+
+fn parse_parts(words: &[&str]) -> Result<PartsOptions> {
+    let mut options = PartsOptions {
+        n: 2_000_000,
+        rounds: 9,
+        operations: 200_000,
+        results: "results/rows.jsonl".into(),
+        folder: "data".into(),
+    };
+    let mut words = words.iter();
+    while let Some(&name) = words.next() {
+        let value = *words.next().with_context(|| format!("{name} wants a value"))?;
+        match name {
+            "--n" => options.n = value.parse()?,
+            "--rounds" => options.rounds = value.parse()?,
+            "--operations" => options.operations = value.parse()?,
+            "--results" => options.results = value.into(),
+            "--folder" => options.folder = value.into(),
+            _ => bail!("unknown option {name}; see `bench-compare help`"),
+        }
+    }
+    ensure!(options.n >= 10_000 && options.rounds > 0 && options.operations > 0, "too little to measure");
     Ok(options)
 }

@@ -84,6 +84,8 @@ pub const BARS: &[Bar] = &[
     at_least("overwrite", 2.5),
     at_most("overwrite", "write_amp", ROCKSDB, 0.85),
     at_most("overwrite", "space_amp", Versus::Nobody, 1.3),
+    at_most("overwrite_16n", "write_amp", ROCKSDB, 0.65),
+    at_most("overwrite_16n", "space_amp", Versus::Nobody, 1.3),
     at_least("deleterandom", 2.0),
     at_least("deleterandom_scan", 1.2),
     at_least("readrandom", 2.5),

@@ -5,6 +5,8 @@
 
 /// Bytes of a key.
 pub const KEY_LEN: usize = 16;
+/// Bytes of a key under [`KeyOrder::GroupedShort`].
+const SHORT_KEY_LEN: usize = 10;
 /// Bytes of the stamp and the version at the start of a value.
 const HEADER_LEN: usize = 12;
 /// The random bytes that values are cut from.
@@ -30,9 +32,11 @@ pub enum KeyOrder {
     Random,
     /// Sixteen rows share 8 random bytes, and differ in the next 8.
     Grouped,
+    /// The same with 2 bytes that differ: the rest of the key is not to be used.
+    GroupedShort,
 }
 
-/// Rows that share a prefix under [`KeyOrder::Grouped`].
+/// Rows that share a prefix under [`KeyOrder::Grouped`] and [`KeyOrder::GroupedShort`].
 pub const GROUP_LEN: u64 = 16;
 /// Bytes of that prefix.
 pub const PREFIX_LEN: usize = 8;
@@ -44,11 +48,17 @@ impl KeyOrder {
             KeyOrder::Ascending => (row, u64::from_be_bytes(*b"00000000")),
             KeyOrder::Random => (mix(row), mix(!row)),
             KeyOrder::Grouped => (mix(row / GROUP_LEN), mix(!row)),
+            KeyOrder::GroupedShort => (mix(row / GROUP_LEN), (row % GROUP_LEN) << 48),
         };
         let mut key = [0; KEY_LEN];
         key[..8].copy_from_slice(&head.to_be_bytes());
         key[8..].copy_from_slice(&tail.to_be_bytes());
         key
+    }
+
+    /// How many bytes of [`KeyOrder::key`] are the key.
+    pub fn key_len(self) -> usize {
+        if self == KeyOrder::GroupedShort { SHORT_KEY_LEN } else { KEY_LEN }
     }
 }
 
@@ -270,6 +280,9 @@ mod tests {
         let prefix = |row| KeyOrder::Grouped.key(row)[..PREFIX_LEN].to_vec();
         assert_eq!(prefix(0), prefix(15));
         assert_ne!(prefix(15), prefix(16));
+        let short: std::collections::BTreeSet<Vec<u8>> =
+            (0..64).map(|row| KeyOrder::GroupedShort.key(row)[..KeyOrder::GroupedShort.key_len()].to_vec()).collect();
+        assert_eq!(short.len(), 64);
         assert!(KeyOrder::Ascending.key(255) < KeyOrder::Ascending.key(256));
     }
 }

@@ -10,6 +10,7 @@ mod engines;
 mod histogram;
 mod machine;
 mod meter;
+mod parts;
 mod report;
 mod results;
 mod runner;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Run(options) => runner::run(&options),
+        Command::Parts(options) => parts::run(&options),
         Command::Report { results, into } => report::write(&results, &into),
         Command::Child(child) => runner::run_child(&child),
         Command::WriteAndDie { engine, n, folder } => workloads::write_and_die(&engines::by_name(&engine)?, n, &folder),

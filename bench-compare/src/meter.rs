@@ -37,6 +37,13 @@ pub fn cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// Processor time of the calling thread.
+#[cfg(all(feature = "braiddb", feature = "lmdb"))]
+pub fn thread_cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// A number of bytes out of a file of /proc that has lines `name: number`.
 fn proc_number(path: &str, name: &str) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();

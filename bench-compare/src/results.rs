@@ -1,6 +1,6 @@
 //! The file of results: a line of JSON for each machine and each row, appended as it is known.
 
-use crate::{machine::Machine, workloads::Measure};
+use crate::{machine::Machine, parts::PartsRow, workloads::Measure};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -61,6 +61,7 @@ pub struct Outcome {
 pub enum Line {
     Machine(Machine),
     Row(Row),
+    Parts(PartsRow),
 }
 
 /// All of a file.
@@ -70,6 +71,8 @@ pub struct Results {
     pub machines: Vec<Machine>,
     /// The last row of each key.
     pub rows: BTreeMap<RowKey, Row>,
+    /// The last run of `parts` at each N.
+    pub parts: BTreeMap<u64, PartsRow>,
 }
 
 impl Results {
@@ -88,6 +91,7 @@ impl Results {
             match serde_json::from_str(line).with_context(|| format!("line {}", number + 1))? {
                 Line::Machine(machine) => results.machines.push(machine),
                 Line::Row(row) => drop(results.rows.insert(row.key.clone(), row)),
+                Line::Parts(parts) => drop(results.parts.insert(parts.n, parts)),
             }
         }
         Ok(results)

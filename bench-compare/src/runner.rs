@@ -32,11 +32,9 @@ pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
     // Some engines ask for the current folder where a path is relative.
     let folder = fs::canonicalize(&options.folder)?;
+    let in_memory = &options.memory_folder;
     let known = Results::read(&options.results)?;
-    let machine = Machine::here(&folder);
-    if known.machines.last() != Some(&machine) {
-        results::append(&options.results, &Line::Machine(machine))?;
-    }
+    note_machine(&options.results, &folder)?;
     let is_wanted = |key: &RowKey| match known.rows.get(key) {
         None => true,
         Some(row) => options.retry && row.status != Status::Ok,
@@ -44,12 +42,29 @@ pub fn run(options: &RunOptions) -> Result<()> {
     let keys: Vec<RowKey> = plan(options).into_iter().filter(is_wanted).collect();
     let count = keys.len();
     for (number, key) in keys.into_iter().enumerate() {
-        let row = run_one(options, &folder, key)?;
+        let workload = workloads::by_name(&key.workload)?;
+        let row = if workload.in_memory {
+            fs::create_dir_all(in_memory)?;
+            let row = run_one(options, in_memory, key)?;
+            fs::remove_dir_all(in_memory)?;
+            row
+        } else {
+            run_one(options, &folder, key)?
+        };
         println!("[{}/{count}] {}", number + 1, report::one_line(&row));
         results::append(&options.results, &Line::Row(row))?;
     }
     let into = options.results.parent().unwrap_or(Path::new("."));
     report::write(&options.results, into)
+}
+
+/// Says in the results what they are taken on, unless the last of them were taken on the same; databases will be in `folder`.
+pub fn note_machine(results: &Path, folder: &Path) -> Result<()> {
+    let machine = Machine::here(folder);
+    if Results::read(results)?.machines.last() == Some(&machine) {
+        return Ok(());
+    }
+    results::append(results, &Line::Machine(machine))
 }
 
 /// All rows, in the order in which they are run. Each round begins with another engine.
@@ -60,7 +75,9 @@ fn plan(options: &RunOptions) -> Vec<RowKey> {
             for workload in &options.workloads {
                 let first = (round as usize - 1) % options.engines.len().max(1);
                 let engines = options.engines.iter().cycle().skip(first).take(options.engines.len());
-                keys.extend(engines.map(|engine| RowKey {
+                let included =
+                    |engine: &&String| workloads::by_name(workload).is_ok_and(|found| found.includes(engine));
+                keys.extend(engines.filter(included).map(|engine| RowKey {
                     n,
                     workload: workload.clone(),
                     engine: engine.clone(),

@@ -1,11 +1,18 @@
 //! BraidDB, as it comes, but for the budget and compression (off for all).
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
-use anyhow::Result;
-use braiddb::{Compression, Db, Durability, Tree};
+use anyhow::{Result, bail};
+use braiddb::{Builder, Compression, Cursor, Db, Durability, Tree};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 /// Rows in a commit of a sorted load. There is no call made for that yet.
 const LOAD_BATCH_LEN: usize = 1000;
+
+/// How long a view may take.
+const VIEW_TIME_MAX: Duration = Duration::from_secs(120);
 
 pub struct Braid {
     db: Db,
@@ -13,16 +20,61 @@ pub struct Braid {
     durability: Durability,
 }
 
+/// The one view of an unsplit database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewSize {
+    pub entries: u64,
+    pub bytes: u64,
+}
+
 impl Braid {
     pub fn open(setup: Setup<'_>) -> Result<Braid> {
+        Braid::open_with(setup, |builder| builder)
+    }
+
+    /// So that each eighth of the data that is flushed stays a run of its own, in one partition however large: memtables are not full
+    /// before, and there is no split, which would merge all runs.
+    pub fn open_unsplit(setup: Setup<'_>) -> Result<Braid> {
+        let memtable_bytes = setup.data_bytes as usize / 4;
+        // Memory is set aside for two memtables, and the cache is still to hold all data.
+        let memory = setup.budget + 2 * memtable_bytes;
+        let set = |builder: Builder| builder.memory(memory).memtable_bytes(memtable_bytes).partition_bytes(1 << 40);
+        Braid::open_with(setup, set)
+    }
+
+    fn open_with(setup: Setup<'_>, set: impl FnOnce(Builder) -> Builder) -> Result<Braid> {
         let durability = if setup.durable { Durability::Sync } else { Durability::Buffered };
-        let db = Db::builder()
-            .memory(setup.budget)
-            .durability(durability)
-            .compression(Compression::None)
-            .open(setup.folder.join("db"))?;
+        let builder = Db::builder().memory(setup.budget).durability(durability).compression(Compression::None);
+        let builder = set(builder);
+        let db = if setup.in_memory { builder.open_in_memory()? } else { builder.open(setup.folder.join("db"))? };
         let tree = db.tree("rows")?;
         Ok(Braid { db, tree, durability })
+    }
+
+    /// How often something was not in the cache and had to be read.
+    pub fn cache_misses(&self) -> u64 {
+        self.db.stats().cache_misses
+    }
+
+    /// Waits until all runs are in the view, which it does once idle; an error if they are not `runs` in one partition.
+    pub fn wait_for_view(&self, runs: usize) -> Result<ViewSize> {
+        let start = Instant::now();
+        loop {
+            let stats = self.db.stats();
+            if let [partition] = &stats.partitions[..]
+                && partition.loose.is_empty()
+                && partition.runs.len() == runs
+                && partition.view_bytes > 0
+            {
+                return Ok(ViewSize { entries: partition.view_entries, bytes: partition.view_bytes });
+            }
+            if start.elapsed() > VIEW_TIME_MAX {
+                let shapes: Vec<(usize, usize)> =
+                    stats.partitions.iter().map(|partition| (partition.runs.len(), partition.loose.len())).collect();
+                bail!("no view of {runs} runs came to be; runs in views and loose ones are {shapes:?}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -48,7 +100,7 @@ impl Engine for Braid {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(BraidReader { tree: &self.tree }))
+        Ok(Box::new(BraidReader { tree: &self.tree, cursor: None, is_stale: false }))
     }
 
     fn flush(&self) -> Result<()> {
@@ -60,52 +112,64 @@ impl Engine for Braid {
     }
 }
 
-/// Each call reads what is there when it begins.
+/// Gets read what is there when they begin. The cursor is made when first needed, kept, and taken to the present before its next
+/// use after a refresh: a cursor that is kept idle would keep old versions.
 struct BraidReader<'a> {
     tree: &'a Tree,
+    cursor: Option<Cursor>,
+    is_stale: bool,
+}
+
+impl BraidReader<'_> {
+    fn cursor(&mut self) -> &mut Cursor {
+        let is_stale = std::mem::replace(&mut self.is_stale, false);
+        if let Some(cursor) = self.cursor.as_mut().filter(|_| is_stale) {
+            cursor.refresh();
+        }
+        self.cursor.get_or_insert_with(|| self.tree.cursor())
+    }
 }
 
 impl Reader for BraidReader<'_> {
     fn refresh(&mut self) -> Result<()> {
+        self.is_stale = true;
         Ok(())
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.tree.get(key)?;
-        if let Some(value) = &value {
-            found(value);
-        }
-        Ok(value.is_some())
+        Ok(self.tree.get_with(key, found)?.is_some())
     }
 
     fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        for (index, value) in self.tree.multi_get(keys)?.iter().enumerate() {
-            if let Some(value) = value {
-                found(index, value);
-            }
-        }
-        Ok(())
+        let show = |index: usize, value: Option<&[u8]>| value.into_iter().for_each(|value| found(index, value));
+        Ok(self.tree.multi_get_with(keys, show)?)
     }
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
-        show(self.tree.range(from..), visit)
+        let cursor = self.cursor();
+        let there = cursor.seek(from)?;
+        show(cursor, there, Cursor::next, visit)
     }
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
-        show(self.tree.iter().rev(), visit)
-    }
-
-    fn scan_prefix(&mut self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
-        show(self.tree.prefix(prefix), visit)
+        let cursor = self.cursor();
+        let there = cursor.seek_last()?;
+        show(cursor, there, Cursor::prev, visit)
     }
 }
 
-fn show(rows: impl Iterator<Item = braiddb::Result<(braiddb::Key, braiddb::Value)>>, visit: Visit<'_>) -> Result<()> {
-    for row in rows {
-        let (key, value) = row?;
-        if !visit(&key, &value) {
+fn show(
+    cursor: &mut Cursor,
+    mut there: bool,
+    step: impl Fn(&mut Cursor) -> braiddb::Result<bool>,
+    visit: Visit<'_>,
+) -> Result<()> {
+    while there {
+        let (key, value) = cursor.row()?;
+        if !visit(key, value) {
             break;
         }
+        there = step(cursor)?;
     }
     Ok(())
 }

@@ -27,6 +27,8 @@ pub struct Setup<'a> {
     pub access: Access,
     /// Whether each commit must survive a power failure. If not, it must survive the end of the process.
     pub durable: bool,
+    /// Whether nothing need outlive the process. The folder is in memory too, for engines that have no other way.
+    pub in_memory: bool,
     /// How many bytes of the keys are prefixes that will be asked for, if the workload does that.
     pub prefix_len: Option<usize>,
 }

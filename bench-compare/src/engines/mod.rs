@@ -19,5 +19,9 @@ mod sled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+#[cfg(feature = "braiddb")]
+pub use braid::Braid;
 pub use engine::{Access, Engine, Op, Reader, Rows, Setup};
 pub use list::{EngineKind, all, by_name};
+#[cfg(feature = "lmdb")]
+pub use lmdb::Lmdb;

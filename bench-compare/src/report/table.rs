@@ -1,7 +1,7 @@
 //! The Markdown.
 
 use super::{
-    plot,
+    load, plot,
     standing::{OURS, Standing, standings},
     summary::{Summaries, Summary},
 };
@@ -29,12 +29,15 @@ const COLUMNS: [(&str, &str); 9] = [
 /// Writes the report of a file of results into a folder.
 pub fn write(results: &Path, into: &Path) -> Result<()> {
     let results = Results::read(results)?;
-    ensure!(!results.rows.is_empty(), "there are no results yet");
+    ensure!(!results.rows.is_empty() || !results.parts.is_empty(), "there are no results yet");
     fs::create_dir_all(into)?;
     let sizes: BTreeSet<u64> = results.rows.keys().map(|key| key.n).collect();
     let mut text = String::from("# BraidDB beside its peers\n\n");
     for machine in &results.machines {
         push_machine(&mut text, machine)?;
+    }
+    for row in results.parts.values() {
+        super::parts::push_parts(&mut text, row)?;
     }
     for &n in &sizes {
         let summaries = Summaries::of(&results, n);
@@ -44,6 +47,15 @@ pub fn write(results: &Path, into: &Path) -> Result<()> {
         let plot = format!("ratios-{n}.svg");
         fs::write(into.join(&plot), plot::ratios(&standings, n))?;
         writeln!(text, "\n![ratios to the peer of each bar]({plot})\n")?;
+        if let Some(svg) = load::draw(&summaries, n) {
+            let plot = format!("load-{n}.svg");
+            fs::write(into.join(&plot), svg)?;
+            writeln!(
+                text,
+                "### Latency against load\n\n![latency against load]({plot})\n\n{}",
+                load::table(&summaries)
+            )?;
+        }
         push_measures(&mut text, &summaries)?;
         push_memory(&mut text, &summaries)?;
         push_troubles(&mut text, &summaries)?;
@@ -106,7 +118,7 @@ fn push_measures(text: &mut String, summaries: &Summaries) -> Result<()> {
         text,
         "### Each workload\n\nLatencies and processor time in µs; wrong answers are told beside the name.\n"
     )?;
-    for name in &summaries.order {
+    for name in summaries.order.iter().filter(|name| !load::has(name)) {
         let engines = &summaries.by_measure[name];
         let has = |figure: &str| engines.values().any(|summary| summary.figures.contains_key(figure));
         let columns: Vec<(&str, &str)> = COLUMNS.into_iter().filter(|(figure, _)| has(figure)).collect();

@@ -1,6 +1,6 @@
 //! The list of workloads.
 
-use super::{Context, Measure, kill, large, mixed, read, sync, write, ycsb};
+use super::{Context, Measure, kill, large, load, memory, mixed, read, sync, write, ycsb};
 use anyhow::{Context as _, Result};
 
 /// A workload.
@@ -11,10 +11,31 @@ pub struct Workload {
     pub what: &'static str,
     /// Runs it.
     pub run: fn(&Context<'_>) -> Result<Vec<Measure>>,
+    /// Whether databases are made in memory.
+    pub in_memory: bool,
+    /// The only engines it is run for, where not all are: where it is long and its bar is about these.
+    pub only: Option<&'static [&'static str]>,
+}
+
+impl Workload {
+    /// Whether it is run for an engine.
+    pub fn includes(&self, engine: &str) -> bool {
+        self.only.is_none_or(|engines| engines.contains(&engine))
+    }
+
+    const fn in_memory(mut self) -> Workload {
+        self.in_memory = true;
+        self
+    }
+
+    const fn only(mut self, engines: &'static [&'static str]) -> Workload {
+        self.only = Some(engines);
+        self
+    }
 }
 
 const fn workload(name: &'static str, what: &'static str, run: fn(&Context<'_>) -> Result<Vec<Measure>>) -> Workload {
-    Workload { name, what, run }
+    Workload { name, what, run, in_memory: false, only: None }
 }
 
 /// All of them, in the order of the table.
@@ -24,6 +45,8 @@ pub fn all() -> Vec<Workload> {
         workload("fillrandom_b100", "N puts in random order, 100 a commit, buffered", write::fillrandom_b100),
         workload("fillrandom_b1", "N puts in random order, one a commit, buffered", write::fillrandom_b1),
         workload("overwrite", "N/2 random overwrites, 100 a commit, of N rows", write::overwrite),
+        workload("overwrite_16n", "8 N random overwrites, 100 a commit, of 16 N rows", write::overwrite_sixteen)
+            .only(&["braiddb", "rocksdb"]),
         workload("deleterandom", "N/2 deletes, 100 a commit, of N rows; then a scan", write::deleterandom),
         workload("readrandom", "gets of random rows, one thread", read::readrandom),
         workload("readrandom_t2", "gets of random rows, two threads", read::readrandom_two_threads),
@@ -36,6 +59,11 @@ pub fn all() -> Vec<Workload> {
         workload("scan_reverse", "scans of all rows, backward", read::scan_reverse),
         workload("readwhilewriting_10k", "random gets beside 10,000 puts a second", mixed::at_rate),
         workload("readwhilewriting_free", "random gets beside puts as fast as they go", mixed::unbounded),
+        workload("latency_load", "half gets, half puts, at 20 to 95 % of the highest rate", load::latency_load),
+        workload("memory_small", "in memory: gets and prefixes beside 10,000 and 80,000 puts a second", memory::small)
+            .in_memory(),
+        workload("memory_large", "the same with keys of 10 and values of 800 bytes, N/4 rows", memory::large)
+            .in_memory(),
         workload("commit_sync_1", "durable commits of one put, one thread", sync::commit_sync_one),
         workload("commit_sync_4", "durable commits of one put, 4 threads", sync::commit_sync_four),
         workload("commit_sync_16", "durable commits of one put, 16 threads", sync::commit_sync_sixteen),

@@ -2,7 +2,7 @@
 
 use super::Measure;
 use crate::{
-    data::{Checksum, Key, KeyOrder, Values},
+    data::{Checksum, KEY_LEN, Key, KeyOrder, Values},
     engines::{Access, Engine, EngineKind, Op, Reader, Setup},
     meter::{self, MemorySampler},
 };
@@ -42,21 +42,30 @@ pub struct Context<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub access: Access,
+    /// Sizes the budget where much is written.
+    pub rows: u64,
     pub durable: bool,
     pub data_bytes: u64,
     pub prefix_len: Option<usize>,
+    pub in_memory: bool,
 }
 
 impl Context<'_> {
-    /// Buffered, of small rows.
+    /// Buffered, of N small rows.
     pub fn need(&self, access: Access) -> Need {
-        Need { access, durable: false, data_bytes: Values::small().user_bytes(self.n), prefix_len: None }
+        self.need_of_rows(access, self.n)
+    }
+
+    /// Buffered, of so many small rows.
+    pub fn need_of_rows(&self, access: Access, rows: u64) -> Need {
+        let data_bytes = Values::small().user_bytes(rows);
+        Need { access, rows, durable: false, data_bytes, prefix_len: None, in_memory: false }
     }
 
     /// Opens the database of this context's folder.
     pub fn open(&self, need: Need) -> Result<Box<dyn Engine>> {
         let budget = match need.access {
-            Access::Write => (self.n * WRITE_BUDGET_PER_ROW).max(BUDGET_MIN),
+            Access::Write => (need.rows * WRITE_BUDGET_PER_ROW).max(BUDGET_MIN),
             // All of it, with room for what an engine keeps beside it.
             Access::Read => 2 * need.data_bytes + (32 << 20),
             Access::Cold => (need.data_bytes / 8).max(COLD_BUDGET_MIN),
@@ -69,6 +78,7 @@ impl Context<'_> {
             access: need.access,
             durable: need.durable,
             prefix_len: need.prefix_len,
+            in_memory: need.in_memory,
         })
     }
 
@@ -136,6 +146,7 @@ pub fn scan_checksum(reader: &mut dyn Reader) -> Result<Checksum> {
 /// Operations to commit together; its memory is used again.
 pub struct Batch {
     keys: Vec<Key>,
+    key_len: usize,
     values: Vec<Vec<u8>>,
     is_put: Vec<bool>,
 }
@@ -143,12 +154,13 @@ pub struct Batch {
 impl Batch {
     /// For up to `len` operations.
     pub fn new(len: usize) -> Batch {
-        Batch { keys: Vec::with_capacity(len), values: Vec::new(), is_put: Vec::with_capacity(len) }
+        Batch { keys: Vec::with_capacity(len), key_len: KEY_LEN, values: Vec::new(), is_put: Vec::with_capacity(len) }
     }
 
     /// Operations on these rows, each a put of a version or a delete, in place of those before.
     pub fn fill(&mut self, order: KeyOrder, values: &Values, rows: impl Iterator<Item = (u64, Option<u32>)>) {
         self.keys.clear();
+        self.key_len = order.key_len();
         self.is_put.clear();
         for (at, (row, version)) in rows.enumerate() {
             self.keys.push(order.key(row));
@@ -165,7 +177,7 @@ impl Batch {
     /// Commits them.
     pub fn commit(&self, engine: &dyn Engine) -> Result<()> {
         if let ([key], [true]) = (&self.keys[..], &self.is_put[..]) {
-            return engine.write(&[Op { key, value: Some(&self.values[0]) }]);
+            return engine.write(&[Op { key: &key[..self.key_len], value: Some(&self.values[0]) }]);
         }
         engine.write(&self.ops())
     }
@@ -177,6 +189,7 @@ impl Batch {
 
     fn ops(&self) -> Vec<Op<'_>> {
         let rows = self.keys.iter().zip(&self.values).zip(&self.is_put);
-        rows.map(|((key, value), is_put)| Op { key, value: is_put.then_some(&value[..]) }).collect()
+        rows.map(|((key, value), is_put)| Op { key: &key[..self.key_len], value: is_put.then_some(&value[..]) })
+            .collect()
     }
 }

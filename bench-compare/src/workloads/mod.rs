@@ -4,7 +4,9 @@ mod catalog;
 mod context;
 mod kill;
 mod large;
+mod load;
 mod measure;
+mod memory;
 mod mixed;
 mod read;
 mod sync;
@@ -14,6 +16,7 @@ mod write;
 mod ycsb;
 
 pub use catalog::{all, by_name};
-pub use context::Context;
+pub use context::{Batch, Context};
 pub use kill::write_and_die;
+pub use load::{SHARES as LOAD_SHARES, measure_name as load_measure_name};
 pub use measure::Measure;

@@ -191,19 +191,23 @@ fn faults_are_found_by_the_workloads_that_can_meet_them() -> Result<()> {
                 "large_values",
                 "db1k",
                 "cold_read",
+                "memory_small",
                 "ycsb_d",
             ],
         ),
         (|setup| Ok(Fake::open(setup, Fault::KeepsDeleted)), &["deleterandom"]),
-        (|setup| Ok(Fake::open(setup, Fault::KeepsOldVersions)), &["overwrite", "sync_cpu", "ycsb_a", "ycsb_f"]),
+        (
+            |setup| Ok(Fake::open(setup, Fault::KeepsOldVersions)),
+            &["overwrite", "overwrite_16n", "latency_load", "sync_cpu", "ycsb_a", "ycsb_f"],
+        ),
         (
             |setup| Ok(Fake::open(setup, Fault::MissesGets)),
-            &["readrandom", "readrandom_t2", "multi_get16", "readwhilewriting_free", "ycsb_c"],
+            &["readrandom", "readrandom_t2", "multi_get16", "readwhilewriting_free", "memory_large", "ycsb_c"],
         ),
         (|setup| Ok(Fake::open(setup, Fault::InventsRows)), &["readmissing"]),
         (
             |setup| Ok(Fake::open(setup, Fault::SkipsInScans)),
-            &["seek_next1", "seek_next50", "prefix_scan", "scan_all", "scan_reverse", "ycsb_e"],
+            &["seek_next1", "seek_next50", "prefix_scan", "scan_all", "scan_reverse", "memory_small", "ycsb_e"],
         ),
     ];
     for (open, workloads) in faults {

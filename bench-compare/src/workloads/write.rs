@@ -68,8 +68,17 @@ fn fill(context: &Context<'_>, name: &str, order: KeyOrder, batch_len: u64) -> R
 }
 
 pub fn overwrite(context: &Context<'_>) -> Result<Vec<Measure>> {
-    let (values, order, n) = (Values::small(), KeyOrder::Random, context.n);
-    let engine = context.open(context.need(Access::Write))?;
+    overwrite_rows(context, "overwrite", context.n)
+}
+
+/// Where a store has more levels, or partitions, than at N.
+pub fn overwrite_sixteen(context: &Context<'_>) -> Result<Vec<Measure>> {
+    overwrite_rows(context, "overwrite_16n", 16 * context.n)
+}
+
+fn overwrite_rows(context: &Context<'_>, name: &str, n: u64) -> Result<Vec<Measure>> {
+    let (values, order) = (Values::small(), KeyOrder::Random);
+    let engine = context.open(context.need_of_rows(Access::Write, n))?;
     context.load(&*engine, order, &values, n)?;
     let written_before = meter::bytes_written();
     // The number of the operation is the version, so the last of several writes can be told.
@@ -77,9 +86,10 @@ pub fn overwrite(context: &Context<'_>) -> Result<Vec<Measure>> {
         let mut random = Random::new(11);
         (1..=(n / 2) as u32).map(move |version| (random.below(n), Some(version)))
     };
-    let mut phase = Phase::begin(context.limit);
+    // So that a limit meant for N rows does not cut short what is about the long run.
+    let mut phase = Phase::begin(context.limit * (n / context.n) as u32);
     let done = write_all(&*engine, (order, &values, BATCH_LEN), &mut choices(), &mut phase)?;
-    let measure = phase.end("overwrite", done);
+    let measure = phase.end(name, done);
     let costs = Costs { written_before, user_bytes: values.user_bytes(done), live_bytes: values.user_bytes(n) };
     let measure = context.settled(&*engine, measure, costs)?;
     let mut versions = vec![0; n as usize];

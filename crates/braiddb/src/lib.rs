@@ -35,6 +35,9 @@ mod codec;
 mod commit;
 mod compaction;
 mod db;
+#[cfg(any(test, feature = "measure"))]
+#[doc(hidden)]
+pub mod measure;
 mod memtable;
 mod options;
 pub mod platform;
@@ -48,7 +51,7 @@ pub use base::{Error, Result, SequenceNumber};
 pub use codec::Compression;
 pub use db::inspect;
 pub use db::{
-    Batch, Cursor, Db, Durability, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree, TreeInfo,
-    TreeOptions, Value, VerifyReport,
+    Batch, Cursor, Db, Durability, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree,
+    TreeInfo, TreeOptions, Value, VerifyReport,
 };
 pub use options::Builder;

@@ -255,7 +255,6 @@ impl Db {
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
-
 }
 
 impl Shared {

@@ -142,7 +142,8 @@ impl Iter {
         if self.done {
             return None;
         }
-        let row = self.advance(forward).and_then(|there| if there { self.take_row(forward).map(Some) } else { Ok(None) });
+        let row =
+            self.advance(forward).and_then(|there| if there { self.take_row(forward).map(Some) } else { Ok(None) });
         self.done = !matches!(row, Ok(Some(_)));
         row.transpose()
     }

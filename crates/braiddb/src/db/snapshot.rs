@@ -61,12 +61,7 @@ impl Snapshot {
     }
 
     /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].
-    pub fn get_with<R>(
-        &self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>> {
+    pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.core().get(&key, Some(self.sequence()), |value| read(&value))
     }

@@ -20,6 +20,6 @@ mod writer;
 
 pub use context::{Position, TableContext};
 pub use meta::{BlobUse, RunMeta};
-pub use run::{PinnedBlock, Run};
+pub use run::{Block, PinnedBlock, Run};
 pub use scan::{KeyScan, RunScan};
 pub use writer::{RunOptions, RunWriter};

@@ -203,6 +203,16 @@ impl Run {
         }
     }
 
+    /// A block, for as long as the guard lives: for whoever reads much of it under one guard.
+    #[inline]
+    pub fn block<'g>(&'g self, block: u16, guard: &'g Guard) -> Result<Block<'g>> {
+        if usize::from(block) >= self.index.blocks() {
+            return Err(self.no_such_entry(Position { block, slot: 0 }));
+        }
+        let bytes = self.slots.get_or_load(u32::from(block), guard, || self.load(block))?;
+        Ok(Block { bytes, run: self, block })
+    }
+
     /// A block, counted: it stays in memory while the handle lives.
     #[inline]
     pub fn pin(&self, block: u16) -> Result<PinnedBlock> {
@@ -287,6 +297,28 @@ impl Drop for Run {
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove an obsolete run; the next open will");
         }
+    }
+}
+
+/// A block, borrowed from the cache under a guard.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'g> {
+    bytes: &'g [u8],
+    run: &'g Run,
+    block: u16,
+}
+
+impl<'g> Block<'g> {
+    /// The entry of a slot. Corruption if there is none.
+    #[inline]
+    pub fn entry(&self, slot: u16) -> Result<EntryRef<'g>> {
+        block::entry(self.bytes, slot).ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot }))
+    }
+
+    /// How many entries it has.
+    #[inline]
+    pub fn entries(&self) -> u16 {
+        entry_count(self.bytes)
     }
 }
 

@@ -29,6 +29,7 @@ pub use build::{Bounds, build_view};
 pub use counters::{key_comparisons, segments_read};
 pub use cursor::ViewCursor;
 pub use fold::{FoldStats, fold_view};
+pub(crate) use format::PAGE_BYTES;
 pub use format::ViewMeta;
 pub use reader::View;
 pub use rows::RowBatch;

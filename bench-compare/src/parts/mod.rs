@@ -1,0 +1,14 @@
+//! Parts of reading that BraidDB is held to one by one, against LMDB at its best: warm, one thread, LMDB loaded in key order and
+//! read through its C interface with one transaction and one cursor; BraidDB with eight runs in one view.
+
+mod part;
+#[cfg(all(feature = "braiddb", feature = "lmdb"))]
+mod run;
+#[cfg(not(all(feature = "braiddb", feature = "lmdb")))]
+#[path = "run_absent.rs"]
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use part::{PartFigure, PartsRow};
+pub use run::run;

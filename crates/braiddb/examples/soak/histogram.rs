@@ -1,0 +1,85 @@
+//! Latencies: counts in buckets that grow with the value, each at most 1/32 wide.
+
+/// Buckets for each doubling.
+const PER_DOUBLING: u64 = 32;
+const BITS: u32 = PER_DOUBLING.ilog2();
+
+/// A histogram of nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    counts: Vec<u64>,
+    total: u64,
+    max: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { counts: vec![0; (65 - BITS as usize) * PER_DOUBLING as usize], total: 0, max: 0 }
+    }
+}
+
+impl Histogram {
+    /// Counts a latency.
+    pub fn record(&mut self, ns: u64) {
+        self.counts[bucket(ns)] += 1;
+        self.total += 1;
+        self.max = self.max.max(ns);
+    }
+
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &Histogram) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+        self.total += other.total;
+        self.max = self.max.max(other.max);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.counts.fill(0);
+        (self.total, self.max) = (0, 0);
+    }
+
+    /// How many were counted.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The greatest, in microseconds.
+    pub fn max_us(&self) -> f64 {
+        self.max as f64 / 1e3
+    }
+
+    /// The latency that this share of all does not exceed, in microseconds.
+    pub fn quantile_us(&self, share: f64) -> f64 {
+        let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (index, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return upper_end(index).min(self.max) as f64 / 1e3;
+            }
+        }
+        self.max_us()
+    }
+}
+
+fn bucket(ns: u64) -> usize {
+    if ns < PER_DOUBLING {
+        return ns as usize;
+    }
+    let shift = ns.ilog2() - BITS;
+    (u64::from(shift + 1) * PER_DOUBLING + (ns >> shift) - PER_DOUBLING) as usize
+}
+
+/// The greatest value of a bucket.
+fn upper_end(index: usize) -> u64 {
+    let index = index as u64;
+    if index < PER_DOUBLING {
+        return index;
+    }
+    let shift = index / PER_DOUBLING - 1;
+    let next = u128::from(PER_DOUBLING + index % PER_DOUBLING + 1) << shift;
+    u64::try_from(next - 1).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,103 @@
+//! An hour of mixed load at four fifths of what the database can take: does it keep its latencies, its memory, its space?
+//!
+//! ```text
+//! cargo run --release -p braiddb --example soak -- [--minutes M] [--find-minutes M] [--records N] [--memory MIB]
+//!     [--threads T] [--rate OPS] [--durable] [--dir DIR] [--out DIR]
+//! ```
+//!
+//! 1. Loads the records in random order.
+//! 2. Finds the highest sustained rate: threads work as fast as they can for `--find-minutes`; the mean of the second half
+//!    counts. `--rate` says it instead.
+//! 3. For `--minutes`, operations are due at fixed times, at 80 % of that rate. A latency counts from when the operation
+//!    was due: one that waited behind a slow one was slow.
+//! 4. Checks every record, prints verdicts, and writes `soak.csv` (a line a second), `soak.json` and `soak.svg`.
+//!
+//! Half of the operations write (nine in ten a put, else a delete, of a random record), nine in twenty get a record, one in
+//! twenty reads twenty rows from a random place. Each thread has its own records, so it knows what each must be. Keys have 16
+//! bytes, values 120; compression is off, or space would say little.
+#![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and /proc")]
+
+mod histogram;
+mod options;
+mod plot;
+mod process;
+mod report;
+mod sample;
+mod worker;
+
+use braiddb::{Compression, Db, Durability};
+use options::Options;
+use report::Outcome;
+use sample::{Sample, Sampler};
+use std::{error::Error, fs, sync::Arc, time::Duration};
+use worker::{Pace, Shared, Worker};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Of the highest rate.
+const LOAD_SHARE: f64 = 0.8;
+
+fn main() -> Result<(), Failure> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    fs::create_dir_all(&options.out)?;
+    let durability = if options.durable { Durability::Sync } else { Durability::Buffered };
+    let shared = Arc::new(Shared::new(options.threads));
+    let mut workers: Vec<Worker> =
+        (0..options.threads).map(|id| Worker::new(id, options.threads, options.records)).collect();
+    // What this program itself takes is not the engine's.
+    let own_kib = process::memory_kib();
+    let db = Db::builder()
+        .memory(options.memory_mib << 20)
+        .durability(durability)
+        .compression(Compression::None)
+        .open(&options.dir)?;
+    let tree = db.tree("soak")?;
+    let mut sampler = Sampler::new(&db, options.dir.clone(), &shared, own_kib);
+
+    eprintln!("loading {} records", options.records);
+    workers = sampler.run(workers, &tree, Pace::Load, None, |_| ())?;
+    let rate = match options.rate {
+        Some(rate) => rate,
+        None => {
+            let found = minutes(options.find_minutes);
+            workers = sampler.run(workers, &tree, Pace::Closed, Some(found), |sample| show("finding", sample))?;
+            let closed = sampler.take_samples();
+            let late = &closed[closed.len() / 2..];
+            late.iter().map(|sample| sample.operations as f64).sum::<f64>()
+                / late.iter().map(|s| s.seconds).sum::<f64>()
+        }
+    };
+    eprintln!("the highest sustained rate is {rate:.0} operations/s; now {:.0} %", 100.0 * LOAD_SHARE);
+    sampler.take_samples();
+    let pace = Pace::open(rate * LOAD_SHARE / options.threads as f64);
+    workers = sampler.run(workers, &tree, pace, Some(minutes(options.minutes)), |sample| show("steady", sample))?;
+    let samples = sampler.take_samples();
+
+    let outcome = Outcome { options: &options, highest_rate: rate, target_rate: rate * LOAD_SHARE, samples: &samples };
+    fs::write(options.out.join("soak.csv"), outcome.to_csv())?;
+    fs::write(options.out.join("soak.json"), outcome.to_json())?;
+    fs::write(options.out.join("soak.svg"), plot::draw(&outcome))?;
+    print!("{}", outcome.to_text());
+    println!("written to {}", options.out.display());
+
+    let checked = worker::check_all(&tree, &workers)?;
+    println!("all {checked} records are what they must be");
+    let has_failed = outcome.verdicts().iter().any(|verdict| !verdict.is_met);
+    db.close()?;
+    fs::remove_dir_all(&options.dir)?;
+    if has_failed {
+        return Err("a bar was missed".into());
+    }
+    Ok(())
+}
+
+fn minutes(minutes: f64) -> Duration {
+    Duration::from_secs_f64(minutes * 60.0)
+}
+
+/// Tells of every tenth second.
+fn show(phase: &str, sample: &Sample) {
+    if sample.second % 10 == 9 {
+        eprintln!("{phase} {:5} s: {}", sample.second + 1, sample.one_line());
+    }
+}

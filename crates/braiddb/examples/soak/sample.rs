@@ -1,0 +1,162 @@
+//! Once a second: what was done, how long it took, what it costs.
+
+use super::{
+    Failure,
+    histogram::Histogram,
+    process,
+    worker::{Pace, RECORD_LEN, Shared, Worker},
+};
+use braiddb::{Db, Tree};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Between two samples.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A second.
+#[derive(Debug)]
+pub struct Sample {
+    /// Since the phase began, the first being 0.
+    pub second: u64,
+    /// How long it was.
+    pub seconds: f64,
+    pub operations: u64,
+    /// From when they were due.
+    pub writes: Histogram,
+    /// From when they were called.
+    pub writes_called: Histogram,
+    pub reads: Histogram,
+    /// Of the process, without what it had before the database was opened.
+    pub memory_bytes: u64,
+    /// What the database says it uses.
+    pub memory_counted_bytes: u64,
+    /// Of all files, and of the log's among them.
+    pub space_bytes: u64,
+    pub log_bytes: u64,
+    /// Of keys and values that are there.
+    pub live_bytes: u64,
+    /// Within this second: of keys and values, and to storage.
+    pub user_bytes: u64,
+    pub written_bytes: u64,
+    /// Backpressure, from 0 to 1000.
+    pub pressure_per_mille: u64,
+    /// Since the database was opened: how often writers waited for a flush, and how long they were slowed down.
+    pub stalls: u64,
+    pub slowed_us: u64,
+}
+
+impl Sample {
+    /// Bytes of files to bytes of what is there.
+    pub fn space_amplification(&self) -> f64 {
+        self.space_bytes as f64 / self.live_bytes.max(1) as f64
+    }
+
+    /// For who watches.
+    pub fn one_line(&self) -> String {
+        format!(
+            "{:.0} ops/s, writes p50 {:.0} us, p99.9 {:.0} us, max {:.1} ms, {} MiB, space {:.2}",
+            self.operations as f64 / self.seconds,
+            self.writes.quantile_us(0.5),
+            self.writes.quantile_us(0.999),
+            self.writes.max_us() / 1e3,
+            self.memory_bytes >> 20,
+            self.space_amplification()
+        )
+    }
+}
+
+/// Runs phases, and takes samples meanwhile.
+pub struct Sampler {
+    db: Db,
+    dir: PathBuf,
+    shared: Arc<Shared>,
+    own_kib: u64,
+    samples: Vec<Sample>,
+    written_before: u64,
+}
+
+impl Sampler {
+    /// `own_kib` is the memory that is this program's.
+    pub fn new(db: &Db, dir: PathBuf, shared: &Arc<Shared>, own_kib: u64) -> Sampler {
+        let written_before = process::written_bytes();
+        Sampler { db: db.clone(), dir, shared: Arc::clone(shared), own_kib, samples: Vec::new(), written_before }
+    }
+
+    /// Has threads work for so long, or until they are done.
+    pub fn run(
+        &mut self,
+        workers: Vec<Worker>,
+        tree: &Tree,
+        pace: Pace,
+        time: Option<Duration>,
+        mut show: impl FnMut(&Sample),
+    ) -> Result<Vec<Worker>, Failure> {
+        self.shared.stop.store(false, Ordering::Relaxed);
+        let count = workers.len();
+        let start = Instant::now();
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|mut worker| {
+                let (tree, shared) = (tree.clone(), Arc::clone(&self.shared));
+                thread::spawn(move || worker.run(&tree, pace, &shared).map(|()| worker))
+            })
+            .collect();
+        let mut last = start;
+        // A thread that has ended by itself is done, or has failed: the others may end too.
+        while time.is_none_or(|time| start.elapsed() < time) && !threads.iter().any(|thread| thread.is_finished()) {
+            thread::sleep((last + INTERVAL).saturating_duration_since(Instant::now()));
+            let now = Instant::now();
+            let sample = self.take(count, now - last);
+            show(&sample);
+            self.samples.push(sample);
+            last = now;
+        }
+        if time.is_some() {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?).collect()
+    }
+
+    /// The samples since the last call.
+    pub fn take_samples(&mut self) -> Vec<Sample> {
+        std::mem::take(&mut self.samples)
+    }
+
+    fn take(&mut self, threads: usize, length: Duration) -> Sample {
+        let (mut writes, mut writes_called, mut reads, mut user_bytes) =
+            (Histogram::default(), Histogram::default(), Histogram::default(), 0);
+        for id in 0..threads {
+            let mut tally = self.shared.tally(id);
+            writes.merge(&tally.writes);
+            writes_called.merge(&tally.writes_called);
+            reads.merge(&tally.reads);
+            user_bytes += tally.user_bytes;
+            tally.clear();
+        }
+        let stats = self.db.stats();
+        let (space_bytes, log_bytes) = process::space_bytes(&self.dir);
+        let written = process::written_bytes();
+        Sample {
+            second: self.samples.len() as u64,
+            seconds: length.as_secs_f64(),
+            operations: writes.total() + reads.total(),
+            writes,
+            writes_called,
+            reads,
+            memory_bytes: process::memory_kib().saturating_sub(self.own_kib) << 10,
+            memory_counted_bytes: stats.memory_bytes,
+            space_bytes,
+            log_bytes,
+            live_bytes: self.shared.live.load(Ordering::Relaxed) * RECORD_LEN,
+            user_bytes,
+            written_bytes: written - std::mem::replace(&mut self.written_before, written),
+            pressure_per_mille: stats.pressure_per_mille,
+            stalls: stats.stalls,
+            slowed_us: stats.slowed_us,
+        }
+    }
+}
