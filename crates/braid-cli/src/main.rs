@@ -10,6 +10,8 @@ mod freedb;
 mod import;
 mod input;
 mod notation;
+mod random;
+mod statistics;
 
 use std::process::ExitCode;
 
