@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bar;
+mod bench;
 mod commands;
 mod demo;
 mod dirt;
