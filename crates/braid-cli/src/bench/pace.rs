@@ -36,15 +36,17 @@ impl Pace {
         self.due_ns = begin_ns + (operations as f64 * 1e9 / self.per_second) as u64;
     }
 
-    /// Sleeps until the next operation is due; `false` if `stop` was set meanwhile.
+    /// Sleeps until the next operation is due; `false` if `stop` is set and it is not.
     pub fn sleep(&self, began: Instant, stop: &AtomicBool) -> bool {
-        while !stop.load(Ordering::Relaxed) {
+        loop {
             let wait_ns = self.wait_ns(began.elapsed().as_nanos() as u64);
             if wait_ns == 0 {
                 return true;
             }
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
             thread::sleep(Duration::from_nanos(wait_ns.min(SLEEP_NS_MAX)));
         }
-        false
     }
 }

@@ -1,7 +1,7 @@
 //! The directory of the database.
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
 };
 
@@ -22,6 +22,8 @@ pub struct Place {
     dir: PathBuf,
     is_temporary: bool,
     builder: braiddb::Builder,
+    /// Keeps other benchmarks away while the database is closed and removed. Other commands are not kept away then.
+    _lock: File,
 }
 
 impl Place {
@@ -34,7 +36,8 @@ impl Place {
             Some(dir) => (dir.clone(), false),
             None => (std::env::temp_dir().join(format!("braid-bench-{}", std::process::id())), true),
         };
-        let place = Place { dir, is_temporary, builder };
+        let lock = take_lock(&dir)?;
+        let place = Place { dir, is_temporary, builder, _lock: lock };
         place.check()?;
         Ok(place)
     }
@@ -77,15 +80,8 @@ impl Place {
     /// Fails on a directory that is somebody else's: fills remove what they find.
     fn check(&self) -> Result<()> {
         let shown = self.dir.display();
-        let is_empty = match fs::read_dir(&self.dir) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                return Err(usage(format!("{shown} is not a database, which would be a directory")));
-            }
-            Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
-        };
-        if is_empty {
+        let mut entries = fs::read_dir(&self.dir).with_context(|| format!("cannot read {shown}"))?;
+        if entries.next().is_none() {
             return Ok(());
         }
         if self.is_temporary {
@@ -105,6 +101,24 @@ impl Place {
             ))),
             None => Ok(()),
         }
+    }
+}
+
+/// Creates the directory if there is none, and locks it.
+fn take_lock(dir: &Path) -> Result<File> {
+    let shown = dir.display();
+    if dir.is_file() {
+        return Err(usage(format!("{shown} is not a database, which would be a directory")));
+    }
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {shown}"))?;
+    let file = File::open(dir).with_context(|| format!("cannot open {shown}"))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(failure(
+            SYSTEM,
+            format!("another benchmark is at work in {shown}: wait for it, or name another directory"),
+        )),
+        // Some file systems do not lock directories. The database has a lock of its own; this one only bridges gaps.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 

@@ -222,7 +222,8 @@ fn work<S: Store>(
     control.start.wait();
     let began = Instant::now();
     let mut lap = began;
-    while operations < thread.operations && !control.stop.load(Ordering::Relaxed) {
+    // Once at least: a writer beside readers is to have written something, however short they were.
+    while operations < thread.operations && !(operations > 0 && control.stop.load(Ordering::Relaxed)) {
         if let Some(pace) = &pace {
             if !pace.sleep(began, &control.stop) {
                 break;

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use anyhow::Result;
-use braiddb::{Batch, Db, Durability, Iter, Tree};
+use braiddb::{Batch, Cursor, Db, Durability, Tree};
 
 /// A part of the key space, by the bytes of keys.
 #[derive(Clone, Debug, Default)]
@@ -32,24 +32,69 @@ pub trait Store {
     fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()>;
     /// Begins a scan of a part, from its start or from its end.
     fn seek_part(&mut self, part: &Bounds, reverse: bool) -> Result<()>;
-    /// Shows the next row of the scan; whether there was one.
+    /// Shows the next row of the scan; whether there was one. After the last it is not asked again.
     fn next(&mut self, see: impl FnMut(&[u8], &[u8])) -> Result<bool>;
 }
 
-/// A tree of a database.
+/// A tree of a database. Values and rows are looked at where they stand, and not copied.
 pub struct TreeStore {
     db: Db,
     tree: Tree,
     durability: Durability,
     batch: Batch,
-    scan: Option<Iter>,
+    /// Made by the first scan, taken to the present by each: it holds a snapshot.
+    cursor: Option<Cursor>,
     reverse: bool,
+    /// The first row of a scan, to which its seek led already, and whether there is one.
+    first: Option<bool>,
+    limit: Limit,
+}
+
+/// Where a scan ends, if not with the tree.
+enum Limit {
+    None,
+    Prefix(Vec<u8>),
+    Before(Vec<u8>),
+    From(Vec<u8>),
+}
+
+impl Limit {
+    fn allows(&self, key: &[u8]) -> bool {
+        match self {
+            Limit::None => true,
+            Limit::Prefix(prefix) => key.starts_with(prefix),
+            Limit::Before(end) => key < end.as_slice(),
+            Limit::From(start) => key >= start.as_slice(),
+        }
+    }
 }
 
 impl TreeStore {
     /// A tree, to which is committed with this durability.
     pub fn new(db: &Db, tree: &Tree, durability: Durability) -> TreeStore {
-        TreeStore { db: db.clone(), tree: tree.clone(), durability, batch: db.batch(), scan: None, reverse: false }
+        TreeStore {
+            db: db.clone(),
+            tree: tree.clone(),
+            durability,
+            batch: db.batch(),
+            cursor: None,
+            reverse: false,
+            first: None,
+            limit: Limit::None,
+        }
+    }
+
+    fn begin_scan(
+        &mut self,
+        reverse: bool,
+        limit: Limit,
+        seek: impl FnOnce(&mut Cursor) -> braiddb::Result<bool>,
+    ) -> Result<()> {
+        let cursor = self.cursor.get_or_insert_with(|| self.tree.cursor());
+        cursor.refresh();
+        (self.reverse, self.limit) = (reverse, limit);
+        self.first = Some(seek(cursor)?);
+        Ok(())
     }
 }
 
@@ -67,53 +112,52 @@ impl Store for TreeStore {
         Ok(())
     }
 
-    fn get(&mut self, key: &[u8], mut see: impl FnMut(&[u8])) -> Result<()> {
-        if let Some(value) = self.tree.get(key)? {
-            see(&value);
-        }
+    fn get(&mut self, key: &[u8], see: impl FnMut(&[u8])) -> Result<()> {
+        self.tree.get_with(key, see)?;
         Ok(())
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], mut see: impl FnMut(usize, &[u8])) -> Result<()> {
-        for (place, value) in self.tree.multi_get(keys)?.iter().enumerate() {
-            if let Some(value) = value {
-                see(place, value);
-            }
-        }
+        self.tree.multi_get_with(keys, |place, value| value.into_iter().for_each(|value| see(place, value)))?;
         Ok(())
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.reverse = false;
-        self.scan = Some(self.tree.range(key..));
-        Ok(())
+        self.begin_scan(false, Limit::None, |cursor| cursor.seek(key))
     }
 
     fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()> {
-        self.reverse = false;
-        self.scan = Some(self.tree.prefix(prefix));
-        Ok(())
+        self.begin_scan(false, Limit::Prefix(prefix.to_vec()), |cursor| cursor.seek(prefix))
     }
 
     fn seek_part(&mut self, part: &Bounds, reverse: bool) -> Result<()> {
-        use std::ops::Bound::{Excluded, Included, Unbounded};
-        self.reverse = reverse;
-        let from = part.from.as_deref().map_or(Unbounded, Included);
-        let to = part.to.as_deref().map_or(Unbounded, Excluded);
-        self.scan = Some(self.tree.range::<&[u8]>((from, to)));
-        Ok(())
+        if reverse {
+            let limit = part.from.clone().map_or(Limit::None, Limit::From);
+            return self.begin_scan(true, limit, |cursor| match &part.to {
+                Some(end) => cursor.seek_before(end),
+                None => cursor.seek_last(),
+            });
+        }
+        let limit = part.to.clone().map_or(Limit::None, Limit::Before);
+        self.begin_scan(false, limit, |cursor| match &part.from {
+            Some(start) => cursor.seek(start),
+            None => cursor.seek_first(),
+        })
     }
 
     fn next(&mut self, mut see: impl FnMut(&[u8], &[u8])) -> Result<bool> {
-        let Some(scan) = &mut self.scan else { return Ok(false) };
-        let row = if self.reverse { scan.next_back() } else { scan.next() };
-        match row.transpose()? {
-            Some((key, value)) => {
-                see(&key, &value);
-                Ok(true)
-            }
-            None => Ok(false),
+        let Some(cursor) = &mut self.cursor else { return Ok(false) };
+        let is_on_row = match self.first.take() {
+            Some(is_on_row) => is_on_row,
+            None if self.reverse => cursor.prev()?,
+            None => cursor.next()?,
+        };
+        if !is_on_row || !self.limit.allows(cursor.key()) {
+            return Ok(false);
         }
+        let (key, value) = cursor.row()?;
+        see(key, value);
+        Ok(true)
     }
 }
 
