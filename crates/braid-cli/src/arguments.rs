@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
+    bench::BenchArguments,
     import::{Format, IndexSpec, OnError},
     notation::{KeyNotation, parse_size},
 };
@@ -50,6 +51,12 @@ pub enum Command {
     Compact(CompactArguments),
     /// Print a file of a database in readable form
     Inspect(InspectArguments),
+    /// Measure the engine, with the workloads of RocksDB's db_bench and of YCSB
+    ///
+    /// Each benchmark in the list works on what those before have left. Fills begin with an empty database, as db_bench has
+    /// it, unless --use-existing-db is given. What is found is checked against what must be there; a wrong answer makes the
+    /// command end with code 1.
+    Bench(BenchArguments),
     /// Watch a dump go in, be looked up, be killed, and come back whole
     Demo(DemoArguments),
 }

@@ -1,5 +1,7 @@
 //! Progress on long work: a bar with rate and time left on a terminal, nothing elsewhere.
 
+use std::borrow::Cow;
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar on standard error; hidden unless that is a terminal.
@@ -18,7 +20,7 @@ impl Bar {
     }
 
     /// A bar over things that are counted.
-    pub fn count(length: Option<u64>, what: &'static str) -> Bar {
+    pub fn count(length: Option<u64>, what: impl Into<Cow<'static, str>>) -> Bar {
         let template = match length {
             Some(_) => "{prefix} {bar:32} {human_pos}/{human_len} {per_sec}, {eta} left",
             None => "{prefix} {spinner} {human_pos} {per_sec}",
@@ -26,7 +28,7 @@ impl Bar {
         Bar::new(length, what, template)
     }
 
-    fn new(length: Option<u64>, what: &'static str, template: &str) -> Bar {
+    fn new(length: Option<u64>, what: impl Into<Cow<'static, str>>, template: &str) -> Bar {
         // Hidden by indicatif itself where standard error is no terminal.
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(template) {

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 /// It worked.
 pub const OK: u8 = 0;
-/// What was asked for is not there; or a check (verify, demo) found something wrong.
+/// What was asked for is not there; or a check (verify, bench, demo) found something wrong.
 pub const NOT_FOUND: u8 = 1;
 /// The command line makes no sense. clap ends with the same code.
 pub const USAGE: u8 = 2;
@@ -20,7 +20,7 @@ pub const INPUT: u8 = 5;
 pub const HELP: &str = "\
 Exit codes:
   0  it worked
-  1  not found; or verify or demo found something wrong
+  1  not found; or verify, bench or demo found something wrong
   2  the command line makes no sense
   3  a file of the database is damaged
   4  the system refused: input or output failed, disk full, or the database is open elsewhere

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bar;
+mod bench;
 mod commands;
 mod demo;
 mod dirt;
@@ -10,6 +11,8 @@ mod freedb;
 mod import;
 mod input;
 mod notation;
+mod random;
+mod statistics;
 
 use std::process::ExitCode;
 

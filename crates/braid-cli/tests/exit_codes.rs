@@ -15,7 +15,9 @@ fn the_command_tells_about_itself() {
     {
         assert!(help.contains(command), "{command}: {help}");
     }
-    assert!(help.contains("inspect") && help.contains("demo") && help.contains("Exit codes:"));
+    assert!(
+        help.contains("inspect") && help.contains("bench") && help.contains("demo") && help.contains("Exit codes:")
+    );
     assert!(place.ok("--version").starts_with("braid "));
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{export, find, import, maintenance, point, scan, stats};
-use crate::{arguments::Command, demo};
+use crate::{arguments::Command, bench, demo};
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<u8> {
@@ -21,6 +21,7 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Verify(arguments) => maintenance::verify(&arguments),
         Command::Compact(arguments) => maintenance::compact(&arguments),
         Command::Inspect(arguments) => maintenance::inspect(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use braiddb::{Db, Key, MultiTree, Tree, Value};
 
 use super::show::{ALBUMS, Dump};
-use crate::freedb::generator::{Random, disc_file};
+use crate::{freedb::generator::disc_file, random::Random};
 
 /// A prefix query shows so many records: a screenful.
 const SHOWN: usize = 10;

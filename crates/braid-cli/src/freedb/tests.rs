@@ -146,7 +146,7 @@ fn what_is_no_disc_is_unusable() {
 
 #[test]
 fn any_bytes_are_parsed_without_panic() {
-    let mut random = super::generator::Random::of(5, 5);
+    let mut random = crate::random::Random::of(5, 5);
     let pieces: [&[u8]; 12] =
         [b"DTITLE", b"=", b"\n", b"TTITLE", b"9", b"DISCID=", b"#", b"\\", b"\xff\xc3", b" / ", b"\0", b"EXTT7="];
     for _ in 0..20_000 {

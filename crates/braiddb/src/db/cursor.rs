@@ -135,6 +135,7 @@ impl Cursor {
 
     /// Moves to the next row; whether there is one. After the last row it stays there.
     #[inline]
+    #[expect(clippy::should_implement_trait, reason = "a row borrows from its cursor, as no iterator's item can")]
     pub fn next(&mut self) -> Result<bool> {
         if self.scan.step_ahead(true) {
             return self.stepped_ahead(1);

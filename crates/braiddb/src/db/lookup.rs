@@ -10,13 +10,6 @@ use std::{borrow::Cow, sync::Arc};
 /// How often one read tries again after a damaged view was set aside.
 const HEAL_TRIES: usize = 64;
 
-/// What a point read finds: bytes where they stand, or a copy of the reference to a blob.
-enum Found<R> {
-    Nothing,
-    Read(R),
-    Blob(Vec<u8>),
-}
-
 impl Core {
     /// Shows the value of an internal key at a snapshot, or now, to `read`. A large value, which was read for this call, is
     /// the reader's own.
@@ -35,7 +28,9 @@ impl Core {
             let guard = crossbeam_epoch::pin();
             match read::get(&state, key, at, &guard) {
                 Ok(None) => return Ok(None),
-                Ok(Some(entry)) if entry.kind != EntryKind::BlobRef => return Ok(Some(read(Cow::Borrowed(entry.value)))),
+                Ok(Some(entry)) if entry.kind != EntryKind::BlobRef => {
+                    return Ok(Some(read(Cow::Borrowed(entry.value))));
+                }
                 // What is left takes long anyway, and is done once more from the start.
                 _ => {}
             }
@@ -111,18 +106,18 @@ impl Core {
         let mut lookups = [Lookup::default(); GROUP_KEYS];
         read::prepare(&state, keys, &mut lookups, &crossbeam_epoch::pin());
         while *next < keys.len() {
-            let found = {
+            let reference = {
                 let guard = crossbeam_epoch::pin();
                 match read::get_prepared(&state, &keys[*next], &lookups[*next], snapshot, &guard)? {
-                    None => Found::Nothing,
-                    Some(entry) if entry.kind == EntryKind::BlobRef => Found::Blob(entry.value.to_vec()),
-                    Some(entry) => Found::Read(read(*next, Some(entry.value))),
+                    Some(entry) if entry.kind == EntryKind::BlobRef => Some(entry.value.to_vec()),
+                    found => {
+                        read(*next, found.map(|entry| entry.value));
+                        None
+                    }
                 }
             };
-            match found {
-                Found::Nothing => read(*next, None),
-                Found::Read(()) => {}
-                Found::Blob(reference) => read(*next, Some(&self.blobs.read(&reference)?)),
+            if let Some(reference) = reference {
+                read(*next, Some(&self.blobs.read(&reference)?));
             }
             *next += 1;
         }

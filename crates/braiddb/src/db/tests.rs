@@ -48,7 +48,7 @@ fn what_was_put_is_there_through_flushes_folds_merges_splits_and_reopening() {
 /// Keys that grow with time filled partitions whose runs lay side by side, and each split wrote all of them again.
 #[test]
 fn partitions_of_growing_keys_are_cut_and_not_rewritten() {
-    let vfs = Arc::new(MemVfs::new());
+    let vfs = mem();
     let db = open(small(&vfs)).unwrap();
     let tree = db.tree("t").unwrap();
     let mut model = std::collections::BTreeMap::new();

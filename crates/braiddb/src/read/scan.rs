@@ -143,14 +143,7 @@ impl ScanCursor {
     pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
         let chain = PartitionChain::new(Arc::clone(&state.version), snapshot);
         let (merge, tombstones) = sources(state, snapshot, chain);
-        ScanCursor {
-            merge,
-            tombstones,
-            snapshot,
-            batch: Box::default(),
-            at: 0,
-            prefix: tree.first_key(),
-        }
+        ScanCursor { merge, tombstones, snapshot, batch: Box::default(), at: 0, prefix: tree.first_key() }
     }
 
     /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
@@ -246,7 +239,11 @@ impl ScanCursor {
             self.merge.go_to(&self.batch)?;
         }
         self.batch.release();
-        if forward { self.merge.next()? } else { self.merge.prev()? }
+        if forward {
+            self.merge.next()?
+        } else {
+            self.merge.prev()?
+        }
         self.settle(forward)
     }
 }

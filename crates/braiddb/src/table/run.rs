@@ -162,7 +162,8 @@ impl Run {
             let load = || self.load(position.block);
             // The entry's line, guessed, comes while the end of the block is still on its way.
             let soon = self.bytes_before_end(position);
-            let bytes = self.slots.get_or_load_soon(u32::from(position.block), guard, [soon, soon.saturating_sub(64)], load)?;
+            let bytes =
+                self.slots.get_or_load_soon(u32::from(position.block), guard, [soon, soon.saturating_sub(64)], load)?;
             if let Some(entry) = block::entry(bytes, position.slot) {
                 return Ok(entry);
             }
@@ -194,7 +195,8 @@ impl Run {
         while rows > 0 && usize::from(position.block) < self.index.blocks() {
             let entries = u32::from(self.index.entries(position.block));
             let here = rows.min(entries.saturating_sub(u32::from(position.slot)));
-            let (before_end, stride) = (self.bytes_before_end(position), usize::from(self.index.average(position.block)));
+            let (before_end, stride) =
+                (self.bytes_before_end(position), usize::from(self.index.average(position.block)));
             // A scan comes to a block from one of its ends.
             let with_end = position.slot == 0 || u32::from(position.slot) + here == entries;
             self.slots.prefetch_items(u32::from(position.block), before_end, here, stride, with_end);

@@ -11,7 +11,9 @@
 //! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held. The
 //! present entry borrows from such a block for longer than the compiler can see: [`Present`], an island of unsafe.
 
-use super::format::{Segment, MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below};
+use super::format::{
+    MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment, lanes_below,
+};
 use super::reader::View;
 use super::rows::RowBatch;
 use super::simd::{Simd, Task, match_lanes};
@@ -62,14 +64,7 @@ struct Loaded {
 
 impl Default for Loaded {
     fn default() -> Loaded {
-        Loaded {
-            segment: None,
-            record: [0; MAX_RECORD_BYTES],
-            count: 0,
-            same_key: 0,
-            shown: 0,
-            fetched: 0,
-        }
+        Loaded { segment: None, record: [0; MAX_RECORD_BYTES], count: 0, same_key: 0, shown: 0, fetched: 0 }
     }
 }
 
@@ -291,8 +286,8 @@ impl ViewCursor {
                 return Ok(());
             }
             self.load(number)?;
-            let candidates =
-                if self.sees_all { self.loaded.shown } else { !self.loaded.same_key } & lanes_below(lane.min(self.loaded.count));
+            let candidates = if self.sees_all { self.loaded.shown } else { !self.loaded.same_key }
+                & lanes_below(lane.min(self.loaded.count));
             if candidates == 0 {
                 if number == 0 {
                     return Ok(());

@@ -3,13 +3,13 @@
 //! Nothing here changes after `open`, so any number of threads read at once. The runs are not part of it: the caller
 //! passes the very runs, in the order, that the view was built over.
 
+use super::bits::is_equal;
 use super::counters::count_segment_read;
 use super::directory::Directory;
 use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
     page_is_sound, tag_of_hash,
 };
-use super::bits::is_equal;
 use super::search::{Comparison, Place, blind_lanes, compare_counted, find_place};
 use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};

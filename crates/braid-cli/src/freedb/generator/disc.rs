@@ -1,9 +1,7 @@
 //! One generated disc: what it is, and the file that says so more or less cleanly.
 
-use super::{
-    random::Random,
-    words::{self, Script},
-};
+use super::words::{self, Script};
+use crate::random::Random;
 
 /// Lines are split where they would become longer than this, as the format demands.
 const LINE_BYTES_MAX: usize = 254;

@@ -5,9 +5,7 @@
 
 mod disc;
 mod dump;
-mod random;
 mod words;
 
 pub use disc::disc_file;
 pub use dump::{DumpOptions, DumpReport, write_dump};
-pub use random::Random;

@@ -1,6 +1,6 @@
 //! Names and titles in several scripts.
 
-use super::random::Random;
+use crate::random::Random;
 
 /// What a name is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

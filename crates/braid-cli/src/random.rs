@@ -34,6 +34,11 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
+    /// A number from 0 up to, and not with, 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// True this many times in 10,000.
     pub fn chance(&mut self, of_ten_thousand: u64) -> bool {
         self.below(10_000) < of_ten_thousand
@@ -47,7 +52,6 @@ impl Random {
     /// A number below `end` that is small far more often than large: the share of numbers below `n` is
     /// `(n / end) ^ 0.4`, so that of 200,000 discs the first artist has some 1,500, and most artists have one.
     pub fn skewed_below(&mut self, end: u64) -> u64 {
-        let unit = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        ((end as f64 * unit.powf(2.5)) as u64).min(end - 1)
+        ((end as f64 * self.fraction().powf(2.5)) as u64).min(end - 1)
     }
 }

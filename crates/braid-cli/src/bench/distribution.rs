@@ -1,0 +1,175 @@
+//! Which row is next: in sequence, or at random in one of several ways.
+
+use std::{fmt, ops::Range, str::FromStr};
+
+use super::zipf::Zipf;
+use crate::random::Random;
+
+/// YCSB's constant.
+pub const THETA: f64 = 0.99;
+/// Beyond that nearly every choice is the first row, and rounding begins to tell.
+const THETA_MAX: f64 = 5.0;
+
+/// How rows are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// Each as often as any other.
+    Uniform,
+    /// A few very often, wherever they lie.
+    Zipfian(f64),
+    /// The same, and those of the highest numbers are the frequent ones.
+    Latest(f64),
+    /// One after the other, and again from the start.
+    Sequential,
+}
+
+impl FromStr for Distribution {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Distribution, String> {
+        let (name, theta) = match text.split_once(':') {
+            Some((name, theta)) => (name, Some(parse_theta(theta)?)),
+            None => (text, None),
+        };
+        match (name, theta) {
+            ("uniform", None) => Ok(Distribution::Uniform),
+            ("sequential", None) => Ok(Distribution::Sequential),
+            ("zipfian", theta) => Ok(Distribution::Zipfian(theta.unwrap_or(THETA))),
+            ("latest", theta) => Ok(Distribution::Latest(theta.unwrap_or(THETA))),
+            _ => Err(format!("{text:?} is none of uniform, zipfian, zipfian:0.99, latest, sequential")),
+        }
+    }
+}
+
+fn parse_theta(text: &str) -> Result<f64, String> {
+    let theta = text.parse::<f64>().ok().filter(|theta| *theta > 0.0 && *theta <= THETA_MAX);
+    theta.ok_or_else(|| format!("{text:?} is no exponent: a number above 0, {THETA_MAX} at most"))
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Distribution::Uniform => formatter.write_str("uniform"),
+            Distribution::Zipfian(theta) => write!(formatter, "zipfian:{theta}"),
+            Distribution::Latest(theta) => write!(formatter, "latest:{theta}"),
+            Distribution::Sequential => formatter.write_str("sequential"),
+        }
+    }
+}
+
+/// Chooses rows. A clone chooses the same ones again: so what must have been found is told afterwards, out of the
+/// measured time.
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    rows: u64,
+    random: Random,
+    way: Way,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
+    Uniform,
+    Zipfian(Zipf, Scatter),
+    Latest(Zipf),
+    Around { next: u64 },
+    Once(Range<u64>),
+}
+
+impl Chooser {
+    /// Chooses below `rows`, one at least, without end. The threads of a sequential choice begin in different places.
+    pub fn at_random(distribution: Distribution, rows: u64, random: Random, share: Share) -> Chooser {
+        let way = match distribution {
+            Distribution::Uniform => Way::Uniform,
+            Distribution::Zipfian(theta) => Way::Zipfian(Zipf::new(rows, theta), Scatter::new(rows)),
+            Distribution::Latest(theta) => Way::Latest(Zipf::new(rows, theta)),
+            Distribution::Sequential => Way::Around { next: share.of(rows).start % rows },
+        };
+        Chooser { rows, random, way }
+    }
+
+    /// Each row once, in sequence.
+    pub fn once(rows: Range<u64>) -> Chooser {
+        Chooser { rows: rows.end, random: Random::of(0, 0), way: Way::Once(rows) }
+    }
+
+    /// The next row; `None` when all were chosen once, if they are to be.
+    #[inline]
+    pub fn next(&mut self) -> Option<u64> {
+        Some(match &mut self.way {
+            Way::Uniform => self.random.below(self.rows),
+            Way::Zipfian(zipf, scatter) => scatter.place(zipf.next(&mut self.random)),
+            Way::Latest(zipf) => self.rows - 1 - zipf.next(&mut self.random),
+            Way::Around { next } => {
+                let row = *next;
+                *next = if row + 1 == self.rows { 0 } else { row + 1 };
+                row
+            }
+            Way::Once(rows) => return rows.next(),
+        })
+    }
+
+    /// Tells a choice of the latest rows that there are more of them now.
+    #[inline]
+    pub fn grow(&mut self, rows: u64) {
+        if matches!(self.way, Way::Latest(_)) {
+            self.rows = self.rows.max(rows);
+        }
+    }
+
+    /// The rows that a choice of each once has left.
+    pub fn range(&self) -> Range<u64> {
+        match &self.way {
+            Way::Once(rows) => rows.clone(),
+            _ => 0..self.rows,
+        }
+    }
+}
+
+/// One thread among several.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Which, from 0 on.
+    pub thread: u64,
+    /// Of how many.
+    pub threads: u64,
+}
+
+impl Share {
+    /// Its part of so many things.
+    pub fn of(self, count: u64) -> Range<u64> {
+        let cut = |thread: u64| (u128::from(count) * u128::from(thread) / u128::from(self.threads)) as u64;
+        cut(self.thread)..cut(self.thread + 1)
+    }
+}
+
+/// A permutation of the numbers below a count that takes neighbours far apart: multiplication by a number that has no divisor in
+/// common with the count.
+#[derive(Clone, Debug)]
+struct Scatter {
+    count: u64,
+    step: u64,
+}
+
+impl Scatter {
+    fn new(count: u64) -> Scatter {
+        // Multiples of the golden ratio lie most evenly.
+        let golden = (count as f64 * 0.618_033_988_749_895) as u64;
+        let step = (golden.max(1)..).find(|step| greatest_common_divisor(*step, count) == 1).unwrap_or(1);
+        Scatter { count, step }
+    }
+
+    #[inline]
+    fn place(&self, number: u64) -> u64 {
+        match number.checked_mul(self.step) {
+            Some(product) => product % self.count,
+            None => (u128::from(number) * u128::from(self.step) % u128::from(self.count)) as u64,
+        }
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

@@ -1,0 +1,134 @@
+//! The directory of the database.
+
+use std::{
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use braiddb::Db;
+
+use super::arguments::BenchArguments;
+use crate::exit::{SYSTEM, failure, usage};
+
+/// The tree of most workloads.
+pub const PLAIN_TREE: &str = "bench";
+/// That of YCSB's.
+pub const YCSB_TREE: &str = "bench-ycsb";
+
+/// The directory, and how the database in it is opened.
+#[derive(Debug)]
+pub struct Place {
+    dir: PathBuf,
+    is_temporary: bool,
+    builder: braiddb::Builder,
+    /// Keeps other benchmarks away while the database is closed and removed. Other commands are not kept away then.
+    _lock: File,
+}
+
+impl Place {
+    /// As the arguments say; an existing database must be one of benchmarks alone.
+    pub fn prepare(arguments: &BenchArguments) -> Result<Place> {
+        let builder = Db::builder()
+            .memory(usize::try_from(arguments.memory).unwrap_or(usize::MAX))
+            .compression(arguments.compression.into());
+        let (dir, is_temporary) = match &arguments.db {
+            Some(dir) => (dir.clone(), false),
+            None => (std::env::temp_dir().join(format!("braid-bench-{}", std::process::id())), true),
+        };
+        let lock = take_lock(&dir)?;
+        let place = Place { dir, is_temporary, builder, _lock: lock };
+        place.check()?;
+        Ok(place)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether it goes in the end.
+    pub fn is_temporary(&self) -> bool {
+        self.is_temporary
+    }
+
+    /// Opens the database, and creates it if there is none.
+    pub fn open(&self) -> Result<Db> {
+        Ok(self.builder.clone().open(&self.dir)?)
+    }
+
+    /// Removes the database, which is closed, and nothing else that may be in the directory.
+    pub fn clear(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.dir).with_context(|| format!("cannot read {}", self.dir.display()))? {
+            let path = entry?.path();
+            if is_of_database(&path) {
+                fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was temporary.
+    pub fn finish(&self) -> Result<()> {
+        if !self.is_temporary {
+            return Ok(());
+        }
+        fs::remove_dir_all(&self.dir)
+            .map_err(|error| failure(SYSTEM, format!("cannot remove {}: {error}", self.dir.display())))
+    }
+
+    /// Fails on a directory that is somebody else's: fills remove what they find.
+    fn check(&self) -> Result<()> {
+        let shown = self.dir.display();
+        let mut entries = fs::read_dir(&self.dir).with_context(|| format!("cannot read {shown}"))?;
+        if entries.next().is_none() {
+            return Ok(());
+        }
+        if self.is_temporary {
+            return Err(failure(SYSTEM, format!("{shown} is left from another process: remove it")));
+        }
+        if !self.dir.join("CURRENT").exists() {
+            return Err(usage(format!("{shown} is neither empty nor a database: name another directory")));
+        }
+        let db = self.builder.clone().create(false).open(&self.dir)?;
+        let trees = db.trees()?;
+        let foreign = trees.iter().find(|tree| ![PLAIN_TREE, YCSB_TREE].contains(&tree.name.as_str()));
+        db.close()?;
+        match foreign {
+            Some(tree) => Err(usage(format!(
+                "{shown} has a tree that no benchmark made ({}), and benchmarks remove what they find: name another directory",
+                tree.name
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Creates the directory if there is none, and locks it.
+fn take_lock(dir: &Path) -> Result<File> {
+    let shown = dir.display();
+    if dir.is_file() {
+        return Err(usage(format!("{shown} is not a database, which would be a directory")));
+    }
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {shown}"))?;
+    let file = File::open(dir).with_context(|| format!("cannot open {shown}"))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(failure(
+            SYSTEM,
+            format!("another benchmark is at work in {shown}: wait for it, or name another directory"),
+        )),
+        // Some file systems do not lock directories. The database has a lock of its own; this one only bridges gaps.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
+/// Whether a file is one of a database, by its name.
+fn is_of_database(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_numbered = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let by_kind = name
+        .rsplit_once('.')
+        .is_some_and(|(number, kind)| is_numbered(number) && ["wal", "run", "view", "blob"].contains(&kind));
+    let is_manifest = name.strip_prefix("MANIFEST-").is_some_and(is_numbered);
+    by_kind || is_manifest || ["CURRENT", "LOCK", "SYNC-FAILED"].contains(&name)
+}

@@ -1,0 +1,254 @@
+//! Runs the threads of a workload, and takes their times.
+//!
+//! Threads begin together. Each reads the clock once an operation if latencies are wanted, and not at all otherwise: a
+//! latency reaches from the end of one operation to the end of the next, so that making the row is part of it, but
+//! waiting for its turn under a limit of operations a second is not. The calling thread watches meanwhile: it
+//! shows progress, and tells the others to stop when time is over.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, anyhow};
+
+use super::{
+    distribution::Chooser,
+    latencies::Latencies,
+    pace::Pace,
+    store::Store,
+    tally::Tally,
+    worker::{Task, Worker},
+};
+use crate::random::Random;
+
+/// One thread to be run.
+#[derive(Clone, Debug)]
+pub struct Thread<'a> {
+    /// What it does.
+    pub task: &'a Task,
+    /// On which rows.
+    pub chooser: Chooser,
+    /// Chances other than that of rows.
+    pub random: Random,
+    /// How many operations; `u64::MAX` for as many as there is time or rows for.
+    pub operations: u64,
+    /// Operations a second, at most.
+    pub rate: Option<f64>,
+    /// It does its work beside those that are measured, for as long as they run.
+    pub is_background: bool,
+}
+
+/// How a workload is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// For so long, if not for so many operations.
+    pub duration: Option<Duration>,
+    /// Whether latencies are wanted.
+    pub latencies: bool,
+    /// How often progress is told.
+    pub progress_every: Duration,
+}
+
+/// What the threads of one side did.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Operations.
+    pub operations: u64,
+    /// From the first thread's beginning to the last one's end.
+    pub seconds: f64,
+    /// What they met.
+    pub tally: Tally,
+    /// How long each call took, if wanted.
+    pub latencies: Latencies,
+}
+
+/// What all threads did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Those that are measured.
+    pub front: Side,
+    /// Those beside them, if there were any.
+    pub background: Option<Side>,
+    /// Operations of each thread.
+    pub done: Vec<u64>,
+}
+
+/// What one thread did.
+struct Report {
+    operations: u64,
+    began: Instant,
+    ended: Instant,
+    tally: Tally,
+    latencies: Latencies,
+}
+
+/// A counter on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Counter(AtomicU64);
+
+/// What threads have in common while they run.
+struct Control {
+    stop: AtomicBool,
+    start: Barrier,
+}
+
+/// Tells the watcher that a thread has ended, however it did.
+struct Ending<'a> {
+    control: &'a Control,
+    sender: Sender<bool>,
+    is_background: bool,
+    is_ok: bool,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.is_ok {
+            self.control.stop.store(true, Ordering::Relaxed);
+        }
+        // The watcher may have gone, which is no concern of this thread.
+        let _ = self.sender.send(self.is_background);
+    }
+}
+
+/// Runs threads, each on a store of its own; `progress` is told operations and time now and then.
+pub fn run<S: Store + Send>(
+    threads: &[Thread<'_>],
+    stores: Vec<S>,
+    run: Run,
+    progress: &mut dyn FnMut(u64, Duration),
+) -> Result<Outcome> {
+    let control = Control { stop: AtomicBool::new(false), start: Barrier::new(threads.len() + 1) };
+    let counters: Vec<Counter> = threads.iter().map(|_| Counter::default()).collect();
+    let (sender, receiver) = mpsc::channel();
+    let reports = thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for ((thread, store), counter) in threads.iter().zip(stores).zip(&counters) {
+            let (control, sender, is_background) = (&control, sender.clone(), thread.is_background);
+            handles.push(scope.spawn(move || {
+                let mut ending = Ending { control, sender, is_background, is_ok: false };
+                let report = work(thread, store, control, counter, run.latencies);
+                ending.is_ok = report.is_ok();
+                report
+            }));
+        }
+        drop(sender);
+        control.start.wait();
+        let fronts = threads.iter().filter(|thread| !thread.is_background).count();
+        let done = || threads.iter().zip(&counters).filter(|(thread, _)| !thread.is_background);
+        let mut tell = |elapsed| progress(done().map(|(_, counter)| counter.0.load(Ordering::Relaxed)).sum(), elapsed);
+        watch(&control, &receiver, fronts, run, &mut tell);
+        let join = |handle: thread::ScopedJoinHandle<'_, Result<Report>>| {
+            handle.join().unwrap_or_else(|_| Err(anyhow!("a thread of the benchmark has panicked")))
+        };
+        handles.into_iter().map(join).collect::<Result<Vec<Report>>>()
+    })?;
+    let side = |is_background: bool| {
+        let of_side = threads.iter().zip(&reports).filter(|(thread, _)| thread.is_background == is_background);
+        Side::of(&of_side.map(|(_, report)| report).collect::<Vec<_>>())
+    };
+    let has_background = threads.iter().any(|thread| thread.is_background);
+    Ok(Outcome {
+        front: side(false),
+        background: has_background.then(|| side(true)),
+        done: reports.iter().map(|report| report.operations).collect(),
+    })
+}
+
+impl Side {
+    fn of(reports: &[&Report]) -> Side {
+        let began = reports.iter().map(|report| report.began).min();
+        let ended = reports.iter().map(|report| report.ended).max();
+        let elapsed = ended.zip(began).map_or(Duration::ZERO, |(ended, began)| ended - began);
+        let (mut tally, mut latencies) = (Tally::default(), Latencies::new());
+        for report in reports {
+            tally.merge(&report.tally);
+            latencies.merge(&report.latencies);
+        }
+        let operations = reports.iter().map(|report| report.operations).sum();
+        Side { operations, seconds: elapsed.as_secs_f64(), tally, latencies }
+    }
+}
+
+/// Waits until all threads that are measured have ended, and sees that they do when time is over.
+fn watch(
+    control: &Control,
+    endings: &mpsc::Receiver<bool>,
+    mut fronts: usize,
+    run: Run,
+    tell: &mut dyn FnMut(Duration),
+) {
+    let began = Instant::now();
+    let mut next_tell = run.progress_every;
+    while fronts > 0 {
+        let until =
+            run.duration.filter(|_| !control.stop.load(Ordering::Relaxed)).map_or(next_tell, |end| end.min(next_tell));
+        match endings.recv_timeout(until.saturating_sub(began.elapsed())) {
+            Ok(is_background) => fronts -= usize::from(!is_background),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let elapsed = began.elapsed();
+                if run.duration.is_some_and(|end| elapsed >= end) {
+                    control.stop.store(true, Ordering::Relaxed);
+                }
+                if elapsed >= next_tell {
+                    tell(elapsed);
+                    next_tell = elapsed + run.progress_every;
+                }
+            }
+        }
+    }
+    control.stop.store(true, Ordering::Relaxed);
+}
+
+/// One thread's work.
+fn work<S: Store>(
+    thread: &Thread<'_>,
+    store: S,
+    control: &Control,
+    counter: &Counter,
+    wants_latencies: bool,
+) -> Result<Report> {
+    let mut worker = Worker::new(thread.task, store, thread.chooser.clone(), thread.random.clone());
+    let mut pace = thread.rate.map(Pace::new);
+    let mut latencies = Latencies::new();
+    let mut operations = 0;
+    control.start.wait();
+    let began = Instant::now();
+    let mut lap = began;
+    // Once at least: a writer beside readers is to have written something, however short they were.
+    while operations < thread.operations && !(operations > 0 && control.stop.load(Ordering::Relaxed)) {
+        if let Some(pace) = &pace {
+            if !pace.sleep(began, &control.stop) {
+                break;
+            }
+            lap = Instant::now();
+        }
+        let Some(step) = worker.step(thread.operations - operations)? else { break };
+        operations += step.operations;
+        counter.0.store(operations, Ordering::Relaxed);
+        if let Some(pace) = &mut pace {
+            pace.take(step.operations, (lap - began).as_nanos() as u64);
+        }
+        if wants_latencies {
+            let now = Instant::now();
+            latencies.record(step.kind, (now - lap).as_nanos() as u64);
+            lap = now;
+        }
+    }
+    Ok(Report { operations, began, ended: Instant::now(), tally: worker.into_tally(), latencies })
+}
+
+/// What an operation of a thread costs by itself, on a store that does nothing, in nanoseconds.
+pub fn harness_ns(thread: &Thread<'_>, store: impl Store, operations: u64, wants_latencies: bool) -> Result<f64> {
+    let alone = Thread { operations: operations.min(thread.operations), rate: None, ..thread.clone() };
+    let control = Control { stop: AtomicBool::new(false), start: Barrier::new(1) };
+    let report = work(&alone, store, &control, &Counter::default(), wants_latencies)?;
+    Ok((report.ended - report.began).as_nanos() as f64 / report.operations.max(1) as f64)
+}

@@ -1,0 +1,87 @@
+//! What the engine counts, as text and as JSON.
+
+use std::io::{self, Write};
+
+use braiddb::{PartitionStats, RunStats, Stats};
+use serde_json::{Value, json};
+
+use crate::{
+    demo::draw_partitions,
+    notation::{show_bytes, show_count, to_hex},
+};
+
+/// What people want to know, with a picture of the partitions.
+pub fn write_text(stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "on disk          {}", show_bytes(stats.disk_bytes))?;
+    let (memtables, cache) = (show_bytes(stats.memtable_bytes), show_bytes(stats.cache_bytes));
+    writeln!(out, "in memory        {}: memtables {memtables}, cache {cache}", show_bytes(stats.memory_bytes))?;
+    writeln!(out, "last commit      {}", show_count(stats.last_sequence))?;
+    writeln!(out, "recovered        {} records of the log", show_count(stats.recovered_records))?;
+    if let Some(note) = &stats.log_tail_note {
+        writeln!(out, "end of the log   {note}")?;
+    }
+    for damage in &stats.damaged_partitions {
+        writeln!(out, "damaged          {damage}")?;
+    }
+    if let Some(failure) = &stats.failure {
+        writeln!(out, "takes no writes  {failure}")?;
+    }
+    let runs: usize = stats.partitions.iter().map(|partition| partition.runs.len() + partition.loose.len()).sum();
+    writeln!(out, "partitions       {} with {runs} runs", stats.partitions.len())?;
+    writeln!(out)?;
+    out.write_all(draw_partitions(&stats.partitions, 100).as_bytes())
+}
+
+/// All of it, for programs.
+pub fn to_json(stats: &Stats) -> Value {
+    json!({
+        "disk_bytes": stats.disk_bytes,
+        "memory_bytes": stats.memory_bytes,
+        "memtable_bytes": stats.memtable_bytes,
+        "cache_bytes": stats.cache_bytes,
+        "cache_hits": stats.cache_hits,
+        "cache_misses": stats.cache_misses,
+        "user_bytes_written": stats.user_bytes_written,
+        "log_bytes_written": stats.log_bytes_written,
+        "run_bytes_written": stats.run_bytes_written,
+        "view_bytes_written": stats.view_bytes_written,
+        "blob_bytes_written": stats.blob_bytes_written,
+        "manifest_bytes_written": stats.manifest_bytes_written,
+        "commits": stats.commits,
+        "syncs": stats.syncs,
+        "flushes": stats.flushes,
+        "merges": stats.merges,
+        "loose_merges": stats.loose_merges,
+        "folds": stats.folds,
+        "views_healed": stats.views_healed,
+        "background_errors": stats.background_errors,
+        "slowed_us": stats.slowed_us,
+        "stalls": stats.stalls,
+        "stall_us_max": stats.stall_us_max,
+        "pressure_per_mille": stats.pressure_per_mille,
+        "snapshots": stats.snapshots,
+        "oldest_snapshot": stats.oldest_snapshot,
+        "last_sequence": stats.last_sequence,
+        "frozen_memtables": stats.frozen_memtables,
+        "failure": stats.failure,
+        "damaged_partitions": stats.damaged_partitions,
+        "recovered_records": stats.recovered_records,
+        "log_tail_note": stats.log_tail_note,
+        "partitions": stats.partitions.iter().map(partition_json).collect::<Vec<_>>(),
+    })
+}
+
+fn partition_json(partition: &PartitionStats) -> Value {
+    json!({
+        "first_key": to_hex(&partition.first_key),
+        "runs": partition.runs.iter().map(run_json).collect::<Vec<_>>(),
+        "loose": partition.loose.iter().map(run_json).collect::<Vec<_>>(),
+        "view_bytes": partition.view_bytes,
+        "view_entries": partition.view_entries,
+        "view_stale": partition.view_stale,
+    })
+}
+
+fn run_json(run: &RunStats) -> Value {
+    json!({"number": run.number, "bytes": run.bytes, "entries": run.entries})
+}
