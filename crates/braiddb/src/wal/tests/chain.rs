@@ -329,9 +329,9 @@ fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
     let count = ends.len() - 2;
     assert!(count > 12, "{count}");
     let path = |number: u64| Path::new(DIR).join(format!("{number:06}.wal"));
-    for kept in 0..=count {
+    for (kept, end) in ends.iter().enumerate().take(count + 1) {
         let mut files = world.vfs.files();
-        files.get_mut(&path(1)).unwrap()[ends[kept] as usize..].fill(0);
+        files.get_mut(&path(1)).unwrap()[*end as usize..].fill(0);
         files.get_mut(&path(2)).unwrap()[136..].fill(0);
         let replayed = World::on(FaultVfs::of_files(Path::new(DIR), &files)).replay(&input);
         if kept < 8 {
