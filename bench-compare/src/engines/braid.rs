@@ -32,11 +32,14 @@ impl Braid {
         Braid::open_with(setup, |builder| builder)
     }
 
-    /// So that what is flushed stays a run of its own, in one partition however large: memtables are not full by themselves, and
-    /// there is no split, which would merge all runs.
+    /// So that each eighth of the data that is flushed stays a run of its own, in one partition however large: memtables are not full
+    /// before, and there is no split, which would merge all runs.
     pub fn open_unsplit(setup: Setup<'_>) -> Result<Braid> {
-        let memtable_bytes = setup.data_bytes as usize;
-        Braid::open_with(setup, |builder| builder.memtable_bytes(memtable_bytes).partition_bytes(1 << 40))
+        let memtable_bytes = setup.data_bytes as usize / 4;
+        // Memory is set aside for two memtables, and the cache is still to hold all data.
+        let memory = setup.budget + 2 * memtable_bytes;
+        let set = |builder: Builder| builder.memory(memory).memtable_bytes(memtable_bytes).partition_bytes(1 << 40);
+        Braid::open_with(setup, set)
     }
 
     fn open_with(setup: Setup<'_>, set: impl FnOnce(Builder) -> Builder) -> Result<Braid> {
@@ -46,6 +49,11 @@ impl Braid {
         let db = if setup.in_memory { builder.open_in_memory()? } else { builder.open(setup.folder.join("db"))? };
         let tree = db.tree("rows")?;
         Ok(Braid { db, tree, durability })
+    }
+
+    /// How often something was not in the cache and had to be read.
+    pub fn cache_misses(&self) -> u64 {
+        self.db.stats().cache_misses
     }
 
     /// Waits until all runs are in the view, which it does once idle; an error if they are not `runs` in one partition.

@@ -60,7 +60,8 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
     ensure!(view.entries >= n, "the view has {} entries, {n} rows were put", view.entries);
 
     let (mut of_braid, mut of_lmdb) = (braid.reader()?, lmdb.reader()?);
-    let mut contest = Contest { readers: [&mut *of_braid, &mut *of_lmdb], options, sorted: &sorted, values: &values };
+    let mut contest =
+        Contest { braid: &braid, readers: [&mut *of_braid, &mut *of_lmdb], options, sorted: &sorted, values: &values };
     let figures = Part::ALL.into_iter().map(|part| contest.part(part)).collect::<Result<_>>()?;
     let after = braid.wait_for_view(RUNS as usize)?;
     ensure!(after == view, "the view changed while it was measured");
@@ -91,6 +92,7 @@ fn load_in_runs(braid: &Braid, n: u64, values: &Values) -> Result<()> {
 
 /// BraidDB first, LMDB second.
 struct Contest<'a> {
+    braid: &'a Braid,
     readers: [&'a mut dyn Reader; 2],
     options: &'a PartsOptions,
     sorted: &'a [(Key, u64)],
@@ -104,6 +106,7 @@ impl Contest<'_> {
         let keys = part.keys(n, operations);
         let expected = part.expected(self.sorted, self.values, &keys, operations);
         let mut times = [Vec::new(), Vec::new()];
+        let mut misses = 0;
         // The round before the first one warms up.
         for round in 0..=self.options.rounds as usize {
             for turn in 0..2 {
@@ -116,7 +119,15 @@ impl Contest<'_> {
                     times[subject].push(ns);
                 }
             }
+            if round == 0 {
+                misses = self.braid.cache_misses();
+            }
         }
+        ensure!(
+            self.braid.cache_misses() == misses,
+            "{}: BraidDB's cache did not hold what was asked for",
+            part.name()
+        );
         let [braiddb_ns, lmdb_ns] = times;
         let ratio = report::median(braiddb_ns.clone()) / report::median(lmdb_ns.clone());
         eprintln!("{:40} {ratio:.2}", part.name());
