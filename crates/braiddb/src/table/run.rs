@@ -162,7 +162,8 @@ impl Run {
             let load = || self.load(position.block);
             // The entry's line, guessed, comes while the end of the block is still on its way.
             let soon = self.bytes_before_end(position);
-            let bytes = self.slots.get_or_load_soon(u32::from(position.block), guard, [soon, soon.saturating_sub(64)], load)?;
+            let bytes =
+                self.slots.get_or_load_soon(u32::from(position.block), guard, [soon, soon.saturating_sub(64)], load)?;
             if let Some(entry) = block::entry(bytes, position.slot) {
                 return Ok(entry);
             }

@@ -299,8 +299,7 @@ mod avx2 {
         // Each answer of 64 equal bits shrinks to two bytes.
         let halves = [_mm256_packs_epi32(greater[0], greater[1]), _mm256_packs_epi32(greater[2], greater[3])];
         let greater = _mm256_movemask_epi8(_mm256_packs_epi16(halves[0], halves[1])).count_ones() as usize / 2;
-        let equal =
-            _mm256_or_si256(_mm256_or_si256(equal[0], equal[1]), _mm256_or_si256(equal[2], equal[3]));
+        let equal = _mm256_or_si256(_mm256_or_si256(equal[0], equal[1]), _mm256_or_si256(equal[2], equal[3]));
         (node.0.len() - greater, _mm256_testz_si256(equal, equal) == 0)
     }
 }
