@@ -60,8 +60,8 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
     ensure!(view.entries >= n, "the view has {} entries, {n} rows were put", view.entries);
 
     let (mut of_braid, mut of_lmdb) = (braid.reader()?, lmdb.reader()?);
-    let readers = [&mut *of_braid, &mut *of_lmdb];
-    let mut contest = Contest { braid: &braid, readers, options, sorted: &sorted, values: &values };
+    let mut contest =
+        Contest { braid: &braid, readers: [&mut *of_braid, &mut *of_lmdb], options, sorted: &sorted, values: &values };
     let figures = Part::ALL.into_iter().map(|part| contest.part(part)).collect::<Result<_>>()?;
     let after = braid.wait_for_view(RUNS as usize)?;
     ensure!(after == view, "the view changed while it was measured");

@@ -1,8 +1,9 @@
 //! Asks views and plain merges the same, checks every answer, counts and times.
 //!
 //! Each operation is run once by each contestant with every answer compared, whole, with the rows that must be there; what
-//! that costs in comparisons, segments and blocks is counted then. The timed rounds repeat the same questions, and must give
-//! the same sum over all answers. Contestants take turns, and each round begins with the other one.
+//! that costs in comparisons and segments is counted then. What it reads of runs is counted in some operations that each find
+//! no block in the cache, so that a block counts once however often it is looked at. The timed rounds repeat the same
+//! questions, and must give the same sum over all answers. Contestants take turns, and each round begins with the other one.
 
 use super::{
     ask::{Merges, Views, ask},
@@ -17,6 +18,9 @@ use crate::{
     view,
 };
 use std::path::Path;
+
+/// Operations that find no block in the cache.
+const COLD_OPERATIONS: usize = 200;
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,17 +144,28 @@ impl Bench<'_> {
             nanoseconds: None,
             comparisons: each(costs.comparisons),
             segments: each(costs.segments),
-            blocks: each(costs.lookups - costs.segments),
+            blocks: self.blocks_read(contestant)?,
         };
         Ok((figure, check.sum.0))
     }
 
+    /// Blocks that an operation reads on average if none is cached when it begins. Afterwards all are cached again.
+    fn blocks_read(&self, contestant: Contestant) -> Result<f64> {
+        let (mut asked, mut read) = (0, 0);
+        for questions in self.questions.singly(COLD_OPERATIONS) {
+            self.shelf.forget_blocks();
+            let before = self.shelf.blocks.stats().misses;
+            asked += ask_contestant(self.shelf, contestant, &questions, &mut Sum::default())?;
+            read += self.shelf.blocks.stats().misses - before;
+        }
+        let all = Questions::new(Operation::Scan, self.shelf.truth.len() as u64, 1);
+        ask_contestant(self.shelf, contestant, &all, &mut Sum::default())?;
+        Ok(read as f64 / asked as f64)
+    }
+
     /// Asks everything once; says how many operations that were.
     fn pass(&self, contestant: Contestant, visit: &mut impl Visit) -> Result<u64> {
-        match contestant {
-            Contestant::View => ask(&Views(self.shelf), &self.questions, visit),
-            Contestant::Merge => ask(&Merges(self.shelf, &crossbeam_epoch::pin()), &self.questions, visit),
-        }
+        ask_contestant(self.shelf, contestant, &self.questions, visit)
     }
 
     fn wrong(&self, contestant: Contestant, detail: String) -> Error {
@@ -159,25 +174,29 @@ impl Bench<'_> {
     }
 }
 
+/// Asks with new cursors; says how many operations that were.
+fn ask_contestant(shelf: &Shelf, contestant: Contestant, questions: &Questions, visit: &mut impl Visit) -> Result<u64> {
+    match contestant {
+        Contestant::View => ask(&Views(shelf), questions, visit),
+        Contestant::Merge => ask(&Merges(shelf, &crossbeam_epoch::pin()), questions, visit),
+    }
+}
+
 /// What was spent so far.
 #[derive(Clone, Copy)]
 struct Costs {
     comparisons: u64,
     segments: u64,
-    /// Segments and blocks that were looked up in the cache.
-    lookups: u64,
-    /// Those of them that were not there.
+    /// Blocks and pages that were not cached.
     loads: u64,
 }
 
 impl Costs {
     fn now(shelf: &Shelf) -> Costs {
-        let stats = shelf.cache.stats();
         Costs {
             comparisons: view::key_comparisons() + counters::key_comparisons(),
             segments: view::segments_read(),
-            lookups: stats.hits + stats.misses,
-            loads: stats.misses,
+            loads: shelf.blocks.stats().misses + shelf.pages.stats().misses,
         }
     }
 
@@ -185,7 +204,6 @@ impl Costs {
         Costs {
             comparisons: self.comparisons - before.comparisons,
             segments: self.segments - before.segments,
-            lookups: self.lookups - before.lookups,
             loads: self.loads - before.loads,
         }
     }

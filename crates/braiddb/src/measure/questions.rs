@@ -58,6 +58,7 @@ impl Operation {
 }
 
 /// The keys asked for.
+#[derive(Clone)]
 pub(super) struct Questions {
     pub(super) operation: Operation,
     pub(super) keys: Vec<Key>,
@@ -81,6 +82,17 @@ impl Questions {
             Operation::GetChained | Operation::Scan | Operation::ScanBack => Vec::new(),
         };
         Questions { operation, keys, chain_len: operations, rows }
+    }
+
+    /// Some of the questions, each by itself: gets where they are chained. A scan is one question.
+    pub(super) fn singly(&self, most: usize) -> Vec<Questions> {
+        let keys = match self.operation {
+            Operation::GetChained => Questions::new(Operation::GetHit, self.rows, most as u64).keys,
+            Operation::Scan | Operation::ScanBack => return vec![self.clone()],
+            _ => self.keys.clone(),
+        };
+        let operation = if self.operation == Operation::GetChained { Operation::GetHit } else { self.operation };
+        keys.into_iter().take(most).map(|key| Questions { operation, keys: vec![key], ..*self }).collect()
     }
 
     /// The row that a chain of gets goes to next, after it found a value that begins with `found`.

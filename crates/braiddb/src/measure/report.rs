@@ -25,7 +25,7 @@ pub struct Figure {
     pub comparisons: f64,
     /// Segment records of views read.
     pub segments: f64,
-    /// Blocks of runs looked up. A block that a cursor holds already is not looked up again.
+    /// Blocks of runs read, each counted once, where none is cached when the operation begins.
     pub blocks: f64,
 }
 

@@ -33,7 +33,10 @@ pub(super) struct Part {
 
 /// All parts, and what they should answer.
 pub(super) struct Shelf {
-    pub(super) cache: Arc<BlockCache>,
+    /// Of the runs' blocks.
+    pub(super) blocks: Arc<BlockCache>,
+    /// Of the views' pages: apart from the blocks, so that each can be counted by itself.
+    pub(super) pages: Arc<BlockCache>,
     pub(super) starts: Vec<Key>,
     pub(super) parts: Vec<Part>,
     /// All keys in order, each with its row.
@@ -51,15 +54,16 @@ impl Shelf {
         let vfs = MemVfs::new();
         let dir = Path::new("/shelf");
         vfs.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
-        // Room for all blocks, pages and what the cache keeps beside them, so that nothing is ever thrown out.
-        let cache = BlockCache::new((rows as usize + 100_000) * 2 * (KEY_LEN + VALUE_LEN));
-        let ctx = TableContext { vfs: Arc::new(vfs), cache: Arc::clone(&cache) };
+        let vfs: Arc<dyn Vfs> = Arc::new(vfs);
+        let [blocks, pages] = [(); 2].map(|()| BlockCache::new(cache_bytes(rows)));
+        let [of_runs, of_views] =
+            [&blocks, &pages].map(|cache| TableContext { vfs: Arc::clone(&vfs), cache: Arc::clone(cache) });
         let borders = layout.borders(rows, runs);
         let largest = borders.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let count = largest.div_ceil(run_rows_max).max(1) as usize;
         let starts: Vec<Key> = (0..count).map(|part| data::border(part, count)).collect();
 
-        let mut files = Files { ctx, last: 0 };
+        let mut files = Files { of_runs, of_views, last: 0 };
         let mut runs_of: Vec<Vec<Arc<Run>>> = vec![Vec::new(); count];
         for pair in borders.windows(2) {
             let sorted = sorted_rows(pair[0]..pair[1]);
@@ -70,7 +74,13 @@ impl Shelf {
             }
         }
         let parts = runs_of.into_iter().map(|runs| files.fold(runs)).collect::<Result<_>>()?;
-        Ok(Shelf { cache, starts, parts, truth: sorted_rows(0..rows) })
+        Ok(Shelf { blocks, pages, starts, parts, truth: sorted_rows(0..rows) })
+    }
+
+    /// Throws all blocks of runs out of the cache.
+    pub(super) fn forget_blocks(&self) {
+        self.blocks.set_capacity(0);
+        self.blocks.set_capacity(cache_bytes(self.truth.len() as u64));
     }
 
     /// Bytes of memory that the views take: what stays there, and their pages in the cache.
@@ -93,6 +103,12 @@ impl Shelf {
     }
 }
 
+/// Room for all blocks, or pages, and what a cache keeps beside them, so that nothing is thrown out but by [`Shelf::forget_blocks`]:
+/// that counts until no thread of the process can read it any more, which other tests may put off.
+fn cache_bytes(rows: u64) -> usize {
+    (rows as usize + 1_000_000) * 2 * (KEY_LEN + VALUE_LEN)
+}
+
 /// Rows with their keys, by key.
 fn sorted_rows(rows: std::ops::Range<u64>) -> Vec<(Key, u64)> {
     let mut sorted: Vec<(Key, u64)> = rows.map(|row| (data::key(row), row)).collect();
@@ -102,7 +118,8 @@ fn sorted_rows(rows: std::ops::Range<u64>) -> Vec<(Key, u64)> {
 
 /// Makes files.
 struct Files {
-    ctx: TableContext,
+    of_runs: TableContext,
+    of_views: TableContext,
     last: u64,
 }
 
@@ -115,24 +132,24 @@ impl Files {
     fn write_run(&mut self, rows: &[(Key, u64)]) -> Result<Arc<Run>> {
         let (path, number) = self.new_file("run");
         let options = RunOptions { compression: Compression::None, ..RunOptions::default() };
-        let mut writer = SortedRunWriter::create(&self.ctx, &path, number, data::mix(number), &options)?;
+        let mut writer = SortedRunWriter::create(&self.of_runs, &path, number, data::mix(number), &options)?;
         for (key, row) in rows {
             let value = data::value(*row);
             writer.add(EntryRef { key, sequence: row + 1, kind: EntryKind::Value, value: &value })?;
         }
         let meta = writer.finish()?;
-        Run::open(&self.ctx, &path, &meta)
+        Run::open(&self.of_runs, &path, &meta)
     }
 
     fn fold(&mut self, runs: Vec<Arc<Run>>) -> Result<Part> {
-        let mut view = View::open_embedded(&self.ctx, &runs[0])?;
+        let mut view = View::open_embedded(&self.of_views, &runs[0])?;
         for count in 1..runs.len() {
             let (path, number) = self.new_file("view");
             let (old, new) = (&runs[..count], &runs[count..=count]);
             let id = data::mix(number);
-            let (meta, _) = fold_view(&self.ctx, &path, number, id, &view, old, new, &Bounds::default())?;
+            let (meta, _) = fold_view(&self.of_views, &path, number, id, &view, old, new, &Bounds::default())?;
             view.mark_obsolete();
-            view = View::open(&self.ctx, &path, &meta)?;
+            view = View::open(&self.of_views, &path, &meta)?;
         }
         let plain = runs.iter().map(PlainRun::new).collect::<Result<_>>()?;
         Ok(Part { runs: runs.into(), view, plain })

@@ -39,7 +39,7 @@ fn a_view_compares_one_key_where_a_merge_compares_many() {
                 assert_eq!((view.comparisons, view.blocks, view.segments), (1.0, 1.0, 1.0), "{name}");
             }
             Operation::GetMiss => assert!(view.comparisons <= 0.15 && view.segments == 1.0, "{name} {view:?}"),
-            Operation::SeekHit => assert!(view.comparisons <= 1.0 && view.blocks <= 1.1, "{name} {view:?}"),
+            Operation::SeekHit => assert_eq!((view.comparisons, view.blocks), (1.0, 1.0), "{name} {view:?}"),
             Operation::SeekMiss => assert!(view.comparisons <= 1.0 && view.blocks <= 2.0, "{name} {view:?}"),
             Operation::SeekFifty => assert!(view.comparisons <= 1.0, "{name} {view:?}"),
             Operation::Scan | Operation::ScanBack => assert_eq!(view.comparisons, 0.0, "{name}"),
