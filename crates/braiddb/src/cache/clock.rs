@@ -13,6 +13,10 @@
 //! about as many units as the cache holds were evicted, it enters the hot queue at once: so a working set that is
 //! larger than the cold part is recognised too. Ghosts take no memory, since the slot is there anyway.
 //!
+//! A unit that has **fallen** from the hot queue was not used for long, however lately it is evicted. So it leaves no ghost,
+//! and a touch in the cold queue only makes it one of those that have just entered it. Else a scan would take all that was
+//! ever hot for hot again, and the hot set would fall in its place.
+//!
 //! # Reclamation
 //!
 //! An evicted unit is taken out of its slot, but readers may still see it. It goes to **limbo** with a ticket. For
@@ -233,7 +237,7 @@ impl Clock {
         // Release: the frame's bytes come before its number.
         slot.store(frame, Ordering::Release);
         let info = self.lists.info(frame);
-        (info.file, info.unit) = (file, unit);
+        (info.file, info.unit, info.has_fallen) = (file, unit, false);
         let age = self.evictions.wrapping_sub(present) & !VACANT;
         let units = self.lists.count(Queue::Cold) + self.lists.count(Queue::Hot);
         if present != VACANT && (age as usize) <= units {
@@ -303,7 +307,7 @@ impl Clock {
         while moves > 0 && self.usage() > self.capacity + self.limbo_single_bytes && self.free.len() > 1 {
             moves -= 1;
             let Some(single) = self.overflow.pop_front() else { return };
-            let FrameInfo { file, unit, queue, .. } = *self.lists.info(single);
+            let FrameInfo { file, unit, queue, has_fallen, .. } = *self.lists.info(single);
             let len = match queue {
                 // It is gone; its number may stand for another unit by now, which is as good a one to move if it fits.
                 Queue::None => continue,
@@ -324,7 +328,7 @@ impl Clock {
             slots[unit as usize].store(frame, Ordering::Release);
             self.chunks[(frame / CHUNK_FRAMES) as usize].used += 1;
             let info = self.lists.info(frame);
-            (info.file, info.unit, info.cost) = (file, unit, FRAME_COST as u32);
+            (info.file, info.unit, info.has_fallen, info.cost) = (file, unit, has_fallen, FRAME_COST as u32);
             self.lists.push(frame, queue);
             self.lists.unlink(single);
             self.send_to_limbo(single);
@@ -383,6 +387,7 @@ impl Clock {
         let trailer: &Trailer = unsafe { arena.trailer(frame).as_ref() };
         let is_used = trailer.is_pinned() || trailer.heat() == heat::TOUCHED;
         trailer.set_heat(heat::COOL);
+        self.lists.info(frame).has_fallen = !is_used;
         self.lists.shift(frame, if is_used { Queue::Hot } else { Queue::Cold });
     }
 
@@ -393,7 +398,8 @@ impl Clock {
         let is_touched = trailer.heat() == heat::TOUCHED;
         if is_touched || trailer.is_pinned() {
             trailer.set_heat(heat::COOL);
-            self.lists.shift(frame, if is_touched { Queue::Hot } else { Queue::Cold });
+            let has_fallen = is_touched && std::mem::take(&mut self.lists.info(frame).has_fallen);
+            self.lists.shift(frame, if is_touched && !has_fallen { Queue::Hot } else { Queue::Cold });
         } else {
             self.evict(frame);
         }
@@ -401,13 +407,13 @@ impl Clock {
 
     /// Takes a unit out of its slot.
     fn evict(&mut self, frame: u32) {
-        let FrameInfo { file, unit, .. } = *self.lists.info(frame);
+        let FrameInfo { file, unit, has_fallen, .. } = *self.lists.info(frame);
         self.evictions = (self.evictions + 1) & !VACANT;
         self.evictions = self.evictions.max(1);
         self.evicted += 1;
         if let Some(slots) = &self.files[file as usize] {
             // Release, so that the ticket's closure, deferred after this, is seen after it: see `passed`.
-            slots[unit as usize].store(VACANT | self.evictions, Ordering::Release);
+            slots[unit as usize].store(VACANT | if has_fallen { 0 } else { self.evictions }, Ordering::Release);
         }
         self.lists.unlink(frame);
         self.send_to_limbo(frame);

@@ -27,6 +27,8 @@ pub(super) struct FrameInfo {
     pub cost: u32,
     /// The queue it is in.
     pub queue: Queue,
+    /// Whether it came to the cold queue from the hot one, and was not touched since.
+    pub has_fallen: bool,
     newer: u32,
     older: u32,
 }
@@ -34,7 +36,7 @@ pub(super) struct FrameInfo {
 impl FrameInfo {
     /// A frame in no queue.
     pub const VACANT: FrameInfo =
-        FrameInfo { file: NONE, unit: 0, cost: 0, queue: Queue::None, newer: NONE, older: NONE };
+        FrameInfo { file: NONE, unit: 0, cost: 0, queue: Queue::None, has_fallen: false, newer: NONE, older: NONE };
 }
 
 #[derive(Clone, Copy, Debug)]

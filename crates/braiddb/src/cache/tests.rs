@@ -135,6 +135,32 @@ fn a_scan_does_not_flush_the_hot_set() {
     assert!(hits as f64 > 0.95 * f64::from(hot), "{hits} of {hot} hot units were left");
 }
 
+/// Units that had once been hot fell, were evicted and, when the scan came to them, were taken for hot again because of their
+/// ghosts. For each of them another unit fell, until it was the hot set's turn.
+#[test]
+fn a_scan_over_what_was_hot_before_does_not_flush_the_hot_set() {
+    let units = 2000u32;
+    let cache = BlockCache::new(units as usize * 4200 + (64 << 10));
+    let slots = CacheSlots::new(&cache, 6 * units);
+    let mut random = 3;
+    for _ in 0..30_000 {
+        touch(&slots, units + (splitmix(&mut random) % 1500) as u32 * 4);
+    }
+    let hot = units / 2;
+    let read_hot = || (0..hot).filter(|&unit| touch(&slots, unit)).count();
+    while read_hot() < hot as usize {}
+    // In the nursery no touches count: what was loaded last leaves it before it is read again.
+    (5 * units..5 * units + 100).for_each(|unit| assert!(!touch(&slots, unit)));
+    read_hot();
+    for scan in 1..=3 {
+        for unit in units..5 * units {
+            touch(&slots, unit);
+        }
+        let hits = read_hot();
+        assert!(hits as f64 > 0.98 * f64::from(hot), "{hits} of {hot} hot units are left after scan {scan}");
+    }
+}
+
 #[test]
 fn a_working_set_larger_than_the_cold_part_is_recognised() {
     let units = 2000u32;

@@ -1,0 +1,97 @@
+//! A scan of everything does not take from the block cache what others read all the time.
+
+use braiddb::{Db, Durability, Tree};
+
+const ROWS: u32 = 150_000;
+
+/// Keys that are read all the time. Each stands in a block of its own: together half of the cache, and the pages of the index
+/// come on top.
+const HOT: u32 = 800;
+
+/// A scan must not cost the hot set as much of its hits, in per cent.
+const LOST_PERCENT: u64 = 5;
+
+fn key(row: u32) -> [u8; 8] {
+    u64::from(row).to_be_bytes()
+}
+
+/// Bytes that cannot be compressed.
+fn value(row: u32) -> [u8; 100] {
+    let mut state = u64::from(row);
+    std::array::from_fn(|_| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 56) as u8
+    })
+}
+
+/// A database in memory, with its rows put in the order of `row_at`: more than twice as much as its cache holds.
+fn database(row_at: impl Fn(u32) -> u32) -> (Db, Tree) {
+    let db = Db::builder().background_threads(0).memory(8 << 20).memtable_bytes(512 << 10).open_in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    for from in (0..ROWS).step_by(500) {
+        let mut batch = db.batch();
+        for row in (from..from + 500).map(&row_at) {
+            batch.put(&tree, key(row), value(row));
+        }
+        db.write(batch, Durability::Buffered).unwrap();
+    }
+    db.flush().unwrap();
+    (db, tree)
+}
+
+/// What the cache did while `work` was done: hits and misses.
+fn counted(db: &Db, work: impl FnOnce()) -> (u64, u64) {
+    let before = db.stats();
+    work();
+    let after = db.stats();
+    (after.cache_hits - before.cache_hits, after.cache_misses - before.cache_misses)
+}
+
+fn read_hot(db: &Db, tree: &Tree) -> (u64, u64) {
+    counted(db, || {
+        for row in (0..HOT).map(|i| i * (ROWS / HOT)) {
+            assert_eq!(tree.get(key(row)).unwrap().as_deref(), Some(&value(row)[..]));
+        }
+    })
+}
+
+/// Warms the hot set up in a cache that is full, and has it read after scans and beside one.
+fn scan_beside_hot_set(db: &Db, tree: &Tree) {
+    assert_eq!(tree.iter().count() as u32, ROWS);
+    let stats = db.stats();
+    let bytes: u64 = stats.partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|run| run.bytes).sum();
+    assert!(stats.cache_bytes > 6 << 20 && bytes > 2 * stats.cache_bytes, "{stats:?}");
+    let warming: Vec<_> = (0..3).map(|_| read_hot(db, tree)).collect();
+    assert!(warming[0].1 > u64::from(HOT) / 4, "the hot set was there before it was read: {warming:?}");
+    let (hits, misses) = read_hot(db, tree);
+    assert_eq!(misses, 0, "the hot set fits into the cache: {warming:?}");
+    let check = |when: &str| {
+        let (left, missed) = read_hot(db, tree);
+        println!("{when}: {left} of {hits} hits, {missed} misses");
+        assert!((hits - left) * 100 < hits * LOST_PERCENT, "{when}, {left} of {hits} hits are left");
+    };
+    for _ in 0..3 {
+        let (_, misses) = counted(db, || assert_eq!(tree.iter().count() as u32, ROWS));
+        assert!(misses > 2 * u64::from(HOT), "the scan reads little: {misses} units");
+        check("after a scan");
+    }
+    let mut scan = tree.iter();
+    while scan.by_ref().take(ROWS as usize / 10).count() > 0 {
+        check("beside a scan");
+    }
+}
+
+/// One test, since another thread's reads keep evicted units in memory longer.
+#[test]
+fn a_hot_set_keeps_its_place_beside_scans() {
+    // One run.
+    let (db, tree) = database(|at| at);
+    db.compact().unwrap();
+    scan_beside_hot_set(&db, &tree);
+    // A view of several, and loose runs: each five hundred rows are spread over all. Here a tenth and more of the hits were
+    // lost to each scan.
+    let (db, tree) = database(|at| at % 500 * (ROWS / 500) + at / 500);
+    let partition = &db.stats().partitions[0];
+    assert!(partition.runs.len() > 2 && partition.loose.len() > 1, "{partition:?}");
+    scan_beside_hot_set(&db, &tree);
+}
