@@ -4,6 +4,16 @@
 const PER_DOUBLING: u64 = 32;
 const BITS: u32 = PER_DOUBLING.ilog2();
 
+/// A second's latencies in microseconds: small, since an hour of seconds is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    pub count: u64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub p999_us: f64,
+    pub max_us: f64,
+}
+
 /// A histogram of nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
@@ -41,9 +51,15 @@ impl Histogram {
         (self.total, self.max) = (0, 0);
     }
 
-    /// How many were counted.
-    pub fn total(&self) -> u64 {
-        self.total
+    /// What is kept of a second.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            count: self.total,
+            p50_us: self.quantile_us(0.5),
+            p99_us: self.quantile_us(0.99),
+            p999_us: self.quantile_us(0.999),
+            max_us: self.max_us(),
+        }
     }
 
     /// The greatest, in microseconds.

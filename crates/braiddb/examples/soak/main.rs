@@ -61,7 +61,7 @@ fn main() -> Result<(), Failure> {
         None => {
             let found = minutes(options.find_minutes);
             workers = sampler.run(workers, &tree, Pace::Closed, Some(found), |sample| show("finding", sample))?;
-            let closed = sampler.take_samples();
+            let (closed, _) = sampler.take_samples();
             let late = &closed[closed.len() / 2..];
             late.iter().map(|sample| sample.operations as f64).sum::<f64>()
                 / late.iter().map(|s| s.seconds).sum::<f64>()
@@ -71,9 +71,10 @@ fn main() -> Result<(), Failure> {
     sampler.take_samples();
     let pace = Pace::open(rate * LOAD_SHARE / options.threads as f64);
     workers = sampler.run(workers, &tree, pace, Some(minutes(options.minutes)), |sample| show("steady", sample))?;
-    let samples = sampler.take_samples();
+    let (samples, totals) = sampler.take_samples();
 
-    let outcome = Outcome { options: &options, highest_rate: rate, target_rate: rate * LOAD_SHARE, samples: &samples };
+    let target_rate = rate * LOAD_SHARE;
+    let outcome = Outcome { options: &options, highest_rate: rate, target_rate, samples: &samples, totals: &totals };
     fs::write(options.out.join("soak.csv"), outcome.to_csv())?;
     fs::write(options.out.join("soak.json"), outcome.to_json())?;
     fs::write(options.out.join("soak.svg"), plot::draw(&outcome))?;

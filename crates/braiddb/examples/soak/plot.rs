@@ -1,6 +1,7 @@
 //! The samples over time, as SVG.
 
 use super::{
+    histogram::Summary,
     report::{Outcome, SPACE_AMPLIFICATION_MAX},
     sample::Sample,
 };
@@ -58,15 +59,15 @@ fn panels(outcome: &Outcome<'_>) -> Vec<Panel> {
         values: outcome.samples.iter().map(pick).collect(),
     };
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let latencies = |name: &'static str, pick: fn(&Sample) -> &super::histogram::Histogram, bar| Panel {
+    let latencies = |name: &'static str, pick: fn(&Sample) -> &Summary, bar| Panel {
         title: name,
         is_logarithmic: true,
         bar,
         lines: vec![
-            line("p50", "#588157", &|sample| pick(sample).quantile_us(0.5)),
-            line("p99", "#1b6ca8", &|sample| pick(sample).quantile_us(0.99)),
-            line("p99.9", "#9c6ade", &|sample| pick(sample).quantile_us(0.999)),
-            line("max", "#c8553d", &|sample| pick(sample).max_us()),
+            line("p50", "#588157", &|sample| pick(sample).p50_us),
+            line("p99", "#1b6ca8", &|sample| pick(sample).p99_us),
+            line("p99.9", "#9c6ade", &|sample| pick(sample).p999_us),
+            line("max", "#c8553d", &|sample| pick(sample).max_us),
         ],
     };
     let linear = |title, bar, lines| Panel { title, is_logarithmic: false, bar, lines };

@@ -1,6 +1,6 @@
 //! Verdicts, and the files that hold what they rest on.
 
-use super::{histogram::Histogram, options::Options, sample::Sample};
+use super::{options::Options, sample::Sample, worker::Tally};
 use std::fmt::Write as _;
 
 /// The most that the slowest of a thousand writes may take, in milliseconds.
@@ -29,15 +29,11 @@ pub struct Outcome<'a> {
     pub target_rate: f64,
     /// Of the time at the target rate.
     pub samples: &'a [Sample],
+    /// All latencies of that time.
+    pub totals: &'a Tally,
 }
 
 impl Outcome<'_> {
-    fn all(&self, pick: impl Fn(&Sample) -> &Histogram) -> Histogram {
-        let mut all = Histogram::default();
-        self.samples.iter().for_each(|sample| all.merge(pick(sample)));
-        all
-    }
-
     fn most(&self, pick: impl Fn(&Sample) -> f64) -> f64 {
         self.samples.iter().map(pick).fold(0.0, f64::max)
     }
@@ -78,16 +74,12 @@ impl Outcome<'_> {
     /// All bars.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let at_most = |what, figure: f64, bar: f64| Verdict { what, figure, bar, is_met: figure <= bar };
-        let writes = self.all(|sample| &sample.writes);
+        let writes = &self.totals.writes;
         let done = self.rate() / self.target_rate;
         vec![
             at_most("p99.9 of writes, from when they were due, ms", writes.quantile_us(0.999) / 1e3, WRITE_P999_MS_MAX),
             at_most("slowest write, from when it was due, ms", writes.max_us() / 1e3, STALL_MS_MAX),
-            at_most(
-                "slowest write, from its call, ms",
-                self.all(|sample| &sample.writes_called).max_us() / 1e3,
-                STALL_MS_MAX,
-            ),
+            at_most("slowest write, from its call, ms", self.totals.writes_called.max_us() / 1e3, STALL_MS_MAX),
             at_most("most memory to the budget", self.most(|s| s.memory_bytes as f64) / self.budget_bytes(), 1.0),
             at_most("memory of the last third to that of the first", self.memory_growth(), MEMORY_GROWTH_MAX),
             at_most("most space to what is there", self.most(Sample::space_amplification), SPACE_AMPLIFICATION_MAX),
@@ -113,14 +105,12 @@ impl Outcome<'_> {
             self.target_rate,
             self.samples.len()
         );
-        type Pick = fn(&Sample) -> &Histogram;
-        let kinds: [(&str, Pick); 3] = [
-            ("writes, from when they were due", |sample| &sample.writes),
-            ("writes, from their call", |sample| &sample.writes_called),
-            ("reads, from when they were due", |sample| &sample.reads),
+        let kinds = [
+            ("writes, from when they were due", &self.totals.writes),
+            ("writes, from their call", &self.totals.writes_called),
+            ("reads, from when they were due", &self.totals.reads),
         ];
-        for (name, pick) in kinds {
-            let all = self.all(pick);
+        for (name, all) in kinds {
             let at = |share| all.quantile_us(share);
             let _ = writeln!(
                 text,
@@ -139,7 +129,7 @@ impl Outcome<'_> {
              slowed down for {slowed_ms:.0} ms",
             self.write_amplification()
         );
-        let late = self.samples.iter().filter(|s| s.writes.quantile_us(0.999) > 1e3 * WRITE_P999_MS_MAX).count();
+        let late = self.samples.iter().filter(|s| s.writes.p999_us > 1e3 * WRITE_P999_MS_MAX).count();
         let _ = writeln!(text, "seconds in which p99.9 of writes was above {WRITE_P999_MS_MAX} ms: {late}");
         for Verdict { what, figure, bar, is_met } in self.verdicts() {
             let _ = writeln!(text, "{} {what}: {figure:.3} (bar {bar})", if is_met { "met   " } else { "MISSED" });
@@ -158,15 +148,15 @@ impl Outcome<'_> {
             let (writes, reads) = (&sample.writes, &sample.reads);
             let figures = [
                 sample.operations as f64 / sample.seconds,
-                writes.quantile_us(0.5),
-                writes.quantile_us(0.99),
-                writes.quantile_us(0.999),
-                writes.max_us(),
-                sample.writes_called.max_us(),
-                reads.quantile_us(0.5),
-                reads.quantile_us(0.99),
-                reads.quantile_us(0.999),
-                reads.max_us(),
+                writes.p50_us,
+                writes.p99_us,
+                writes.p999_us,
+                writes.max_us,
+                sample.writes_called.max_us,
+                reads.p50_us,
+                reads.p99_us,
+                reads.p999_us,
+                reads.max_us,
             ];
             let _ = write!(text, "{}", sample.second);
             for figure in figures {

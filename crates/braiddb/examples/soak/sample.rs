@@ -2,9 +2,9 @@
 
 use super::{
     Failure,
-    histogram::Histogram,
+    histogram::{Histogram, Summary},
     process,
-    worker::{Pace, RECORD_LEN, Shared, Worker},
+    worker::{Pace, RECORD_LEN, Shared, Tally, Worker},
 };
 use braiddb::{Db, Tree};
 use std::{
@@ -26,10 +26,10 @@ pub struct Sample {
     pub seconds: f64,
     pub operations: u64,
     /// From when they were due.
-    pub writes: Histogram,
+    pub writes: Summary,
     /// From when they were called.
-    pub writes_called: Histogram,
-    pub reads: Histogram,
+    pub writes_called: Summary,
+    pub reads: Summary,
     /// Of the process, without what it had before the database was opened.
     pub memory_bytes: u64,
     /// What the database says it uses.
@@ -60,9 +60,9 @@ impl Sample {
         format!(
             "{:.0} ops/s, writes p50 {:.0} us, p99.9 {:.0} us, max {:.1} ms, {} MiB, space {:.2}",
             self.operations as f64 / self.seconds,
-            self.writes.quantile_us(0.5),
-            self.writes.quantile_us(0.999),
-            self.writes.max_us() / 1e3,
+            self.writes.p50_us,
+            self.writes.p999_us,
+            self.writes.max_us / 1e3,
             self.memory_bytes >> 20,
             self.space_amplification()
         )
@@ -76,6 +76,9 @@ pub struct Sampler {
     shared: Arc<Shared>,
     own_kib: u64,
     samples: Vec<Sample>,
+    /// All latencies since the samples were last taken, and those of the last second.
+    totals: Tally,
+    second: Tally,
     written_before: u64,
 }
 
@@ -83,7 +86,16 @@ impl Sampler {
     /// `own_kib` is the memory that is this program's.
     pub fn new(db: &Db, dir: PathBuf, shared: &Arc<Shared>, own_kib: u64) -> Sampler {
         let written_before = process::written_bytes();
-        Sampler { db: db.clone(), dir, shared: Arc::clone(shared), own_kib, samples: Vec::new(), written_before }
+        Sampler {
+            db: db.clone(),
+            dir,
+            shared: Arc::clone(shared),
+            own_kib,
+            samples: Vec::new(),
+            totals: Tally::default(),
+            second: Tally::default(),
+            written_before,
+        }
     }
 
     /// Has threads work for so long, or until they are done.
@@ -121,29 +133,28 @@ impl Sampler {
         threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?).collect()
     }
 
-    /// The samples since the last call.
-    pub fn take_samples(&mut self) -> Vec<Sample> {
-        std::mem::take(&mut self.samples)
+    /// The samples since the last call, and all their latencies.
+    pub fn take_samples(&mut self) -> (Vec<Sample>, Tally) {
+        (std::mem::take(&mut self.samples), std::mem::take(&mut self.totals))
     }
 
     fn take(&mut self, threads: usize, length: Duration) -> Sample {
-        let (mut writes, mut writes_called, mut reads, mut user_bytes) =
-            (Histogram::default(), Histogram::default(), Histogram::default(), 0);
+        self.second.clear();
         for id in 0..threads {
             let mut tally = self.shared.tally(id);
-            writes.merge(&tally.writes);
-            writes_called.merge(&tally.writes_called);
-            reads.merge(&tally.reads);
-            user_bytes += tally.user_bytes;
+            self.second.merge(&tally);
             tally.clear();
         }
+        self.totals.merge(&self.second);
+        let [writes, writes_called, reads] =
+            [&self.second.writes, &self.second.writes_called, &self.second.reads].map(Histogram::summary);
         let stats = self.db.stats();
         let (space_bytes, log_bytes) = process::space_bytes(&self.dir);
         let written = process::written_bytes();
         Sample {
             second: self.samples.len() as u64,
             seconds: length.as_secs_f64(),
-            operations: writes.total() + reads.total(),
+            operations: writes.count + reads.count,
             writes,
             writes_called,
             reads,
@@ -152,7 +163,7 @@ impl Sampler {
             space_bytes,
             log_bytes,
             live_bytes: self.shared.live.load(Ordering::Relaxed) * RECORD_LEN,
-            user_bytes,
+            user_bytes: self.second.user_bytes,
             written_bytes: written - std::mem::replace(&mut self.written_before, written),
             pressure_per_mille: stats.pressure_per_mille,
             stalls: stats.stalls,

@@ -52,6 +52,14 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Adds what another did.
+    pub fn merge(&mut self, other: &Tally) {
+        self.writes.merge(&other.writes);
+        self.writes_called.merge(&other.writes_called);
+        self.reads.merge(&other.reads);
+        self.user_bytes += other.user_bytes;
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.writes.clear();
@@ -138,7 +146,9 @@ impl Worker {
     /// One of so many threads, without any record yet.
     pub fn new(id: usize, threads: usize, records: u64) -> Worker {
         let own = records as usize / threads + usize::from(id < records as usize % threads);
-        Worker { id, threads, versions: vec![0; own], last_version: 0, random: mix(id as u64) }
+        // Written, not only asked for, so that the memory is this program's from the beginning.
+        let versions = (0..own).map(|_| std::hint::black_box(0)).collect();
+        Worker { id, threads, versions, last_version: 0, random: mix(id as u64) }
     }
 
     fn record(&self, index: usize) -> u64 {
