@@ -157,7 +157,11 @@ impl Core {
             };
             if orphan {
                 let path = self.dir.join(&entry.name);
-                vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+                match vfs.remove(&path) {
+                    // A reader of an earlier handle, closed by now, was the last of its file and has removed it.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    done => done.map_err(|e| Error::io("remove", &path, e))?,
+                }
             }
         }
         // Blobs whose commit did not survive are neither referred to nor on their way.

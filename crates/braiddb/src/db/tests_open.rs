@@ -7,10 +7,11 @@ use super::{
 use crate::{
     base::{Error, Result},
     codec::Compression,
-    platform::fault_vfs::FaultVfs,
+    platform::fault_vfs::{FaultVfs, Operation},
 };
 use std::{
     collections::BTreeMap,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -60,6 +61,20 @@ fn opening_reads_no_value_that_is_known_to_be_durable() {
     let read = again.bytes_read("blob");
     assert!(read < 64 << 10, "{read} bytes of blobs read after a close");
     assert_eq!(reopened.tree("t").unwrap().iter().count(), 64);
+}
+
+/// Readers outlive a close, and whoever reads a file last removes it: an open that had listed it failed.
+#[test]
+fn an_orphan_that_is_gone_already_is_no_error() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    drop(open(&vfs).unwrap());
+    let mut files = vfs.files();
+    files.insert(Path::new(DIR).join("000777.run"), b"left behind".to_vec());
+    for (kind, is_open) in [(ErrorKind::NotFound, true), (ErrorKind::PermissionDenied, false)] {
+        let again = killed(&files);
+        again.fail(Operation::Remove, 0, 1, kind);
+        assert_eq!(open(&again).is_ok(), is_open, "{kind}");
+    }
 }
 
 /// A database killed after two synced commits and three that were not, each with a value of its own byte in a file of
