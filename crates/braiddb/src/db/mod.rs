@@ -29,6 +29,8 @@ mod tests;
 #[cfg(test)]
 mod tests_common;
 #[cfg(test)]
+mod tests_cursor;
+#[cfg(test)]
 mod tests_open;
 #[cfg(test)]
 mod tests_panics;

@@ -1,0 +1,172 @@
+//! Cursors and lookups of many keys, against a model, over memtables, loose runs, views, tombstones and blobs at once.
+
+use super::{
+    Cursor, Db, Tree,
+    tests_common::{mem, open, small},
+};
+use std::collections::BTreeMap;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("key{:05}", self.below(2_500)).into_bytes()
+    }
+
+    /// Now and then one that stands in a blob.
+    fn value(&mut self, blobs: bool) -> Vec<u8> {
+        let len = if blobs && self.below(40) == 0 { 9_000 } else { 5 + self.below(60) };
+        (0..len).map(|i| (self.0 >> (i % 8)) as u8).collect()
+    }
+}
+
+/// Changes that leave the tree in all kinds of files.
+fn change(db: &Db, tree: &Tree, model: &mut Model, random: &mut Random, blobs: bool) {
+    for _ in 0..1 + random.below(400) {
+        match random.below(20) {
+            0..=13 => {
+                let (key, value) = (random.key(), random.value(blobs));
+                tree.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+            14..=18 => {
+                let key = random.key();
+                tree.delete(&key).unwrap();
+                model.remove(&key);
+            }
+            _ if random.below(10) == 0 => {
+                let (a, b) = (random.key(), random.key());
+                let (start, end) = (a.clone().min(b.clone()), a.max(b));
+                tree.delete_range(start.as_slice()..end.as_slice()).unwrap();
+                model.retain(|key, _| *key < start || *key >= end);
+            }
+            _ => {}
+        }
+    }
+    match random.below(8) {
+        0 | 1 => db.flush().unwrap(),
+        2 => db.compact().unwrap(),
+        _ => {}
+    }
+}
+
+/// Walks at random, long ways in one direction and turns.
+fn walk(cursor: &mut Cursor, model: &Model, random: &mut Random) {
+    let rows: Vec<_> = model.iter().collect();
+    // Before the first row, or a row, or past the last, as a number from 0 to `rows.len() + 1`.
+    let mut at: Option<usize> = None;
+    for _ in 0..30 {
+        let key = random.key();
+        let from = rows.partition_point(|(k, _)| **k < key);
+        let there = match random.below(4) {
+            0 => (cursor.seek(&key).unwrap(), from + 1),
+            1 => (cursor.seek_before(&key).unwrap(), from),
+            2 if random.below(4) == 0 => (cursor.seek_first().unwrap(), 1),
+            2 if random.below(4) == 0 => (cursor.seek_last().unwrap(), rows.len()),
+            _ if at.is_none() => continue,
+            _ => {
+                let forward = random.below(2) == 0;
+                let mut there = (false, at.unwrap());
+                let most = [3, 20, 120][random.below(3) as usize];
+                for _ in 0..1 + random.below(most) {
+                    let next = if forward { there.1 + 1 } else { there.1.saturating_sub(1) }.min(rows.len() + 1);
+                    there = (if forward { cursor.next().unwrap() } else { cursor.prev().unwrap() }, next);
+                    check_row(cursor, there, &rows);
+                }
+                there
+            }
+        };
+        check_row(cursor, there, &rows);
+        at = Some(there.1);
+    }
+}
+
+fn check_row(cursor: &Cursor, (is_there, at): (bool, usize), rows: &[(&Vec<u8>, &Vec<u8>)]) {
+    let expected = at.checked_sub(1).and_then(|index| rows.get(index));
+    assert_eq!(is_there, expected.is_some());
+    assert_eq!(cursor.is_on_row(), is_there);
+    if let Some((key, value)) = expected {
+        assert_eq!(cursor.key(), key.as_slice());
+        assert_eq!(cursor.row().unwrap(), (key.as_slice(), value.as_slice()));
+    }
+}
+
+fn check_gets(tree: &Tree, model: &Model, random: &mut Random) {
+    let keys: Vec<_> = (0..random.below(50)).map(|_| random.key()).collect();
+    let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
+    let values: Vec<_> = tree.multi_get(&keys).unwrap().into_iter().map(|v| v.map(Vec::from)).collect();
+    assert_eq!(values, expected);
+    let mut shown = vec![None; keys.len()];
+    tree.multi_get_with(&keys, |index, value| shown[index] = Some(value.map(<[u8]>::to_vec))).unwrap();
+    assert_eq!(shown, expected.iter().cloned().map(Some).collect::<Vec<_>>());
+    for (key, value) in keys.iter().zip(&expected) {
+        assert_eq!(tree.get_with(key, <[u8]>::to_vec).unwrap(), *value);
+    }
+}
+
+#[test]
+fn cursors_and_lookups_of_many_keys_agree_with_a_model() {
+    for seed in 0..6 {
+        let random = &mut Random(seed);
+        let vfs = mem();
+        let db = open(small(&vfs)).unwrap();
+        // Rows of other trees stand on both sides.
+        let (before, tree, after) = (db.tree("a").unwrap(), db.tree("b").unwrap(), db.tree("c").unwrap());
+        for i in 0..50 {
+            before.put(format!("key{i}"), b"before").unwrap();
+            after.put(format!("key{i}"), b"after").unwrap();
+        }
+        let mut model = Model::new();
+        let mut kept: Option<(Cursor, Model)> = None;
+        let mut refreshed = tree.cursor();
+        for round in 0..60 {
+            change(&db, &tree, &mut model, random, seed % 2 == 1);
+            walk(&mut tree.cursor(), &model, random);
+            refreshed.refresh();
+            walk(&mut refreshed, &model, random);
+            check_gets(&tree, &model, random);
+            // One that reads as of long ago.
+            if let Some((cursor, model)) = &mut kept {
+                walk(cursor, model, random);
+            }
+            if round % 7 == 0 {
+                kept = Some((tree.cursor(), model.clone()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fresh_cursor_goes_to_either_end_and_stays_past_it() {
+    let db = Db::in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    assert!(!tree.cursor().next().unwrap());
+    for i in 0..100u8 {
+        tree.put([i], [i]).unwrap();
+    }
+    let mut cursor = tree.cursor();
+    let mut seen = Vec::new();
+    while cursor.next().unwrap() {
+        seen.push(cursor.key()[0]);
+    }
+    assert_eq!(seen, (0..100).collect::<Vec<_>>());
+    assert!(!cursor.next().unwrap() && !cursor.is_on_row());
+    assert!(cursor.prev().unwrap());
+    assert_eq!(cursor.key(), [99]);
+    assert!(cursor.seek_first().unwrap() && !cursor.prev().unwrap() && !cursor.prev().unwrap());
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.key(), [0]);
+    tree.put([200], b"late").unwrap();
+    assert!(!cursor.seek([150]).unwrap());
+    cursor.refresh();
+    assert!(!cursor.is_on_row() && cursor.seek([150]).unwrap());
+    db.close().unwrap();
+    assert!(cursor.prev().is_err() && cursor.seek([1]).is_err());
+}
