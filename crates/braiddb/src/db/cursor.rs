@@ -74,6 +74,8 @@ pub struct Cursor {
     origin: Origin,
     /// The value of the present row, if it stands in a blob and was asked for.
     blob: OnceCell<Vec<u8>>,
+    /// Whether the tree was dropped before this was made or refreshed. One dropped later is read as it was.
+    is_gone: bool,
 }
 
 impl fmt::Debug for Cursor {
@@ -83,6 +85,13 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
+    /// A cursor over a tree as its users have it: not if it was dropped.
+    pub(super) fn over(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
+        let is_gone = tree.check().is_err();
+        Cursor { is_gone, ..Cursor::new(db, tree, hold) }
+    }
+
+    /// A cursor over a tree that is known to have been there.
     pub(super) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let core = db.core();
         let hold = hold.unwrap_or_else(|| Hold::now(core));
@@ -99,6 +108,7 @@ impl Cursor {
             place: Place::Fresh,
             origin,
             blob: OnceCell::new(),
+            is_gone: false,
         }
     }
 
@@ -218,6 +228,7 @@ impl Cursor {
         let core = Arc::clone(self.core());
         self.place = Place::Fresh;
         self.blob.take();
+        self.is_gone = self.tree.check().is_err();
         if self.hold.sequence() != core.snapshots.visible() {
             self.hold = Hold::now(&core);
         }
@@ -256,7 +267,8 @@ impl Cursor {
 
     fn check(&mut self) -> Result<()> {
         self.blob.take();
-        self.tree.check().and_then(|()| self.core().check_open()).inspect_err(|_| self.place = Place::Fresh)
+        let is_there = if self.is_gone { self.tree.check() } else { Ok(()) };
+        is_there.and_then(|()| self.core().check_open()).inspect_err(|_| self.place = Place::Fresh)
     }
 
     /// After a step onto a row that was decoded ahead, in the direction of `by`.

@@ -92,7 +92,7 @@ impl Snapshot {
 
     /// A cursor over all pairs of a tree.
     pub fn cursor(&self, tree: &Tree) -> Cursor {
-        Cursor::new(&self.db, tree.state(), Some(self.hold.clone()))
+        Cursor::over(&self.db, tree.state(), Some(self.hold.clone()))
     }
 
     /// The pairs whose keys lie in `range`, in order.

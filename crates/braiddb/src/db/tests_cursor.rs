@@ -170,3 +170,22 @@ fn a_fresh_cursor_goes_to_either_end_and_stays_past_it() {
     db.close().unwrap();
     assert!(cursor.prev().is_err() && cursor.seek([1]).is_err());
 }
+
+#[test]
+fn a_cursor_reads_a_tree_that_is_dropped_later_until_it_is_refreshed() {
+    let db = Db::in_memory().unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..100u8 {
+        tree.put([i], [i]).unwrap();
+    }
+    let (mut cursor, mut iter) = (tree.cursor(), tree.iter());
+    db.drop_tree("t").unwrap();
+    let mut rows = 0;
+    while cursor.next().unwrap() {
+        rows += 1;
+    }
+    assert_eq!(rows, 100);
+    assert_eq!(iter.by_ref().map(Result::unwrap).count(), 100);
+    cursor.refresh();
+    assert!(cursor.next().is_err() && tree.cursor().seek([1]).is_err());
+}

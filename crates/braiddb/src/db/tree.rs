@@ -106,7 +106,7 @@ impl Tree {
 
     /// A cursor over all pairs, as of now.
     pub fn cursor(&self) -> Cursor {
-        Cursor::new(&self.db, &self.state, None)
+        Cursor::over(&self.db, &self.state, None)
     }
 
     /// The pairs whose keys lie in `range`, in order, as of now.
