@@ -52,7 +52,7 @@ fn open(directory: &str) -> Result<Db> {
         .memtable_bytes(96 << 10)
         .partition_bytes(256 << 10)
         .loose_runs(3)
-        .log_segment_bytes(64 << 10)
+        .log_segment_bytes(16 << 10)
         .blob_file_bytes(512 << 10)
         .durability(Durability::Buffered)
         .open(directory)
