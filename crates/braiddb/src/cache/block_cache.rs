@@ -15,7 +15,7 @@
 //! may run deferred functions of anybody, which may close files and so come back here.
 
 use super::{
-    arena::{Arena, Pin, SINGLE_BIT, Trailer},
+    arena::{Ahead, Arena, Pin, SINGLE_BIT, Trailer},
     clock::{Clock, Ticket, VACANT},
     tally::Tally,
 };
@@ -297,6 +297,14 @@ impl CacheSlots {
                 self.cache.arena.prefetch_items(frame, before_end, items, stride, with_end);
             }
         }
+    }
+
+    /// Asks the processor to fetch the end of a cached unit of about `len` bytes, and says where it begins. A wrong guess does
+    /// no harm.
+    #[inline]
+    pub fn ahead(&self, unit: u32, len: usize) -> Ahead {
+        let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.load(Ordering::Relaxed));
+        if frame & VACANT != 0 { Ahead::default() } else { self.cache.arena.ahead(frame, len) }
     }
 
     /// The bytes of the slots themselves.

@@ -11,4 +11,5 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+pub use arena::Ahead;
 pub use block_cache::{BlockCache, CacheSlots, PinnedUnit};

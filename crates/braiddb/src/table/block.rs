@@ -239,20 +239,46 @@ pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
     parts.entry_at(parts.slot(slot)?).map(|(entry, _)| entry)
 }
 
-/// Key and value of a slot, for who needs no more of the entry; `None` if there is no such slot, or the block is damaged.
-#[inline(always)]
-pub(super) fn pair(block: &[u8], slot: u16) -> Option<(&[u8], &[u8])> {
-    let parts = parts(block)?;
-    let slot = usize::from(slot);
-    if slot >= parts.count {
-        return None;
+/// The keys and values of a block, for who reads many of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    block: &'a [u8],
+    slots_at: usize,
+    count: u16,
+}
+
+impl<'a> Rows<'a> {
+    /// Those of a block; `None` if it is damaged.
+    pub(super) fn new(block: &'a [u8]) -> Option<Rows<'a>> {
+        let count = entry_count(block);
+        let slots_at = block.len().checked_sub(END_LEN + 2 * usize::from(count))?;
+        Some(Rows { block, slots_at, count })
     }
-    let bytes = parts.body.get(parts.slot(slot)?..)?;
-    let Header { key_len, value_len, len, .. } = match header(bytes) {
-        Some(header) => header,
-        None => long_header(bytes)?,
-    };
-    bytes.get(len..len.checked_add(key_len)?.checked_add(value_len)?)?.split_at_checked(key_len)
+
+    /// How many there are.
+    #[inline(always)]
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// Where the entry of a slot begins in the block; any number if there is no such slot.
+    #[inline(always)]
+    pub fn offset(&self, slot: u16) -> Option<usize> {
+        let offset = self.block.get(self.slots_at + 2 * usize::from(slot)..)?.first_chunk::<2>()?;
+        Some(usize::from(u16::from_le_bytes(*offset)))
+    }
+
+    /// The key and the value of the entry that begins there, one right after the other, and the length of the key; `None` if
+    /// the block is damaged.
+    #[inline(always)]
+    pub fn get(&self, offset: usize) -> Option<(&'a [u8], usize)> {
+        let bytes = self.block.get(offset..)?;
+        let Header { key_len, value_len, len, .. } = match header(bytes) {
+            Some(header) => header,
+            None => long_header(bytes)?,
+        };
+        Some((bytes.get(len..len.checked_add(key_len)?.checked_add(value_len)?)?, key_len))
+    }
 }
 
 /// Whether a block is whole: its entries fill it without gaps, the slots point at them, and there are `entries`.

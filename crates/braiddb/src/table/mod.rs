@@ -18,6 +18,7 @@ mod tests;
 mod verify;
 mod writer;
 
+pub use block::Rows;
 pub use context::{Position, TableContext};
 pub use meta::{BlobUse, RunMeta};
 pub use run::{Block, PinnedBlock, Run};

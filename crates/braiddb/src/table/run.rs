@@ -8,7 +8,7 @@
 
 use super::{
     Position, TableContext,
-    block::{self, average_entry_bytes, entry_count, guess_block_len},
+    block::{self, Rows, average_entry_bytes, entry_count, guess_block_len},
     format::{decode_tombstones, read_unit},
     meta::RunMeta,
     scan::{KeyScan, RunScan},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
-    cache::{CacheSlots, PinnedUnit},
+    cache::{Ahead, CacheSlots, PinnedUnit},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     platform::{File, OpenMode, Vfs},
 };
@@ -205,6 +205,13 @@ impl Run {
         }
     }
 
+    /// A block that will be passed row by row. Its end, which is read first, is asked for at once.
+    #[inline]
+    pub fn ahead(&self, block: u16) -> Ahead {
+        let len = guess_block_len(self.index.average(block), usize::from(self.index.entries(block)));
+        self.slots.ahead(u32::from(block), len)
+    }
+
     /// A block, for as long as the guard lives: for whoever reads much of it under one guard.
     #[inline]
     pub fn block<'g>(&'g self, block: u16, guard: &'g Guard) -> Result<Block<'g>> {
@@ -348,13 +355,15 @@ impl PinnedBlock {
         self.number == run.meta.number
     }
 
-    /// Key and value of a slot, for who needs no more of the entry. Corruption as in [`PinnedBlock::entry`].
-    #[inline(always)]
-    pub fn pair(&self, slot: u16) -> Result<(&[u8], &[u8])> {
-        match block::pair(&self.unit, slot) {
-            Some(pair) => Ok(pair),
-            None => Err(self.no_such_entry(slot)),
-        }
+    /// The number of the block in its run.
+    pub fn number(&self) -> u16 {
+        self.block
+    }
+
+    /// Its keys and values.
+    #[inline]
+    pub fn rows(&self) -> Result<Rows<'_>> {
+        Rows::new(&self.unit).ok_or_else(|| self.no_such_entry(0))
     }
 
     /// How many entries it has.

@@ -15,7 +15,7 @@ use super::format::{
     MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment, lanes_below,
 };
 use super::reader::View;
-use super::rows::RowBatch;
+use super::rows::{Decode, LONG_SCAN, RowBatch};
 use super::simd::{Simd, Task, match_lanes};
 use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
 use crate::table::{PinnedBlock, Position, Run};
@@ -23,8 +23,6 @@ use std::sync::Arc;
 
 /// How many rows are decoded ahead at the beginning of a scan.
 const FEW_LANES: usize = 16;
-/// After so many batches a scan is a long one, and decodes whole segments.
-const LONG_SCAN: u32 = 6;
 
 /// A cursor over a view. It holds the view, its runs and one block of each run; it needs no guard.
 #[derive(Debug)]
@@ -359,7 +357,6 @@ impl ViewCursor {
                 return filled;
             }
         }
-        batch.finish();
         Ok(())
     }
 
@@ -389,24 +386,25 @@ impl ViewCursor {
             return Ok(());
         }
         // Short scans are not to pay for what they do not read: the further a scan goes, the further it looks ahead.
-        let few = if batch.rounds() < LONG_SCAN { FEW_LANES } else { SEGMENT_LANES };
-        let chunk = first_lanes(lanes, few, is_forward);
+        let is_long = batch.rounds() >= LONG_SCAN;
+        let chunk = if is_long { lanes } else { first_lanes(lanes, FEW_LANES, is_forward) };
         let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
-        loaded.prefetch(view, runs, chunk);
+        if !is_long {
+            loaded.prefetch(view, runs, chunk);
+        }
         let segment = view.parse(number, &loaded.record)?;
-        let is_whole = view.simd.run(Decode { runs, segment, lanes: chunk, is_forward, batch })?;
-        if !is_whole {
+        let (rounds, next) = (batch.rounds(), step(number));
+        if !view.simd.run(Decode { runs, segment, lanes: chunk, batch })? {
             return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
         }
-        let next = step(number);
-        if batch.rounds() == 0 || next >= view.directory.segments() {
+        if is_long || rounds == 0 || next >= view.directory.segments() {
             view.prefetch_record(next);
         } else if lanes != chunk {
             loaded.prefetch(view, runs, lanes & !chunk);
         } else {
             // What is wrong with it is told to who comes there.
             if coming.load(view, next, *hidden).is_ok() {
-                coming.prefetch(view, runs, first_lanes(coming.shown, few, is_forward));
+                coming.prefetch(view, runs, first_lanes(coming.shown, FEW_LANES, is_forward));
             }
             view.prefetch_record(step(next));
         }
@@ -435,81 +433,6 @@ impl ViewCursor {
             self.present = None;
         }
         result
-    }
-}
-
-/// Decodes lanes of a segment into a batch; whether all their entries are there.
-struct Decode<'a> {
-    runs: &'a [Arc<Run>],
-    segment: Segment<'a>,
-    lanes: u32,
-    is_forward: bool,
-    batch: &'a mut RowBatch,
-}
-
-/// Where a run stands while lanes are decoded.
-#[derive(Clone, Copy, Default)]
-struct RunState {
-    at: Position,
-    /// How many entries the block has.
-    entries: u16,
-    /// Where the block is pinned, plus one; 0 if it is not.
-    pin: u16,
-}
-
-impl RunState {
-    /// The slot of the entry ahead, which is passed; `None` if there is none.
-    #[inline(always)]
-    fn step(&mut self, run: &Run, is_forward: bool) -> Option<u16> {
-        if is_forward {
-            if self.at.slot >= self.entries {
-                *self = RunState::at(run, Position { block: self.at.block.checked_add(1)?, slot: 0 });
-            }
-            self.at.slot += 1;
-            (self.at.slot <= self.entries).then_some(self.at.slot - 1)
-        } else {
-            if self.at.slot == 0 {
-                let block = self.at.block.checked_sub(1)?;
-                *self = RunState::at(run, Position { block, slot: run.block_entries(block) });
-            }
-            self.at.slot = self.at.slot.checked_sub(1)?;
-            (self.at.slot < self.entries).then_some(self.at.slot)
-        }
-    }
-
-    #[inline(always)]
-    fn at(run: &Run, at: Position) -> RunState {
-        RunState { at, entries: run.block_entries(at.block), pin: 0 }
-    }
-}
-
-impl Task for Decode<'_> {
-    type Output = Result<bool>;
-
-    #[inline(always)]
-    fn run(self, _simd: Simd) -> Result<bool> {
-        let Decode { runs, segment, lanes, is_forward, batch } = self;
-        let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
-        let edge = if is_forward { first } else { end };
-        let mut states = [RunState::default(); 32];
-        for (index, run) in runs.iter().enumerate() {
-            let before = (segment.lanes_of_run(index) & lanes_below(edge)).count_ones();
-            states[index % 32] = RunState::at(run, run.advance(segment.cursor(index).unwrap_or_default(), before));
-        }
-        for passed in 0..end - first {
-            let lane = if is_forward { first + passed } else { end - 1 - passed };
-            let index = segment.run(lane);
-            let Some(run) = runs.get(index) else { return Ok(false) };
-            let state = &mut states[index % 32];
-            let Some(slot) = state.step(run, is_forward) else { return Ok(false) };
-            if lanes >> lane & 1 != 0 {
-                if state.pin == 0 {
-                    state.pin = batch.pin(run, state.at.block)? as u16 + 1;
-                }
-                batch.push(lane, usize::from(state.pin) - 1, slot)?;
-            }
-        }
-        Ok(true)
     }
 }
 
