@@ -102,7 +102,10 @@ impl RowBatch {
     /// A row, if there are so many.
     #[inline]
     pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
-        let row = self.rows().get(index)?;
+        if index >= self.len {
+            return None;
+        }
+        let row = self.rows[index % SEGMENT_LANES];
         row.bytes.split_at_checked(row.key_len)
     }
 
