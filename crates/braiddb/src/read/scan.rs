@@ -250,25 +250,25 @@ impl ScanCursor {
 
 impl Cursor for ScanCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.release();
+        self.batch.restart(self.at);
         self.merge.seek(key)?;
         self.settle(true)
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.release();
+        self.batch.restart(self.at);
         self.merge.seek_before(key)?;
         self.settle(false)
     }
 
     fn seek_first(&mut self) -> Result<()> {
-        self.batch.release();
+        self.batch.restart(self.at);
         self.merge.seek_first()?;
         self.settle(true)
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.batch.release();
+        self.batch.restart(self.at);
         self.merge.seek_last()?;
         self.settle(false)
     }

@@ -189,16 +189,16 @@ impl Run {
     }
 
     /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
-    /// of a block first if it begins there.
+    /// of a block first if it begins there, or anyway.
     #[inline]
-    pub fn prefetch_rows(&self, mut position: Position, mut rows: u32) {
+    pub fn prefetch_rows(&self, mut position: Position, mut rows: u32, with_ends: bool) {
         while rows > 0 && usize::from(position.block) < self.index.blocks() {
             let entries = u32::from(self.index.entries(position.block));
             let here = rows.min(entries.saturating_sub(u32::from(position.slot)));
             let (before_end, stride) =
                 (self.bytes_before_end(position), usize::from(self.index.average(position.block)));
             // A scan comes to a block from one of its ends.
-            let with_end = position.slot == 0 || u32::from(position.slot) + here == entries;
+            let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == entries;
             self.slots.prefetch_items(u32::from(position.block), before_end, here, stride, with_end);
             rows -= here;
             position = Position { block: position.block.saturating_add(1), slot: 0 };

@@ -87,8 +87,9 @@ impl Loaded {
         Ok(())
     }
 
-    /// Asks for the entries of some lanes, unless that was done before.
-    fn prefetch(&mut self, view: &View, runs: &[Arc<Run>], lanes: u32) {
+    /// Asks for the entries of some lanes, unless that was done before; with the ends of all their blocks, if none of them
+    /// has been read yet.
+    fn prefetch(&mut self, view: &View, runs: &[Arc<Run>], lanes: u32, with_ends: bool) {
         let lanes = lanes & !self.fetched;
         let Some(Ok(segment)) = self.segment.map(|number| view.parse(number, &self.record)) else { return };
         if lanes == 0 {
@@ -97,7 +98,7 @@ impl Loaded {
         self.fetched |= lanes;
         let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
         let span = lanes_below(end) & !lanes_below(first);
-        view.simd.run(PrefetchRows { runs, segment, first, span });
+        view.simd.run(PrefetchRows { runs, segment, first, span, with_ends });
     }
 }
 
@@ -107,6 +108,7 @@ struct PrefetchRows<'a> {
     segment: Segment<'a>,
     first: usize,
     span: u32,
+    with_ends: bool,
 }
 
 impl Task for PrefetchRows<'_> {
@@ -114,14 +116,15 @@ impl Task for PrefetchRows<'_> {
 
     #[inline(always)]
     fn run(self, _simd: Simd) {
-        let PrefetchRows { runs, segment, first, span } = self;
+        let PrefetchRows { runs, segment, first, span, with_ends } = self;
         for (index, run) in runs.iter().enumerate() {
             let lanes = segment.lanes_of_run(index);
             let rows = (lanes & span).count_ones();
             if rows > 0
                 && let Some(cursor) = segment.cursor(index)
             {
-                run.prefetch_rows(run.advance(cursor, (lanes & lanes_below(first)).count_ones()), rows);
+                let from = run.advance(cursor, (lanes & lanes_below(first)).count_ones());
+                run.prefetch_rows(from, rows, with_ends);
             }
         }
     }
@@ -385,28 +388,34 @@ impl ViewCursor {
         if lanes == 0 {
             return Ok(());
         }
-        // Short scans are not to pay for what they do not read: the further a scan goes, the further it looks ahead.
+        // Short scans are not to pay for what they do not read: the further a scan goes, or the one before it went, the
+        // further it looks ahead.
         let is_long = batch.rounds() >= LONG_SCAN;
-        let chunk = if is_long { lanes } else { first_lanes(lanes, FEW_LANES, is_forward) };
+        let likely = batch.likely_rows();
+        let chunk = if is_long { lanes } else { first_lanes(lanes, likely.max(FEW_LANES), is_forward) };
+        let (next, chunk_len) = (step(number), chunk.count_ones() as usize);
         let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
-        if !is_long {
-            loaded.prefetch(view, runs, chunk);
+        if is_long {
+            view.prefetch_record(next);
+        } else {
+            let is_first = batch.rounds() == 0;
+            loaded.prefetch(view, runs, chunk, is_first);
+            if lanes != chunk {
+                loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false);
+            } else if likely > chunk_len || !is_first {
+                // What is wrong with it is told to who comes there.
+                if next < view.directory.segments() && coming.load(view, next, *hidden).is_ok() {
+                    let rows = if is_first { likely - chunk_len } else { FEW_LANES };
+                    coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false);
+                }
+                view.prefetch_record(step(next));
+            } else {
+                view.prefetch_record(next);
+            }
         }
         let segment = view.parse(number, &loaded.record)?;
-        let (rounds, next) = (batch.rounds(), step(number));
         if !view.simd.run(Decode { runs, segment, lanes: chunk, batch })? {
             return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
-        }
-        if is_long || rounds == 0 || next >= view.directory.segments() {
-            view.prefetch_record(next);
-        } else if lanes != chunk {
-            loaded.prefetch(view, runs, lanes & !chunk);
-        } else {
-            // What is wrong with it is told to who comes there.
-            if coming.load(view, next, *hidden).is_ok() {
-                coming.prefetch(view, runs, first_lanes(coming.shown, FEW_LANES, is_forward));
-            }
-            view.prefetch_record(step(next));
         }
         Ok(())
     }

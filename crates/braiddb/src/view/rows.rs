@@ -16,6 +16,8 @@ use std::sync::Arc;
 /// How many lines of the next block are asked for where a row is passed: what rows of a hundred bytes or two have, and the
 /// beginning of longer ones.
 const LINES_AHEAD: usize = 3;
+/// More rows are not asked for at a time.
+const LIKELY_ROWS_MAX: u32 = 64;
 /// After so many batches a scan is a long one, which decodes whole segments and fetches whole blocks.
 pub(super) const LONG_SCAN: u32 = 6;
 
@@ -57,8 +59,11 @@ pub struct RowBatch {
     is_forward: bool,
     /// The row that these come after, if it is not the one that the cursor stands on.
     from: Option<(u32, usize)>,
-    /// How many batches were filled one after the other.
+    /// How many batches were filled one after the other, and the rows of those that were passed.
     rounds: u32,
+    passed_rows: u32,
+    /// How many rows the scan before went on for: so many are likely to be wanted again.
+    likely_rows: u32,
     states: Vec<RunState>,
     /// Blocks that runs have gone on from, and whose rows are in the batch.
     passed: Vec<PinnedBlock>,
@@ -74,6 +79,8 @@ impl Default for RowBatch {
             is_forward: true,
             from: None,
             rounds: 0,
+            passed_rows: 0,
+            likely_rows: 0,
             states: Vec::new(),
             passed: Vec::new(),
         }
@@ -118,6 +125,7 @@ impl RowBatch {
     pub fn go_on_from(&mut self, index: usize) {
         if index < self.len {
             self.from = Some((self.segment, usize::from(self.lanes[index])));
+            self.passed_rows = self.passed_rows.saturating_add(index as u32 + 1);
             self.len = 0;
         }
     }
@@ -132,11 +140,23 @@ impl RowBatch {
         self.rounds
     }
 
+    /// How many rows are likely to be wanted from here on, going by the scan before.
+    pub(super) fn likely_rows(&self) -> usize {
+        self.likely_rows.saturating_sub(self.passed_rows) as usize
+    }
+
+    /// Ends a scan at a row, and begins another: as [`RowBatch::release`].
+    pub fn restart(&mut self, index: usize) {
+        self.go_on_from(index);
+        self.likely_rows = self.passed_rows.min(LIKELY_ROWS_MAX);
+        self.release();
+    }
+
     /// Forgets all rows, and the blocks they stand in.
     pub fn release(&mut self) {
         self.len = 0;
         self.from = None;
-        self.rounds = 0;
+        (self.rounds, self.passed_rows) = (0, 0);
         self.states.clear();
         self.passed.clear();
     }
