@@ -141,11 +141,13 @@ impl Trailer {
 pub struct Ahead(usize);
 
 impl Ahead {
-    /// Asks the processor for the line of a byte of the unit.
+    /// Asks the processor for so many lines from a byte of the unit on.
     #[inline(always)]
-    pub fn prefetch(self, offset: usize) {
+    pub fn prefetch<const LINES: usize>(self, offset: usize) {
         if self.0 != 0 {
-            prefetch_line(std::ptr::without_provenance(self.0.wrapping_add(offset)));
+            for line in 0..LINES {
+                prefetch_line(std::ptr::without_provenance(self.0.wrapping_add(offset + 64 * line)));
+            }
         }
     }
 }

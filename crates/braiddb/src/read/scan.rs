@@ -130,9 +130,8 @@ pub struct ScanCursor {
     merge: Merge<Source>,
     tombstones: Vec<Arc<RangeTombstoneSet>>,
     snapshot: SequenceNumber,
-    /// Rows ahead of the merge; if there are any, the cursor stands on the row `at` of them.
+    /// Rows ahead of the merge; if there are any, the cursor stands where the batch does.
     batch: Box<RowBatch>,
-    at: usize,
     /// Rows are decoded ahead only of keys that begin so.
     prefix: [u8; 4],
 }
@@ -143,7 +142,7 @@ impl ScanCursor {
     pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
         let chain = PartitionChain::new(Arc::clone(&state.version), snapshot);
         let (merge, tombstones) = sources(state, snapshot, chain);
-        ScanCursor { merge, tombstones, snapshot, batch: Box::default(), at: 0, prefix: tree.first_key() }
+        ScanCursor { merge, tombstones, snapshot, batch: Box::default(), prefix: tree.first_key() }
     }
 
     /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
@@ -204,21 +203,19 @@ impl ScanCursor {
     /// Moves to the next row (or going backward the one before) if that is decoded already.
     #[inline]
     pub fn step_ahead(&mut self, forward: bool) -> bool {
-        let is_there = self.at + 1 < self.batch.len() && self.batch.is_forward() == forward;
-        self.at += usize::from(is_there);
-        is_there
+        self.batch.step(forward)
     }
 
     /// Whether the row it stands on was decoded ahead.
     #[inline]
     pub fn is_ahead(&self) -> bool {
-        self.batch.len() > 0
+        self.batch.is_on_row()
     }
 
     /// Internal key and value of the row it stands on, if that was decoded ahead.
     #[inline]
     pub fn row_ahead(&self) -> Option<(&[u8], &[u8])> {
-        self.batch.get(self.at)
+        self.batch.row()
     }
 
     fn step(&mut self, forward: bool) -> Result<()> {
@@ -226,9 +223,8 @@ impl ScanCursor {
             return Ok(());
         }
         let was_ahead = self.is_ahead();
-        self.batch.go_on_from(self.at);
+        self.batch.go_on();
         if self.tombstones.is_empty() && (!was_ahead || self.batch.is_forward() == forward) {
-            self.at = 0;
             self.merge.fill(forward, &mut self.batch)?;
             self.batch.keep_prefix(&self.prefix);
             if self.is_ahead() {
@@ -250,25 +246,25 @@ impl ScanCursor {
 
 impl Cursor for ScanCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.restart(self.at);
+        self.batch.restart();
         self.merge.seek(key)?;
         self.settle(true)
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.restart(self.at);
+        self.batch.restart();
         self.merge.seek_before(key)?;
         self.settle(false)
     }
 
     fn seek_first(&mut self) -> Result<()> {
-        self.batch.restart(self.at);
+        self.batch.restart();
         self.merge.seek_first()?;
         self.settle(true)
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.batch.restart(self.at);
+        self.batch.restart();
         self.merge.seek_last()?;
         self.settle(false)
     }

@@ -261,24 +261,30 @@ impl<'a> Rows<'a> {
         self.count
     }
 
-    /// Where the entry of a slot begins in the block; any number if there is no such slot.
+    /// Where the entries from a slot on begin in the block.
     #[inline(always)]
-    pub fn offset(&self, slot: u16) -> Option<usize> {
-        let offset = self.block.get(self.slots_at + 2 * usize::from(slot)..)?.first_chunk::<2>()?;
-        Some(usize::from(u16::from_le_bytes(*offset)))
+    pub fn offsets(&self, from: u16) -> impl Iterator<Item = usize> + use<'a> {
+        let slots = self.block.get(self.slots_at..self.block.len() - END_LEN).and_then(|s| s.get(2 * usize::from(from)..));
+        let (slots, _) = slots.unwrap_or_default().as_chunks::<2>();
+        slots.iter().map(|&slot| usize::from(u16::from_le_bytes(slot)))
     }
 
     /// The key and the value of the entry that begins there, one right after the other, and the length of the key; `None` if
     /// the block is damaged.
     #[inline(always)]
     pub fn get(&self, offset: usize) -> Option<(&'a [u8], usize)> {
+        if let Some(Lengths { key_len, value_len, header_len }) = self.block.get(offset..offset + 8).and_then(lengths) {
+            let from = offset + header_len;
+            return Some((self.block.get(from..from + key_len + value_len)?, key_len));
+        }
+        self.get_long(offset)
+    }
+
+    #[cold]
+    fn get_long(&self, offset: usize) -> Option<(&'a [u8], usize)> {
         let bytes = self.block.get(offset..)?;
-        let Lengths { key_len, value_len, header_len } = match lengths(bytes) {
-            Some(lengths) => lengths,
-            None => long_lengths(bytes)?,
-        };
-        let bytes = bytes.get(header_len..)?;
-        Some((bytes.get(..key_len.checked_add(value_len)?)?, key_len))
+        let Header { key_len, value_len, len, .. } = long_header(bytes)?;
+        Some((bytes.get(len..)?.get(..key_len.checked_add(value_len)?)?, key_len))
     }
 }
 
@@ -329,12 +335,6 @@ fn lengths(bytes: &[u8]) -> Option<Lengths> {
         value_len: (word >> 8 & 0x7f | word >> 9 & u64::from(shape >> 8)) as usize,
         header_len: (shape & 0xff) as usize,
     })
-}
-
-#[cold]
-fn long_lengths(bytes: &[u8]) -> Option<Lengths> {
-    let Header { key_len, value_len, len, .. } = long_header(bytes)?;
-    Some(Lengths { key_len, value_len, header_len: len })
 }
 
 /// Whether a block is whole: its entries fill it without gaps, the slots point at them, and there are `entries`.

@@ -445,13 +445,14 @@ impl ViewCursor {
     }
 }
 
-/// The first lanes of a mask in a direction, at most so many.
-fn first_lanes(lanes: u32, most: usize, is_forward: bool) -> u32 {
-    let mut rest = lanes;
-    for _ in 0..most.min(lanes.count_ones() as usize) {
-        rest &= !if is_forward { rest & rest.wrapping_neg() } else { 1 << (31 - rest.leading_zeros()) };
+/// Those of some lanes that stand among so many from the first one in a direction.
+#[inline]
+fn first_lanes(lanes: u32, span: usize, is_forward: bool) -> u32 {
+    if is_forward {
+        lanes & lanes_below((lanes.trailing_zeros() as usize).saturating_add(span))
+    } else {
+        lanes & !lanes_below((32 - lanes.leading_zeros() as usize).saturating_sub(span))
     }
-    lanes & !rest
 }
 
 /// Makes `pin` the block of a position.

@@ -35,31 +35,32 @@ impl Row {
     }
 }
 
-/// Where a run stands while lanes are decoded.
+/// The block that a run was last read in.
 ///
 /// Invariant: `rows` are those of `pin`, or none.
 #[derive(Default)]
 struct RunState {
     rows: Option<Rows<'static>>,
     pin: Option<PinnedBlock>,
-    /// The entry ahead; going backward, the one after it.
-    at: Position,
     /// The block that comes next, if the scan is a long one.
     ahead: Ahead,
 }
 
-/// Up to a segment of rows, in the order in which they are to be passed.
+/// Rows of a segment, which are passed in order.
 ///
-/// Invariant: each of the first `len` rows borrows from a block that is pinned by one of `states` or of `passed`.
+/// Invariant: the row of each lane in `lanes` borrows from a block that is pinned by one of `states` or of `passed`.
 pub struct RowBatch {
     rows: [Row; SEGMENT_LANES],
-    lanes: [u8; SEGMENT_LANES],
-    len: usize,
+    /// The lanes whose rows have not been passed: the one at `at`, and those that come after it.
+    lanes: u32,
+    at: usize,
+    /// How many rows there were at first.
+    filled: u32,
     segment: u32,
     is_forward: bool,
     /// The row that these come after, if it is not the one that the cursor stands on.
     from: Option<(u32, usize)>,
-    /// How many batches were filled one after the other, and the rows of those that were passed.
+    /// How many batches were filled one after the other, and how many of their rows were passed.
     rounds: u32,
     passed_rows: u32,
     /// How many rows the scan before went on for: so many are likely to be wanted again.
@@ -73,8 +74,9 @@ impl Default for RowBatch {
     fn default() -> RowBatch {
         RowBatch {
             rows: [Row { bytes: b"", key_len: 0 }; SEGMENT_LANES],
-            lanes: [0; SEGMENT_LANES],
-            len: 0,
+            lanes: 0,
+            at: 0,
+            filled: 0,
             segment: 0,
             is_forward: true,
             from: None,
@@ -89,48 +91,58 @@ impl Default for RowBatch {
 
 impl fmt::Debug for RowBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowBatch").field("len", &self.len).field("segment", &self.segment).finish_non_exhaustive()
+        f.debug_struct("RowBatch")
+            .field("lanes", &self.lanes)
+            .field("segment", &self.segment)
+            .finish_non_exhaustive()
     }
 }
 
 impl RowBatch {
-    /// How many rows there are.
+    /// Whether there is a row to stand on.
     #[inline]
-    pub fn len(&self) -> usize {
-        self.len
+    pub fn is_on_row(&self) -> bool {
+        self.lanes != 0
     }
 
-    /// Whether they go forward.
+    /// Whether its rows go forward.
     #[inline]
     pub fn is_forward(&self) -> bool {
         self.is_forward
     }
 
-    /// A row, if there are so many.
+    /// The row it stands on.
     #[inline]
-    pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
-        if index >= self.len {
+    pub fn row(&self) -> Option<(&[u8], &[u8])> {
+        if self.lanes == 0 {
             return None;
         }
-        let row = self.rows[index % SEGMENT_LANES];
+        let row = self.rows[self.at % SEGMENT_LANES];
         row.bytes.split_at_checked(row.key_len)
     }
 
+    /// Goes on to the next row in a direction, if it is here.
     #[inline]
-    fn rows(&self) -> &[Row] {
-        self.rows.get(..self.len).unwrap_or_default()
+    pub fn step(&mut self, forward: bool) -> bool {
+        let lanes = if forward { self.lanes & self.lanes.wrapping_sub(1) } else { self.lanes & !(1 << self.at % SEGMENT_LANES) };
+        if lanes == 0 || self.is_forward != forward {
+            return false;
+        }
+        self.lanes = lanes;
+        self.at = near_lane(lanes, forward);
+        true
     }
 
-    /// Forgets all rows, but for the place of one: what is filled in next comes after that.
-    pub fn go_on_from(&mut self, index: usize) {
-        if index < self.len {
-            self.from = Some((self.segment, usize::from(self.lanes[index])));
-            self.passed_rows = self.passed_rows.saturating_add(index as u32 + 1);
-            self.len = 0;
+    /// Forgets all rows, but for the place of the one it stands on: what is filled in next comes after that.
+    pub fn go_on(&mut self) {
+        if self.lanes != 0 {
+            self.from = Some((self.segment, self.at));
+            self.passed_rows = self.passed_rows.saturating_add(self.filled + 1 - self.lanes.count_ones());
+            self.lanes = 0;
         }
     }
 
-    /// The place that was kept by [`RowBatch::go_on_from`].
+    /// The place that was kept by [`RowBatch::go_on`].
     pub(super) fn from(&self) -> Option<(u32, usize)> {
         self.from
     }
@@ -145,16 +157,16 @@ impl RowBatch {
         self.likely_rows.saturating_sub(self.passed_rows) as usize
     }
 
-    /// Ends a scan at a row, and begins another: as [`RowBatch::release`].
-    pub fn restart(&mut self, index: usize) {
-        self.go_on_from(index);
+    /// Ends a scan where it stands, and begins another: as [`RowBatch::release`].
+    pub fn restart(&mut self) {
+        self.go_on();
         self.likely_rows = self.passed_rows.min(LIKELY_ROWS_MAX);
         self.release();
     }
 
     /// Forgets all rows, and the blocks they stand in.
     pub fn release(&mut self) {
-        self.len = 0;
+        self.lanes = 0;
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
         self.states.clear();
@@ -177,16 +189,27 @@ impl RowBatch {
         self.keep_while(|row| row.key().starts_with(prefix));
     }
 
-    /// Keeps the rows that are to be kept, which are the first.
+    /// Keeps the rows that are to be kept, which come first. To be called before any has been passed.
+    #[inline]
     fn keep_while(&mut self, is_kept: impl Fn(&Row) -> bool) {
-        if self.rows().last().is_some_and(|last| !is_kept(last)) {
-            self.len = self.rows().partition_point(is_kept);
+        if self.lanes == 0 || is_kept(&self.rows[near_lane(self.lanes, !self.is_forward)]) {
+            return;
         }
+        let mut rest = self.lanes;
+        while rest != 0 {
+            let lane = near_lane(rest, self.is_forward);
+            if !is_kept(&self.rows[lane]) {
+                break;
+            }
+            rest &= !(1 << lane);
+        }
+        self.lanes &= !rest;
+        self.filled = self.lanes.count_ones();
     }
 
     /// Forgets all rows, and begins to take in others.
     pub(super) fn begin(&mut self, segment: u32, is_forward: bool) {
-        self.len = 0;
+        self.lanes = 0;
         self.rounds = if self.is_forward == is_forward && self.from.is_some() { self.rounds + 1 } else { 0 };
         (self.segment, self.is_forward) = (segment, is_forward);
         self.passed.clear();
@@ -197,86 +220,101 @@ impl RowBatch {
         self.segment = segment;
     }
 
-    /// Takes a run to a position, which going backward is one past the row that comes next.
-    #[inline(always)]
-    fn place(&mut self, index: usize, run: &Run, at: Position) {
-        let Some(state) = self.states.get_mut(index) else { return };
-        let is_here = state.at.block == at.block && state.pin.as_ref().is_some_and(|pin| pin.is_of(run));
-        if !is_here {
-            state.rows = None;
-            self.passed.extend(state.pin.take());
-        }
-        state.at = at;
-    }
-
-    /// Passes the next entry of a run, and takes it in if it is `wanted`; whether there is one.
-    #[inline(always)]
-    fn step<const FORWARD: bool>(&mut self, runs: &[Arc<Run>], index: usize, lane: usize, wanted: bool) -> Result<bool> {
-        let Some(state) = self.states.get_mut(index) else { return Ok(false) };
-        let slot = if FORWARD { state.at.slot } else { state.at.slot.wrapping_sub(1) };
-        let (rows, ahead, slot) = match state.rows {
-            Some(rows) if slot < rows.count() => {
-                state.at.slot = if FORWARD { slot + 1 } else { slot };
-                (rows, state.ahead, slot)
-            }
-            _ => match self.enter(runs, index)? {
-                Some(entered) => entered,
-                None => return Ok(false),
-            },
-        };
-        if wanted {
-            let Some(offset) = rows.offset(slot) else { return Ok(false) };
-            let Some((bytes, key_len)) = rows.get(offset) else { return Ok(false) };
-            for line in 0..LINES_AHEAD {
-                ahead.prefetch(offset + 64 * line);
-            }
-            let len = self.len % SEGMENT_LANES;
-            self.rows[len] = Row { bytes, key_len };
-            self.lanes[len] = lane as u8;
-            self.len = len + 1;
-        }
-        Ok(true)
-    }
-
-    /// Pins the block in which a run goes on, and passes its first entry: which that is; `None` if there is none.
+    /// Pins a block in which a run goes on.
     #[inline(never)]
-    fn enter(&mut self, runs: &[Arc<Run>], index: usize) -> Result<Option<(Rows<'static>, Ahead, u16)>> {
-        let (state, Some(run)) = (&mut self.states[index], runs.get(index)) else { return Ok(None) };
-        let Position { mut block, mut slot } = state.at;
-        if self.is_forward && state.pin.is_some() {
-            // The pinned block has been passed.
-            (block, slot) = (block.saturating_add(1), 0);
-        } else if !self.is_forward && slot == 0 {
-            let Some(before) = block.checked_sub(1) else { return Ok(None) };
-            (block, slot) = (before, run.block_entries(before));
-        }
+    fn enter(&mut self, index: usize, run: &Run, block: u16) -> Result<Option<(Rows<'static>, Ahead)>> {
         if block >= run.end().block {
             return Ok(None);
+        }
+        let state = &mut self.states[index];
+        // Going backward, the next batch goes on in the first block of this one.
+        let is_after = !self.is_forward
+            && state.pin.as_ref().is_some_and(|pin| pin.number().checked_add(1) == Some(block) && pin.is_of(run));
+        if is_after {
+            let pinned = self.passed.iter().position(|pin| pin.number() == block && pin.is_of(run));
+            let at = match pinned {
+                Some(at) => at,
+                None => {
+                    self.passed.push(run.pin(block)?);
+                    self.passed.len() - 1
+                }
+            };
+            // SAFETY: as below.
+            let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(self.passed[at].rows()?) };
+            return Ok(Some((rows, ahead_of(run, block.checked_sub(1), self.rounds))));
         }
         state.rows = None;
         self.passed.extend(state.pin.take());
         let pin = run.pin(block)?;
-        let rows = pin.rows()?;
         // SAFETY: only the lifetime changes. The block stays in `states` or `passed`, and so in its place in memory, until
         // no row of it is left: `begin`, `release` and `set_runs` forget all rows before they let go of any block, and
         // `state.rows` goes with its pin. Rows are lent no longer than `self`.
-        let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(rows) };
-        (state.pin, state.rows) = (Some(pin), Some(rows));
+        let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(pin.rows()?) };
         let next = if self.is_forward { block.checked_add(1) } else { block.checked_sub(1) };
-        state.ahead = if self.rounds >= LONG_SCAN { next.map_or(Ahead::default(), |next| run.ahead(next)) } else { Ahead::default() };
-        let slot = if self.is_forward { slot } else { slot.wrapping_sub(1) };
-        state.at = Position { block, slot: if self.is_forward { slot.saturating_add(1) } else { slot } };
-        Ok((slot < rows.count()).then_some((rows, state.ahead, slot)))
+        state.ahead = ahead_of(run, next, self.rounds);
+        (state.pin, state.rows) = (Some(pin), Some(rows));
+        Ok(Some((rows, state.ahead)))
+    }
+
+    /// The rows of the block in which a run goes on.
+    #[inline(always)]
+    fn block_of(&mut self, index: usize, run: &Run, block: u16) -> Result<Option<(Rows<'static>, Ahead)>> {
+        match &self.states[index] {
+            RunState { rows: Some(rows), pin: Some(pin), ahead } if pin.number() == block && pin.is_of(run) => {
+                Ok(Some((*rows, *ahead)))
+            }
+            _ => self.enter(index, run, block),
+        }
     }
 
     /// Makes room for the states of so many runs.
     fn set_runs(&mut self, runs: usize) {
         if self.states.len() != runs {
-            self.len = 0;
+            self.lanes = 0;
             self.states.clear();
             self.states.resize_with(runs, RunState::default);
         }
     }
+}
+
+/// The block that comes next, for a long scan.
+fn ahead_of(run: &Run, next: Option<u16>, rounds: u32) -> Ahead {
+    match next {
+        Some(next) if rounds >= LONG_SCAN => run.ahead(next),
+        _ => Ahead::default(),
+    }
+}
+
+/// The first lane of some in a direction.
+#[inline(always)]
+fn near_lane(lanes: u32, forward: bool) -> usize {
+    (if forward { lanes.trailing_zeros() } else { 31 - (lanes | 1).leading_zeros() }) as usize % SEGMENT_LANES
+}
+
+/// Decodes those of `lanes` that are `wanted`, whose entries stand side by side in a block from a slot on. Returns the lanes
+/// that go on in the next block; `None` if an entry is damaged.
+#[inline(never)]
+fn decode_block(
+    block: Rows<'static>,
+    from: u16,
+    mut lanes: u32,
+    wanted: u32,
+    ahead: Ahead,
+    rows: &mut [Row; SEGMENT_LANES],
+) -> Option<u32> {
+    for offset in block.offsets(from) {
+        let lane = lanes.trailing_zeros() as usize % SEGMENT_LANES;
+        if wanted >> lane & 1 != 0 {
+            let (bytes, key_len) = block.get(offset)?;
+            ahead.prefetch::<LINES_AHEAD>(offset);
+            rows[lane] = Row { bytes, key_len };
+        }
+        lanes &= lanes.wrapping_sub(1);
+        if lanes == 0 {
+            break;
+        }
+    }
+    Some(lanes)
 }
 
 /// Decodes lanes of a segment into a batch; whether all their entries are there.
@@ -287,35 +325,35 @@ pub(super) struct Decode<'a> {
     pub(super) batch: &'a mut RowBatch,
 }
 
-impl Decode<'_> {
-    #[inline(always)]
-    fn go<const FORWARD: bool>(self) -> Result<bool> {
-        let Decode { runs, segment, lanes, batch } = self;
-        let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
-        let (edge, span) = (if FORWARD { first } else { end }, lanes_below(end) & !lanes_below(first));
-        batch.set_runs(runs.len());
-        for (index, run) in runs.iter().enumerate() {
-            let of_run = segment.lanes_of_run(index);
-            if of_run & span != 0 {
-                let before = (of_run & lanes_below(edge)).count_ones();
-                batch.place(index, run, run.advance(segment.cursor(index).unwrap_or_default(), before));
-            }
-        }
-        for passed in 0..end - first {
-            let lane = if FORWARD { first + passed } else { end - 1 - passed };
-            if !batch.step::<FORWARD>(runs, segment.run(lane), lane, lanes >> lane & 1 != 0)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
 impl Task for Decode<'_> {
     type Output = Result<bool>;
 
+    /// Run by run, since the entries of one run stand side by side.
     #[inline(always)]
     fn run(self, _simd: Simd) -> Result<bool> {
-        if self.batch.is_forward { self.go::<true>() } else { self.go::<false>() }
+        let Decode { runs, segment, lanes, batch } = self;
+        let first = lanes.trailing_zeros() as usize;
+        let span = lanes_below(32 - lanes.leading_zeros() as usize) & !lanes_below(first);
+        batch.set_runs(runs.len());
+        for (index, run) in runs.iter().enumerate() {
+            let of_run = segment.lanes_of_run(index);
+            let mut rest = of_run & span;
+            if rest == 0 {
+                continue;
+            }
+            let before = (of_run & lanes_below(first)).count_ones();
+            let mut at = run.advance(segment.cursor(index).unwrap_or_default(), before);
+            while rest != 0 {
+                let Some((rows, ahead)) = batch.block_of(index, run, at.block)? else { return Ok(false) };
+                match decode_block(rows, at.slot, rest, lanes, ahead, &mut batch.rows) {
+                    Some(left) => rest = left,
+                    None => return Ok(false),
+                }
+                at = Position { block: at.block.saturating_add(1), slot: 0 };
+            }
+        }
+        (batch.lanes, batch.filled) = (lanes, lanes.count_ones());
+        batch.at = near_lane(lanes, batch.is_forward);
+        Ok(true)
     }
 }
