@@ -10,8 +10,9 @@ use std::cmp::Ordering;
 /// How many bytes of a query blind search looks at: 255 bits of difference, past the segment's base byte.
 pub(crate) const WINDOW_BYTES: usize = 32;
 
-/// The bytes of a query that a segment's difference bits may ask for; zero past the query's end.
-pub(crate) type Window = [u8; WINDOW_BYTES];
+/// The bytes of a query that a segment's difference bits may ask for; zero past the query's end. In words whose first byte
+/// is the lowest: so they go from register to register.
+pub(crate) type Window = [u64; WINDOW_BYTES / 8];
 
 /// Whether two keys are the same: word by word, which is quicker than a call for keys of a usual length.
 #[inline(always)]
@@ -54,16 +55,22 @@ fn bit_number(at: usize, byte: u8) -> u32 {
 }
 
 /// The window of `key` from byte `base`.
-#[inline]
+#[inline(always)]
 pub(crate) fn window(key: &[u8], base: u8) -> Window {
-    let mut out = [0; WINDOW_BYTES];
-    if let Some(rest) = key.get(usize::from(base)..) {
-        if let Some(whole) = rest.first_chunk::<WINDOW_BYTES>() {
-            return *whole;
-        }
-        out[..rest.len()].copy_from_slice(rest);
+    std::array::from_fn(|word| word_at(key, usize::from(base) + 8 * word))
+}
+
+/// Eight bytes of a key, the first one lowest; zero past its end.
+#[inline(always)]
+fn word_at(key: &[u8], from: usize) -> u64 {
+    if let Some(bytes) = key.get(from..from + 8).and_then(|bytes| bytes.first_chunk::<8>()) {
+        return u64::from_le_bytes(*bytes);
     }
-    out
+    let Some(left) = key.len().checked_sub(from).filter(|&left| left > 0) else { return 0 };
+    match key.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * left),
+        None => key[from..].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
 }
 
 /// The first eight bytes of `key` after byte `skip` as a number whose order is that of the bytes; zero past the end.

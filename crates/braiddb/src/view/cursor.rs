@@ -16,9 +16,11 @@ use super::format::{
 };
 use super::reader::View;
 use super::rows::{Decode, LONG_SCAN, RowBatch};
+use super::search::{candidate, compare_counted, correct};
 use super::simd::{Simd, Task, match_lanes};
 use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
 use crate::table::{PinnedBlock, Position, Run};
+use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
 /// How many rows are decoded ahead at the beginning of a scan.
@@ -37,6 +39,8 @@ pub struct ViewCursor {
     loaded: Box<Loaded>,
     /// The segment that comes next, where rows are decoded ahead.
     coming: Box<Loaded>,
+    /// How many rows those who seek go on to read, going by the last of them; none if it read but one.
+    likely: usize,
     /// Where it stands, if it is valid; the record may be that of another segment by now.
     standing: u32,
     lane: usize,
@@ -130,6 +134,74 @@ impl Task for PrefetchRows<'_> {
     }
 }
 
+/// Finds the lane of the first key of a segment that is at least `query`, the entry count if there is none, and asks for
+/// the rows that are likely to be wanted from there on. Returns how many of those the segment does not have.
+struct FindLane<'a> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    number: u32,
+    record: &'a [u8],
+    query: &'a [u8],
+    likely: usize,
+    is_forward: bool,
+    fetched: &'a mut u32,
+    guard: &'a Guard,
+}
+
+impl Task for FindLane<'_> {
+    type Output = Result<(usize, usize)>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Self::Output {
+        let FindLane { view, runs, number, record, query, likely, is_forward, fetched, guard } = self;
+        let segment = view.parse(number, record)?;
+        let Some(lane) = candidate(&segment, simd, query) else {
+            return Ok((view.find_with_guard(runs, number, &segment, query, guard)?.lane, likely));
+        };
+        if lane >= segment.count() {
+            return Err(view.corrupt_segment(number, "its differences lead past its entries"));
+        }
+        let mut left = 0;
+        if likely > 0 {
+            // All that is waited for is asked for at once: the key that is read now, and the rows that come after.
+            let (first, end) = if is_forward {
+                (lane, (lane + likely + 1).min(segment.count()))
+            } else {
+                ((lane + 1).saturating_sub(likely + 1), lane + 1)
+            };
+            left = (likely + 1).saturating_sub(end - first);
+            let span = lanes_below(end) & !lanes_below(first);
+            *fetched |= span;
+            view.simd.run(PrefetchRows { runs, segment, first, span, with_ends: true });
+        } else if lane + 1 < segment.count() {
+            // A query that is greater mostly belongs right after, where a reader will look next.
+            let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
+            runs[run].prefetch(position);
+        }
+        let key = view.entry(runs, number, &segment, lane, guard)?.key;
+        Ok((correct(&segment, lane, compare_counted(query, key)).lane, left))
+    }
+}
+
+/// Where the entry of a lane stands.
+struct Locate<'a> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    number: u32,
+    record: &'a [u8],
+    lane: usize,
+}
+
+impl Task for Locate<'_> {
+    type Output = Result<(usize, Position)>;
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) -> Self::Output {
+        let Locate { view, runs, number, record, lane } = self;
+        view.locate(runs, number, &view.parse(number, record)?, lane)
+    }
+}
+
 /// An entry borrowed from a block that the same cursor has pinned.
 ///
 /// Invariant: whoever changes a cursor's pins clears or replaces its present entry before anything reads it.
@@ -162,6 +234,7 @@ impl ViewCursor {
             snapshot,
             loaded: Box::default(),
             coming: Box::default(),
+            likely: 0,
             standing: 0,
             lane: 0,
             present: None,
@@ -204,8 +277,8 @@ impl ViewCursor {
     #[inline]
     fn read(&mut self, number: u32, lane: usize) -> Result<Present> {
         self.present = None;
-        let segment = self.view.parse(number, &self.loaded.record)?;
-        let (run, position) = self.view.locate(&self.runs, number, &segment, lane)?;
+        let ViewCursor { view, runs, loaded, .. } = self;
+        let (run, position) = view.simd.run(Locate { view, runs, number, record: &loaded.record, lane })?;
         pin_block(&mut self.pins[run], &self.runs[run], position)?;
         let entry = pinned_entry(&self.pins[run], position.slot)?;
         // SAFETY: the block is pinned, in memory that does not move, until its pin changes. That is done here, where
@@ -330,16 +403,28 @@ impl ViewCursor {
         }
     }
 
-    /// The place of the first key that is `key` or greater: a segment, and a lane that may be one past its last.
-    fn find(&mut self, key: &[u8]) -> Result<Option<(u32, usize)>> {
+    /// The place of the first key that is `key` or greater: a segment, and a lane that may be one past its last. Who comes
+    /// here goes on forward or backward.
+    fn find(&mut self, key: &[u8], is_forward: bool) -> Result<Option<(u32, usize)>> {
         self.present = None;
+        let likely = std::mem::take(&mut self.likely);
         let Some(number) = self.view.segment_for(key) else {
             return Ok(None);
         };
+        let next = if is_forward { number + 1 } else { number.wrapping_sub(1) };
         // A scan will want it.
-        self.view.prefetch_record(number + 1);
+        self.view.prefetch_record(next);
         self.load(number)?;
-        let lane = self.view.find_lane(&self.runs, number, &self.loaded.record, key)?;
+        let guard = crossbeam_epoch::pin();
+        let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
+        let (record, fetched) = (&loaded.record, &mut loaded.fetched);
+        let seek = FindLane { view, runs, number, record, query: key, likely, is_forward, fetched, guard: &guard };
+        let (lane, left) = view.simd.run(seek)?;
+        if left > 0 && next < view.directory.segments() && coming.load(view, next, *hidden).is_ok() {
+            // What is wrong with it is told to who comes there.
+            let rows = first_lanes(coming.shown, left, is_forward);
+            coming.prefetch(view, runs, rows, false);
+        }
         Ok(Some((number, lane)))
     }
 
@@ -393,6 +478,9 @@ impl ViewCursor {
         let is_long = batch.rounds() >= LONG_SCAN;
         let likely = batch.likely_rows();
         let chunk = if is_long { lanes } else { first_lanes(lanes, likely.max(FEW_LANES), is_forward) };
+        if batch.rounds() == 0 {
+            self.likely = likely;
+        }
         let (next, chunk_len) = (step(number), chunk.count_ones() as usize);
         let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
         if is_long {
@@ -477,7 +565,7 @@ fn pinned_entry(pin: &Pin, slot: u16) -> Result<EntryRef<'_>> {
 
 impl Cursor for ViewCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.guarded(|cursor| match cursor.find(key)? {
+        self.guarded(|cursor| match cursor.find(key, true)? {
             None => Ok(()),
             Some((number, lane)) => {
                 // Past the segment's last entry, versions of its last key may follow in continuations.
@@ -491,7 +579,7 @@ impl Cursor for ViewCursor {
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.guarded(|cursor| match cursor.find(key)? {
+        self.guarded(|cursor| match cursor.find(key, false)? {
             None => Ok(()),
             Some((number, lane)) => cursor.settle_backward(number, lane),
         })

@@ -10,7 +10,7 @@ use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
     page_is_sound, tag_of_hash,
 };
-use super::search::{Comparison, Place, blind_lanes, compare_counted, find_place};
+use super::search::{Comparison, Place, candidate, compare_counted, find_place};
 use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::CacheSlots;
@@ -50,38 +50,6 @@ impl<'g> Task for Get<'_, 'g> {
             },
         };
         view.get_with(simd, runs, number, query, guard)
-    }
-}
-
-/// [`View::find_lane`].
-struct FindLane<'a> {
-    view: &'a View,
-    runs: &'a [Arc<Run>],
-    number: u32,
-    record: &'a [u8],
-    query: &'a [u8],
-    guard: &'a Guard,
-}
-
-impl Task for FindLane<'_> {
-    type Output = Result<usize>;
-
-    #[inline(always)]
-    fn run(self, simd: Simd) -> Result<usize> {
-        let FindLane { view, runs, number, record, query, guard } = self;
-        let segment = view.parse(number, record)?;
-        let place = find_place(&segment, simd, query, |lane| {
-            if lane >= segment.count() {
-                return Err(view.corrupt_segment(number, "its differences lead past its entries"));
-            }
-            // A query that is greater mostly belongs right after, where a reader will look next.
-            if lane + 1 < segment.count() {
-                let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
-                runs[run].prefetch(position);
-            }
-            Ok(compare_counted(query, view.entry(runs, number, &segment, lane, guard)?.key))
-        })?;
-        Ok(place.lane)
     }
 }
 
@@ -339,7 +307,7 @@ impl View {
             return candidates;
         }
         // A key that is here is always where blind search leads: of several tags that match, no other is read.
-        candidates & blind_lanes(segment, simd, key)
+        candidates & candidate(segment, simd, key).map_or(u32::MAX, |lane| 1 << lane)
     }
 
     /// Asks for what [`View::get_in_segment`] will read of an entry, as far as the cache has it.
@@ -526,11 +494,6 @@ impl View {
             }
             compare(lane)
         })
-    }
-
-    /// The lane of the first key of a segment that is at least `query`; the entry count if there is none.
-    pub(crate) fn find_lane(&self, runs: &[Arc<Run>], number: u32, record: &[u8], query: &[u8]) -> Result<usize> {
-        self.simd.run(FindLane { view: self, runs, number, record, query, guard: &crossbeam_epoch::pin() })
     }
 
     /// As [`View::find_in_segment`], reading keys under `guard`.

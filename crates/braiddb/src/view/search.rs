@@ -33,27 +33,22 @@ pub(crate) fn find_place(
     query: &[u8],
     mut compare: impl FnMut(usize) -> Result<Comparison>,
 ) -> Result<Place> {
-    let base = segment.base();
-    if base == BASE_BISECT {
-        return bisect(segment, &mut compare);
-    }
-    let candidate = simd.blind_candidate(segment.differences(), &bits::window(query, base));
-    let (order, bit) = compare(candidate)?;
-    Ok(correct(segment, candidate, order, bit))
+    let Some(candidate) = candidate(segment, simd, query) else { return bisect(segment, &mut compare) };
+    Ok(correct(segment, candidate, compare(candidate)?))
 }
 
-/// The only lane that may hold `query`, as a mask; all lanes where the differences do not tell.
+/// The only lane that may hold `query`; `None` where the differences do not tell.
 #[inline(always)]
-pub(crate) fn blind_lanes(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> u32 {
+pub(crate) fn candidate(segment: &Segment<'_>, simd: Simd, query: &[u8]) -> Option<usize> {
     match segment.base() {
-        BASE_BISECT => u32::MAX,
-        base => 1 << simd.blind_candidate(segment.differences(), &bits::window(query, base)),
+        BASE_BISECT => None,
+        base => Some(simd.blind_candidate(segment.differences(), &bits::window(query, base))),
     }
 }
 
 /// The query's place, from how it compares with the candidate.
 #[inline(always)]
-fn correct(segment: &Segment<'_>, candidate: usize, order: Ordering, bit: Option<u32>) -> Place {
+pub(crate) fn correct(segment: &Segment<'_>, candidate: usize, (order, bit): Comparison) -> Place {
     let count = segment.count();
     // What all keys of the segment share and the query does not, puts it before or after all of them. Where the
     // query shares more than differences can tell, each boundary is nearer the front than its own difference.
@@ -90,7 +85,7 @@ fn bisect(segment: &Segment<'_>, compare: &mut dyn FnMut(usize) -> Result<Compar
 }
 
 /// How `query` compares with `key`, counted.
-#[inline]
+#[inline(always)]
 pub(crate) fn compare_counted(query: &[u8], key: &[u8]) -> Comparison {
     super::counters::count_key_comparison();
     compare_bits(query, key)

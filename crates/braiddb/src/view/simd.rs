@@ -135,7 +135,8 @@ mod portable {
             if threshold <= difference {
                 continue;
             }
-            let bit = window[usize::from(difference / 8)] << (difference % 8) & 0x80;
+            let byte = window[usize::from(difference / 64)] >> (difference / 8 % 8 * 8);
+            let bit = byte << (difference % 8) & 0x80;
             if bit != 0 {
                 candidate = lane;
                 threshold = 255;
@@ -207,7 +208,7 @@ mod avx2 {
         __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_cmpeq_epi8, _mm256_cmpeq_epi64,
         _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256,
         _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi64x,
-        _mm256_setr_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
+        _mm256_setr_epi8, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
         _mm256_testz_si256,
     };
 
@@ -245,13 +246,13 @@ mod avx2 {
         let ones = _mm256_set1_epi8(-1);
         let differences = {
             // Lane 0 takes no part.
-            let mut lanes = *differences;
-            lanes[0] = 255;
-            load(&lanes)
+            let lane_0 = _mm256_setr_epi64x(0xff, 0, 0, 0);
+            _mm256_or_si256(load(differences), lane_0)
         };
         // The query's byte of each lane: index = difference / 8, from two tables of 16 bytes.
         let index = _mm256_and_si256(_mm256_srli_epi16::<3>(differences), _mm256_set1_epi8(0x1f));
-        let query = load(window);
+        let [w0, w1, w2, w3] = window.map(u64::cast_signed);
+        let query = _mm256_setr_epi64x(w0, w1, w2, w3);
         let low = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x00>(query, query), index);
         let high = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x11>(query, query), index);
         // Bit 4 of the index, moved to the top of its byte, chooses the table.
@@ -332,7 +333,7 @@ mod tests {
                     *difference = if random(state).is_multiple_of(4) { 255 } else { *difference % 20 };
                 }
             }
-            let window = lanes(state, 0);
+            let window = std::array::from_fn(|_| random(state));
             assert_eq!(
                 simd.blind_candidate(&differences, &window),
                 portable::blind_candidate(&differences, &window),
