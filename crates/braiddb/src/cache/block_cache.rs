@@ -1,6 +1,6 @@
 //! The cache's face: slots of a file, hits, misses, pins.
 //!
-//! Each open file owns an array of slots, four bytes a unit (a block of a run, a page of a view). A slot holds the
+//! Each open file owns an array of slots, eight bytes a unit (a block of a run, a page of a view). A slot holds the
 //! number of the frame that has the unit, so a hit is one load of the slot and the frame's address by arithmetic: no
 //! hash table, no lock, and no write to shared memory but a touch mark that is not set yet.
 //!
@@ -180,19 +180,45 @@ impl fmt::Debug for BlockCache {
     }
 }
 
-/// The slots of one open file: four bytes a unit. Shared by all threads; its units are evicted when it goes.
+/// Where a unit stands in memory, and what its file notes of it: in one place, since who wants the one wants the other.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// The number of the frame that has the unit; [`VACANT`] with something else if none has.
+    pub frame: AtomicU32,
+    note: u32,
+}
+
+/// The slots of one open file: eight bytes a unit. Shared by all threads; its units are evicted when it goes.
 pub struct CacheSlots {
     cache: Arc<BlockCache>,
-    slots: Arc<[AtomicU32]>,
+    slots: Arc<[Slot]>,
     file: u32,
 }
 
 impl CacheSlots {
     /// Slots for a file of that many units.
     pub fn new(cache: &Arc<BlockCache>, units: u32) -> CacheSlots {
-        let slots: Arc<[AtomicU32]> = (0..units).map(|_| AtomicU32::new(VACANT)).collect();
+        CacheSlots::with_notes(cache, (0..units).map(|_| 0))
+    }
+
+    /// Slots for a file of as many units as there are notes: whatever the file wants to know of each.
+    pub fn with_notes(cache: &Arc<BlockCache>, notes: impl IntoIterator<Item = u32>) -> CacheSlots {
+        let slots: Arc<[Slot]> =
+            notes.into_iter().map(|note| Slot { frame: AtomicU32::new(VACANT), note }).collect();
         let file = cache.clock.lock().add_file(slots.clone());
         CacheSlots { cache: cache.clone(), slots, file }
+    }
+
+    /// How many units the file has.
+    #[inline(always)]
+    pub fn units(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What was noted of a unit; 0 if the file has no such unit.
+    #[inline(always)]
+    pub fn note(&self, unit: u32) -> u32 {
+        self.slots.get(unit as usize).map_or(0, |slot| slot.note)
     }
 
     /// The unit, if it is cached. Panics if the file has no such unit.
@@ -229,7 +255,7 @@ impl CacheSlots {
         load: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<&'g [u8]> {
         // Acquire: the frame's bytes were written before its number.
-        let frame = self.slots[unit as usize].load(Ordering::Acquire);
+        let frame = self.slots[unit as usize].frame.load(Ordering::Acquire);
         if frame & VACANT != 0 {
             return self.load_missing(unit, guard, load);
         }
@@ -280,7 +306,7 @@ impl CacheSlots {
     #[inline]
     pub fn prefetch(&self, unit: u32, len: usize, offset: usize) {
         if let Some(slot) = self.slots.get(unit as usize) {
-            let frame = slot.load(Ordering::Relaxed);
+            let frame = slot.frame.load(Ordering::Relaxed);
             if frame & VACANT == 0 {
                 self.cache.arena.prefetch(frame, len, offset);
             }
@@ -292,7 +318,7 @@ impl CacheSlots {
     #[inline]
     pub fn prefetch_items(&self, unit: u32, before_end: usize, items: u32, stride: usize, with_end: bool) {
         if let Some(slot) = self.slots.get(unit as usize) {
-            let frame = slot.load(Ordering::Relaxed);
+            let frame = slot.frame.load(Ordering::Relaxed);
             if frame & VACANT == 0 {
                 self.cache.arena.prefetch_items(frame, before_end, items, stride, with_end);
             }
@@ -303,7 +329,7 @@ impl CacheSlots {
     /// no harm.
     #[inline]
     pub fn ahead(&self, unit: u32, len: usize) -> Ahead {
-        let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.load(Ordering::Relaxed));
+        let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
         if frame & VACANT != 0 { Ahead::default() } else { self.cache.arena.ahead(frame, len) }
     }
 
@@ -316,7 +342,7 @@ impl CacheSlots {
     #[inline]
     fn find(&self, unit: u32) -> Option<NonNull<Trailer>> {
         // Acquire: the frame's bytes were written before its number.
-        let frame = self.slots[unit as usize].load(Ordering::Acquire);
+        let frame = self.slots[unit as usize].frame.load(Ordering::Acquire);
         if frame & VACANT != 0 {
             return None;
         }

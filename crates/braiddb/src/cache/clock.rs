@@ -33,13 +33,14 @@
 
 use super::{
     arena::{Arena, CHUNK_BYTES, CHUNK_FRAMES, FRAME_BYTES, MAX_CHUNKS, SINGLE_BIT, Trailer, heat, single_bytes},
+    block_cache::Slot,
     lists::{FrameInfo, Lists, Queue},
 };
 use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::Ordering,
     },
 };
 
@@ -79,7 +80,7 @@ struct Chunk {
 #[derive(Debug)]
 pub(super) struct Clock {
     capacity: usize,
-    files: Vec<Option<Arc<[AtomicU32]>>>,
+    files: Vec<Option<Arc<[Slot]>>>,
     vacant_files: Vec<u32>,
     lists: Lists,
     chunks: Vec<Chunk>,
@@ -142,7 +143,7 @@ impl Clock {
     }
 
     /// Takes in a file's slots.
-    pub fn add_file(&mut self, slots: Arc<[AtomicU32]>) -> u32 {
+    pub fn add_file(&mut self, slots: Arc<[Slot]>) -> u32 {
         if let Some(file) = self.vacant_files.pop() {
             self.files[file as usize] = Some(slots);
             return file;
@@ -154,7 +155,7 @@ impl Clock {
     /// Evicts all units of a file, whose slots nobody uses any more.
     pub fn remove_file(&mut self, file: u32) {
         let Some(slots) = self.files[file as usize].take() else { return };
-        for slot in slots.iter() {
+        for Slot { frame: slot, .. } in slots.iter() {
             // Release and relaxed as in `evict`.
             let frame = slot.load(Ordering::Relaxed);
             if frame & VACANT == 0 {
@@ -227,7 +228,7 @@ impl Clock {
     /// one, and the caller's frame is free again.
     pub fn publish(&mut self, arena: &Arena, file: u32, unit: u32, frame: u32) -> Result<(), u32> {
         let Some(slots) = &self.files[file as usize] else { unreachable!("a file in use") };
-        let slot = &slots[unit as usize];
+        let slot = &slots[unit as usize].frame;
         // Relaxed: slots change under the lock only.
         let present = slot.load(Ordering::Relaxed);
         if present & VACANT == 0 {
@@ -325,7 +326,7 @@ impl Clock {
                 arena.fill_frame(frame, Trailer::bytes(source), 0).as_ref().set_heat(source.as_ref().heat());
             }
             // Release: the frame's bytes come before its number.
-            slots[unit as usize].store(frame, Ordering::Release);
+            slots[unit as usize].frame.store(frame, Ordering::Release);
             self.chunks[(frame / CHUNK_FRAMES) as usize].used += 1;
             let info = self.lists.info(frame);
             (info.file, info.unit, info.has_fallen, info.cost) = (file, unit, has_fallen, FRAME_COST as u32);
@@ -413,7 +414,7 @@ impl Clock {
         self.evicted += 1;
         if let Some(slots) = &self.files[file as usize] {
             // Release, so that the ticket's closure, deferred after this, is seen after it: see `passed`.
-            slots[unit as usize].store(VACANT | if has_fallen { 0 } else { self.evictions }, Ordering::Release);
+            slots[unit as usize].frame.store(VACANT | if has_fallen { 0 } else { self.evictions }, Ordering::Release);
         }
         self.lists.unlink(frame);
         self.send_to_limbo(frame);

@@ -244,21 +244,13 @@ pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
 pub struct Rows<'a> {
     block: &'a [u8],
     slots_at: usize,
-    count: u16,
 }
 
 impl<'a> Rows<'a> {
     /// Those of a block; `None` if it is damaged.
     pub(super) fn new(block: &'a [u8]) -> Option<Rows<'a>> {
-        let count = entry_count(block);
-        let slots_at = block.len().checked_sub(END_LEN + 2 * usize::from(count))?;
-        Some(Rows { block, slots_at, count })
-    }
-
-    /// How many there are.
-    #[inline(always)]
-    pub fn count(&self) -> u16 {
-        self.count
+        let slots_at = block.len().checked_sub(END_LEN + 2 * usize::from(entry_count(block)))?;
+        Some(Rows { block, slots_at })
     }
 
     /// Where the entries from a slot on begin in the block.

@@ -1,7 +1,7 @@
 //! An open run: random access to its entries, through the cache.
 //!
-//! In memory it keeps eleven bytes a block: four each for the cache's slot and the block's offset (eight past
-//! 4 GiB), one for the number of entries, two for their average length; and the range tombstones.
+//! In memory it keeps twelve bytes a block: eight for the cache's slot, in which the number of entries and their average
+//! length are noted, and four for the block's offset (eight past 4 GiB); and the range tombstones.
 //!
 //! A read goes from the slot to the frame, to the end of the block (count, base, slot), to the entry. It allocates
 //! nothing, takes no lock, and compares nothing.
@@ -12,7 +12,7 @@ use super::{
     format::{decode_tombstones, read_unit},
     meta::RunMeta,
     scan::{KeyScan, RunScan},
-    tail::{FOOTER_LEN, Footer, Index},
+    tail::{BlockNote, FOOTER_LEN, Footer, Index},
 };
 use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
@@ -78,7 +78,7 @@ impl Run {
             return Err(Error::corruption(path, offset, "index and footer are not those that the manifest knows"));
         }
         Ok(Arc::new(Run {
-            slots: CacheSlots::new(&ctx.cache, tail.footer.blocks),
+            slots: CacheSlots::with_notes(&ctx.cache, std::mem::take(&mut tail.index.notes).into_iter().map(|note| note.0)),
             index: tail.index,
             meta,
             file,
@@ -119,7 +119,13 @@ impl Run {
     /// How many entries a block has; 0 past the end.
     #[inline]
     pub fn block_entries(&self, block: u16) -> u16 {
-        self.index.entries(block)
+        self.note(block).entries()
+    }
+
+    /// What is noted of a block; nothing past the end.
+    #[inline(always)]
+    pub(super) fn note(&self, block: u16) -> BlockNote {
+        BlockNote(self.slots.note(u32::from(block)))
     }
 
     /// The position `n` entries on; [`Run::end`] if there are not so many. Takes a step for each block passed.
@@ -127,8 +133,8 @@ impl Run {
     pub fn advance(&self, position: Position, n: u32) -> Position {
         let Position { mut block, slot } = position;
         let mut left = u32::from(slot).saturating_add(n);
-        while usize::from(block) < self.index.blocks() {
-            let entries = u32::from(self.index.entries(block));
+        while usize::from(block) < self.slots.units() {
+            let entries = u32::from(self.note(block).entries());
             if left < entries {
                 return Position { block, slot: left as u16 };
             }
@@ -145,20 +151,20 @@ impl Run {
             return Some(Position { slot: position.slot - 1, ..position });
         }
         let block = position.block.min(self.end().block).checked_sub(1)?;
-        Some(Position { block, slot: self.index.entries(block).saturating_sub(1) })
+        Some(Position { block, slot: self.note(block).entries().saturating_sub(1) })
     }
 
     /// The position past the last entry.
     #[inline]
     pub fn end(&self) -> Position {
-        Position { block: self.index.blocks() as u16, slot: 0 }
+        Position { block: self.slots.units() as u16, slot: 0 }
     }
 
     /// The entry at a position, through the cache; it lives as long as the guard. Corruption if there is none: then
     /// whatever gave the position is damaged, or the block is.
     #[inline(always)]
     pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
-        if usize::from(position.block) < self.index.blocks() {
+        if usize::from(position.block) < self.slots.units() {
             let load = || self.load(position.block);
             // The entry's line, guessed, comes while the end of the block is still on its way.
             let soon = self.bytes_before_end(position);
@@ -174,8 +180,8 @@ impl Run {
     /// How far before its block's end an entry begins, guessed: exact where entries are of one length.
     #[inline(always)]
     fn bytes_before_end(&self, position: Position) -> usize {
-        let average = self.index.average(position.block);
-        let len = guess_block_len(average, usize::from(self.index.entries(position.block)));
+        let note = self.note(position.block);
+        let (average, len) = (note.average(), guess_block_len(note.average(), usize::from(note.entries())));
         len.saturating_sub(usize::from(position.slot) * usize::from(average))
     }
 
@@ -183,8 +189,8 @@ impl Run {
     /// entries are of one length, a guess elsewhere.
     #[inline]
     pub fn prefetch(&self, position: Position) {
-        let average = self.index.average(position.block);
-        let len = guess_block_len(average, usize::from(self.index.entries(position.block)));
+        let note = self.note(position.block);
+        let (average, len) = (note.average(), guess_block_len(note.average(), usize::from(note.entries())));
         self.slots.prefetch(u32::from(position.block), len, usize::from(position.slot) * usize::from(average));
     }
 
@@ -192,11 +198,12 @@ impl Run {
     /// of a block first if it begins there, or anyway.
     #[inline]
     pub fn prefetch_rows(&self, mut position: Position, mut rows: u32, with_ends: bool) {
-        while rows > 0 && usize::from(position.block) < self.index.blocks() {
-            let entries = u32::from(self.index.entries(position.block));
+        while rows > 0 && usize::from(position.block) < self.slots.units() {
+            let note = self.note(position.block);
+            let entries = u32::from(note.entries());
             let here = rows.min(entries.saturating_sub(u32::from(position.slot)));
             let (before_end, stride) =
-                (self.bytes_before_end(position), usize::from(self.index.average(position.block)));
+                (self.bytes_before_end(position), usize::from(note.average()));
             // A scan comes to a block from one of its ends.
             let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == entries;
             self.slots.prefetch_items(u32::from(position.block), before_end, here, stride, with_end);
@@ -208,14 +215,15 @@ impl Run {
     /// A block that will be passed row by row. Its end, which is read first, is asked for at once.
     #[inline]
     pub fn ahead(&self, block: u16) -> Ahead {
-        let len = guess_block_len(self.index.average(block), usize::from(self.index.entries(block)));
+        let note = self.note(block);
+        let len = guess_block_len(note.average(), usize::from(note.entries()));
         self.slots.ahead(u32::from(block), len)
     }
 
     /// A block, for as long as the guard lives: for whoever reads much of it under one guard.
     #[inline]
     pub fn block<'g>(&'g self, block: u16, guard: &'g Guard) -> Result<Block<'g>> {
-        if usize::from(block) >= self.index.blocks() {
+        if usize::from(block) >= self.slots.units() {
             return Err(self.no_such_entry(Position { block, slot: 0 }));
         }
         let bytes = self.slots.get_or_load(u32::from(block), guard, || self.load(block))?;
@@ -225,7 +233,7 @@ impl Run {
     /// A block, counted: it stays in memory while the handle lives.
     #[inline]
     pub fn pin(&self, block: u16) -> Result<PinnedBlock> {
-        if usize::from(block) >= self.index.blocks() {
+        if usize::from(block) >= self.slots.units() {
             return Err(self.no_such_entry(Position { block, slot: 0 }));
         }
         let unit = self.slots.pin_or_load(u32::from(block), || self.load(block))?;
@@ -288,11 +296,11 @@ impl Run {
         let (offset, end) = (self.index.offset(usize::from(block)), self.index.offset(usize::from(block) + 1));
         let unit = read_bytes(&*self.file, &self.path, offset, end)?;
         let bytes = read_unit(unit, self.meta.file_id, offset, &self.path)?;
-        if !block::validate(&bytes, self.index.entries(block)) {
+        if !block::validate(&bytes, self.note(block).entries()) {
             return Err(Error::corruption(&self.path, offset, format!("block {block} is malformed")));
         }
-        let entries = usize::from(self.index.entries(block));
-        if average_entry_bytes(bytes.len(), entries) != self.index.average(block) {
+        let entries = usize::from(self.note(block).entries());
+        if average_entry_bytes(bytes.len(), entries) != self.note(block).average() {
             return Err(Error::corruption(&self.path, offset, format!("block {block} is not the one in the index")));
         }
         Ok(bytes)

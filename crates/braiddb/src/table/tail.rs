@@ -207,6 +207,28 @@ pub(super) struct ChunkEntry {
     pub unit_len: u64,
 }
 
+/// What is looked up of a block before it is read: the number of its entries, and their average length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct BlockNote(pub u32);
+
+impl BlockNote {
+    fn new(entries: u8, average: u16) -> BlockNote {
+        BlockNote(u32::from(entries) | u32::from(average) << 8)
+    }
+
+    /// How many entries the block has; 0 if there is no such block.
+    #[inline(always)]
+    pub fn entries(self) -> u16 {
+        self.0 as u16 & 0xff
+    }
+
+    /// The average length of its entries; 0 if there is no such block.
+    #[inline(always)]
+    pub fn average(self) -> u16 {
+        (self.0 >> 8) as u16
+    }
+}
+
 /// Where each block begins, and where the last one ends; four bytes a block while that suffices.
 #[derive(Debug)]
 enum Offsets {
@@ -214,12 +236,12 @@ enum Offsets {
     Wide(Box<[u64]>),
 }
 
-/// The index in memory: seven bytes a block, or eleven in files whose blocks reach past 4 GiB.
+/// The index in memory: four bytes a block, or eight in files whose blocks reach past 4 GiB.
 #[derive(Debug)]
 pub(super) struct Index {
     offsets: Offsets,
-    counts: Box<[u8]>,
-    averages: Box<[u16]>,
+    /// What a run notes of its blocks in the cache's slots, until it does so.
+    pub notes: Vec<BlockNote>,
     pub chunks: Box<[ChunkEntry]>,
     pub smallest: Vec<u8>,
     pub largest: Vec<u8>,
@@ -263,7 +285,7 @@ impl Index {
             return None;
         }
         let mut offsets = Vec::with_capacity(blocks + 1);
-        let (mut counts, mut averages) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks));
+        let mut notes = Vec::with_capacity(blocks);
         let (mut offset, mut entries) = (FILE_HEADER_LEN as u64, 0u64);
         for _ in 0..blocks {
             offsets.push(offset);
@@ -274,8 +296,7 @@ impl Index {
                 return None;
             }
             entries += u64::from(count);
-            counts.push(count);
-            averages.push(average_entry_bytes(raw_len, usize::from(count)));
+            notes.push(BlockNote::new(count, average_entry_bytes(raw_len, usize::from(count))));
         }
         offsets.push(offset);
         if offset != footer.keys_offset || entries != footer.entries {
@@ -287,8 +308,7 @@ impl Index {
         let narrow: Option<Box<[u32]>> = offsets.iter().map(|&offset| u32::try_from(offset).ok()).collect();
         reader.is_at_end().then(|| Index {
             offsets: narrow.map_or_else(|| Offsets::Wide(offsets.into()), Offsets::Narrow),
-            counts: counts.into(),
-            averages: averages.into(),
+            notes,
             chunks,
             smallest,
             largest,
@@ -299,19 +319,10 @@ impl Index {
     /// How many blocks there are.
     #[inline]
     pub fn blocks(&self) -> usize {
-        self.counts.len()
-    }
-
-    /// How many entries a block has; 0 past the end.
-    #[inline]
-    pub fn entries(&self, block: u16) -> u16 {
-        self.counts.get(usize::from(block)).map_or(0, |&count| u16::from(count))
-    }
-
-    /// The average length of a block's entries; 0 past the end.
-    #[inline]
-    pub fn average(&self, block: u16) -> u16 {
-        self.averages.get(usize::from(block)).copied().unwrap_or_default()
+        match &self.offsets {
+            Offsets::Narrow(offsets) => offsets.len() - 1,
+            Offsets::Wide(offsets) => offsets.len() - 1,
+        }
     }
 
     /// Where a block's unit begins; where the last one ends, past the end.
@@ -330,8 +341,7 @@ impl Index {
             Offsets::Wide(offsets) => size_of_val(&**offsets),
         };
         offsets
-            + size_of_val(&*self.counts)
-            + size_of_val(&*self.averages)
+            + size_of_val(&*self.notes)
             + size_of_val(&*self.chunks)
             + self.smallest.capacity()
             + self.largest.capacity()

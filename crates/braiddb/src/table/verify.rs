@@ -103,7 +103,7 @@ fn verify_entries(run: &Arc<Run>) -> Result<Sums> {
         }
         let entries = run.block_entries(position.block);
         if position.slot == 0
-            && average_entry_bytes(scan.block_len(), usize::from(entries)) != run.index().average(position.block)
+            && average_entry_bytes(scan.block_len(), usize::from(entries)) != run.note(position.block).average()
         {
             return Err(bad(position.block, format!("block {} is not the one in the index", position.block)));
         }
