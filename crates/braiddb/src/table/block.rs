@@ -187,25 +187,15 @@ struct Header {
 #[inline(always)]
 fn header(bytes: &[u8]) -> Option<Header> {
     let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
-    // The top bits of the bytes that end a number; the first after the key length, and so on.
-    let ends = !word & 0x8080_8080_8080_8000;
-    let value_end = ends.trailing_zeros();
-    let after_value = ends & ends.wrapping_sub(1);
-    let kind_end = after_value.trailing_zeros();
-    let after_kind = after_value & after_value.wrapping_sub(1);
-    let delta_end = after_kind.trailing_zeros();
-    let is_usual =
-        word & 0x80 == 0 && value_end < 24 && kind_end == value_end + 8 && delta_end.wrapping_sub(kind_end) <= 32;
-    if !is_usual {
-        return None;
-    }
-    let value_len = word >> 8 & u64::MAX >> (71 - value_end);
+    let Shape { header_len, value_bytes, value_mask } = Shape::of(word)?;
+    let len = usize::from(header_len);
+    let kind_at = 8 + 8 * u32::from(value_bytes);
     Some(Header {
         key_len: (word & 0x7f) as usize,
-        value_len: (value_len & 0x7f | (value_len & 0x7f00) >> 1) as usize,
-        kind: (word >> (value_end + 1)) as u8,
-        delta: join_sevens(word >> (kind_end + 1) & u64::MAX >> (64 + kind_end - delta_end)),
-        len: (delta_end as usize + 1) / 8,
+        value_len: (word >> 8 & 0x7f | word >> 9 & u64::from(value_mask)) as usize,
+        kind: (word >> kind_at) as u8,
+        delta: join_sevens(word << (64 - 8 * len) >> (64 - 8 * len) >> (kind_at + 8)),
+        len,
     })
 }
 
@@ -288,44 +278,62 @@ struct Lengths {
     header_len: usize,
 }
 
-/// What a header is like whose first eight bytes have these top bits: one bit a byte, set where a number goes on. The length
-/// of the header, 0 if it is not usual, and above that byte, the bits of a second byte of the value's length.
-static SHAPES: [u32; 256] = shapes();
+/// How a usual header is divided.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// 0 if it is not usual.
+    header_len: u8,
+    /// The bytes of the value's length, one or two, and the bits of it that the second adds.
+    value_bytes: u8,
+    value_mask: u16,
+}
 
-const fn shapes() -> [u32; 256] {
-    let mut shapes = [0; 256];
+/// The shapes of headers whose first eight bytes have these top bits: one bit a byte, set where a number goes on. A load of
+/// this table instead of a calculation.
+static SHAPES: [Shape; 256] = shapes();
+
+const fn shapes() -> [Shape; 256] {
+    let mut shapes = [Shape { header_len: 0, value_bytes: 1, value_mask: 0 }; 256];
     let mut tops = 0;
     while tops < 256 {
-        // Byte 0 is the key's length, and the value's has one byte or two.
+        // Byte 0 is the key's length, the value's has one byte or two, the kind one, and the sequence four at most.
         let value_bytes = 1 + (tops >> 1 & 1);
         let kind = 1 + value_bytes;
         let mut end = kind + 1;
         while end < 8 && tops >> end & 1 == 1 {
             end += 1;
         }
-        let is_usual = tops & 1 == 0 && tops >> (kind - 1) & 0b11 == 0 && end < 8;
+        let is_usual = tops & 1 == 0 && tops >> (kind - 1) & 0b11 == 0 && end < 8 && end - kind <= 4;
         if is_usual {
-            shapes[tops] = end as u32 + 1 | if value_bytes == 2 { 0x3f80 << 8 } else { 0 };
+            shapes[tops].header_len = end as u8 + 1;
+            shapes[tops].value_bytes = value_bytes as u8;
+            shapes[tops].value_mask = if value_bytes == 2 { 0x3f80 } else { 0 };
         }
         tops += 1;
     }
     shapes
 }
 
-/// The lengths of an entry with a usual header: see [`header`]. A load of a table instead of its calculations.
+impl Shape {
+    /// The shape of a header that begins with these bytes; `None` if it is not usual.
+    #[inline(always)]
+    fn of(word: u64) -> Option<Shape> {
+        // Gathers the top bits of the bytes in the highest byte, the first one lowest.
+        let tops = (word >> 7 & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        let shape = SHAPES[tops as usize];
+        (shape.header_len != 0).then_some(shape)
+    }
+}
+
+/// The lengths of an entry with a usual header.
 #[inline(always)]
 fn lengths(bytes: &[u8]) -> Option<Lengths> {
     let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
-    // Gathers the top bits of the bytes in the highest byte, the first one lowest.
-    let tops = (word >> 7 & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    let shape = SHAPES[tops as usize];
-    if shape == 0 {
-        return None;
-    }
+    let shape = Shape::of(word)?;
     Some(Lengths {
         key_len: (word & 0x7f) as usize,
-        value_len: (word >> 8 & 0x7f | word >> 9 & u64::from(shape >> 8)) as usize,
-        header_len: (shape & 0xff) as usize,
+        value_len: (word >> 8 & 0x7f | word >> 9 & u64::from(shape.value_mask)) as usize,
+        header_len: usize::from(shape.header_len),
     })
 }
 

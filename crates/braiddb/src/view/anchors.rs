@@ -186,11 +186,12 @@ impl Anchors {
 
     #[inline(always)]
     fn find_in_node(&self, simd: Simd, level: &Level, node: usize, rest: &[u8], head: i64) -> usize {
-        let (at_most, is_tie) = simd.rank_in_node(&level.nodes[node], head);
-        if is_tie {
+        let heads = &level.nodes[node];
+        let last = simd.rank_in_node(heads, head).saturating_sub(1) % NODE_HEADS;
+        if heads.0[last] == head {
             return self.resolve_tie(level, node, rest, head);
         }
-        at_most.saturating_sub(1)
+        last
     }
 
     /// Bisects the anchors of a node whose heads equal the query's.

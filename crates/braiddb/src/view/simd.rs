@@ -93,9 +93,9 @@ impl Simd {
         }
     }
 
-    /// How many heads of the node are at most `head`, and whether one is equal.
+    /// How many heads of the node are at most `head`.
     #[inline(always)]
-    pub(crate) fn rank_in_node(self, node: &Node, head: i64) -> (usize, bool) {
+    pub(crate) fn rank_in_node(self, node: &Node, head: i64) -> usize {
         match self {
             Simd::Portable => portable::rank_in_node(node, head),
             #[cfg(target_arch = "x86_64")]
@@ -147,9 +147,8 @@ mod portable {
         candidate
     }
 
-    pub(super) fn rank_in_node(node: &Node, head: i64) -> (usize, bool) {
-        let at_most = node.0.iter().map(|&h| usize::from(h <= head)).sum();
-        (at_most, node.0.contains(&head))
+    pub(super) fn rank_in_node(node: &Node, head: i64) -> usize {
+        node.0.iter().map(|&h| usize::from(h <= head)).sum()
     }
 
     pub(super) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
@@ -205,11 +204,10 @@ mod sse2 {
 mod avx2 {
     use super::{HasAvx2, Lanes, Node, Simd, Task, Window};
     use std::arch::x86_64::{
-        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_cmpeq_epi8, _mm256_cmpeq_epi64,
+        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_cmpeq_epi8,
         _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256,
         _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi64x,
         _mm256_setr_epi8, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
-        _mm256_testz_si256,
     };
 
     #[inline]
@@ -289,19 +287,16 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    pub(super) fn rank_in_node(node: &Node, head: i64) -> (usize, bool) {
+    pub(super) fn rank_in_node(node: &Node, head: i64) -> usize {
         let head = _mm256_set1_epi64x(head);
-        let heads: [__m256i; 4] = std::array::from_fn(|quarter| {
+        let greater: [__m256i; 4] = std::array::from_fn(|quarter| {
             // SAFETY: a node is 16 numbers: four vectors of four.
-            unsafe { _mm256_loadu_si256(node.0.as_ptr().add(quarter * 4).cast()) }
+            _mm256_cmpgt_epi64(unsafe { _mm256_loadu_si256(node.0.as_ptr().add(quarter * 4).cast()) }, head)
         });
-        let greater = heads.map(|heads| _mm256_cmpgt_epi64(heads, head));
-        let equal = heads.map(|heads| _mm256_cmpeq_epi64(heads, head));
         // Each answer of 64 equal bits shrinks to two bytes.
         let halves = [_mm256_packs_epi32(greater[0], greater[1]), _mm256_packs_epi32(greater[2], greater[3])];
         let greater = _mm256_movemask_epi8(_mm256_packs_epi16(halves[0], halves[1])).count_ones() as usize / 2;
-        let equal = _mm256_or_si256(_mm256_or_si256(equal[0], equal[1]), _mm256_or_si256(equal[2], equal[3]));
-        (node.0.len() - greater, _mm256_testz_si256(equal, equal) == 0)
+        node.0.len() - greater
     }
 }
 
