@@ -70,6 +70,33 @@ pub(super) mod heat {
     pub const TOUCHED: u8 = 2;
 }
 
+/// One of [`heat`]. A hint, so all its accesses are relaxed.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub(super) struct Heat(AtomicU8);
+
+impl Heat {
+    /// Its value.
+    #[inline]
+    pub fn get(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Changes it.
+    #[inline]
+    pub fn set(&self, heat: u8) {
+        self.0.store(heat, Ordering::Relaxed);
+    }
+
+    /// Records a use. Writes only when that says something new, so that hot units stay shared between processors.
+    #[inline]
+    pub fn touch(&self) {
+        if self.get() == heat::COOL {
+            self.set(heat::TOUCHED);
+        }
+    }
+}
+
 /// What stands behind a unit's bytes.
 #[repr(C, align(64))]
 pub(super) struct Trailer {
@@ -77,8 +104,8 @@ pub(super) struct Trailer {
     len: u32,
     /// How many handles count it; [`ORPHAN`] besides.
     pins: AtomicU32,
-    /// One of [`heat`]. A hint, so all its accesses are relaxed.
-    heat: AtomicU8,
+    /// The [`Heat`] of a single unit; a frame's stands with that of others, at the end of its chunk.
+    heat: Heat,
     /// The chunk the frame is of; null for a single unit.
     chunk: *mut u8,
 }
@@ -88,26 +115,6 @@ impl Trailer {
     #[inline]
     pub fn is_pinned(&self) -> bool {
         self.pins.load(Ordering::Acquire) != 0
-    }
-
-    /// One of [`heat`].
-    #[inline]
-    pub fn heat(&self) -> u8 {
-        self.heat.load(Ordering::Relaxed)
-    }
-
-    /// Sets one of [`heat`].
-    #[inline]
-    pub fn set_heat(&self, heat: u8) {
-        self.heat.store(heat, Ordering::Relaxed);
-    }
-
-    /// Records a use. Writes only when that says something new, so that hot units stay shared between processors.
-    #[inline]
-    pub fn touch(&self) {
-        if self.heat() == heat::COOL {
-            self.set_heat(heat::TOUCHED);
-        }
     }
 
     /// Asks the processor for the lines that stand so many bytes before the unit's end, and the one right before it. Any
@@ -129,10 +136,17 @@ impl Trailer {
     pub unsafe fn bytes<'a>(this: NonNull<Trailer>) -> &'a [u8] {
         // SAFETY: the caller vouches that the trailer is there; right before it stand `len` initialised bytes of the
         // same allocation, which nobody writes until the unit is reclaimed.
-        unsafe {
-            let len = (*this.as_ptr()).len as usize;
-            std::slice::from_raw_parts(this.as_ptr().cast::<u8>().sub(len), len)
-        }
+        unsafe { Trailer::last_bytes(this, (*this.as_ptr()).len as usize) }
+    }
+
+    /// The last `len` bytes of the unit, without a look at the trailer.
+    ///
+    /// # Safety
+    /// As [`Trailer::bytes`], and the unit has so many.
+    #[inline(always)]
+    pub unsafe fn last_bytes<'a>(this: NonNull<Trailer>, len: usize) -> &'a [u8] {
+        // SAFETY: right before the trailer stand the unit's bytes.
+        unsafe { std::slice::from_raw_parts(this.as_ptr().cast::<u8>().sub(len), len) }
     }
 }
 
@@ -153,8 +167,10 @@ impl Ahead {
 }
 
 /// What stands at the end of a chunk.
-#[repr(C, align(64))]
+#[repr(C)]
 struct ChunkTrailer {
+    /// Those of the chunk's frames, side by side: eviction's knowledge is not to cost a reader a line of each unit.
+    heats: [Heat; CHUNK_FRAMES as usize],
     /// How many pinned frames, and whoever marks them as orphans, keep a chunk whose cache is gone.
     orphans: AtomicU32,
 }
@@ -199,6 +215,23 @@ impl Arena {
         debug_assert!(!pointer.is_null());
         // SAFETY: a frame that is not reclaimed has memory.
         unsafe { NonNull::new_unchecked(pointer) }
+    }
+
+    /// The heat of a unit.
+    ///
+    /// # Safety
+    /// As for [`Arena::trailer`].
+    #[inline]
+    pub unsafe fn heat(&self, frame: u32) -> &Heat {
+        // SAFETY: the caller vouches that the unit is there, and so are its chunk or its trailer.
+        unsafe {
+            if frame & SINGLE_BIT == 0 {
+                let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
+                &(*chunk.add(CHUNK_TRAILER_AT).cast::<ChunkTrailer>()).heats[(frame % CHUNK_FRAMES) as usize]
+            } else {
+                &(*self.trailer(frame).as_ptr()).heat
+            }
+        }
     }
 
     /// Asks the processor to fetch the line at `offset` of a unit of `len` bytes, and the end of the unit. Both are
@@ -260,7 +293,10 @@ impl Arena {
         }
         // SAFETY: the chunk's trailer is within the chunk and aligned.
         unsafe {
-            memory.add(CHUNK_TRAILER_AT).cast::<ChunkTrailer>().write(ChunkTrailer { orphans: AtomicU32::new(0) });
+            memory.add(CHUNK_TRAILER_AT).cast::<ChunkTrailer>().write(ChunkTrailer {
+                heats: [const { Heat(AtomicU8::new(heat::NEW)) }; CHUNK_FRAMES as usize],
+                orphans: AtomicU32::new(0),
+            });
         }
         self.chunks[chunk as usize].store(memory, Ordering::Relaxed);
         true
@@ -285,7 +321,10 @@ impl Arena {
         let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
         let at = (frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES;
         // SAFETY: the trailer is within the chunk, and the frame's data, at least `bytes.len()` long, before it.
-        unsafe { write_unit(chunk.add(at).cast(), bytes, pins, chunk) }
+        unsafe {
+            chunk_trailer(chunk).heats[(frame % CHUNK_FRAMES) as usize].set(heat::NEW);
+            write_unit(chunk.add(at).cast(), bytes, pins, chunk)
+        }
     }
 
     /// Allocates a single unit.
@@ -500,7 +539,7 @@ unsafe fn write_unit(trailer: *mut Trailer, bytes: &[u8], pins: u32, chunk: *mut
     };
     // SAFETY: see above; source and target do not overlap, since the target is nobody else's.
     unsafe {
-        trailer.write(Trailer { len, pins: AtomicU32::new(pins), heat: AtomicU8::new(heat::NEW), chunk });
+        trailer.write(Trailer { len, pins: AtomicU32::new(pins), heat: Heat::default(), chunk });
         trailer.cast::<u8>().sub(bytes.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         NonNull::new_unchecked(trailer)
     }

@@ -145,6 +145,17 @@ impl BlockCache {
         trailer
     }
 
+    /// Counts a hit, and has eviction know of it.
+    ///
+    /// # Safety
+    /// The caller has found the frame in its slot under a guard that is still held.
+    #[inline(always)]
+    unsafe fn note_use(&self, frame: u32) {
+        self.hits.add_one();
+        // SAFETY: so it is filled and not reclaimed.
+        unsafe { self.arena.heat(frame) }.touch();
+    }
+
     /// Has `passed` raised to the ticket when all readers of now are gone.
     fn defer(&self, ticket: Ticket, guard: &Guard) {
         let passed = self.passed.clone();
@@ -185,7 +196,31 @@ impl fmt::Debug for BlockCache {
 pub(super) struct Slot {
     /// The number of the frame that has the unit; [`VACANT`] with something else if none has.
     pub frame: AtomicU32,
-    note: u32,
+    note: UnitNote,
+}
+
+/// What is known of a unit before it is read: its length, if that has 24 bits, and eight bits for its file's use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitNote(u32);
+
+impl UnitNote {
+    /// A note of a unit of `len` bytes.
+    pub fn new(len: usize, mark: u8) -> UnitNote {
+        let len = u32::try_from(len).ok().filter(|len| len >> 24 == 0);
+        UnitNote(u32::from(mark) | len.unwrap_or_default() << 8)
+    }
+
+    /// The unit's length; 0 if it is too long for a note.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        (self.0 >> 8) as usize
+    }
+
+    /// What the file noted.
+    #[inline(always)]
+    pub fn mark(self) -> u8 {
+        self.0 as u8
+    }
 }
 
 /// The slots of one open file: eight bytes a unit. Shared by all threads; its units are evicted when it goes.
@@ -198,13 +233,12 @@ pub struct CacheSlots {
 impl CacheSlots {
     /// Slots for a file of that many units.
     pub fn new(cache: &Arc<BlockCache>, units: u32) -> CacheSlots {
-        CacheSlots::with_notes(cache, (0..units).map(|_| 0))
+        CacheSlots::with_notes(cache, (0..units).map(|_| UnitNote::default()))
     }
 
-    /// Slots for a file of as many units as there are notes: whatever the file wants to know of each.
-    pub fn with_notes(cache: &Arc<BlockCache>, notes: impl IntoIterator<Item = u32>) -> CacheSlots {
-        let slots: Arc<[Slot]> =
-            notes.into_iter().map(|note| Slot { frame: AtomicU32::new(VACANT), note }).collect();
+    /// Slots for a file of as many units as there are notes. Units are found quicker if their lengths are noted.
+    pub fn with_notes(cache: &Arc<BlockCache>, notes: impl IntoIterator<Item = UnitNote>) -> CacheSlots {
+        let slots: Arc<[Slot]> = notes.into_iter().map(|note| Slot { frame: AtomicU32::new(VACANT), note }).collect();
         let file = cache.clock.lock().add_file(slots.clone());
         CacheSlots { cache: cache.clone(), slots, file }
     }
@@ -215,10 +249,10 @@ impl CacheSlots {
         self.slots.len()
     }
 
-    /// What was noted of a unit; 0 if the file has no such unit.
+    /// What was noted of a unit; zeros if the file has no such unit.
     #[inline(always)]
-    pub fn note(&self, unit: u32) -> u32 {
-        self.slots.get(unit as usize).map_or(0, |slot| slot.note)
+    pub fn note(&self, unit: u32) -> UnitNote {
+        self.slots.get(unit as usize).map(|slot| slot.note).unwrap_or_default()
     }
 
     /// The unit, if it is cached. Panics if the file has no such unit.
@@ -254,20 +288,32 @@ impl CacheSlots {
         soon: [usize; 2],
         load: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<&'g [u8]> {
+        let slot = &self.slots[unit as usize];
         // Acquire: the frame's bytes were written before its number.
-        let frame = self.slots[unit as usize].frame.load(Ordering::Acquire);
+        let frame = slot.frame.load(Ordering::Acquire);
         if frame & VACANT != 0 {
             return self.load_missing(unit, guard, load);
         }
         // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before the guard goes.
         let trailer = unsafe { self.cache.arena.trailer(frame) };
         Trailer::prefetch_before(trailer, soon);
-        self.cache.hits.add_one();
         // SAFETY: as above.
+        unsafe { self.cache.note_use(frame) };
+        // SAFETY: as above; and a unit has the length that was noted of it, or it would not have been taken in.
         Ok(unsafe {
-            trailer.as_ref().touch();
-            Trailer::bytes(trailer)
+            match slot.note.len() {
+                0 => Trailer::bytes(trailer),
+                len => Trailer::last_bytes(trailer, len),
+            }
         })
+    }
+
+    /// Reads a unit, which must have the length that was noted of it.
+    fn load_noted(&self, unit: u32, load: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+        let bytes = load()?;
+        let noted = self.slots[unit as usize].note.len();
+        assert!(noted == 0 || noted == bytes.len(), "a unit of {} bytes, noted with {noted}", bytes.len());
+        Ok(bytes)
     }
 
     #[cold]
@@ -278,7 +324,7 @@ impl CacheSlots {
         guard: &'g Guard,
         load: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<&'g [u8]> {
-        let trailer = self.cache.insert(self.file, unit, &load()?, 0, guard);
+        let trailer = self.cache.insert(self.file, unit, &self.load_noted(unit, load)?, 0, guard);
         // SAFETY: `insert` vouches for it while the guard lives.
         Ok(unsafe { Trailer::bytes(trailer) })
     }
@@ -294,7 +340,7 @@ impl CacheSlots {
             }
         }
         // No guard while loading, so that others can reclaim.
-        let bytes = load()?;
+        let bytes = self.load_noted(unit, load)?;
         let guard = crossbeam_epoch::pin();
         let trailer = self.cache.insert(self.file, unit, &bytes, 1, &guard);
         // SAFETY: `insert` counted it for us.
@@ -349,8 +395,7 @@ impl CacheSlots {
         // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before the guard goes.
         let trailer = unsafe { self.cache.arena.trailer(frame) };
         // SAFETY: as above.
-        unsafe { trailer.as_ref() }.touch();
-        self.cache.hits.add_one();
+        unsafe { self.cache.note_use(frame) };
         Some(trailer)
     }
 }

@@ -32,16 +32,13 @@
 //! that is reclaimed frees the chunk.
 
 use super::{
-    arena::{Arena, CHUNK_BYTES, CHUNK_FRAMES, FRAME_BYTES, MAX_CHUNKS, SINGLE_BIT, Trailer, heat, single_bytes},
+    arena::{Arena, CHUNK_BYTES, CHUNK_FRAMES, FRAME_BYTES, Heat, MAX_CHUNKS, SINGLE_BIT, Trailer, heat, single_bytes},
     block_cache::Slot,
     lists::{FrameInfo, Lists, Queue},
 };
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::Ordering,
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 /// Set in a slot that holds no frame number: nothing if all other bits are zero, else a ghost.
@@ -243,7 +240,7 @@ impl Clock {
         let units = self.lists.count(Queue::Cold) + self.lists.count(Queue::Hot);
         if present != VACANT && (age as usize) <= units {
             // SAFETY: the frame was filled by the caller.
-            unsafe { arena.trailer(frame).as_ref() }.set_heat(heat::COOL);
+            unsafe { arena.heat(frame) }.set(heat::COOL);
             self.lists.push(frame, Queue::Hot);
         } else {
             self.lists.push(frame, Queue::Nursery);
@@ -323,7 +320,8 @@ impl Clock {
             // held to reclaim it.
             unsafe {
                 let source = arena.trailer(single);
-                arena.fill_frame(frame, Trailer::bytes(source), 0).as_ref().set_heat(source.as_ref().heat());
+                arena.fill_frame(frame, Trailer::bytes(source), 0);
+                arena.heat(frame).set(arena.heat(single).get());
             }
             // Release: the frame's bytes come before its number.
             slots[unit as usize].frame.store(frame, Ordering::Release);
@@ -385,20 +383,20 @@ impl Clock {
 
     fn look_at_hot(&mut self, arena: &Arena, frame: u32) {
         // SAFETY: frames in a queue are filled and not reclaimed.
-        let trailer: &Trailer = unsafe { arena.trailer(frame).as_ref() };
-        let is_used = trailer.is_pinned() || trailer.heat() == heat::TOUCHED;
-        trailer.set_heat(heat::COOL);
+        let (trailer, heat): (&Trailer, &Heat) = unsafe { (arena.trailer(frame).as_ref(), arena.heat(frame)) };
+        let is_used = heat.get() == heat::TOUCHED || trailer.is_pinned();
+        heat.set(heat::COOL);
         self.lists.info(frame).has_fallen = !is_used;
         self.lists.shift(frame, if is_used { Queue::Hot } else { Queue::Cold });
     }
 
     fn look_at_cold(&mut self, arena: &Arena, frame: u32) {
         // SAFETY: frames in a queue are filled and not reclaimed.
-        let trailer: &Trailer = unsafe { arena.trailer(frame).as_ref() };
+        let (trailer, heat): (&Trailer, &Heat) = unsafe { (arena.trailer(frame).as_ref(), arena.heat(frame)) };
         // A pinned unit goes round the cold queue; use by the scan that loaded it should not make it hot.
-        let is_touched = trailer.heat() == heat::TOUCHED;
+        let is_touched = heat.get() == heat::TOUCHED;
         if is_touched || trailer.is_pinned() {
-            trailer.set_heat(heat::COOL);
+            heat.set(heat::COOL);
             let has_fallen = is_touched && std::mem::take(&mut self.lists.info(frame).has_fallen);
             self.lists.shift(frame, if is_touched && !has_fallen { Queue::Hot } else { Queue::Cold });
         } else {
@@ -493,7 +491,7 @@ impl Clock {
         while self.lists.count(Queue::Nursery) > most {
             let Some(frame) = self.lists.oldest(Queue::Nursery) else { return };
             // SAFETY: frames in a queue are filled and not reclaimed.
-            unsafe { arena.trailer(frame).as_ref() }.set_heat(heat::COOL);
+            unsafe { arena.heat(frame) }.set(heat::COOL);
             self.lists.shift(frame, Queue::Cold);
         }
     }

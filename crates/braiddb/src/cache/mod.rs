@@ -12,4 +12,4 @@ mod tally;
 mod tests;
 
 pub use arena::Ahead;
-pub use block_cache::{BlockCache, CacheSlots, PinnedUnit};
+pub use block_cache::{BlockCache, CacheSlots, PinnedUnit, UnitNote};

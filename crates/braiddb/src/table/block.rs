@@ -113,17 +113,25 @@ impl BlockBuilder {
     }
 }
 
-/// The average bytes of an entry in a block of `len` bytes, rounded down, at most what 16 bits hold.
-pub(super) fn average_entry_bytes(len: usize, entries: usize) -> u16 {
-    let average = len.saturating_sub(END_LEN + 2 * entries) / entries.max(1);
-    u16::try_from(average).unwrap_or(u16::MAX)
+/// The average bytes of an entry in a block of `len` bytes, to guess with where one begins: exact if they are all of one
+/// length.
+#[inline(always)]
+pub(super) fn average_entry_bytes(len: usize, entries: u8) -> usize {
+    let body = len.saturating_sub(END_LEN + 2 * usize::from(entries));
+    // A block of many entries has at most 2^16 bytes; in others, a guess that is far off does no harm.
+    ((body as u64).wrapping_mul(RECIPROCALS[usize::from(entries)]) >> 32) as usize
 }
 
-/// About how long a block of so many entries of that average is; exact if they are all of one length.
-#[inline]
-pub(super) fn guess_block_len(average: u16, entries: usize) -> usize {
-    entries * (usize::from(average) + 2) + END_LEN
-}
+/// 2^32 divided by each number, rounded up.
+static RECIPROCALS: [u64; 256] = {
+    let mut reciprocals = [0; 256];
+    let mut number = 1;
+    while number < 256 {
+        reciprocals[number] = (1u64 << 32).div_ceil(number as u64);
+        number += 1;
+    }
+    reciprocals
+};
 
 /// How many entries a block claims to have; 0 if it is too short to say.
 #[inline]
@@ -246,7 +254,8 @@ impl<'a> Rows<'a> {
     /// Where the entries from a slot on begin in the block.
     #[inline(always)]
     pub fn offsets(&self, from: u16) -> impl Iterator<Item = usize> + use<'a> {
-        let slots = self.block.get(self.slots_at..self.block.len() - END_LEN).and_then(|s| s.get(2 * usize::from(from)..));
+        let slots =
+            self.block.get(self.slots_at..self.block.len() - END_LEN).and_then(|s| s.get(2 * usize::from(from)..));
         let (slots, _) = slots.unwrap_or_default().as_chunks::<2>();
         slots.iter().map(|&slot| usize::from(u16::from_le_bytes(slot)))
     }

@@ -8,15 +8,15 @@
 
 use super::{
     Position, TableContext,
-    block::{self, Rows, average_entry_bytes, entry_count, guess_block_len},
+    block::{self, Rows, average_entry_bytes, entry_count},
     format::{decode_tombstones, read_unit},
     meta::RunMeta,
     scan::{KeyScan, RunScan},
-    tail::{BlockNote, FOOTER_LEN, Footer, Index},
+    tail::{FOOTER_LEN, Footer, Index},
 };
 use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
-    cache::{Ahead, CacheSlots, PinnedUnit},
+    cache::{Ahead, CacheSlots, PinnedUnit, UnitNote},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     platform::{File, OpenMode, Vfs},
 };
@@ -78,7 +78,7 @@ impl Run {
             return Err(Error::corruption(path, offset, "index and footer are not those that the manifest knows"));
         }
         Ok(Arc::new(Run {
-            slots: CacheSlots::with_notes(&ctx.cache, std::mem::take(&mut tail.index.notes).into_iter().map(|note| note.0)),
+            slots: CacheSlots::with_notes(&ctx.cache, std::mem::take(&mut tail.index.notes)),
             index: tail.index,
             meta,
             file,
@@ -119,13 +119,13 @@ impl Run {
     /// How many entries a block has; 0 past the end.
     #[inline]
     pub fn block_entries(&self, block: u16) -> u16 {
-        self.note(block).entries()
+        u16::from(self.note(block).mark())
     }
 
-    /// What is noted of a block; nothing past the end.
+    /// What is noted of a block, its length and the number of its entries; nothing past the end.
     #[inline(always)]
-    pub(super) fn note(&self, block: u16) -> BlockNote {
-        BlockNote(self.slots.note(u32::from(block)))
+    pub(super) fn note(&self, block: u16) -> UnitNote {
+        self.slots.note(u32::from(block))
     }
 
     /// The position `n` entries on; [`Run::end`] if there are not so many. Takes a step for each block passed.
@@ -134,7 +134,7 @@ impl Run {
         let Position { mut block, slot } = position;
         let mut left = u32::from(slot).saturating_add(n);
         while usize::from(block) < self.slots.units() {
-            let entries = u32::from(self.note(block).entries());
+            let entries = u32::from(self.block_entries(block));
             if left < entries {
                 return Position { block, slot: left as u16 };
             }
@@ -151,7 +151,7 @@ impl Run {
             return Some(Position { slot: position.slot - 1, ..position });
         }
         let block = position.block.min(self.end().block).checked_sub(1)?;
-        Some(Position { block, slot: self.note(block).entries().saturating_sub(1) })
+        Some(Position { block, slot: self.block_entries(block).saturating_sub(1) })
     }
 
     /// The position past the last entry.
@@ -181,8 +181,7 @@ impl Run {
     #[inline(always)]
     fn bytes_before_end(&self, position: Position) -> usize {
         let note = self.note(position.block);
-        let (average, len) = (note.average(), guess_block_len(note.average(), usize::from(note.entries())));
-        len.saturating_sub(usize::from(position.slot) * usize::from(average))
+        note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
     }
 
     /// Asks the processor to fetch what a read of this position will need, if the block is cached: exact where
@@ -190,8 +189,8 @@ impl Run {
     #[inline]
     pub fn prefetch(&self, position: Position) {
         let note = self.note(position.block);
-        let (average, len) = (note.average(), guess_block_len(note.average(), usize::from(note.entries())));
-        self.slots.prefetch(u32::from(position.block), len, usize::from(position.slot) * usize::from(average));
+        let average = average_entry_bytes(note.len(), note.mark());
+        self.slots.prefetch(u32::from(position.block), note.len(), usize::from(position.slot) * average);
     }
 
     /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
@@ -200,10 +199,10 @@ impl Run {
     pub fn prefetch_rows(&self, mut position: Position, mut rows: u32, with_ends: bool) {
         while rows > 0 && usize::from(position.block) < self.slots.units() {
             let note = self.note(position.block);
-            let entries = u32::from(note.entries());
+            let entries = u32::from(note.mark());
             let here = rows.min(entries.saturating_sub(u32::from(position.slot)));
-            let (before_end, stride) =
-                (self.bytes_before_end(position), usize::from(note.average()));
+            let stride = average_entry_bytes(note.len(), note.mark());
+            let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
             // A scan comes to a block from one of its ends.
             let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == entries;
             self.slots.prefetch_items(u32::from(position.block), before_end, here, stride, with_end);
@@ -215,9 +214,7 @@ impl Run {
     /// A block that will be passed row by row. Its end, which is read first, is asked for at once.
     #[inline]
     pub fn ahead(&self, block: u16) -> Ahead {
-        let note = self.note(block);
-        let len = guess_block_len(note.average(), usize::from(note.entries()));
-        self.slots.ahead(u32::from(block), len)
+        self.slots.ahead(u32::from(block), self.note(block).len())
     }
 
     /// A block, for as long as the guard lives: for whoever reads much of it under one guard.
@@ -296,11 +293,11 @@ impl Run {
         let (offset, end) = (self.index.offset(usize::from(block)), self.index.offset(usize::from(block) + 1));
         let unit = read_bytes(&*self.file, &self.path, offset, end)?;
         let bytes = read_unit(unit, self.meta.file_id, offset, &self.path)?;
-        if !block::validate(&bytes, self.note(block).entries()) {
+        let note = self.note(block);
+        if !block::validate(&bytes, u16::from(note.mark())) {
             return Err(Error::corruption(&self.path, offset, format!("block {block} is malformed")));
         }
-        let entries = usize::from(self.note(block).entries());
-        if average_entry_bytes(bytes.len(), entries) != self.note(block).average() {
+        if UnitNote::new(bytes.len(), note.mark()) != note {
             return Err(Error::corruption(&self.path, offset, format!("block {block} is not the one in the index")));
         }
         Ok(bytes)

@@ -34,10 +34,10 @@
 //! | 136..144 | checksum of 0..136, by file id and the footer's offset |
 
 use super::{
-    block::average_entry_bytes,
     format::VIEW_ALIGNMENT,
     meta::{BlobUse, RunMeta, decode_blob_uses, decode_key, encode_blob_uses},
 };
+use crate::cache::UnitNote;
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber, limits::MAX_RUN_BLOCKS},
     codec::{ByteReader, FILE_HEADER_LEN, checksum, put_bytes, put_varint},
@@ -207,28 +207,6 @@ pub(super) struct ChunkEntry {
     pub unit_len: u64,
 }
 
-/// What is looked up of a block before it is read: the number of its entries, and their average length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct BlockNote(pub u32);
-
-impl BlockNote {
-    fn new(entries: u8, average: u16) -> BlockNote {
-        BlockNote(u32::from(entries) | u32::from(average) << 8)
-    }
-
-    /// How many entries the block has; 0 if there is no such block.
-    #[inline(always)]
-    pub fn entries(self) -> u16 {
-        self.0 as u16 & 0xff
-    }
-
-    /// The average length of its entries; 0 if there is no such block.
-    #[inline(always)]
-    pub fn average(self) -> u16 {
-        (self.0 >> 8) as u16
-    }
-}
-
 /// Where each block begins, and where the last one ends; four bytes a block while that suffices.
 #[derive(Debug)]
 enum Offsets {
@@ -240,8 +218,8 @@ enum Offsets {
 #[derive(Debug)]
 pub(super) struct Index {
     offsets: Offsets,
-    /// What a run notes of its blocks in the cache's slots, until it does so.
-    pub notes: Vec<BlockNote>,
+    /// What a run notes of its blocks in the cache's slots, until it does so: the number of entries.
+    pub notes: Vec<UnitNote>,
     pub chunks: Box<[ChunkEntry]>,
     pub smallest: Vec<u8>,
     pub largest: Vec<u8>,
@@ -296,7 +274,7 @@ impl Index {
                 return None;
             }
             entries += u64::from(count);
-            notes.push(BlockNote::new(count, average_entry_bytes(raw_len, usize::from(count))));
+            notes.push(UnitNote::new(raw_len, count));
         }
         offsets.push(offset);
         if offset != footer.keys_offset || entries != footer.entries {

@@ -1,9 +1,7 @@
 //! Checks a run whole: every byte against its checksum, and every statement against the others.
 
-use super::{
-    block::average_entry_bytes,
-    run::{Run, Tail, read_bytes, read_tail},
-};
+use super::run::{Run, Tail, read_bytes, read_tail};
+use crate::cache::UnitNote;
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     codec::checksum,
@@ -101,10 +99,8 @@ fn verify_entries(run: &Arc<Run>) -> Result<Sums> {
         if sums.entries == 1 {
             sums.smallest = Some(entry.key.to_vec());
         }
-        let entries = run.block_entries(position.block);
-        if position.slot == 0
-            && average_entry_bytes(scan.block_len(), usize::from(entries)) != run.note(position.block).average()
-        {
+        let note = run.note(position.block);
+        if position.slot == 0 && UnitNote::new(scan.block_len(), note.mark()) != note {
             return Err(bad(position.block, format!("block {} is not the one in the index", position.block)));
         }
     }

@@ -13,7 +13,7 @@ use super::format::{
 use super::search::{Comparison, Place, candidate, compare_counted, find_place};
 use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
-use crate::cache::CacheSlots;
+use crate::cache::{CacheSlots, UnitNote};
 use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
 use crate::platform::{File, OpenMode, Vfs};
 use crate::table::{Position, Run, TableContext};
@@ -201,7 +201,7 @@ impl View {
             layout,
             directory,
             meta: footer.meta(number, file_id, end),
-            pages: CacheSlots::new(&ctx.cache, pages),
+            pages: CacheSlots::with_notes(&ctx.cache, (0..pages).map(|_| UnitNote::new(PAGE_BYTES, 0))),
             simd,
             obsolete: AtomicBool::new(false),
         })

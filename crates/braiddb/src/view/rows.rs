@@ -91,10 +91,7 @@ impl Default for RowBatch {
 
 impl fmt::Debug for RowBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowBatch")
-            .field("lanes", &self.lanes)
-            .field("segment", &self.segment)
-            .finish_non_exhaustive()
+        f.debug_struct("RowBatch").field("lanes", &self.lanes).field("segment", &self.segment).finish_non_exhaustive()
     }
 }
 
@@ -124,7 +121,11 @@ impl RowBatch {
     /// Goes on to the next row in a direction, if it is here.
     #[inline]
     pub fn step(&mut self, forward: bool) -> bool {
-        let lanes = if forward { self.lanes & self.lanes.wrapping_sub(1) } else { self.lanes & !(1 << self.at % SEGMENT_LANES) };
+        let lanes = if forward {
+            self.lanes & self.lanes.wrapping_sub(1)
+        } else {
+            self.lanes & !(1 << (self.at % SEGMENT_LANES))
+        };
         if lanes == 0 || self.is_forward != forward {
             return false;
         }

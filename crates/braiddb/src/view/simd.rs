@@ -204,10 +204,10 @@ mod sse2 {
 mod avx2 {
     use super::{HasAvx2, Lanes, Node, Simd, Task, Window};
     use std::arch::x86_64::{
-        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_cmpeq_epi8,
-        _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256,
-        _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi64x,
-        _mm256_setr_epi8, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
+        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_cmpeq_epi8, _mm256_cmpgt_epi64,
+        _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16,
+        _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8,
+        _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
     };
 
     #[inline]
