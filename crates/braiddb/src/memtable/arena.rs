@@ -4,7 +4,8 @@
 //! before the arena is dropped: this is what lets readers follow any pointer they have ever loaded. Nodes and entries
 //! come from different chunks, so that nodes stay together and on cache lines. Pieces too large for a chunk get one
 //! of their own. Chunks start small and double up to the size in the options, so that a small memtable stays small; that of a
-//! large one is a huge page, and may come from a pool.
+//! large one is a huge page, and may come from a pool. Where the pool keeps some, the first chunk is one of them already: the
+//! database is being written, and memory that the system has not to find and zero is the cheapest there is.
 
 use super::chunk_pool::ChunkPool;
 use crate::platform::pages;
@@ -87,7 +88,11 @@ impl Arena {
                 return self.chunk(size);
             }
             let chunk_bytes = bump.chunk_bytes.max(4 * size);
-            let next = self.chunk(chunk_bytes);
+            let kept = self.pool.as_ref().filter(|_| chunk_bytes <= self.chunk_bytes_max).and_then(|p| p.take_kept());
+            let (next, chunk_bytes) = match kept {
+                Some(kept) => (self.own(kept, ChunkPool::LAYOUT), ChunkPool::LAYOUT.size()),
+                None => (self.chunk(chunk_bytes), chunk_bytes),
+            };
             let fresh = Bump { next, left: chunk_bytes, chunk_bytes: (2 * chunk_bytes).min(self.chunk_bytes_max) };
             match kind {
                 Kind::Node => self.nodes = fresh,
@@ -115,6 +120,10 @@ impl Arena {
             // SAFETY: the size is not zero.
             _ => NonNull::new(unsafe { pages::reserve(layout) }).unwrap_or_else(|| handle_alloc_error(layout)),
         };
+        self.own(pointer, layout)
+    }
+
+    fn own(&mut self, pointer: NonNull<u8>, layout: Layout) -> NonNull<u8> {
         self.chunks.push((pointer, layout));
         self.reserved += layout.size();
         pointer

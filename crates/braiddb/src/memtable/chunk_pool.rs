@@ -53,14 +53,20 @@ impl ChunkPool {
 
     /// A chunk, uninitialised.
     pub(super) fn take(&self) -> NonNull<u8> {
-        let kept = {
-            let mut state = self.state.lock();
-            state.lent += 1;
-            state.kept.pop()
-        };
-        // SAFETY: the layout is not empty.
-        let new = || NonNull::new(unsafe { pages::reserve(Self::LAYOUT) });
-        kept.or_else(new).unwrap_or_else(|| handle_alloc_error(Self::LAYOUT))
+        self.take_kept().unwrap_or_else(|| {
+            self.state.lock().lent += 1;
+            // SAFETY: the layout is not empty.
+            let new = unsafe { pages::reserve(Self::LAYOUT) };
+            NonNull::new(new).unwrap_or_else(|| handle_alloc_error(Self::LAYOUT))
+        })
+    }
+
+    /// One of those that are kept, uninitialised.
+    pub(super) fn take_kept(&self) -> Option<NonNull<u8>> {
+        let mut state = self.state.lock();
+        let kept = state.kept.pop()?;
+        state.lent += 1;
+        Some(kept)
     }
 
     /// Takes a chunk back.

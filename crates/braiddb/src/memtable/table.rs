@@ -20,6 +20,10 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
+/// A memtable of so many huge pages or more is made of nothing else: smaller chunks are neither huge pages, each of whose
+/// small ones the system would have to give one by one, nor kept for the next memtable.
+const HUGE_CHUNKS_MIN: usize = 4;
+
 /// How a memtable takes its memory.
 #[derive(Clone, Debug)]
 pub struct MemtableOptions {
@@ -35,7 +39,11 @@ impl MemtableOptions {
     /// Options for a memtable that will be frozen at about so many bytes.
     pub fn for_capacity(bytes: usize) -> MemtableOptions {
         MemtableOptions {
-            arena_chunk_bytes: (bytes / 8).clamp(1 << 10, HUGE_PAGE_BYTES),
+            arena_chunk_bytes: if bytes >= HUGE_CHUNKS_MIN * HUGE_PAGE_BYTES {
+                HUGE_PAGE_BYTES
+            } else {
+                (bytes / 8).max(1 << 10)
+            },
             // A small entry takes about 150 bytes with its index, so this is 16 bits a key or more.
             filter_bytes: (bytes / 64).clamp(64, 64 << 20),
             chunk_pool: None,

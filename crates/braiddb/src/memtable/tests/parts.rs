@@ -202,3 +202,35 @@ fn a_pool_keeps_chunks_up_to_its_bound_and_lends_them_again() {
     pool.trim();
     assert_eq!(pool.bytes(), 0);
 }
+
+/// A memtable of 15.25 MiB had chunks a little smaller than a huge page: they came as small pages, and were not kept.
+#[test]
+fn a_large_memtable_is_made_of_huge_pages_whatever_its_size() {
+    let huge = ChunkPool::LAYOUT.size();
+    let chunk_of = |bytes: usize| crate::memtable::MemtableOptions::for_capacity(bytes).arena_chunk_bytes;
+    assert_eq!([8 << 20, 122 << 17, 128 << 17, 256 << 20].map(chunk_of), [huge; 4]);
+    assert_eq!(chunk_of(1 << 20), 128 << 10, "a small one is not");
+}
+
+#[test]
+fn an_arena_begins_with_chunks_that_are_kept_and_else_with_small_ones() {
+    let huge = ChunkPool::LAYOUT.size();
+    let pool = Arc::new(ChunkPool::new(2 * huge));
+    let piece = |arena: &mut Arena| _ = arena.allocate(Kind::Entry, Layout::from_size_align(64, 8).unwrap());
+    let mut arena = Arena::new(huge, Some(Arc::clone(&pool)));
+    piece(&mut arena);
+    assert!(arena.reserved_bytes() < huge, "nothing is kept yet");
+    let before = arena.reserved_bytes();
+    let _ = arena.allocate(Kind::Entry, Layout::from_size_align(huge / 4, 8).unwrap());
+    assert!(arena.reserved_bytes() > before);
+    drop(arena);
+    let mut all: Vec<Arena> = (0..2).map(|_| Arena::new(huge, Some(Arc::clone(&pool)))).collect();
+    for arena in &mut all {
+        (0..9).for_each(|_| _ = arena.allocate(Kind::Entry, Layout::from_size_align(huge / 4, 8).unwrap()));
+    }
+    drop(all);
+    assert_eq!(pool.bytes(), 2 * huge);
+    let mut arena = Arena::new(huge, Some(Arc::clone(&pool)));
+    piece(&mut arena);
+    assert_eq!((arena.reserved_bytes(), pool.bytes()), (huge, huge), "a chunk that was kept");
+}
