@@ -5,6 +5,7 @@ mod entry;
 mod error;
 mod ids;
 pub mod limits;
+mod merge_order;
 mod prefix;
 mod range_tombstone;
 
@@ -12,5 +13,6 @@ pub use cursor::Cursor;
 pub use entry::{EntryKind, EntryRef};
 pub use error::{Error, Result};
 pub use ids::{FileId, FileNumber, MAX_SEQUENCE, SequenceNumber, TreeId, internal_key, split_internal_key};
+pub use merge_order::{MergeOrder, key_head};
 pub use prefix::shared_prefix_len;
 pub use range_tombstone::{RangeTombstone, RangeTombstoneSet};

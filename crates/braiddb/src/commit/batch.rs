@@ -12,7 +12,7 @@
 //! deletes first.
 
 use crate::{
-    base::{EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, limits},
+    base::{EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, key_head, limits},
     codec::{ByteReader, put_bytes, put_varint, varint_len, write_varint},
 };
 use std::ops::Range;
@@ -206,7 +206,7 @@ fn effective<'a>(stored: &[Stored<'a>]) -> Vec<Stored<'a>> {
     let covered = |order: usize, key: &[u8]| ranges.covering(key).first().is_some_and(|&at| at > order as u64);
     let mut points: Vec<(u128, usize)> = all()
         .filter(|(order, op)| op.kind != EntryKind::RangeDelete && !covered(*order, op.key))
-        .map(|(order, op)| (head(op.key), order))
+        .map(|(order, op)| (key_head(op.key), order))
         .collect();
     let compare = |a: &(u128, usize), b: &(u128, usize)| {
         a.0.cmp(&b.0).then_with(|| stored[a.1].operation.key.cmp(stored[b.1].operation.key))
@@ -216,14 +216,6 @@ fn effective<'a>(stored: &[Stored<'a>]) -> Vec<Stored<'a>> {
     points.dedup_by(|later, first| compare(later, first).is_eq());
     let deletes = stored.iter().filter(|s| s.operation.kind == EntryKind::RangeDelete);
     deletes.copied().chain(points.iter().map(|(_, order)| stored[*order])).collect()
-}
-
-/// The first bytes of a key as a number of the same order, zeros after its end.
-fn head(key: &[u8]) -> u128 {
-    let mut bytes = [0; 16];
-    let len = key.len().min(bytes.len());
-    bytes[..len].copy_from_slice(&key[..len]);
-    u128::from_be_bytes(bytes)
 }
 
 /// A batch as it goes into the log.

@@ -1,59 +1,53 @@
 //! A merge of raw scans: every version of every key, key ascending, newest first.
 
 use crate::{
-    base::{EntryRef, Result},
+    base::{EntryRef, MergeOrder, Result},
     table::RunScan,
 };
+use std::cmp::Ordering;
 
 /// Several runs read as one.
 #[derive(Debug)]
 pub struct MergeScan {
     scans: Vec<RunScan>,
-    /// The scans that stand on an entry, the one that comes next first.
-    order: Vec<usize>,
+    /// The scans that stand on an entry.
+    order: MergeOrder,
     started: bool,
 }
 
 impl MergeScan {
     /// A merge of scans that have not been moved yet.
     pub fn new(scans: Vec<RunScan>) -> MergeScan {
-        MergeScan { order: Vec::with_capacity(scans.len()), scans, started: false }
-    }
-
-    fn is_after(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (self.scans[a].entry(), self.scans[b].entry());
-        a.key.cmp(b.key).then(b.sequence.cmp(&a.sequence)).is_gt()
-    }
-
-    fn sink(&mut self, mut at: usize) {
-        while at + 1 < self.order.len() && self.is_after(self.order[at], self.order[at + 1]) {
-            self.order.swap(at, at + 1);
-            at += 1;
-        }
+        MergeScan { order: MergeOrder::default(), scans, started: false }
     }
 
     /// Moves to the next entry; false at the end.
     pub fn advance(&mut self) -> Result<bool> {
-        if !self.started {
-            self.started = true;
-            for index in (0..self.scans.len()).rev() {
-                if self.scans[index].next()? {
-                    self.order.insert(0, index);
-                    self.sink(0);
+        let MergeScan { scans, order, started } = self;
+        if !*started {
+            *started = true;
+            for index in 0..scans.len() {
+                if scans[index].next()? {
+                    order.add(index, scans[index].entry().key, |a, b| compare(&scans[a], &scans[b]));
                 }
             }
-        } else if let Some(&first) = self.order.first() {
-            if self.scans[first].next()? {
-                self.sink(0);
+        } else if let Some(first) = order.first() {
+            if scans[first].next()? {
+                order.move_first(scans[first].entry().key, |a, b| compare(&scans[a], &scans[b]));
             } else {
-                self.order.remove(0);
+                order.remove_first();
             }
         }
-        Ok(!self.order.is_empty())
+        Ok(order.first().is_some())
     }
 
     /// The entry it stands on. Precondition: the last `advance` said true.
     pub fn entry(&self) -> EntryRef<'_> {
-        self.scans[self.order[0]].entry()
+        self.scans[self.order.first().expect("the scan stands on an entry")].entry()
     }
+}
+
+fn compare(a: &RunScan, b: &RunScan) -> Ordering {
+    let (a, b) = (a.entry(), b.entry());
+    a.key.cmp(b.key).then(b.sequence.cmp(&a.sequence))
 }

@@ -3,9 +3,9 @@
 use super::builder::ViewBuilder;
 use super::format::ViewMeta;
 use super::reader::View;
-use crate::base::{EntryKind, EntryRef, FileId, FileNumber, Result, SequenceNumber};
+use crate::base::{EntryKind, EntryRef, FileId, FileNumber, MergeOrder, Result, SequenceNumber};
 use crate::table::{KeyScan, Position, Run, TableContext};
-use std::{path::Path, sync::Arc};
+use std::{cmp::Ordering, path::Path, sync::Arc};
 
 /// A range of internal keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Bounds {
 }
 
 /// Builds the view file `path`, which must not exist, over those entries of `runs` that lie within `bounds`, by
-/// merging the runs' keys: about five comparisons an entry with eight runs, no values read.
+/// merging the runs' keys; no values are read.
 pub fn build_view(
     ctx: &TableContext,
     path: &Path,
@@ -92,35 +92,31 @@ pub(crate) struct MergedEntry<'a> {
     pub(crate) position: Position,
 }
 
-/// The keys of runs in one order, up to the bounds' end. A heap of the runs, so that an entry costs a comparison for
-/// each level that it sinks, which is none or one where a run goes on alone.
+/// The keys of runs in one order, up to the bounds' end.
 #[derive(Debug)]
 pub(crate) struct KeyMerge {
     scans: Vec<KeyScan>,
-    /// Indexes of scans that are not at their end; the first is the least.
-    heap: Vec<usize>,
+    /// Those that are not at their end.
+    order: MergeOrder,
     bounds: Bounds,
 }
 
 impl KeyMerge {
     pub(crate) fn new(runs: &[Arc<Run>], positions: &[Position], bounds: Bounds) -> Result<KeyMerge> {
-        let scans = runs.iter().zip(positions).map(|(run, &position)| run.keys(position)).collect();
-        let mut merge = KeyMerge { scans, heap: Vec::with_capacity(runs.len()), bounds };
-        for run in 0..merge.scans.len() {
-            if merge.scans[run].next()? && merge.bounds.ends_after(merge.scans[run].key()) {
-                merge.heap.push(run);
+        let mut scans: Vec<KeyScan> = runs.iter().zip(positions).map(|(run, &position)| run.keys(position)).collect();
+        let mut order = MergeOrder::default();
+        for run in 0..scans.len() {
+            if scans[run].next()? && bounds.ends_after(scans[run].key()) {
+                order.add(run, scans[run].key(), |a, b| compare(&scans, a, b));
             }
         }
-        for at in (0..merge.heap.len()).rev() {
-            merge.sink(at);
-        }
-        Ok(merge)
+        Ok(KeyMerge { scans, order, bounds })
     }
 
     /// The least entry; `None` at the end.
     #[inline]
     pub(crate) fn peek(&self) -> Option<MergedEntry<'_>> {
-        let &run = self.heap.first()?;
+        let run = self.order.first()?;
         let scan = &self.scans[run];
         let EntryRef { key, sequence, kind, .. } = scan.entry();
         Some(MergedEntry { key, sequence, kind, run, position: scan.position() })
@@ -128,34 +124,19 @@ impl KeyMerge {
 
     /// Leaves the least entry behind.
     pub(crate) fn next(&mut self) -> Result<()> {
-        if let Some(&run) = self.heap.first() {
-            if !(self.scans[run].next()? && self.bounds.ends_after(self.scans[run].key())) {
-                self.heap.swap_remove(0);
-            }
-            self.sink(0);
+        let KeyMerge { scans, order, bounds } = self;
+        let Some(run) = order.first() else { return Ok(()) };
+        if scans[run].next()? && bounds.ends_after(scans[run].key()) {
+            order.move_first(scans[run].key(), |a, b| compare(scans, a, b));
+        } else {
+            order.remove_first();
         }
         Ok(())
     }
+}
 
-    fn sink(&mut self, mut at: usize) {
-        loop {
-            let mut child = 2 * at + 1;
-            if child >= self.heap.len() {
-                return;
-            }
-            if child + 1 < self.heap.len() && self.is_before(self.heap[child + 1], self.heap[child]) {
-                child += 1;
-            }
-            if !self.is_before(self.heap[child], self.heap[at]) {
-                return;
-            }
-            self.heap.swap(child, at);
-            at = child;
-        }
-    }
-
-    fn is_before(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (self.scans[a].entry(), self.scans[b].entry());
-        x.key.cmp(y.key).then_with(|| y.sequence.cmp(&x.sequence)).then_with(|| a.cmp(&b)).is_lt()
-    }
+/// What two scans stand on: by key, newest first.
+fn compare(scans: &[KeyScan], a: usize, b: usize) -> Ordering {
+    let (x, y) = (scans[a].entry(), scans[b].entry());
+    x.key.cmp(y.key).then_with(|| y.sequence.cmp(&x.sequence)).then_with(|| a.cmp(&b))
 }
