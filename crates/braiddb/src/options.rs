@@ -57,7 +57,7 @@ impl Builder {
                 read_only: false,
                 background_threads: 2,
                 memtable_bytes: None,
-                partition_bytes: 128 << 20,
+                partition_bytes: None,
                 loose_runs: 8,
                 fold_bytes_per_entry: 10,
                 log_segment_bytes: 16 << 20,
@@ -128,9 +128,9 @@ impl Builder {
         self
     }
 
-    /// The size at which a partition is split, in bytes; 128 MiB by default.
+    /// The size at which a partition is split, in bytes. By default that of 16 memtables, from 128 to 256 MiB.
     pub fn partition_bytes(mut self, bytes: u64) -> Builder {
-        self.settings.partition_bytes = bytes;
+        self.settings.partition_bytes = Some(bytes);
         self
     }
 

@@ -74,7 +74,7 @@ pub struct PlanOptions {
     pub loose_max: usize,
     /// Loose runs are folded once they have so many bytes for each entry that the view will have.
     pub fold_bytes_per_entry: u64,
-    /// The most runs in a view in steady state.
+    /// The most runs in a view.
     pub view_runs_max: usize,
     /// The most dead entries among all, in per cent.
     pub dead_percent_max: u64,
@@ -92,7 +92,7 @@ pub enum Plan {
         /// The key.
         at: Vec<u8>,
     },
-    /// Merge everything and cut it into partitions of about half the largest size.
+    /// Merge everything and cut it into partitions of about a quarter of the largest size.
     Split,
     /// Merge these loose runs, the newest, into one loose run.
     Loose {

@@ -67,7 +67,7 @@ impl Core {
             new_file_id: &|| self.settings.runtime.random_u64(),
             strata: self.snapshots.strata(),
             relocate: relocate.map(|_| &relocate_blob as compaction::Relocate<'_>),
-            run_bytes_max: self.settings.partition_bytes.saturating_mul(2),
+            run_bytes_max: self.settings.partition_bytes().saturating_mul(2),
             created: &created,
             cancelled: &|| self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire),
         })
@@ -270,7 +270,7 @@ impl Core {
             if let (Plan::Split, [part]) = (plan, output.parts.as_slice()) {
                 let bytes = part.written.iter().map(|run| run.file_bytes).sum();
                 let blocks: u64 = part.written.iter().map(|run| u64::from(run.blocks)).sum();
-                let is_large = bytes > self.settings.partition_bytes || blocks > compaction::PARTITION_BLOCKS_MAX;
+                let is_large = bytes > self.settings.partition_bytes() || blocks > compaction::PARTITION_BLOCKS_MAX;
                 unsplit = is_large.then_some(bytes);
             }
             self.install_merge(partition, &output, &snapshots)
@@ -366,16 +366,17 @@ impl Core {
     }
 }
 
-/// How large the parts of a partition shall be that is split: equal, and about half of what a partition may have.
+/// How large the parts of a partition shall be that is split: equal, and about a quarter of what a partition may have. Each
+/// part then grows to four times its size before it is rewritten for a split again.
 fn part_bytes(partition: &Partition, settings: &Settings) -> u64 {
     let share = |h: &Arc<RunHandle>| h.run().meta().file_bytes * partition.share_per_mille(h) / 1000;
     let bytes: u64 = partition.all_runs().map(share).sum();
     let (entries, dead) = partition.counts().unwrap_or((1, 0));
     let live = (u128::from(bytes) * u128::from(entries.saturating_sub(dead)) / u128::from(entries.max(1))) as u64;
-    let half = (settings.partition_bytes / 2).max(1);
-    let parts = ((live + half / 2) / half).max(2);
+    let quarter = (settings.partition_bytes() / 4).max(1);
+    let parts = ((live + quarter / 2) / quarter).max(2);
     // A little more, so that what was estimated too low makes no small part at the end.
-    (live / parts / 16 * 17).max(half / 2)
+    (live / parts / 16 * 17).max(quarter / 2)
 }
 
 /// The partitions that get a run: those it was made for, and in place of one that was split meanwhile, its parts.

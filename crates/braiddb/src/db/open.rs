@@ -47,9 +47,6 @@ use std::{
 /// disk, and the next open writes it once more.
 pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 
-/// No partition is split that is smaller: with less, each key would have a file of its own.
-const PARTITION_BYTES_MIN: u64 = 4 << 10;
-
 /// More memory than any machine has, and little enough to be reckoned with.
 const MEMORY_MAX: usize = usize::MAX >> 8;
 
@@ -69,11 +66,7 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
 impl Core {
     /// Opens or creates the database in `dir`.
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
-        let settings = Settings {
-            partition_bytes: settings.partition_bytes.max(PARTITION_BYTES_MIN),
-            memory: settings.memory.min(MEMORY_MAX),
-            ..settings
-        };
+        let settings = Settings { memory: settings.memory.min(MEMORY_MAX), ..settings };
         let vfs = Arc::clone(&settings.vfs);
         let lock = take_lock(&settings, dir)?;
         let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;

@@ -27,6 +27,15 @@ pub struct TreeOptions {
     pub blob_threshold: Option<usize>,
 }
 
+/// No partition is split that is smaller: with less, each key would have a file of its own.
+const PARTITION_BYTES_MIN: u64 = 4 << 10;
+
+/// Nor is one, where nothing else was asked for, in a database of little memory.
+const PARTITION_BYTES_SMALL: u64 = 128 << 20;
+
+/// Where nothing else was asked for, a larger one is split in any case.
+const PARTITION_BYTES_LARGE: u64 = 256 << 20;
+
 /// All settings of an open database, with their defaults.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -37,7 +46,7 @@ pub struct Settings {
     pub read_only: bool,
     pub background_threads: usize,
     pub memtable_bytes: Option<usize>,
-    pub partition_bytes: u64,
+    pub partition_bytes: Option<u64>,
     pub loose_runs: usize,
     pub fold_bytes_per_entry: u64,
     pub log_segment_bytes: u64,
@@ -53,5 +62,12 @@ impl Settings {
     /// A memtable is frozen when it has this many bytes.
     pub fn memtable_bytes(&self) -> usize {
         self.memtable_bytes.unwrap_or((self.memory / 8).clamp(1 << 20, 256 << 20))
+    }
+
+    /// A partition is split when it has this many bytes. Splitting rewrites it, so the larger the better, but while that
+    /// lasts, memtables are flushed as runs that readers have to merge: not many more than 16 fit into the largest.
+    pub fn partition_bytes(&self) -> u64 {
+        let by_memory = (16 * self.memtable_bytes() as u64).clamp(PARTITION_BYTES_SMALL, PARTITION_BYTES_LARGE);
+        self.partition_bytes.map_or(by_memory, |bytes| bytes.max(PARTITION_BYTES_MIN))
     }
 }

@@ -35,7 +35,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         read_only: false,
         background_threads: 0,
         memtable_bytes: Some(16 << 10),
-        partition_bytes: 64 << 10,
+        partition_bytes: Some(64 << 10),
         loose_runs: 4,
         fold_bytes_per_entry: 10,
         log_segment_bytes: 16 << 10,

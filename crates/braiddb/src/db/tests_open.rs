@@ -25,7 +25,7 @@ fn open_with(vfs: &FaultVfs, blob_file_bytes: u64) -> Result<Db> {
         durability: Durability::Sync,
         compression: Compression::None,
         memtable_bytes: Some(1 << 20),
-        partition_bytes: 64 << 20,
+        partition_bytes: Some(64 << 20),
         log_segment_bytes: 64 << 10,
         block_bytes: 4 << 10,
         blob_threshold: 4 << 10,

@@ -111,7 +111,7 @@ fn closing_waits_for_no_worker_that_sleeps() {
 #[test]
 fn enormous_and_tiny_sizes_are_taken() {
     for (partition_bytes, memory) in [(u64::MAX, 0), (0, 0), (1, usize::MAX)] {
-        let db = open(Settings { partition_bytes, memory, ..small(&mem()) }).unwrap();
+        let db = open(Settings { partition_bytes: Some(partition_bytes), memory, ..small(&mem()) }).unwrap();
         let tree = db.tree("t").unwrap();
         for i in 0..200u32 {
             tree.put(i.to_be_bytes(), b"v").unwrap();
@@ -144,7 +144,7 @@ fn a_manifest_that_finds_no_space_to_be_rewritten_can_be_tried_again() {
 
 #[test]
 fn compacting_merges_what_is_left_after_covered_runs_have_gone() {
-    let db = open(Settings { partition_bytes: 1 << 30, ..small(&mem()) }).unwrap();
+    let db = open(Settings { partition_bytes: Some(1 << 30), ..small(&mem()) }).unwrap();
     let tree = db.tree("t").unwrap();
     // The catalog's entries stand in a run of their own.
     db.flush().unwrap();
@@ -286,7 +286,7 @@ fn more_versions_of_a_key_than_a_run_holds_are_kept_in_several() {
     let settings = Settings {
         memory: 256 << 20,
         memtable_bytes: Some(64 << 20),
-        partition_bytes: 1 << 30,
+        partition_bytes: Some(1 << 30),
         log_segment_bytes: 1 << 20,
         block_bytes: 64,
         compression: Compression::None,
@@ -361,7 +361,7 @@ fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
 fn a_damaged_partition_slows_nobody_and_is_told_of() {
     let vfs = mem();
     let settings =
-        |vfs| Settings { partition_bytes: 4 << 20, blob_threshold: 1 << 20, key_blocks: false, ..small(&vfs) };
+        |vfs| Settings { partition_bytes: Some(4 << 20), blob_threshold: 1 << 20, key_blocks: false, ..small(&vfs) };
     let db = open(settings(Arc::clone(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..2_000u32 {
@@ -420,7 +420,7 @@ fn a_partition_whose_runs_are_cut_by_blocks_is_split() {
     let settings = Settings {
         memory: 256 << 20,
         memtable_bytes: Some(8 << 20),
-        partition_bytes: 8 << 20,
+        partition_bytes: Some(8 << 20),
         log_segment_bytes: 1 << 20,
         block_bytes: 64,
         compression: Compression::None,
@@ -449,7 +449,7 @@ fn data_that_packs_well_does_not_latch_the_database() {
     let settings = Settings {
         memory: 256 << 20,
         memtable_bytes: Some(32 << 20),
-        partition_bytes: 128 << 20,
+        partition_bytes: Some(128 << 20),
         log_segment_bytes: 16 << 20,
         block_bytes: 64,
         loose_runs: 8,
