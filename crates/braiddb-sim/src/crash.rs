@@ -4,7 +4,7 @@
 //!
 //! **Durable** is, and no policy ever loses:
 //! - of a file: every write, length and reservation that was done before the start of a sync of that file that
-//!   succeeded;
+//!   succeeded; and every write that lies wholly within pages of bytes that were synced so;
 //! - of a directory: every name given, removed or moved in it before the start of a sync of that directory that
 //!   succeeded. A rename between directories counts for the one that holds the new name. Syncing a file makes none of
 //!   its names durable, and syncing a directory makes no contents durable. A directory is itself a name in its parent:
@@ -39,7 +39,10 @@ use crate::{
     journal::{FileIndex, Name, Operation, parent_of},
     random::{Random, mix},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// What is kept of what was not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +121,7 @@ impl Image {
             }
             Operation::Damage(inner) => self.apply(inner),
             Operation::Sync { .. }
+            | Operation::SyncBytes { .. }
             | Operation::SyncFailed { .. }
             | Operation::SyncDirectory { .. }
             | Operation::SyncDirectoryFailed { .. } => {}
@@ -174,6 +178,9 @@ impl Replay {
         for (index, operation) in journal.iter().enumerate().take(to).skip(self.at) {
             match operation {
                 Operation::Sync { file, upto } => self.settle_file(journal, *file, *upto, Fate::Durable),
+                Operation::SyncBytes { file, offset, len, upto } => {
+                    self.settle_bytes(journal, *file, *offset..offset + len, *upto);
+                }
                 Operation::SyncFailed { file, upto } => self.settle_file(journal, *file, *upto, Fate::MaybeLost),
                 Operation::SyncDirectory { name, upto } => self.settle_directory(journal, name, *upto, Fate::Durable),
                 Operation::SyncDirectoryFailed { .. } => {}
@@ -202,6 +209,25 @@ impl Replay {
         if let Some(pending) = self.files.get_mut(&file) {
             settle(pending, upto, fate, |index| self.durable.apply(&journal[index]));
         }
+    }
+
+    /// Makes those writes durable that lie wholly within the pages of `bytes`.
+    fn settle_bytes(&mut self, journal: &[Operation], file: FileIndex, bytes: Range<u64>, upto: usize) {
+        let page = PAGE_LEN as u64;
+        let pages = bytes.start / page * page..bytes.end.next_multiple_of(page);
+        let is_inside = |index: usize| match &journal[index] {
+            Operation::Write { offset, bytes, .. } => {
+                pages.start <= *offset && offset + bytes.len() as u64 <= pages.end
+            }
+            _ => false,
+        };
+        let Some(pending) = self.files.get_mut(&file) else { return };
+        for one in pending.iter_mut().filter(|one| one.index < upto && one.fate == Fate::Unsynced) {
+            if is_inside(one.index) {
+                one.fate = Fate::Durable;
+            }
+        }
+        settle(pending, 0, Fate::Durable, |index| self.durable.apply(&journal[index]));
     }
 
     fn settle_directory(&mut self, journal: &[Operation], name: &Name, upto: usize, fate: Fate) {
@@ -290,6 +316,7 @@ impl Operation {
             | Operation::SetLength { file, .. }
             | Operation::Reserve { file, .. }
             | Operation::Sync { file, .. }
+            | Operation::SyncBytes { file, .. }
             | Operation::SyncFailed { file, .. } => Place::File(*file),
             Operation::Link { name, .. } | Operation::Unlink { name } | Operation::MakeDirectory { name } => {
                 Place::Directory(parent_of(name))

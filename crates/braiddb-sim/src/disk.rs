@@ -634,6 +634,25 @@ impl File for SimFile {
         Ok(())
     }
 
+    fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let len = bytes.len() as u64;
+        let mut state = self.shared.state.lock();
+        let upto = state.journal.len();
+        if let Err(e) = state.call(Call::Sync, &self.name) {
+            state.note(Operation::SyncFailed { file: self.file, upto });
+            return Err(e);
+        }
+        if let Some(device) = state.device.clone() {
+            drop(state);
+            device.transfer(len.next_multiple_of(PAGE_LEN as u64));
+            device.settle();
+            state = self.shared.state.lock();
+        }
+        state.written_back(self.file, len);
+        state.note(Operation::SyncBytes { file: self.file, offset, len, upto });
+        Ok(())
+    }
+
     fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn WriteMapping>>> {
         self.check_writable()?;
         let mut state = self.shared.state.lock();

@@ -31,6 +31,8 @@ pub(crate) enum Operation {
     MakeDirectory { name: Name },
     /// A file was synced: its operations before `upto` are durable.
     Sync { file: FileIndex, upto: usize },
+    /// Some bytes of a file were synced: what was written before `upto` and lies wholly within their pages is durable.
+    SyncBytes { file: FileIndex, offset: u64, len: u64, upto: usize },
     /// A file's sync failed: its operations before `upto` may be lost, whatever comes later.
     SyncFailed { file: FileIndex, upto: usize },
     /// A directory was synced: the operations on its names before `upto` are durable.
@@ -56,6 +58,9 @@ impl fmt::Display for Operation {
             }
             Operation::MakeDirectory { name } => write!(f, "make directory {}", name.display()),
             Operation::Sync { file, .. } => write!(f, "sync file {file}"),
+            Operation::SyncBytes { file, offset, len, .. } => {
+                write!(f, "sync file {file} bytes {offset}..{}", offset + len)
+            }
             Operation::SyncFailed { file, .. } => write!(f, "sync file {file}: failed"),
             Operation::SyncDirectory { name, .. } => write!(f, "sync directory {}", name.display()),
             Operation::SyncDirectoryFailed { name, .. } => write!(f, "sync directory {}: failed", name.display()),

@@ -70,6 +70,25 @@ fn what_was_synced_survives_every_policy() {
 }
 
 #[test]
+fn of_a_file_whose_bytes_are_synced_others_may_be_lost() {
+    let disk = disk();
+    let file = durable(&disk, A, &[1; 12_288]);
+    file.write_at(&[2; 8192], 0).unwrap();
+    file.write_at(&[3; 100], 50).unwrap();
+    file.write_at(&[4; 100], 4096).unwrap();
+    file.sync_bytes(&[3; 100], 50).unwrap();
+    let mut fates = BTreeSet::new();
+    for policy in CrashPolicy::some(300, 5) {
+        let bytes = now(&disk, policy).read_file(A).unwrap();
+        assert_eq!(bytes[50..150], [3; 100], "{policy:?}");
+        fates.insert((bytes[0], bytes[4096], bytes[8191], bytes[8192]));
+    }
+    assert_eq!(fates.iter().filter(|fate| fate.3 != 1).count(), 0, "what nobody wrote stays");
+    assert!(fates.contains(&(1, 1, 1, 1)), "the writes around them may be lost: {fates:?}");
+    assert!(fates.contains(&(2, 4, 2, 1)), "or kept: {fates:?}");
+}
+
+#[test]
 fn an_image_is_of_its_moment() {
     let disk = disk();
     let file = durable(&disk, A, b"1");

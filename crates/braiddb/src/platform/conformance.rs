@@ -62,6 +62,7 @@ fn mappings(vfs: &dyn Vfs, root: &Path) {
     mapping.write(b"mapped", 4093);
     mapping.write(b"end", LEN - 3);
     file.write_at(b"again", 10).unwrap();
+    file.sync_bytes(b"again", 10).unwrap();
     file.sync_data().unwrap();
     let check = |bytes: &[u8]| {
         assert_eq!(bytes.len() as u64, LEN);
@@ -213,6 +214,8 @@ fn open_handles_outlive_names(vfs: &dyn Vfs, root: &Path) {
     vfs.remove(&a).unwrap();
     file.write_at(b"!", 4).unwrap();
     file.sync_data().unwrap();
+    assert_eq!(bytes_in(&*file), b"kept!");
+    file.sync_bytes(b"ept", 1).unwrap();
     assert_eq!(bytes_in(&*file), b"kept!");
     put(vfs, &a, b"another");
     assert_eq!(bytes_in(&*file), b"kept!");

@@ -8,6 +8,8 @@
 //!   could overwrite what another thread writes.
 //! - *Sync* is `fdatasync`, on Apple systems `F_FULLFSYNC`: the standard library chooses so. It is never repeated
 //!   after a failure, since the second call may succeed without the data.
+//! - *A sync of some bytes* is, on Linux, a write of the same bytes that is to be durable when it returns (`RWF_DSYNC`): of
+//!   the page cache, only their pages are written. Elsewhere all of the file is synced.
 //! - *Directory sync* is `fsync` on the directory. File systems that know no such thing answer `EINVAL`; what they
 //!   order by themselves is theirs to say, so that counts as done.
 //! - *The lock* is `flock`. It belongs to the open file description, so that two handles of one process exclude each
@@ -170,6 +172,18 @@ impl File for PosixFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        use rustix::io::{ReadWriteFlags, pwritev2};
+        let again = || pwritev2(&self.0, &[io::IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC);
+        match retry_on_intr(again) {
+            Ok(len) if len == bytes.len() => Ok(()),
+            // What is written in part, or not at all by a system that has no such call, is still to be synced.
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.0.sync_data(),
+            Err(e) => Err(e.into()),
+        }
     }
 
     #[cfg(target_os = "linux")]

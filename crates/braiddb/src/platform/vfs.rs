@@ -88,6 +88,13 @@ pub trait File: Send + Sync + Debug + 'static {
     /// Makes all written data, and the length, survive a power failure.
     fn sync_data(&self) -> io::Result<()>;
 
+    /// Makes `bytes` survive a power failure, which stand at `offset` and are not written to meanwhile. Whatever else was
+    /// written to the file need not survive, so that this may be much less work than to sync all of it.
+    fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let _ = (bytes, offset);
+        self.sync_data()
+    }
+
     /// A way to write to the first `len` bytes without a call to the system for each write; `None` where there is none, or
     /// none that cannot fail. All that space must have been preallocated, and synced. What is written that way is read and
     /// synced like anything else; pages of it may reach the disk at any time before, in any order.

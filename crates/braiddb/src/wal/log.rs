@@ -58,8 +58,7 @@ pub struct GroupHeader {
 /// space incomplete.) Any failed sync, and any other failed write to a segment in use, latches the log for good: every
 /// later `append`, and every `sync` of what is not durable yet, fails; nothing is tried again.
 ///
-/// **Locks**, in the order in which they nest: `tail`, then `segments`, `spares` or `last_mapping`. None of the last three is
-/// held during I/O.
+/// **Locks**, in the order in which they nest: `tail`, then `segments` or `spares`. Neither of the last two is held during I/O.
 #[derive(Debug)]
 pub struct Wal {
     context: WalContext,
@@ -72,8 +71,8 @@ pub struct Wal {
     /// The segments that hold needed records, in log order; the last one is written to.
     segments: Mutex<VecDeque<Arc<Segment>>>,
     spares: Mutex<Vec<Spare>>,
-    /// The mapping of the segment before the present one, until somebody has time to undo it.
-    last_mapping: Mutex<Option<Box<dyn WriteMapping>>>,
+    /// How many syncs there had been when spares were last tidied.
+    tidied_at_syncs: AtomicU64,
     records: AtomicU64,
     bytes_written: AtomicU64,
     payload_bytes: AtomicU64,
@@ -174,7 +173,7 @@ impl Wal {
             latch: Latch::default(),
             segments: Mutex::new(segments),
             spares: Mutex::default(),
-            last_mapping: Mutex::default(),
+            tidied_at_syncs: AtomicU64::new(0),
             records: AtomicU64::new(0),
             bytes_written: AtomicU64::new(SEGMENT_HEADER_LEN),
             payload_bytes: AtomicU64::new(0),
@@ -261,9 +260,9 @@ impl Wal {
                 released.extend(segments.pop_front());
             }
         }
-        let count = released.len();
+        let (count, durable_lsn) = (released.len(), self.durable_lsn());
         for segment in released {
-            let spare = segment.to_spare();
+            let spare = segment.to_spare(durable_lsn);
             let mut spares = self.spares.lock();
             if spare.len == self.options.segment_len && spares.len() < self.options.spares_max {
                 spares.push(spare);
@@ -287,10 +286,14 @@ impl Wal {
         Ok(true)
     }
 
-    /// Does what would else keep the appender when it goes on in the next segment: syncs what spares held before, and
-    /// undoes the mapping of the segment before this one. For a background thread.
+    /// Does what would else keep a sync once the log goes on in the next segment: syncs what spares held before. Where
+    /// nobody syncs the log, that would be written for nothing, and its pages be the dearer to write to. For a background
+    /// thread.
     pub fn tidy(&self) -> Result<()> {
-        drop(self.last_mapping.lock().take());
+        let syncs = self.sync_stage.syncs();
+        if self.tidied_at_syncs.swap(syncs, Ordering::Relaxed) == syncs {
+            return Ok(());
+        }
         loop {
             let dirty = |spare: &mut Spare| {
                 std::mem::take(&mut spare.is_dirty).then(|| (Arc::clone(&spare.file), spare.path.clone()))
@@ -404,8 +407,8 @@ impl Wal {
         tail.segment.close(end);
         tail.offset = SEGMENT_HEADER_LEN;
         tail.link = next.first_link;
-        let mapping = std::mem::replace(&mut tail.mapping, map(&next));
-        *self.last_mapping.lock() = mapping;
+        let mapping = next.take_mapping().or_else(|| map(&next));
+        tail.segment.keep_mapping(std::mem::replace(&mut tail.mapping, mapping));
         tail.segment = next.clone();
         self.segments.lock().push_back(next);
         Ok(())

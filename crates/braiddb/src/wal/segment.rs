@@ -10,8 +10,9 @@ use super::{
 };
 use crate::{
     base::{Error, FileNumber, SequenceNumber},
-    platform::{File, OpenMode},
+    platform::{File, OpenMode, WriteMapping},
 };
+use parking_lot::Mutex;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -33,13 +34,26 @@ pub struct Segment {
     last_sequence: AtomicU64,
     /// Where its records end; `u64::MAX` while it is the last segment.
     end_lsn: AtomicU64,
+    /// The mapping of the file while nobody writes through it: kept for whoever does so next.
+    mapping: Mutex<Option<Box<dyn WriteMapping>>>,
 }
 
 impl Segment {
     /// A segment whose header has been read or written.
     pub fn new(header: SegmentHeader, first_link: Link, path: PathBuf, file: Arc<dyn File>) -> Segment {
         let last_sequence = AtomicU64::new(header.previous_sequence);
-        Segment { header, first_link, path, file, last_sequence, end_lsn: AtomicU64::new(u64::MAX) }
+        let end_lsn = AtomicU64::new(u64::MAX);
+        Segment { header, first_link, path, file, last_sequence, end_lsn, mapping: Mutex::default() }
+    }
+
+    /// Takes the mapping out, if one was kept.
+    pub fn take_mapping(&self) -> Option<Box<dyn WriteMapping>> {
+        self.mapping.lock().take()
+    }
+
+    /// Keeps the mapping: the pages that it has are dear to come by, and so is undoing it.
+    pub fn keep_mapping(&self, mapping: Option<Box<dyn WriteMapping>>) {
+        *self.mapping.lock() = mapping;
     }
 
     /// The last sequence number in it or before it.
@@ -73,14 +87,15 @@ impl Segment {
         }
     }
 
-    /// The file without its contents.
-    pub fn to_spare(&self) -> Spare {
+    /// The file without its contents, when the log is synced up to `durable_lsn`.
+    pub fn to_spare(&self, durable_lsn: Lsn) -> Spare {
         Spare {
             number: self.header.number,
             len: self.header.len,
             path: self.path.clone(),
             file: self.file.clone(),
-            is_dirty: true,
+            is_dirty: self.end_lsn() > durable_lsn,
+            mapping: self.take_mapping(),
         }
     }
 }
@@ -135,8 +150,10 @@ pub struct Spare {
     pub len: u64,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
-    /// Whether what it held may not be on disk yet: syncing its new header would write all of that.
+    /// Whether what it held may not be on disk yet: the first sync of what it will hold would write all of that.
     pub is_dirty: bool,
+    /// The mapping of the file, if it has one already.
+    pub mapping: Option<Box<dyn WriteMapping>>,
 }
 
 /// Why a segment could not be made.
@@ -153,7 +170,7 @@ impl Spare {
         let number = (context.next_file_number)();
         let path = segment_path(&context.dir, number);
         let file = context.vfs.open(&path, OpenMode::CreateNew).map_err(|e| failed("create", &path, e))?;
-        let spare = Spare { number, len, path, file, is_dirty: false };
+        let spare = Spare { number, len, path, file, is_dirty: false, mapping: None };
         let made = spare
             .file
             .preallocate(len)
@@ -169,7 +186,8 @@ impl Spare {
         }
     }
 
-    /// Makes a segment of the file: writes and syncs the header.
+    /// Makes a segment of the file: writes and syncs the header, and nothing else. What the file held before need not
+    /// reach the disk any more.
     pub fn begin(self, context: &WalContext, header: SegmentHeader) -> std::result::Result<Arc<Segment>, MakeError> {
         debug_assert!(header.number == self.number && header.len == self.len && self.len >= SEGMENT_HEADER_LEN);
         let (bytes, first_link) = header.encode();
@@ -177,9 +195,13 @@ impl Spare {
             .file
             .write_at(&bytes, 0)
             .map_err(|e| failed("write", &self.path, e))
-            .and_then(|()| self.file.sync_data().map_err(|e| sync_failed(&self.path, e)));
+            .and_then(|()| self.file.sync_bytes(&bytes, 0).map_err(|e| sync_failed(&self.path, e)));
         match written {
-            Ok(()) => Ok(Arc::new(Segment::new(header, first_link, self.path, self.file))),
+            Ok(()) => {
+                let segment = Segment::new(header, first_link, self.path, self.file);
+                segment.keep_mapping(self.mapping);
+                Ok(Arc::new(segment))
+            }
             Err(error) => {
                 self.remove(context);
                 Err(error)

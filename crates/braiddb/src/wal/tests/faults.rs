@@ -199,11 +199,13 @@ fn a_spare_made_ahead_is_used() {
 }
 
 #[test]
-fn a_spare_is_synced_ahead_of_its_use_or_the_log_latches() {
+fn where_the_log_is_synced_a_spare_is_so_ahead_of_its_use_or_the_log_latches() {
     for fails in [false, true] {
         let world = World::new();
         let wal = world.create(WalStart::new_log());
-        for sequence in 1..=60 {
+        let end = append(&wal, 1).unwrap();
+        wal.sync(end).unwrap();
+        for sequence in 2..=60 {
             append(&wal, sequence).unwrap();
         }
         assert!(wal.release(60, |_| false) > 0);
@@ -220,6 +222,19 @@ fn a_spare_is_synced_ahead_of_its_use_or_the_log_latches() {
         wal.tidy().unwrap();
         assert_eq!(syncs() - before, wal.spares().len(), "each once");
     }
+}
+
+#[test]
+fn where_nobody_syncs_the_log_spares_are_not_either() {
+    let world = World::new();
+    let wal = world.create(WalStart::new_log());
+    for sequence in 1..=60 {
+        append(&wal, sequence).unwrap();
+    }
+    assert!(wal.release(60, |_| false) > 0 && !wal.spares().is_empty());
+    let before = world.vfs.journal().len();
+    wal.tidy().unwrap();
+    assert_eq!(world.vfs.journal().len(), before);
 }
 
 #[test]
