@@ -96,7 +96,7 @@ impl Core {
             dir: dir.to_owned(),
             table,
             state: ArcSwap::from_pointee(state),
-            chunk_pool: Arc::new(ChunkPool::new(2 * settings.memtable_bytes())),
+            chunk_pool: Arc::new(ChunkPool::for_memtables(2, settings.memtable_bytes())),
             change: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
             queue: CommitQueue::default(),

@@ -26,6 +26,12 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Counts commits. To be called only by who has the right to write, so that this takes no locked instruction.
+    pub fn note_commits(&self, commits: u64, user_bytes: u64) {
+        self.commits.store(self.commits.load(Ordering::Relaxed) + commits, Ordering::Relaxed);
+        self.user_bytes.store(self.user_bytes.load(Ordering::Relaxed) + user_bytes, Ordering::Relaxed);
+    }
+
     /// Notes that a writer waited for a flush.
     pub fn note_stall(&self, ns: u64) {
         self.stalls.fetch_add(1, Ordering::Relaxed);

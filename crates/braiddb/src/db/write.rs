@@ -8,10 +8,13 @@ use super::{
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     commit::{PreparedBatch, decode_group},
+    memtable::Memtable,
     platform::OpenMode,
+    read::ReadState,
     wal::GroupHeader,
 };
-use std::sync::atomic::Ordering;
+use arc_swap::Guard;
+use std::sync::{Arc, atomic::Ordering};
 
 /// The most bytes of a batch, blobs not counted. A group with it stays below what a log record can hold.
 const BATCH_BYTES_MAX: usize = 1 << 31;
@@ -36,14 +39,12 @@ impl Core {
         if batch.operations == 0 {
             return Ok(self.snapshots.visible());
         }
-        let (len, user_bytes) = (batch.bytes().len(), batch.user_bytes);
+        let len = batch.bytes().len();
         if len > BATCH_BYTES_MAX {
             return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
         }
         self.pressure.slow_down(len as u64, &*self.settings.runtime, &self.counters);
         let committed = self.submit(batch, check_trees)?;
-        self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        self.counters.user_bytes.fetch_add(user_bytes, Ordering::Relaxed);
         if durability == Durability::Sync {
             self.sync_to(committed.lsn)?;
         }
@@ -119,7 +120,9 @@ impl Core {
     fn try_commit_group(&self, write: &mut WriteState, group: &[Request], drops: u64) -> Result<Committed> {
         self.check_writable()?;
         let WriteState { last_sequence, payload } = write;
-        let mut current = group.iter().filter(|request| request.drops == drops);
+        let mut user_bytes = 0;
+        let current = group.iter().filter(|request| request.drops == drops);
+        let mut current = current.inspect(|request| user_bytes += request.batch.user_bytes);
         let (payload, count): (&[u8], u64) = match (current.next(), current.next()) {
             (None, _) => return Ok(Committed { sequence: *last_sequence, lsn: 0 }),
             (Some(only), None) => (only.batch.bytes(), 1),
@@ -130,7 +133,7 @@ impl Core {
                 (payload, count as u64)
             }
         };
-        self.make_room()?;
+        let state = self.make_room()?;
         let wal = self.wal.as_ref().ok_or(Error::Closed)?;
         let first_sequence = *last_sequence + 1;
         // Numbers are used up even if the log cannot take the group.
@@ -145,32 +148,35 @@ impl Core {
                 self.latch(e);
             }
         })?;
-        self.insert(payload, first_sequence);
+        insert(&state.active, payload, first_sequence);
         self.snapshots.publish(*last_sequence);
+        self.counters.note_commits(count, user_bytes);
         Ok(Committed { sequence: first_sequence, lsn })
     }
 
-    fn insert(&self, payload: &[u8], first_sequence: SequenceNumber) {
+    /// Freezes the active memtable if it is full, and waits while too many wait for their flush. Gives a state whose active
+    /// memtable has room; it is the active one as long as the caller has `write`.
+    fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.state.load();
-        let mut writer = state.active.writer();
-        let decoded = decode_group(payload, |batch, op| {
-            let sequence = first_sequence + batch;
-            if op.kind == EntryKind::RangeDelete {
-                writer.insert_range_tombstone(op.range_tombstone(sequence));
-            } else {
-                writer.insert(op.key, sequence, op.kind, op.value);
-            }
-        });
-        assert!(decoded.is_some(), "a prepared batch can be decoded");
-    }
-
-    /// Freezes the active memtable if it is full, and waits while too many wait for their flush.
-    fn make_room(&self) -> Result<()> {
-        if self.state.load().active.bytes_used() < self.settings.memtable_bytes() {
-            return Ok(());
+        if state.active.bytes_used() < self.settings.memtable_bytes() {
+            return Ok(state);
         }
+        drop(state);
         self.wait_for_flush()?;
         self.freeze();
-        Ok(())
+        Ok(self.state.load())
     }
+}
+
+fn insert(memtable: &Memtable, payload: &[u8], first_sequence: SequenceNumber) {
+    let mut writer = memtable.writer();
+    let decoded = decode_group(payload, |batch, op| {
+        let sequence = first_sequence + batch;
+        if op.kind == EntryKind::RangeDelete {
+            writer.insert_range_tombstone(op.range_tombstone(sequence));
+        } else {
+            writer.insert(op.key, sequence, op.kind, op.value);
+        }
+    });
+    assert!(decoded.is_some(), "a prepared batch can be decoded");
 }

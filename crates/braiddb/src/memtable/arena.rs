@@ -7,7 +7,7 @@
 //! large one is a huge page, and may come from a pool. Where the pool keeps some, the first chunk is one of them already: the
 //! database is being written, and memory that the system has not to find and zero is the cheapest there is.
 
-use super::chunk_pool::ChunkPool;
+use super::{chunk_pool::ChunkPool, search};
 use crate::platform::pages;
 use std::{
     alloc::{Layout, handle_alloc_error},
@@ -23,6 +23,9 @@ const CHUNK_BYTES_MIN: usize = 1 << 10;
 
 /// How chunks are aligned, and so the strictest alignment of a piece: a cache line.
 pub(super) const CHUNK_ALIGN: usize = 64;
+
+/// So many cache lines of the entry to come are asked for.
+const PREFETCHED_LINES: usize = 4;
 
 /// The rest of a chunk that pieces are cut from.
 #[derive(Debug)]
@@ -108,6 +111,12 @@ impl Arena {
         // SAFETY: `size <= left`, and the `left` bytes from `next` on belong to one chunk.
         bump.next = unsafe { piece.add(size) };
         bump.left -= size;
+        if kind == Kind::Entry {
+            // Asked for now, they are there when the next entry is written.
+            for line in 0..PREFETCHED_LINES {
+                search::prefetch(bump.next.as_ptr().wrapping_add(line * CHUNK_ALIGN));
+            }
+        }
         piece
     }
 

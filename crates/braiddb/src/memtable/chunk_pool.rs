@@ -38,6 +38,12 @@ impl ChunkPool {
         ChunkPool { chunks_max: bytes_max / HUGE_PAGE_BYTES, state: Mutex::default() }
     }
 
+    /// An empty pool that keeps as much as so many memtables take that are frozen at `memtable_bytes`.
+    pub fn for_memtables(count: usize, memtable_bytes: usize) -> ChunkPool {
+        // Of its last two chunks, one of nodes and one of entries, each uses a part.
+        ChunkPool::new(count * (memtable_bytes + 2 * HUGE_PAGE_BYTES))
+    }
+
     /// Bytes that it keeps.
     pub fn bytes(&self) -> usize {
         self.state.lock().kept.len() * HUGE_PAGE_BYTES

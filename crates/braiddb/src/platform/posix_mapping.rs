@@ -18,6 +18,12 @@ use std::{fs::File, io, ptr::null_mut};
 const EXT4: u64 = 0xef53;
 const XFS: u64 = 0x5846_5342;
 
+/// A cache line, and how many are asked for: those of a short record.
+#[cfg(target_arch = "x86_64")]
+const LINE_BYTES: usize = 64;
+#[cfg(target_arch = "x86_64")]
+const PREFETCHED_LINES: usize = 4;
+
 /// The unit of a file's allocated space as `fstat` tells it.
 const STAT_BLOCK_BYTES: u64 = 512;
 
@@ -62,7 +68,21 @@ impl WriteMapping for Mapping {
         assert!(end.is_some_and(|end| end <= self.len), "a write of {} bytes at {offset}", bytes.len());
         // SAFETY: `start..end` lies within the mapping, which nobody else in this process writes to or borrows.
         unsafe { self.memory.add(start).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        // Who writes on from here finds what he needs in the cache.
+        prefetch(self.memory.wrapping_add(start + bytes.len()));
     }
+}
+
+/// Asks for a few cache lines, to be written soon. The pointer need not be valid.
+fn prefetch(pointer: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..PREFETCHED_LINES {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program can see, whatever the address; SSE is in every x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(pointer.wrapping_add(line * LINE_BYTES).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
 }
 
 impl Drop for Mapping {

@@ -216,7 +216,7 @@ impl Wal {
         let end = self.write_record(&mut tail, &header, &stored)?;
         tail.last_sequence = group.last_sequence;
         tail.segment.set_last_sequence(group.last_sequence);
-        self.payload_bytes.fetch_add(u64::from(raw_len), Ordering::Relaxed);
+        count(&self.payload_bytes, u64::from(raw_len));
         Ok(end)
     }
 
@@ -452,7 +452,7 @@ impl Wal {
         };
         let next = spare.begin(&self.context, header).map_err(|e| self.not_made(e))?;
         counter.fetch_add(1, Ordering::Relaxed);
-        self.bytes_written.fetch_add(SEGMENT_HEADER_LEN, Ordering::Relaxed);
+        count(&self.bytes_written, SEGMENT_HEADER_LEN);
         Ok(Prepared { next, seal })
     }
 
@@ -487,8 +487,8 @@ impl Wal {
         tail.link = record.link;
         let end = tail.segment.header.start_lsn + tail.offset;
         self.end_lsn.store(end, Ordering::Release);
-        self.records.fetch_add(1, Ordering::Relaxed);
-        self.bytes_written.fetch_add(len, Ordering::Relaxed);
+        count(&self.records, 1);
+        count(&self.bytes_written, len);
         Ok(end)
     }
 
@@ -530,6 +530,11 @@ fn map(segment: &Segment) -> Option<Box<dyn WriteMapping>> {
         tracing::debug!(path = %segment.path.display(), %error, "a log segment could not be mapped");
         None
     })
+}
+
+/// Counts something that only who has the tail counts: this takes no locked instruction.
+fn count(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
 /// The most bytes that a record with a stored payload of this length takes.
