@@ -516,6 +516,9 @@ pub fn damaged_view(error: &Error) -> Option<u64> {
 }
 
 fn work_loop(core: &Weak<Core>, role: Role) {
+    if let Some(core) = core.upgrade().filter(|_| role == Role::Merger) {
+        core.settings.runtime.give_way();
+    }
     while let Some(core) = core.upgrade() {
         // After a panic the database is latched, and there is no more work.
         if core.contained("a background thread", || core.work_once(role)) != Ok(true) {

@@ -10,6 +10,14 @@ use std::{
     time::Instant,
 };
 
+/// By how much a thread that gives way is nicer than others: it gets a third of what they do.
+#[cfg(target_os = "linux")]
+const NICE_STEP: i32 = 5;
+
+/// No thread can be nicer.
+#[cfg(target_os = "linux")]
+const NICE_MAX: i32 = 19;
+
 /// Where time, chance and threads come from.
 pub trait Runtime: Send + Sync + Debug + 'static {
     /// Microseconds since 1970, some milliseconds late at most. May jump.
@@ -20,6 +28,8 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     fn random_u64(&self) -> u64;
     /// Starts a thread.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
+    /// Has the calling thread give way to others where there are more threads to run than processors. It stays so.
+    fn give_way(&self) {}
     /// Lets the calling thread sleep.
     fn sleep_us(&self, micros: u64);
     /// Who runs here, for the lock file: "process 1234".
@@ -74,6 +84,15 @@ impl Runtime for SystemRuntime {
 
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
         std::thread::Builder::new().name(name.to_owned()).spawn(body)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn give_way(&self) {
+        use rustix::process::{getpriority_process, setpriority_process};
+        // On Linux this is the calling thread's own. Where it may not be changed, nothing is lost.
+        if let Ok(nice) = getpriority_process(None) {
+            let _ = setpriority_process(None, nice.saturating_add(NICE_STEP).min(NICE_MAX));
+        }
     }
 
     fn sleep_us(&self, micros: u64) {

@@ -1,6 +1,6 @@
 //! Each file system of this crate, put through the shared checks.
 
-use super::{MemVfs, OpenMode, Vfs, conformance};
+use super::{MemVfs, OpenMode, Runtime, SystemRuntime, Vfs, conformance};
 use std::path::Path;
 
 #[test]
@@ -52,4 +52,20 @@ fn clones_of_a_memory_file_system_share_files_and_locks() {
     assert_eq!(twin.list(Path::new("")).unwrap().len(), 1);
     let _held = vfs.lock(Path::new("LOCK"), "me").unwrap().unwrap();
     assert_eq!(twin.lock(Path::new("./LOCK"), "you").unwrap().unwrap_err(), "me");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thread_that_gives_way_does_so_alone() {
+    let nice = || rustix::process::getpriority_process(None).unwrap();
+    let before = nice();
+    let (tell, told) = std::sync::mpsc::channel();
+    let runtime = std::sync::Arc::new(SystemRuntime::new());
+    let other = std::sync::Arc::clone(&runtime);
+    let body = Box::new(move || {
+        other.give_way();
+        tell.send(nice()).unwrap();
+    });
+    runtime.spawn("nice", body).unwrap().join().unwrap();
+    assert_eq!((told.recv().unwrap(), nice()), ((before + 5).min(19), before));
 }
