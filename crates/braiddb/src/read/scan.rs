@@ -11,6 +11,11 @@ use crate::{
 };
 use std::sync::Arc;
 
+/// A batch of fewer rows was not worth decoding a segment.
+const BATCH_ROWS_MIN: u32 = 4;
+/// After that many poor batches in a row, there are 2 to this power of steps before the next.
+const PAUSE_SHIFT_MAX: u32 = 6;
+
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a handful of them live in a scan's vector")]
 enum Source {
@@ -134,6 +139,9 @@ pub struct ScanCursor {
     batch: Box<RowBatch>,
     /// Rows are decoded ahead only of keys that begin so.
     prefix: [u8; 4],
+    /// How many batches in a row were hardly worth their while, and how many steps are made without another.
+    poor_batches: u32,
+    pause: u32,
 }
 
 impl ScanCursor {
@@ -142,7 +150,15 @@ impl ScanCursor {
     pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
         let chain = PartitionChain::new(Arc::clone(&state.version), snapshot);
         let (merge, tombstones) = sources(state, snapshot, chain);
-        ScanCursor { merge, tombstones, snapshot, batch: Box::default(), prefix: tree.first_key() }
+        ScanCursor {
+            merge,
+            tombstones,
+            snapshot,
+            batch: Box::default(),
+            prefix: tree.first_key(),
+            poor_batches: 0,
+            pause: 0,
+        }
     }
 
     /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
@@ -218,19 +234,32 @@ impl ScanCursor {
         self.batch.row()
     }
 
+    /// Where sources take turns row by row, most of what is decoded is not used: then that is done less and less often.
+    fn judge_batch(&mut self) {
+        if self.batch.rows() >= BATCH_ROWS_MIN {
+            self.poor_batches = 0;
+        } else {
+            self.poor_batches = (self.poor_batches + 1).min(PAUSE_SHIFT_MAX);
+            self.pause = 1 << self.poor_batches;
+        }
+    }
+
     fn step(&mut self, forward: bool) -> Result<()> {
         if self.step_ahead(forward) {
             return Ok(());
         }
         let was_ahead = self.is_ahead();
         self.batch.go_on();
-        if self.tombstones.is_empty() && (!was_ahead || self.batch.is_forward() == forward) {
+        let may_fill = self.tombstones.is_empty() && (!was_ahead || self.batch.is_forward() == forward);
+        if may_fill && self.pause == 0 {
             self.merge.fill(forward, &mut self.batch)?;
             self.batch.keep_prefix(&self.prefix);
+            self.judge_batch();
             if self.is_ahead() {
                 return Ok(());
             }
         }
+        self.pause = self.pause.saturating_sub(1);
         if was_ahead {
             self.merge.go_to(&self.batch)?;
         }

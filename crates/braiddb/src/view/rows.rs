@@ -102,6 +102,11 @@ impl RowBatch {
         self.lanes != 0
     }
 
+    /// How many rows have not been passed.
+    pub fn rows(&self) -> u32 {
+        self.lanes.count_ones()
+    }
+
     /// Whether its rows go forward.
     #[inline]
     pub fn is_forward(&self) -> bool {
