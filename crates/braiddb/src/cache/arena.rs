@@ -573,6 +573,15 @@ fn zeroed_table<T>(len: usize) -> Box<[AtomicPtr<T>]> {
     }
 }
 
+/// Asks the processor for all lines of a value.
+#[inline(always)]
+pub fn prefetch<T>(value: &T) {
+    let start = std::ptr::from_ref(value).cast::<u8>();
+    for line in (0..size_of::<T>()).step_by(64) {
+        prefetch_line(start.wrapping_add(line));
+    }
+}
+
 #[inline]
 fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -347,6 +347,14 @@ impl CacheSlots {
         Ok(PinnedUnit { pin: unsafe { Pin::adopt(trailer) } })
     }
 
+    /// Asks the processor for a unit's slot, which all that follows goes through.
+    #[inline]
+    pub fn prefetch_slot(&self, unit: u32) {
+        if let Some(slot) = self.slots.get(unit as usize) {
+            super::prefetch(slot);
+        }
+    }
+
     /// Asks the processor to fetch the end of a cached unit of about `len` bytes, and its line at `offset`. Both are
     /// guesses, and wrong ones do no harm.
     #[inline]

@@ -11,5 +11,5 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use arena::Ahead;
+pub use arena::{Ahead, prefetch};
 pub use block_cache::{BlockCache, CacheSlots, PinnedUnit, UnitNote};

@@ -5,6 +5,7 @@ use crate::{
     base::{EntryKind, EntryRef, Result, SequenceNumber},
     codec::hash64,
     version::Partition,
+    view::Leaf,
 };
 use crossbeam_epoch::Guard;
 use std::ops::Deref;
@@ -17,16 +18,9 @@ pub const GROUP_KEYS: usize = 16;
 pub struct Lookup {
     hash: u64,
     partition: usize,
+    leaf: Leaf,
     /// The segment of the partition's view that the key belongs to; `None` without a view, or one without entries.
     segment: Option<u32>,
-}
-
-impl Lookup {
-    fn new(state: &ReadState, key: &[u8]) -> Lookup {
-        let partition = state.version.find(key);
-        let main = state.version.partitions[partition].main_view();
-        Lookup { hash: hash64(key), partition, segment: main.and_then(|(view, _)| view.segment_for(key)) }
-    }
 }
 
 /// The newest version of `key` at or below `snapshot`; `None` if there is none or it is deleted.
@@ -51,7 +45,8 @@ pub fn get<'g>(
     }
 }
 
-/// Gets several keys ready: what each of them needs from memory is asked for before any is waited for.
+/// Gets several keys ready: what each of them needs from memory is asked for before any is waited for, in as many turns as
+/// one thing leads to the next.
 pub fn prepare<K: Deref<Target = [u8]>>(
     state: &ReadState,
     keys: &[K],
@@ -59,14 +54,23 @@ pub fn prepare<K: Deref<Target = [u8]>>(
     guard: &Guard,
 ) {
     let partitions = &state.version.partitions;
+    let main_view = |lookup: &Lookup| partitions[lookup.partition].main_view();
     for (lookup, key) in lookups.iter_mut().zip(keys) {
-        *lookup = Lookup::new(state, key);
-        if let (Some((view, _)), Some(segment)) = (partitions[lookup.partition].main_view(), lookup.segment) {
-            view.prefetch_record(segment);
+        *lookup = Lookup { hash: hash64(key), partition: state.version.find(key), ..Lookup::default() };
+        if let Some((view, _)) = main_view(lookup) {
+            lookup.leaf = view.find_leaf(key);
+        }
+    }
+    for (lookup, key) in lookups.iter_mut().zip(keys) {
+        lookup.segment = main_view(lookup).and_then(|(view, _)| view.segment_in_leaf(key, lookup.leaf));
+    }
+    for (lookup, key) in lookups.iter().zip(keys) {
+        if let (Some((view, runs)), Some(segment)) = (main_view(lookup), lookup.segment) {
+            view.prefetch_slot(runs, segment, key, lookup.hash, guard);
         }
     }
     for (lookup, key) in lookups.iter().zip(keys) {
-        if let (Some((view, runs)), Some(segment)) = (partitions[lookup.partition].main_view(), lookup.segment) {
+        if let (Some((view, runs)), Some(segment)) = (main_view(lookup), lookup.segment) {
             view.prefetch_entry(runs, segment, key, lookup.hash, guard);
         }
     }
@@ -80,7 +84,7 @@ pub fn get_prepared<'g>(
     snapshot: SequenceNumber,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
-    let Lookup { hash, partition, segment } = *lookup;
+    let Lookup { hash, partition, segment, .. } = *lookup;
     if let Some(decided) = get_in_memtables(state, key, hash, snapshot) {
         return Ok(decided);
     }

@@ -184,6 +184,12 @@ impl Run {
         note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
     }
 
+    /// Asks the processor for what [`Run::prefetch`] of entries of a block will need.
+    #[inline]
+    pub fn prefetch_slot(&self, block: u16) {
+        self.slots.prefetch_slot(u32::from(block));
+    }
+
     /// Asks the processor to fetch what a read of this position will need, if the block is cached: exact where
     /// entries are of one length, a guess elsewhere.
     #[inline]

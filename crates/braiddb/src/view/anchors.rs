@@ -16,6 +16,7 @@
 
 use super::bits::{common_prefix_len, head};
 use super::simd::{NODE_HEADS, Node, Simd, Task};
+use crate::cache::prefetch;
 use std::cmp::Ordering;
 
 /// The anchors of a view.
@@ -42,6 +43,10 @@ struct Level {
     /// How many anchors one head stands for.
     stride: usize,
 }
+
+/// The node of the last level in which a search ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Leaf(u32);
 
 /// Gathers separators in order.
 #[derive(Debug, Default)]
@@ -147,12 +152,38 @@ impl Anchors {
     /// [`Anchors::find`] within [`Simd::run`].
     #[inline(always)]
     pub(crate) fn find_with(&self, simd: Simd, key: &[u8]) -> usize {
+        self.descend(simd, key, 0, &self.levels)
+    }
+
+    /// The first half of [`Anchors::find`]: all levels but the last, whose node is asked for.
+    #[inline(always)]
+    pub(crate) fn find_leaf(&self, simd: Simd, key: &[u8]) -> Leaf {
+        let Some((last, upper)) = self.levels.split_last() else { return Leaf::default() };
+        let leaf = self.descend(simd, key, 0, upper);
+        if let Some(node) = last.nodes.get(leaf) {
+            prefetch(node);
+        }
+        Leaf(leaf as u32)
+    }
+
+    /// The second half.
+    #[inline(always)]
+    pub(crate) fn find_in_leaf(&self, simd: Simd, key: &[u8], leaf: Leaf) -> usize {
+        let last = self.levels.len().saturating_sub(1);
+        self.descend(simd, key, leaf.0 as usize, &self.levels[last..])
+    }
+
+    /// Goes down some levels from a node of the first of them.
+    #[inline(always)]
+    fn descend(&self, simd: Simd, key: &[u8], mut node: usize, levels: &[Level]) -> usize {
         let Some(rest) = self.strip_prefix(key) else {
-            return if key < self.prefix.as_slice() { 0 } else { self.ends.len() - 1 };
+            // Before all but the first anchor, or past all: of whichever nodes.
+            let Some(last) = levels.last() else { return node };
+            let heads = self.len().div_ceil(last.stride);
+            return if key < self.prefix.as_slice() { 0 } else { heads - 1 };
         };
         let unskipped = as_signed(head(rest, 0));
-        let mut node = 0;
-        for level in &self.levels {
+        for level in levels {
             let lane = match level.skips.get(node) {
                 None | Some(0) => self.find_in_node(simd, level, node, rest, unskipped),
                 Some(&skip) => self.find_past_prefix(level, node, rest, skip as usize),
@@ -291,6 +322,8 @@ mod tests {
             for query in queries.iter().chain(&separators) {
                 let expected = separators.partition_point(|s| s <= query);
                 assert_eq!(anchors.find(query), expected, "{query:?}");
+                let leaf = anchors.find_leaf(simd, query);
+                assert_eq!(anchors.find_in_leaf(simd, query, leaf), expected, "{query:?}");
                 for anchor in [1, expected, expected + 1] {
                     if anchor > 0 && anchor < anchors.len() {
                         assert_eq!(anchors.compare(anchor, query), separators[anchor - 1].cmp(query));

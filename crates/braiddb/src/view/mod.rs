@@ -31,7 +31,7 @@ pub use cursor::ViewCursor;
 pub use fold::{FoldStats, fold_view};
 pub(crate) use format::PAGE_BYTES;
 pub use format::ViewMeta;
-pub use reader::View;
+pub use reader::{Leaf, View};
 pub use rows::RowBatch;
 pub use run_writer::SortedRunWriter;
 pub use scan::ViewScan;

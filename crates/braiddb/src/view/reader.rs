@@ -3,6 +3,7 @@
 //! Nothing here changes after `open`, so any number of threads read at once. The runs are not part of it: the caller
 //! passes the very runs, in the order, that the view was built over.
 
+pub use super::anchors::Leaf;
 use super::bits::is_equal;
 use super::counters::count_segment_read;
 use super::directory::Directory;
@@ -53,13 +54,14 @@ impl<'g> Task for Get<'_, 'g> {
     }
 }
 
-/// [`View::prefetch_entry`].
+/// [`View::prefetch_slot`] or [`View::prefetch_entry`].
 struct PrefetchEntry<'a> {
     view: &'a View,
     runs: &'a [Arc<Run>],
     number: u32,
     key: &'a [u8],
     hash: u64,
+    slot_only: bool,
     guard: &'a Guard,
 }
 
@@ -68,18 +70,55 @@ impl Task for PrefetchEntry<'_> {
 
     #[inline(always)]
     fn run(self, simd: Simd) {
-        let PrefetchEntry { view, runs, number, key, hash, guard } = self;
+        let PrefetchEntry { view, runs, number, key, hash, slot_only, guard } = self;
         let (page, at) = view.layout.place(number);
         let record = view.pages.get(page, guard).and_then(|bytes| bytes.get(at..at + view.layout.record_bytes));
         // What is missing or wrong is the read's to tell.
-        if let Some(Ok(segment)) = record.map(|record| view.parse(number, record)) {
-            let candidates = view.candidates(simd, &segment, key, hash);
-            if candidates != 0
-                && let Ok((run, position)) = view.locate(runs, number, &segment, candidates.trailing_zeros() as usize)
-            {
-                runs[run].prefetch(position);
-            }
+        let Some(Ok(segment)) = record.map(|record| view.parse(number, record)) else { return };
+        let candidates = view.candidates(simd, &segment, key, hash);
+        if candidates == 0 {
+            return;
         }
+        let lane = candidates.trailing_zeros() as usize;
+        if slot_only {
+            let index = segment.run(lane);
+            if let (Some(run), Some(cursor)) = (runs.get(index), segment.cursor(index)) {
+                run.prefetch_slot(cursor.block);
+            }
+        } else if let Ok((run, position)) = view.locate(runs, number, &segment, lane) {
+            runs[run].prefetch(position);
+        }
+    }
+}
+
+/// [`View::find_leaf`].
+struct FindLeaf<'a> {
+    view: &'a View,
+    key: &'a [u8],
+}
+
+impl Task for FindLeaf<'_> {
+    type Output = Leaf;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Leaf {
+        self.view.directory.anchors.find_leaf(simd, self.key)
+    }
+}
+
+/// [`View::segment_in_leaf`].
+struct FindInLeaf<'a> {
+    view: &'a View,
+    key: &'a [u8],
+    leaf: Leaf,
+}
+
+impl Task for FindInLeaf<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> usize {
+        self.view.directory.anchors.find_in_leaf(simd, self.key, self.leaf)
     }
 }
 
@@ -310,10 +349,33 @@ impl View {
         candidates & candidate(segment, simd, key).map_or(u32::MAX, |lane| 1 << lane)
     }
 
+    /// The first half of finding a key's segment; what the second needs is asked for.
+    #[inline]
+    pub fn find_leaf(&self, key: &[u8]) -> Leaf {
+        self.simd.run(FindLeaf { view: self, key })
+    }
+
+    /// The second half; `None` for a view without entries. The segment's record is asked for.
+    #[inline]
+    pub fn segment_in_leaf(&self, key: &[u8], leaf: Leaf) -> Option<u32> {
+        if self.directory.segments() == 0 {
+            return None;
+        }
+        let segment = self.directory.segment_of(self.simd.run(FindInLeaf { view: self, key, leaf }));
+        self.prefetch_record(segment);
+        Some(segment)
+    }
+
+    /// Asks for what [`View::prefetch_entry`] will need besides the segment's record.
+    #[inline]
+    pub fn prefetch_slot(&self, runs: &[Arc<Run>], number: u32, key: &[u8], hash: u64, guard: &Guard) {
+        self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: true, guard });
+    }
+
     /// Asks for what [`View::get_in_segment`] will read of an entry, as far as the cache has it.
     #[inline]
     pub fn prefetch_entry(&self, runs: &[Arc<Run>], number: u32, key: &[u8], hash: u64, guard: &Guard) {
-        self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, guard });
+        self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: false, guard });
     }
 
     /// The first version at or below `snapshot` after the newest one, which stands at `from`.
