@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn run(number: u64, bytes: u64) -> RunStats {
-        RunStats { number, bytes, entries: bytes / 100 }
+        RunStats { number, bytes, entries: bytes / 100, raw_bytes: bytes, view_bytes: 0 }
     }
 
     #[test]

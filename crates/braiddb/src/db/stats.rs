@@ -48,6 +48,10 @@ pub struct RunStats {
     pub bytes: u64,
     /// Its entries, dead ones among them.
     pub entries: u64,
+    /// Bytes of their keys and values.
+    pub raw_bytes: u64,
+    /// Bytes of the view in the file.
+    pub view_bytes: u64,
 }
 
 /// A partition, in [`Stats`].
@@ -193,7 +197,13 @@ fn partition_stats(partition: &crate::version::Partition) -> PartitionStats {
     let runs: Vec<RunStats> = partition
         .all_runs()
         .map(|h| h.run().meta())
-        .map(|m| RunStats { number: m.number, bytes: m.file_bytes, entries: m.entries })
+        .map(|m| RunStats {
+            number: m.number,
+            bytes: m.file_bytes,
+            entries: m.entries,
+            raw_bytes: m.raw_bytes,
+            view_bytes: m.view_bytes,
+        })
         .collect();
     let (runs, loose) = runs.split_at(partition.runs.len());
     let view = partition.view.as_ref().map(|v| v.meta());
