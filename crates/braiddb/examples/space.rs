@@ -1,7 +1,7 @@
 //! What the space of a database consists of once nobody writes, and what was written for it.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example space -- [--records N] [--memory MIB] [--rest S] [--dir DIR] [--key-blocks no] [LOAD ..]
+//! cargo run --release -p braiddb --example space -- [--records N] [--memory MIB] [--rest S] [--dir DIR] [--key-blocks yes|no] [LOAD ..]
 //! ```
 //!
 //! Loads: `fill` in random order; `overwrite` half as many random rows, after it; `documents` half as many of 1.1 KB. Keys have 16
@@ -30,14 +30,14 @@ struct Options {
     memory_mib: usize,
     rest_s: u64,
     dir: PathBuf,
-    key_blocks: bool,
+    key_blocks: Option<bool>,
     loads: Vec<String>,
 }
 
 fn options() -> Result<Options, Failure> {
     let dir = std::env::temp_dir().join(format!("braiddb-space-{}", process::id()));
     let mut options =
-        Options { records: 2_000_000, memory_mib: 122, rest_s: 10, dir, key_blocks: true, loads: Vec::new() };
+        Options { records: 2_000_000, memory_mib: 122, rest_s: 10, dir, key_blocks: None, loads: Vec::new() };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{name} wants a value"));
@@ -46,7 +46,7 @@ fn options() -> Result<Options, Failure> {
             "--memory" => options.memory_mib = value()?.parse()?,
             "--rest" => options.rest_s = value()?.parse()?,
             "--dir" => options.dir = value()?.into(),
-            "--key-blocks" => options.key_blocks = value()? != "no",
+            "--key-blocks" => options.key_blocks = Some(value()? != "no"),
             load => options.loads.push(load.to_owned()),
         }
     }
@@ -108,12 +108,12 @@ impl Loader {
         let _ = fs::remove_dir_all(&options.dir);
         let pool: Vec<u8> = (0..(1 << 20) + len_min + len_spread).map(|at| (mix(at / 8) >> (8 * (at % 8))) as u8).collect();
         let own_kib = memory_kib();
-        let db = Db::builder()
+        let builder = Db::builder()
             .memory(options.memory_mib << 20)
             .durability(Durability::Buffered)
-            .compression(Compression::None)
-            .key_blocks(options.key_blocks)
-            .open(&options.dir)?;
+            .compression(Compression::None);
+        let builder = options.key_blocks.map_or(builder.clone(), |wanted| builder.key_blocks(wanted));
+        let db = builder.open(&options.dir)?;
         let tree = db.tree("rows")?;
         Ok(Loader { db, tree, pool, len_min, len_spread, memory_kib_max: 0, own_kib })
     }
@@ -129,7 +129,7 @@ impl Loader {
     /// Puts rows, a hundred a commit; bytes of keys and values.
     fn write(&mut self, rows: impl Iterator<Item = (u64, u64)>) -> Result<u64, Failure> {
         let mut rows = rows.peekable();
-        let mut user = 0;
+        let (mut user, mut commits) = (0, 0);
         while rows.peek().is_some() {
             let mut batch = self.db.batch();
             for (row, version) in rows.by_ref().take(100) {
@@ -139,8 +139,9 @@ impl Loader {
                 user += KEY_LEN + len;
             }
             self.db.write(batch, Durability::Buffered)?;
-            if user % 128 == 0 {
-                self.memory_kib_max = self.memory_kib_max.max(memory_kib() - self.own_kib);
+            commits += 1;
+            if commits % 64 == 0 {
+                self.memory_kib_max = self.memory_kib_max.max(memory_kib().saturating_sub(self.own_kib));
             }
         }
         Ok(user)

@@ -5,6 +5,7 @@ use crate::{
     codec::Compression,
     db::{Db, Durability, Settings},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
+    table::KeyBlocks,
 };
 use std::{path::Path, sync::Arc};
 
@@ -64,7 +65,7 @@ impl Builder {
                 block_bytes: 4096,
                 blob_threshold: 4096,
                 blob_file_bytes: 256 << 20,
-                key_blocks: true,
+                key_blocks: KeyBlocks::default(),
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
             },
@@ -173,9 +174,11 @@ impl Builder {
         self
     }
 
-    /// Whether runs get a key block, which spares reading values when a view is braided; yes by default.
+    /// Whether all runs get a key block, or none: all keys once more, which spares reading values when a view is braided. By
+    /// default runs get one whose values are large beside their keys. With small values it takes an eighth of the space, which
+    /// may be worth it where the database is much larger than the machine's memory.
     pub fn key_blocks(mut self, key_blocks: bool) -> Builder {
-        self.settings.key_blocks = key_blocks;
+        self.settings.key_blocks = if key_blocks { KeyBlocks::Always } else { KeyBlocks::Never };
         self
     }
 

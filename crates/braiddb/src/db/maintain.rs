@@ -38,7 +38,7 @@ impl Core {
         RunOptions {
             compression: self.settings.compression,
             block_bytes: self.settings.block_bytes,
-            key_block: self.settings.key_blocks,
+            key_blocks: self.settings.key_blocks,
         }
     }
 

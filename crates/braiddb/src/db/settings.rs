@@ -3,6 +3,7 @@
 use crate::{
     codec::Compression,
     platform::{Runtime, Vfs},
+    table::KeyBlocks,
 };
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ pub struct Settings {
     pub block_bytes: usize,
     pub blob_threshold: usize,
     pub blob_file_bytes: u64,
-    pub key_blocks: bool,
+    pub key_blocks: KeyBlocks,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
 }

@@ -4,7 +4,7 @@ use super::{
     Db, Durability, Settings, TreeOptions,
     tests_common::{DIR, mem, open, small},
 };
-use crate::codec::Compression;
+use crate::{codec::Compression, table::KeyBlocks};
 use std::path::Path;
 
 fn key(i: u64) -> Vec<u8> {
@@ -331,7 +331,7 @@ fn a_damaged_view_heals_and_reads_go_on() {
 #[test]
 fn over_eight_runs_a_get_compares_once_and_a_step_never() {
     use crate::view::{key_comparisons, segments_read};
-    for key_blocks in [true, false] {
+    for key_blocks in [KeyBlocks::Always, KeyBlocks::Never] {
         let vfs = mem();
         let settings = Settings {
             partition_bytes: Some(1 << 30),
@@ -390,7 +390,8 @@ fn runs_with_and_without_key_blocks_work_together() {
     let vfs = mem();
     let mut model = std::collections::BTreeMap::new();
     for round in 0..6u64 {
-        let db = open(Settings { key_blocks: round % 2 == 0, ..small(&vfs) }).unwrap();
+        let key_blocks = if round % 2 == 0 { KeyBlocks::Always } else { KeyBlocks::Never };
+        let db = open(Settings { key_blocks, ..small(&vfs) }).unwrap();
         let tree = db.tree("t").unwrap();
         for i in 0..500 {
             let (k, v) = (key((i * 7 + round) % 3_000), value(i + round, 30));

@@ -5,6 +5,7 @@ use crate::{
     base::Result,
     codec::Compression,
     platform::{MemVfs, SystemRuntime, Vfs, fault_vfs::FaultVfs},
+    table::KeyBlocks,
 };
 use std::{
     path::Path,
@@ -42,7 +43,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         block_bytes: 512,
         blob_threshold: 256,
         blob_file_bytes: 16 << 10,
-        key_blocks: true,
+        key_blocks: KeyBlocks::Always,
         vfs: Arc::clone(vfs),
         runtime: Arc::new(SystemRuntime::new()),
     }

@@ -1,5 +1,8 @@
 //! The key block: all keys of a run once more, without values, so that a view is built without reading values.
 //!
+//! Beside small values the keys take much of what is written a second time: then a view is built from the data blocks. See
+//! `docs/adr/0013-what-the-space-at-rest-consists-of.md`.
+//!
 //! It is cut into chunks of about 32 KiB before compression. A chunk begins with the first entry of a data block, so
 //! that a scan can start at any position: find the chunk by its first block, and skip.
 //!
@@ -22,6 +25,24 @@ use crate::{
 /// A chunk that reaches this length ends with the block it is in.
 const CHUNK_BYTES: usize = 32 << 10;
 
+/// A key block pays if values have so many times the bytes of keys.
+const VALUES_TO_KEYS_MIN: u64 = 32;
+
+/// Whether that is so is looked at from so many bytes of keys and values on.
+const BYTES_MIN: u64 = 16 << 10;
+
+/// Which runs get a key block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyBlocks {
+    /// None.
+    Never,
+    /// Those with values beside which the keys are little.
+    #[default]
+    WhereValuesAreLarge,
+    /// All.
+    Always,
+}
+
 /// The chunks of a run that is being written. They are kept, compressed, until the data blocks are out.
 #[derive(Debug)]
 pub(super) struct KeyBlockBuilder {
@@ -33,20 +54,36 @@ pub(super) struct KeyBlockBuilder {
     /// The first block of each finished chunk, and its unit, not stamped.
     pub chunks: Vec<(u16, Vec<u8>)>,
     bytes: usize,
+    is_wanted_always: bool,
+    key_bytes: u64,
+    value_bytes: u64,
 }
 
 impl KeyBlockBuilder {
-    /// No keys yet.
-    pub fn new(compression: Compression) -> KeyBlockBuilder {
-        KeyBlockBuilder {
+    /// No keys yet; `None` if there is to be no key block.
+    pub fn new(compression: Compression, wanted: KeyBlocks) -> Option<KeyBlockBuilder> {
+        (wanted != KeyBlocks::Never).then(|| KeyBlockBuilder {
             compression,
+            is_wanted_always: wanted == KeyBlocks::Always,
+            key_bytes: 0,
+            value_bytes: 0,
             raw: Vec::new(),
             base: 0,
             last_key: Vec::new(),
             first_block: 0,
             chunks: Vec::new(),
             bytes: 0,
-        }
+        })
+    }
+
+    /// Whether what was added so far is worth being kept.
+    pub fn pays(&self) -> bool {
+        self.is_wanted_always || (self.value_bytes > 0 && self.value_bytes >= VALUES_TO_KEYS_MIN * self.key_bytes)
+    }
+
+    /// Whether so much was added that it can be told what comes.
+    pub fn is_typical(&self) -> bool {
+        self.key_bytes + self.value_bytes >= BYTES_MIN
     }
 
     /// Adds an entry of this block.
@@ -57,6 +94,8 @@ impl KeyBlockBuilder {
             self.raw.extend_from_slice(&self.base.to_le_bytes());
             self.last_key.clear();
         }
+        self.key_bytes += entry.key.len() as u64;
+        self.value_bytes += entry.value.len() as u64;
         let shared = shared_prefix_len(&self.last_key, entry.key);
         let rest = &entry.key[shared..];
         put_varint(&mut self.raw, shared as u64);

@@ -20,6 +20,7 @@ mod writer;
 
 pub use block::Rows;
 pub use context::{Position, TableContext};
+pub use key_block::KeyBlocks;
 pub use meta::{BlobUse, RunMeta};
 pub use run::{Block, PinnedBlock, Run};
 pub use scan::{KeyScan, RunScan};

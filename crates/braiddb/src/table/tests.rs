@@ -59,7 +59,8 @@ fn path() -> PathBuf {
 }
 
 fn options(compression: Compression, block_bytes: usize, key_block: bool) -> RunOptions {
-    RunOptions { compression, block_bytes, key_block }
+    let key_blocks = if key_block { KeyBlocks::Always } else { KeyBlocks::Never };
+    RunOptions { compression, block_bytes, key_blocks }
 }
 
 fn no_view(_: FileId, _: u64) -> Result<Vec<u8>> {
@@ -445,6 +446,38 @@ fn another_run_of_the_same_number_is_refused() {
     Run::open(&ctx, &path(), &renumbered).unwrap();
 }
 
+#[test]
+fn keys_stand_apart_where_values_are_large() {
+    let has_key_block = |wanted, value_lens: &[usize]| {
+        let ctx = context(32 << 20);
+        let options = RunOptions { key_blocks: wanted, ..RunOptions::default() };
+        let mut writer = RunWriter::create(&ctx, &path(), 7, FILE_ID, &options).unwrap();
+        for (row, &len) in value_lens.iter().enumerate() {
+            let (key, value) = (format!("{row:020}").into_bytes(), vec![1; len]);
+            writer.add(EntryRef { key: &key, sequence: 1, kind: EntryKind::Value, value: &value }).unwrap();
+        }
+        let meta = writer.finish(|_, _| Ok(Vec::new())).unwrap();
+        let run = Run::open(&ctx, &path(), &meta).unwrap();
+        run.verify().unwrap();
+        let mut keys = run.keys(Position::default());
+        for row in 0..value_lens.len() {
+            assert!(keys.next().unwrap());
+            assert_eq!(keys.key(), format!("{row:020}").as_bytes());
+        }
+        assert!(!keys.next().unwrap());
+        meta.has_key_block
+    };
+    let (small, large) = (vec![120; 2000], vec![1500; 2000]);
+    let first_small = [vec![1; 5], large.clone()].concat();
+    let last_small = [vec![700; 100], vec![120; 2000]].concat();
+    let default = KeyBlocks::default();
+    assert!(has_key_block(default, &large) && !has_key_block(default, &small));
+    assert!(has_key_block(default, &first_small), "a few rows at the beginning say little");
+    assert!(!has_key_block(default, &last_small));
+    assert!(!has_key_block(default, &[]) && !has_key_block(default, &[100]) && has_key_block(default, &[1000]));
+    assert!(has_key_block(KeyBlocks::Always, &small) && !has_key_block(KeyBlocks::Never, &large));
+}
+
 /// Bytes with valid checksums that say nonsense: whoever can write the file can write those. Decoders must not panic,
 /// hang or allocate without bound, so they are fed mutations of what they expect.
 #[test]
@@ -452,7 +485,7 @@ fn decoders_take_any_bytes() {
     let mut random = Random(11);
     let model = random_model(11, 40, false);
     let mut builder = block::BlockBuilder::default();
-    let mut keys = key_block::KeyBlockBuilder::new(Compression::None);
+    let mut keys = key_block::KeyBlockBuilder::new(Compression::None, KeyBlocks::Always).unwrap();
     for entry in model.iter().map(entry_of) {
         builder.add(&entry);
         keys.add(&entry, 0);

@@ -7,7 +7,7 @@ use super::{
     Position, TableContext,
     block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_ENTRY_BYTES},
     format::{VIEW_ALIGNMENT, encode_tombstones, put_unit, stamp_unit},
-    key_block::KeyBlockBuilder,
+    key_block::{KeyBlockBuilder, KeyBlocks},
     meta::{BlobUse, RunMeta},
     tail::{BlockEntry, ChunkEntry, FOOTER_LEN, Footer, encode_index},
 };
@@ -41,12 +41,12 @@ pub struct RunOptions {
     /// length of a frame of the cache, so that blocks fill frames.
     pub block_bytes: usize,
     /// Whether all keys are written a second time, without values, so that a view is built without reading values.
-    pub key_block: bool,
+    pub key_blocks: KeyBlocks,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { compression: Compression::default(), block_bytes: 4096, key_block: true }
+        RunOptions { compression: Compression::default(), block_bytes: 4096, key_blocks: KeyBlocks::default() }
     }
 }
 
@@ -94,7 +94,6 @@ impl RunWriter {
             options: *options,
             footer: Footer {
                 min_sequence: SequenceNumber::MAX,
-                has_key_block: options.key_block,
                 block_bytes: options.block_bytes as u32,
                 ..Footer::default()
             },
@@ -104,7 +103,7 @@ impl RunWriter {
             written: 0,
             block: BlockBuilder::default(),
             blocks: Vec::new(),
-            keys: options.key_block.then(|| KeyBlockBuilder::new(options.compression)),
+            keys: KeyBlockBuilder::new(options.compression, options.key_blocks),
             smallest: Vec::new(),
             last: None,
             range_tombstones: Vec::new(),
@@ -227,14 +226,17 @@ impl RunWriter {
         let unit_len = put_stamped(&mut self.buffer, self.written, self.file_id, self.options.compression, raw);
         self.blocks.push(BlockEntry { unit_len, raw_len, entries });
         self.block.clear();
-        if let Some(keys) = &mut self.keys {
-            keys.end_block();
+        match &mut self.keys {
+            Some(keys) if keys.is_typical() && !keys.pays() => self.keys = None,
+            Some(keys) => keys.end_block(),
+            None => {}
         }
         self.flush_if_full()
     }
 
     fn put_keys(&mut self) -> Result<Vec<ChunkEntry>> {
-        let Some(mut keys) = self.keys.take() else { return Ok(Vec::new()) };
+        let Some(mut keys) = self.keys.take().filter(KeyBlockBuilder::pays) else { return Ok(Vec::new()) };
+        self.footer.has_key_block = true;
         keys.finish();
         let mut chunks = Vec::with_capacity(keys.chunks.len());
         for (first_block, mut unit) in keys.chunks {

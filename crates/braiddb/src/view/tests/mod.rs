@@ -9,7 +9,7 @@ use crate::base::{Cursor, EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet
 use crate::cache::BlockCache;
 use crate::codec::Compression;
 use crate::platform::{MemVfs, Vfs};
-use crate::table::{Run, RunOptions, TableContext};
+use crate::table::{KeyBlocks, Run, RunOptions, TableContext};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -173,7 +173,7 @@ impl World {
         let options = RunOptions {
             compression: Compression::None,
             block_bytes: self.block_bytes,
-            key_block: self.random.one_in(2),
+            key_blocks: if self.random.one_in(2) { KeyBlocks::Always } else { KeyBlocks::Never },
         };
         let file_id = self.random.next_u64();
         let mut writer = SortedRunWriter::create(&self.ctx, &path, number, file_id, &options).unwrap();
