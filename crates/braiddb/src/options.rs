@@ -150,7 +150,7 @@ impl Builder {
         self
     }
 
-    /// The size of a log segment, in bytes; 16 MiB by default.
+    /// The most bytes of a log segment; 16 MiB by default. It has no more than half a memtable, and the first ones less.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Builder {
         self.settings.log_segment_bytes = bytes;
         self

@@ -47,6 +47,9 @@ use std::{
 /// disk, and the next open writes it once more.
 pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 
+/// The most log segments that are kept to be used again while there are commits: as much as two memtables.
+const LOG_SPARES_MAX: usize = 4;
+
 /// More memory than any machine has, and little enough to be reckoned with.
 const MEMORY_MAX: usize = usize::MAX >> 8;
 
@@ -320,7 +323,8 @@ fn begin_epoch(
         next_file_number: number_source(next_file),
         pre_sync: blobs.sync_hook(),
     };
-    let mut options = WalOptions { segment_len: settings.log_segment_bytes, ..Default::default() };
+    let segment_len = settings.log_segment_bytes();
+    let mut options = WalOptions { segment_len, spares_max: LOG_SPARES_MAX, ..Default::default() };
     if settings.compression == Compression::None {
         options.compress_at_len = usize::MAX;
     }

@@ -59,7 +59,17 @@ pub struct Settings {
     pub runtime: Arc<dyn Runtime>,
 }
 
+/// No log segment is shorter for the sake of the memtable.
+const LOG_SEGMENT_BYTES_MIN: u64 = 1 << 20;
+
 impl Settings {
+    /// The length of a log segment: half a memtable, and no more than was asked for. A segment is let go of when all in it is
+    /// flushed, so long ones keep what short ones would give back.
+    pub fn log_segment_bytes(&self) -> u64 {
+        let by_memtable = (self.memtable_bytes() as u64 / 2).max(LOG_SEGMENT_BYTES_MIN);
+        self.log_segment_bytes.min(by_memtable)
+    }
+
     /// A memtable is frozen when it has this many bytes.
     pub fn memtable_bytes(&self) -> usize {
         self.memtable_bytes.unwrap_or((self.memory / 8).clamp(1 << 20, 256 << 20))

@@ -35,7 +35,7 @@ impl fmt::Debug for WalContext {
 /// Sizes of a log.
 #[derive(Clone, Debug)]
 pub struct WalOptions {
-    /// The length of a segment in bytes; a group that does not fit gets a longer one.
+    /// The length of a segment in bytes; the first ones are shorter, and a group that does not fit gets a longer one.
     pub segment_len: u64,
     /// The most released segments that are kept to be used again.
     pub spares_max: usize,

@@ -23,8 +23,12 @@ use std::{
     },
 };
 
-/// The length of a first segment where there is no space for one of the usual length.
+/// The length of a first segment where there is no space for more.
 const SHORT_SEGMENT_LEN: u64 = 64 << 10;
+
+/// The length of the first segment, and of one that follows a rest; each later one is twice as long as the one before, up to
+/// the length in the options. So a log that takes little is short.
+const FIRST_SEGMENT_LEN: u64 = 1 << 20;
 
 /// Segments longer than the usual ones are multiples of this.
 const LONG_SEGMENT_UNIT: u64 = 4096;
@@ -73,6 +77,8 @@ pub struct Wal {
     spares: Mutex<Vec<Spare>>,
     /// How many syncs there had been when spares were last tidied.
     tidied_at_syncs: AtomicU64,
+    /// The length of the next segment that is made.
+    next_len: AtomicU64,
     records: AtomicU64,
     bytes_written: AtomicU64,
     payload_bytes: AtomicU64,
@@ -138,6 +144,7 @@ impl Wal {
     pub fn create(context: WalContext, options: WalOptions, start: WalStart) -> Result<Wal> {
         options.check()?;
         let spare = first_segment(&context, &options)?;
+        let next_len = AtomicU64::new(following_len(spare.len, &options));
         let header = SegmentHeader {
             file_id: context.runtime.random_u64(),
             start_lsn: start.start_lsn,
@@ -174,6 +181,7 @@ impl Wal {
             segments: Mutex::new(segments),
             spares: Mutex::default(),
             tidied_at_syncs: AtomicU64::new(0),
+            next_len,
             records: AtomicU64::new(0),
             bytes_written: AtomicU64::new(SEGMENT_HEADER_LEN),
             payload_bytes: AtomicU64::new(0),
@@ -281,7 +289,8 @@ impl Wal {
         if !self.spares.lock().is_empty() || self.options.spares_max == 0 {
             return Ok(false);
         }
-        let spare = Spare::create(&self.context, self.options.segment_len).map_err(|e| self.not_made(e))?;
+        let len = self.next_len.load(Ordering::Relaxed);
+        let spare = Spare::create(&self.context, len).map_err(|e| self.not_made(e))?;
         self.spares.lock().push(spare);
         Ok(true)
     }
@@ -302,6 +311,20 @@ impl Wal {
             let synced = file.sync_data().map_err(|e| sync_failed(&path, e));
             synced.map_err(|e| self.not_made(e))?;
         }
+    }
+
+    /// Goes on in a short segment, if the present one is longer: for when nothing was committed for a while and all in the
+    /// log is flushed, so that the long one can be released. Returns whether it did.
+    pub fn go_on_in_short(&self) -> Result<bool> {
+        let short = FIRST_SEGMENT_LEN.min(self.options.segment_len);
+        let mut tail = self.tail.lock();
+        self.latch.check()?;
+        if tail.segment.header.len <= short {
+            return Ok(false);
+        }
+        self.next_len.store(short, Ordering::Relaxed);
+        self.go_on_in_next(&mut tail, 0)?;
+        Ok(true)
     }
 
     /// Removes the spares, and returns how many there were. For when nothing was committed for a while.
@@ -404,6 +427,7 @@ impl Wal {
         let end = self.write_record(tail, &seal, &encode_seal(next.header.number, next.header.file_id))?;
         assert_eq!(end, next.header.start_lsn, "a segment begins where the seal before it ends");
         tail.prepared = None;
+        self.next_len.store(following_len(next.header.len, &self.options), Ordering::Relaxed);
         tail.segment.close(end);
         tail.offset = SEGMENT_HEADER_LEN;
         tail.link = next.first_link;
@@ -425,11 +449,8 @@ impl Wal {
         let spare = match spare {
             Some(spare) => spare,
             None => {
-                let len = if needed <= self.options.segment_len {
-                    self.options.segment_len
-                } else {
-                    needed.next_multiple_of(LONG_SEGMENT_UNIT)
-                };
+                let usual = self.next_len.load(Ordering::Relaxed);
+                let len = if needed <= usual { usual } else { needed.next_multiple_of(LONG_SEGMENT_UNIT) };
                 Spare::create(&self.context, len).map_err(|e| self.not_made(e))?
             }
         };
@@ -516,12 +537,18 @@ impl Wal {
 
 /// A file for the first segment. On a disk that is nearly full it is a short one: a log is needed to delete anything.
 fn first_segment(context: &WalContext, options: &WalOptions) -> Result<Spare> {
-    let made = Spare::create(context, options.segment_len);
+    let len = FIRST_SEGMENT_LEN.min(options.segment_len);
+    let made = Spare::create(context, len);
     let is_disk_full = made.as_ref().is_err_and(|e| e.error.is_disk_full() && !e.sync_failed);
-    if is_disk_full && options.segment_len > SHORT_SEGMENT_LEN {
+    if is_disk_full && len > SHORT_SEGMENT_LEN {
         return Spare::create(context, SHORT_SEGMENT_LEN).map_err(|e| e.error);
     }
     made.map_err(|e| e.error)
+}
+
+/// The length of the segment after one of this length.
+fn following_len(len: u64, options: &WalOptions) -> u64 {
+    len.saturating_mul(2).clamp(FIRST_SEGMENT_LEN.min(options.segment_len), options.segment_len)
 }
 
 /// A segment's bytes in memory; `None` if it is to be written by calls to the system.
