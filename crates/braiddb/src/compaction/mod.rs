@@ -20,4 +20,4 @@ pub use flush::{FlushOutput, flush};
 pub use job::{MergeOutput, MergePart, Target, cut, droppable_runs, fold, merge, rebuild};
 pub use merge_scan::MergeScan;
 pub use output::{MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX};
-pub use plan::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut, plan};
+pub use plan::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut, deadest, plan};

@@ -76,6 +76,8 @@ pub struct PlanOptions {
     pub fold_bytes_per_entry: u64,
     /// The most runs in a view.
     pub view_runs_max: usize,
+    /// The most that are left in a view when idle.
+    pub view_runs_max_idle: usize,
     /// The most dead entries among all, in per cent.
     pub dead_percent_max: u64,
     /// Whether the database is idle: then loose runs are folded whatever their number.
@@ -92,7 +94,7 @@ pub enum Plan {
         /// The key.
         at: Vec<u8>,
     },
-    /// Merge everything and cut it into partitions of about a quarter of the largest size.
+    /// Merge everything and cut it into partitions of an equal part of the largest size.
     Split,
     /// Merge these loose runs, the newest, into one loose run.
     Loose {
@@ -125,6 +127,29 @@ pub fn best_cut<'a>(mut runs: Vec<(&'a [u8], &'a [u8], u64)>) -> Option<&'a [u8]
     best.map(|(_, key)| key)
 }
 
+/// The partition to merge next so that no more than this share of all entries is dead, in per cent: the one with the most dead
+/// entries among its own, which gives back most space for what is written. `None` if there are no more.
+///
+/// What stands in loose runs is not counted yet. It is taken to supersede as much as it can, so that what will be merged is not
+/// folded before; but only what is known to be dead makes a partition worth a merge.
+pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max: u64) -> Option<usize> {
+    let (mut entries, mut dead) = (0, 0);
+    let mut most = None;
+    for (index, shape) in shapes.enumerate() {
+        let Some(counts) = &shape.counts else { continue };
+        let loose: u64 = shape.loose.iter().map(|r| r.entries).sum();
+        let loose = if shape.has_view && shape.dead_held < u64::MAX { loose } else { 0 };
+        entries += counts.entries + loose;
+        dead += counts.dead.saturating_sub(shape.dead_held) + loose;
+        // Of those that are alike, the smallest: then there may be enough of it.
+        let rank = (dead_percent(shape), std::cmp::Reverse(counts.entries));
+        if rank.0 > percent_max && most.is_none_or(|(most, _)| rank > most) {
+            most = Some((rank, index));
+        }
+    }
+    most.filter(|_| dead * 100 > entries * percent_max).map(|(_, index)| index)
+}
+
 /// What to do with a partition; `None` if nothing.
 pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let count = shape.runs.len() + shape.loose.len();
@@ -137,7 +162,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
         return Some(Plan::Major { inputs: shape.loose.iter().map(|r| r.number).chain(sparse).collect() });
     }
     let blocks: u64 = all(shape).map(|r| r.blocks).sum();
-    let is_too_large = (bytes > options.partition_bytes_max || blocks > options.partition_blocks_max)
+    let is_too_large = (live_bytes(shape) > options.partition_bytes_max || blocks > options.partition_blocks_max)
         && bytes > shape.unsplit_bytes + shape.unsplit_bytes / 2;
     if count > 1 && is_too_large {
         return Some(shape.cut.clone().map_or(Plan::Split, |at| Plan::Cut { at }));
@@ -147,6 +172,11 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     }
     // One run needs no view but its own.
     let foldable = count > 1 && !shape.loose.is_empty();
+    // What will be merged whole before long is not merged in part.
+    let is_lasting = dead_percent(shape) * 4 < options.dead_percent_max;
+    if options.idle && shape.loose.is_empty() && count > options.view_runs_max_idle && is_lasting {
+        return Some(Plan::Major { inputs: smallest(&shape.runs, count - options.view_runs_max_idle + 1) });
+    }
     if !foldable || (shape.loose.len() < options.loose_max && !options.idle) {
         return None;
     }
@@ -163,7 +193,24 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     if count <= options.view_runs_max {
         return Some(Plan::Fold);
     }
+    if dead_percent(shape) * 2 >= options.dead_percent_max {
+        // All would be merged soon anyhow, and these entries with it once more.
+        return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
+    }
     Some(Plan::Major { inputs: cheapest(base, newer, options) })
+}
+
+/// The bytes of a partition without what is known to be dead of the view.
+fn live_bytes(shape: &PartitionShape) -> u64 {
+    let counted = if shape.has_view { shape.runs.as_slice() } else { shape.loose.get(..1).unwrap_or_default() };
+    let counted: u64 = counted.iter().map(|r| r.bytes).sum();
+    all(shape).map(|r| r.bytes).sum::<u64>() - counted * dead_percent(shape) / 100
+}
+
+/// The share of dead entries among those that are counted, without those that snapshots hold.
+fn dead_percent(shape: &PartitionShape) -> u64 {
+    let Some(counts) = &shape.counts else { return 0 };
+    (counts.dead.saturating_sub(shape.dead_held) * 100).checked_div(counts.entries).unwrap_or(0)
 }
 
 fn all(shape: &PartitionShape) -> impl Iterator<Item = &RunShape> {
@@ -208,9 +255,12 @@ fn cheapest(base: &[RunShape], newer: &[RunShape], options: &PlanOptions) -> Vec
     if base.len() < options.view_runs_max {
         return inputs;
     }
-    let mut rest: Vec<&RunShape> = base.iter().collect();
-    rest.sort_by_key(|r| r.bytes);
-    let merged = base.len() - options.view_runs_max / 2;
-    inputs.extend(rest.iter().take(merged).map(|r| r.number));
+    inputs.extend(smallest(base, base.len() - options.view_runs_max / 2));
     inputs
+}
+
+fn smallest(runs: &[RunShape], count: usize) -> Vec<FileNumber> {
+    let mut runs: Vec<&RunShape> = runs.iter().collect();
+    runs.sort_by_key(|r| r.bytes);
+    runs.iter().take(count).map(|r| r.number).collect()
 }

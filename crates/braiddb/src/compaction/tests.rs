@@ -11,6 +11,7 @@ fn options(idle: bool) -> PlanOptions {
         loose_max: 4,
         fold_bytes_per_entry: 10,
         view_runs_max: 8,
+        view_runs_max_idle: 4,
         dead_percent_max: 25,
         idle,
     }
@@ -88,6 +89,14 @@ fn plans_by_shape() {
         ),
         ("one large run", shape(&[], &[2000]), true),
         ("no view", PartitionShape { has_view: false, ..shape(&[10, 10], &[1]) }, false),
+        (
+            "too large, but much of it dead",
+            PartitionShape { counts: Some(ViewShape { entries: 100, dead: 24 }), ..shape(&[900, 50], &[51]) },
+            false,
+        ),
+        ("a full view, much of it dead", dead(shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[22, 1, 1, 1]), 13), false),
+        ("many runs, idle", shape(&[100, 2, 20, 1, 9, 8], &[]), true),
+        ("many runs, idle, much of them dead", dead(shape(&[100, 2, 20, 1, 9, 8], &[]), 7), true),
         ("sparse blobs", PartitionShape { relocate_blobs: true, ..shape(&[10], &[]) }, false),
     ];
     let text: String =
@@ -120,9 +129,34 @@ grown by half since: Some(Split)
 too large, runs side by side: Some(Cut { at: [107] })
 one large run: None
 no view: Some(Rebuild)
+too large, but much of it dead: None
+a full view, much of it dead: Some(Major { inputs: [1, 2, 3, 4, 5, 6, 7, 8, 101, 102, 103, 104] })
+many runs, idle: Some(Major { inputs: [4, 2, 6] })
+many runs, idle, much of them dead: None
 sparse blobs: Some(Major { inputs: [1] })
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn the_deadest_partition_is_merged_while_too_much_is_dead_in_all() {
+    let partition = |entries, dead, held| PartitionShape {
+        counts: Some(ViewShape { entries, dead }),
+        dead_held: held,
+        ..shape(&[entries], &[])
+    };
+    let choose = |shapes: &[PartitionShape]| deadest(shapes.iter(), 10);
+    assert_eq!(choose(&[]), None);
+    assert_eq!(choose(&[partition(100, 20, 0), partition(100, 30, 0)]), Some(1));
+    assert_eq!(choose(&[partition(400, 80, 0), partition(100, 20, 0)]), Some(1), "the smaller of two alike");
+    assert_eq!(choose(&[partition(100, 30, 0), partition(200, 0, 0)]), None, "in all there is little");
+    assert_eq!(choose(&[partition(100, 30, 25), partition(100, 12, 0)]), None, "snapshots hold some");
+    assert_eq!(choose(&[partition(100, 30, 25), partition(100, 16, 0)]), Some(1));
+    assert_eq!(choose(&[partition(100, 90, u64::MAX), partition(100, 5, 0)]), None);
+    let loose = |dead| PartitionShape { loose: runs(&[20], 101), ..partition(200, dead, 0) };
+    assert_eq!(choose(&[partition(200, 24, 0), partition(200, 0, 0)]), None);
+    assert_eq!(choose(&[loose(24), partition(200, 0, 0)]), Some(0), "what is loose may supersede as much again");
+    assert_eq!(choose(&[loose(20)]), None, "but says nothing by itself");
 }
 
 #[test]

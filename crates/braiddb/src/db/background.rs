@@ -10,10 +10,11 @@ use crate::{
     base::{Error, FileNumber, Result},
     compaction::{
         MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut,
-        droppable_runs, plan,
+        deadest, droppable_runs, plan,
     },
     read::ReadState,
     version::{Partition, RunHandle, Version},
+    wal::Wal,
 };
 use std::{
     collections::HashMap,
@@ -24,8 +25,11 @@ use std::{
 #[cfg(test)]
 mod tests;
 
-/// How long nothing must have been committed for the database to count as idle.
-const IDLE_NS: u64 = 1_000_000_000;
+/// How long nothing must have been committed or flushed for the database to count as idle.
+const IDLE_NS: u64 = 300_000_000;
+
+/// The flusher looks so often whether it has become idle.
+const IDLE_LOOK_NS: u64 = 100_000_000;
 
 /// The most jobs that a compaction does after its merges, and four more for each partition.
 const SETTLE_JOBS_MIN: usize = 64;
@@ -43,17 +47,26 @@ pub const RETRY_NS_MIN: u64 = 50_000_000;
 /// load writes a third more, and overwrites a quarter.
 const VIEW_RUNS_MAX: usize = 24;
 
+/// The most that are left while nothing is committed: as many as the shortest records have room for.
+const VIEW_RUNS_MAX_IDLE: usize = 8;
+
 /// The most dead entries of a partition, in per cent.
 const DEAD_PERCENT_MAX: u64 = 40;
 
-/// The same while nothing is committed.
-const DEAD_PERCENT_MAX_IDLE: u64 = 20;
+/// The most dead entries of the database while nothing is committed, in per cent.
+const DEAD_PERCENT_MAX_IDLE: u64 = 13;
 
 /// A run of which partitions read less than this share, in per mille of its entries, is sparse.
 const SPARSE_PER_MILLE: u64 = 600;
 
 /// The same while nothing is committed.
 const SPARSE_PER_MILLE_IDLE: u64 = 800;
+
+/// A run that takes less than this part of a partition is never sparse: it is not worth a merge.
+const SPARSE_SHARE: u64 = 32;
+
+/// The same while nothing is committed.
+const SPARSE_SHARE_IDLE: u64 = 512;
 
 /// The most log segments that are kept while nothing is committed.
 const LOG_SEGMENTS_MAX: usize = 3;
@@ -242,10 +255,13 @@ impl Core {
             loose_max: self.settings.loose_runs.max(2),
             fold_bytes_per_entry: self.settings.fold_bytes_per_entry,
             view_runs_max: VIEW_RUNS_MAX,
-            dead_percent_max: if idle { DEAD_PERCENT_MAX_IDLE } else { DEAD_PERCENT_MAX },
+            view_runs_max_idle: VIEW_RUNS_MAX_IDLE,
+            dead_percent_max: DEAD_PERCENT_MAX,
             idle,
         };
-        let (partition, plan) = self.choose(&state, &work, &options)?;
+        // What is merged whole need not be folded before.
+        let deadest = if idle { self.choose_deadest(&state, &work) } else { None };
+        let (partition, plan) = deadest.or_else(|| self.choose(&state, &work, &options))?;
         work.busy.insert(partition.id);
         Some(Job::Partition(partition, plan))
     }
@@ -253,7 +269,6 @@ impl Core {
     /// The partition in most need: the one with the most loose runs among those with a plan.
     fn choose(&self, state: &ReadState, work: &WorkState, options: &PlanOptions) -> Option<(Arc<Partition>, Plan)> {
         let shares = Shares::of(&state.version);
-        let sparse_below = if options.idle { SPARSE_PER_MILLE_IDLE } else { SPARSE_PER_MILLE };
         let mut best: Option<(usize, Arc<Partition>, Plan)> = None;
         for partition in &state.version.partitions {
             if work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) {
@@ -263,14 +278,36 @@ impl Core {
             if best.as_ref().is_some_and(|(most, ..)| *most >= loose) {
                 continue;
             }
-            if let Some(plan) = plan(&self.shape(partition, &shares, work, sparse_below), options) {
+            if let Some(plan) = plan(&self.shape(partition, &shares, work, options.idle), options) {
                 best = Some((loose, Arc::clone(partition), plan));
             }
         }
         best.map(|(_, partition, plan)| (partition, plan))
     }
 
-    fn shape(&self, partition: &Partition, shares: &Shares, work: &WorkState, sparse_below: u64) -> PartitionShape {
+    /// While nothing is committed: the partition whose merge gives back most, as long as too much is dead in all. Those that
+    /// are worked on count as if nothing in them were.
+    fn choose_deadest(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
+        let shares = Shares::of(&state.version);
+        let partitions = &state.version.partitions;
+        let shape = |partition: &Arc<Partition>| {
+            let mut shape = self.shape(partition, &shares, work, true);
+            if work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) {
+                shape.dead_held = u64::MAX;
+            }
+            shape
+        };
+        let shapes: Vec<PartitionShape> = partitions.iter().map(shape).collect();
+        let partition = &partitions[deadest(shapes.iter(), DEAD_PERCENT_MAX_IDLE)?];
+        let inputs = partition.all_runs().map(|h| h.run().meta().number).collect();
+        Some((Arc::clone(partition), Plan::Major { inputs }))
+    }
+
+    fn shape(&self, partition: &Partition, shares: &Shares, work: &WorkState, idle: bool) -> PartitionShape {
+        let (sparse_below, sparse_share) = match idle {
+            true => (SPARSE_PER_MILLE_IDLE, SPARSE_SHARE_IDLE),
+            false => (SPARSE_PER_MILLE, SPARSE_SHARE),
+        };
         let run = |handle: &Arc<RunHandle>| {
             let meta = handle.run().meta();
             let share = partition.share_per_mille(handle);
@@ -279,7 +316,7 @@ impl Core {
                 bytes: meta.file_bytes * share / 1000,
                 entries: meta.entries * share / 1000,
                 blocks: u64::from(meta.blocks) * share / 1000,
-                is_sparse: meta.file_bytes * 32 >= self.settings.partition_bytes()
+                is_sparse: meta.file_bytes * sparse_share >= self.settings.partition_bytes()
                     && shares.total(meta.number) < sparse_below,
             }
         };
@@ -394,17 +431,18 @@ impl Core {
         }
     }
 
-    /// Notes whether anything was committed since the last look. Returns whether the database has just become idle.
+    /// Notes whether anything was committed or flushed since the last look. Returns whether the database has just become idle.
     fn look_for_idleness(&self, work: &mut WorkState) -> bool {
         // What waits for its flush waits for space: that is no rest.
-        let commits = self.counters.commits.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        let seen = counters.commits.load(Ordering::Relaxed) + counters.flushes.load(Ordering::Relaxed);
         if !self.state.load().frozen.is_empty() {
             work.idle = false;
             return false;
         }
         let now = self.now_ns();
-        if commits != work.seen_commits {
-            work.seen_commits = commits;
+        if seen != work.seen {
+            work.seen = seen;
             work.quiet_since_ns = now;
             work.idle = false;
         } else if !work.idle && now.saturating_sub(work.quiet_since_ns) >= IDLE_NS {
@@ -422,7 +460,9 @@ impl Core {
         if self.check_writable().is_err() {
             return;
         }
-        let noted = self.trim_log_as_flusher().and_then(|()| wal.note_durable());
+        wal.trim_spares();
+        let trimmed = self.trim_log_as_flusher().and_then(|()| self.shorten_log(wal));
+        let noted = trimmed.and_then(|()| wal.note_durable());
         match noted {
             Ok(()) => {
                 wal.trim_spares();
@@ -457,6 +497,16 @@ impl Core {
             }
         }
         if self.state.load().frozen.is_empty() { self.release_log(wal) } else { Ok(()) }
+    }
+
+    /// Where all in the log is flushed, has it go on in a short segment, so that the long ones can go.
+    fn shorten_log(&self, wal: &Wal) -> Result<()> {
+        let state = self.state.load();
+        if !state.active.is_empty() || !state.frozen.is_empty() || !wal.go_on_in_short()? {
+            return Ok(());
+        }
+        drop(state);
+        self.release_log(wal)
     }
 
     /// Whether enough is written that the log will need another segment.
@@ -552,9 +602,13 @@ impl Core {
         if role == Role::Merger {
             self.tidy_log();
         }
-        let retry_at_ns = self.work.lock().retry_at_ns;
+        let (retry_at_ns, idle) = {
+            let work = self.work.lock();
+            (work.retry_at_ns, work.idle)
+        };
         let until_retry = retry_at_ns.saturating_sub(self.now_ns());
-        let pause = if until_retry > 0 { until_retry } else { PAUSE_NS };
+        let look = if role == Role::Flusher && !idle { IDLE_LOOK_NS } else { PAUSE_NS };
+        let pause = if until_retry > 0 { until_retry } else { look };
         let mut signal = self.signal.lock();
         if *signal == seen {
             self.signalled.wait_for(&mut signal, Duration::from_nanos(pause.min(PAUSE_NS)));

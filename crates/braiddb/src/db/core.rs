@@ -101,7 +101,8 @@ pub struct WorkState {
     /// Whether the last flush found no space, and when that was.
     pub flush_refused_at_ns: Option<u64>,
     pub idle: bool,
-    pub seen_commits: u64,
+    /// Commits and flushes at the last look.
+    pub seen: u64,
     pub quiet_since_ns: u64,
 }
 

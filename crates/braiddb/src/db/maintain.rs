@@ -1,9 +1,6 @@
 //! Flushes, folds and merges put into force.
 
-use super::{
-    core::{Core, DiskState},
-    settings::Settings,
-};
+use super::core::{Core, DiskState};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},
     codec::Compression,
@@ -24,6 +21,16 @@ use std::{
 
 /// A partition that gets fewer bytes from a flush shares a run with its like.
 const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
+
+/// Into about how many parts a partition is split that has outgrown its size, by how many there are. With more, a database that
+/// grows is rewritten less often, and space comes back in smaller pieces; of large databases there should not be too many.
+fn parts_of_split(partitions: usize) -> u64 {
+    match partitions {
+        0..16 => 8,
+        16..256 => 4,
+        _ => 2,
+    }
+}
 
 /// Blobs that a merge moves out of files which are to be given up.
 #[derive(Debug, Default)]
@@ -262,7 +269,9 @@ impl Core {
             Plan::Major { inputs } => compaction::merge(context, partition, inputs, Target::View),
             Plan::Split => {
                 let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();
-                compaction::merge(context, partition, &all, Target::Parts(part_bytes(partition, &self.settings)))
+                let parts = parts_of_split(self.state.load().version.partitions.len());
+                let bytes = part_bytes(partition, self.settings.partition_bytes(), parts);
+                compaction::merge(context, partition, &all, Target::Parts(bytes))
             }
         };
         let mut unsplit = None;
@@ -366,17 +375,16 @@ impl Core {
     }
 }
 
-/// How large the parts of a partition shall be that is split: equal, and about a quarter of what a partition may have. Each
-/// part then grows to four times its size before it is rewritten for a split again.
-fn part_bytes(partition: &Partition, settings: &Settings) -> u64 {
+/// How large the parts of a partition shall be that is split: equal, and about so many in what a partition may have.
+fn part_bytes(partition: &Partition, partition_bytes: u64, parts: u64) -> u64 {
     let share = |h: &Arc<RunHandle>| h.run().meta().file_bytes * partition.share_per_mille(h) / 1000;
     let bytes: u64 = partition.all_runs().map(share).sum();
     let (entries, dead) = partition.counts().unwrap_or((1, 0));
     let live = (u128::from(bytes) * u128::from(entries.saturating_sub(dead)) / u128::from(entries.max(1))) as u64;
-    let quarter = (settings.partition_bytes() / 4).max(1);
-    let parts = ((live + quarter / 2) / quarter).max(2);
+    let part = (partition_bytes / parts).max(1);
+    let parts = ((live + part / 2) / part).max(2);
     // A little more, so that what was estimated too low makes no small part at the end.
-    (live / parts / 16 * 17).max(quarter / 2)
+    (live / parts / 16 * 17).max(part / 2)
 }
 
 /// The partitions that get a run: those it was made for, and in place of one that was split meanwhile, its parts.

@@ -6,8 +6,9 @@ use crate::{
         Db, Settings,
         tests_common::{bounded, fault, killed, open, small},
     },
+    codec::Compression,
     platform::{
-        Runtime, SystemRuntime,
+        Runtime, SystemRuntime, Vfs,
         fault_vfs::{FaultVfs, Operation},
     },
 };
@@ -115,19 +116,21 @@ fn look(db: &Db) -> (bool, bool) {
 }
 
 #[test]
-fn a_database_is_idle_once_nothing_was_committed_for_a_second() {
+fn a_database_is_idle_once_nothing_was_committed_for_a_while() {
     let (_, clock, db) = world();
     let tree = db.tree("t").unwrap();
     assert_eq!(look(&db), (false, false));
-    clock.advance(SECOND_NS - 1);
+    clock.advance(IDLE_NS - 1);
     assert_eq!(look(&db), (false, false));
     clock.advance(1);
     assert_eq!(look(&db), (true, true));
     assert_eq!(look(&db), (false, true), "it has become so once");
     tree.put(b"k", b"v").unwrap();
     assert_eq!(look(&db), (false, false));
-    clock.advance(SECOND_NS);
+    clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
+    db.flush().unwrap();
+    assert_eq!(look(&db), (false, false), "what a flush leaves behind is looked at as well");
 }
 
 #[test]
@@ -139,11 +142,13 @@ fn a_database_is_not_idle_while_a_memtable_waits_for_its_flush() {
     clock.advance(100 * SECOND_NS);
     assert_eq!(look(&db), (false, false));
     db.core().run_flushes().unwrap();
+    assert_eq!(look(&db), (false, false));
+    clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
     // Nor is one any more that was.
     tree.put(b"k", b"v").unwrap();
     look(&db);
-    clock.advance(SECOND_NS);
+    clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
     freeze(&db);
     assert_eq!(look(&db), (false, false));
@@ -181,6 +186,40 @@ fn the_flusher_lets_go_of_segments_with_nothing_left_to_flush() {
     assert_eq!((segments(db), db.stats().flushes), (1, 0));
     let again = open_on(&killed(&vfs), &clock);
     assert_eq!(again.tree("t").unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_log_of_which_all_is_flushed_is_short_while_nothing_is_committed() {
+    let vfs = FaultVfs::new(Path::new("/db"));
+    let settings = Settings {
+        memtable_bytes: Some(64 << 20),
+        log_segment_bytes: 64 << 20,
+        blob_threshold: 1 << 20,
+        compression: Compression::None,
+        ..small(&fault(&vfs))
+    };
+    let db = open(settings.clone()).unwrap();
+    let log_bytes = || {
+        let files = vfs.list(Path::new("/db")).unwrap();
+        files.iter().filter(|file| file.name.ends_with(".wal")).map(|file| file.len).sum::<u64>()
+    };
+    assert_eq!(log_bytes(), 1 << 20);
+    let tree = db.tree("t").unwrap();
+    let put = |rows: std::ops::Range<u32>| {
+        rows.for_each(|row| assert!(tree.put(row.to_be_bytes(), vec![7; 200 << 10]).is_ok()));
+    };
+    put(0..4);
+    db.core().settle();
+    assert_eq!(log_bytes(), 1 << 20, "it is short, whatever is in it");
+    put(4..30);
+    db.core().settle();
+    assert_eq!(log_bytes(), 7 << 20, "each segment has twice the length of the one before; nothing is flushed");
+    db.flush().unwrap();
+    db.core().settle();
+    assert_eq!(log_bytes(), 1 << 20);
+    put(30..32);
+    let again = open(Settings { vfs: fault(&killed(&vfs)), ..settings }).unwrap();
+    assert_eq!((again.stats().recovered_records, again.tree("t").unwrap().iter().count()), (2, 32));
 }
 
 #[test]
