@@ -38,10 +38,13 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
 };
+
+/// About what a merge works with: pieces of the runs that it reads, and what it has not written yet.
+const JOB_BYTES: usize = 8 << 20;
 
 /// A batch on its way through the queue.
 #[derive(Debug, Default)]
@@ -115,6 +118,8 @@ pub struct Core {
     pub state: ArcSwap<ReadState>,
     /// What memtables leave for the next ones.
     pub chunk_pool: Arc<ChunkPool>,
+    /// What the open files kept taken when this was last looked at.
+    pub resident_bytes: AtomicUsize,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
     pub queue: CommitQueue<Request, Result<Answer>>,
@@ -254,16 +259,27 @@ impl Core {
             version: Arc::clone(&old.version),
             garbage: Arc::clone(&old.garbage),
         });
+        drop(old);
+        self.share_memory_again();
     }
 
     /// Gives the cache what memtables and open files leave of the budget, and never less than an eighth of it.
     pub fn share_memory(&self, files: &FileSet) {
+        self.resident_bytes.store(files.resident_bytes(), Ordering::Relaxed);
+        self.share_memory_again();
+    }
+
+    /// The same while the open files are as they were.
+    fn share_memory_again(&self) {
         let state = self.state.load();
-        let memtables: usize = state.memtables().map(|m| m.bytes()).sum();
+        let frozen: usize = state.frozen.iter().map(|m| m.bytes()).sum();
         // Room for the active memtable to fill up, and for one more while it is flushed.
-        let memtables = memtables + self.chunk_pool.bytes();
-        let reserved = memtables.max(2 * self.settings.memtable_bytes()) + files.resident_bytes();
+        let memtable = self.settings.memtable_bytes();
+        let memtables = frozen + memtable.max(state.active.bytes() + self.chunk_pool.bytes());
+        let reserved = memtables.max(2 * memtable) + self.resident_bytes.load(Ordering::Relaxed);
         let memory = self.settings.memory;
+        // What flushes and merges work with.
+        let reserved = reserved + (self.settings.background_threads * JOB_BYTES).min(memory / 10);
         self.table.cache.set_capacity(memory.saturating_sub(reserved).max(memory / 8));
     }
 

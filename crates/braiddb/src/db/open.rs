@@ -39,7 +39,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -100,6 +100,7 @@ impl Core {
             table,
             state: ArcSwap::from_pointee(state),
             chunk_pool: Arc::new(ChunkPool::for_memtables(2, settings.memtable_bytes())),
+            resident_bytes: AtomicUsize::new(0),
             change: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
             queue: CommitQueue::default(),

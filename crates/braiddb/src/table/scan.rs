@@ -1,7 +1,8 @@
 //! Walks over a whole run in file order: for merges, for building views, for verifying.
 //!
 //! They read large pieces ahead into a buffer of their own and leave the cache alone: what a merge reads once is not
-//! what readers want next. A piece is 64 KiB at first and doubles up to 512 KiB, so that a short walk reads little.
+//! what readers want next. A piece is 64 KiB at first and then twice that, so that a short walk reads little, and many walks side by
+//! side take little memory.
 
 use super::{
     Position,
@@ -14,7 +15,7 @@ use crate::base::{EntryKind, EntryRef, Error, Result, SequenceNumber};
 use std::{ops::Range, sync::Arc};
 
 const FIRST_PIECE_BYTES: usize = 64 << 10;
-const MAX_PIECE_BYTES: usize = 512 << 10;
+const MAX_PIECE_BYTES: usize = 128 << 10;
 
 /// Reads units of a file in order, large pieces at a time.
 #[derive(Debug)]
