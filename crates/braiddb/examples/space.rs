@@ -106,7 +106,8 @@ struct Loader {
 impl Loader {
     fn new(options: &Options, len_min: u64, len_spread: u64) -> Result<Loader, Failure> {
         let _ = fs::remove_dir_all(&options.dir);
-        let pool: Vec<u8> = (0..(1 << 20) + len_min + len_spread).map(|at| (mix(at / 8) >> (8 * (at % 8))) as u8).collect();
+        let pool: Vec<u8> =
+            (0..(1 << 20) + len_min + len_spread).map(|at| (mix(at / 8) >> (8 * (at % 8))) as u8).collect();
         let own_kib = memory_kib();
         let builder = Db::builder()
             .memory(options.memory_mib << 20)
@@ -181,7 +182,11 @@ fn account(name: &str, stats: &Stats, dir: &Path, live_bytes: u64, live_rows: u6
     let all: u64 = files.values().map(|(_, bytes)| bytes).sum();
     let line = |what: &str, bytes: u64| {
         let per_row = bytes as f64 / live_rows as f64;
-        println!("    {what:<34} {:8.1} MB {:7.3} {per_row:7.1} B a row", bytes as f64 / 1e6, bytes as f64 / live_bytes as f64);
+        println!(
+            "    {what:<34} {:8.1} MB {:7.3} {per_row:7.1} B a row",
+            bytes as f64 / 1e6,
+            bytes as f64 / live_bytes as f64
+        );
     };
     println!("  {name}: {:.3} of what is there", all as f64 / live_bytes as f64);
     let runs: HashMap<u64, _> =

@@ -361,8 +361,12 @@ fn a_partition_that_cannot_be_split_is_not_rewritten_at_each_flush() {
 #[test]
 fn a_damaged_partition_slows_nobody_and_is_told_of() {
     let vfs = mem();
-    let settings =
-        |vfs| Settings { partition_bytes: Some(4 << 20), blob_threshold: 1 << 20, key_blocks: KeyBlocks::Never, ..small(&vfs) };
+    let settings = |vfs| Settings {
+        partition_bytes: Some(4 << 20),
+        blob_threshold: 1 << 20,
+        key_blocks: KeyBlocks::Never,
+        ..small(&vfs)
+    };
     let db = open(settings(Arc::clone(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
     for i in 0..2_000u32 {

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
+    codec::Compression,
     db::{
         Db, Settings,
         tests_common::{bounded, fault, killed, open, small},
     },
-    codec::Compression,
     platform::{
         Runtime, SystemRuntime, Vfs,
         fault_vfs::{FaultVfs, Operation},
