@@ -139,6 +139,8 @@ fn every_file_can_be_inspected() {
     let place = Workplace::new();
     place.ok("put db t k v");
     place.ok("compact db");
+    // As a crash may leave it: a log segment made ahead of need.
+    fs::write(place.path("db").join("000099.wal"), vec![0; 8192]).unwrap();
     let mut inspected = 0;
     for entry in fs::read_dir(place.path("db")).unwrap() {
         let path = entry.unwrap().path();

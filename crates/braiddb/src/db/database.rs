@@ -280,6 +280,10 @@ impl Shared {
             _ => Ok(()),
         };
         core.stop();
+        if let Some(wal) = core.wal.as_ref().filter(|_| is_writable) {
+            // What was made ahead of need is of no use to the next.
+            wal.trim_spares();
+        }
         synced
     }
 }

@@ -46,6 +46,9 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
     let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
     let mut bytes = [0; FILE_HEADER_LEN];
     let len = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", path, e))?;
+    if is_unused_segment(path, &bytes[..len]) {
+        return Printer { path, out, options }.line(format_args!("a log segment that has not been used yet"));
+    }
     let kind = FileKind::of_magic(&bytes[..len]).ok_or_else(|| unknown_kind(path))?;
     let context = TableContext { vfs: Arc::clone(&vfs), cache: BlockCache::new(8 << 20) };
     let mut printer = Printer { path, out, options };
@@ -62,6 +65,12 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
         FileKind::Manifest => printer.manifest(&*file),
         FileKind::Current => printer.current(&*file),
     }
+}
+
+/// Whether a file is a segment that was made ahead of need: zeros so far.
+fn is_unused_segment(path: &Path, first_bytes: &[u8]) -> bool {
+    let is_log = path.extension().is_some_and(|extension| extension == "wal") && number_of(path) > 0;
+    is_log && !first_bytes.is_empty() && first_bytes.iter().all(|&byte| byte == 0)
 }
 
 /// Why a file with other first bytes than ours is not printed: it is damaged if it is named like ours, else foreign.

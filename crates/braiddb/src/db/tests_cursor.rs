@@ -1,7 +1,7 @@
 //! Cursors and lookups of many keys, against a model, over memtables, loose runs, views, tombstones and blobs at once.
 
 use super::{
-    Cursor, Db, Tree,
+    Cursor, Db, Settings, Tree,
     tests_common::{mem, open, small},
 };
 use std::collections::BTreeMap;
@@ -188,4 +188,43 @@ fn a_cursor_reads_a_tree_that_is_dropped_later_until_it_is_refreshed() {
     assert_eq!(iter.by_ref().map(Result::unwrap).count(), 100);
     cursor.refresh();
     assert!(cursor.next().is_err() && tree.cursor().seek([1]).is_err());
+}
+
+/// Rows that were decoded ahead stand in blocks that others would evict, and do evict once the cursor has gone on.
+#[test]
+fn rows_decoded_ahead_stay_while_all_else_is_evicted() {
+    let vfs = mem();
+    let settings = Settings { memory: 1 << 20, block_bytes: 2048, partition_bytes: Some(1 << 30), ..small(&vfs) };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    let row = |i: u64| (format!("key{i:06}").into_bytes(), vec![i as u8; 100 + (i % 50) as usize]);
+    for round in 0..3 {
+        for i in (round..12_000).step_by(3) {
+            let (key, value) = row(i);
+            tree.put(&key, &value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    let random = &mut Random(5);
+    for forward in [true, false] {
+        let mut cursor = tree.cursor();
+        let mut at = if forward { 0 } else { 11_999 };
+        let mut there = if forward { cursor.seek_first().unwrap() } else { cursor.seek_last().unwrap() };
+        let misses = db.stats().cache_misses;
+        while there {
+            if at % 13 == 0 {
+                for _ in 0..40 {
+                    let (key, value) = row(random.below(12_000));
+                    assert_eq!(tree.get(&key).unwrap().as_deref(), Some(&value[..]));
+                }
+            }
+            let (key, value) = row(at);
+            assert_eq!(cursor.row().unwrap(), (&key[..], &value[..]));
+            there = if forward { cursor.next().unwrap() } else { cursor.prev().unwrap() };
+            at = if forward { at + 1 } else { at.wrapping_sub(1) };
+        }
+        assert_eq!(at, if forward { 12_000 } else { u64::MAX });
+        assert!(db.stats().cache_misses > misses + 1_000, "the cache was too large for the test");
+    }
 }
