@@ -54,6 +54,7 @@ fn open(directory: &str) -> Result<Db> {
         .loose_runs(3)
         .log_segment_bytes(16 << 10)
         .blob_file_bytes(512 << 10)
+        .key_blocks(true)
         .durability(Durability::Buffered)
         .open(directory)
 }

@@ -2,9 +2,10 @@
 
 use super::{
     Cursor, Db, Settings, Tree,
-    tests_common::{mem, open, small},
+    tests_common::{DIR, mem, open, small},
 };
-use std::collections::BTreeMap;
+use crate::platform::OpenMode;
+use std::{collections::BTreeMap, path::Path};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -226,5 +227,50 @@ fn rows_decoded_ahead_stay_while_all_else_is_evicted() {
         }
         assert_eq!(at, if forward { 12_000 } else { u64::MAX });
         assert!(db.stats().cache_misses > misses + 1_000, "the cache was too large for the test");
+    }
+}
+
+/// A view that is damaged where a cursor comes to after many steps: the cursor begins anew, and goes on where it was.
+#[test]
+fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
+    let row = |i: u64| (format!("key{i:06}").into_bytes(), vec![i as u8; 40]);
+    for forward in [true, false] {
+        let vfs = mem();
+        let settings = || Settings { partition_bytes: Some(1 << 30), ..small(&vfs) };
+        let db = open(settings()).unwrap();
+        let tree = db.tree("t").unwrap();
+        for i in 0..4_000 {
+            let (key, value) = row(i * 7 % 4_000);
+            tree.put(&key, &value).unwrap();
+        }
+        drop(tree);
+        db.close().unwrap();
+        let is_view = |name: &str| name.ends_with(".view");
+        let files = vfs.list(Path::new(DIR)).unwrap();
+        let view = files.iter().find(|file| is_view(&file.name)).expect("rows of many memtables are in a view");
+        let file = vfs.open(&Path::new(DIR).join(&view.name), OpenMode::ReadWrite).unwrap();
+        // Past its header, in the middle of the pages.
+        let damaged_at = 4096 + 4096 * ((file.len().unwrap() / 4096) / 2 - 1) + 100;
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, damaged_at).unwrap();
+        file.write_at(&[byte[0] ^ 1], damaged_at).unwrap();
+
+        let db = open(settings()).unwrap();
+        let tree = db.tree("t").unwrap();
+        let mut cursor = tree.cursor();
+        let mut there = if forward { cursor.seek_first().unwrap() } else { cursor.seek_last().unwrap() };
+        let mut passed = 0;
+        while there {
+            let (key, value) = row(if forward { passed } else { 3_999 - passed });
+            assert_eq!(cursor.row().unwrap(), (&key[..], &value[..]), "after {passed} rows");
+            passed += 1;
+            there = if forward { cursor.next().unwrap() } else { cursor.prev().unwrap() };
+        }
+        assert_eq!(passed, 4_000);
+        // The file goes once nobody reads it and another has been built.
+        drop(cursor);
+        tree.put(b"x", b"y").unwrap();
+        let healed = vfs.list(Path::new(DIR)).unwrap().iter().all(|file| file.name != view.name);
+        assert!(healed, "the damaged view was never met");
     }
 }
