@@ -12,9 +12,9 @@
 //! single unit    data, padded at its front to a multiple of 64, then 64 bytes of trailer
 //! ```
 //!
-//! Data is **right-aligned**: it ends where the trailer begins. So whoever reads the end of a unit first (as blocks
-//! with a slot array at their end want) finds the length in the cache line beside it, and a unit of a multiple of
-//! 64 bytes is aligned to 64.
+//! Data is **right-aligned**: it ends where the trailer begins. So whoever reads the end of a unit first (as blocks with a
+//! slot array at their end want) needs no length for that, and a unit of a multiple of 64 bytes is aligned to 64. Who
+//! knows the length from elsewhere looks at no trailer; the heats of frames stand in their chunk's.
 //!
 //! # Who may touch what, and when
 //!
