@@ -89,8 +89,13 @@ impl BlockCache {
     /// The bytes held, after giving back what can be.
     pub fn usage_bytes(&self) -> usize {
         let mut clock = self.clock.lock();
-        clock.collect(&self.arena, self.passed.load(Ordering::Acquire));
-        clock.usage()
+        clock.shrink(&self.arena, self.passed.load(Ordering::Acquire));
+        let (usage, ticket) = (clock.usage(), clock.take_ticket());
+        drop(clock);
+        if let Some(ticket) = ticket {
+            self.defer(ticket, &crossbeam_epoch::pin());
+        }
+        usage
     }
 
     /// What it did, and what it holds.

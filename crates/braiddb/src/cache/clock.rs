@@ -287,6 +287,18 @@ impl Clock {
         }
     }
 
+    /// Comes back to the capacity without waiting for a miss, if readers who held up the reclaiming made the cache grow past
+    /// it. What is evicted for that comes back a little later.
+    pub fn shrink(&mut self, arena: &Arena, passed: Ticket) {
+        self.collect(arena, passed);
+        while self.usage() > self.capacity + self.limbo_single_bytes && self.move_overflow(arena) > 0 {}
+        self.evict_until(arena, 0, MAX_STEPS);
+        if self.usage() > self.capacity && self.limbo.is_empty() && self.draining == 0 {
+            // Frames are free, but it is single units that take the space.
+            self.drain_one_chunk(arena);
+        }
+    }
+
     /// All frames that were filled and not reclaimed, when no file is left.
     pub fn take_unreclaimed(&mut self) -> Vec<u32> {
         let limbo = std::mem::take(&mut self.limbo).into_iter().map(|(_, frame)| frame);
@@ -299,12 +311,15 @@ impl Clock {
     }
 
     /// Moves units that had to be allocated singly, because readers held up the reclaiming of frames, into frames that
-    /// are free by now, so that the cache comes back to its capacity without losing them.
-    fn move_overflow(&mut self, arena: &Arena) {
-        let mut moves = OVERFLOW_MOVES;
-        while moves > 0 && self.usage() > self.capacity + self.limbo_single_bytes && self.free.len() > 1 {
-            moves -= 1;
-            let Some(single) = self.overflow.pop_front() else { return };
+    /// are free by now, so that the cache comes back to its capacity without losing them. Returns how many it looked at.
+    fn move_overflow(&mut self, arena: &Arena) -> usize {
+        let mut looks = 0;
+        while looks < OVERFLOW_MOVES
+            && self.usage() > self.capacity + self.limbo_single_bytes
+            && self.free.len() > 1
+            && let Some(single) = self.overflow.pop_front()
+        {
+            looks += 1;
             let FrameInfo { file, unit, queue, has_fallen, .. } = *self.lists.info(single);
             let len = match queue {
                 // It is gone; its number may stand for another unit by now, which is as good a one to move if it fits.
@@ -315,7 +330,8 @@ impl Clock {
             if len > FRAME_BYTES {
                 continue;
             }
-            let (Some(frame), Some(slots)) = (self.free.pop(), self.files[file as usize].as_ref()) else { return };
+            let Some(slots) = self.files[file as usize].as_ref() else { unreachable!("a file in use") };
+            let frame = self.free.pop().expect("there is more than one");
             // SAFETY: the frame is free, hence ours; the source is in a queue, and read under the lock that must be
             // held to reclaim it.
             unsafe {
@@ -332,6 +348,7 @@ impl Clock {
             self.lists.unlink(single);
             self.send_to_limbo(single);
         }
+        looks
     }
 
     fn take_frame(&mut self, arena: &Arena) -> Option<u32> {
