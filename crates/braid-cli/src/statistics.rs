@@ -54,6 +54,8 @@ pub fn to_json(stats: &Stats) -> Value {
         "loose_merges": stats.loose_merges,
         "folds": stats.folds,
         "views_healed": stats.views_healed,
+        "hash_indexes": stats.hash_indexes,
+        "hash_index_bytes": stats.hash_index_bytes,
         "background_errors": stats.background_errors,
         "slowed_us": stats.slowed_us,
         "stalls": stats.stalls,

@@ -55,6 +55,7 @@ pub fn builder(seed: u64) -> Builder {
         .partition_bytes(48 << 10)
         .loose_runs(4)
         .fold_bytes_per_entry(FOLD_BYTES_PER_ENTRY[(seed / 2 % 2) as usize])
+        .hash_index_after(1)
         .log_segment_bytes(8 << 10)
         .block_bytes(512)
         .blob_threshold(1000)

@@ -15,6 +15,7 @@ pub struct Coverage {
     pub splits: Counter,
     pub blob_bytes: Counter,
     pub view_bytes: Counter,
+    pub hash_indexes: Counter,
 }
 
 impl Coverage {
@@ -27,6 +28,7 @@ impl Coverage {
         self.splits.add((stats.partitions.len() as u64).saturating_sub(1));
         self.blob_bytes.add(stats.blob_bytes_written);
         self.view_bytes.add(stats.view_bytes_written);
+        self.hash_indexes.add(stats.hash_indexes);
     }
 
     pub fn add(&self, other: &Coverage) {
@@ -44,8 +46,8 @@ impl Coverage {
     }
 
     /// Those of what happens often first.
-    fn counters(&self) -> [(&'static str, &Counter); 7] {
-        let Coverage { flushes, merges, loose_merges, folds, splits, blob_bytes, view_bytes } = self;
+    fn counters(&self) -> [(&'static str, &Counter); 8] {
+        let Coverage { flushes, merges, loose_merges, folds, splits, blob_bytes, view_bytes, hash_indexes } = self;
         [
             ("flush", flushes),
             ("merge", merges),
@@ -54,6 +56,7 @@ impl Coverage {
             ("merge of loose runs", loose_merges),
             ("fold", folds),
             ("view", view_bytes),
+            ("hash index", hash_indexes),
         ]
     }
 }

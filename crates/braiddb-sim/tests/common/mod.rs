@@ -62,6 +62,7 @@ pub struct SmallOptions {
     pub key_blocks: bool,
     pub map_log: bool,
     pub fold_bytes_per_entry: u64,
+    pub hash_index_after: u64,
 }
 
 impl Default for SmallOptions {
@@ -78,6 +79,7 @@ impl Default for SmallOptions {
             key_blocks: true,
             map_log: false,
             fold_bytes_per_entry: FOLD_BYTES_PER_ENTRY[0],
+            hash_index_after: 1,
         }
     }
 }
@@ -97,6 +99,7 @@ impl SmallOptions {
             key_blocks: random.chance(1, 2),
             map_log: random.chance(1, 2),
             fold_bytes_per_entry: FOLD_BYTES_PER_ENTRY[random.index(2)],
+            hash_index_after: [1, 100, u64::MAX][random.index(3)],
         }
     }
 
@@ -113,6 +116,7 @@ impl SmallOptions {
             .partition_bytes(self.partition_bytes)
             .loose_runs(self.loose_runs)
             .fold_bytes_per_entry(self.fold_bytes_per_entry)
+            .hash_index_after(self.hash_index_after)
             .log_segment_bytes(self.log_segment_bytes)
             .block_bytes(self.block_bytes)
             .blob_threshold(self.blob_threshold)

@@ -260,6 +260,11 @@ impl CacheSlots {
         self.slots.get(unit as usize).map(|slot| slot.note).unwrap_or_default()
     }
 
+    /// Whether the unit is cached just now.
+    pub fn is_cached(&self, unit: u32) -> bool {
+        self.slots.get(unit as usize).is_some_and(|slot| slot.frame.load(Ordering::Relaxed) & VACANT == 0)
+    }
+
     /// The unit, if it is cached. Panics if the file has no such unit.
     #[inline]
     pub fn get<'g>(&self, unit: u32, _guard: &'g Guard) -> Option<&'g [u8]> {

@@ -93,6 +93,12 @@ impl Core {
     /// Starts the worker threads. They hold the core weakly, and end when it goes.
     pub fn start_workers(self: &Arc<Core>) -> Result<()> {
         let mergers = self.settings.background_threads;
+        let core = Arc::downgrade(self);
+        self.table.demand.on_raise(move || {
+            if let Some(core) = core.upgrade() {
+                core.signal_work();
+            }
+        });
         for index in 0..if mergers > 0 { mergers + 1 } else { 0 } {
             let core = Arc::downgrade(self);
             let role = if index == 0 { Role::Flusher } else { Role::Merger };
@@ -198,6 +204,7 @@ impl Core {
                 break;
             }
         }
+        self.index_what_is_searched();
     }
 
     /// Does work until nothing is left, folding whatever is loose, but no more than so many jobs.
@@ -584,6 +591,9 @@ impl Core {
         let seen = *self.signal.lock();
         if self.closing.load(Ordering::Acquire) {
             return false;
+        }
+        if role == Role::Merger {
+            self.index_what_is_searched();
         }
         if let Some(job) = self.next_job(role, false) {
             self.run_job(job);

@@ -50,7 +50,7 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
         return Printer { path, out, options }.line(format_args!("a log segment that has not been used yet"));
     }
     let kind = FileKind::of_magic(&bytes[..len]).ok_or_else(|| unknown_kind(path))?;
-    let context = TableContext { vfs: Arc::clone(&vfs), cache: BlockCache::new(8 << 20) };
+    let context = TableContext::new(Arc::clone(&vfs), BlockCache::new(8 << 20));
     let mut printer = Printer { path, out, options };
     if kind != FileKind::Wal {
         let header = FileHeader::decode(kind, &bytes[..len], path, 0)?;

@@ -8,6 +8,7 @@ mod catalog;
 mod core;
 mod cursor;
 mod database;
+mod hash_indexes;
 pub mod inspect;
 mod iter;
 mod key;

@@ -26,7 +26,7 @@ use crate::{
     platform::{FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
-        TableContext,
+        Demand, TableContext,
         blob::{BlobWriter, BlobWriterContext},
     },
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
@@ -77,7 +77,8 @@ impl Core {
         let manifest = open_manifest(&settings, dir)?;
         let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest.saturating_add(1))));
         let cache = BlockCache::new(settings.memory / 2);
-        let table = TableContext { vfs: Arc::clone(&vfs), cache };
+        let demand = Arc::new(Demand::new(settings.hash_index_after));
+        let table = TableContext { vfs: Arc::clone(&vfs), cache, demand };
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);

@@ -55,6 +55,7 @@ pub struct Settings {
     pub blob_threshold: usize,
     pub blob_file_bytes: u64,
     pub key_blocks: KeyBlocks,
+    pub hash_index_after: u64,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
 }

@@ -1,6 +1,7 @@
 //! Counters and what is told of them.
 
 use super::core::Core;
+use crate::version::{Partition, Version};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +18,7 @@ pub struct Counters {
     pub loose_merges: AtomicU64,
     pub folds: AtomicU64,
     pub views_healed: AtomicU64,
+    pub hash_indexes: AtomicU64,
     pub background_errors: AtomicU64,
     pub slowed_ns: AtomicU64,
     pub stalls: AtomicU64,
@@ -113,6 +115,10 @@ pub struct Stats {
     pub folds: u64,
     /// Damaged views set aside.
     pub views_healed: u64,
+    /// Hash indexes made of views that many gets searched.
+    pub hash_indexes: u64,
+    /// Bytes of memory that those in use take; they are among `memory_bytes`.
+    pub hash_index_bytes: u64,
     /// Background jobs that failed.
     pub background_errors: u64,
     /// How long writers were slowed down, in all, in microseconds.
@@ -175,6 +181,8 @@ impl Core {
             loose_merges: get(&counters.loose_merges),
             folds: get(&counters.folds),
             views_healed: get(&counters.views_healed),
+            hash_indexes: get(&counters.hash_indexes),
+            hash_index_bytes: hash_index_bytes(&state.version),
             background_errors: get(&counters.background_errors),
             slowed_us: get(&counters.slowed_ns) / 1000,
             stalls: get(&counters.stalls),
@@ -193,7 +201,13 @@ impl Core {
     }
 }
 
-fn partition_stats(partition: &crate::version::Partition) -> PartitionStats {
+/// What the hash indexes of all views take.
+pub fn hash_index_bytes(version: &Version) -> u64 {
+    let views = version.partitions.iter().flat_map(|partition| partition.open_views());
+    views.map(|(view, _)| view.hash_index_bytes() as u64).sum()
+}
+
+fn partition_stats(partition: &Partition) -> PartitionStats {
     let runs: Vec<RunStats> = partition
         .all_runs()
         .map(|h| h.run().meta())

@@ -56,8 +56,7 @@ impl Shelf {
         vfs.create_dir_all(dir).map_err(|error| Error::io("create", dir, error))?;
         let vfs: Arc<dyn Vfs> = Arc::new(vfs);
         let [blocks, pages] = [(); 2].map(|()| BlockCache::new(cache_bytes(rows)));
-        let [of_runs, of_views] =
-            [&blocks, &pages].map(|cache| TableContext { vfs: Arc::clone(&vfs), cache: Arc::clone(cache) });
+        let [of_runs, of_views] = [&blocks, &pages].map(|cache| TableContext::new(Arc::clone(&vfs), Arc::clone(cache)));
         let borders = layout.borders(rows, runs);
         let largest = borders.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let count = largest.div_ceil(run_rows_max).max(1) as usize;

@@ -21,6 +21,8 @@ pub struct Lookup {
     leaf: Leaf,
     /// The segment of the partition's view that the key belongs to; `None` without a view, or one without entries.
     segment: Option<u32>,
+    /// Whether the partition's view has a hash index.
+    by_hash: bool,
 }
 
 /// The newest version of `key` at or below `snapshot`; `None` if there is none or it is deleted.
@@ -35,11 +37,15 @@ pub fn get<'g>(
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
     let hash = hash64(key);
+    let partition = &state.version.partitions[state.version.find(key)];
+    let only_view = partition.only_view();
+    if let Some((view, _)) = only_view {
+        view.prefetch_by_hash(hash);
+    }
     if let Some(decided) = get_in_memtables(state, key, hash, snapshot) {
         return Ok(decided);
     }
-    let partition = &state.version.partitions[state.version.find(key)];
-    match partition.only_view() {
+    match only_view {
         Some((view, runs)) => Ok(view.get_hashed(runs, key, hash, snapshot, guard)?.and_then(|entry| live(entry, 0))),
         None => get_in_partition(partition, key, hash, None, snapshot, guard),
     }
@@ -58,11 +64,23 @@ pub fn prepare<K: Deref<Target = [u8]>>(
     for (lookup, key) in lookups.iter_mut().zip(keys) {
         *lookup = Lookup { hash: hash64(key), partition: state.version.find(key), ..Lookup::default() };
         if let Some((view, _)) = main_view(lookup) {
-            lookup.leaf = view.find_leaf(key);
+            lookup.by_hash = view.prefetch_by_hash(lookup.hash);
+            if !lookup.by_hash {
+                lookup.leaf = view.find_leaf(key);
+            }
         }
     }
     for (lookup, key) in lookups.iter_mut().zip(keys) {
-        lookup.segment = main_view(lookup).and_then(|(view, _)| view.segment_in_leaf(key, lookup.leaf));
+        match main_view(lookup) {
+            Some((view, runs)) if lookup.by_hash => view.prefetch_candidate(runs, lookup.hash, true),
+            Some((view, _)) => lookup.segment = view.segment_in_leaf(key, lookup.leaf),
+            None => {}
+        }
+    }
+    for lookup in lookups.iter().filter(|lookup| lookup.by_hash) {
+        if let Some((view, runs)) = main_view(lookup) {
+            view.prefetch_candidate(runs, lookup.hash, false);
+        }
     }
     for (lookup, key) in lookups.iter().zip(keys) {
         if let (Some((view, runs)), Some(segment)) = (main_view(lookup), lookup.segment) {
@@ -89,13 +107,12 @@ pub fn get_prepared<'g>(
         return Ok(decided);
     }
     let partition = &state.version.partitions[partition];
-    match (partition.only_view(), segment) {
-        (Some((view, runs)), Some(segment)) => {
-            let found = view.get_in_segment(runs, segment, key, hash, snapshot, guard)?;
-            Ok(found.and_then(|entry| live(entry, 0)))
-        }
-        _ => get_in_partition(partition, key, hash, segment, snapshot, guard),
-    }
+    let found = match (partition.only_view(), segment) {
+        (Some((view, runs)), Some(segment)) => view.get_in_segment(runs, segment, key, hash, snapshot, guard)?,
+        (Some((view, runs)), None) => view.get_hashed(runs, key, hash, snapshot, guard)?,
+        (None, _) => return get_in_partition(partition, key, hash, segment, snapshot, guard),
+    };
+    Ok(found.and_then(|entry| live(entry, 0)))
 }
 
 /// What the memtables say of a key: a version, or that it is deleted; `None` if they do not know.

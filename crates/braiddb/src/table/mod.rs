@@ -7,6 +7,7 @@
 pub mod blob;
 mod block;
 mod context;
+mod demand;
 mod format;
 mod key_block;
 mod meta;
@@ -20,6 +21,7 @@ mod writer;
 
 pub use block::Rows;
 pub use context::{Position, TableContext};
+pub use demand::Demand;
 pub use key_block::KeyBlocks;
 pub use meta::{BlobUse, RunMeta};
 pub use run::{Block, PinnedBlock, Run};

@@ -23,6 +23,7 @@ use crate::{
 use crossbeam_epoch::Guard;
 use std::{
     io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -182,6 +183,11 @@ impl Run {
     fn bytes_before_end(&self, position: Position) -> usize {
         let note = self.note(position.block);
         note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
+    }
+
+    /// How many of these blocks are cached.
+    pub fn cached_blocks(&self, blocks: Range<u16>) -> u64 {
+        blocks.filter(|&block| self.slots.is_cached(u32::from(block))).count() as u64
     }
 
     /// Asks the processor for what [`Run::prefetch`] of entries of a block will need.

@@ -47,7 +47,7 @@ impl Random {
 fn context(cache_bytes: usize) -> TableContext {
     let vfs = Arc::new(MemVfs::new());
     vfs.create_dir_all(&dir()).unwrap();
-    TableContext { vfs, cache: BlockCache::new(cache_bytes) }
+    TableContext::new(vfs, BlockCache::new(cache_bytes))
 }
 
 fn dir() -> PathBuf {

@@ -136,6 +136,13 @@ impl Partition {
         if self.is_plain { self.main_view() } else { None }
     }
 
+    /// All views that are open, and their runs.
+    pub fn open_views(&self) -> impl Iterator<Item = (&View, &[Arc<Run>])> {
+        let own = self.view.as_ref().map(|view| (&**view, &*self.view_runs));
+        let apart = self.apart.iter().filter_map(|handle| Some((&**handle.view.get()?, &*handle.alone)));
+        own.into_iter().chain(apart)
+    }
+
     /// The newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.tombstones.as_ref().map_or(0, |set| set.newest_covering(key, snapshot))

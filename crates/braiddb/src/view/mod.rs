@@ -14,6 +14,7 @@ mod directory;
 mod edit;
 mod fold;
 mod format;
+mod hash_index;
 mod reader;
 mod rows;
 mod run_writer;

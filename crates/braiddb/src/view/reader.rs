@@ -11,21 +11,30 @@ use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
     page_is_sound, tag_of_hash,
 };
+use super::hash_index::{HashIndex, Part, index_bytes};
 use super::search::{Comparison, Place, candidate, compare_counted, find_place};
 use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::{CacheSlots, UnitNote};
 use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
 use crate::platform::{File, OpenMode, Vfs};
-use crate::table::{Position, Run, TableContext};
+use crate::table::{Demand, Position, Run, TableContext};
 use crossbeam_epoch::Guard;
 use std::{
+    cell::Cell,
     path::{Path, PathBuf},
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
+
+/// While a hash index is made, readers' memory is held up for so many segments at a time.
+const SEGMENTS_AT_ONCE: u32 = 64;
+
+thread_local! {
+    static SEARCHES: Cell<u64> = const { Cell::new(0) };
+}
 
 /// [`View::get`]; the segment may be known.
 struct Get<'a, 'g> {
@@ -42,6 +51,12 @@ impl<'g> Task for Get<'_, 'g> {
     #[inline(always)]
     fn run(self, simd: Simd) -> Self::Output {
         let Get { view, runs, number, query, guard } = self;
+        if let Some(index) = view.hash_index(query.snapshot)
+            && let Some(found) = view.get_by_hash(simd, index, runs, query, guard)?
+        {
+            return Ok(found);
+        }
+        view.note_search();
         // No closure here: it would be compiled for any processor.
         let number = match number {
             Some(number) => number,
@@ -87,6 +102,31 @@ impl Task for PrefetchEntry<'_> {
             }
         } else if let Ok((run, position)) = view.locate(runs, number, &segment, lane) {
             runs[run].prefetch(position);
+        }
+    }
+}
+
+/// [`View::prefetch_candidate`].
+struct PrefetchCandidate<'a> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    hash: u64,
+    slot_only: bool,
+}
+
+impl Task for PrefetchCandidate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: Simd) {
+        let PrefetchCandidate { view, runs, hash, slot_only } = self;
+        let Some(index) = view.hash_index.get() else { return };
+        let Some(word) = index.find(simd, hash).next() else { return };
+        let (run, position) = index.place(word);
+        match runs.get(run) {
+            Some(run) if slot_only => run.prefetch_slot(position.block),
+            Some(run) => run.prefetch(position),
+            None => {}
         }
     }
 }
@@ -144,6 +184,11 @@ pub struct View {
     meta: ViewMeta,
     pages: CacheSlots,
     pub(crate) simd: Simd,
+    /// Where keys stand, once enough searches were made.
+    hash_index: OnceLock<HashIndex>,
+    /// About how many gets went without it.
+    searches: AtomicU64,
+    demand: Arc<Demand>,
     /// Whether the file goes with this handle.
     obsolete: AtomicBool,
 }
@@ -242,6 +287,9 @@ impl View {
             meta: footer.meta(number, file_id, end),
             pages: CacheSlots::with_notes(&ctx.cache, (0..pages).map(|_| UnitNote::new(PAGE_BYTES, 0))),
             simd,
+            hash_index: OnceLock::new(),
+            searches: AtomicU64::new(0),
+            demand: Arc::clone(&ctx.demand),
             obsolete: AtomicBool::new(false),
         })
     }
@@ -258,7 +306,8 @@ impl View {
 
     /// Bytes of memory it holds, apart from what is in the block cache.
     pub fn resident_bytes(&self) -> usize {
-        size_of::<View>() + self.directory.resident_bytes() + self.pages.resident_bytes()
+        let parts = self.directory.resident_bytes() + self.pages.resident_bytes();
+        size_of::<View>() + parts + self.hash_index_bytes()
     }
 
     /// From now on, the file is removed when the last handle goes. Nothing happens to a view within a run file.
@@ -336,6 +385,153 @@ impl View {
             return self.older_version(runs, key, snapshot, (number, lane), guard);
         }
         Ok(None)
+    }
+
+    /// The hash index, if there is one and the snapshot sees each key's newest version, which it tells of.
+    #[inline(always)]
+    fn hash_index(&self, snapshot: SequenceNumber) -> Option<&HashIndex> {
+        self.hash_index.get().filter(|_| snapshot >= self.meta.max_sequence)
+    }
+
+    /// What the hash index says: an entry, or that there is none; `None` if it does not know.
+    #[inline(always)]
+    fn get_by_hash<'g>(
+        &self,
+        simd: Simd,
+        index: &HashIndex,
+        runs: &[Arc<Run>],
+        query: Query<'_>,
+        guard: &'g Guard,
+    ) -> Result<Option<Option<EntryRef<'g>>>> {
+        let mut candidates = index.find(simd, query.hash);
+        for word in &mut candidates {
+            let (run, position) = index.place(word);
+            let Some(run) = runs.get(run) else { return Ok(None) };
+            let entry = run.read(position, guard)?;
+            super::counters::count_key_comparison();
+            if is_equal(entry.key, query.key) {
+                return Ok(Some(Some(entry)));
+            }
+        }
+        Ok(candidates.is_complete().then_some(None))
+    }
+
+    /// Asks for what a get with this hash reads first, if there is a hash index. Returns whether there is one.
+    #[inline]
+    pub fn prefetch_by_hash(&self, hash: u64) -> bool {
+        let index = self.hash_index.get();
+        if let Some(index) = index {
+            index.prefetch(hash);
+        }
+        index.is_some()
+    }
+
+    /// Asks for what a get reads next.
+    #[inline]
+    pub fn prefetch_candidate(&self, runs: &[Arc<Run>], hash: u64, slot_only: bool) {
+        self.simd.run(PrefetchCandidate { view: self, runs, hash, slot_only });
+    }
+
+    /// Notes a search that a hash index would have spared.
+    #[inline(always)]
+    fn note_search(&self) {
+        let count = SEARCHES.get() + 1;
+        SEARCHES.set(count);
+        let sample = self.demand.sample();
+        if count.is_multiple_of(sample) {
+            self.note_searches(sample);
+        }
+    }
+
+    #[cold]
+    fn note_searches(&self, count: u64) {
+        self.searches.fetch_add(count, Relaxed);
+        if self.wants_hash_index() {
+            self.demand.raise();
+        }
+    }
+
+    /// Whether so many searches were made that a hash index pays.
+    pub fn wants_hash_index(&self) -> bool {
+        self.hash_index.get().is_none()
+            && self.searches.load(Relaxed) >= self.demand.searches_min().max(self.meta.entries / 2)
+    }
+
+    /// Has it wait for as many searches again until it wants a hash index.
+    pub fn refuse_hash_index(&self) {
+        self.searches.store(0, Relaxed);
+    }
+
+    /// What its hash index takes; 0 if it has none.
+    pub fn hash_index_bytes(&self) -> usize {
+        self.hash_index.get().map_or(0, HashIndex::resident_bytes)
+    }
+
+    /// What a hash index would take.
+    pub fn hash_index_bytes_wanted(&self) -> usize {
+        index_bytes(self.meta.entries)
+    }
+
+    /// How many data blocks its part of the runs has, and how many of them are cached.
+    pub fn cached_blocks(&self, runs: &[Arc<Run>]) -> Result<(u64, u64)> {
+        let mut counts = (0, 0);
+        for (part, run) in self.parts(runs)?.iter().zip(runs) {
+            let (first, end) = (part.blocks.0, part.blocks.1.saturating_add(1).min(run.end().block));
+            counts.0 += u64::from(end.saturating_sub(first));
+            counts.1 += run.cached_blocks(first..end);
+        }
+        Ok(counts)
+    }
+
+    /// The part of each run that the view has.
+    fn parts(&self, runs: &[Arc<Run>]) -> Result<Vec<Part>> {
+        let Some(last) = self.directory.segments().checked_sub(1) else { return Ok(Vec::new()) };
+        let guard = crossbeam_epoch::pin();
+        let (first_segment, last_segment) = (self.segment(0, &guard)?, self.segment(last, &guard)?);
+        let part = |(index, run): (usize, &Arc<Run>)| {
+            let (first, last) = first_segment.cursor(index).zip(last_segment.cursor(index))?;
+            let end = run.advance(last, last_segment.lanes_of_run(index).count_ones());
+            let blocks = (first.block, end.block.min(run.end().block.saturating_sub(1)).max(first.block));
+            let block_entries = (blocks.0..=blocks.1).map(|block| run.block_entries(block)).max().unwrap_or(0);
+            Some(Part { blocks, block_entries })
+        };
+        let parts: Option<Vec<Part>> = runs.iter().enumerate().map(part).collect();
+        parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))
+    }
+
+    /// Makes the hash index, reading all entries; false if it was cancelled, or there can be none.
+    pub fn make_hash_index(&self, runs: &[Arc<Run>], is_cancelled: &dyn Fn() -> bool) -> Result<bool> {
+        let Some(mut index) = HashIndex::new(self.meta.entries, &self.parts(runs)?) else { return Ok(false) };
+        for first in (0..self.directory.segments()).step_by(SEGMENTS_AT_ONCE as usize) {
+            if is_cancelled() {
+                return Ok(false);
+            }
+            let guard = crossbeam_epoch::pin();
+            for number in first..(first + SEGMENTS_AT_ONCE).min(self.directory.segments()) {
+                self.index_segment(&mut index, runs, number, &guard)?;
+            }
+        }
+        Ok(self.hash_index.set(index).is_ok())
+    }
+
+    /// Takes the keys of a segment into the hash index: the newest version of each that shows.
+    fn index_segment(&self, index: &mut HashIndex, runs: &[Arc<Run>], number: u32, guard: &Guard) -> Result<()> {
+        let segment = self.segment(number, guard)?;
+        let older = segment.same_key() | u32::from(self.directory.is_continuation(number));
+        for (at, run) in runs.iter().enumerate() {
+            let mut lanes = segment.lanes_of_run(at);
+            let mut position = segment.cursor(at).unwrap_or_default();
+            while lanes != 0 {
+                let lane = lanes.trailing_zeros() as usize;
+                lanes &= lanes - 1;
+                position = run.advance(position, 0);
+                if older & 1 << lane == 0 && segment.selector(lane) & SELECTOR_STALE == 0 {
+                    index.insert(hash64(run.read(position, guard)?.key), at, position);
+                }
+                position = run.advance(position, 1);
+            }
+        }
+        Ok(())
     }
 
     /// The lanes where the newest version of a key may stand: usually one if it is there, and none if not.

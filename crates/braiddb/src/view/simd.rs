@@ -22,6 +22,9 @@ use super::bits::Window;
 /// One byte for each entry of a segment.
 pub(crate) type Lanes = [u8; 32];
 
+/// A cache line of numbers.
+pub(crate) type Words = [u32; 16];
+
 /// The number of heads in an anchor node.
 pub(crate) const NODE_HEADS: usize = 16;
 
@@ -93,6 +96,17 @@ impl Simd {
         }
     }
 
+    /// A bit for each word that is `want` in the bits of `mask`.
+    #[inline(always)]
+    pub(crate) fn match_words(self, words: &Words, mask: u32, want: u32) -> u32 {
+        match self {
+            Simd::Portable => portable::match_words(words, mask, want),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
+            Simd::Avx2(_) => unsafe { avx2::match_words(words, mask, want) },
+        }
+    }
+
     /// How many heads of the node are at most `head`.
     #[inline(always)]
     pub(crate) fn rank_in_node(self, node: &Node, head: i64) -> usize {
@@ -126,7 +140,7 @@ pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
 /// The twins in plain Rust.
 #[cfg_attr(target_arch = "x86_64", cfg_attr(not(test), expect(dead_code, reason = "some have a baseline twin")))]
 mod portable {
-    use super::{Lanes, Node, Window};
+    use super::{Lanes, Node, Window, Words};
 
     pub(super) fn blind_candidate(differences: &Lanes, window: &Window) -> usize {
         let mut candidate = 0;
@@ -149,6 +163,10 @@ mod portable {
 
     pub(super) fn rank_in_node(node: &Node, head: i64) -> usize {
         node.0.iter().map(|&h| usize::from(h <= head)).sum()
+    }
+
+    pub(super) fn match_words(words: &Words, mask: u32, want: u32) -> u32 {
+        words.iter().rev().fold(0, |bits, &word| bits << 1 | u32::from(word & mask == want))
     }
 
     pub(super) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
@@ -202,12 +220,13 @@ mod sse2 {
 /// 256-bit vectors.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{HasAvx2, Lanes, Node, Simd, Task, Window};
+    use super::{HasAvx2, Lanes, Node, Simd, Task, Window, Words};
     use std::arch::x86_64::{
-        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_cmpeq_epi8, _mm256_cmpgt_epi64,
-        _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16,
-        _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8,
-        _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
+        __m256i, _mm256_alignr_epi8, _mm256_and_si256, _mm256_blendv_epi8, _mm256_castsi256_ps, _mm256_cmpeq_epi8,
+        _mm256_cmpeq_epi32, _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8,
+        _mm256_movemask_ps, _mm256_or_si256, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute2x128_si256,
+        _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setr_epi64x,
+        _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
     };
 
     #[inline]
@@ -286,6 +305,18 @@ mod avx2 {
     }
 
     #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn match_words(words: &Words, mask: u32, want: u32) -> u32 {
+        let (mask, want) = (_mm256_set1_epi32(mask.cast_signed()), _mm256_set1_epi32(want.cast_signed()));
+        let [low, high] = [0, 8].map(|first| {
+            // SAFETY: sixteen words are two vectors of eight.
+            let half = unsafe { _mm256_loadu_si256(words.as_ptr().add(first).cast()) };
+            _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(half, mask), want))) as u32
+        });
+        low | high << 8
+    }
+
+    #[inline]
     #[target_feature(enable = "avx2,popcnt")]
     pub(super) fn rank_in_node(node: &Node, head: i64) -> usize {
         let head = _mm256_set1_epi64x(head);
@@ -341,6 +372,19 @@ mod tests {
             );
             assert_eq!(match_lanes(&differences, 0xff, byte), portable::match_lanes(&differences, 0xff, byte));
             assert_eq!(lanes_at_most(&differences, byte), portable::lanes_at_most(&differences, byte));
+        }
+    }
+
+    #[test]
+    fn twins_agree_on_words() {
+        let simd = Simd::detect();
+        let state = &mut 3;
+        for round in 0..5_000 {
+            let words: Words = std::array::from_fn(|_| random(state) as u32 & 0x8000_0003);
+            let (mask, word) = (u32::MAX << (round % 32), words[round % 16]);
+            for want in [word & mask, word, 0, random(state) as u32] {
+                assert_eq!(simd.match_words(&words, mask, want), portable::match_words(&words, mask, want));
+            }
         }
     }
 

@@ -119,7 +119,7 @@ impl World {
         let vfs = Arc::new(MemVfs::new());
         vfs.create_dir_all(Path::new("/db")).unwrap();
         World {
-            ctx: TableContext { vfs, cache: BlockCache::new(16 << 20) },
+            ctx: TableContext::new(vfs, BlockCache::new(16 << 20)),
             random: Random::new(seed),
             runs: Vec::new(),
             entries: Vec::new(),
@@ -255,6 +255,11 @@ impl World {
             let shown: Vec<Owned> = self.shown(bounds, snapshot).into_iter().cloned().collect();
             self.check_gets(view, snapshot, &shown);
             self.check_cursor(view, snapshot, &shown);
+        }
+        assert!(view.make_hash_index(&self.runs, &|| false).unwrap());
+        for snapshot in [self.random.below(most) as u64, self.max_sequence(), u64::MAX >> 2] {
+            let shown: Vec<Owned> = self.shown(bounds, snapshot).into_iter().cloned().collect();
+            self.check_gets(view, snapshot, &shown);
         }
     }
 
