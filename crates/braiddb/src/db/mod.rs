@@ -32,6 +32,8 @@ mod tests_common;
 #[cfg(test)]
 mod tests_cursor;
 #[cfg(test)]
+mod tests_hash_index;
+#[cfg(test)]
 mod tests_open;
 #[cfg(test)]
 mod tests_panics;

@@ -44,7 +44,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         blob_threshold: 256,
         blob_file_bytes: 16 << 10,
         key_blocks: KeyBlocks::Always,
-        hash_index_after: u64::MAX,
+        hash_index_after: 1,
         vfs: Arc::clone(vfs),
         runtime: Arc::new(SystemRuntime::new()),
     }

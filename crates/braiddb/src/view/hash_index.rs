@@ -143,7 +143,7 @@ impl HashIndex {
     /// The high half of the hash chooses the bucket, the low half gives the tag.
     #[inline(always)]
     fn bucket_of(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.buckets.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
     }
 
     #[inline(always)]

@@ -15,6 +15,7 @@ mod edit;
 mod fold;
 mod format;
 mod hash_index;
+mod indexing;
 mod reader;
 mod rows;
 mod run_writer;

@@ -11,7 +11,7 @@ use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
     page_is_sound, tag_of_hash,
 };
-use super::hash_index::{HashIndex, Part, index_bytes};
+use super::hash_index::{HashIndex, index_bytes};
 use super::search::{Comparison, Place, candidate, compare_counted, find_place};
 use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
@@ -28,9 +28,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
-
-/// While a hash index is made, readers' memory is held up for so many segments at a time.
-const SEGMENTS_AT_ONCE: u32 = 64;
 
 thread_local! {
     static SEARCHES: Cell<u64> = const { Cell::new(0) };
@@ -185,7 +182,7 @@ pub struct View {
     pages: CacheSlots,
     pub(crate) simd: Simd,
     /// Where keys stand, once enough searches were made.
-    hash_index: OnceLock<HashIndex>,
+    pub(super) hash_index: OnceLock<HashIndex>,
     /// About how many gets went without it.
     searches: AtomicU64,
     demand: Arc<Demand>,
@@ -470,68 +467,6 @@ impl View {
     /// What a hash index would take.
     pub fn hash_index_bytes_wanted(&self) -> usize {
         index_bytes(self.meta.entries)
-    }
-
-    /// How many data blocks its part of the runs has, and how many of them are cached.
-    pub fn cached_blocks(&self, runs: &[Arc<Run>]) -> Result<(u64, u64)> {
-        let mut counts = (0, 0);
-        for (part, run) in self.parts(runs)?.iter().zip(runs) {
-            let (first, end) = (part.blocks.0, part.blocks.1.saturating_add(1).min(run.end().block));
-            counts.0 += u64::from(end.saturating_sub(first));
-            counts.1 += run.cached_blocks(first..end);
-        }
-        Ok(counts)
-    }
-
-    /// The part of each run that the view has.
-    fn parts(&self, runs: &[Arc<Run>]) -> Result<Vec<Part>> {
-        let Some(last) = self.directory.segments().checked_sub(1) else { return Ok(Vec::new()) };
-        let guard = crossbeam_epoch::pin();
-        let (first_segment, last_segment) = (self.segment(0, &guard)?, self.segment(last, &guard)?);
-        let part = |(index, run): (usize, &Arc<Run>)| {
-            let (first, last) = first_segment.cursor(index).zip(last_segment.cursor(index))?;
-            let end = run.advance(last, last_segment.lanes_of_run(index).count_ones());
-            let blocks = (first.block, end.block.min(run.end().block.saturating_sub(1)).max(first.block));
-            let block_entries = (blocks.0..=blocks.1).map(|block| run.block_entries(block)).max().unwrap_or(0);
-            Some(Part { blocks, block_entries })
-        };
-        let parts: Option<Vec<Part>> = runs.iter().enumerate().map(part).collect();
-        parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))
-    }
-
-    /// Makes the hash index, reading all entries; false if it was cancelled, or there can be none.
-    pub fn make_hash_index(&self, runs: &[Arc<Run>], is_cancelled: &dyn Fn() -> bool) -> Result<bool> {
-        let Some(mut index) = HashIndex::new(self.meta.entries, &self.parts(runs)?) else { return Ok(false) };
-        for first in (0..self.directory.segments()).step_by(SEGMENTS_AT_ONCE as usize) {
-            if is_cancelled() {
-                return Ok(false);
-            }
-            let guard = crossbeam_epoch::pin();
-            for number in first..(first + SEGMENTS_AT_ONCE).min(self.directory.segments()) {
-                self.index_segment(&mut index, runs, number, &guard)?;
-            }
-        }
-        Ok(self.hash_index.set(index).is_ok())
-    }
-
-    /// Takes the keys of a segment into the hash index: the newest version of each that shows.
-    fn index_segment(&self, index: &mut HashIndex, runs: &[Arc<Run>], number: u32, guard: &Guard) -> Result<()> {
-        let segment = self.segment(number, guard)?;
-        let older = segment.same_key() | u32::from(self.directory.is_continuation(number));
-        for (at, run) in runs.iter().enumerate() {
-            let mut lanes = segment.lanes_of_run(at);
-            let mut position = segment.cursor(at).unwrap_or_default();
-            while lanes != 0 {
-                let lane = lanes.trailing_zeros() as usize;
-                lanes &= lanes - 1;
-                position = run.advance(position, 0);
-                if older & 1 << lane == 0 && segment.selector(lane) & SELECTOR_STALE == 0 {
-                    index.insert(hash64(run.read(position, guard)?.key), at, position);
-                }
-                position = run.advance(position, 1);
-            }
-        }
-        Ok(())
     }
 
     /// The lanes where the newest version of a key may stand: usually one if it is there, and none if not.

@@ -1,0 +1,76 @@
+//! How a hash index is made of a view.
+
+use super::format::SELECTOR_STALE;
+use super::hash_index::{HashIndex, Part};
+use super::reader::View;
+use crate::base::Result;
+use crate::codec::hash64;
+use crate::table::Run;
+use crossbeam_epoch::Guard;
+use std::sync::Arc;
+
+/// While a hash index is made, readers' memory is held up for so many segments at a time.
+const SEGMENTS_AT_ONCE: u32 = 64;
+
+impl View {
+    /// How many data blocks its part of the runs has, and how many of them are cached.
+    pub fn cached_blocks(&self, runs: &[Arc<Run>]) -> Result<(u64, u64)> {
+        let mut counts = (0, 0);
+        for (part, run) in self.parts(runs)?.iter().zip(runs) {
+            let (first, end) = (part.blocks.0, part.blocks.1.saturating_add(1).min(run.end().block));
+            counts.0 += u64::from(end.saturating_sub(first));
+            counts.1 += run.cached_blocks(first..end);
+        }
+        Ok(counts)
+    }
+
+    /// The part of each run that the view has.
+    fn parts(&self, runs: &[Arc<Run>]) -> Result<Vec<Part>> {
+        let Some(last) = self.directory.segments().checked_sub(1) else { return Ok(Vec::new()) };
+        let guard = crossbeam_epoch::pin();
+        let (first_segment, last_segment) = (self.segment(0, &guard)?, self.segment(last, &guard)?);
+        let part = |(index, run): (usize, &Arc<Run>)| {
+            let (first, last) = first_segment.cursor(index).zip(last_segment.cursor(index))?;
+            let end = run.advance(last, last_segment.lanes_of_run(index).count_ones());
+            let blocks = (first.block, end.block.min(run.end().block.saturating_sub(1)).max(first.block));
+            let block_entries = (blocks.0..=blocks.1).map(|block| run.block_entries(block)).max().unwrap_or(0);
+            Some(Part { blocks, block_entries })
+        };
+        let parts: Option<Vec<Part>> = runs.iter().enumerate().map(part).collect();
+        parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))
+    }
+
+    /// Makes the hash index, reading all entries; false if it was cancelled, or there can be none.
+    pub fn make_hash_index(&self, runs: &[Arc<Run>], is_cancelled: &dyn Fn() -> bool) -> Result<bool> {
+        let Some(mut index) = HashIndex::new(self.meta().entries, &self.parts(runs)?) else { return Ok(false) };
+        for first in (0..self.directory.segments()).step_by(SEGMENTS_AT_ONCE as usize) {
+            if is_cancelled() {
+                return Ok(false);
+            }
+            let guard = crossbeam_epoch::pin();
+            for number in first..(first + SEGMENTS_AT_ONCE).min(self.directory.segments()) {
+                self.index_segment(&mut index, runs, number, &guard)?;
+            }
+        }
+        Ok(self.hash_index.set(index).is_ok())
+    }
+
+    /// Takes the keys of a segment into the hash index: those that are not stale, of which there is one a key at most.
+    fn index_segment(&self, index: &mut HashIndex, runs: &[Arc<Run>], number: u32, guard: &Guard) -> Result<()> {
+        let segment = self.segment(number, guard)?;
+        for (at, run) in runs.iter().enumerate() {
+            let mut lanes = segment.lanes_of_run(at);
+            let mut position = segment.cursor(at).unwrap_or_default();
+            while lanes != 0 {
+                let lane = lanes.trailing_zeros() as usize;
+                lanes &= lanes - 1;
+                position = run.advance(position, 0);
+                if segment.selector(lane) & SELECTOR_STALE == 0 {
+                    index.insert(hash64(run.read(position, guard)?.key), at, position);
+                }
+                position = run.advance(position, 1);
+            }
+        }
+        Ok(())
+    }
+}
