@@ -183,6 +183,52 @@ impl Task for FindLane<'_> {
     }
 }
 
+/// Finds the first key that is at least `query`, for who is likely to read nothing but that: all in one go, without a copy of
+/// the record. `None` if the segment must be bisected, or there is none.
+struct FindShown<'a> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    query: &'a [u8],
+    hidden: u8,
+    guard: &'a Guard,
+}
+
+/// A segment and a lane, which may be one past its last. If a lane that shows follows in the segment, that one, with the run and
+/// position of its entry.
+struct Found {
+    number: u32,
+    lane: usize,
+    shown: Option<(usize, Position)>,
+}
+
+impl Task for FindShown<'_> {
+    type Output = Result<Option<Found>>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Self::Output {
+        let FindShown { view, runs, query, hidden, guard } = self;
+        let Some(number) = view.segment_with(simd, query) else { return Ok(None) };
+        let segment = view.segment(number, guard)?;
+        let Some(lane) = candidate(&segment, simd, query) else { return Ok(None) };
+        if lane >= segment.count() {
+            return Err(view.corrupt_segment(number, "its differences lead past its entries"));
+        }
+        if lane + 1 < segment.count() {
+            // A query that is greater mostly belongs right after.
+            let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
+            runs[run].prefetch(position);
+        }
+        let key = view.entry(runs, number, &segment, lane, guard)?.key;
+        let lane = correct(&segment, lane, compare_counted(query, key)).lane;
+        let shown = segment.unmarked(hidden) & !segment.same_key() & !lanes_below(lane);
+        if shown == 0 || view.directory.is_continuation(number) {
+            return Ok(Some(Found { number, lane, shown: None }));
+        }
+        let lane = shown.trailing_zeros() as usize;
+        Ok(Some(Found { number, lane, shown: Some(view.locate(runs, number, &segment, lane)?) }))
+    }
+}
+
 /// Where the entry of a lane stands.
 struct Locate<'a> {
     view: &'a View,
@@ -276,9 +322,15 @@ impl ViewCursor {
     /// Reads an entry, its block pinned. The present entry is not one any more.
     #[inline]
     fn read(&mut self, number: u32, lane: usize) -> Result<Present> {
-        self.present = None;
         let ViewCursor { view, runs, loaded, .. } = self;
         let (run, position) = view.simd.run(Locate { view, runs, number, record: &loaded.record, lane })?;
+        self.read_at(run, position)
+    }
+
+    /// Reads the entry at a position, its block pinned. The present entry is not one any more.
+    #[inline]
+    fn read_at(&mut self, run: usize, position: Position) -> Result<Present> {
+        self.present = None;
         pin_block(&mut self.pins[run], &self.runs[run], position)?;
         let entry = pinned_entry(&self.pins[run], position.slot)?;
         // SAFETY: the block is pinned, in memory that does not move, until its pin changes. That is done here, where
@@ -428,6 +480,24 @@ impl ViewCursor {
         Ok(Some((number, lane)))
     }
 
+    /// [`ViewCursor::find`] for who goes on forward, and is likely to read one row: the cursor may stand there already.
+    fn find_one(&mut self, key: &[u8]) -> Result<Option<(u32, usize)>> {
+        self.present = None;
+        let guard = crossbeam_epoch::pin();
+        let ViewCursor { view, runs, hidden, .. } = self;
+        let seek = FindShown { view, runs, query: key, hidden: *hidden, guard: &guard };
+        let Some(Found { number, lane, shown }) = view.simd.run(seek)? else { return self.find(key, true) };
+        match shown {
+            Some((run, position)) => {
+                let present = self.read_at(run, position)?;
+                (self.standing, self.lane) = (number, lane);
+                self.present = Some(present);
+            }
+            None => self.load(number)?,
+        }
+        Ok(Some((number, lane)))
+    }
+
     /// Decodes the rows that come after the present one, or after the one that the batch goes on from; going backward,
     /// before it: some of its segment or, if there are none, of the next. There are none in the batch if rows must be
     /// looked at one by one: at an older snapshot, at the ends, and at rows that are more than key and value. The cursor
@@ -565,15 +635,17 @@ fn pinned_entry(pin: &Pin, slot: u16) -> Result<EntryRef<'_>> {
 
 impl Cursor for ViewCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.guarded(|cursor| match cursor.find(key, true)? {
-            None => Ok(()),
-            Some((number, lane)) => {
+        self.guarded(|cursor| {
+            let is_short = cursor.sees_all && cursor.likely == 0;
+            match if is_short { cursor.find_one(key) } else { cursor.find(key, true) }? {
+                _ if cursor.valid() => Ok(()),
+                None => Ok(()),
                 // Past the segment's last entry, versions of its last key may follow in continuations.
-                if lane < cursor.loaded.count {
-                    return cursor.settle_forward(number, lane);
+                Some((number, lane)) if lane == cursor.loaded.count => {
+                    let (number, lane) = cursor.after_key(number, lane)?;
+                    cursor.settle_forward(number, lane)
                 }
-                let (number, lane) = cursor.after_key(number, lane)?;
-                cursor.settle_forward(number, lane)
+                Some((number, lane)) => cursor.settle_forward(number, lane),
             }
         })
     }

@@ -343,6 +343,12 @@ impl<'a> Segment<'a> {
         match_lanes(self.differences, 0xff, SAME_KEY) & lanes_below(self.count) & !1
     }
 
+    /// The lanes whose selectors have no bit of `marks`.
+    #[inline(always)]
+    pub(crate) fn unmarked(&self, marks: u8) -> u32 {
+        match_lanes(self.selectors, marks, 0) & lanes_below(self.count)
+    }
+
     /// The lanes of a run.
     #[inline(always)]
     pub(crate) fn lanes_of_run(&self, run: usize) -> u32 {

@@ -575,7 +575,7 @@ impl View {
 
     /// [`View::segment_for`] within [`Simd::run`].
     #[inline(always)]
-    fn segment_with(&self, simd: Simd, key: &[u8]) -> Option<u32> {
+    pub(crate) fn segment_with(&self, simd: Simd, key: &[u8]) -> Option<u32> {
         if self.directory.segments() == 0 {
             return None;
         }
