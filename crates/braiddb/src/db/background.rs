@@ -74,8 +74,10 @@ const LOG_SEGMENTS_MAX: usize = 3;
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Flushes, and no merge ever keeps it from one. It also has the log's next segment ready.
+    /// Flushes, and no merge ever keeps it from one.
     Flusher,
+    /// Has the log's next segment ready, and no flush ever keeps it from that.
+    Logger,
     /// Everything else.
     Merger,
     /// Everything: the calling thread, where the database has no threads of its own or a caller waits.
@@ -99,9 +101,9 @@ impl Core {
                 core.signal_work();
             }
         });
-        for index in 0..if mergers > 0 { mergers + 1 } else { 0 } {
+        for index in 0..if mergers > 0 { mergers + 2 } else { 0 } {
             let core = Arc::downgrade(self);
-            let role = if index == 0 { Role::Flusher } else { Role::Merger };
+            let role = [Role::Flusher, Role::Logger].get(index).copied().unwrap_or(Role::Merger);
             let body = Box::new(move || work_loop(&core, role));
             let worker = self.settings.runtime.spawn(&format!("braiddb-{index}"), body);
             self.workers.lock().push(worker.map_err(|e| Error::io("start a thread for", &self.dir, e))?);
@@ -199,6 +201,7 @@ impl Core {
 
     /// Does all work that is due, in the calling thread.
     pub fn run_inline(&self) {
+        self.prepare_log();
         while let Some(job) = self.next_job(Role::All, false) {
             if !self.run_job(job) {
                 break;
@@ -231,6 +234,9 @@ impl Core {
     }
 
     fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
+        if role == Role::Logger {
+            return None;
+        }
         if role != Role::Flusher {
             // Each partition keeps what is read for this, so that nothing is read under the lock.
             let state = self.state.load_full();
@@ -516,16 +522,6 @@ impl Core {
         self.release_log(wal)
     }
 
-    /// Whether enough is written that the log will need another segment.
-    fn is_busy(&self) -> bool {
-        !self.work.lock().idle && self.counters.flushes.load(Ordering::Relaxed) > 0
-    }
-
-    fn lacks_spare_segment(&self) -> bool {
-        let can_make = self.check_writable().is_ok();
-        can_make && self.wal.as_ref().is_some_and(|wal| wal.spares().is_empty())
-    }
-
     /// Spares the next commits what the log can do beforehand.
     fn tidy_log(&self) {
         let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
@@ -535,10 +531,11 @@ impl Core {
         }
     }
 
-    /// Has the log's next segment ready before a commit needs it.
+    /// Has the log's next segment ready before a commit needs it, if enough is written that it will.
     fn prepare_log(&self) {
-        if let Some(Err(e)) = self.wal.as_ref().map(|wal| wal.prepare_spare()) {
-            tracing::debug!(error = %e, "no spare log segment could be made");
+        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
+        if let Err(e) = wal.prepare_next() {
+            tracing::debug!(error = %e, "no log segment could be made ahead of need");
         }
     }
 }
@@ -599,17 +596,13 @@ impl Core {
             self.run_job(job);
             return true;
         }
-        if role == Role::Flusher {
-            if self.look_for_idleness(&mut self.work.lock()) {
-                self.settle();
-                self.signal_work();
-                return true;
-            }
-            if self.is_busy() && self.lacks_spare_segment() {
-                self.prepare_log();
-            }
+        if role == Role::Flusher && self.look_for_idleness(&mut self.work.lock()) {
+            self.settle();
+            self.signal_work();
+            return true;
         }
-        if role == Role::Merger {
+        if role == Role::Logger {
+            self.prepare_log();
             self.tidy_log();
         }
         let (retry_at_ns, idle) = {

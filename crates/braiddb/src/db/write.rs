@@ -151,6 +151,9 @@ impl Core {
         insert(&state.active, payload, first_sequence);
         self.snapshots.publish(*last_sequence);
         self.counters.note_commits(count, user_bytes);
+        if wal.take_call_for_next() {
+            self.signal_work();
+        }
         Ok(Committed { sequence: first_sequence, lsn })
     }
 

@@ -11,7 +11,7 @@
 //! | 88..96 | the link of the last record of the epoch before; 0 unless this segment begins an epoch |
 //! | 96..104 | the epoch before if this segment begins one (0: there was none), else this epoch |
 //! | 104..112 | how far the log was known to be synced |
-//! | 112..120 | the last sequence number before this segment |
+//! | 112..120 | the last sequence number when this segment was made |
 //! | 120..128 | the base of commit times: microseconds since 1970, less than 2^63 |
 //! | 128..136 | checksum of bytes 64..128 |
 //!
@@ -83,7 +83,7 @@ pub struct SegmentHeader {
     pub previous_epoch: Epoch,
     /// How far the log was known to be synced.
     pub durable_lsn: Lsn,
-    /// The last sequence number before this segment.
+    /// The last sequence number when this segment was made: the last before it, or an earlier one.
     pub previous_sequence: SequenceNumber,
     /// What the records' commit times are relative to, in microseconds since 1970.
     pub base_time_us: u64,

@@ -1,5 +1,8 @@
 //! The log as it is written.
 
+mod ahead;
+
+use self::ahead::FILLING_LEN_MIN;
 use super::{
     context::{WalContext, WalOptions, WalStats},
     format::{Epoch, Link, Lsn, MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
@@ -19,7 +22,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -79,6 +82,8 @@ pub struct Wal {
     tidied_at_syncs: AtomicU64,
     /// The length of the next segment that is made.
     next_len: AtomicU64,
+    /// Whether the next segment should be made.
+    calls_for_next: AtomicBool,
     records: AtomicU64,
     bytes_written: AtomicU64,
     payload_bytes: AtomicU64,
@@ -98,6 +103,10 @@ struct Tail {
     /// The next segment, once made. It must stay even if its seal could not be written: parts of the seal may be on
     /// disk.
     prepared: Option<Prepared>,
+    /// The next segment, made beforehand: it begins where the present one's file ends.
+    ahead: Option<Arc<Segment>>,
+    /// From this offset on, the next segment is wanted; past all offsets once it was asked for.
+    calls_at: u64,
     buffer: Vec<u8>,
     /// The segment's bytes in memory, where the system has them.
     mapping: Option<Box<dyn WriteMapping>>,
@@ -171,8 +180,10 @@ impl Wal {
                 link: segment.first_link,
                 last_sequence: start.previous_sequence,
                 mapping: map(&segment),
+                calls_at: Tail::calls_at(&segment),
                 segment,
                 prepared: None,
+                ahead: None,
                 buffer: Vec::new(),
             }),
             end_lsn: AtomicU64::new(first_lsn),
@@ -182,6 +193,7 @@ impl Wal {
             spares: Mutex::default(),
             tidied_at_syncs: AtomicU64::new(0),
             next_len,
+            calls_for_next: AtomicBool::new(false),
             records: AtomicU64::new(0),
             bytes_written: AtomicU64::new(SEGMENT_HEADER_LEN),
             payload_bytes: AtomicU64::new(0),
@@ -224,6 +236,7 @@ impl Wal {
         let end = self.write_record(&mut tail, &header, &stored)?;
         tail.last_sequence = group.last_sequence;
         tail.segment.set_last_sequence(group.last_sequence);
+        self.call_for_next(&mut tail);
         count(&self.payload_bytes, u64::from(raw_len));
         Ok(end)
     }
@@ -323,12 +336,14 @@ impl Wal {
             return Ok(false);
         }
         self.next_len.store(short, Ordering::Relaxed);
+        self.drop_ahead(&mut tail);
         self.go_on_in_next(&mut tail, 0)?;
         Ok(true)
     }
 
     /// Removes the spares, and returns how many there were. For when nothing was committed for a while.
     pub fn trim_spares(&self) -> usize {
+        self.drop_ahead(&mut self.tail.lock());
         let spares = std::mem::take(&mut *self.spares.lock());
         for spare in &spares {
             spare.remove(&self.context);
@@ -412,17 +427,24 @@ impl Wal {
     /// Makes sure that a record of up to `len` bytes, and a seal after it, fit where the next record goes.
     fn make_room(&self, tail: &mut Tail, len: u64) -> Result<()> {
         // A next segment that is made already begins where a seal written now would end: nothing may come between.
-        while tail.prepared.is_some() || tail.offset + len + SEAL_LEN_MAX > tail.segment.header.len {
+        loop {
+            let ending_len = if tail.ahead.is_some() { FILLING_LEN_MIN } else { SEAL_LEN_MAX };
+            if tail.prepared.is_none() && tail.offset + len + ending_len <= tail.segment.header.len {
+                return Ok(());
+            }
             self.go_on_in_next(tail, len)?;
         }
-        Ok(())
     }
 
     /// Ends the segment with a seal that names the next one.
     fn go_on_in_next(&self, tail: &mut Tail, len: u64) -> Result<()> {
         let Prepared { next, seal } = match &tail.prepared {
             Some(prepared) => prepared.clone(),
-            None => tail.prepared.insert(self.next_segment(tail, len)?).clone(),
+            None => {
+                let next = self.go_on_ahead(tail, len)?;
+                let next = next.map_or_else(|| self.next_segment(tail, len), Ok)?;
+                tail.prepared.insert(next).clone()
+            }
         };
         let end = self.write_record(tail, &seal, &encode_seal(next.header.number, next.header.file_id))?;
         assert_eq!(end, next.header.start_lsn, "a segment begins where the seal before it ends");
@@ -434,6 +456,7 @@ impl Wal {
         let mapping = next.take_mapping().or_else(|| map(&next));
         tail.segment.keep_mapping(std::mem::replace(&mut tail.mapping, mapping));
         tail.segment = next.clone();
+        tail.calls_at = Tail::calls_at(&next);
         self.segments.lock().push_back(next);
         Ok(())
     }

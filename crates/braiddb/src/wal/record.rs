@@ -24,8 +24,8 @@
 //!
 //! The **link** of a record is the high half of its header's checksum, and so covers the payload through the payload's
 //! checksum. The first record of a segment carries the link of the header area. A **seal** is the last record of a
-//! segment that the log went on from; its payload is the number and the file id of the next segment. A **note** has no
-//! payload and says only how far the log is synced. Both carry the last sequence number before them and the base time.
+//! segment that the log went on from; its payload is the number and the file id of the next segment. A **note**
+//! says only how far the log is synced; its payload is empty, or zeros that take up what is left before a seal. Both carry the last sequence number before them and the base time.
 //!
 //! Both checksums mix in the record's LSN where other units have their offset: the LSN differs between the lives of a
 //! file even where its offset does not, so that a stale record is known for what it is without telling its epoch.

@@ -1,5 +1,6 @@
 //! Tests of the log, on a file system in memory that fails and crashes on demand.
 
+mod ahead;
 mod chain;
 mod damage;
 mod faults;

@@ -41,7 +41,7 @@ fn hammer(world: &World) -> (Arc<Wal>, Vec<u64>, Vec<Error>) {
                         acknowledged.lock().1.push(error);
                     }
                     if round % 16 == 0 {
-                        wal.prepare_spare().ok();
+                        wal.prepare_next().ok();
                     }
                 }
             };

@@ -1,0 +1,176 @@
+//! Segments that are made before the log needs them.
+
+use super::*;
+use crate::{platform::fault_vfs::Operation, wal::inspect_segment};
+use std::io::ErrorKind;
+
+/// Long enough that what is left at a segment's end is worth filling.
+fn world() -> World {
+    let mut world = World::new();
+    (world.options.segment_len, world.options.compress_at_len) = (16 << 10, usize::MAX);
+    world
+}
+
+fn syncs(world: &World) -> usize {
+    world.vfs.journal().iter().filter(|(operation, _)| *operation == Operation::Sync).count()
+}
+
+/// The payload lengths of the notes in a segment, and what the segment's header says.
+fn notes_of(world: &World, number: u64) -> (Vec<u32>, crate::wal::SegmentHeader) {
+    let mut notes = Vec::new();
+    let path = Path::new(DIR).join(format!("{number:06}.wal"));
+    let dump = inspect_segment(&world.vfs, &path, &mut |_, record| {
+        if record.header.flags.contains(crate::wal::record::RecordFlags::NOTE) {
+            notes.push(record.header.stored_len);
+        }
+        Ok(())
+    });
+    (notes, dump.unwrap().header)
+}
+
+#[test]
+fn the_appender_syncs_nothing_and_the_log_comes_back() {
+    let world = world();
+    let wal = world.create(WalStart::new_log());
+    let mut input = input_of(&wal);
+    let (mut made, mut synced_by_appender) = (0, 0);
+    for sequence in 1..=3000u64 {
+        let before = syncs(&world);
+        append(&wal, sequence).unwrap();
+        synced_by_appender += syncs(&world) - before;
+        made += u64::from(wal.prepare_next().unwrap());
+        assert!(!wal.prepare_next().unwrap(), "once a segment");
+        if sequence.is_multiple_of(100) {
+            let flushed = sequence - 80;
+            let (seen, outcome) = world.replay(&input).unwrap();
+            assert_eq!(seen, groups(input.flushed + 1..=sequence));
+            assert_eq!((outcome.end_lsn, outcome.tail_note), (wal.end_lsn(), None));
+            input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(flushed)), flushed, ..input };
+            wal.release(flushed, |_| false);
+        }
+    }
+    let begun = wal.stats().segments_created + wal.stats().segments_recycled - 1;
+    assert!(made >= begun && begun > 20, "{made} made for {begun}");
+    assert_eq!(synced_by_appender, 0);
+    // Nothing was synced but headers, so that a crash may take all else.
+    let (seen, _) = World::on(world.vfs.crashed(|| false)).replay(&input).unwrap();
+    assert_eq!(seen, groups(input.flushed + 1..input.flushed + 1 + seen.len() as u64));
+    let mut odd = Random(7);
+    for _ in 0..20 {
+        let crashed = World::on(world.vfs.crashed(|| odd.next().is_multiple_of(2)));
+        let (seen, wal) = crashed.reopen(&mut input.clone()).unwrap();
+        assert_eq!(seen, groups(input.flushed + 1..input.flushed + 1 + seen.len() as u64));
+        append(&wal, 4000).unwrap();
+    }
+}
+
+/// The note before a seal has to take exactly what is left, however late the next segment is made.
+#[test]
+fn whatever_is_left_of_a_segment_is_filled() {
+    let mut filled = std::collections::BTreeSet::new();
+    for (late, rest) in (40..1200usize).map(|rest| (false, rest)).chain((40..240).map(|rest| (true, rest))) {
+        let world = world();
+        let wal = world.create(WalStart::new_log());
+        let first = wal.segments()[0].clone();
+        // The first of these calls for the next segment.
+        wal.append(&group(1), &vec![1; 12 << 10]).unwrap();
+        assert!(late || wal.prepare_next().unwrap());
+        let left = (first.start_lsn + first.len - wal.end_lsn()) as usize;
+        wal.append(&group(2), &vec![2; left - rest]).unwrap();
+        assert!(!late || wal.segments().len() > 1 || wal.prepare_next().unwrap());
+        for sequence in 3..6 {
+            wal.append(&group(sequence), &[3; 1200]).unwrap();
+        }
+        let seen = world.replay(&input_of(&wal)).unwrap().0;
+        assert_eq!(seen.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        let (notes, _) = notes_of(&world, first.number);
+        filled.extend(notes);
+    }
+    // Less is never left, since each segment keeps room for the longest seal.
+    assert!((45..950).all(|len| filled.contains(&len)), "{filled:?}");
+}
+
+#[test]
+fn one_that_tells_too_little_is_begun_anew() {
+    let world = world();
+    let wal = world.create(WalStart::new_log());
+    let mut sequence = 0;
+    let mut append_until = |segments: usize| {
+        while wal.segments().len() < segments {
+            sequence += 1;
+            append(&wal, sequence).unwrap();
+            wal.prepare_next().unwrap();
+        }
+    };
+    append_until(2);
+    let second = wal.segments()[1].number;
+    let made_ahead = notes_of(&world, second).1;
+    assert_eq!(made_ahead.start_lsn, wal.segments()[0].start_lsn + wal.segments()[0].len);
+    // Synced after the third was made: the header of what goes on must tell.
+    for _ in 0..40 {
+        sequence += 1;
+        append(&wal, sequence).unwrap();
+        wal.prepare_next().unwrap();
+    }
+    assert_eq!(wal.segments().len(), 2);
+    let durable = wal.sync(wal.end_lsn()).unwrap();
+    while wal.segments().len() < 3 {
+        sequence += 1;
+        append(&wal, sequence).unwrap();
+    }
+    assert_eq!(notes_of(&world, wal.segments()[2].number).1.durable_lsn, durable);
+    assert_eq!(world.replay(&input_of(&wal)).unwrap().0, groups(1..=sequence));
+}
+
+#[test]
+fn much_is_not_filled_and_a_long_group_gets_a_long_segment() {
+    for long in [4000, 40_000] {
+        let world = world();
+        let wal = world.create(WalStart::new_log());
+        wal.append(&group(1), &vec![1; 13 << 10]).unwrap();
+        assert!(wal.prepare_next().unwrap());
+        wal.append(&group(2), &vec![2; long]).unwrap();
+        let first = wal.segments()[0].number;
+        assert_eq!(notes_of(&world, first).0, []);
+        assert_eq!(world.replay(&input_of(&wal)).unwrap().0.len(), 2);
+        assert_eq!(wal.trim_spares(), usize::from(long > 10_000), "it was used otherwise, or waits");
+    }
+}
+
+#[test]
+fn what_fails_ahead_of_need_fails_no_append_unless_a_sync_did() {
+    for (operation, kind, latches) in [
+        (Operation::Preallocate, ErrorKind::StorageFull, false),
+        (Operation::Sync, ErrorKind::Other, true),
+        (Operation::Write, ErrorKind::StorageFull, false),
+    ] {
+        let world = world();
+        let wal = world.create(WalStart::new_log());
+        wal.append(&group(1), &vec![1; 8 << 10]).unwrap();
+        world.vfs.fail(operation, 0, 1, kind);
+        assert!(wal.prepare_next().is_err());
+        assert_eq!(wal.failure().is_some(), latches, "{operation:?}");
+        assert_eq!(append(&wal, 2).is_err(), latches);
+        if !latches {
+            assert!(wal.prepare_next().unwrap(), "tried again");
+            assert_eq!(world.replay(&input_of(&wal)).unwrap().0.len(), 2);
+        }
+    }
+}
+
+/// The first write at a segment's end is the note's, the second the seal's.
+#[test]
+fn an_end_that_finds_no_space_is_written_later() {
+    for after in 0..3 {
+        let world = world();
+        let wal = world.create(WalStart::new_log());
+        wal.append(&group(1), &vec![1; 15 << 10]).unwrap();
+        assert!(wal.prepare_next().unwrap());
+        world.vfs.fail_written(Operation::Write, after, 1, ErrorKind::StorageFull, 30);
+        assert!(wal.append(&group(2), &[2; 900]).unwrap_err().is_disk_full());
+        assert_eq!(world.replay(&input_of(&wal)).unwrap().0.len(), 1);
+        wal.append(&group(2), &[2; 900]).unwrap();
+        assert_eq!(world.replay(&input_of(&wal)).unwrap().0.len(), 2);
+        assert_eq!(wal.segments().len(), 2);
+    }
+}
