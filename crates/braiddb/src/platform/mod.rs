@@ -12,6 +12,8 @@ pub mod pages;
 mod posix;
 #[cfg(target_os = "linux")]
 mod posix_mapping;
+#[cfg(target_os = "linux")]
+mod posix_write_back;
 mod runtime;
 #[cfg(test)]
 mod tests;

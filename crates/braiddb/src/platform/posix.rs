@@ -187,6 +187,11 @@ impl File for PosixFile {
     }
 
     #[cfg(target_os = "linux")]
+    fn start_write_back(&self, offset: u64, len: u64) {
+        super::posix_write_back::start(&self.0, offset, len);
+    }
+
+    #[cfg(target_os = "linux")]
     fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn super::WriteMapping>>> {
         let mapping = super::posix_mapping::Mapping::new(&self.0, len)?;
         Ok(mapping.map(|mapping| Box::new(mapping) as Box<dyn super::WriteMapping>))

@@ -95,6 +95,12 @@ pub trait File: Send + Sync + Debug + 'static {
         self.sync_data()
     }
 
+    /// Has the system begin to write `len` bytes at `offset` to the disk, and does not wait for it: the next sync has less to
+    /// do. It promises nothing.
+    fn start_write_back(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// A way to write to the first `len` bytes without a call to the system for each write; `None` where there is none, or
     /// none that cannot fail. All that space must have been preallocated, and synced. What is written that way is read and
     /// synced like anything else; pages of it may reach the disk at any time before, in any order.

@@ -29,6 +29,10 @@ use std::{
 /// How much is gathered before it is written.
 const WRITE_BYTES: usize = 512 << 10;
 
+/// How much is written before the device is set to work on it. In smaller pieces it costs more, in larger ones there is more
+/// left to wait for.
+const WRITE_BACK_BYTES: u64 = 2 << 20;
+
 /// The least a block may be asked to have.
 const MIN_BLOCK_BYTES: usize = 64;
 
@@ -63,6 +67,8 @@ pub struct RunWriter {
     /// What is not written yet, and where it will stand.
     buffer: Vec<u8>,
     written: u64,
+    /// From here on, the system has not been told to begin.
+    write_back_from: u64,
     block: BlockBuilder,
     blocks: Vec<BlockEntry>,
     keys: Option<KeyBlockBuilder>,
@@ -101,6 +107,7 @@ impl RunWriter {
             file_id,
             buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).encode().to_vec(),
             written: 0,
+            write_back_from: 0,
             block: BlockBuilder::default(),
             blocks: Vec::new(),
             keys: KeyBlockBuilder::new(options.compression, options.key_blocks),
@@ -327,6 +334,12 @@ impl RunWriter {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_at(bytes, self.written).map_err(|e| Error::io("write", &self.path, e))?;
         self.written += bytes.len() as u64;
+        let waiting = self.written - self.write_back_from;
+        if waiting >= WRITE_BACK_BYTES {
+            // The device works while the next blocks are made, and the sync at the end has little left to do.
+            self.file.start_write_back(self.write_back_from, waiting);
+            self.write_back_from = self.written;
+        }
         Ok(())
     }
 }
