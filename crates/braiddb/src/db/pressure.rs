@@ -1,13 +1,18 @@
 //! Backpressure: writers are slowed by microseconds as work piles up, so that they never run into a wall.
 //!
 //! Pressure is the larger of two debts, from 0 to 1: memtables that wait for their flush, and loose runs beyond what
-//! a partition should have. A damaged partition, which is not merged any more, does not count: waiting would not help. From one half on, each byte written costs time: first as much as half of what flushing it
-//! costs, at full pressure three times that.
+//! a partition should have. A damaged partition, which is not merged any more, does not count: waiting would not help.
+//! From one half on, writers keep a pace: so much time for each byte, in which what they do themselves counts. It is told in
+//! what flushing a byte takes. With two memtables waiting of three that may, writers are as fast as the flush, so that it
+//! always has something to do and they never have to wait for it; with three, a third as fast.
 
 use super::settings::Settings;
 use super::{background::RETRY_NS_MIN, core::Core, stats::Counters};
 use crate::{platform::Runtime, read::ReadState};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(test)]
+mod tests;
 
 /// The most frozen memtables; then writers wait for a flush.
 pub const FROZEN_MAX: usize = 3;
@@ -21,6 +26,9 @@ const LOOSE_FREE: usize = 16;
 /// Delays are gathered until they are worth a sleep.
 const SLEEP_NS_MIN: u64 = 200_000;
 
+/// What a writer was slower than asked for is made up for up to here.
+const CREDIT_NS_MAX: u64 = 1_000_000;
+
 /// No writer sleeps longer at once.
 const SLEEP_NS_MAX: u64 = 5_000_000;
 
@@ -29,14 +37,25 @@ const SLEEP_NS_MAX: u64 = 5_000_000;
 pub struct Pressure {
     /// From 0 to 1000.
     per_mille: AtomicU64,
+    /// The time for a byte, in thousandths of what flushing it takes; 0 while there is no pressure.
+    pace: AtomicU64,
     /// Nanoseconds that flushing a byte took lately, in 1/1024.
     flush_cost: AtomicU64,
+    /// The time for what was written since somebody looked at the clock.
     owed_ns: AtomicU64,
+    /// When what was written before that is due.
+    due_ns: AtomicU64,
 }
 
 impl Default for Pressure {
     fn default() -> Self {
-        Pressure { per_mille: AtomicU64::new(0), flush_cost: AtomicU64::new(10 << 10), owed_ns: AtomicU64::new(0) }
+        Pressure {
+            per_mille: AtomicU64::new(0),
+            pace: AtomicU64::new(0),
+            flush_cost: AtomicU64::new(10 << 10),
+            owed_ns: AtomicU64::new(0),
+            due_ns: AtomicU64::new(0),
+        }
     }
 }
 
@@ -45,12 +64,13 @@ impl Pressure {
     pub fn measure(&self, state: &ReadState, settings: &Settings, given_up: impl Fn(u64) -> bool) {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let room = (FROZEN_MAX * settings.memtable_bytes()) as u64;
-        let by_memtables = frozen * 1000 / room.max(1);
+        let by_memtables = (frozen * 1000 / room.max(1)).min(1000);
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
         let loose = merged.map(|p| p.layout.loose.len()).max().unwrap_or(0);
         let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
-        let by_loose = if by_loose > 0 { 500 + by_loose as u64 } else { 0 };
-        self.per_mille.store(by_memtables.max(by_loose).min(1000), Ordering::Relaxed);
+        let by_loose = if by_loose > 0 { (500 + by_loose as u64).min(1000) } else { 0 };
+        self.per_mille.store(by_memtables.max(by_loose), Ordering::Relaxed);
+        self.pace.store(pace_of_memtables(by_memtables).max(pace_of_loose(by_loose)), Ordering::Relaxed);
     }
 
     /// Learns what a flush took.
@@ -67,24 +87,39 @@ impl Pressure {
 
     /// Lets a writer of `bytes` sleep as long as the pressure asks for.
     pub fn slow_down(&self, bytes: u64, runtime: &dyn Runtime, counters: &Counters) {
-        let pressure = self.per_mille();
-        if pressure <= 500 {
+        let pace = self.pace.load(Ordering::Relaxed);
+        if pace == 0 {
             return;
         }
         let cost = self.flush_cost.load(Ordering::Relaxed);
-        let factor = 500 + (pressure - 500) * 5;
-        let delay = ((bytes * cost) >> 10) * factor / 1000;
-        let owed = self.owed_ns.fetch_add(delay, Ordering::Relaxed) + delay;
-        if owed < SLEEP_NS_MIN {
+        let takes = ((bytes * cost) >> 10) * pace / 1000;
+        if self.owed_ns.fetch_add(takes, Ordering::Relaxed) + takes < SLEEP_NS_MIN {
             return;
         }
-        let sleep = owed.min(SLEEP_NS_MAX);
-        // Others may have paid meanwhile: never below zero.
-        let pay = |owed: u64| Some(owed.saturating_sub(sleep));
-        let _ = self.owed_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
-        counters.slowed_ns.fetch_add(sleep, Ordering::Relaxed);
-        runtime.sleep_us(sleep / 1000);
+        let owed = self.owed_ns.swap(0, Ordering::Relaxed);
+        let now = runtime.monotonic_ns();
+        let due_after = |due: u64| due.max(now.saturating_sub(CREDIT_NS_MAX)) + owed;
+        let before = self.due_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| Some(due_after(due)));
+        let early = due_after(before.unwrap_or_else(|due| due)).saturating_sub(now);
+        if early >= SLEEP_NS_MIN {
+            runtime.sleep_us(early.min(SLEEP_NS_MAX) / 1000);
+            counters.slowed_ns.fetch_add(runtime.monotonic_ns().saturating_sub(now), Ordering::Relaxed);
+        }
     }
+}
+
+/// With half of the memtables that may wait, half of what the flush takes; with two thirds as much, with all three times.
+fn pace_of_memtables(per_mille: u64) -> u64 {
+    match per_mille {
+        0..=500 => 0,
+        501..=667 => 500 + (per_mille - 500) * 3,
+        _ => 1000 + (per_mille - 667) * 6,
+    }
+}
+
+/// At first as much as the flush takes, in the end four times: a merge costs more than a flush.
+fn pace_of_loose(per_mille: u64) -> u64 {
+    if per_mille <= 500 { 0 } else { 1000 + (per_mille - 500) * 6 }
 }
 
 impl Core {

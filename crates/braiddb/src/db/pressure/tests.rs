@@ -1,0 +1,78 @@
+//! Tests of the pace that writers keep, on a clock that moves only when somebody works or sleeps.
+
+use super::*;
+use std::{io, thread::JoinHandle};
+
+/// A runtime whose time is told by the test.
+#[derive(Debug, Default)]
+struct Clock {
+    now_ns: AtomicU64,
+    /// How much longer than asked for a sleep takes.
+    oversleep_ns: u64,
+    longest_sleep_us: AtomicU64,
+}
+
+impl Runtime for Clock {
+    fn unix_time_us(&self) -> u64 {
+        0
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed)
+    }
+    fn random_u64(&self) -> u64 {
+        4
+    }
+    fn spawn(&self, _: &str, _: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn sleep_us(&self, micros: u64) {
+        self.longest_sleep_us.fetch_max(micros, Ordering::Relaxed);
+        self.now_ns.fetch_add(micros * 1000 + self.oversleep_ns, Ordering::Relaxed);
+    }
+    fn process_name(&self) -> String {
+        String::new()
+    }
+}
+
+/// What 1000 commits of 10,000 bytes take whose writer needs so many nanoseconds a byte, under such a pressure by
+/// memtables, where a flush takes 10 a byte: nanoseconds a byte.
+fn taken(clock: &Clock, per_mille: u64, own_cost: u64) -> u64 {
+    let (pressure, counters) = (Pressure::default(), Counters::default());
+    pressure.pace.store(pace_of_memtables(per_mille), Ordering::Relaxed);
+    let start = clock.monotonic_ns();
+    for _ in 0..1000 {
+        clock.now_ns.fetch_add(10_000 * own_cost, Ordering::Relaxed);
+        pressure.slow_down(10_000, clock, &counters);
+    }
+    let took = clock.monotonic_ns() - start;
+    assert_eq!(counters.slowed_ns.load(Ordering::Relaxed), took - 10_000_000 * own_cost, "what it slept is told");
+    took / 10_000_000
+}
+
+#[test]
+fn without_pressure_nobody_sleeps() {
+    let clock = Clock::default();
+    assert_eq!([taken(&clock, 0, 3), taken(&clock, 500, 0)], [3, 0]);
+    assert_eq!(clock.longest_sleep_us.into_inner(), 0);
+}
+
+#[test]
+fn a_writer_is_as_fast_as_the_flush_with_two_memtables_of_three_and_a_third_as_fast_with_three() {
+    for oversleep_ns in [0, 150_000] {
+        let clock = Clock { oversleep_ns, ..Clock::default() };
+        assert!((9..=10).contains(&taken(&clock, 667, 3)), "oversleeping is made up for");
+        assert!((29..=30).contains(&taken(&clock, 1000, 3)));
+        // Who needs as long by himself is let be.
+        assert_eq!(taken(&clock, 667, 12), 12);
+        assert!(clock.longest_sleep_us.into_inner() <= SLEEP_NS_MAX / 1000);
+    }
+}
+
+#[test]
+fn the_pace_only_grows() {
+    for pace in [pace_of_memtables, pace_of_loose] {
+        let paces: Vec<u64> = (0..=1000).map(pace).collect();
+        assert!(paces.is_sorted() && paces[500] == 0 && paces[501] > 0);
+        assert!(paces.windows(2).skip(501).all(|pair| pair[1] - pair[0] < 10), "without steps");
+    }
+}
