@@ -14,6 +14,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Writes a varint to the start of `out`, which has room for it.
+#[inline]
 pub fn write_varint(out: &mut [u8], mut value: u64) {
     let last = varint_len(value) - 1;
     for byte in &mut out[..last] {

@@ -152,7 +152,17 @@ impl Core {
     }
 
     /// Fails once the database is closed, read-only, or has latched a failure.
+    #[inline]
     pub fn check_writable(&self) -> Result<()> {
+        let closing = self.closing.load(Ordering::Acquire);
+        if closing || self.settings.read_only || self.failed.load(Ordering::Acquire) {
+            return self.refuse_to_write();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse_to_write(&self) -> Result<()> {
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
