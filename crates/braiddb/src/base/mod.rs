@@ -8,6 +8,7 @@ pub mod limits;
 mod merge_order;
 mod prefix;
 mod range_tombstone;
+mod rows;
 
 pub use cursor::Cursor;
 pub use entry::{EntryKind, EntryRef};
@@ -16,3 +17,4 @@ pub use ids::{FileId, FileNumber, MAX_SEQUENCE, SequenceNumber, TreeId, internal
 pub use merge_order::{MergeOrder, key_head};
 pub use prefix::shared_prefix_len;
 pub use range_tombstone::{RangeTombstone, RangeTombstoneSet};
+pub use rows::{Beyond, ROW_LANES, RowSlots, near_lane};

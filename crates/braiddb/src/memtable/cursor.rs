@@ -5,12 +5,12 @@
 //! left by their links, which stay right for a reader on a replaced leaf (`tree.rs`).
 
 use super::{
-    Memtable,
+    EntryBatch, Memtable,
     entry::EntryPtr,
     node::{NodePtr, Place},
     search::NODE_KEYS,
 };
-use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
+use crate::base::{Beyond, Cursor, EntryRef, Result, SequenceNumber};
 use std::sync::Arc;
 
 /// A copy of a leaf. Its pointers are good as long as the memtable that the copy came from.
@@ -33,6 +33,10 @@ impl LeafCopy {
         let leaf = unsafe { leaf.extend::<'static>() };
         let node = leaf.node();
         let count = node.count();
+        if self.leaf == Some(leaf) && self.count == count {
+            // Versions that were added since are beyond the snapshot of whoever has the copy.
+            return;
+        }
         let order = node.order(count);
         for (entry, &slot) in self.entries.iter_mut().zip(&order[..count]) {
             let newest = node.key(usize::from(slot));
@@ -56,6 +60,20 @@ impl LeafCopy {
                 let order = leaf.node().order(self.count);
                 order[..self.count].iter().position(|&s| usize::from(s) == slot).unwrap_or(self.count)
             }
+        }
+    }
+
+    /// Asks for the entries of the next leaf, and for the leaf after that.
+    fn prefetch_beyond(&self, is_forward: bool) {
+        let beyond = |leaf: NodePtr<'static>| if is_forward { leaf.node().after() } else { leaf.node().before() };
+        let Some(next) = self.leaf.and_then(beyond) else { return };
+        let node = next.node();
+        for slot in 0..node.count() {
+            node.key(slot).prefetch_key();
+        }
+        // SAFETY: a neighbour is in the same arena.
+        if let Some(after) = beyond(unsafe { next.extend() }) {
+            after.prefetch_whole();
         }
     }
 
@@ -133,6 +151,54 @@ impl MemtableCursor {
             }
             end = self.copy.count;
         }
+    }
+
+    /// The least and the greatest sequence number of the entries that it shows, as far as the memtable knows.
+    pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
+        (self.memtable.min_sequence(), self.memtable.max_sequence().min(self.snapshot))
+    }
+
+    /// Decodes the entries from the present one on that stand in its leaf. Precondition: valid.
+    pub fn fill(&mut self, is_forward: bool, batch: &mut EntryBatch) {
+        assert!(self.valid(), "the cursor must be valid");
+        let from_here = if is_forward { u32::MAX << self.rank } else { u32::MAX >> (NODE_KEYS - 1 - self.rank) };
+        self.take_in(from_here, is_forward, batch);
+    }
+
+    /// Decodes the entries of the next leaf that has any to be seen.
+    pub fn fill_next(&mut self, is_forward: bool, batch: &mut EntryBatch) {
+        loop {
+            if !(if is_forward { self.copy.enter_after() } else { self.copy.enter_before() }) {
+                batch.end();
+                return;
+            }
+            self.take_in(u32::MAX, is_forward, batch);
+            if batch.lanes() != 0 || batch.beyond() != Beyond::More {
+                return;
+            }
+        }
+    }
+
+    fn take_in(&self, ranks: u32, is_forward: bool, batch: &mut EntryBatch) {
+        let ranks = ranks & (((1u64 << self.copy.count) - 1) as u32);
+        batch.take_in(&self.memtable, &self.copy.entries, ranks, is_forward, self.snapshot);
+        self.copy.prefetch_beyond(is_forward);
+    }
+
+    /// Stands on an entry of the batch that was filled last.
+    pub fn go_to(&mut self, lane: usize) {
+        self.rank = lane;
+        self.current = self.copy.entries[lane].and_then(|newest| newest.visible_at(self.snapshot));
+    }
+
+    /// Stands on what comes after the leaf of the batch that was filled last.
+    pub fn go_on(&mut self, is_forward: bool) {
+        if is_forward { self.settle_forward(self.copy.count) } else { self.settle_backward(0) }
+    }
+
+    /// Stands past the last entry. The cursor is not valid then.
+    pub fn go_past(&mut self) {
+        self.current = None;
     }
 
     fn enter_at(&mut self, key: &[u8]) -> usize {

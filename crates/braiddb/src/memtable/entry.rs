@@ -19,6 +19,9 @@ use std::{alloc::Layout, marker::PhantomData, ptr::NonNull, slice};
 /// A cache line.
 const LINE_BYTES: usize = 64;
 
+/// So many bytes of a key are compared first.
+const KEY_BYTES_FIRST: usize = 16;
+
 /// The processor follows what is longer by itself.
 const PREFETCHED_LINES: usize = 6;
 
@@ -125,16 +128,25 @@ impl<'a> EntryPtr<'a> {
         unsafe { slice::from_raw_parts(self.0.as_ptr().add(1).cast::<u8>(), self.key_length()) }
     }
 
+    /// What it means.
+    pub fn kind(self) -> EntryKind {
+        EntryKind::from_byte((self.header().key_length_and_kind & 0xff) as u8).expect("written from a kind")
+    }
+
+    /// Its key and value, one right after the other, and the length of the key.
+    pub fn row(self) -> (&'a [u8], usize) {
+        let key_length = self.key_length();
+        let length = key_length + self.header().value_length as usize;
+        // SAFETY: both stand right after the header, in the same piece of the arena.
+        let bytes = unsafe { slice::from_raw_parts(self.0.as_ptr().add(1).cast::<u8>(), length) };
+        (bytes, key_length)
+    }
+
     /// The whole entry.
     pub fn entry(self) -> EntryRef<'a> {
-        let header = self.header();
-        let kind = EntryKind::from_byte((header.key_length_and_kind & 0xff) as u8).expect("written from a kind");
-        // SAFETY: the value's bytes stand right after the key's, in the same piece of the arena.
-        let value = unsafe {
-            let value = self.0.as_ptr().add(1).cast::<u8>().add(self.key_length());
-            slice::from_raw_parts(value, header.value_length as usize)
-        };
-        EntryRef { key: self.key(), sequence: header.sequence, kind, value }
+        let (bytes, key_length) = self.row();
+        let (key, value) = bytes.split_at(key_length);
+        EntryRef { key, sequence: self.sequence(), kind: self.kind(), value }
     }
 
     /// The version that this one replaced.
@@ -181,5 +193,12 @@ impl<'a> EntryPtr<'a> {
     /// Asks for the entry's first bytes, to be read soon.
     pub fn prefetch(self) {
         super::search::prefetch(self.0.as_ptr().cast());
+    }
+
+    /// Asks for the entry's header and the beginning of its key, which may stand on two lines.
+    pub fn prefetch_key(self) {
+        let start = self.0.as_ptr().cast::<u8>().cast_const();
+        super::search::prefetch(start);
+        super::search::prefetch(start.wrapping_add(size_of::<EntryHeader>() + KEY_BYTES_FIRST));
     }
 }

@@ -1,5 +1,6 @@
 //! The memtable: recent writes, in order, in memory.
 
+mod ahead;
 mod arena;
 mod chunk_pool;
 mod cursor;
@@ -14,6 +15,7 @@ mod tests;
 mod tree;
 mod writer;
 
+pub use ahead::EntryBatch;
 pub use chunk_pool::ChunkPool;
 pub use cursor::{MemtableCursor, MemtableScan};
 pub use table::{Memtable, MemtableOptions};

@@ -3,17 +3,17 @@
 //! One partition is open at a time: its view and each run that is read apart. Nothing is older than this source, so
 //! deleted keys are left out here already, whether a tombstone or a range tombstone of a run deletes them.
 
-use super::{Ahead, Merge};
+use super::Merge;
 use crate::{
     base::{Cursor, EntryKind, EntryRef, Result, SequenceNumber},
     version::{Partition, Version},
-    view::{RowBatch, ViewCursor},
+    view::{RowBatch, RowPlace, ViewCursor},
 };
 use std::sync::Arc;
 
 /// A cursor over a view that may reach outside the partition (a run shared with others) and is then held within.
 #[derive(Debug)]
-struct Source {
+pub struct Source {
     cursor: ViewCursor,
     within: Option<Arc<Partition>>,
 }
@@ -90,21 +90,28 @@ impl Cursor for Source {
     }
 }
 
-impl Ahead for Source {
-    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()> {
-        self.cursor.fill(forward, batch)?;
+impl Source {
+    /// [`ViewCursor::fill`].
+    pub fn fill(&mut self, forward: bool, batch: &mut RowBatch) {
+        self.cursor.fill(forward, batch);
         if let Some(layout) = self.within.as_ref().map(|partition| &partition.layout) {
-            match (forward, &layout.end) {
-                (true, Some(end)) => batch.keep_before(end),
-                (true, None) => {}
-                (false, _) => batch.keep_from(&layout.start),
-            }
+            batch.keep_within(&layout.start, layout.end.as_deref());
         }
-        Ok(())
     }
 
-    fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
-        self.cursor.go_to(batch)
+    /// [`ViewCursor::sequences`].
+    pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
+        self.cursor.sequences()
+    }
+
+    /// [`ViewCursor::go_to`].
+    pub fn go_to(&mut self, place: RowPlace) -> Result<()> {
+        self.cursor.go_to(place)
+    }
+
+    /// [`ViewCursor::go_past`].
+    pub fn go_past(&mut self) {
+        self.cursor.go_past();
     }
 }
 
@@ -263,24 +270,38 @@ impl PartitionChain {
     }
 }
 
-impl Ahead for PartitionChain {
-    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()> {
+/// Rows decoded ahead, for whoever looks after the batches. What range tombstones of runs delete must be found row by row.
+impl PartitionChain {
+    /// The source of the open partition that comes first, and the one after it.
+    pub fn first_two(&mut self, forward: bool) -> Option<(&mut Source, Option<&Source>)> {
         if self.has_tombstones {
-            // What they delete must be found row by row.
-            batch.release();
-            return Ok(());
+            return None;
         }
-        match self.merge_mut() {
-            Some(merge) => merge.fill(forward, batch),
-            None => unreachable!("precondition: the cursor is valid"),
-        }
+        self.merge_mut()?.first_two(forward)
     }
 
-    fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
-        match self.merge_mut() {
-            Some(merge) => merge.go_to(batch),
-            None => unreachable!("precondition: the cursor is valid"),
+    /// Whether no range tombstone of the open partition deletes anything.
+    pub fn is_plain(&self) -> bool {
+        self.open.is_some() && !self.has_tombstones
+    }
+
+    /// The sources of the open partition.
+    pub fn sources(&mut self) -> &mut [Source] {
+        self.merge_mut().map(|merge| merge.sources().0).unwrap_or_default()
+    }
+
+    /// Where the open partition begins and ends.
+    pub fn bounds(&self) -> (&[u8], Option<&[u8]>) {
+        let layout = &self.version.partitions[self.index].layout;
+        (&layout.start, layout.end.as_deref())
+    }
+
+    /// Goes on with sources that have been moved: see [`Merge::restore`].
+    pub fn restore(&mut self, forward: bool) -> Result<()> {
+        if let Some(merge) = self.merge_mut() {
+            merge.restore();
         }
+        if forward { self.settle_forward() } else { self.settle_backward() }
     }
 }
 

@@ -7,10 +7,7 @@
 //! Invariant while valid: going forward, each source stands on its first key at or after the current one (backward:
 //! its last key at or before it), and sources that are not in `order` have none.
 
-use crate::{
-    base::{Cursor, EntryRef, Result},
-    view::RowBatch,
-};
+use crate::base::{Cursor, EntryRef, Result};
 use std::cmp::Ordering;
 
 /// Cursors shown as one, itself a cursor.
@@ -43,6 +40,41 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     pub fn top(&self) -> &C {
         &self.sources[self.order[0]]
+    }
+
+    /// The first source and the one that comes after it, if this is the way they go.
+    pub fn first_two(&mut self, forward: bool) -> Option<(&mut C, Option<&C>)> {
+        if self.forward != forward {
+            return None;
+        }
+        match self.order[..] {
+            [] => None,
+            [only] => Some((&mut self.sources[only], None)),
+            [first, second, ..] => {
+                let [first, second] = self.sources.get_disjoint_mut([first, second]).ok()?;
+                Some((first, Some(second)))
+            }
+        }
+    }
+
+    /// Whether it goes forward.
+    pub fn is_forward(&self) -> bool {
+        self.forward
+    }
+
+    /// All sources, and whether the merge goes forward. Whoever moves them calls [`Merge::restore`].
+    pub fn sources(&mut self) -> (&mut [C], bool) {
+        (&mut self.sources, self.forward)
+    }
+
+    /// Goes on with sources that have been moved: each stands on its next key after what was shown last, or has none.
+    pub fn restore(&mut self) {
+        self.sort();
+    }
+
+    /// Shows nothing any more: not valid.
+    pub fn invalidate(&mut self) {
+        self.order.clear();
     }
 
     /// Moves those sources that `choose` accepts to their first key at or after `key` (backward: their last key before
@@ -142,35 +174,6 @@ impl<C: Cursor> Merge<C> {
             source.seek(&key)?;
             if source.valid() && source.key() == key.as_slice() { source.next() } else { Ok(()) }
         })
-    }
-}
-
-/// A cursor that can decode rows ahead.
-pub trait Ahead: Cursor {
-    /// Decodes rows that come after the present one in a direction, or after the one that the batch goes on from, none of
-    /// them deleted: none if they must be looked at one by one. The cursor stays where it is. Precondition: valid.
-    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()>;
-
-    /// Stands on the row that the batch goes on from.
-    fn go_to(&mut self, batch: &RowBatch) -> Result<()>;
-}
-
-impl<C: Ahead> Ahead for Merge<C> {
-    /// Rows of the source that is ahead, as far as they come before those of all others.
-    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()> {
-        if self.forward != forward {
-            batch.release();
-            return Ok(());
-        }
-        self.sources[self.order[0]].fill(forward, batch).inspect_err(|_| self.order.clear())?;
-        if let [_, second, ..] = self.order[..] {
-            batch.keep_before(self.sources[second].key());
-        }
-        Ok(())
-    }
-
-    fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
-        self.sources[self.order[0]].go_to(batch).inspect_err(|_| self.order.clear())
     }
 }
 

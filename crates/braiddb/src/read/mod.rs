@@ -1,16 +1,21 @@
 //! Reads: one state loaded at once, then memtables, loose runs and views, newest first.
 
+mod ahead;
 mod chain;
 mod get;
 mod merge;
 mod scan;
 mod state;
+mod strand;
+mod strands;
 
 #[cfg(test)]
 mod tests;
 
-pub use chain::PartitionChain;
+pub use chain::{PartitionChain, Source as PartitionSource};
 pub use get::{GROUP_KEYS, Lookup, get, get_prepared, prepare};
-pub use merge::{Ahead, Merge};
-pub use scan::ScanCursor;
+pub use merge::Merge;
+pub use scan::{ScanCursor, Source};
 pub use state::{Garbage, ReadState};
+pub use strand::{Batch, Heads, Item, Strand};
+pub use strands::{STRANDS_MAX, Strands};

@@ -3,7 +3,7 @@
 //! The partitions leave out their own deleted keys. Here remain the tombstones and range tombstones of memtables. A range
 //! tombstone of a memtable deletes everything older that it covers, so older sources jump over its whole range.
 
-use super::{Ahead, Merge, PartitionChain, ReadState};
+use super::{Merge, PartitionChain, PartitionSource, ReadState, Strands, ahead};
 use crate::{
     base::{Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber, TreeId},
     memtable::MemtableCursor,
@@ -11,14 +11,12 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A batch of fewer rows was not worth decoding a segment.
-const BATCH_ROWS_MIN: u32 = 4;
-/// After that many poor batches in a row, there are 2 to this power of steps before the next.
+/// After that many vain attempts to decode ahead, there are 2 to this power of steps before the next.
 const PAUSE_SHIFT_MAX: u32 = 6;
 
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a handful of them live in a scan's vector")]
-enum Source {
+pub enum Source {
     Memtable(MemtableCursor, SequenceNumber),
     Partitions(PartitionChain, SequenceNumber),
 }
@@ -107,29 +105,25 @@ fn sources(
     (Merge::new(sources), tombstones)
 }
 
-impl Ahead for Source {
-    fn fill(&mut self, forward: bool, batch: &mut RowBatch) -> Result<()> {
-        match self {
-            Source::Partitions(chain, _) => chain.fill(forward, batch),
-            Source::Memtable(..) => {
-                batch.release();
-                Ok(())
-            }
-        }
-    }
+/// After so many rounds of one strand alone, that source is read by itself.
+const SOLO_ROUNDS_MAX: u32 = 4;
 
-    fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
-        match self {
-            Source::Partitions(chain, _) => chain.go_to(batch),
-            Source::Memtable(..) => unreachable!("it fills no batch"),
+/// The source that comes first, if it is one of the partitions, and the keys that others stand on.
+fn first(merge: &mut Merge<Source>, forward: bool) -> Option<(&mut PartitionSource, [Option<&[u8]>; 2])> {
+    match merge.first_two(forward)? {
+        (Source::Partitions(chain, _), other) => {
+            let (source, second) = chain.first_two(forward)?;
+            Some((source, [other.map(Cursor::key), second.map(Cursor::key)]))
         }
+        (Source::Memtable(..), _) => None,
     }
 }
 
 /// A cursor over all keys that exist at a snapshot.
 ///
-/// A step has rows decoded ahead: from then on the cursor stands on rows of the batch, and the merge stands where the
-/// batch was begun, until the batch has been passed or the direction changes.
+/// A step has rows decoded ahead. As long as those of one source come before all others, the cursor stands on rows of its batch
+/// from then on, and the merge stands where the batch was begun, until the batch has been passed or the direction changes.
+/// Where sources take turns, each has a batch and the cursor stands on what is picked from all of them: see `ahead.rs`.
 #[derive(Debug)]
 pub struct ScanCursor {
     merge: Merge<Source>,
@@ -137,11 +131,15 @@ pub struct ScanCursor {
     snapshot: SequenceNumber,
     /// Rows ahead of the merge; if there are any, the cursor stands where the batch does.
     batch: Box<RowBatch>,
+    /// The same of several sources. Never are there rows in both.
+    strands: Strands,
     /// Rows are decoded ahead only of keys that begin so.
     prefix: [u8; 4],
-    /// How many batches in a row were hardly worth their while, and how many steps are made without another.
-    poor_batches: u32,
+    /// How many attempts in a row were in vain, and how many steps are made without another.
+    vain_attempts: u32,
     pause: u32,
+    /// Whether the last batch of one source ran into the rows of others.
+    is_contested: bool,
 }
 
 impl ScanCursor {
@@ -155,15 +153,18 @@ impl ScanCursor {
             tombstones,
             snapshot,
             batch: Box::default(),
+            strands: Strands::default(),
             prefix: tree.first_key(),
-            poor_batches: 0,
+            vain_attempts: 0,
             pause: 0,
+            is_contested: false,
         }
     }
 
     /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
     pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
         self.batch.release();
+        self.strands.release();
         let chain = match self.merge.take_sources().pop() {
             Some(Source::Partitions(mut chain, _)) if chain.is_over(&state.version) => {
                 chain.set_snapshot(snapshot);
@@ -219,51 +220,59 @@ impl ScanCursor {
     /// Moves to the next row (or going backward the one before) if that is decoded already.
     #[inline]
     pub fn step_ahead(&mut self, forward: bool) -> bool {
-        self.batch.step(forward)
+        self.batch.step(forward) || self.strands.step(forward)
     }
 
     /// Whether the row it stands on was decoded ahead.
     #[inline]
     pub fn is_ahead(&self) -> bool {
-        self.batch.is_on_row()
+        self.batch.is_on_row() || self.strands.is_on_row()
     }
 
     /// Internal key and value of the row it stands on, if that was decoded ahead.
     #[inline]
     pub fn row_ahead(&self) -> Option<(&[u8], &[u8])> {
-        self.batch.row()
+        match self.batch.row() {
+            None => self.strands.row(),
+            row => row,
+        }
     }
 
-    /// Where sources take turns row by row, most of what is decoded is not used: then that is done less and less often.
-    fn judge_batch(&mut self) {
-        if self.batch.rows() >= BATCH_ROWS_MIN {
-            self.poor_batches = 0;
-        } else {
-            self.poor_batches = (self.poor_batches + 1).min(PAUSE_SHIFT_MAX);
-            self.pause = 1 << self.poor_batches;
-        }
+    /// Ends a scan, before a seek.
+    fn restart(&mut self) {
+        self.is_contested = false;
+        self.batch.restart();
+        self.strands.restart();
     }
 
     fn step(&mut self, forward: bool) -> Result<()> {
         if self.step_ahead(forward) {
             return Ok(());
         }
-        let was_ahead = self.is_ahead();
+        if self.strands.is_on_row() {
+            return self.step_strands(forward);
+        }
+        let was_ahead = self.batch.is_on_row();
         self.batch.go_on();
-        let may_fill = self.tombstones.is_empty() && (!was_ahead || self.batch.is_forward() == forward);
-        if may_fill && self.pause == 0 {
-            self.merge.fill(forward, &mut self.batch)?;
-            self.batch.keep_prefix(&self.prefix);
-            self.judge_batch();
-            if self.is_ahead() {
-                return Ok(());
-            }
+        let may_fill =
+            self.tombstones.is_empty() && (!was_ahead || self.batch.is_forward() == forward) && self.pause == 0;
+        if may_fill && !self.is_contested && self.fill(forward) {
+            self.judge(true);
+            return Ok(());
         }
         self.pause = self.pause.saturating_sub(1);
-        if was_ahead {
-            self.merge.go_to(&self.batch)?;
+        if let Some(place) = self.batch.from() {
+            let moved = first(&mut self.merge, self.batch.is_forward()).map_or(Ok(()), |(source, _)| source.go_to(place));
+            moved.inspect_err(|_| self.merge.invalidate())?;
         }
         self.batch.release();
+        if may_fill && self.merge.is_forward() == forward {
+            if ahead::begin(&mut self.merge, &mut self.strands, &self.prefix) {
+                return self.step_strands(forward);
+            }
+            self.is_contested = false;
+            self.judge(false);
+        }
         if forward {
             self.merge.next()?
         } else {
@@ -271,29 +280,85 @@ impl ScanCursor {
         }
         self.settle(forward)
     }
+
+    /// Decodes rows of the source that comes first, as far as they come before those of others. Returns whether there is one.
+    fn fill(&mut self, forward: bool) -> bool {
+        if let Some((source, others)) = first(&mut self.merge, forward) {
+            source.fill(forward, &mut self.batch);
+            self.batch.keep_prefix(&self.prefix);
+            for key in others.into_iter().flatten() {
+                self.is_contested |= !self.batch.keep_before(key);
+            }
+        }
+        self.batch.is_on_row()
+    }
+
+    /// A step from the strands' present row, with what has been decoded or without.
+    fn step_strands(&mut self, forward: bool) -> Result<()> {
+        if self.strands.is_forward() != forward {
+            return self.turn_from_strands(forward);
+        }
+        if self.strands.step(forward) {
+            return Ok(());
+        }
+        let is_solo = self.strands.solo_rounds() >= SOLO_ROUNDS_MAX;
+        if !is_solo && ahead::go_on(&mut self.merge, &mut self.strands, &self.prefix) {
+            self.judge(true);
+            return Ok(());
+        }
+        self.judge(is_solo);
+        self.is_contested &= !is_solo;
+        ahead::leave(&mut self.merge, &mut self.strands)?;
+        self.settle(forward)
+    }
+
+    /// The same where the direction changes.
+    fn turn_from_strands(&mut self, forward: bool) -> Result<()> {
+        let key = self.strands.row().map(|(key, _)| key.to_vec()).unwrap_or_default();
+        self.strands.release();
+        if forward {
+            self.merge.seek(&key)?;
+            if self.merge.valid() && self.merge.key() == key.as_slice() {
+                self.merge.next()?;
+            }
+        } else {
+            self.merge.seek_before(&key)?;
+        }
+        self.settle(forward)
+    }
+
+    /// Where rows must be looked at one by one, decoding ahead is tried less and less often.
+    fn judge(&mut self, was_worth_it: bool) {
+        if was_worth_it {
+            self.vain_attempts = 0;
+        } else {
+            self.vain_attempts = (self.vain_attempts + 1).min(PAUSE_SHIFT_MAX);
+            self.pause = 1 << self.vain_attempts;
+        }
+    }
 }
 
 impl Cursor for ScanCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.restart();
+        self.restart();
         self.merge.seek(key)?;
         self.settle(true)
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.restart();
+        self.restart();
         self.merge.seek_before(key)?;
         self.settle(false)
     }
 
     fn seek_first(&mut self) -> Result<()> {
-        self.batch.restart();
+        self.restart();
         self.merge.seek_first()?;
         self.settle(true)
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.batch.restart();
+        self.restart();
         self.merge.seek_last()?;
         self.settle(false)
     }

@@ -271,6 +271,24 @@ impl<'a> Rows<'a> {
         self.get_long(offset)
     }
 
+    /// [`Rows::get`], and the sequence number of the entry.
+    #[inline(always)]
+    pub fn get_with_sequence(&self, offset: usize) -> Option<(&'a [u8], usize, SequenceNumber)> {
+        let Header { key_len, value_len, delta, len, .. } = match self.block.get(offset..).and_then(header) {
+            Some(header) => header,
+            None => long_header(self.block.get(offset..)?)?,
+        };
+        let from = offset + len;
+        let bytes = self.block.get(from..from.checked_add(key_len)?.checked_add(value_len)?)?;
+        Some((bytes, key_len, self.base()?.wrapping_add_signed(unzigzag(delta))))
+    }
+
+    #[inline(always)]
+    fn base(&self) -> Option<SequenceNumber> {
+        let at = self.block.len().checked_sub(END_LEN)?;
+        Some(u64::from_le_bytes(*self.block.get(at..)?.first_chunk()?))
+    }
+
     #[cold]
     fn get_long(&self, offset: usize) -> Option<(&'a [u8], usize)> {
         let bytes = self.block.get(offset..)?;

@@ -15,10 +15,10 @@ use super::format::{
     MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment, lanes_below,
 };
 use super::reader::View;
-use super::rows::{Decode, LONG_SCAN, RowBatch};
+use super::rows::{Decode, LONG_SCAN, RowBatch, RowPlace};
 use super::search::{candidate, compare_counted, correct};
 use super::simd::{Simd, Task, match_lanes};
-use crate::base::{Cursor, EntryRef, Result, SequenceNumber};
+use crate::base::{Beyond, Cursor, EntryRef, Result, SequenceNumber, near_lane};
 use crate::table::{PinnedBlock, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
@@ -499,32 +499,35 @@ impl ViewCursor {
     }
 
     /// Decodes the rows that come after the present one, or after the one that the batch goes on from; going backward,
-    /// before it: some of its segment or, if there are none, of the next. There are none in the batch if rows must be
-    /// looked at one by one: at an older snapshot, at the ends, and at rows that are more than key and value. The cursor
-    /// stays where it is. Precondition: valid.
-    pub fn fill(&mut self, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
-        let (number, lane) = batch.from().unwrap_or((self.here(), self.lane));
+    /// before it: some of its segment or, if there are none, of the next. A batch to be merged begins with the present row.
+    /// There are none in the batch if rows must be looked at one by one: at an older snapshot, at the ends, at rows that
+    /// are more than key and value, and where something is damaged, which is told to who comes there. The cursor stays
+    /// where it is. Precondition: valid, unless the batch goes on.
+    pub fn fill(&mut self, is_forward: bool, batch: &mut RowBatch) {
+        let (number, lane, is_included) = match batch.from() {
+            Some(RowPlace { segment, lane }) => (segment, lane, false),
+            None => (self.here(), self.lane, batch.is_to_merge()),
+        };
         batch.begin(number, is_forward);
         if self.sees_all {
             // One guard for all the blocks that are pinned.
             let _guard = crossbeam_epoch::pin();
-            let filled = self.fill_from(number, lane, is_forward, batch);
-            if filled.is_err() {
-                batch.release();
-                self.present = None;
-                return filled;
+            // From here on, to this lane.
+            let bound = if is_forward { lane + usize::from(!is_included) } else { lane + usize::from(is_included) };
+            if self.fill_from(number, bound, is_forward, batch).is_err() {
+                batch.fail();
             }
         }
-        Ok(())
     }
 
-    fn fill_from(&mut self, mut number: u32, lane: usize, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
+    fn fill_from(&mut self, mut number: u32, bound: usize, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
         let step = |from: u32| if is_forward { from + 1 } else { from.wrapping_sub(1) };
         self.load(number)?;
-        let mut lanes = self.loaded.shown & if is_forward { !lanes_below(lane + 1) } else { lanes_below(lane) };
+        let mut lanes = self.loaded.shown & if is_forward { !lanes_below(bound) } else { lanes_below(bound) };
         while lanes == 0 {
             number = step(number);
             if number >= self.view.directory.segments() {
+                batch.expect(0, Beyond::End);
                 return Ok(());
             }
             self.load(number)?;
@@ -533,14 +536,20 @@ impl ViewCursor {
         batch.begin_again(number);
         let Some(selectors) = self.loaded.record.first_chunk() else { unreachable!("a record has selectors") };
         // Tombstones are left out already if they are not to be shown.
-        let special = lanes & !match_lanes(selectors, SELECTOR_TOMBSTONE | SELECTOR_RESOLVE, 0);
+        let tombstones = !match_lanes(selectors, SELECTOR_TOMBSTONE, 0);
+        let mut special = !match_lanes(selectors, SELECTOR_RESOLVE, 0);
+        if !batch.is_to_merge() {
+            special |= tombstones;
+        }
+        special &= lanes;
+        let mut beyond = Beyond::More;
         if special != 0 {
-            lanes &= match is_forward {
-                true => lanes_below(special.trailing_zeros() as usize),
-                false => !lanes_below(32 - special.leading_zeros() as usize),
-            };
+            let first = near_lane(special, is_forward);
+            lanes &= if is_forward { lanes_below(first) } else { !lanes_below(first + 1) };
+            beyond = Beyond::Row(first);
         }
         if lanes == 0 {
+            batch.expect(0, beyond);
             return Ok(());
         }
         // Short scans are not to pay for what they do not read: the further a scan goes, or the one before it went, the
@@ -551,6 +560,7 @@ impl ViewCursor {
         if batch.rounds() == 0 {
             self.likely = likely;
         }
+        batch.expect(tombstones & chunk, if chunk == lanes { beyond } else { Beyond::More });
         let (next, chunk_len) = (step(number), chunk.count_ones() as usize);
         let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
         if is_long {
@@ -578,13 +588,23 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Stands on the row that a batch goes on from.
-    pub fn go_to(&mut self, batch: &RowBatch) -> Result<()> {
-        let Some((number, lane)) = batch.from() else { return Ok(()) };
+    /// Stands on a row that was in a batch.
+    pub fn go_to(&mut self, place: RowPlace) -> Result<()> {
         self.guarded(|cursor| {
-            cursor.load(number)?;
-            cursor.stand(number, lane)
+            cursor.load(place.segment)?;
+            cursor.stand(place.segment, place.lane)
         })
+    }
+
+    /// The least and the greatest sequence number that its entries can have.
+    pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
+        let metas = self.runs.iter().map(|run| run.meta());
+        metas.fold((SequenceNumber::MAX, 0), |(min, max), meta| (meta.min_sequence.min(min), meta.max_sequence.max(max)))
+    }
+
+    /// Stands past its last row. The cursor is not valid then.
+    pub fn go_past(&mut self) {
+        self.present = None;
     }
 
     /// The segment of a valid cursor.

@@ -34,6 +34,6 @@ pub use fold::{FoldStats, fold_view};
 pub(crate) use format::PAGE_BYTES;
 pub use format::ViewMeta;
 pub use reader::{Leaf, View};
-pub use rows::RowBatch;
+pub use rows::{RowBatch, RowPlace};
 pub use run_writer::SortedRunWriter;
 pub use scan::ViewScan;

@@ -7,7 +7,7 @@
 
 use super::format::{SEGMENT_LANES, Segment, lanes_below};
 use super::simd::{Simd, Task};
-use crate::base::Result;
+use crate::base::{Beyond, ROW_LANES, Result, RowSlots, near_lane};
 use crate::cache::Ahead;
 use crate::table::{PinnedBlock, Position, Rows, Run};
 use std::fmt;
@@ -21,18 +21,13 @@ const LIKELY_ROWS_MAX: u32 = 64;
 /// After so many batches a scan is a long one, which decodes whole segments and fetches whole blocks.
 pub(super) const LONG_SCAN: u32 = 6;
 
-/// Key and value, one right after the other.
-#[derive(Clone, Copy)]
-struct Row {
-    bytes: &'static [u8],
-    key_len: usize,
-}
+const _: () = assert!(ROW_LANES == SEGMENT_LANES);
 
-impl Row {
-    #[inline(always)]
-    fn key(&self) -> &[u8] {
-        self.bytes.get(..self.key_len).unwrap_or_default()
-    }
+/// Where a row stands in its view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowPlace {
+    pub(super) segment: u32,
+    pub(super) lane: usize,
 }
 
 /// The block that a run was last read in.
@@ -48,9 +43,19 @@ struct RunState {
 
 /// Rows of a segment, which are passed in order.
 ///
+/// There are two kinds. A batch that is read as it is ([`RowBatch::default`]) has only rows that are key and value. One that
+/// is merged with others ([`RowBatch::to_merge`]) has tombstones too, sequence numbers if they are asked for, and says what comes after its
+/// rows; whoever merges keeps account of what has been passed.
+///
 /// Invariant: the row of each lane in `lanes` borrows from a block that is pinned by one of `states` or of `passed`.
 pub struct RowBatch {
-    rows: [Row; SEGMENT_LANES],
+    slots: RowSlots,
+    is_to_merge: bool,
+    /// Whether sequence numbers are decoded as well.
+    with_sequences: bool,
+    /// Those of `lanes` whose rows are tombstones, and what comes after: of a batch to be merged.
+    tombstones: u32,
+    beyond: Beyond,
     /// The lanes whose rows have not been passed: the one at `at`, and those that come after it.
     lanes: u32,
     at: usize,
@@ -59,7 +64,7 @@ pub struct RowBatch {
     segment: u32,
     is_forward: bool,
     /// The row that these come after, if it is not the one that the cursor stands on.
-    from: Option<(u32, usize)>,
+    from: Option<RowPlace>,
     /// How many batches were filled one after the other, and how many of their rows were passed.
     rounds: u32,
     passed_rows: u32,
@@ -73,7 +78,11 @@ pub struct RowBatch {
 impl Default for RowBatch {
     fn default() -> RowBatch {
         RowBatch {
-            rows: [Row { bytes: b"", key_len: 0 }; SEGMENT_LANES],
+            slots: RowSlots::default(),
+            is_to_merge: false,
+            with_sequences: false,
+            tombstones: 0,
+            beyond: Beyond::More,
             lanes: 0,
             at: 0,
             filled: 0,
@@ -102,11 +111,6 @@ impl RowBatch {
         self.lanes != 0
     }
 
-    /// How many rows have not been passed.
-    pub fn rows(&self) -> u32 {
-        self.lanes.count_ones()
-    }
-
     /// Whether its rows go forward.
     #[inline]
     pub fn is_forward(&self) -> bool {
@@ -119,8 +123,7 @@ impl RowBatch {
         if self.lanes == 0 {
             return None;
         }
-        let row = self.rows[self.at % SEGMENT_LANES];
-        row.bytes.split_at_checked(row.key_len)
+        self.slots.row(self.at)
     }
 
     /// Goes on to the next row in a direction, if it is here.
@@ -142,14 +145,14 @@ impl RowBatch {
     /// Forgets all rows, but for the place of the one it stands on: what is filled in next comes after that.
     pub fn go_on(&mut self) {
         if self.lanes != 0 {
-            self.from = Some((self.segment, self.at));
+            self.from = Some(self.place(self.at));
             self.passed_rows = self.passed_rows.saturating_add(self.filled + 1 - self.lanes.count_ones());
             self.lanes = 0;
         }
     }
 
-    /// The place that was kept by [`RowBatch::go_on`].
-    pub(super) fn from(&self) -> Option<(u32, usize)> {
+    /// The place that was kept by [`RowBatch::go_on`] or [`RowBatch::pass`].
+    pub fn from(&self) -> Option<RowPlace> {
         self.from
     }
 
@@ -161,6 +164,76 @@ impl RowBatch {
     /// How many rows are likely to be wanted from here on, going by the scan before.
     pub(super) fn likely_rows(&self) -> usize {
         self.likely_rows.saturating_sub(self.passed_rows) as usize
+    }
+
+    /// A batch of the kind that is merged with others.
+    pub fn to_merge() -> RowBatch {
+        RowBatch { is_to_merge: true, ..RowBatch::default() }
+    }
+
+    /// Says whether sequence numbers are to be decoded as well.
+    pub fn set_with_sequences(&mut self, with_sequences: bool) {
+        self.with_sequences = with_sequences;
+    }
+
+    /// Whether it is of that kind.
+    pub(super) fn is_to_merge(&self) -> bool {
+        self.is_to_merge
+    }
+
+    /// Its rows.
+    #[inline(always)]
+    pub fn slots(&self) -> &RowSlots {
+        &self.slots
+    }
+
+    /// The lanes of its rows.
+    #[inline]
+    pub fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// The lanes whose rows are tombstones.
+    #[inline]
+    pub fn tombstones(&self) -> u32 {
+        self.tombstones
+    }
+
+    /// What comes after its rows.
+    #[inline]
+    pub fn beyond(&self) -> Beyond {
+        self.beyond
+    }
+
+    /// Where the row of a lane stands.
+    pub fn place(&self, lane: usize) -> RowPlace {
+        RowPlace { segment: self.segment, lane }
+    }
+
+    /// Passes all rows but those of `rest`; what is filled in next comes after the last of all.
+    pub fn pass(&mut self, rest: u32) {
+        if self.lanes != 0 {
+            let passed = self.lanes & !rest;
+            self.passed_rows = self.passed_rows.saturating_add(passed.count_ones());
+            self.from = Some(self.place(near_lane(self.lanes, !self.is_forward)));
+            self.lanes = 0;
+        }
+    }
+
+    /// Forgets all rows after a mishap: none could be decoded.
+    pub(super) fn fail(&mut self) {
+        (self.lanes, self.tombstones, self.beyond) = (0, 0, Beyond::More);
+    }
+
+    /// Says that nothing comes after no rows.
+    pub fn end(&mut self) {
+        self.release();
+        self.beyond = Beyond::End;
+    }
+
+    /// Says what the rows are that are going to be decoded: those of `tombstones`, and what comes after.
+    pub(super) fn expect(&mut self, tombstones: u32, beyond: Beyond) {
+        (self.tombstones, self.beyond) = (tombstones, beyond);
     }
 
     /// Ends a scan where it stands, and begins another: as [`RowBatch::release`].
@@ -179,38 +252,36 @@ impl RowBatch {
         self.passed.clear();
     }
 
-    /// Keeps the rows that come before `bound`: keys that are less, or going backward, greater.
-    pub fn keep_before(&mut self, bound: &[u8]) {
+    /// Keeps the rows whose keys lie before `end`, and going backward not before `start`: the source has no others.
+    pub fn keep_within(&mut self, start: &[u8], end: Option<&[u8]>) {
         let is_forward = self.is_forward;
-        self.keep_while(|row| if is_forward { row.key() < bound } else { row.key() > bound });
+        let is_within = |key: &[u8]| if is_forward { end.is_none_or(|end| key < end) } else { key >= start };
+        if self.keep(is_within).is_some() {
+            self.beyond = Beyond::End;
+        }
     }
 
-    /// Keeps the rows whose keys are `start` or greater, of rows that go backward.
-    pub fn keep_from(&mut self, start: &[u8]) {
-        self.keep_while(|row| row.key() >= start);
+    /// Keeps the rows that come before `bound`: keys that are less, or going backward, greater. Returns whether that is all.
+    pub fn keep_before(&mut self, bound: &[u8]) -> bool {
+        let is_forward = self.is_forward;
+        self.keep(|key| if is_forward { key < bound } else { key > bound }).is_none()
     }
 
     /// Keeps the rows whose keys begin with `prefix`; those that do come first.
     pub fn keep_prefix(&mut self, prefix: &[u8]) {
-        self.keep_while(|row| row.key().starts_with(prefix));
+        if let Some(lane) = self.keep(|key| key.starts_with(prefix)) {
+            self.beyond = Beyond::Outside(lane);
+        }
     }
 
-    /// Keeps the rows that are to be kept, which come first. To be called before any has been passed.
+    /// Keeps the rows that are to be kept, which come first. To be called before any has been passed. Yields the lane of
+    /// the first that was not kept.
     #[inline]
-    fn keep_while(&mut self, is_kept: impl Fn(&Row) -> bool) {
-        if self.lanes == 0 || is_kept(&self.rows[near_lane(self.lanes, !self.is_forward)]) {
-            return;
-        }
-        let mut rest = self.lanes;
-        while rest != 0 {
-            let lane = near_lane(rest, self.is_forward);
-            if !is_kept(&self.rows[lane]) {
-                break;
-            }
-            rest &= !(1 << lane);
-        }
-        self.lanes &= !rest;
-        self.filled = self.lanes.count_ones();
+    fn keep(&mut self, is_kept: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        let kept = self.slots.kept(self.lanes, self.is_forward, is_kept);
+        let others = self.lanes & !kept;
+        (self.lanes, self.filled) = (kept, kept.count_ones());
+        (others != 0).then(|| near_lane(others, self.is_forward))
     }
 
     /// Forgets all rows, and begins to take in others.
@@ -218,6 +289,7 @@ impl RowBatch {
         self.lanes = 0;
         self.rounds = if self.is_forward == is_forward && self.from.is_some() { self.rounds + 1 } else { 0 };
         (self.segment, self.is_forward) = (segment, is_forward);
+        (self.tombstones, self.beyond) = (0, Beyond::More);
         self.passed.clear();
     }
 
@@ -291,29 +363,29 @@ fn ahead_of(run: &Run, next: Option<u16>, rounds: u32) -> Ahead {
     }
 }
 
-/// The first lane of some in a direction.
-#[inline(always)]
-fn near_lane(lanes: u32, forward: bool) -> usize {
-    (if forward { lanes.trailing_zeros() } else { 31 - (lanes | 1).leading_zeros() }) as usize % SEGMENT_LANES
-}
-
 /// Decodes those of `lanes` that are `wanted`, whose entries stand side by side in a block from a slot on. Returns the lanes
 /// that go on in the next block; `None` if an entry is damaged.
 #[inline(never)]
-fn decode_block(
+fn decode_block<const WITH_SEQUENCES: bool>(
     block: Rows<'static>,
     from: u16,
     mut lanes: u32,
     wanted: u32,
     ahead: Ahead,
-    rows: &mut [Row; SEGMENT_LANES],
+    slots: &mut RowSlots,
 ) -> Option<u32> {
     for offset in block.offsets(from) {
         let lane = lanes.trailing_zeros() as usize % SEGMENT_LANES;
         if wanted >> lane & 1 != 0 {
-            let (bytes, key_len) = block.get(offset)?;
+            if WITH_SEQUENCES {
+                let (bytes, key_len, sequence) = block.get_with_sequence(offset)?;
+                slots.set(lane, bytes, key_len);
+                slots.set_sequence(lane, sequence);
+            } else {
+                let (bytes, key_len) = block.get(offset)?;
+                slots.set(lane, bytes, key_len);
+            }
             ahead.prefetch::<LINES_AHEAD>(offset);
-            rows[lane] = Row { bytes, key_len };
         }
         lanes &= lanes.wrapping_sub(1);
         if lanes == 0 {
@@ -351,10 +423,14 @@ impl Task for Decode<'_> {
             let mut at = run.advance(segment.cursor(index).unwrap_or_default(), before);
             while rest != 0 {
                 let Some((rows, ahead)) = batch.block_of(index, run, at.block)? else { return Ok(false) };
-                match decode_block(rows, at.slot, rest, lanes, ahead, &mut batch.rows) {
-                    Some(left) => rest = left,
-                    None => return Ok(false),
-                }
+                let slots = &mut batch.slots;
+                let left = if batch.with_sequences {
+                    decode_block::<true>(rows, at.slot, rest, lanes, ahead, slots)
+                } else {
+                    decode_block::<false>(rows, at.slot, rest, lanes, ahead, slots)
+                };
+                let Some(left) = left else { return Ok(false) };
+                rest = left;
                 at = Position { block: at.block.saturating_add(1), slot: 0 };
             }
         }

@@ -1,0 +1,270 @@
+//! Sources of a scan that take turns, each with rows decoded ahead, merged by the heads of their keys.
+//!
+//! A strand is the batch of one source. A round merges what all of them have until one has no row left, and notes which row
+//! of which strand comes next: the scan then walks these picks. Of equal keys the newest is picked and the others are
+//! passed over; a tombstone is passed over with all that it hides.
+//!
+//! Heads are eight bytes of a key as a number, taken after what all keys at hand have in common. Strands are merged by
+//! heads alone, newest first, two at a time and without a branch that depends on a key: which source is next cannot be
+//! foretold, and a wrong guess costs more than all else. Afterwards rows of equal heads are neighbours. If their keys turn
+//! out to differ, or if age does not tell strands apart, the round is merged by keys instead.
+
+use super::{Heads, Item, Strand};
+use crate::base::{Beyond, shared_prefix_len};
+
+/// So many bytes of a head must tell keys apart before heads are taken elsewhere.
+const HEAD_BYTES_USED_MIN: usize = 4;
+/// There are no more strands than this.
+pub const STRANDS_MAX: usize = 256;
+
+/// Strands, and the rows of them that come next. While there are picks, the scan stands on the one at `at`.
+#[derive(Debug)]
+pub struct Strands {
+    pub strands: Vec<Strand>,
+    heads: Heads,
+    /// The strands from the newest to the oldest, if all rows of one are newer than all of the next.
+    by_age: Vec<u8>,
+    are_apart: bool,
+    picks: Vec<Item>,
+    picked: usize,
+    at: usize,
+    /// How many rounds in a row were of one strand alone.
+    solo_rounds: u32,
+    merged: Vec<Item>,
+    spare: Vec<Item>,
+    /// The places in `merged` of rows that have the head of the row before.
+    ties: Vec<usize>,
+}
+
+impl Default for Strands {
+    fn default() -> Strands {
+        Strands {
+            strands: Vec::new(),
+            heads: Heads { prefix_len: 0, is_forward: true },
+            by_age: Vec::new(),
+            are_apart: false,
+            picks: Vec::new(),
+            picked: 0,
+            at: 0,
+            solo_rounds: 0,
+            merged: Vec::new(),
+            spare: Vec::new(),
+            ties: Vec::new(),
+        }
+    }
+}
+
+impl Strands {
+    /// Whether it stands on a row.
+    #[inline]
+    pub fn is_on_row(&self) -> bool {
+        self.picked != 0
+    }
+
+    /// Whether its rows go forward.
+    pub fn is_forward(&self) -> bool {
+        self.heads.is_forward
+    }
+
+    /// The row it stands on.
+    #[inline]
+    pub fn row(&self) -> Option<(&[u8], &[u8])> {
+        if self.at >= self.picked {
+            return None;
+        }
+        let item = self.picks[self.at];
+        self.strands[item.strand()].batch.slots().row(item.lane())
+    }
+
+    /// Goes on to the next row in a direction, if it is here.
+    #[inline]
+    pub fn step(&mut self, is_forward: bool) -> bool {
+        let is_there = self.at + 1 < self.picked && self.heads.is_forward == is_forward;
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    /// Stands nowhere. What the strands have stays.
+    pub fn leave(&mut self) {
+        (self.picked, self.at) = (0, 0);
+    }
+
+    /// Lets go of all rows, and of the memory they stand in.
+    pub fn release(&mut self) {
+        self.leave();
+        self.strands.iter_mut().for_each(Strand::release);
+    }
+
+    /// The same, where a scan ends and another begins.
+    pub fn restart(&mut self) {
+        self.leave();
+        self.strands.iter_mut().for_each(Strand::restart);
+    }
+
+    /// How many rounds in a row were of one strand alone.
+    pub fn solo_rounds(&self) -> u32 {
+        self.solo_rounds
+    }
+
+    /// Whether some strand has rows left, or may have more of them that can be decoded ahead, and none has a row next that
+    /// cannot.
+    pub fn may_go_on(&self) -> bool {
+        let is_blocked = |s: &Strand| s.items().is_empty() && matches!(s.batch.beyond(), Beyond::Row(_));
+        self.strands.iter().any(|s| !s.items().is_empty() || s.is_used_up()) && !self.strands.iter().any(is_blocked)
+    }
+
+    /// Begins to go in a direction. Finds out whether all rows of one strand are newer than all of another, as where memtables
+    /// follow each other. To be called before rows are decoded, and once the strands know their sequence numbers.
+    pub fn begin(&mut self, is_forward: bool) -> Heads {
+        let strands = &mut self.strands;
+        self.by_age.clear();
+        self.by_age.extend((0..strands.len()).map(|index| index as u8));
+        self.by_age.sort_by_key(|&index| std::cmp::Reverse(strands[usize::from(index)].sequences()));
+        self.are_apart = self.by_age.windows(2).all(|pair| {
+            let [newer, older] = [0, 1].map(|at| strands[usize::from(pair[at])].sequences());
+            older.1 < newer.0
+        });
+        let has_sequences = !self.are_apart;
+        strands.iter_mut().for_each(|strand| strand.set_has_sequences(has_sequences));
+        self.heads.is_forward = is_forward;
+        self.solo_rounds = 0;
+        self.heads
+    }
+
+    /// How heads are taken now.
+    pub fn heads(&self) -> Heads {
+        self.heads
+    }
+
+    /// Merges what the strands have, until one has no row left but may have more. Stands on the first row that is shown, if
+    /// there is one.
+    pub fn merge(&mut self) {
+        self.leave();
+        self.choose_heads();
+        let is_merged = self.are_apart && self.merge_by_heads();
+        if !is_merged {
+            self.merge_by_keys();
+        }
+    }
+
+    /// Takes heads elsewhere if the keys that are here now have less in common than those before, or a good deal more.
+    fn choose_heads(&mut self) {
+        let Strands { strands, heads, .. } = self;
+        let ends = |strand: &Strand| Some([strand.first()?, *strand.items().last()?]);
+        let keys = strands.iter().filter_map(|s| ends(s).map(|ends| ends.map(|item| s.key(item)))).flatten();
+        let mut some_key = None;
+        let prefix_len = keys.map(|key| shared_prefix_len(some_key.get_or_insert(key), key)).min().unwrap_or_default();
+        if prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (8 - HEAD_BYTES_USED_MIN) {
+            heads.prefix_len = prefix_len;
+            strands.iter_mut().for_each(|strand| strand.take_heads(*heads));
+        }
+    }
+
+    /// A round by heads. Returns false, with nothing changed, if they do not tell all rows apart.
+    fn merge_by_heads(&mut self) -> bool {
+        let Strands { strands, by_age, merged, spare, solo_rounds, .. } = self;
+        // Past the last row of a strand that may have more, nothing is known yet.
+        let lasts = strands.iter().filter(|s| s.may_have_more()).filter_map(|s| s.items().last());
+        let limit = lasts.map(|item| item.head).min().unwrap_or(u64::MAX);
+        merged.clear();
+        let mut sources = 0;
+        for &index in &*by_age {
+            let items = strands[usize::from(index)].take(limit);
+            if sources == 0 {
+                merged.extend_from_slice(items);
+            } else if !items.is_empty() {
+                merge_items(merged, items, spare);
+                std::mem::swap(merged, spare);
+            }
+            sources += u32::from(!items.is_empty());
+        }
+        *solo_rounds = if sources == 1 { *solo_rounds + 1 } else { 0 };
+        if !self.pick_merged() {
+            return false;
+        }
+        self.strands.iter_mut().for_each(Strand::pass_taken);
+        true
+    }
+
+    /// Picks the first row of each head, unless it is a tombstone. Returns false if rows of one head have different keys.
+    fn pick_merged(&mut self) -> bool {
+        let Strands { strands, merged, picks, ties, .. } = self;
+        let room = merged.len() + 1;
+        if picks.len() < room {
+            picks.resize(room, Item::default());
+            ties.resize(room, 0);
+        }
+        let (mut picked, mut tied) = (0, 0);
+        let mut before = merged.first().map_or(0, |item| !item.head);
+        for (place, item) in merged.iter().enumerate() {
+            let is_tied = item.head == before;
+            before = item.head;
+            picks[picked] = *item;
+            picked += usize::from(!(item.is_tombstone() | is_tied));
+            ties[tied] = place;
+            tied += usize::from(is_tied);
+        }
+        let key = |item: Item| strands[item.strand()].key(item);
+        if !ties[..tied].iter().all(|&place| key(merged[place - 1]) == key(merged[place])) {
+            return false;
+        }
+        self.picked = picked;
+        true
+    }
+
+    /// A round by whole keys and sequence numbers.
+    fn merge_by_keys(&mut self) {
+        let Strands { strands, heads, picks, picked, .. } = self;
+        self.solo_rounds = 0;
+        while let Some(first) = first_strand(strands, *heads) {
+            let Some(item) = strands[first].first() else { break };
+            for other in (0..strands.len()).filter(|&other| other != first) {
+                let is_hidden = |of: Item| strands[other].key(of) == strands[first].key(item);
+                if strands[other].first().is_some_and(is_hidden) {
+                    strands[other].pass_first();
+                }
+            }
+            strands[first].pass_first();
+            if !item.is_tombstone() {
+                picks.truncate(*picked);
+                picks.push(item);
+                *picked += 1;
+            }
+            if strands.iter().any(Strand::is_used_up) {
+                break;
+            }
+        }
+    }
+}
+
+/// The strand whose row comes first; of rows of one key, that of the newest.
+fn first_strand(strands: &[Strand], heads: Heads) -> Option<usize> {
+    let firsts = (0..strands.len()).filter_map(|index| Some((index, strands[index].first()?)));
+    let first = firsts.min_by(|&(a, x), &(b, y)| {
+        let (a, b) = (&strands[a], &strands[b]);
+        heads.compare(a.key(x), b.key(y)).then_with(|| b.sequence(y).cmp(&a.sequence(x)))
+    });
+    first.map(|(index, _)| index)
+}
+
+/// Merges by heads. Of equal heads, those of `newer` come first.
+fn merge_items(newer: &[Item], older: &[Item], merged: &mut Vec<Item>) {
+    let len = newer.len() + older.len();
+    merged.truncate(len);
+    merged.resize(len, Item::default());
+    let (mut a, mut b) = (0, 0);
+    for place in &mut *merged {
+        if a >= newer.len() || b >= older.len() {
+            break;
+        }
+        let (x, y) = (newer[a], older[b]);
+        let is_newer = x.head <= y.head;
+        *place = if is_newer { x } else { y };
+        a += usize::from(is_newer);
+        b += usize::from(!is_newer);
+    }
+    let at = a + b;
+    let (of_newer, of_older) = (&newer[a..], &older[b..]);
+    merged[at..at + of_newer.len()].copy_from_slice(of_newer);
+    merged[at + of_newer.len()..].copy_from_slice(of_older);
+}
