@@ -39,6 +39,8 @@ mod tests_open;
 mod tests_panics;
 #[cfg(test)]
 mod tests_review;
+#[cfg(test)]
+mod tests_turns;
 
 pub use batch::Batch;
 pub use bytes::{Key, Value};

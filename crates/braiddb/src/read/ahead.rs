@@ -37,10 +37,7 @@ impl Limits<'_> {
 impl Leaf<'_> {
     /// Whether a strand is of its kind.
     fn suits(&self, strand: &Strand) -> bool {
-        matches!(
-            (self, &strand.batch),
-            (Leaf::Memtable(_), Batch::Entries(_)) | (Leaf::Partition(_), Batch::Rows(_))
-        )
+        matches!((self, &strand.batch), (Leaf::Memtable(_), Batch::Entries(_)) | (Leaf::Partition(_), Batch::Rows(_)))
     }
 
     fn new_strand(&self, index: usize) -> Strand {
@@ -172,6 +169,10 @@ fn strand_for<'a>(leaf: &Leaf<'_>, strands: &'a mut Vec<Strand>, index: usize) -
 /// Has all sources decode rows ahead from where they stand, and stands on the row that the merge stands on. Returns false if
 /// that cannot be; nothing has changed then. Precondition: the merge is valid, and goes that way.
 pub fn begin(merge: &mut Merge<Source>, strands: &mut Strands, prefix: &[u8]) -> bool {
+    // Else rows that come first would be taken for some past all that are wanted.
+    if !merge.key().starts_with(prefix) {
+        return false;
+    }
     let are_there = each(merge, &mut strands.strands, prefix, |leaf, strand, _| {
         strand.set_sequences(leaf.sequences());
         true

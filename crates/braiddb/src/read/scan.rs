@@ -262,7 +262,8 @@ impl ScanCursor {
         }
         self.pause = self.pause.saturating_sub(1);
         if let Some(place) = self.batch.from() {
-            let moved = first(&mut self.merge, self.batch.is_forward()).map_or(Ok(()), |(source, _)| source.go_to(place));
+            let moved =
+                first(&mut self.merge, self.batch.is_forward()).map_or(Ok(()), |(source, _)| source.go_to(place));
             moved.inspect_err(|_| self.merge.invalidate())?;
         }
         self.batch.release();

@@ -192,6 +192,8 @@ impl Strands {
         let room = merged.len() + 1;
         if picks.len() < room {
             picks.resize(room, Item::default());
+        }
+        if ties.len() < room {
             ties.resize(room, 0);
         }
         let (mut picked, mut tied) = (0, 0);
@@ -205,7 +207,7 @@ impl Strands {
             tied += usize::from(is_tied);
         }
         let key = |item: Item| strands[item.strand()].key(item);
-        if !ties[..tied].iter().all(|&place| key(merged[place - 1]) == key(merged[place])) {
+        if !ties[..tied].iter().all(|&place| are_equal(key(merged[place - 1]), key(merged[place]))) {
             return false;
         }
         self.picked = picked;
@@ -245,6 +247,15 @@ fn first_strand(strands: &[Strand], heads: Heads) -> Option<usize> {
         heads.compare(a.key(x), b.key(y)).then_with(|| b.sequence(y).cmp(&a.sequence(x)))
     });
     first.map(|(index, _)| index)
+}
+
+/// Whether two short strings are equal, found out without a call.
+#[inline(always)]
+fn are_equal(a: &[u8], b: &[u8]) -> bool {
+    let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    a.len() == b.len()
+        && a_words.iter().zip(b_words).all(|(x, y)| u64::from_ne_bytes(*x) == u64::from_ne_bytes(*y))
+        && a_rest.iter().zip(b_rest).all(|(x, y)| x == y)
 }
 
 /// Merges by heads. Of equal heads, those of `newer` come first.

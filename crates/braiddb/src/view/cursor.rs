@@ -599,7 +599,8 @@ impl ViewCursor {
     /// The least and the greatest sequence number that its entries can have.
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         let metas = self.runs.iter().map(|run| run.meta());
-        metas.fold((SequenceNumber::MAX, 0), |(min, max), meta| (meta.min_sequence.min(min), meta.max_sequence.max(max)))
+        metas
+            .fold((SequenceNumber::MAX, 0), |(min, max), meta| (meta.min_sequence.min(min), meta.max_sequence.max(max)))
     }
 
     /// Stands past its last row. The cursor is not valid then.
