@@ -182,6 +182,12 @@ impl Cursor {
         if let Some((key, _)) = self.scan.row_ahead() {
             return &key[TREE_ID_LEN..];
         }
+        self.key_there()
+    }
+
+    /// [`Cursor::key`] where it was not decoded ahead.
+    #[inline(never)]
+    fn key_there(&self) -> &[u8] {
         assert!(self.is_on_row(), "the cursor stands on no row");
         &self.scan.entry().key[TREE_ID_LEN..]
     }
@@ -202,6 +208,7 @@ impl Cursor {
     }
 
     /// [`Cursor::row`] where it was not decoded ahead.
+    #[inline(never)]
     fn row_there(&self) -> Result<(&[u8], &[u8])> {
         assert!(self.is_on_row(), "the cursor stands on no row");
         let entry = self.scan.entry();

@@ -11,8 +11,6 @@ mod strands;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_turns;
 
 pub use chain::{PartitionChain, Source as PartitionSource};
 pub use get::{GROUP_KEYS, Lookup, get, get_prepared, prepare};

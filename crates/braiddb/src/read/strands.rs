@@ -66,8 +66,8 @@ impl Strands {
         self.heads.is_forward
     }
 
-    /// The row it stands on.
-    #[inline]
+    /// The row it stands on. Not inlined, so that what reads a batch alone stays small.
+    #[inline(never)]
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
         if self.at >= self.picked {
             return None;

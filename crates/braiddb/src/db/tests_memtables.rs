@@ -1,11 +1,11 @@
 //! Scans of memtables that take turns, against a model: any sequence numbers, snapshots and turns.
 
-use super::{Garbage, ReadState, ScanCursor};
 use crate::{
     base::{Cursor, EntryKind, SequenceNumber, TreeId},
     cache::BlockCache,
     memtable::{Memtable, MemtableOptions},
     platform::MemVfs,
+    read::{Garbage, ReadState, ScanCursor},
     table::TableContext,
     version::{Change, Edit, FileSet, Layout, Version},
 };
