@@ -19,7 +19,7 @@ fn alike(number: u64) -> Vec<u8> {
 /// Keys that are the beginning of others, with bytes from both ends of the range.
 fn nested(number: u64) -> Vec<u8> {
     let mut key = (number / 24).to_be_bytes()[6..].to_vec();
-    key.extend((0..number % 24).map(|i| if number % 2 == 0 || i < 3 { 0xff } else { 0 }));
+    key.extend((0..number % 24).map(|i| if number.is_multiple_of(2) || i < 3 { 0xff } else { 0 }));
     key
 }
 
@@ -148,7 +148,7 @@ fn damage_further_on_is_told_of_when_a_scan_comes_there() {
 
         let db = open(settings).unwrap();
         let tree = db.tree("t").unwrap();
-        let is_deleted = |i: u32| turns && i % 2 == 0;
+        let is_deleted = |i: u32| turns && i.is_multiple_of(2);
         for i in (0..4_000).filter(|&i| is_deleted(i)) {
             tree.delete(row(i).0).unwrap();
         }
