@@ -13,9 +13,14 @@ struct Row {
     key_len: usize,
 }
 
+impl Row {
+    const EMPTY: Row = Row { bytes: b"", key_len: 0 };
+}
+
 /// Rows by lane. It lends them no longer than itself.
 ///
-/// Invariant: rows that are still asked for borrow from memory that the batch which has these slots keeps where it is.
+/// Invariant: rows borrow from memory that the batch which has these slots keeps where it is until it calls
+/// [`RowSlots::clear`].
 pub struct RowSlots {
     rows: [Row; ROW_LANES],
     /// Of rows that are to be merged alone.
@@ -24,7 +29,7 @@ pub struct RowSlots {
 
 impl Default for RowSlots {
     fn default() -> RowSlots {
-        RowSlots { rows: [Row { bytes: b"", key_len: 0 }; ROW_LANES], sequences: [0; ROW_LANES] }
+        RowSlots { rows: [Row::EMPTY; ROW_LANES], sequences: [0; ROW_LANES] }
     }
 }
 
@@ -35,6 +40,12 @@ impl fmt::Debug for RowSlots {
 }
 
 impl RowSlots {
+    /// Forgets all rows.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.rows = [Row::EMPTY; ROW_LANES];
+    }
+
     /// Puts in a row: its bytes, which begin with the key.
     #[inline(always)]
     pub fn set(&mut self, lane: usize, bytes: &'static [u8], key_len: usize) {

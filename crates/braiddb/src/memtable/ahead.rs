@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// One entry a key, those that a snapshot sees. A lane is the rank of a key in its leaf.
 ///
-/// Invariant: the rows of `lanes` borrow from the arena of `memtable`.
+/// Invariant: the rows borrow from the arena of `memtable`, and are cleared before that goes.
 #[derive(Debug, Default)]
 pub struct EntryBatch {
     slots: RowSlots,
@@ -49,6 +49,7 @@ impl EntryBatch {
     }
 
     fn clear(&mut self) {
+        self.slots.clear();
         (self.lanes, self.tombstones, self.beyond) = (0, 0, Beyond::More);
     }
 

@@ -47,7 +47,8 @@ struct RunState {
 /// is merged with others ([`RowBatch::to_merge`]) has tombstones too, sequence numbers if they are asked for, and says what comes after its
 /// rows; whoever merges keeps account of what has been passed.
 ///
-/// Invariant: the row of each lane in `lanes` borrows from a block that is pinned by one of `states` or of `passed`.
+/// Invariant: rows borrow from blocks that are pinned by one of `states` or of `passed`; these let go of none before the rows
+/// are cleared. There are none in `passed` where there are no `states`.
 pub struct RowBatch {
     slots: RowSlots,
     is_to_merge: bool,
@@ -248,8 +249,11 @@ impl RowBatch {
         self.lanes = 0;
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
-        self.states.clear();
-        self.passed.clear();
+        if !self.states.is_empty() {
+            self.slots.clear();
+            self.states.clear();
+            self.passed.clear();
+        }
     }
 
     /// Keeps the rows whose keys lie before `end`, and going backward not before `start`: the source has no others.
@@ -290,7 +294,10 @@ impl RowBatch {
         self.rounds = if self.is_forward == is_forward && self.from.is_some() { self.rounds + 1 } else { 0 };
         (self.segment, self.is_forward) = (segment, is_forward);
         (self.tombstones, self.beyond) = (0, Beyond::More);
-        self.passed.clear();
+        if !self.passed.is_empty() {
+            self.slots.clear();
+            self.passed.clear();
+        }
     }
 
     /// Says that the rows are of another segment.
@@ -349,6 +356,7 @@ impl RowBatch {
     fn set_runs(&mut self, runs: usize) {
         if self.states.len() != runs {
             self.lanes = 0;
+            self.slots.clear();
             self.states.clear();
             self.states.resize_with(runs, RunState::default);
         }
