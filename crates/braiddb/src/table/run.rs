@@ -341,6 +341,12 @@ impl<'g> Block<'g> {
         block::entry(self.bytes, slot).ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot }))
     }
 
+    /// Its keys and values.
+    #[inline]
+    pub fn rows(&self) -> Result<Rows<'g>> {
+        Rows::new(self.bytes).ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot: 0 }))
+    }
+
     /// How many entries it has.
     #[inline]
     pub fn entries(&self) -> u16 {

@@ -1,11 +1,11 @@
 //! How a hash index is made of a view.
 
-use super::format::SELECTOR_STALE;
+use super::format::{SEGMENT_LANES, SELECTOR_STALE};
 use super::hash_index::{HashIndex, Part};
 use super::reader::View;
 use crate::base::Result;
 use crate::codec::hash64;
-use crate::table::Run;
+use crate::table::{Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
@@ -55,21 +55,37 @@ impl View {
         Ok(self.hash_index.set(index).is_ok())
     }
 
-    /// Takes the keys of a segment into the hash index: those that are not stale, of which there is one a key at most.
+    /// Takes the keys of a segment into the hash index: those that are not stale, of which there is one a key at most. Their
+    /// buckets are asked for before any of them is written.
     fn index_segment(&self, index: &mut HashIndex, runs: &[Arc<Run>], number: u32, guard: &Guard) -> Result<()> {
         let segment = self.segment(number, guard)?;
+        let shown = segment.unmarked(SELECTOR_STALE);
+        let mut places = [(0, 0, Position::default()); SEGMENT_LANES];
         for (at, run) in runs.iter().enumerate() {
             let mut lanes = segment.lanes_of_run(at);
-            let mut position = segment.cursor(at).unwrap_or_default();
+            let mut from = segment.cursor(at).unwrap_or_default();
             while lanes != 0 {
-                let lane = lanes.trailing_zeros() as usize;
-                lanes &= lanes - 1;
-                position = run.advance(position, 0);
-                if segment.selector(lane) & SELECTOR_STALE == 0 {
-                    index.insert(hash64(run.read(position, guard)?.key), at, position);
+                let rows = run.block(from.block, guard)?.rows()?;
+                for (slot, offset) in (from.slot..).zip(rows.offsets(from.slot)) {
+                    let lane = lanes.trailing_zeros() as usize;
+                    lanes &= lanes - 1;
+                    if shown & 1 << lane != 0 {
+                        let position = Position { block: from.block, slot };
+                        let key = rows.get(offset).and_then(|(bytes, key_len)| bytes.get(..key_len));
+                        let key = key.ok_or_else(|| self.corrupt_segment(number, "an entry is damaged"))?;
+                        places[lane] = (hash64(key), at, position);
+                        index.prefetch(places[lane].0);
+                    }
+                    if lanes == 0 {
+                        break;
+                    }
                 }
-                position = run.advance(position, 1);
+                from = Position { block: from.block.saturating_add(1), slot: 0 };
             }
+        }
+        for lane in (0..SEGMENT_LANES).filter(|lane| shown & 1 << lane != 0) {
+            let (hash, run, position) = places[lane];
+            index.insert(hash, run, position);
         }
         Ok(())
     }
