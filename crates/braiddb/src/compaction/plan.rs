@@ -9,11 +9,19 @@
 //!   a key larger than a partition, then not again before it has grown by half.
 //! - *Loose*: there are many loose runs, but little is in them; merge the newest into one. A view costs its whole length
 //!   to write, so it waits until it gets enough.
-//! - *Fold*: the loose runs go into the view, and no entry is rewritten.
+//! - *Fold*: the loose runs go into the view, and no entry is rewritten. Sooner if readers ask them so often that this pays.
 //! - *Major*, some runs: the view would get too many runs; merge the loose ones into one, and once the view is full the
 //!   smallest half of its runs with them. So small runs are merged often, large ones seldom.
 
 use crate::base::FileNumber;
+
+/// About what a get pays for a loose run, in nanoseconds.
+const LOOSE_READ_NS: u64 = 150;
+/// About what a fold pays for each entry of the view, and for each that is new in it.
+const VIEW_ENTRY_NS: u64 = 20;
+const NEW_ENTRY_NS: u64 = 600;
+/// What it pays for the new files, at least.
+const FOLD_NS_MIN: u64 = 5_000_000;
 
 /// A run, for planning.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +54,8 @@ pub struct PartitionShape {
     pub runs: Vec<RunShape>,
     /// The loose runs, oldest first.
     pub loose: Vec<RunShape>,
+    /// How many gets had to ask loose runs one by one, or other reads that took as long.
+    pub loose_reads: u64,
     /// Whether there is a view over `runs`.
     pub has_view: bool,
     /// What the view counts; without one, what the oldest run's own view counts.
@@ -177,13 +187,14 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     if options.idle && shape.loose.is_empty() && count > options.view_runs_max_idle && is_lasting {
         return Some(Plan::Major { inputs: smallest(&shape.runs, count - options.view_runs_max_idle + 1) });
     }
-    if !foldable || (shape.loose.len() < options.loose_max && !options.idle) {
+    let is_read = is_read_often(shape) && count <= options.view_runs_max;
+    if !foldable || (shape.loose.len() < options.loose_max && !options.idle && !is_read) {
         return None;
     }
     let (base, newer) = base_and_newer(shape);
     let newer_bytes: u64 = newer.iter().map(|r| r.bytes).sum();
     let entries: u64 = all(shape).map(|r| r.entries).sum();
-    if !options.idle && newer_bytes < entries.saturating_mul(options.fold_bytes_per_entry) {
+    if !options.idle && !is_read && newer_bytes < entries.saturating_mul(options.fold_bytes_per_entry) {
         let inputs = newest(newer, options.merged_blocks_max);
         // One run alone is not merged, nor runs that would be as many afterwards.
         if inputs.len() >= 2 {
@@ -198,6 +209,13 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
     }
     Some(Plan::Major { inputs: cheapest(base, newer, options) })
+}
+
+/// Whether readers have paid as much for having to ask loose runs one by one as a fold costs.
+fn is_read_often(shape: &PartitionShape) -> bool {
+    let entries: u64 = all(shape).map(|r| r.entries).sum();
+    let newer: u64 = shape.loose.iter().map(|r| r.entries).sum();
+    shape.loose_reads * LOOSE_READ_NS >= (entries * VIEW_ENTRY_NS + newer * NEW_ENTRY_NS).max(FOLD_NS_MIN)
 }
 
 /// The bytes of a partition without what is known to be dead of the view.

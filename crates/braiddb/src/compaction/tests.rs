@@ -35,6 +35,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
     PartitionShape {
         runs: runs(view, 1),
         loose: runs(loose, 101),
+        loose_reads: 0,
         has_view: !view.is_empty(),
         counts: Some(ViewShape { entries: 100, dead: 0 }),
         dead_held: 0,
@@ -97,6 +98,14 @@ fn plans_by_shape() {
         ("a full view, much of it dead", dead(shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[22, 1, 1, 1]), 13), false),
         ("many runs, idle", shape(&[100, 2, 20, 1, 9, 8], &[]), true),
         ("many runs, idle, much of them dead", dead(shape(&[100, 2, 20, 1, 9, 8], &[]), 7), true),
+        ("a loose run, read often", PartitionShape { loose_reads: 34_000, ..shape(&[100], &[1]) }, false),
+        ("a loose run, read now and then", PartitionShape { loose_reads: 33_000, ..shape(&[100], &[1]) }, false),
+        ("a large view, read as often", PartitionShape { loose_reads: 34_000, ..shape(&[300_000], &[1]) }, false),
+        (
+            "a full view, read often",
+            PartitionShape { loose_reads: 34_000, ..shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[1]) },
+            false,
+        ),
         ("sparse blobs", PartitionShape { relocate_blobs: true, ..shape(&[10], &[]) }, false),
     ];
     let text: String =
@@ -133,6 +142,10 @@ too large, but much of it dead: None
 a full view, much of it dead: Some(Major { inputs: [1, 2, 3, 4, 5, 6, 7, 8, 101, 102, 103, 104] })
 many runs, idle: Some(Major { inputs: [4, 2, 6] })
 many runs, idle, much of them dead: None
+a loose run, read often: Some(Fold)
+a loose run, read now and then: None
+a large view, read as often: Some(Split)
+a full view, read often: None
 sparse blobs: Some(Major { inputs: [1] })
 ";
     assert_eq!(text, expected);

@@ -333,9 +333,14 @@ impl Core {
                     && shares.total(meta.number) < sparse_below,
             }
         };
-        let (mut runs, mut loose) = (Vec::new(), Vec::new());
+        let (mut runs, mut loose, mut loose_reads) = (Vec::new(), Vec::new(), 0);
         for (index, handle) in partition.all_runs().enumerate() {
-            if index < partition.runs.len() { runs.push(run(handle)) } else { loose.push(run(handle)) }
+            if index < partition.runs.len() {
+                runs.push(run(handle));
+            } else {
+                loose.push(run(handle));
+                loose_reads += handle.reads();
+            }
         }
         let counts = partition.counts().map(|(entries, dead)| ViewShape { entries, dead });
         let moves_blobs =
@@ -348,6 +353,7 @@ impl Core {
             cut: self.cut_of(partition, runs.iter().chain(&loose)),
             runs,
             loose,
+            loose_reads,
             has_view: partition.view.is_some(),
             counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),

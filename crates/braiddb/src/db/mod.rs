@@ -34,6 +34,8 @@ mod tests_cursor;
 #[cfg(test)]
 mod tests_hash_index;
 #[cfg(test)]
+mod tests_loose;
+#[cfg(test)]
 mod tests_memtables;
 #[cfg(test)]
 mod tests_open;

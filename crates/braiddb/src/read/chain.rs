@@ -6,7 +6,8 @@
 use super::Merge;
 use crate::{
     base::{Cursor, EntryKind, EntryRef, Result, SequenceNumber},
-    version::{Partition, Version},
+    codec::hash64,
+    version::{Partition, Version, is_counted},
     view::{RowBatch, RowPlace, ViewCursor},
 };
 use std::sync::Arc;
@@ -115,6 +116,9 @@ impl Source {
     }
 }
 
+/// A run that must be sought in by itself costs a seek about as much as it costs so many gets.
+const GETS_PER_SEEK: u64 = 4;
+
 /// How many partitions a chain keeps ready for the next time it enters them.
 const KEPT: usize = 64;
 
@@ -198,6 +202,12 @@ impl PartitionChain {
             self.index = index;
             self.open = Some(at);
             self.has_tombstones = partition.tombstones.is_some();
+        }
+        if let Entry::At(key) | Entry::Before(key) = entry {
+            let apart = &self.version.partitions[index].apart;
+            if !apart.is_empty() && is_counted(hash64(key)) {
+                apart.iter().for_each(|handle| handle.note_read(GETS_PER_SEEK));
+            }
         }
         let Some(merge) = self.merge_mut() else { return Ok(()) };
         match entry {

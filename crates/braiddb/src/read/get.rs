@@ -4,7 +4,7 @@ use super::ReadState;
 use crate::{
     base::{EntryKind, EntryRef, Result, SequenceNumber},
     codec::hash64,
-    version::Partition,
+    version::{Partition, is_counted},
     view::Leaf,
 };
 use crossbeam_epoch::Guard;
@@ -154,6 +154,7 @@ fn get_in_partition<'g>(
     let mut best: Option<EntryRef<'g>> = None;
     // The runs stand newest first by their highest number, but a merged run may reach further back than the next: so
     // go on until no other can hold anything newer than what was found.
+    let is_counted = is_counted(hash);
     for handle in &partition.apart {
         let meta = handle.run().meta();
         if best.is_some_and(|b| b.sequence >= meta.max_sequence) {
@@ -161,6 +162,9 @@ fn get_in_partition<'g>(
         }
         if key < meta.smallest.as_slice() || key > meta.largest.as_slice() {
             continue;
+        }
+        if is_counted {
+            handle.note_read(1);
         }
         let found = handle.view()?.get_hashed(handle.alone(), key, hash, snapshot, guard)?;
         best = newer(best, found);

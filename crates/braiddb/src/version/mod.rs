@@ -15,4 +15,4 @@ pub use edit::{Change, Edit};
 pub use file_set::{FileSet, Version};
 pub use layout::{Layout, PartitionLayout};
 pub use manifest::{Manifest, manifest_name, read_records};
-pub use partition::{Partition, RunHandle};
+pub use partition::{Partition, RunHandle, is_counted};

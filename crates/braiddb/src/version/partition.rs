@@ -13,24 +13,39 @@ use crate::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Of a smaller run a partition counts the whole: ranks are exact to a segment only, and there is little to gain.
 const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
+
+/// Of so many reads of loose runs one is counted, as so many: which is a matter of its key, so that no reader writes to
+/// memory that others read, and equal reads are counted equally.
+const READS_PER_COUNT: u64 = 32;
+
+/// Whether a read of a key with this hash is counted.
+#[inline]
+pub fn is_counted(hash: u64) -> bool {
+    (hash >> 8).is_multiple_of(READS_PER_COUNT)
+}
 
 /// An open run, with the view inside its file opened when first needed.
 #[derive(Debug)]
 pub struct RunHandle {
     alone: Arc<[Arc<Run>]>,
     view: OnceLock<Arc<View>>,
+    /// About how many gets had to ask it by itself, or other reads that took as long.
+    reads: AtomicU64,
     context: TableContext,
 }
 
 impl RunHandle {
     /// A handle on an open run.
     pub fn new(run: Arc<Run>, context: &TableContext) -> RunHandle {
-        RunHandle { alone: Arc::from([run]), view: OnceLock::new(), context: context.clone() }
+        RunHandle { alone: Arc::from([run]), view: OnceLock::new(), reads: AtomicU64::new(0), context: context.clone() }
     }
 
     /// The run.
@@ -50,6 +65,16 @@ impl RunHandle {
         }
         let view = View::open_embedded(&self.context, self.run())?;
         Ok(self.view.get_or_init(|| view))
+    }
+
+    /// Notes a read that [`is_counted`] and had to ask the run by itself; it took as long as so many gets.
+    pub fn note_read(&self, gets: u64) {
+        self.reads.fetch_add(gets * READS_PER_COUNT, Ordering::Relaxed);
+    }
+
+    /// About how many gets had to ask it by itself since it was opened, or other reads that took as long.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
     }
 
     /// Bytes of memory that stay taken while the run is open, its view included.
