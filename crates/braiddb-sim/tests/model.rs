@@ -690,6 +690,7 @@ fn run_part(part: u64) {
     }
     println!("{cases} cases: {coverage:?}");
     coverage.check(cases as usize);
+    assert!(coverage.hash_indexes.get() > 0, "no view was searched often enough: {coverage:?}");
 }
 
 #[test]
