@@ -84,15 +84,47 @@ fn gets_make_indexes_that_new_views_do_not_have() {
 }
 
 #[test]
-fn there_are_none_where_they_are_not_wanted_or_have_no_room() {
-    for settings in [
-        Settings { hash_index_after: u64::MAX, ..small(&mem()) },
-        // An eighth of this is less than any index of a partition.
-        Settings { memory: 40 << 10, ..small(&mem()) },
-    ] {
-        let (db, _tree) = searched(settings);
-        assert_eq!((db.stats().hash_indexes, db.stats().hash_index_bytes), (0, 0));
+fn there_are_none_where_they_are_not_wanted() {
+    let (db, _tree) = searched(Settings { hash_index_after: u64::MAX, ..small(&mem()) });
+    assert_eq!((db.stats().hash_indexes, db.stats().hash_index_bytes), (0, 0));
+}
+
+#[test]
+fn all_of_them_take_an_eighth_of_the_memory_at_most() {
+    // The cache holds all rows, but indexes of all of them would take more than an eighth.
+    let memory = 104 << 10;
+    let db = open(Settings { memory, memtable_bytes: Some(4 << 10), ..small(&mem()) }).unwrap();
+    let tree = db.tree("rows").unwrap();
+    for row in 0..ROWS {
+        tree.put((row as u16).to_be_bytes(), []).unwrap();
     }
+    db.compact().unwrap();
+    for _ in 0..4 {
+        for row in 0..ROWS {
+            assert!(tree.get((row as u16).to_be_bytes()).unwrap().is_some());
+        }
+        db.flush().unwrap();
+    }
+    let (bytes, bytes_max) = (db.stats().hash_index_bytes, memory as u64 / 8);
+    assert!(bytes > 0 && bytes <= bytes_max, "{bytes} bytes of {bytes_max}");
+}
+
+#[test]
+fn there_are_none_where_the_cache_does_not_hold_the_data() {
+    // There would be room for the indexes, but rows take twice the cache.
+    let db = open(Settings { memory: 300 << 10, ..small(&mem()) }).unwrap();
+    let tree = db.tree("rows").unwrap();
+    for row in 0..ROWS {
+        tree.put(key(row), [row as u8; 200]).unwrap();
+    }
+    db.compact().unwrap();
+    for _ in 0..2 {
+        for row in 0..ROWS {
+            assert_eq!(tree.get(key(row)).unwrap().as_deref(), Some(&[row as u8; 200][..]));
+        }
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().hash_indexes, 0);
 }
 
 #[test]
