@@ -67,6 +67,7 @@ impl Builder {
                 blob_file_bytes: 256 << 20,
                 key_blocks: KeyBlocks::default(),
                 hash_index_after: 2048,
+                read_in_place: true,
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
             },
@@ -190,6 +191,15 @@ impl Builder {
     /// for, a get takes a sixth less time by it, one of an absent key and `multi_get` a third; nothing else is faster.
     pub fn hash_index_after(mut self, searches: u64) -> Builder {
         self.settings.hash_index_after = searches;
+        self
+    }
+
+    /// Whether data that are not compressed may be read where the system has their file mapped, once the cache is full, instead
+    /// of taking the place of what is cached: yes by default. What is read so was read and checked in the usual way before, at
+    /// most 32 seconds ago; should the system drop it within that time, and the disk then fail to read it again, the process is
+    /// killed (`SIGBUS`) where it would have been given an error. On Linux, for files of local file systems.
+    pub fn read_in_place(mut self, in_place: bool) -> Builder {
+        self.settings.read_in_place = in_place;
         self
     }
 

@@ -117,17 +117,6 @@ impl Trailer {
         self.pins.load(Ordering::Acquire) != 0
     }
 
-    /// Asks the processor for the lines that stand so many bytes before the unit's end, and the one right before it. Any
-    /// number will do.
-    #[inline(always)]
-    pub fn prefetch_before(this: NonNull<Trailer>, soon: [usize; 2]) {
-        let end = this.as_ptr().cast::<u8>();
-        prefetch_line(end.wrapping_sub(64));
-        for before in soon {
-            prefetch_line(end.wrapping_sub(before));
-        }
-    }
-
     /// The unit's bytes.
     ///
     /// # Safety
@@ -160,10 +149,89 @@ impl Ahead {
     pub fn prefetch<const LINES: usize>(self, offset: usize) {
         if self.0 != 0 {
             for line in 0..LINES {
-                prefetch_line(std::ptr::without_provenance(self.0.wrapping_add(offset + 64 * line)));
+                prefetch_line(at(self.0.wrapping_add(offset + 64 * line)));
             }
         }
     }
+}
+
+/// Where a unit ends that will be read soon, and where its trailer begins if it is in a frame: a guess, to be fetched by and
+/// for nothing else; nowhere by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hint(usize);
+
+impl Hint {
+    /// A hint at a unit in memory that ends there.
+    pub(super) fn at_end(address: usize) -> Hint {
+        Hint(address)
+    }
+
+    /// Whether it says nothing.
+    #[inline(always)]
+    pub fn is_nowhere(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Asks the processor to fetch the line at `offset` of a unit of `len` bytes, and the end of the unit. Any numbers will do.
+    #[inline]
+    pub fn prefetch(self, len: usize, offset: usize) {
+        if self.0 != 0 {
+            self.prefetch_end();
+            prefetch_line(at(self.0.wrapping_sub(len).wrapping_add(offset)));
+        }
+    }
+
+    /// Asks the processor for the lines that stand so many bytes before the unit's end, and the one right before it. Any
+    /// numbers will do.
+    #[inline(always)]
+    pub fn prefetch_before(self, soon: [usize; 2]) {
+        prefetch_line(at(self.0.wrapping_sub(64)));
+        for before in soon {
+            prefetch_line(at(self.0.wrapping_sub(before)));
+        }
+    }
+
+    /// Asks the processor for the beginnings of some items of a unit, which lie `stride` bytes apart from so many before its
+    /// end, and for its end too if wanted. Any numbers will do.
+    #[inline]
+    pub fn prefetch_items(self, before_end: usize, items: u32, stride: usize, with_end: bool) {
+        if self.0 == 0 {
+            return;
+        }
+        if with_end {
+            self.prefetch_end();
+        }
+        let mut item = self.0.wrapping_sub(before_end);
+        for _ in 0..items {
+            // Most of what follows a beginning is never looked at, or soon asked for by the processor itself. Often this
+            // is one line twice, which is cheaper than to find out.
+            prefetch_line(at(item));
+            prefetch_line(at(item.wrapping_add(BEGINNING_BYTES)));
+            item = item.wrapping_add(stride);
+        }
+    }
+
+    /// Asks the processor for the end of a unit of about `len` bytes, and says where it begins. Any number will do.
+    #[inline]
+    pub fn ahead(self, len: usize) -> Ahead {
+        if self.0 == 0 {
+            return Ahead::default();
+        }
+        self.prefetch_end();
+        Ahead(self.0.wrapping_sub(len))
+    }
+
+    #[inline]
+    fn prefetch_end(self) {
+        prefetch_line(at(self.0));
+        prefetch_line(at(self.0.wrapping_sub(64)));
+    }
+}
+
+/// An address to prefetch.
+#[inline(always)]
+fn at(address: usize) -> *const u8 {
+    std::ptr::without_provenance(address)
 }
 
 /// What stands at the end of a chunk.
@@ -234,54 +302,14 @@ impl Arena {
         }
     }
 
-    /// Asks the processor to fetch the line at `offset` of a unit of `len` bytes, and the end of the unit. Both are
-    /// guesses: a wrong one, even a frame that was reclaimed meanwhile, does no harm.
+    /// Where a unit ends, guessed: nowhere for single units, and of no use if the frame was reclaimed meanwhile.
     #[inline]
-    pub fn prefetch(&self, frame: u32, len: usize, offset: usize) {
-        if frame & SINGLE_BIT == 0 {
-            let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
-            let at = (frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES;
-            let end = chunk.wrapping_add(at);
-            prefetch_line(end);
-            prefetch_line(end.wrapping_sub(64));
-            prefetch_line(end.wrapping_sub(len).wrapping_add(offset));
-        }
-    }
-
-    /// Asks the processor for the beginnings of some items of a unit, which lie `stride` bytes apart from so many before its
-    /// end, and for its end too if wanted. Any numbers will do, even that of a frame that was reclaimed meanwhile.
-    #[inline]
-    pub fn prefetch_items(&self, frame: u32, before_end: usize, items: u32, stride: usize, with_end: bool) {
-        if frame & SINGLE_BIT == 0 {
-            let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
-            let end = chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES);
-            if with_end {
-                prefetch_line(end);
-                prefetch_line(end.wrapping_sub(64));
-            }
-            let mut item = end.wrapping_sub(before_end);
-            for _ in 0..items {
-                // Most of what follows a beginning is never looked at, or soon asked for by the processor itself. Often this
-                // is one line twice, which is cheaper than to find out.
-                prefetch_line(item);
-                prefetch_line(item.wrapping_add(BEGINNING_BYTES));
-                item = item.wrapping_add(stride);
-            }
-        }
-    }
-
-    /// Asks the processor for the end of a unit of about `len` bytes, and says where it begins. Any numbers will do, even that
-    /// of a frame that was reclaimed meanwhile.
-    #[inline]
-    pub fn ahead(&self, frame: u32, len: usize) -> Ahead {
+    pub fn hint(&self, frame: u32) -> Hint {
         if frame & SINGLE_BIT != 0 {
-            return Ahead::default();
+            return Hint::default();
         }
         let chunk = self.chunks[(frame / CHUNK_FRAMES) as usize].load(Ordering::Relaxed);
-        let end = chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES);
-        prefetch_line(end);
-        prefetch_line(end.wrapping_sub(64));
-        Ahead(end.wrapping_sub(len).addr())
+        Hint(chunk.wrapping_add((frame % CHUNK_FRAMES) as usize * FRAME_STRIDE + FRAME_BYTES).addr())
     }
 
     /// Allocates a chunk; `false` if the system has no memory for it.

@@ -11,12 +11,18 @@
 //! Threads that miss the same unit at once all read it; the first to take the lock wins and the others use its
 //! frame. No lock is held while a unit is loaded, nor while its bytes are copied into the frame.
 //!
+//! What a file that is mapped (`mapped.rs`) holds uncompressed may be read in place once the cache is full, instead of
+//! throwing something out for it: then the slot says when the unit was checked last, and who reads it again later than that
+//! checks it again. Which file is read so is its owner's to decide. Readers change such slots without the lock, but only from
+//! one vacant state to another.
+//!
 //! Lock order: the clock's lock is taken last and never held while an epoch guard is made or flushed, because that
 //! may run deferred functions of anybody, which may close files and so come back here.
 
 use super::{
-    arena::{Ahead, Arena, Pin, SINGLE_BIT, Trailer},
-    clock::{Clock, Ticket, VACANT},
+    arena::{Arena, Hint, Pin, SINGLE_BIT, Trailer},
+    clock::{Clock, IN_PLACE, TIME_MASK, Ticket, VACANT},
+    mapped::PinnedUnit,
     tally::Tally,
 };
 use crate::base::Result;
@@ -24,19 +30,23 @@ use crossbeam_epoch::Guard;
 use parking_lot::Mutex;
 use std::{
     fmt,
-    ops::Deref,
     ptr::NonNull,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
+
+/// Of so many reads in place one has the unit cached.
+pub const IN_PLACE_SAMPLE: u64 = 128;
 
 /// What a cache did since it was made, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Lookups answered from memory. May miss some when more than 32 threads ever looked up.
     pub hits: u64,
+    /// Lookups answered where a file is mapped.
+    pub in_place: u64,
     /// Units loaded.
     pub misses: u64,
     /// The bytes of the units loaded, uncompressed.
@@ -58,7 +68,10 @@ pub struct BlockCache {
     /// The highest ticket whose epoch has passed. Raised with release by deferred functions, read with acquire: the
     /// readers who were there before the ticket are done with the units it was for.
     passed: Arc<AtomicU64>,
+    /// [`Clock::is_full`], a hint.
+    is_full: AtomicBool,
     hits: Tally,
+    in_place: Tally,
     misses: AtomicU64,
     loaded_bytes: AtomicU64,
 }
@@ -69,9 +82,11 @@ impl BlockCache {
     pub fn new(capacity_bytes: usize) -> Arc<BlockCache> {
         Arc::new(BlockCache {
             arena: Arena::new(),
+            is_full: AtomicBool::new(false),
             clock: Mutex::new(Clock::new(capacity_bytes)),
             passed: Arc::default(),
             hits: Tally::default(),
+            in_place: Tally::default(),
             misses: AtomicU64::new(0),
             loaded_bytes: AtomicU64::new(0),
         })
@@ -82,6 +97,7 @@ impl BlockCache {
         let mut clock = self.clock.lock();
         clock.set_capacity(&self.arena, self.passed.load(Ordering::Acquire), bytes);
         let ticket = clock.take_ticket();
+        self.note_fullness(&clock);
         drop(clock);
         self.settle(ticket);
     }
@@ -103,12 +119,26 @@ impl BlockCache {
         let clock = self.clock.lock();
         CacheStats {
             hits: self.hits.sum(),
+            in_place: self.in_place.sum(),
             misses: self.misses.load(Ordering::Relaxed),
             loaded_bytes: self.loaded_bytes.load(Ordering::Relaxed),
             evictions: clock.evicted,
             overshoots: clock.overshoots,
             usage_bytes: clock.usage() as u64,
             capacity_bytes: clock.capacity() as u64,
+        }
+    }
+
+    /// Whether what is taken in now takes the place of something else. A hint.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    fn note_fullness(&self, clock: &Clock) {
+        let is_full = clock.is_full();
+        if self.is_full() != is_full {
+            self.is_full.store(is_full, Ordering::Relaxed);
         }
     }
 
@@ -140,6 +170,7 @@ impl BlockCache {
         }
         let ticket = clock.take_ticket();
         let is_starving = clock.is_starving();
+        self.note_fullness(&clock);
         drop(clock);
         if let Some(ticket) = ticket {
             self.defer(ticket, guard);
@@ -228,6 +259,18 @@ impl UnitNote {
     }
 }
 
+/// When a unit that is read in place was checked: a count of some spans of time, as its file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckTime(u32);
+
+impl CheckTime {
+    /// A count; of a large one, the low bits.
+    #[inline]
+    pub fn new(count: u64) -> CheckTime {
+        CheckTime(count as u32 & TIME_MASK)
+    }
+}
+
 /// The slots of one open file: eight bytes a unit. Shared by all threads; its units are evicted when it goes.
 pub struct CacheSlots {
     cache: Arc<BlockCache>,
@@ -260,9 +303,39 @@ impl CacheSlots {
         self.slots.get(unit as usize).map(|slot| slot.note).unwrap_or_default()
     }
 
-    /// Whether the unit is cached just now.
-    pub fn is_cached(&self, unit: u32) -> bool {
-        self.slots.get(unit as usize).is_some_and(|slot| slot.frame.load(Ordering::Relaxed) & VACANT == 0)
+    /// The cache.
+    #[inline]
+    pub fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    /// Whether the unit is cached just now, or was read in place last.
+    pub fn is_at_hand(&self, unit: u32) -> bool {
+        let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
+        frame & VACANT == 0 || frame & IN_PLACE != 0
+    }
+
+    /// When the unit was checked last, if it is one that is read in place. Panics if the file has no such unit.
+    #[inline]
+    pub fn in_place_since(&self, unit: u32) -> Option<CheckTime> {
+        let frame = self.slots[unit as usize].frame.load(Ordering::Relaxed);
+        (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some(CheckTime(frame & TIME_MASK))
+    }
+
+    /// Has the unit read in place, having been checked then; nothing if it is cached. Panics if the file has no such unit.
+    pub fn set_in_place(&self, unit: u32, checked: CheckTime) {
+        let slot = &self.slots[unit as usize].frame;
+        let next = |frame| (frame & VACANT != 0).then_some(VACANT | IN_PLACE | checked.0);
+        // Relaxed: it stands for nothing but itself.
+        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    /// Counts a read in place. Whether the unit should be cached for once: it is for one in [`IN_PLACE_SAMPLE`] reads, so that
+    /// what is read often gets there.
+    #[inline]
+    pub fn note_in_place(&self) -> bool {
+        // Fibonacci hashing, so that no pattern of reads is in step with the sample.
+        self.cache.in_place.add_one().wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / IN_PLACE_SAMPLE
     }
 
     /// The unit, if it is cached. Panics if the file has no such unit.
@@ -298,32 +371,34 @@ impl CacheSlots {
         soon: [usize; 2],
         load: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<&'g [u8]> {
+        match self.get_soon(unit, guard, soon) {
+            Some(bytes) => Ok(bytes),
+            None => self.load_missing(unit, guard, load),
+        }
+    }
+
+    /// [`CacheSlots::get`] for who will look at these places soon, in bytes before the unit's end: they are asked for while the
+    /// unit is looked up. Wrong ones do no harm.
+    #[inline(always)]
+    pub fn get_soon<'g>(&self, unit: u32, _guard: &'g Guard, soon: [usize; 2]) -> Option<&'g [u8]> {
         let slot = &self.slots[unit as usize];
         // Acquire: the frame's bytes were written before its number.
         let frame = slot.frame.load(Ordering::Acquire);
         if frame & VACANT != 0 {
-            return self.load_missing(unit, guard, load);
+            return None;
         }
         // SAFETY: the frame was in its slot while the guard was held, so it is not reclaimed before the guard goes.
         let trailer = unsafe { self.cache.arena.trailer(frame) };
-        Trailer::prefetch_before(trailer, soon);
+        Hint::at_end(trailer.addr().get()).prefetch_before(soon);
         // SAFETY: as above.
         unsafe { self.cache.note_use(frame) };
         // SAFETY: as above; and a unit has the length that was noted of it, or it would not have been taken in.
-        Ok(unsafe {
+        Some(unsafe {
             match slot.note.len() {
                 0 => Trailer::bytes(trailer),
                 len => Trailer::last_bytes(trailer, len),
             }
         })
-    }
-
-    /// Reads a unit, which must have the length that was noted of it.
-    fn load_noted(&self, unit: u32, load: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
-        let bytes = load()?;
-        let noted = self.slots[unit as usize].note.len();
-        assert!(noted == 0 || noted == bytes.len(), "a unit of {} bytes, noted with {noted}", bytes.len());
-        Ok(bytes)
     }
 
     #[cold]
@@ -334,27 +409,48 @@ impl CacheSlots {
         guard: &'g Guard,
         load: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<&'g [u8]> {
-        let trailer = self.cache.insert(self.file, unit, &self.load_noted(unit, load)?, 0, guard);
+        Ok(self.insert(unit, &load()?, guard))
+    }
+
+    /// Takes in a unit that was loaded, which must have the length that was noted of it. Panics if the file has no such unit.
+    pub fn insert<'g>(&self, unit: u32, bytes: &[u8], guard: &'g Guard) -> &'g [u8] {
+        self.check_length(unit, bytes);
+        let trailer = self.cache.insert(self.file, unit, bytes, 0, guard);
         // SAFETY: `insert` vouches for it while the guard lives.
-        Ok(unsafe { Trailer::bytes(trailer) })
+        unsafe { Trailer::bytes(trailer) }
+    }
+
+    /// As [`CacheSlots::insert`], and counts the unit.
+    pub fn insert_pinned(&self, unit: u32, bytes: &[u8]) -> PinnedUnit {
+        self.check_length(unit, bytes);
+        let guard = crossbeam_epoch::pin();
+        let trailer = self.cache.insert(self.file, unit, bytes, 1, &guard);
+        // SAFETY: `insert` counted it for us.
+        PinnedUnit::cached(unsafe { Pin::adopt(trailer) })
+    }
+
+    fn check_length(&self, unit: u32, bytes: &[u8]) {
+        let noted = self.slots[unit as usize].note.len();
+        assert!(noted == 0 || noted == bytes.len(), "a unit of {} bytes, noted with {noted}", bytes.len());
+    }
+
+    /// The unit if it is cached, counted: it stays in memory while the handle lives. Panics if the file has no such unit.
+    #[inline]
+    pub fn pin(&self, unit: u32) -> Option<PinnedUnit> {
+        let _guard = crossbeam_epoch::pin();
+        let trailer = self.find(unit)?;
+        // SAFETY: it was found under the guard, which is still held.
+        Some(PinnedUnit::cached(unsafe { Pin::new(trailer) }))
     }
 
     /// The unit, counted: it stays in memory while the handle lives. Panics if the file has no such unit.
-    #[inline]
+    #[cfg(test)]
     pub fn pin_or_load(&self, unit: u32, load: impl FnOnce() -> Result<Vec<u8>>) -> Result<PinnedUnit> {
-        {
-            let _guard = crossbeam_epoch::pin();
-            if let Some(trailer) = self.find(unit) {
-                // SAFETY: it was found under the guard, which is still held.
-                return Ok(PinnedUnit { pin: unsafe { Pin::new(trailer) } });
-            }
+        match self.pin(unit) {
+            Some(pinned) => Ok(pinned),
+            // No guard while loading, so that others can reclaim.
+            None => Ok(self.insert_pinned(unit, &load()?)),
         }
-        // No guard while loading, so that others can reclaim.
-        let bytes = self.load_noted(unit, load)?;
-        let guard = crossbeam_epoch::pin();
-        let trailer = self.cache.insert(self.file, unit, &bytes, 1, &guard);
-        // SAFETY: `insert` counted it for us.
-        Ok(PinnedUnit { pin: unsafe { Pin::adopt(trailer) } })
     }
 
     /// Asks the processor for a unit's slot, which all that follows goes through.
@@ -365,36 +461,17 @@ impl CacheSlots {
         }
     }
 
-    /// Asks the processor to fetch the end of a cached unit of about `len` bytes, and its line at `offset`. Both are
-    /// guesses, and wrong ones do no harm.
+    /// Where a cached unit is, guessed; nowhere if it is not cached.
     #[inline]
-    pub fn prefetch(&self, unit: u32, len: usize, offset: usize) {
-        if let Some(slot) = self.slots.get(unit as usize) {
-            let frame = slot.frame.load(Ordering::Relaxed);
-            if frame & VACANT == 0 {
-                self.cache.arena.prefetch(frame, len, offset);
-            }
-        }
-    }
-
-    /// Asks the processor to fetch the beginnings of some items of a cached unit, which lie `stride` bytes apart from so many
-    /// before its end, and its end too if wanted. A wrong guess does no harm.
-    #[inline]
-    pub fn prefetch_items(&self, unit: u32, before_end: usize, items: u32, stride: usize, with_end: bool) {
-        if let Some(slot) = self.slots.get(unit as usize) {
-            let frame = slot.frame.load(Ordering::Relaxed);
-            if frame & VACANT == 0 {
-                self.cache.arena.prefetch_items(frame, before_end, items, stride, with_end);
-            }
-        }
-    }
-
-    /// Asks the processor to fetch the end of a cached unit of about `len` bytes, and says where it begins. A wrong guess does
-    /// no harm.
-    #[inline]
-    pub fn ahead(&self, unit: u32, len: usize) -> Ahead {
+    pub fn hint(&self, unit: u32) -> Hint {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
-        if frame & VACANT != 0 { Ahead::default() } else { self.cache.arena.ahead(frame, len) }
+        if frame & VACANT != 0 { Hint::default() } else { self.cache.arena.hint(frame) }
+    }
+
+    /// Whether the unit is read in place.
+    #[inline]
+    pub fn is_in_place(&self, unit: u32) -> bool {
+        self.slots.get(unit as usize).is_some_and(|slot| slot.frame.load(Ordering::Relaxed) >= VACANT | IN_PLACE)
     }
 
     /// The bytes of the slots themselves.
@@ -423,6 +500,7 @@ impl Drop for CacheSlots {
         let mut clock = self.cache.clock.lock();
         clock.remove_file(self.file);
         let ticket = clock.take_ticket();
+        self.cache.note_fullness(&clock);
         drop(clock);
         if let Some(ticket) = ticket {
             self.cache.defer(ticket, &crossbeam_epoch::pin());
@@ -433,20 +511,5 @@ impl Drop for CacheSlots {
 impl fmt::Debug for CacheSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheSlots").field("file", &self.file).field("units", &self.slots.len()).finish()
-    }
-}
-
-/// A unit that stays in memory while this handle lives, even after the cache is gone.
-#[derive(Debug)]
-pub struct PinnedUnit {
-    pin: Pin,
-}
-
-impl Deref for PinnedUnit {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.pin.bytes()
     }
 }

@@ -41,8 +41,12 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// Set in a slot that holds no frame number: nothing if all other bits are zero, else a ghost.
+/// Set in a slot that holds no frame number: nothing if all other bits are zero, else a ghost, or what [`IN_PLACE`] says.
 pub(super) const VACANT: u32 = 1 << 31;
+/// Set in a vacant slot whose unit is read where its file is mapped: the other bits say when it was checked last.
+pub(super) const IN_PLACE: u32 = 1 << 30;
+/// The bits of a vacant slot that hold a time.
+pub(super) const TIME_MASK: u32 = IN_PLACE - 1;
 
 /// What a chunk costs: itself, and its frames' infos.
 const CHUNK_COST: usize = CHUNK_BYTES + CHUNK_FRAMES as usize * size_of::<FrameInfo>();
@@ -164,6 +168,16 @@ impl Clock {
         self.vacant_files.push(file);
     }
 
+    /// Whether a unit that is loaded now would take the place of another.
+    pub fn is_full(&self) -> bool {
+        self.available() < signed(FRAME_COST + self.run_ahead() / 4 * 3)
+    }
+
+    /// How many bytes evictions run ahead.
+    fn run_ahead(&self) -> usize {
+        (self.capacity / 32).min(AHEAD_FRAMES * FRAME_COST)
+    }
+
     /// The ticket for what went to limbo since the last call, if anything did.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
         std::mem::take(&mut self.is_ticket_due).then(|| {
@@ -188,7 +202,7 @@ impl Clock {
         self.collect(arena, passed);
         let is_frame = len > FRAME_BYTES / 2 && len <= FRAME_BYTES;
         let cost = if is_frame { FRAME_COST } else { single_cost(len) };
-        let ahead = (self.capacity / 32).min(AHEAD_FRAMES * FRAME_COST);
+        let ahead = self.run_ahead();
         let is_cached = !self.is_too_large(len);
         if is_cached && self.available() < signed(cost + ahead / 4 * 3) {
             self.evict_until(arena, signed(cost + ahead), MAX_STEPS);
@@ -236,9 +250,10 @@ impl Clock {
         slot.store(frame, Ordering::Release);
         let info = self.lists.info(frame);
         (info.file, info.unit, info.has_fallen) = (file, unit, false);
-        let age = self.evictions.wrapping_sub(present) & !VACANT;
+        let age = self.evictions.wrapping_sub(present) & TIME_MASK;
         let units = self.lists.count(Queue::Cold) + self.lists.count(Queue::Hot);
-        if present != VACANT && (age as usize) <= units {
+        let is_ghost = present != VACANT && present & IN_PLACE == 0;
+        if is_ghost && (age as usize) <= units {
             // SAFETY: the frame was filled by the caller.
             unsafe { arena.heat(frame) }.set(heat::COOL);
             self.lists.push(frame, Queue::Hot);
@@ -424,7 +439,7 @@ impl Clock {
     /// Takes a unit out of its slot.
     fn evict(&mut self, frame: u32) {
         let FrameInfo { file, unit, has_fallen, .. } = *self.lists.info(frame);
-        self.evictions = (self.evictions + 1) & !VACANT;
+        self.evictions = (self.evictions + 1) & TIME_MASK;
         self.evictions = self.evictions.max(1);
         self.evicted += 1;
         if let Some(slots) = &self.files[file as usize] {

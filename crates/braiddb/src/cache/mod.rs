@@ -1,15 +1,17 @@
 //! The block cache, shared by every open file of a database, or of several.
 //!
 //! `block_cache.rs` is the face, `arena.rs` the memory, `clock.rs` decides what goes and when its memory comes back,
-//! `lists.rs` has the queues for that, `tally.rs` counts without sharing.
+//! `lists.rs` has the queues for that, `tally.rs` counts without sharing, `mapped.rs` is for files that are read in place.
 
 mod arena;
 mod block_cache;
 mod clock;
 mod lists;
+mod mapped;
 mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use arena::{Ahead, prefetch};
-pub use block_cache::{BlockCache, CacheSlots, PinnedUnit, UnitNote};
+pub use arena::{Ahead, Hint, prefetch};
+pub use block_cache::{BlockCache, CacheSlots, CheckTime, UnitNote};
+pub use mapped::{MappedFile, PinnedUnit};

@@ -17,22 +17,31 @@ thread_local! {
 #[repr(align(128))]
 struct Shard(AtomicU64);
 
+/// The calling thread's shard, less than [`SHARDS`].
+#[inline]
+pub(super) fn shard() -> usize {
+    let mut shard = SHARD.get();
+    if shard == usize::MAX {
+        shard = THREADS.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        SHARD.set(shard);
+    }
+    shard % SHARDS
+}
+
 /// A count in as many shards as there may be threads. It is exact while at most [`SHARDS`] threads ever ran; with
 /// more, two threads of one shard may lose a few counts to each other.
 #[derive(Debug, Default)]
 pub(super) struct Tally([Shard; SHARDS]);
 
 impl Tally {
-    /// Counts one up. A load and a store instead of an atomic addition: it is on the path of every hit.
+    /// Counts one up, and returns what the shard then counts. A load and a store instead of an atomic addition: it is on the
+    /// path of every hit.
     #[inline]
-    pub fn add_one(&self) {
-        let mut shard = SHARD.get();
-        if shard == usize::MAX {
-            shard = THREADS.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            SHARD.set(shard);
-        }
-        let count = &self.0[shard % SHARDS].0;
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    pub fn add_one(&self) -> u64 {
+        let count = &self.0[shard()].0;
+        let raised = count.load(Ordering::Relaxed) + 1;
+        count.store(raised, Ordering::Relaxed);
+        raised
     }
 
     /// The count.

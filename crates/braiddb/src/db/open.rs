@@ -78,7 +78,13 @@ impl Core {
         let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest.saturating_add(1))));
         let cache = BlockCache::new(settings.memory / 2);
         let demand = Arc::new(Demand::new(settings.hash_index_after));
-        let table = TableContext { vfs: Arc::clone(&vfs), cache, demand };
+        let table = TableContext {
+            vfs: Arc::clone(&vfs),
+            cache,
+            demand,
+            runtime: Arc::clone(&settings.runtime),
+            in_place: settings.read_in_place,
+        };
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);

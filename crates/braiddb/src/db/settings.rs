@@ -56,6 +56,7 @@ pub struct Settings {
     pub blob_file_bytes: u64,
     pub key_blocks: KeyBlocks,
     pub hash_index_after: u64,
+    pub read_in_place: bool,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
 }

@@ -45,6 +45,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         blob_file_bytes: 16 << 10,
         key_blocks: KeyBlocks::Always,
         hash_index_after: 1,
+        read_in_place: true,
         vfs: Arc::clone(vfs),
         runtime: Arc::new(SystemRuntime::new()),
     }

@@ -14,6 +14,7 @@ mod posix;
 mod posix_mapping;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
+mod read_mapping;
 mod runtime;
 #[cfg(test)]
 mod tests;
@@ -22,5 +23,6 @@ mod vfs;
 pub use mem::MemVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
+pub use read_mapping::ReadMapping;
 pub use runtime::{Runtime, SystemRuntime};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};

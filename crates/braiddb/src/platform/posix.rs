@@ -196,6 +196,11 @@ impl File for PosixFile {
         let mapping = super::posix_mapping::Mapping::new(&self.0, len)?;
         Ok(mapping.map(|mapping| Box::new(mapping) as Box<dyn super::WriteMapping>))
     }
+
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<super::ReadMapping>> {
+        Ok(super::posix_mapping::ReadMap::new(&self.0, len)?.map(super::ReadMapping::of_map))
+    }
 }
 
 /// Asks the system for space; whether it could.

@@ -1,4 +1,6 @@
-//! Files written through memory, on Linux.
+//! Files written and read through memory, on Linux.
+//!
+//! # Writing
 //!
 //! A write to a mapped page costs a copy; `pwrite` costs a system call, ten times as much for a short record. But a mapped
 //! write cannot fail: where the system finds no space for the page, or cannot read it, it kills the process. So a file is
@@ -6,6 +8,12 @@
 //!
 //! The pages are advised to be used at random: without that, the page cache may hold them in large folios, and syncing a
 //! short record then writes all of one.
+//!
+//! # Reading
+//!
+//! A map is made of files on file systems of this machine alone: elsewhere a file may be cut short by somebody who knows
+//! nothing of us, and a look at what is gone kills the process. Pages are advised to be used at random here too, since who
+//! reads through a map has the file read ahead in another way.
 
 use super::WriteMapping;
 use rustix::{
@@ -17,6 +25,10 @@ use std::{fs::File, io, ptr::null_mut};
 /// Magic numbers that `fstatfs` tells.
 const EXT4: u64 = 0xef53;
 const XFS: u64 = 0x5846_5342;
+const BTRFS: u64 = 0x9123_683e;
+const F2FS: u64 = 0xf2f5_2010;
+const TMPFS: u64 = 0x0102_1994;
+const OVERLAYFS: u64 = 0x794c_7630;
 
 /// A cache line, and how many are asked for: those of a short record.
 #[cfg(target_arch = "x86_64")]
@@ -70,6 +82,50 @@ impl WriteMapping for Mapping {
         unsafe { self.memory.add(start).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         // Who writes on from here finds what he needs in the cache.
         prefetch(self.memory.wrapping_add(start + bytes.len()));
+    }
+}
+
+/// A shared mapping of a file's first bytes, for reading.
+pub(super) struct ReadMap {
+    memory: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to the mapping alone and is only read.
+unsafe impl Send for ReadMap {}
+// SAFETY: as above.
+unsafe impl Sync for ReadMap {}
+
+impl ReadMap {
+    /// Maps the first `len` bytes; `None` where that is not known to be safe.
+    #[cfg(target_pointer_width = "64")]
+    pub fn new(file: &File, len: u64) -> io::Result<Option<ReadMap>> {
+        let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0) else { return Ok(None) };
+        let kind = fstatfs(file)?.f_type as u64;
+        let file_len = u64::try_from(fstat(file)?.st_size).unwrap_or(0);
+        if ![EXT4, XFS, BTRFS, F2FS, TMPFS, OVERLAYFS].contains(&kind) || file_len < len as u64 {
+            return Ok(None);
+        }
+        // SAFETY: a new map, at a place of the system's choice.
+        let memory = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) }?.cast::<u8>();
+        let map = ReadMap { memory, len };
+        // SAFETY: this advice changes what is read ahead, never what the pages hold.
+        unsafe { madvise(memory.cast(), len, Advice::Random) }?;
+        Ok(Some(map))
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes are mapped while `self` lives. Nobody writes to a file that is mapped for reading: see
+        // `File::map_for_reading`.
+        unsafe { std::slice::from_raw_parts(self.memory, self.len) }
+    }
+}
+
+impl Drop for ReadMap {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length; nothing borrows from it.
+        let _ = unsafe { munmap(self.memory.cast(), self.len) };
     }
 }
 

@@ -24,6 +24,10 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     fn unix_time_us(&self) -> u64;
     /// Nanoseconds since some fixed moment. Never goes back.
     fn monotonic_ns(&self) -> u64;
+    /// As [`Runtime::monotonic_ns`], some milliseconds late at most, where that costs less.
+    fn monotonic_coarse_ns(&self) -> u64 {
+        self.monotonic_ns()
+    }
     /// A random number.
     fn random_u64(&self) -> u64;
     /// Starts a thread.
@@ -72,6 +76,13 @@ impl Runtime for SystemRuntime {
 
     fn monotonic_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn monotonic_coarse_ns(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        let whole = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+        whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
     }
 
     fn random_u64(&self) -> u64 {

@@ -4,6 +4,7 @@
 //! here assumes that a directory can be synced (Windows: a no-op), that an open file can be renamed, or that a
 //! rename is atomic: the formats above do without.
 
+use super::ReadMapping;
 use std::{fmt::Debug, io, path::Path, sync::Arc};
 
 /// How to open a file.
@@ -105,6 +106,14 @@ pub trait File: Send + Sync + Debug + 'static {
     /// none that cannot fail. All that space must have been preallocated, and synced. What is written that way is read and
     /// synced like anything else; pages of it may reach the disk at any time before, in any order.
     fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn WriteMapping>>> {
+        let _ = len;
+        Ok(None)
+    }
+
+    /// The first `len` bytes as memory, to be read without a call to the system; `None` where that is not to be had, or where
+    /// others could cut the file short meanwhile. Precondition: they are there, and nobody writes to them any more. What cannot
+    /// be read from the disk when it is looked at kills the process, so look only at what was read in another way shortly before.
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
         let _ = len;
         Ok(None)
     }

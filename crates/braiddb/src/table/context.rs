@@ -1,7 +1,10 @@
 //! What tables need, and how their entries are named.
 
 use super::Demand;
-use crate::{cache::BlockCache, platform::Vfs};
+use crate::{
+    cache::BlockCache,
+    platform::{Runtime, SystemRuntime, Vfs},
+};
 use std::sync::Arc;
 
 /// What tables need of the world.
@@ -13,12 +16,17 @@ pub struct TableContext {
     pub cache: Arc<BlockCache>,
     /// What readers ask for.
     pub demand: Arc<Demand>,
+    /// The clock.
+    pub runtime: Arc<dyn Runtime>,
+    /// Whether blocks may be read where their file is mapped.
+    pub in_place: bool,
 }
 
 impl TableContext {
-    /// A context without demand.
+    /// A context without demand, of the system's time.
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
-        TableContext { vfs, cache, demand: Arc::new(Demand::new(u64::MAX)) }
+        let demand = Arc::new(Demand::new(u64::MAX));
+        TableContext { vfs, cache, demand, runtime: Arc::new(SystemRuntime::new()), in_place: true }
     }
 }
 

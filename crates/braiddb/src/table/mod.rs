@@ -11,6 +11,7 @@ mod demand;
 mod format;
 mod key_block;
 mod meta;
+mod place;
 mod run;
 mod scan;
 mod tail;

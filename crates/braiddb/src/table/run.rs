@@ -1,4 +1,4 @@
-//! An open run: random access to its entries, through the cache.
+//! An open run: random access to its entries, through the cache or where the file is mapped (`place.rs`).
 //!
 //! In memory it keeps twelve bytes a block: eight for the cache's slot, in which the number of entries and their average
 //! length are noted, and four for the block's offset (eight past 4 GiB); and the range tombstones.
@@ -9,19 +9,21 @@
 use super::{
     Position, TableContext,
     block::{self, Rows, average_entry_bytes, entry_count},
-    format::{decode_tombstones, read_unit},
+    format::{Contents, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     meta::RunMeta,
+    place::Place,
     scan::{KeyScan, RunScan},
     tail::{FOOTER_LEN, Footer, Index},
 };
 use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
-    cache::{Ahead, CacheSlots, PinnedUnit, UnitNote},
+    cache::{Ahead, CacheSlots, Hint, MappedFile, PinnedUnit, UnitNote},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     platform::{File, OpenMode, Vfs},
 };
 use crossbeam_epoch::Guard;
 use std::{
+    cell::RefCell,
     io,
     ops::Range,
     path::{Path, PathBuf},
@@ -37,6 +39,7 @@ pub struct Run {
     slots: CacheSlots,
     index: Index,
     meta: RunMeta,
+    place: Place,
     file: Arc<dyn File>,
     path: PathBuf,
     range_tombstones: Arc<RangeTombstoneSet>,
@@ -82,6 +85,7 @@ impl Run {
             slots: CacheSlots::with_notes(&ctx.cache, std::mem::take(&mut tail.index.notes)),
             index: tail.index,
             meta,
+            place: Place::new(ctx),
             file,
             path: path.to_owned(),
             range_tombstones: Arc::new(tail.range_tombstones),
@@ -166,11 +170,13 @@ impl Run {
     #[inline(always)]
     pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
         if usize::from(position.block) < self.slots.units() {
-            let load = || self.load(position.block);
             // The entry's line, guessed, comes while the end of the block is still on its way.
             let soon = self.bytes_before_end(position);
-            let bytes =
-                self.slots.get_or_load_soon(u32::from(position.block), guard, [soon, soon.saturating_sub(64)], load)?;
+            let soon = [soon, soon.saturating_sub(64)];
+            let bytes = match self.slots.get_soon(u32::from(position.block), guard, soon) {
+                Some(bytes) => bytes,
+                None => self.read_uncached(position.block, soon, guard)?,
+            };
             if let Some(entry) = block::entry(bytes, position.slot) {
                 return Ok(entry);
             }
@@ -185,9 +191,21 @@ impl Run {
         note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
     }
 
-    /// How many of these blocks are cached.
+    /// How many of these blocks are cached, or are read in place.
     pub fn cached_blocks(&self, blocks: Range<u16>) -> u64 {
-        blocks.filter(|&block| self.slots.is_cached(u32::from(block))).count() as u64
+        blocks.filter(|&block| self.slots.is_at_hand(u32::from(block))).count() as u64
+    }
+
+    /// Where a block is that is at hand; a guess.
+    #[inline]
+    fn hint(&self, block: u16) -> Hint {
+        let hint = self.slots.hint(u32::from(block));
+        if hint.is_nowhere() && self.slots.is_in_place(u32::from(block)) { self.hint_in_place(block) } else { hint }
+    }
+
+    #[inline(never)]
+    fn hint_in_place(&self, block: u16) -> Hint {
+        self.place.get().map(|file| file.hint(self.index.offset(usize::from(block) + 1))).unwrap_or_default()
     }
 
     /// Asks the processor for what [`Run::prefetch`] of entries of a block will need.
@@ -202,7 +220,7 @@ impl Run {
     pub fn prefetch(&self, position: Position) {
         let note = self.note(position.block);
         let average = average_entry_bytes(note.len(), note.mark());
-        self.slots.prefetch(u32::from(position.block), note.len(), usize::from(position.slot) * average);
+        self.hint(position.block).prefetch(note.len(), usize::from(position.slot) * average);
     }
 
     /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
@@ -217,7 +235,7 @@ impl Run {
             let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
             // A scan comes to a block from one of its ends.
             let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == entries;
-            self.slots.prefetch_items(u32::from(position.block), before_end, here, stride, with_end);
+            self.hint(position.block).prefetch_items(before_end, here, stride, with_end);
             rows -= here;
             position = Position { block: position.block.saturating_add(1), slot: 0 };
         }
@@ -226,7 +244,7 @@ impl Run {
     /// A block that will be passed row by row. Its end, which is read first, is asked for at once.
     #[inline]
     pub fn ahead(&self, block: u16) -> Ahead {
-        self.slots.ahead(u32::from(block), self.note(block).len())
+        self.hint(block).ahead(self.note(block).len())
     }
 
     /// A block, for as long as the guard lives: for whoever reads much of it under one guard.
@@ -235,7 +253,10 @@ impl Run {
         if usize::from(block) >= self.slots.units() {
             return Err(self.no_such_entry(Position { block, slot: 0 }));
         }
-        let bytes = self.slots.get_or_load(u32::from(block), guard, || self.load(block))?;
+        let bytes = match self.slots.get(u32::from(block), guard) {
+            Some(bytes) => bytes,
+            None => self.read_uncached(block, [0, 0], guard)?,
+        };
         Ok(Block { bytes, run: self, block })
     }
 
@@ -245,7 +266,10 @@ impl Run {
         if usize::from(block) >= self.slots.units() {
             return Err(self.no_such_entry(Position { block, slot: 0 }));
         }
-        let unit = self.slots.pin_or_load(u32::from(block), || self.load(block))?;
+        let unit = match self.slots.pin(u32::from(block)) {
+            Some(unit) => unit,
+            None => self.pin_uncached(block)?,
+        };
         Ok(PinnedBlock { unit, number: self.meta.number, block })
     }
 
@@ -298,22 +322,133 @@ impl Run {
         Error::corruption(&self.path, offset, format!("block {block} has no whole entry {slot}"))
     }
 
+    /// A block that is not cached, for who will look at these places soon, in bytes before its end.
+    #[inline(never)]
+    fn read_uncached<'g>(&self, block: u16, soon: [usize; 2], guard: &'g Guard) -> Result<&'g [u8]> {
+        match self.find_uncached(block)? {
+            Found::InPlace(file, range) => {
+                file.hint(range.end).prefetch_before(soon);
+                file.get(range, guard).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 }))
+            }
+            Found::Loaded(bytes) => Ok(self.slots.insert(u32::from(block), &bytes, guard)),
+        }
+    }
+
+    /// A block that is not cached, counted. (No guard while loading, so that others can reclaim.)
+    #[inline(never)]
+    fn pin_uncached(&self, block: u16) -> Result<PinnedUnit> {
+        match self.find_uncached(block)? {
+            Found::InPlace(file, range) => {
+                file.pin(range).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 }))
+            }
+            Found::Loaded(bytes) => Ok(self.slots.insert_pinned(u32::from(block), &bytes)),
+        }
+    }
+
+    /// Finds out where to read a block that is not cached.
+    #[inline(always)]
+    fn find_uncached(&self, block: u16) -> Result<Found<'_>> {
+        let unit = u32::from(block);
+        if self.slots.cache().is_full()
+            && let Some(file) = self.place.mapped(&*self.file, self.meta.file_bytes)
+        {
+            let now = self.place.now();
+            let is_checked = match self.slots.in_place_since(unit) {
+                Some(_) if self.slots.note_in_place() => return Ok(Found::Loaded(self.load(block)?)),
+                Some(checked) => checked == now,
+                None => false,
+            };
+            if is_checked {
+                return Ok(Found::InPlace(file, self.contents_of(block)));
+            }
+            if let Some(unpacked) = self.check(block)? {
+                return Ok(Found::Loaded(unpacked));
+            }
+            self.slots.set_in_place(unit, now);
+            return Ok(Found::InPlace(file, self.contents_of(block)));
+        }
+        Ok(Found::Loaded(self.load(block)?))
+    }
+
+    /// Where a block's unit stands in the file.
+    fn unit_of(&self, block: u16) -> Range<u64> {
+        self.index.offset(usize::from(block))..self.index.offset(usize::from(block) + 1)
+    }
+
+    /// Where the contents of a block stand that is not compressed.
+    #[inline]
+    fn contents_of(&self, block: u16) -> Range<u64> {
+        let unit = self.unit_of(block);
+        unit.start + UNIT_HEADER_LEN as u64..unit.end
+    }
+
     /// Reads, unpacks and checks a block.
     #[cold]
     #[inline(never)]
     fn load(&self, block: u16) -> Result<Vec<u8>> {
-        let (offset, end) = (self.index.offset(usize::from(block)), self.index.offset(usize::from(block) + 1));
-        let unit = read_bytes(&*self.file, &self.path, offset, end)?;
-        let bytes = read_unit(unit, self.meta.file_id, offset, &self.path)?;
+        let unit = self.unit_of(block);
+        let bytes = read_bytes(&*self.file, &self.path, unit.start, unit.end)?;
+        let bytes = read_unit(bytes, self.meta.file_id, unit.start, &self.path)?;
+        self.check_contents(block, &bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads and checks a block; if it is compressed, returns it unpacked.
+    #[cold]
+    #[inline(never)]
+    fn check(&self, block: u16) -> Result<Option<Vec<u8>>> {
+        let unit = self.unit_of(block);
+        let len = usize::try_from(unit.end.saturating_sub(unit.start)).unwrap_or(usize::MAX);
+        let mut unpacked = Vec::new();
+        let mut check = |bytes: &mut [u8]| {
+            self.file.read_exact_at(bytes, unit.start).map_err(|e| read_error(&self.path, unit.start, e))?;
+            match open_unit(bytes, self.meta.file_id, unit.start, &self.path, &mut unpacked)? {
+                Contents::Plain(contents) => self.check_contents(block, contents).map(|()| true),
+                Contents::Unpacked => Ok(false),
+            }
+        };
+        let is_plain = if len <= SCRATCH_BYTES {
+            SCRATCH.with_borrow_mut(|scratch| {
+                scratch.resize(SCRATCH_BYTES, 0);
+                check(&mut scratch[..len])
+            })?
+        } else {
+            check(&mut vec![0; len])?
+        };
+        if is_plain {
+            return Ok(None);
+        }
+        self.check_contents(block, &unpacked)?;
+        Ok(Some(unpacked))
+    }
+
+    /// Whether a block's contents are whole and those that the index knows.
+    fn check_contents(&self, block: u16, bytes: &[u8]) -> Result<()> {
         let note = self.note(block);
-        if !block::validate(&bytes, u16::from(note.mark())) {
+        let offset = self.index.offset(usize::from(block));
+        if !block::validate(bytes, u16::from(note.mark())) {
             return Err(Error::corruption(&self.path, offset, format!("block {block} is malformed")));
         }
         if UnitNote::new(bytes.len(), note.mark()) != note {
             return Err(Error::corruption(&self.path, offset, format!("block {block} is not the one in the index")));
         }
-        Ok(bytes)
+        Ok(())
     }
+}
+
+/// Where a block that is not cached is to be read.
+enum Found<'a> {
+    /// In the mapped file: there, and checked.
+    InPlace(&'a MappedFile, Range<u64>),
+    /// Here.
+    Loaded(Vec<u8>),
+}
+
+/// Blocks of usual length are checked in a buffer that each thread keeps.
+const SCRATCH_BYTES: usize = 16 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Drop for Run {

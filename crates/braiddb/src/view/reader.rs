@@ -607,8 +607,9 @@ impl View {
     pub(crate) fn prefetch_record(&self, number: u32) {
         if number < self.directory.segments() {
             let (page, at) = self.layout.place(number);
-            self.pages.prefetch(page, PAGE_BYTES, at);
-            self.pages.prefetch(page, PAGE_BYTES, at + 64);
+            let hint = self.pages.hint(page);
+            hint.prefetch(PAGE_BYTES, at);
+            hint.prefetch(PAGE_BYTES, at + 64);
         }
     }
 

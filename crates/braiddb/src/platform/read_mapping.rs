@@ -1,0 +1,40 @@
+//! The bytes of a file as memory.
+
+use std::{fmt, sync::Arc};
+
+/// Bytes of a file that nobody writes to any more, to be read as memory while this lives.
+pub struct ReadMapping(Memory);
+
+enum Memory {
+    Copied(Arc<[u8]>),
+    #[cfg(target_os = "linux")]
+    Mapped(super::posix_mapping::ReadMap),
+}
+
+impl ReadMapping {
+    /// A copy of the bytes, for file systems that are not the system's.
+    pub fn of_copy(bytes: Arc<[u8]>) -> ReadMapping {
+        ReadMapping(Memory::Copied(bytes))
+    }
+
+    /// The system's map.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of_map(map: super::posix_mapping::ReadMap) -> ReadMapping {
+        ReadMapping(Memory::Mapped(map))
+    }
+
+    /// The bytes: at the same place while this lives.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Copied(bytes) => bytes,
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(map) => map.bytes(),
+        }
+    }
+}
+
+impl fmt::Debug for ReadMapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadMapping").field("len", &self.bytes().len()).finish()
+    }
+}
