@@ -194,8 +194,8 @@ impl Builder {
         self
     }
 
-    /// Whether data that are not compressed may be read where the system has their file mapped, once the cache is full, instead
-    /// of taking the place of what is cached: yes by default. What is read so was read and checked in the usual way before, at
+    /// Whether data that are not compressed may be read where the system has their file mapped, and so take no room in the
+    /// cache: yes by default. What is read so was read and checked in the usual way before, at
     /// most 32 seconds ago; should the system drop it within that time, and the disk then fail to read it again, the process is
     /// killed (`SIGBUS`) where it would have been given an error. On Linux, for files of local file systems.
     pub fn read_in_place(mut self, in_place: bool) -> Builder {

@@ -166,12 +166,6 @@ impl Hint {
         Hint(address)
     }
 
-    /// Whether it says nothing.
-    #[inline(always)]
-    pub fn is_nowhere(self) -> bool {
-        self.0 == 0
-    }
-
     /// Asks the processor to fetch the line at `offset` of a unit of `len` bytes, and the end of the unit. Any numbers will do.
     #[inline]
     pub fn prefetch(self, len: usize, offset: usize) {

@@ -11,10 +11,9 @@
 //! Threads that miss the same unit at once all read it; the first to take the lock wins and the others use its
 //! frame. No lock is held while a unit is loaded, nor while its bytes are copied into the frame.
 //!
-//! What a file that is mapped (`mapped.rs`) holds uncompressed may be read in place once the cache is full, instead of
-//! throwing something out for it: then the slot says when the unit was checked last, and who reads it again later than that
-//! checks it again. Which file is read so is its owner's to decide. Readers change such slots without the lock, but only from
-//! one vacant state to another.
+//! What a file that is mapped (`mapped.rs`) holds uncompressed may be read in place and needs no frame: then the slot says when
+//! the unit was checked last. Whether a file is read so, and when a unit is to be checked again, is for its owner to decide.
+//! Readers change such slots without the lock, but only from one vacant state to another.
 //!
 //! Lock order: the clock's lock is taken last and never held while an epoch guard is made or flushed, because that
 //! may run deferred functions of anybody, which may close files and so come back here.
@@ -33,23 +32,18 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
-
-/// Of so many reads in place one has the unit cached.
-pub const IN_PLACE_SAMPLE: u64 = 128;
 
 /// What a cache did since it was made, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Lookups answered from memory. May miss some when more than 32 threads ever looked up.
+    /// Lookups answered from memory, cached or in place. May miss some when more than 32 threads ever looked up.
     pub hits: u64,
-    /// Lookups answered where a file is mapped.
-    pub in_place: u64,
-    /// Units loaded.
+    /// Units loaded, or checked to be read in place.
     pub misses: u64,
-    /// The bytes of the units loaded, uncompressed.
+    /// The bytes of those units, uncompressed.
     pub loaded_bytes: u64,
     /// Units thrown out to make room.
     pub evictions: u64,
@@ -68,10 +62,7 @@ pub struct BlockCache {
     /// The highest ticket whose epoch has passed. Raised with release by deferred functions, read with acquire: the
     /// readers who were there before the ticket are done with the units it was for.
     passed: Arc<AtomicU64>,
-    /// [`Clock::is_full`], a hint.
-    is_full: AtomicBool,
     hits: Tally,
-    in_place: Tally,
     misses: AtomicU64,
     loaded_bytes: AtomicU64,
 }
@@ -82,11 +73,9 @@ impl BlockCache {
     pub fn new(capacity_bytes: usize) -> Arc<BlockCache> {
         Arc::new(BlockCache {
             arena: Arena::new(),
-            is_full: AtomicBool::new(false),
             clock: Mutex::new(Clock::new(capacity_bytes)),
             passed: Arc::default(),
             hits: Tally::default(),
-            in_place: Tally::default(),
             misses: AtomicU64::new(0),
             loaded_bytes: AtomicU64::new(0),
         })
@@ -97,7 +86,6 @@ impl BlockCache {
         let mut clock = self.clock.lock();
         clock.set_capacity(&self.arena, self.passed.load(Ordering::Acquire), bytes);
         let ticket = clock.take_ticket();
-        self.note_fullness(&clock);
         drop(clock);
         self.settle(ticket);
     }
@@ -119,26 +107,12 @@ impl BlockCache {
         let clock = self.clock.lock();
         CacheStats {
             hits: self.hits.sum(),
-            in_place: self.in_place.sum(),
             misses: self.misses.load(Ordering::Relaxed),
             loaded_bytes: self.loaded_bytes.load(Ordering::Relaxed),
             evictions: clock.evicted,
             overshoots: clock.overshoots,
             usage_bytes: clock.usage() as u64,
             capacity_bytes: clock.capacity() as u64,
-        }
-    }
-
-    /// Whether what is taken in now takes the place of something else. A hint.
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::Relaxed)
-    }
-
-    fn note_fullness(&self, clock: &Clock) {
-        let is_full = clock.is_full();
-        if self.is_full() != is_full {
-            self.is_full.store(is_full, Ordering::Relaxed);
         }
     }
 
@@ -170,7 +144,6 @@ impl BlockCache {
         }
         let ticket = clock.take_ticket();
         let is_starving = clock.is_starving();
-        self.note_fullness(&clock);
         drop(clock);
         if let Some(ticket) = ticket {
             self.defer(ticket, guard);
@@ -303,12 +276,6 @@ impl CacheSlots {
         self.slots.get(unit as usize).map(|slot| slot.note).unwrap_or_default()
     }
 
-    /// The cache.
-    #[inline]
-    pub fn cache(&self) -> &BlockCache {
-        &self.cache
-    }
-
     /// Whether the unit is cached just now, or was read in place last.
     pub fn is_at_hand(&self, unit: u32) -> bool {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
@@ -322,20 +289,21 @@ impl CacheSlots {
         (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some(CheckTime(frame & TIME_MASK))
     }
 
-    /// Has the unit read in place, having been checked then; nothing if it is cached. Panics if the file has no such unit.
-    pub fn set_in_place(&self, unit: u32, checked: CheckTime) {
+    /// Has a unit of `len` bytes read in place, having been checked then; nothing if it is cached. Panics if the file has no such
+    /// unit.
+    pub fn set_in_place(&self, unit: u32, checked: CheckTime, len: usize) {
         let slot = &self.slots[unit as usize].frame;
         let next = |frame| (frame & VACANT != 0).then_some(VACANT | IN_PLACE | checked.0);
         // Relaxed: it stands for nothing but itself.
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        self.cache.misses.fetch_add(1, Ordering::Relaxed);
+        self.cache.loaded_bytes.fetch_add(len as u64, Ordering::Relaxed);
     }
 
-    /// Counts a read in place. Whether the unit should be cached for once: it is for one in [`IN_PLACE_SAMPLE`] reads, so that
-    /// what is read often gets there.
+    /// Counts a read in place.
     #[inline]
-    pub fn note_in_place(&self) -> bool {
-        // Fibonacci hashing, so that no pattern of reads is in step with the sample.
-        self.cache.in_place.add_one().wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / IN_PLACE_SAMPLE
+    pub fn note_hit(&self) {
+        self.cache.hits.add_one();
     }
 
     /// The unit, if it is cached. Panics if the file has no such unit.
@@ -464,14 +432,20 @@ impl CacheSlots {
     /// Where a cached unit is, guessed; nowhere if it is not cached.
     #[inline]
     pub fn hint(&self, unit: u32) -> Hint {
-        let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
-        if frame & VACANT != 0 { Hint::default() } else { self.cache.arena.hint(frame) }
+        self.hint_or(unit, Hint::default)
     }
 
-    /// Whether the unit is read in place.
+    /// As [`CacheSlots::hint`]; for a unit that is read in place, what `in_place` says.
     #[inline]
-    pub fn is_in_place(&self, unit: u32) -> bool {
-        self.slots.get(unit as usize).is_some_and(|slot| slot.frame.load(Ordering::Relaxed) >= VACANT | IN_PLACE)
+    pub fn hint_or(&self, unit: u32, in_place: impl FnOnce() -> Hint) -> Hint {
+        let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
+        if frame & VACANT == 0 {
+            self.cache.arena.hint(frame)
+        } else if frame & IN_PLACE != 0 {
+            in_place()
+        } else {
+            Hint::default()
+        }
     }
 
     /// The bytes of the slots themselves.
@@ -500,7 +474,6 @@ impl Drop for CacheSlots {
         let mut clock = self.cache.clock.lock();
         clock.remove_file(self.file);
         let ticket = clock.take_ticket();
-        self.cache.note_fullness(&clock);
         drop(clock);
         if let Some(ticket) = ticket {
             self.cache.defer(ticket, &crossbeam_epoch::pin());

@@ -168,16 +168,6 @@ impl Clock {
         self.vacant_files.push(file);
     }
 
-    /// Whether a unit that is loaded now would take the place of another.
-    pub fn is_full(&self) -> bool {
-        self.available() < signed(FRAME_COST + self.run_ahead() / 4 * 3)
-    }
-
-    /// How many bytes evictions run ahead.
-    fn run_ahead(&self) -> usize {
-        (self.capacity / 32).min(AHEAD_FRAMES * FRAME_COST)
-    }
-
     /// The ticket for what went to limbo since the last call, if anything did.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
         std::mem::take(&mut self.is_ticket_due).then(|| {
@@ -202,7 +192,7 @@ impl Clock {
         self.collect(arena, passed);
         let is_frame = len > FRAME_BYTES / 2 && len <= FRAME_BYTES;
         let cost = if is_frame { FRAME_COST } else { single_cost(len) };
-        let ahead = self.run_ahead();
+        let ahead = (self.capacity / 32).min(AHEAD_FRAMES * FRAME_COST);
         let is_cached = !self.is_too_large(len);
         if is_cached && self.available() < signed(cost + ahead / 4 * 3) {
             self.evict_until(arena, signed(cost + ahead), MAX_STEPS);

@@ -56,7 +56,7 @@ impl MappedFile {
     pub fn pin(&self, range: Range<u64>) -> Option<PinnedUnit> {
         let bytes = self.part(range)?;
         let holder = Arc::clone(&self.holders[tally::shard() % HOLDERS]);
-        Some(PinnedUnit { bytes, _keeper: Keeper::Mapped(holder) })
+        Some(PinnedUnit { bytes, _keeper: Keeper::Mapped { _holder: holder } })
     }
 
     /// Where a unit is that ends there.
@@ -103,8 +103,8 @@ pub struct PinnedUnit {
 
 /// Why the bytes stay.
 enum Keeper {
-    Cached(Pin),
-    Mapped(Arc<Holder>),
+    Cached { _pin: Pin },
+    Mapped { _holder: Arc<Holder> },
 }
 
 // SAFETY: the bytes do not change while the keeper lives, which is both.
@@ -116,7 +116,7 @@ impl PinnedUnit {
     /// A unit of the cache.
     #[inline]
     pub(super) fn cached(pin: Pin) -> PinnedUnit {
-        PinnedUnit { bytes: NonNull::from(pin.bytes()), _keeper: Keeper::Cached(pin) }
+        PinnedUnit { bytes: NonNull::from(pin.bytes()), _keeper: Keeper::Cached { _pin: pin } }
     }
 }
 

@@ -34,14 +34,11 @@ pub(super) fn shard() -> usize {
 pub(super) struct Tally([Shard; SHARDS]);
 
 impl Tally {
-    /// Counts one up, and returns what the shard then counts. A load and a store instead of an atomic addition: it is on the
-    /// path of every hit.
+    /// Counts one up. A load and a store instead of an atomic addition: it is on the path of every hit.
     #[inline]
-    pub fn add_one(&self) -> u64 {
+    pub fn add_one(&self) {
         let count = &self.0[shard()].0;
-        let raised = count.load(Ordering::Relaxed) + 1;
-        count.store(raised, Ordering::Relaxed);
-        raised
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// The count.

@@ -2,7 +2,7 @@
 
 use crate::{
     codec::Compression,
-    platform::{Runtime, Vfs},
+    platform::{Runtime, Vfs, pages::HUGE_PAGE_BYTES},
     table::KeyBlocks,
 };
 use std::sync::Arc;
@@ -61,6 +61,9 @@ pub struct Settings {
     pub runtime: Arc<dyn Runtime>,
 }
 
+/// No less of a run is written at once, if there is more of it.
+const RUN_WRITE_BYTES_MIN: usize = 64 << 10;
+
 /// No log segment is shorter for the sake of the memtable.
 const LOG_SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
@@ -70,6 +73,13 @@ impl Settings {
     pub fn log_segment_bytes(&self) -> u64 {
         let by_memtable = (self.memtable_bytes() as u64 / 2).max(LOG_SEGMENT_BYTES_MIN);
         self.log_segment_bytes.min(by_memtable)
+    }
+
+    /// How much of a run is gathered before it is written: as much as a huge page if there is memory for it, since the system
+    /// then keeps the file in such pages, and maps them as such.
+    pub fn run_write_bytes(&self) -> usize {
+        let by_memory = (self.memory / 32).max(1).ilog2();
+        (1 << by_memory).clamp(RUN_WRITE_BYTES_MIN, HUGE_PAGE_BYTES)
     }
 
     /// A memtable is frozen when it has this many bytes.

@@ -1,13 +1,12 @@
 //! Reading blocks where their file is mapped.
 //!
-//! Once the cache is full, a block that is not compressed is read in place: the system has it in memory as long as there is
-//! room, and a copy of it would only take the room of others. The rules:
+//! A block that is not compressed is read in place, where its file can be mapped: the system has it in memory as long as there
+//! is room, and a copy of it would cost time and take the room of others. The rules:
 //!
 //! - A block is **checked** before it is read in place: read in the usual way, checksum and all. So a disk that cannot read it
 //!   gives an error and not a signal, and damage is found as it always was.
 //! - What was checked is checked again when it is read more than [`CHECKED_FOR_NS`] later. The system may have dropped the
 //!   block meanwhile and may read it from the disk again, and there is no way to be told.
-//! - What is read often is cached sooner or later: see `CacheSlots::note_in_place`.
 
 use super::TableContext;
 use crate::{

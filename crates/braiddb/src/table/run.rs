@@ -199,13 +199,9 @@ impl Run {
     /// Where a block is that is at hand; a guess.
     #[inline]
     fn hint(&self, block: u16) -> Hint {
-        let hint = self.slots.hint(u32::from(block));
-        if hint.is_nowhere() && self.slots.is_in_place(u32::from(block)) { self.hint_in_place(block) } else { hint }
-    }
-
-    #[inline(never)]
-    fn hint_in_place(&self, block: u16) -> Hint {
-        self.place.get().map(|file| file.hint(self.index.offset(usize::from(block) + 1))).unwrap_or_default()
+        self.slots.hint_or(u32::from(block), || {
+            self.place.get().map(|file| file.hint(self.index.offset(usize::from(block) + 1))).unwrap_or_default()
+        })
     }
 
     /// Asks the processor for what [`Run::prefetch`] of entries of a block will need.
@@ -349,25 +345,18 @@ impl Run {
     #[inline(always)]
     fn find_uncached(&self, block: u16) -> Result<Found<'_>> {
         let unit = u32::from(block);
-        if self.slots.cache().is_full()
-            && let Some(file) = self.place.mapped(&*self.file, self.meta.file_bytes)
-        {
-            let now = self.place.now();
-            let is_checked = match self.slots.in_place_since(unit) {
-                Some(_) if self.slots.note_in_place() => return Ok(Found::Loaded(self.load(block)?)),
-                Some(checked) => checked == now,
-                None => false,
-            };
-            if is_checked {
-                return Ok(Found::InPlace(file, self.contents_of(block)));
-            }
-            if let Some(unpacked) = self.check(block)? {
-                return Ok(Found::Loaded(unpacked));
-            }
-            self.slots.set_in_place(unit, now);
-            return Ok(Found::InPlace(file, self.contents_of(block)));
+        let Some(file) = self.place.mapped(&*self.file, self.meta.file_bytes) else {
+            return Ok(Found::Loaded(self.load(block)?));
+        };
+        let now = self.place.now();
+        if self.slots.in_place_since(unit) == Some(now) {
+            self.slots.note_hit();
+        } else if let Some(unpacked) = self.check(block)? {
+            return Ok(Found::Loaded(unpacked));
+        } else {
+            self.slots.set_in_place(unit, now, self.note(block).len());
         }
-        Ok(Found::Loaded(self.load(block)?))
+        Ok(Found::InPlace(file, self.contents_of(block)))
     }
 
     /// Where a block's unit stands in the file.

@@ -26,9 +26,6 @@ use std::{
     sync::Arc,
 };
 
-/// How much is gathered before it is written.
-const WRITE_BYTES: usize = 512 << 10;
-
 /// How much is written before the device is set to work on it. In smaller pieces it costs more, in larger ones there is more
 /// left to wait for.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
@@ -67,6 +64,8 @@ pub struct RunWriter {
     /// What is not written yet, and where it will stand.
     buffer: Vec<u8>,
     written: u64,
+    /// A write ends at a multiple of this, a power of two.
+    write_bytes: usize,
     /// From here on, the system has not been told to begin.
     write_back_from: u64,
     block: BlockBuilder,
@@ -107,6 +106,7 @@ impl RunWriter {
             file_id,
             buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).encode().to_vec(),
             written: 0,
+            write_bytes: ctx.write_bytes,
             write_back_from: 0,
             block: BlockBuilder::default(),
             blocks: Vec::new(),
@@ -319,14 +319,25 @@ impl RunWriter {
     }
 
     fn flush_if_full(&mut self) -> Result<()> {
-        if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+        let left = self.write_bytes - (self.written % self.write_bytes as u64) as usize;
+        if self.buffer.len() < left {
+            return Ok(());
+        }
+        // Up to the last multiple that is reached; the rest goes with what follows.
+        let end = left + (self.buffer.len() - left) / self.write_bytes * self.write_bytes;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.write(&buffer[..end]);
+        buffer.drain(..end);
+        buffer.shrink_to(2 * self.write_bytes);
+        self.buffer = buffer;
+        result
     }
 
     fn flush(&mut self) -> Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.write(&buffer);
         buffer.clear();
-        buffer.shrink_to(2 * WRITE_BYTES);
+        buffer.shrink_to(2 * self.write_bytes);
         self.buffer = buffer;
         result
     }
