@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 use crate::exit::{INPUT, failure};
 
@@ -93,7 +93,7 @@ impl Source {
                 None
             }
         };
-        let identity = Identity { length, head_hash: format!("{:032x}", xxh3_128(&head)) };
+        let identity = Identity { length, head_hash: format!("{:032x}", XxHash3_128::oneshot(&head)) };
         let compression = recognise(&head)?;
         Ok(Source { identity, raw_bytes: Arc::new(AtomicU64::new(0)), compression, head, rest })
     }

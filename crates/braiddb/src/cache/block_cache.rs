@@ -242,6 +242,11 @@ impl CheckTime {
     pub fn new(count: u64) -> CheckTime {
         CheckTime(count as u32 & TIME_MASK)
     }
+
+    /// The count.
+    pub fn count(self) -> u32 {
+        self.0
+    }
 }
 
 /// The slots of one open file: eight bytes a unit. Shared by all threads; its units are evicted when it goes.

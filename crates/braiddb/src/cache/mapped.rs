@@ -19,7 +19,7 @@ const HOLDERS: usize = 8;
 /// One of those who keep a map; on lines of its own.
 #[repr(align(128))]
 struct Holder {
-    _mapping: Arc<ReadMapping>,
+    mapping: Arc<ReadMapping>,
 }
 
 /// A mapped file. Shared by all threads.
@@ -38,7 +38,7 @@ impl MappedFile {
     pub fn new(mapping: ReadMapping) -> MappedFile {
         let mapping = Arc::new(mapping);
         let bytes = NonNull::from(mapping.bytes());
-        let holders = std::array::from_fn(|_| Arc::new(Holder { _mapping: Arc::clone(&mapping) }));
+        let holders = std::array::from_fn(|_| Arc::new(Holder { mapping: Arc::clone(&mapping) }));
         MappedFile { bytes, holders }
     }
 
@@ -57,6 +57,17 @@ impl MappedFile {
         let bytes = self.part(range)?;
         let holder = Arc::clone(&self.holders[tally::shard() % HOLDERS]);
         Some(PinnedUnit { bytes, _keeper: Keeper::Mapped { _holder: holder } })
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// [`ReadMapping::populate`].
+    pub fn populate(&self, range: Range<u64>) -> bool {
+        let to_usize = |at| usize::try_from(at).unwrap_or(usize::MAX);
+        self.holders[0].mapping.populate(to_usize(range.start)..to_usize(range.end))
     }
 
     /// Where a unit is that ends there.

@@ -9,13 +9,13 @@
 
 use super::plain_run::{PlainRun, PlainRunCursor, compare};
 use crate::base::{Cursor, EntryRef, Result};
+use crate::codec::hash64;
 use crossbeam_epoch::Guard;
 use std::cmp::Ordering;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// The newest entry of `key`: runs are asked one after the other, the newest first.
 pub(super) fn get<'g>(runs: &'g [PlainRun], key: &[u8], guard: &'g Guard) -> Result<Option<EntryRef<'g>>> {
-    let hash = xxh3_64(key);
+    let hash = hash64(key);
     for run in runs.iter().rev() {
         let entry = run.get(key, hash, guard)?;
         if entry.is_some() {

@@ -4,13 +4,13 @@
 //! guard it was made with, so that no entry is decoded twice.
 
 use super::{counters::count_key_comparison, filter::Filter};
+use crate::codec::hash64;
 use crate::{
     base::{Cursor, EntryRef, Result},
     table::{Block, Position, Run},
 };
 use crossbeam_epoch::Guard;
 use std::{cmp::Ordering, sync::Arc};
-use xxhash_rust::xxh3::xxh3_64;
 
 /// A run, the first keys of its blocks, and its filter.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl PlainRun {
         let (mut keys, mut ends) = (Vec::new(), Vec::new());
         let mut scan = run.keys(Position::default());
         while scan.next()? {
-            filter.add(xxh3_64(scan.key()));
+            filter.add(hash64(scan.key()));
             if scan.position().slot == 0 {
                 keys.extend_from_slice(scan.key());
                 ends.push(keys.len() as u32);

@@ -12,15 +12,14 @@
 //! # Reading
 //!
 //! A map is made of files on file systems of this machine alone: elsewhere a file may be cut short by somebody who knows
-//! nothing of us, and a look at what is gone kills the process. Pages are advised to be used at random here too, since who
-//! reads through a map has the file read ahead in another way.
+//! nothing of us, and a look at what is gone kills the process.
 
 use super::WriteMapping;
 use rustix::{
     fs::{fstat, fstatfs},
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
 };
-use std::{fs::File, io, ptr::null_mut};
+use std::{fs::File, io, ops::Range, ptr::null_mut};
 
 /// Magic numbers that `fstatfs` tells.
 const EXT4: u64 = 0xef53;
@@ -35,6 +34,9 @@ const OVERLAYFS: u64 = 0x794c_7630;
 const LINE_BYTES: usize = 64;
 #[cfg(target_arch = "x86_64")]
 const PREFETCHED_LINES: usize = 4;
+
+/// The least that a system's page has.
+const PAGE_BYTES: usize = 4096;
 
 /// The unit of a file's allocated space as `fstat` tells it.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -108,10 +110,18 @@ impl ReadMap {
         }
         // SAFETY: a new map, at a place of the system's choice.
         let memory = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) }?.cast::<u8>();
-        let map = ReadMap { memory, len };
-        // SAFETY: this advice changes what is read ahead, never what the pages hold.
-        unsafe { madvise(memory.cast(), len, Advice::Random) }?;
-        Ok(Some(map))
+        Ok(Some(ReadMap { memory, len }))
+    }
+
+    /// Has the system read what it has not in memory of the pages that hold these bytes, and map them; whether it did.
+    pub fn populate(&self, range: Range<usize>) -> bool {
+        let (start, end) = (range.start & !(PAGE_BYTES - 1), range.end.min(self.len));
+        if start >= end {
+            return false;
+        }
+        // SAFETY: the pages lie in the map, and the advice changes nothing that they hold. It fails where the disk does, and
+        // where the system does not know it.
+        unsafe { madvise(self.memory.add(start).cast(), end - start, Advice::LinuxPopulateRead) }.is_ok()
     }
 
     /// The bytes.

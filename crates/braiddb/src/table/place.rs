@@ -3,60 +3,131 @@
 //! A block that is not compressed is read in place, where its file can be mapped: the system has it in memory as long as there
 //! is room, and a copy of it would cost time and take the room of others. The rules:
 //!
-//! - A block is **checked** before it is read in place: read in the usual way, checksum and all. So a disk that cannot read it
-//!   gives an error and not a signal, and damage is found as it always was.
+//! - A block is **checked** before it is read in place: its checksum, and all that is checked of a block that is loaded. Before
+//!   that, the system is made to read it by a call that can fail, so that a disk that cannot read it gives an error and not a
+//!   signal.
 //! - What was checked is checked again when it is read more than [`CHECKED_FOR_NS`] later. The system may have dropped the
 //!   block meanwhile and may read it from the disk again, and there is no way to be told.
+//! - Where many blocks of a **region** are checked in that time, the system is made to read all of it at once: that is the
+//!   quicker way where they are in memory anyway, and reads few bytes for nothing where they are not.
 
-use super::TableContext;
+use super::{TableContext, run::read_error};
 use crate::{
+    base::Result,
     cache::{CheckTime, MappedFile},
     platform::{File, Runtime},
 };
-use std::sync::{Arc, OnceLock};
+use std::{
+    ops::Range,
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// For how long a checked block is read in place, at most.
-pub(super) const CHECKED_FOR_NS: u64 = 32_000_000_000;
+const CHECKED_FOR_NS: u64 = 32_000_000_000;
+/// The least that a page of the system's memory has.
+const PAGE_BYTES: u64 = 4096;
+/// The length of a region: a huge page.
+const REGION_BYTES: u64 = 2 << 20;
+/// After so many checks in a region, all of it is read.
+const REGION_CHECKS: u64 = 48;
+/// Stands for the number of checks where the region was read.
+const REGION_READ: u64 = 255;
+/// Stands for it where that failed.
+const REGION_FAILED: u64 = 254;
 
 /// The map of a file, made when it is first wanted.
 #[derive(Debug)]
 pub(super) struct Place {
-    file: OnceLock<Option<MappedFile>>,
+    mapped: OnceLock<Option<Mapped>>,
     runtime: Arc<dyn Runtime>,
     is_allowed: bool,
+}
+
+#[derive(Debug)]
+struct Mapped {
+    file: MappedFile,
+    /// Of each region, the last span of time in which something was checked, and, in the low byte, how much.
+    regions: Box<[AtomicU64]>,
 }
 
 impl Place {
     /// No map yet.
     pub fn new(ctx: &TableContext) -> Place {
-        Place { file: OnceLock::new(), runtime: Arc::clone(&ctx.runtime), is_allowed: ctx.in_place }
+        Place { mapped: OnceLock::new(), runtime: Arc::clone(&ctx.runtime), is_allowed: ctx.in_place }
     }
 
     /// The map of the file's first `len` bytes; `None` if there is none to be had.
     #[inline]
-    pub fn mapped(&self, file: &dyn File, len: u64) -> Option<&MappedFile> {
-        match self.file.get() {
-            Some(mapped) => mapped.as_ref(),
+    pub fn file(&self, file: &dyn File, len: u64) -> Option<&MappedFile> {
+        match self.mapped.get() {
+            Some(mapped) => mapped.as_ref().map(|mapped| &mapped.file),
             None => self.map(file, len),
         }
     }
 
     #[cold]
     fn map(&self, file: &dyn File, len: u64) -> Option<&MappedFile> {
-        // A system that refuses it is one without: what is not mapped is cached.
-        let map = || file.map_for_reading(len).ok().flatten().map(MappedFile::new);
-        self.file.get_or_init(|| if self.is_allowed { map() } else { None }).as_ref()
+        let map = || {
+            // A system that refuses it is one without: what is not mapped is cached.
+            let file = MappedFile::new(file.map_for_reading(len).ok()??);
+            let regions = (file.len() as u64).div_ceil(REGION_BYTES);
+            Some(Mapped { file, regions: (0..regions).map(|_| AtomicU64::new(0)).collect() })
+        };
+        self.mapped.get_or_init(|| if self.is_allowed { map() } else { None }).as_ref().map(|mapped| &mapped.file)
     }
 
     /// The map, if it was made.
     #[inline]
     pub fn get(&self) -> Option<&MappedFile> {
-        self.file.get()?.as_ref()
+        self.mapped.get()?.as_ref().map(|mapped| &mapped.file)
     }
 
     /// The present span of time: what was checked in another is to be checked again.
     #[inline]
     pub fn now(&self) -> CheckTime {
-        CheckTime::new(self.runtime.monotonic_coarse_ns() / CHECKED_FOR_NS)
+        // Never 0, which stands for no time.
+        CheckTime::new(1 + self.runtime.monotonic_coarse_ns() / CHECKED_FOR_NS)
+    }
+
+    /// Has the system read a part of the mapped file that is to be checked, so that looking at it cannot fail: all of its
+    /// regions, or some bytes of each page, two pages at a time, since most units lie in two. Fails where the disk does.
+    pub fn have_in_memory(&self, part: &Range<u64>, now: CheckTime, file: &dyn File, path: &Path) -> Result<()> {
+        let mut regions = part.start / REGION_BYTES..=part.end.saturating_sub(1) / REGION_BYTES;
+        if regions.all(|region| self.is_region_in_memory(region, now)) {
+            return Ok(());
+        }
+        let mut at = part.start;
+        while at < part.end {
+            let next_page = (at + 1).next_multiple_of(PAGE_BYTES);
+            // Its last byte and the first of the next, if the part has both.
+            let (first, end) = (next_page.min(part.end) - 1, (next_page + 1).min(part.end));
+            let bytes = &mut [0; 2][..(end - first) as usize];
+            file.read_exact_at(bytes, first).map_err(|e| read_error(path, first, e))?;
+            at = next_page + PAGE_BYTES;
+        }
+        Ok(())
+    }
+
+    /// Counts a check in a region. Whether all of it was read in this span of time.
+    fn is_region_in_memory(&self, region: u64, now: CheckTime) -> bool {
+        let Some(Some(Mapped { file, regions })) = self.mapped.get() else { return false };
+        let Some(state) = usize::try_from(region).ok().and_then(|at| regions.get(at)) else { return false };
+        // Relaxed, and counts may be lost: it only matters that who finds a region read has it from who read it.
+        let seen = state.load(Ordering::Relaxed);
+        let span = u64::from(now.count()) << 8;
+        let checks = if seen & !0xff == span { seen & 0xff } else { 0 };
+        let next = match checks {
+            REGION_READ => return true,
+            REGION_FAILED => return false,
+            checks if checks < REGION_CHECKS => checks + 1,
+            _ if file.populate(region * REGION_BYTES..(region + 1) * REGION_BYTES) => REGION_READ,
+            _ => REGION_FAILED,
+        };
+        state.store(span | next, Ordering::Relaxed);
+        next == REGION_READ
     }
 }

@@ -17,13 +17,12 @@ use super::{
 };
 use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
-    cache::{Ahead, CacheSlots, Hint, MappedFile, PinnedUnit, UnitNote},
+    cache::{Ahead, CacheSlots, CheckTime, Hint, MappedFile, PinnedUnit, UnitNote},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     platform::{File, OpenMode, Vfs},
 };
 use crossbeam_epoch::Guard;
 use std::{
-    cell::RefCell,
     io,
     ops::Range,
     path::{Path, PathBuf},
@@ -345,13 +344,13 @@ impl Run {
     #[inline(always)]
     fn find_uncached(&self, block: u16) -> Result<Found<'_>> {
         let unit = u32::from(block);
-        let Some(file) = self.place.mapped(&*self.file, self.meta.file_bytes) else {
+        let Some(file) = self.place.file(&*self.file, self.meta.file_bytes) else {
             return Ok(Found::Loaded(self.load(block)?));
         };
         let now = self.place.now();
         if self.slots.in_place_since(unit) == Some(now) {
             self.slots.note_hit();
-        } else if let Some(unpacked) = self.check(block)? {
+        } else if let Some(unpacked) = self.check(file, block, now)? {
             return Ok(Found::Loaded(unpacked));
         } else {
             self.slots.set_in_place(unit, now, self.note(block).len());
@@ -382,33 +381,19 @@ impl Run {
         Ok(bytes)
     }
 
-    /// Reads and checks a block; if it is compressed, returns it unpacked.
+    /// Checks a block where its file is mapped; if it is compressed, returns it unpacked.
     #[cold]
     #[inline(never)]
-    fn check(&self, block: u16) -> Result<Option<Vec<u8>>> {
+    fn check(&self, file: &MappedFile, block: u16, now: CheckTime) -> Result<Option<Vec<u8>>> {
         let unit = self.unit_of(block);
-        let len = usize::try_from(unit.end.saturating_sub(unit.start)).unwrap_or(usize::MAX);
+        self.place.have_in_memory(&unit, now, &*self.file, &self.path)?;
+        let guard = crossbeam_epoch::pin();
+        let bytes = file.get(unit.clone(), &guard).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 }))?;
         let mut unpacked = Vec::new();
-        let mut check = |bytes: &mut [u8]| {
-            self.file.read_exact_at(bytes, unit.start).map_err(|e| read_error(&self.path, unit.start, e))?;
-            match open_unit(bytes, self.meta.file_id, unit.start, &self.path, &mut unpacked)? {
-                Contents::Plain(contents) => self.check_contents(block, contents).map(|()| true),
-                Contents::Unpacked => Ok(false),
-            }
-        };
-        let is_plain = if len <= SCRATCH_BYTES {
-            SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(SCRATCH_BYTES, 0);
-                check(&mut scratch[..len])
-            })?
-        } else {
-            check(&mut vec![0; len])?
-        };
-        if is_plain {
-            return Ok(None);
+        match open_unit(bytes, self.meta.file_id, unit.start, &self.path, &mut unpacked)? {
+            Contents::Plain(contents) => self.check_contents(block, contents).map(|()| None),
+            Contents::Unpacked => self.check_contents(block, &unpacked).map(|()| Some(unpacked)),
         }
-        self.check_contents(block, &unpacked)?;
-        Ok(Some(unpacked))
     }
 
     /// Whether a block's contents are whole and those that the index knows.
@@ -431,13 +416,6 @@ enum Found<'a> {
     InPlace(&'a MappedFile, Range<u64>),
     /// Here.
     Loaded(Vec<u8>),
-}
-
-/// Blocks of usual length are checked in a buffer that each thread keeps.
-const SCRATCH_BYTES: usize = 16 << 10;
-
-thread_local! {
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Drop for Run {
