@@ -15,7 +15,7 @@ use crate::{
     random::mix,
     speed::{Device, DiskSpeed},
 };
-use braiddb::platform::{DirEntry, File, FileLock, OpenMode, Runtime, Vfs, WriteMapping};
+use braiddb::platform::{DirEntry, File, FileLock, OpenMode, ReadMapping, Runtime, Vfs, WriteMapping};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -584,6 +584,13 @@ impl File for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.shared.state.lock().image.files[&self.file].len())
+    }
+
+    /// A copy: who maps a file promises that those bytes do not change any more.
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
+        let mut bytes = vec![0; usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?];
+        let read = self.shared.state.lock().image.files[&self.file].read(&mut bytes, 0);
+        Ok((read == bytes.len()).then(|| ReadMapping::of_copy(bytes.into())))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

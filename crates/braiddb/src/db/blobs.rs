@@ -9,7 +9,7 @@ use crate::{
     platform::{File, OpenMode, Vfs},
     table::{
         TableContext,
-        blob::{BlobFile, BlobRef, BlobWriter, blob_path},
+        blob::{BlobFile, BlobRef, BlobValue, BlobWriter, blob_path},
     },
     version::Layout,
 };
@@ -143,7 +143,7 @@ impl BlobStore {
         if let Some(file) = self.files.lock().open.get(&number) {
             return Ok(Arc::clone(file));
         }
-        let file = BlobFile::open(Arc::clone(&self.table.vfs), &self.dir, number).map_err(|e| match e {
+        let file = BlobFile::open(&self.table, &self.dir, number).map_err(|e| match e {
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 Error::corruption(path, 0, "the blob file is missing")
             }
@@ -158,11 +158,20 @@ impl BlobStore {
     }
 
     /// The value that a reference, as it stands in an entry, leads to.
-    pub fn read(&self, reference: &[u8]) -> Result<Vec<u8>> {
-        let blob = BlobRef::decode(reference).ok_or_else(|| {
-            Error::corruption(&self.dir, 0, "an entry holds a blob reference that cannot be understood")
-        })?;
+    pub fn read(&self, reference: &[u8]) -> Result<BlobValue> {
+        let blob = self.decode(reference)?;
         self.file(blob.file)?.read(&blob)
+    }
+
+    /// As [`BlobStore::read`], but reads and checks the value whatever was read of it lately.
+    pub fn read_anew(&self, reference: &[u8]) -> Result<Vec<u8>> {
+        let blob = self.decode(reference)?;
+        self.file(blob.file)?.read_anew(&blob)
+    }
+
+    fn decode(&self, reference: &[u8]) -> Result<BlobRef> {
+        BlobRef::decode(reference)
+            .ok_or_else(|| Error::corruption(&self.dir, 0, "an entry holds a blob reference that cannot be understood"))
     }
 
     /// Whether a reference from the log leads into a file that is long enough for it. Reads nothing of the value.

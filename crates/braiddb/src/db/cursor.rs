@@ -14,6 +14,7 @@ use super::{
 use crate::{
     base::{Cursor as _, EntryKind, Error, Result, TreeId},
     read::{ReadState, ScanCursor},
+    table::blob::BlobValue,
 };
 use std::{cell::OnceCell, fmt, sync::Arc};
 
@@ -73,7 +74,7 @@ pub struct Cursor {
     place: Place,
     origin: Origin,
     /// The value of the present row, if it stands in a blob and was asked for.
-    blob: OnceCell<Vec<u8>>,
+    blob: OnceCell<BlobValue>,
     /// Whether the tree was dropped before this was made or refreshed. One dropped later is read as it was.
     is_gone: bool,
 }
@@ -359,7 +360,7 @@ impl Cursor {
     }
 
     #[cold]
-    fn read_blob(&self) -> Result<Vec<u8>> {
+    fn read_blob(&self) -> Result<BlobValue> {
         let core = self.core();
         // Whoever opened the database since it was closed may have removed what was to be read.
         core.blobs.read(self.scan.entry().value).or_else(|e| core.check_open().and(Err(e)))

@@ -61,7 +61,7 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
         FileKind::Wal => printer.wal(&*vfs),
         FileKind::Run => printer.run(&context),
         FileKind::View => printer.view(&context),
-        FileKind::Blob => printer.blob(vfs),
+        FileKind::Blob => printer.blob(&context),
         FileKind::Manifest => printer.manifest(&*file),
         FileKind::Current => printer.current(&*file),
     }
@@ -216,9 +216,9 @@ impl Printer<'_> {
         self.rest(shown as u64, u64::from(meta.segments), "segments")
     }
 
-    fn blob(&mut self, vfs: Arc<dyn Vfs>) -> Result<()> {
+    fn blob(&mut self, ctx: &TableContext) -> Result<()> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
-        let file = BlobFile::open(vfs, dir, number_of(self.path))?;
+        let file = BlobFile::open(ctx, dir, number_of(self.path))?;
         let (mut rows, mut shown) = (0u64, 0u64);
         let rows_max = self.options.rows_max as u64;
         file.scan(&mut |item| {

@@ -4,6 +4,7 @@ use super::{background::damaged_view, core::Core, key::KeyBuf, snapshot::Hold};
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, TreeId},
     read::{self, GROUP_KEYS, Lookup},
+    table::blob::BlobValue,
 };
 use std::{borrow::Cow, sync::Arc};
 
@@ -35,12 +36,15 @@ impl Core {
                 _ => {}
             }
         }
-        Ok(self.get_slowly(key, snapshot)?.map(|value| read(Cow::Owned(value))))
+        Ok(self.get_slowly(key, snapshot)?.map(|value| match value {
+            BlobValue::Owned(value) => read(Cow::Owned(value)),
+            BlobValue::InPlace(value) => read(Cow::Borrowed(&value)),
+        }))
     }
 
     /// [`Core::get`] of a large value, and of whatever must be healed first.
     #[cold]
-    fn get_slowly(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<Option<Vec<u8>>> {
+    fn get_slowly(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<Option<BlobValue>> {
         self.healing(|| {
             // The state stays until a blob has been read.
             let state = self.state.load();
@@ -50,7 +54,7 @@ impl Core {
                 match read::get(&state, key, snapshot, &guard)? {
                     None => return Ok(None),
                     Some(entry) if entry.kind == EntryKind::BlobRef => entry.value.to_vec(),
-                    Some(entry) => return Ok(Some(entry.value.to_vec())),
+                    Some(entry) => return Ok(Some(BlobValue::Owned(entry.value.to_vec()))),
                 }
             };
             self.blobs.read(&reference).map(Some)

@@ -106,7 +106,7 @@ impl Core {
         let Some(blob) = BlobRef::decode(reference).filter(|b| relocation.condemned.contains(&b.file)) else {
             return Ok(None);
         };
-        let value = match self.blobs.read(reference) {
+        let value = match self.blobs.read_anew(reference) {
             // One damaged value is no reason never to merge the partition again: its reference stays as it is.
             Err(e) if e.is_corruption() => {
                 tracing::error!(error = %e, "a damaged value stays in its blob file");

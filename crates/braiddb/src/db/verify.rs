@@ -130,7 +130,7 @@ impl Core {
     }
 
     fn verify_blob(&self, reference: &[u8], report: &mut VerifyReport) {
-        match self.blobs.read(reference) {
+        match self.blobs.read_anew(reference) {
             Ok(value) => report.bytes += value.len() as u64,
             Err(e) => report.problems.push(e),
         }

@@ -1,6 +1,6 @@
 //! A file system in memory that fails on demand and can lose what was not synced. For unit tests.
 
-use super::{DirEntry, File, FileLock, MemVfs, OpenMode, Vfs};
+use super::{DirEntry, File, FileLock, MemVfs, OpenMode, ReadMapping, Vfs};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -262,5 +262,10 @@ impl File for FaultFile {
         self.inner.read_exact_at(&mut bytes, 0)?;
         state.synced.insert(self.path.clone(), bytes);
         Ok(())
+    }
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
+        let mut bytes = vec![0; len as usize];
+        self.inner.read_exact_at(&mut bytes, 0)?;
+        Ok(Some(ReadMapping::of_copy(bytes.into())))
     }
 }

@@ -39,6 +39,13 @@ const REGION_READ: u64 = 255;
 /// Stands for it where that failed.
 const REGION_FAILED: u64 = 254;
 
+/// The present span of time.
+#[inline]
+pub(super) fn span_of(runtime: &dyn Runtime) -> CheckTime {
+    // Never 0, which stands for no time.
+    CheckTime::new(1 + runtime.monotonic_coarse_ns() / CHECKED_FOR_NS)
+}
+
 /// The map of a file, made when it is first wanted.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -89,8 +96,7 @@ impl Place {
     /// The present span of time: what was checked in another is to be checked again.
     #[inline]
     pub fn now(&self) -> CheckTime {
-        // Never 0, which stands for no time.
-        CheckTime::new(1 + self.runtime.monotonic_coarse_ns() / CHECKED_FOR_NS)
+        span_of(&*self.runtime)
     }
 
     /// Has the system read a part of the mapped file that is to be checked, so that looking at it cannot fail: all of its

@@ -1,16 +1,21 @@
 //! Reads values from a blob file.
 
-use super::format::{
-    BLOB_CHUNK_LEN, BlobRef, ChunkEntry, RECORD_ALIGN, RECORD_HEADER_LEN, RECORD_MAGIC, RecordHeader,
-    TABLE_CHECKSUM_LEN, blob_path,
+use super::{
+    format::{
+        BLOB_CHUNK_LEN, BlobRef, ChunkEntry, RECORD_ALIGN, RECORD_HEADER_LEN, RECORD_MAGIC, RecordHeader,
+        TABLE_CHECKSUM_LEN, blob_path,
+    },
+    place::BlobPlace,
 };
 use crate::{
     base::{Error, FileId, FileNumber, Result},
+    cache::PinnedUnit,
     codec::{ByteReader, Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, decompress},
     platform::{File, OpenMode, Vfs},
+    table::TableContext,
 };
 use std::{
-    ops::Range,
+    ops::{Deref, Range},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -32,6 +37,7 @@ const HEAD_READ_LEN: u64 = 4 << 10;
 #[derive(Debug)]
 pub struct BlobFile {
     vfs: Arc<dyn Vfs>,
+    place: BlobPlace,
     file: Arc<dyn File>,
     path: PathBuf,
     number: FileNumber,
@@ -61,6 +67,36 @@ pub enum ScanItem {
     },
 }
 
+/// A value that was read.
+#[derive(Debug)]
+pub enum BlobValue {
+    /// A copy of it.
+    Owned(Vec<u8>),
+    /// Where its file is mapped, which stays while this does.
+    InPlace(PinnedUnit),
+}
+
+impl BlobValue {
+    /// A copy of it.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self {
+            BlobValue::Owned(bytes) => bytes,
+            BlobValue::InPlace(bytes) => bytes.to_vec(),
+        }
+    }
+}
+
+impl Deref for BlobValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            BlobValue::Owned(bytes) => bytes,
+            BlobValue::InPlace(bytes) => bytes,
+        }
+    }
+}
+
 /// Where the chunks of a record stand.
 struct Layout {
     header: RecordHeader,
@@ -72,7 +108,8 @@ struct Layout {
 
 impl BlobFile {
     /// Opens the file and verifies its header.
-    pub fn open(vfs: Arc<dyn Vfs>, dir: &Path, number: FileNumber) -> Result<BlobFile> {
+    pub fn open(ctx: &TableContext, dir: &Path, number: FileNumber) -> Result<BlobFile> {
+        let (vfs, place) = (Arc::clone(&ctx.vfs), BlobPlace::new(ctx));
         let path = blob_path(dir, number);
         let file = vfs.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
         let len = file.len().map_err(|e| Error::io("read", &path, e))?;
@@ -82,7 +119,7 @@ impl BlobFile {
         }
         file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
         let header = FileHeader::decode(FileKind::Blob, &bytes, &path, 0)?;
-        Ok(BlobFile { vfs, file, path, number, file_id: header.file_id, obsolete: AtomicBool::new(false) })
+        Ok(BlobFile { vfs, place, file, path, number, file_id: header.file_id, obsolete: AtomicBool::new(false) })
     }
 
     /// The file's length in bytes.
@@ -95,13 +132,50 @@ impl BlobFile {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// The value that a reference of this file stands for.
-    pub fn read(&self, reference: &BlobRef) -> Result<Vec<u8>> {
+    /// The value that a reference of this file stands for: where the file is mapped, if it is and the value is not compressed.
+    pub fn read(&self, reference: &BlobRef) -> Result<BlobValue> {
+        if let Some(value) = self.read_in_place(reference)? {
+            return Ok(BlobValue::InPlace(value));
+        }
+        self.read_anew(reference).map(BlobValue::Owned)
+    }
+
+    /// As [`BlobFile::read`], but reads and checks the value whatever was read of it lately.
+    pub fn read_anew(&self, reference: &BlobRef) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         self.read_streaming(reference, &mut |bytes| {
             value.extend_from_slice(bytes);
         })?;
         Ok(value)
+    }
+
+    /// The value where the file is mapped. Nothing if it is not, the value is compressed, or the system cannot read it: a read in
+    /// the usual way will tell why.
+    fn read_in_place(&self, reference: &BlobRef) -> Result<Option<PinnedUnit>> {
+        let BlobRef { offset, stored_len, .. } = *reference;
+        let Some(end) = offset.checked_add(stored_len).filter(|_| reference.file == self.number) else {
+            return Ok(None);
+        };
+        let Some(mapped) = self.place.mapped(&*self.file, end) else { return Ok(None) };
+        let now = self.place.now();
+        let is_checked = mapped.is_checked(offset, now);
+        if !is_checked && !mapped.have_in_memory(offset..end) {
+            return Ok(None);
+        }
+        let Some(record) = mapped.file.pin(offset..end) else { return Ok(None) };
+        let mut window = Window { file: self, file_len: end, at: offset, bytes: WindowBytes::Mapped(record) };
+        let chunks_at = if is_checked {
+            offset + self.header(reference, &mut window, 0)?.head_len()
+        } else {
+            let layout = self.layout(reference, &mut window, 0)?;
+            if layout.chunks.iter().any(|chunk| chunk.compressed) {
+                return Ok(None);
+            }
+            self.read_chunks(reference, &layout, &mut window, 0..layout.header.chunk_count(), &mut |_| {})?;
+            mapped.set_checked(offset, now);
+            layout.chunks_at
+        };
+        Ok(mapped.file.pin(chunks_at..end))
     }
 
     /// A part of a value; what lies past its end is left out. Reads and verifies the chunks that hold it. Memory is
@@ -185,8 +259,8 @@ impl BlobFile {
         Error::corruption(&self.path, offset, detail)
     }
 
-    /// Reads and verifies all that stands before the chunks. `ahead` is how much of the record to read at once.
-    fn layout(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<Layout> {
+    /// Reads and verifies the header of a record. `ahead` is how much of the record to read at once.
+    fn header(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<RecordHeader> {
         let at = reference.offset;
         if reference.file != self.number {
             return Err(self.bad(at, &format!("a reference to blob file {} is no reference to this", reference.file)));
@@ -198,9 +272,13 @@ impl BlobFile {
             && header.value_len == reference.len
             && header.stored_len == reference.stored_len
             && header.compression == reference.compression;
-        if !same {
-            return Err(self.bad(at, "the blob is not the one that is referred to"));
-        }
+        if same { Ok(header) } else { Err(self.bad(at, "the blob is not the one that is referred to")) }
+    }
+
+    /// Reads and verifies all that stands before the chunks. `ahead` is how much of the record to read at once.
+    fn layout(&self, reference: &BlobRef, window: &mut Window<'_>, ahead: u64) -> Result<Layout> {
+        let at = reference.offset;
+        let header = self.header(reference, window, ahead)?;
         let key_at = at + RECORD_HEADER_LEN as u64;
         let head_len = header.head_len() - RECORD_HEADER_LEN as u64;
         let head = window.get(key_at, head_len, ahead.min(header.stored_len))?;
@@ -283,12 +361,29 @@ struct Window<'a> {
     file: &'a BlobFile,
     file_len: u64,
     at: u64,
-    bytes: Vec<u8>,
+    bytes: WindowBytes,
+}
+
+/// What a window has.
+enum WindowBytes {
+    Read(Vec<u8>),
+    Mapped(PinnedUnit),
+}
+
+impl Deref for WindowBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            WindowBytes::Read(bytes) => bytes,
+            WindowBytes::Mapped(bytes) => bytes,
+        }
+    }
 }
 
 impl<'a> Window<'a> {
     fn new(file: &'a BlobFile) -> Result<Window<'a>> {
-        Ok(Window { file, file_len: file.len()?, at: 0, bytes: Vec::new() })
+        Ok(Window { file, file_len: file.len()?, at: 0, bytes: WindowBytes::Read(Vec::new()) })
     }
 
     /// The `len` bytes at `offset`; if they must be read, then up to `ahead` bytes at once.
@@ -301,12 +396,15 @@ impl<'a> Window<'a> {
         if offset < self.at || end > self.at + self.bytes.len() as u64 {
             let read_len = usize::try_from(len.max(ahead.min(self.file_len - offset))).unwrap_or(usize::MAX);
             // Should the read fail, the window holds nothing.
-            self.bytes.clear();
-            let mut bytes = std::mem::take(&mut self.bytes);
+            let mut bytes = match std::mem::replace(&mut self.bytes, WindowBytes::Read(Vec::new())) {
+                WindowBytes::Read(bytes) => bytes,
+                WindowBytes::Mapped(_) => Vec::new(),
+            };
+            bytes.clear();
             bytes.resize(read_len, 0);
             let path = &self.file.path;
             self.file.file.read_exact_at(&mut bytes, offset).map_err(|e| Error::io("read", path, e))?;
-            (self.at, self.bytes) = (offset, bytes);
+            (self.at, self.bytes) = (offset, WindowBytes::Read(bytes));
         }
         let from = usize::try_from(offset - self.at).unwrap_or(usize::MAX);
         let len = usize::try_from(len).unwrap_or(usize::MAX);

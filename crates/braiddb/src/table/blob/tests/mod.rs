@@ -3,11 +3,13 @@
 use super::{BLOB_CHUNK_LEN, BlobFile, BlobRef, BlobWriter, BlobWriterContext, ScanItem, blob_path};
 use crate::{
     base::{Error, FileNumber, limits},
+    cache::BlockCache,
     codec::{Compression, FILE_HEADER_LEN},
     platform::{
         Runtime, SystemRuntime, Vfs,
         fault_vfs::{FaultVfs, Operation},
     },
+    table::TableContext,
 };
 use std::{
     io::ErrorKind,
@@ -35,8 +37,12 @@ fn writer(vfs: &FaultVfs, file_len: u64) -> BlobWriter {
     })
 }
 
+fn context(vfs: FaultVfs) -> TableContext {
+    TableContext::new(Arc::new(vfs), BlockCache::new(1 << 20))
+}
+
 fn open(vfs: &FaultVfs, number: FileNumber) -> BlobFile {
-    BlobFile::open(Arc::new(vfs.clone()), Path::new(DIR), number).unwrap()
+    BlobFile::open(&context(vfs.clone()), Path::new(DIR), number).unwrap()
 }
 
 /// A value of `len` bytes: every other chunk can be compressed.
@@ -81,7 +87,7 @@ fn values_of_all_lengths_come_back() {
                 assert!(reference.stored_len < len as u64 && reference.compression == compression);
             }
             let file = open(&vfs, reference.file);
-            assert!(file.read(&reference).unwrap() == value);
+            assert!(file.read(&reference).unwrap().into_vec() == value);
             assert_eq!(file.read_key(&reference).unwrap(), key_of(seed as u64));
             assert!(file.exists_and_complete(&reference).unwrap());
             for (from, end) in [(0, 0), (0, 1), (len / 2, len), (chunk - 1, chunk + 1), (len, len + 9), (3, 4 * chunk)]
@@ -120,9 +126,9 @@ fn a_full_file_is_followed_by_another() {
     // Larger than a file.
     let large = writer.append(b"key", &value_of(1, 9000), Compression::None).unwrap();
     assert_eq!((large.file, large.offset), (11, FILE_HEADER_LEN as u64));
-    assert_eq!(open(&vfs, 11).read(&large).unwrap(), value_of(1, 9000));
+    assert_eq!(open(&vfs, 11).read(&large).unwrap().into_vec(), value_of(1, 9000));
     for (seed, reference) in references.iter().enumerate() {
-        assert_eq!(open(&vfs, reference.file).read(reference).unwrap(), value_of(seed as u64, 1000));
+        assert_eq!(open(&vfs, reference.file).read(reference).unwrap().into_vec(), value_of(seed as u64, 1000));
     }
 }
 
@@ -145,7 +151,7 @@ fn each_flipped_bit_and_each_truncation_is_noticed() {
         let mut files = files.clone();
         files.insert(path.clone(), damaged.to_vec());
         let vfs = FaultVfs::of_files(Path::new(DIR), &files);
-        let file = match BlobFile::open(Arc::new(vfs), Path::new(DIR), 1) {
+        let file = match BlobFile::open(&context(vfs), Path::new(DIR), 1) {
             Ok(file) => file,
             Err(error) => {
                 assert!(error.is_corruption());
@@ -156,7 +162,7 @@ fn each_flipped_bit_and_each_truncation_is_noticed() {
             let within = range
                 .is_some_and(|at| (reference.offset..reference.offset + reference.stored_len).contains(&(at as u64)));
             match file.read(reference) {
-                Ok(read) => assert!(read == *value && !within),
+                Ok(read) => assert!(*read == **value && !within),
                 Err(error) => assert!(error.is_corruption() && (within || range.is_none())),
             }
             assert_eq!(file.exists_and_complete(reference).unwrap(), file.read(reference).is_ok());
@@ -210,7 +216,7 @@ fn a_refused_write_leaves_a_hole_and_space_is_used_when_it_is_back() {
         let third = writer.append(b"c", &value_of(3, 300), Compression::None).unwrap();
         writer.sync().unwrap();
         let file = open(&vfs, 1);
-        assert_eq!(file.read(&third).unwrap(), value_of(3, 300));
+        assert_eq!(file.read(&third).unwrap().into_vec(), value_of(3, 300));
         let items = scan(&file);
         assert_eq!(items.len(), 3, "{items:?}");
         assert_eq!(items[0], ScanItem::Record { reference: first, key: b"a".to_vec() });
@@ -252,7 +258,7 @@ fn a_failed_sync_latches() {
         assert!(matches!(writer.sync(), Err(Error::ReadOnly { .. })));
         assert!(matches!(writer.append(b"b", b"", Compression::None), Err(Error::ReadOnly { .. })));
         assert_eq!(vfs.journal().len(), before);
-        assert_eq!(open(&vfs, 1).read(&reference).unwrap(), b"value");
+        assert_eq!(open(&vfs, 1).read(&reference).unwrap().into_vec(), b"value");
     }
 }
 
@@ -293,7 +299,7 @@ fn what_was_synced_survives_a_crash_among_holes() {
             state >> 63 == 1
         });
         for (reference, value) in &synced {
-            assert_eq!(open(&crashed, reference.file).read(reference).unwrap(), *value);
+            assert_eq!(open(&crashed, reference.file).read(reference).unwrap().into_vec(), *value);
         }
         for number in 1..=synced.last().unwrap().0.file {
             let items = scan(&open(&crashed, number));
@@ -332,7 +338,7 @@ fn eight_threads_write_and_sync() {
     let crashed = vfs.crashed(|| false);
     for (seed, reference) in synced.lock().unwrap().iter() {
         let value = value_of(*seed, (seed % 900) as usize);
-        assert_eq!(open(&crashed, reference.file).read(reference).unwrap(), value);
+        assert_eq!(open(&crashed, reference.file).read(reference).unwrap().into_vec(), value);
     }
     writer.sync().unwrap();
     assert_eq!(writer.open_files().len(), 1);
@@ -350,7 +356,7 @@ fn an_obsolete_file_goes_with_its_last_holder() {
     let other = file.clone();
     file.mark_obsolete();
     drop(file);
-    assert_eq!(other.read(&reference).unwrap(), b"value");
+    assert_eq!(other.read(&reference).unwrap().into_vec(), b"value");
     drop(other);
     assert!(vfs.list(Path::new(DIR)).unwrap().is_empty());
 }

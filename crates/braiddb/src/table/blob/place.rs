@@ -1,0 +1,103 @@
+//! Reading values where their blob file is mapped: as blocks of runs are (`table/place.rs`), under the same rules.
+//!
+//! A blob file may still grow. Its map has the length that the file had, and is made anew when that has doubled, or has come to
+//! rest.
+
+use crate::{
+    cache::{CheckTime, MappedFile},
+    platform::{File, Runtime},
+    table::{TableContext, place::span_of},
+};
+use arc_swap::ArcSwapOption;
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Of as many bytes of a file, one value is known to be checked: that which begins there and was checked last.
+const BYTES_A_MARK: u64 = 64 << 10;
+
+/// The map of a blob file, made when it is first wanted.
+#[derive(Debug)]
+pub(super) struct BlobPlace {
+    mapped: ArcSwapOption<MappedBlobs>,
+    /// The file's length when a value was wanted that the map lacks.
+    wanted_at: AtomicU64,
+    runtime: Arc<dyn Runtime>,
+    is_allowed: bool,
+}
+
+/// A map of a blob file as it was.
+#[derive(Debug)]
+pub(super) struct MappedBlobs {
+    pub file: MappedFile,
+    /// Where in its [`BYTES_A_MARK`] a value begins that was checked, and in which span of time; zero if none was.
+    marks: Box<[AtomicU64]>,
+}
+
+impl BlobPlace {
+    /// No map yet.
+    pub fn new(ctx: &TableContext) -> BlobPlace {
+        BlobPlace {
+            mapped: ArcSwapOption::empty(),
+            wanted_at: AtomicU64::new(0),
+            runtime: Arc::clone(&ctx.runtime),
+            is_allowed: ctx.in_place,
+        }
+    }
+
+    /// The map, if it has the first `end` bytes or can be made to.
+    pub fn mapped(&self, file: &dyn File, end: u64) -> Option<Arc<MappedBlobs>> {
+        let mapped = self.mapped.load_full();
+        let mapped_len = mapped.as_ref().map_or(0, |mapped| mapped.file.len() as u64);
+        if end <= mapped_len {
+            return mapped;
+        }
+        if !self.is_allowed {
+            return None;
+        }
+        let len = file.len().ok().filter(|len| end <= *len)?;
+        let is_at_rest = self.wanted_at.swap(len, Ordering::Relaxed) == len;
+        if mapped_len > 0 && !is_at_rest && len / 2 < mapped_len {
+            return None;
+        }
+        // A system that refuses it is one without. Precondition: what values stand there is not written to any more.
+        let file = MappedFile::new(file.map_for_reading(len).ok()??);
+        let marks = (0..len.div_ceil(BYTES_A_MARK)).map(|_| AtomicU64::new(0)).collect();
+        let mapped = Arc::new(MappedBlobs { file, marks });
+        self.mapped.store(Some(Arc::clone(&mapped)));
+        Some(mapped)
+    }
+
+    /// The present span of time: what was checked in another is to be checked again.
+    pub fn now(&self) -> CheckTime {
+        span_of(&*self.runtime)
+    }
+}
+
+impl MappedBlobs {
+    /// Has the system read a part of the file, so that looking at it cannot fail; whether it did.
+    pub fn have_in_memory(&self, part: Range<u64>) -> bool {
+        self.file.populate(part)
+    }
+
+    /// Whether the value that begins there was checked in this span of time.
+    pub fn is_checked(&self, offset: u64, now: CheckTime) -> bool {
+        let mark = usize::try_from(offset / BYTES_A_MARK).ok().and_then(|at| self.marks.get(at));
+        mark.is_some_and(|mark| mark.load(Ordering::Relaxed) == mark_of(offset, now))
+    }
+
+    /// Notes that it was.
+    pub fn set_checked(&self, offset: u64, now: CheckTime) {
+        if let Some(mark) = usize::try_from(offset / BYTES_A_MARK).ok().and_then(|at| self.marks.get(at)) {
+            mark.store(mark_of(offset, now), Ordering::Relaxed);
+        }
+    }
+}
+
+fn mark_of(offset: u64, now: CheckTime) -> u64 {
+    1 << 63 | offset % BYTES_A_MARK << 32 | u64::from(now.count())
+}
