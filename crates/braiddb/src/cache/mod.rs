@@ -11,6 +11,8 @@ mod mapped;
 mod tally;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_mapped;
 
 pub use arena::{Ahead, Hint, prefetch};
 pub use block_cache::{BlockCache, CacheSlots, CheckTime, UnitNote};

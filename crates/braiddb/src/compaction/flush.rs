@@ -14,6 +14,10 @@ use crate::{
 };
 use std::sync::Arc;
 
+/// How much is written at once of what will be merged soon. Writes as long as huge pages cost more where memory is short of
+/// them, which whoever waits for a flush would feel.
+const WRITE_BYTES_MAX: usize = 512 << 10;
+
 /// A run made by a flush, and the partitions that read it.
 #[derive(Clone, Debug)]
 pub struct FlushOutput {
@@ -96,7 +100,7 @@ struct Group<'a> {
 
 impl<'a> Group<'a> {
     fn new(context: &'a JobContext<'a>) -> Group<'a> {
-        Group { output: RunOutput::new(context), partitions: Vec::new() }
+        Group { output: RunOutput::new(context).in_writes_of(WRITE_BYTES_MAX), partitions: Vec::new() }
     }
 
     fn add(&mut self, entry: &EntryRef<'_>, filter: &mut VersionFilter<'_>, droppable: bool) -> Result<()> {

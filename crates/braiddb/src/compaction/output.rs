@@ -7,7 +7,7 @@
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
     base::{EntryKind, EntryRef, Error, RangeTombstone, Result, TreeId, limits, split_internal_key},
-    table::{RunMeta, blob::BlobRef},
+    table::{RunMeta, RunOptions, blob::BlobRef},
     view::SortedRunWriter,
 };
 
@@ -31,6 +31,7 @@ const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2 && PART_BLOCKS_MAX < RUN
 /// A sequence of runs, in key order.
 pub struct RunOutput<'a> {
     context: &'a JobContext<'a>,
+    run_options: RunOptions,
     writer: Option<SortedRunWriter>,
     held: HeldTombstones,
     /// The tree of the open run's last entry.
@@ -44,12 +45,19 @@ impl<'a> RunOutput<'a> {
     pub fn new(context: &'a JobContext<'a>) -> RunOutput<'a> {
         RunOutput {
             context,
+            run_options: context.run_options,
             writer: None,
             held: HeldTombstones::default(),
             tree: None,
             tombstones: Vec::new(),
             finished: Vec::new(),
         }
+    }
+
+    /// Runs of which no more is written at once: for those that will not last.
+    pub fn in_writes_of(mut self, bytes_max: usize) -> RunOutput<'a> {
+        self.run_options.write_bytes = self.run_options.write_bytes.min(bytes_max);
+        self
     }
 
     /// Adds the next entry. A tombstone that is `droppable` is written only if an older version of its key follows.
@@ -107,7 +115,7 @@ impl<'a> RunOutput<'a> {
         if (is_long && !self.writer.as_ref().is_some_and(is_same_key)) || blocks >= RUN_BLOCKS_MAX {
             self.finish_run()?;
         }
-        let writer = open_writer(self.context, &mut self.writer, &mut self.tombstones)?;
+        let writer = open_writer(self.context, &self.run_options, &mut self.writer, &mut self.tombstones)?;
         if let Some((tree, _)) = split_internal_key(entry.key)
             && self.tree != Some(tree)
         {
@@ -140,7 +148,7 @@ impl<'a> RunOutput<'a> {
     pub fn finish(mut self) -> Result<Vec<RunMeta>> {
         self.held.forget();
         if !self.tombstones.is_empty() {
-            open_writer(self.context, &mut self.writer, &mut self.tombstones)?;
+            open_writer(self.context, &self.run_options, &mut self.writer, &mut self.tombstones)?;
         }
         self.finish_run()?;
         Ok(self.finished)
@@ -150,6 +158,7 @@ impl<'a> RunOutput<'a> {
 /// The open run; if there is none, a new one, with the range tombstones that wait for it.
 fn open_writer<'w>(
     context: &JobContext<'_>,
+    options: &RunOptions,
     writer: &'w mut Option<SortedRunWriter>,
     tombstones: &mut Vec<RangeTombstone>,
 ) -> Result<&'w mut SortedRunWriter> {
@@ -158,7 +167,7 @@ fn open_writer<'w>(
         empty => {
             let (number, path) = context.new_run();
             let id = (context.new_file_id)();
-            let mut writer = SortedRunWriter::create(context.table, &path, number, id, &context.run_options)?;
+            let mut writer = SortedRunWriter::create(context.table, &path, number, id, options)?;
             tombstones.drain(..).for_each(|tombstone| writer.add_range_tombstone(tombstone));
             Ok(empty.insert(writer))
         }

@@ -46,6 +46,7 @@ impl Core {
             compression: self.settings.compression,
             block_bytes: self.settings.block_bytes,
             key_blocks: self.settings.key_blocks,
+            write_bytes: self.settings.run_write_bytes(),
         }
     }
 

@@ -84,7 +84,6 @@ impl Core {
             demand,
             runtime: Arc::clone(&settings.runtime),
             in_place: settings.read_in_place,
-            write_bytes: settings.run_write_bytes(),
         };
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);

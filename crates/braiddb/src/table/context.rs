@@ -20,22 +20,13 @@ pub struct TableContext {
     pub runtime: Arc<dyn Runtime>,
     /// Whether blocks may be read where their file is mapped.
     pub in_place: bool,
-    /// How much of a run is gathered before it is written; a power of two.
-    pub write_bytes: usize,
 }
 
 impl TableContext {
     /// A context without demand, of the system's time.
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
         let demand = Arc::new(Demand::new(u64::MAX));
-        TableContext {
-            vfs,
-            cache,
-            demand,
-            runtime: Arc::new(SystemRuntime::new()),
-            in_place: true,
-            write_bytes: 512 << 10,
-        }
+        TableContext { vfs, cache, demand, runtime: Arc::new(SystemRuntime::new()), in_place: true }
     }
 }
 

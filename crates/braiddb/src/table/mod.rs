@@ -17,6 +17,8 @@ mod scan;
 mod tail;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_place;
 mod verify;
 mod writer;
 

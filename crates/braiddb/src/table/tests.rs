@@ -5,7 +5,7 @@ use crate::{
     base::{EntryKind, EntryRef, FileId, RangeTombstone, Result, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
     cache::BlockCache,
     codec::{ByteReader, Compression},
-    platform::{MemVfs, OpenMode, Vfs},
+    platform::{OpenMode, fault_vfs::FaultVfs},
 };
 use crossbeam_epoch::pin;
 use std::{
@@ -45,9 +45,8 @@ impl Random {
 }
 
 fn context(cache_bytes: usize) -> TableContext {
-    let vfs = Arc::new(MemVfs::new());
-    vfs.create_dir_all(&dir()).unwrap();
-    TableContext::new(vfs, BlockCache::new(cache_bytes))
+    // Where files can be mapped, what is not compressed is read in place.
+    TableContext::new(Arc::new(FaultVfs::new(&dir())), BlockCache::new(cache_bytes))
 }
 
 fn dir() -> PathBuf {
@@ -60,7 +59,7 @@ fn path() -> PathBuf {
 
 fn options(compression: Compression, block_bytes: usize, key_block: bool) -> RunOptions {
     let key_blocks = if key_block { KeyBlocks::Always } else { KeyBlocks::Never };
-    RunOptions { compression, block_bytes, key_blocks }
+    RunOptions { compression, block_bytes, key_blocks, write_bytes: 4096 }
 }
 
 fn no_view(_: FileId, _: u64) -> Result<Vec<u8>> {

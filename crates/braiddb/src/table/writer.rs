@@ -43,11 +43,18 @@ pub struct RunOptions {
     pub block_bytes: usize,
     /// Whether all keys are written a second time, without values, so that a view is built without reading values.
     pub key_blocks: KeyBlocks,
+    /// How much is gathered before it is written: a power of two, and where the writes end.
+    pub write_bytes: usize,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { compression: Compression::default(), block_bytes: 4096, key_blocks: KeyBlocks::default() }
+        RunOptions {
+            compression: Compression::default(),
+            block_bytes: 4096,
+            key_blocks: KeyBlocks::default(),
+            write_bytes: 512 << 10,
+        }
     }
 }
 
@@ -106,7 +113,7 @@ impl RunWriter {
             file_id,
             buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).encode().to_vec(),
             written: 0,
-            write_bytes: ctx.write_bytes,
+            write_bytes: options.write_bytes,
             write_back_from: 0,
             block: BlockBuilder::default(),
             blocks: Vec::new(),

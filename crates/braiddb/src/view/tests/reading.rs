@@ -141,7 +141,12 @@ fn reads_compare_few_keys() {
 fn range_tombstones_after_the_entries_mark_whole_segments() {
     let mut world = World::new(600);
     let (path, number) = world.new_file("run");
-    let options = RunOptions { compression: Compression::None, block_bytes: 512, key_blocks: KeyBlocks::Never };
+    let options = RunOptions {
+        compression: Compression::None,
+        block_bytes: 512,
+        key_blocks: KeyBlocks::Never,
+        ..RunOptions::default()
+    };
     let mut writer = SortedRunWriter::create(&world.ctx, &path, number, 5, &options).unwrap();
     for i in 0..320u64 {
         let key = format!("{i:04}");

@@ -1,0 +1,70 @@
+//! A mapped file stays as long as anybody can look at it, and no longer.
+
+use super::MappedFile;
+use crate::platform::{ReadMapping, Runtime, SystemRuntime};
+use crossbeam_epoch::pin;
+use std::sync::{Arc, Weak};
+
+fn mapped() -> (MappedFile, Weak<[u8]>) {
+    let bytes: Arc<[u8]> = (0..=255u8).collect();
+    let weak = Arc::downgrade(&bytes);
+    (MappedFile::new(ReadMapping::of_copy(bytes)), weak)
+}
+
+/// Other tests of the process may hold guards, so the wait is for the thing itself.
+fn wait_until_gone(weak: &Weak<[u8]>) {
+    let clock = SystemRuntime::new();
+    while weak.strong_count() > 0 {
+        assert!(clock.monotonic_ns() < 120_000_000_000, "the map was not given back");
+        pin().flush();
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn parts_are_those_of_the_file_and_no_others() {
+    let (file, _) = mapped();
+    let guard = pin();
+    assert_eq!(file.len(), 256);
+    assert_eq!(file.get(3..6, &guard), Some(&[3, 4, 5][..]));
+    assert_eq!(&*file.pin(250..256).unwrap(), [250, 251, 252, 253, 254, 255]);
+    assert_eq!(file.get(256..256, &guard), Some(&[][..]));
+    let reversed = std::ops::Range { start: 5, end: 4 };
+    for wrong in [250..257, 257..257, 0..u64::MAX, u64::MAX - 1..u64::MAX, reversed] {
+        assert!(file.get(wrong.clone(), &guard).is_none() && file.pin(wrong.clone()).is_none(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_pinned_part_keeps_the_map_after_the_file_is_gone() {
+    let (file, weak) = mapped();
+    let pins: Vec<_> = (0..20).map(|at| file.pin(at..at + 2).unwrap()).collect();
+    drop(file);
+    for _ in 0..1000 {
+        pin().flush();
+    }
+    assert_eq!(weak.strong_count(), 1);
+    for (at, part) in (0u8..).zip(&pins) {
+        assert_eq!(**part, [at, at + 1]);
+    }
+    drop(pins);
+    wait_until_gone(&weak);
+}
+
+#[test]
+fn a_guard_keeps_the_map_after_the_file_is_gone() {
+    let (file, weak) = mapped();
+    let guard = pin();
+    let part = file.get(7..9, &guard).unwrap();
+    std::thread::spawn(move || {
+        drop(file);
+        for _ in 0..1000 {
+            pin().flush();
+        }
+    })
+    .join()
+    .unwrap();
+    assert_eq!((part, weak.strong_count()), (&[7, 8][..], 1));
+    drop(guard);
+    wait_until_gone(&weak);
+}

@@ -1,0 +1,383 @@
+//! Blocks and values that are read where their file is mapped: found there, checked in time, and an error where the disk fails.
+
+use super::{
+    KeyBlocks, Position, Run, RunMeta, RunOptions, RunWriter, TableContext,
+    blob::{BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext},
+};
+use crate::{
+    base::{EntryKind, EntryRef, Error},
+    cache::BlockCache,
+    codec::Compression,
+    platform::{DirEntry, File, FileLock, OpenMode, PosixVfs, ReadMapping, Runtime, SystemRuntime, Vfs},
+};
+use crossbeam_epoch::pin;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+/// After so long, what was checked is to be checked again.
+const LATER_NS: u64 = 33_000_000_000;
+
+/// The system's files, whose reads are counted and fail on demand, and a clock that stands.
+#[derive(Debug, Default)]
+struct World {
+    inner: PosixVfs,
+    time_ns: AtomicU64,
+    reads: AtomicU64,
+    is_failing: AtomicBool,
+}
+
+#[derive(Clone, Debug)]
+struct Shared(Arc<World>);
+
+#[derive(Debug)]
+struct CountedFile {
+    inner: Arc<dyn File>,
+    world: Arc<World>,
+}
+
+impl Vfs for Shared {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.inner.create_dir_all(path)
+    }
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let inner = self.0.inner.open(path, mode)?;
+        Ok(Arc::new(CountedFile { inner, world: Arc::clone(&self.0) }))
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.0.inner.list(dir)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.inner.remove(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.inner.rename(from, to)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.inner.hard_link(from, to)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.inner.sync_dir(dir)
+    }
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        self.0.inner.lock(path, owner)
+    }
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.0.inner.free_space(path)
+    }
+}
+
+impl File for CountedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.world.reads.fetch_add(1, Ordering::Relaxed);
+        if self.world.is_failing.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the disk cannot read this"));
+        }
+        self.inner.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write_at(buf, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.inner.preallocate(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
+        self.inner.map_for_reading(len)
+    }
+}
+
+impl Runtime for Shared {
+    fn unix_time_us(&self) -> u64 {
+        0
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.0.time_ns.load(Ordering::Relaxed)
+    }
+    fn random_u64(&self) -> u64 {
+        7
+    }
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        SystemRuntime::new().spawn(name, body)
+    }
+    fn sleep_us(&self, _micros: u64) {}
+    fn process_name(&self) -> String {
+        "a test".to_owned()
+    }
+}
+
+/// A directory, and what tables need there. `None` where the system maps no files.
+struct Fixture {
+    dir: tempfile::TempDir,
+    world: Arc<World>,
+    ctx: TableContext,
+}
+
+impl Fixture {
+    fn new() -> Option<Fixture> {
+        let dir = tempfile::tempdir().unwrap();
+        let world = Arc::new(World::default());
+        let vfs = Arc::new(Shared(Arc::clone(&world)));
+        let mut ctx = TableContext::new(vfs.clone(), BlockCache::new(8 << 20));
+        ctx.runtime = vfs;
+        let fixture = Fixture { dir, world, ctx };
+        let probe = fixture.ctx.vfs.open(&fixture.path("probe"), OpenMode::CreateNew).unwrap();
+        probe.write_at(b"probe", 0).unwrap();
+        let is_mapped = probe.map_for_reading(5).unwrap().is_some();
+        if !is_mapped {
+            eprintln!("skipped: this system maps no files of {}", fixture.dir.path().display());
+        }
+        is_mapped.then_some(fixture)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn reads(&self) -> u64 {
+        self.world.reads.load(Ordering::Relaxed)
+    }
+
+    fn pass(&self, ns: u64) {
+        self.world.time_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    fn fail(&self, is_failing: bool) {
+        self.world.is_failing.store(is_failing, Ordering::Relaxed);
+    }
+
+    /// Changes a byte of a file, as a disk would that forgets.
+    fn flip(&self, path: &Path, at: u64) {
+        let file = self.world.inner.open(path, OpenMode::ReadWrite).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_at(&[byte[0] ^ 0x40], at).unwrap();
+    }
+
+    /// A run of so many rows, and where they stand.
+    fn run(&self, rows: u32, compression: Compression) -> (Arc<Run>, RunMeta, Vec<Position>) {
+        let path = self.path("000007.run");
+        let options = RunOptions { compression, key_blocks: KeyBlocks::Never, ..RunOptions::default() };
+        let mut writer = RunWriter::create(&self.ctx, &path, 7, 99, &options).unwrap();
+        let positions = (0..rows)
+            .map(|row| {
+                let (key, value) = (key(row), value(row));
+                let sequence = u64::from(row) + 1;
+                writer.add(EntryRef { key: &key, sequence, kind: EntryKind::Value, value: &value }).unwrap()
+            })
+            .collect();
+        let meta = writer.finish(|_, _| Ok(Vec::new())).unwrap();
+        (Run::open(&self.ctx, &path, &meta).unwrap(), meta, positions)
+    }
+}
+
+fn key(row: u32) -> Vec<u8> {
+    format!("row{row:09}").into_bytes()
+}
+
+fn value(row: u32) -> Vec<u8> {
+    format!("{row}-").into_bytes().repeat(20)
+}
+
+fn check(run: &Run, positions: &[Position]) {
+    for (row, &position) in (0..).zip(positions) {
+        let guard = pin();
+        let entry = run.read(position, &guard).unwrap();
+        assert_eq!((entry.key, entry.value), (&*key(row), &*value(row)));
+        run.prefetch(position);
+        run.prefetch_rows(position, 3, true);
+        run.ahead(position.block).prefetch::<2>(0);
+        let pinned = run.pin(position.block).unwrap();
+        assert_eq!(pinned.entry(position.slot).unwrap().value, value(row));
+        assert_eq!(run.block(position.block, &guard).unwrap().entry(position.slot).unwrap().key, key(row));
+    }
+}
+
+#[test]
+fn blocks_take_no_room_in_the_cache_unless_they_are_compressed() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (run, _, positions) = fixture.run(20_000, Compression::None);
+    check(&run, &positions);
+    let stats = fixture.ctx.cache.stats();
+    assert_eq!((stats.usage_bytes, stats.misses), (0, u64::from(run.block_count())));
+    assert_eq!(run.cached_blocks(0..u16::MAX), u64::from(run.block_count()));
+    // Two reads a block would do; once much of a region was wanted, none are needed for the rest.
+    assert!(fixture.reads() < u64::from(run.block_count()), "{} reads", fixture.reads());
+    let reads = fixture.reads();
+    check(&run, &positions);
+    assert_eq!((fixture.reads(), fixture.ctx.cache.stats().misses), (reads, u64::from(run.block_count())));
+    drop(run);
+
+    std::fs::remove_file(fixture.path("000007.run")).unwrap();
+    let (run, _, positions) = fixture.run(20_000, Compression::Lz4);
+    check(&run, &positions);
+    assert!(fixture.ctx.cache.stats().usage_bytes > 1 << 20);
+
+    let ctx = TableContext { in_place: false, ..fixture.ctx.clone() };
+    std::fs::remove_file(fixture.path("000007.run")).unwrap();
+    let usage = fixture.ctx.cache.usage_bytes();
+    let (_, meta, positions) = fixture.run(20_000, Compression::None);
+    let run = Run::open(&ctx, &fixture.path("000007.run"), &meta).unwrap();
+    check(&run, &positions);
+    assert!(fixture.ctx.cache.usage_bytes() > usage, "who wants nothing read in place has it cached");
+}
+
+#[test]
+fn damage_is_found_at_first_and_again_when_some_time_has_passed() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (run, meta, positions) = fixture.run(20_000, Compression::None);
+    let path = fixture.path("000007.run");
+    let read = |run: &Run, at: usize| run.read(positions[at], &pin()).map(|entry| entry.value.to_vec());
+    let is_damaged = |run: &Run, at: usize| read(run, at).is_err_and(|error| error.is_corruption());
+    check(&run, &positions[..100]);
+    fixture.flip(&path, 100);
+    fixture.flip(&path, meta.file_bytes / 2);
+    let middle = (0..positions.len()).find(|&at| is_damaged(&run, at)).expect("the damage was never read before");
+    assert!(middle > 100 && positions[middle].block > 0);
+    assert!(run.pin(positions[middle].block).is_err());
+    assert!(run.block(positions[middle].block, &pin()).is_err());
+    // The first block was checked a moment ago, so nobody has looked.
+    assert!(read(&run, 50).is_ok());
+    fixture.pass(LATER_NS);
+    assert!(is_damaged(&run, 50));
+    assert!(read(&run, middle / 2).is_ok());
+    // What is damaged is never taken for checked.
+    assert!(is_damaged(&run, 50) && is_damaged(&run, middle));
+    fixture.flip(&path, 100);
+    fixture.flip(&path, meta.file_bytes / 2);
+    check(&run, &positions);
+    fixture.pass(LATER_NS);
+    check(&run, &positions);
+    fixture.flip(&path, meta.file_bytes / 2);
+    fixture.pass(LATER_NS);
+    assert!(is_damaged(&run, middle));
+}
+
+#[test]
+fn a_disk_that_fails_gives_an_error() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (run, _, positions) = fixture.run(20_000, Compression::None);
+    fixture.fail(true);
+    let error = run.read(positions[0], &pin()).unwrap_err();
+    assert!(matches!(&error, Error::Io { source, .. } if source.to_string().contains("cannot read")), "{error}");
+    assert!(matches!(run.pin(0).unwrap_err(), Error::Io { .. }));
+    fixture.fail(false);
+    check(&run, &positions[..10]);
+    // Nobody asks the disk for what was read a moment ago.
+    fixture.fail(true);
+    check(&run, &positions[..10]);
+    fixture.pass(LATER_NS);
+    assert!(matches!(run.read(positions[0], &pin()).unwrap_err(), Error::Io { .. }));
+}
+
+#[test]
+fn what_is_pinned_stays_when_the_run_is_gone() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (run, _, positions) = fixture.run(20_000, Compression::None);
+    let pins: Vec<_> = (0..run.end().block).map(|block| run.pin(block).unwrap()).collect();
+    run.mark_obsolete();
+    drop(run);
+    assert!(!fixture.path("000007.run").exists());
+    for (row, position) in (0..).zip(&positions) {
+        assert_eq!(pins[usize::from(position.block)].entry(position.slot).unwrap().value, value(row));
+    }
+}
+
+fn blob_writer(fixture: &Fixture) -> BlobWriter {
+    BlobWriter::new(BlobWriterContext {
+        vfs: Arc::clone(&fixture.ctx.vfs),
+        dir: fixture.dir.path().to_owned(),
+        runtime: Arc::clone(&fixture.ctx.runtime),
+        next_file_number: Arc::new(|| 5),
+        file_len: 1 << 30,
+    })
+}
+
+fn blob(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at / 7) as u8 ^ seed).collect()
+}
+
+fn is_in_place(file: &BlobFile, reference: &BlobRef, expected: &[u8]) -> bool {
+    let value = file.read(reference).unwrap();
+    assert!(*value == *expected);
+    matches!(value, BlobValue::InPlace(_))
+}
+
+#[test]
+fn values_are_read_in_place_while_their_file_grows() {
+    let Some(fixture) = Fixture::new() else { return };
+    let writer = blob_writer(&fixture);
+    let lengths = [0, 1, 65_535, 65_536, 65_537, 300_000, 1 << 20];
+    let put = |at: usize| writer.append(b"key", &blob(lengths[at % 7], at as u8), Compression::None).unwrap();
+    let mut references: Vec<BlobRef> = (0..7).map(put).collect();
+    let file = BlobFile::open(&fixture.ctx, fixture.dir.path(), 5).unwrap();
+    for round in 0..2 {
+        let reads = fixture.reads();
+        for (at, reference) in references.iter().enumerate() {
+            assert!(is_in_place(&file, reference, &blob(lengths[at % 7], at as u8)));
+        }
+        assert_eq!(fixture.reads(), reads, "round {round}");
+    }
+    // One more does not pay for a new map, until the file has doubled or stands still.
+    references.push(put(7));
+    references.push(put(9));
+    assert!(!is_in_place(&file, &references[8], &blob(lengths[2], 9)));
+    assert!(is_in_place(&file, &references[8], &blob(lengths[2], 9)));
+    references.push(put(10));
+    let kept = file.read(&references[6]).unwrap();
+    assert!(!is_in_place(&file, &references[9], &blob(lengths[3], 10)));
+    for at in 11..40 {
+        references.push(put(at));
+    }
+    assert!(is_in_place(&file, references.last().unwrap(), &blob(lengths[39 % 7], 39)));
+    assert!(*kept == *blob(lengths[6], 6), "who has a part of the old map keeps it");
+    // A part that the file does not have is no value.
+    let beyond = BlobRef { offset: references[38].offset + (1 << 22), ..references[38] };
+    assert!(file.read(&beyond).unwrap_err().is_corruption());
+    let packed = writer.append(b"key", &blob(300_000, 3), Compression::Lz4).unwrap();
+    for _ in 0..3 {
+        assert!(!is_in_place(&file, &packed, &blob(300_000, 3)), "what is compressed cannot be read in place");
+    }
+    drop(file);
+    assert!(*kept == *blob(lengths[6], 6));
+}
+
+#[test]
+fn damaged_values_are_found_at_first_and_again_when_some_time_has_passed() {
+    let Some(fixture) = Fixture::new() else { return };
+    let writer = blob_writer(&fixture);
+    let put = |at: u8| writer.append(b"key", &blob(200_000, at), Compression::None).unwrap();
+    let references: Vec<BlobRef> = (0..3).map(put).collect();
+    let file = BlobFile::open(&fixture.ctx, fixture.dir.path(), 5).unwrap();
+    assert!(is_in_place(&file, &references[0], &blob(200_000, 0)));
+    let path = fixture.path("000005.blob");
+    for reference in &references[..2] {
+        fixture.flip(&path, reference.offset + 150_000);
+    }
+    assert!(file.read(&references[1]).unwrap_err().is_corruption());
+    assert!(file.read(&references[0]).is_ok(), "it was checked a moment ago");
+    assert!(file.read_anew(&references[0]).unwrap_err().is_corruption());
+    fixture.pass(LATER_NS);
+    assert!(file.read(&references[0]).unwrap_err().is_corruption());
+    assert!(file.read(&references[0]).unwrap_err().is_corruption());
+    assert!(is_in_place(&file, &references[2], &blob(200_000, 2)));
+    // A reference that lies within a checked value leads to no value.
+    let wrong = BlobRef { offset: references[2].offset + 8, stored_len: 1000, ..references[2] };
+    assert!(file.read(&wrong).unwrap_err().is_corruption());
+    let other = BlobRef { checksum: 1, ..references[2] };
+    assert!(file.read(&other).unwrap_err().is_corruption());
+}
