@@ -41,6 +41,7 @@ pub fn to_json(stats: &Stats) -> Value {
         "cache_bytes": stats.cache_bytes,
         "cache_hits": stats.cache_hits,
         "cache_misses": stats.cache_misses,
+        "blocks_in_place": stats.blocks_in_place,
         "user_bytes_written": stats.user_bytes_written,
         "log_bytes_written": stats.log_bytes_written,
         "run_bytes_written": stats.run_bytes_written,

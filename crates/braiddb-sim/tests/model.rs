@@ -691,6 +691,7 @@ fn run_part(part: u64) {
     println!("{cases} cases: {coverage:?}");
     coverage.check(cases as usize);
     assert!(coverage.hash_indexes.get() > 0, "no view was searched often enough: {coverage:?}");
+    assert!(coverage.blocks_in_place.get() > 0, "no block was read in place: {coverage:?}");
 }
 
 #[test]

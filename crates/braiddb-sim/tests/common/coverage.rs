@@ -15,6 +15,7 @@ pub struct Coverage {
     pub splits: Counter,
     pub blob_bytes: Counter,
     pub view_bytes: Counter,
+    pub blocks_in_place: Counter,
     pub hash_indexes: Counter,
 }
 
@@ -28,6 +29,7 @@ impl Coverage {
         self.splits.add((stats.partitions.len() as u64).saturating_sub(1));
         self.blob_bytes.add(stats.blob_bytes_written);
         self.view_bytes.add(stats.view_bytes_written);
+        self.blocks_in_place.add(stats.blocks_in_place);
         self.hash_indexes.add(stats.hash_indexes);
     }
 
@@ -39,15 +41,25 @@ impl Coverage {
 
     /// Fails if there is something that never happened in so many cases, of what writing leads to.
     pub fn check(&self, cases: usize) {
-        let often = if cases < CASES_FOR_ALL { 4 } else { self.counters().len() - 1 };
+        let often = if cases < CASES_FOR_ALL { 4 } else { self.counters().len() - 2 };
         for (what, count) in self.counters().into_iter().take(often) {
             assert!(count.get() > 0, "none of {cases} cases came to a {what}: {self:?}");
         }
     }
 
     /// Those of what happens often first.
-    fn counters(&self) -> [(&'static str, &Counter); 8] {
-        let Coverage { flushes, merges, loose_merges, folds, splits, blob_bytes, view_bytes, hash_indexes } = self;
+    fn counters(&self) -> [(&'static str, &Counter); 9] {
+        let Coverage {
+            flushes,
+            merges,
+            loose_merges,
+            folds,
+            splits,
+            blob_bytes,
+            view_bytes,
+            blocks_in_place,
+            hash_indexes,
+        } = self;
         [
             ("flush", flushes),
             ("merge", merges),
@@ -56,7 +68,8 @@ impl Coverage {
             ("merge of loose runs", loose_merges),
             ("fold", folds),
             ("view", view_bytes),
-            // Last, for it is made by reads, which not all batteries do.
+            // These last, for they come of reads, which not all batteries do.
+            ("block read in place", blocks_in_place),
             ("hash index", hash_indexes),
         ]
     }

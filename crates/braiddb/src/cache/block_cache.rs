@@ -43,6 +43,8 @@ pub struct CacheStats {
     pub hits: u64,
     /// Units loaded, or checked to be read in place.
     pub misses: u64,
+    /// Those of them that were checked to be read in place.
+    pub checked: u64,
     /// The bytes of those units, uncompressed.
     pub loaded_bytes: u64,
     /// Units thrown out to make room.
@@ -64,6 +66,7 @@ pub struct BlockCache {
     passed: Arc<AtomicU64>,
     hits: Tally,
     misses: AtomicU64,
+    checked: AtomicU64,
     loaded_bytes: AtomicU64,
 }
 
@@ -77,6 +80,7 @@ impl BlockCache {
             passed: Arc::default(),
             hits: Tally::default(),
             misses: AtomicU64::new(0),
+            checked: AtomicU64::new(0),
             loaded_bytes: AtomicU64::new(0),
         })
     }
@@ -108,6 +112,7 @@ impl BlockCache {
         CacheStats {
             hits: self.hits.sum(),
             misses: self.misses.load(Ordering::Relaxed),
+            checked: self.checked.load(Ordering::Relaxed),
             loaded_bytes: self.loaded_bytes.load(Ordering::Relaxed),
             evictions: clock.evicted,
             overshoots: clock.overshoots,
@@ -301,6 +306,7 @@ impl CacheSlots {
         let next = |frame| (frame & VACANT != 0).then_some(VACANT | IN_PLACE | checked.0);
         // Relaxed: it stands for nothing but itself.
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        self.cache.checked.fetch_add(1, Ordering::Relaxed);
         self.cache.misses.fetch_add(1, Ordering::Relaxed);
         self.cache.loaded_bytes.fetch_add(len as u64, Ordering::Relaxed);
     }

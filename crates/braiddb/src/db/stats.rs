@@ -99,10 +99,12 @@ pub struct Stats {
     pub memtable_bytes: u64,
     /// Bytes of those that the block cache takes.
     pub cache_bytes: u64,
-    /// Block cache hits and misses.
+    /// Blocks that were found in the cache, or read in place.
     pub cache_hits: u64,
-    /// Block cache misses: reads of the file.
+    /// Blocks that were read into the cache, or checked to be read in place.
     pub cache_misses: u64,
+    /// Those of them that were checked to be read in place.
+    pub blocks_in_place: u64,
     /// Device flushes of the log.
     pub syncs: u64,
     /// Memtables flushed.
@@ -175,6 +177,7 @@ impl Core {
             cache_bytes,
             cache_hits: cache.hits,
             cache_misses: cache.misses,
+            blocks_in_place: cache.checked,
             syncs: self.wal.as_ref().map_or(0, |w| w.stats().syncs),
             flushes: get(&counters.flushes),
             merges: get(&counters.merges),

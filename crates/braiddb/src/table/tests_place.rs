@@ -7,7 +7,7 @@ use super::{
 use crate::{
     base::{EntryKind, EntryRef, Error},
     cache::BlockCache,
-    codec::Compression,
+    codec::{Compression, FILE_HEADER_LEN, checksum},
     platform::{DirEntry, File, FileLock, OpenMode, PosixVfs, ReadMapping, Runtime, SystemRuntime, Vfs},
 };
 use crossbeam_epoch::pin;
@@ -380,4 +380,30 @@ fn damaged_values_are_found_at_first_and_again_when_some_time_has_passed() {
     assert!(file.read(&wrong).unwrap_err().is_corruption());
     let other = BlobRef { checksum: 1, ..references[2] };
     assert!(file.read(&other).unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_block_that_is_not_the_one_in_the_index_is_refused_though_its_checksum_is_right() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (_, meta, positions) = fixture.run(1000, Compression::None);
+    let path = fixture.path("000007.run");
+    let file = fixture.world.inner.open(&path, OpenMode::ReadWrite).unwrap();
+    // The first unit is as long as its block's contents and 13 bytes; the last byte counts the entries.
+    let start = FILE_HEADER_LEN as u64;
+    let mut header = [0; 13];
+    file.read_exact_at(&mut header, start).unwrap();
+    let len = u32::from_le_bytes(*header.last_chunk().unwrap()) as usize;
+    let mut unit = vec![0; 13 + len];
+    file.read_exact_at(&mut unit, start).unwrap();
+    *unit.last_mut().unwrap() -= 1;
+    let sum = checksum(99, start, &unit[8..]);
+    unit[..8].copy_from_slice(&sum.to_le_bytes());
+    file.write_at(&unit, start).unwrap();
+    for in_place in [true, false] {
+        let ctx = TableContext { in_place, ..fixture.ctx.clone() };
+        let run = Run::open(&ctx, &path, &meta).unwrap();
+        let error = run.read(positions[0], &pin()).unwrap_err();
+        assert!(error.is_corruption() && error.to_string().contains("malformed"), "{error}");
+        assert!(run.read(positions[999], &pin()).is_ok());
+    }
 }
