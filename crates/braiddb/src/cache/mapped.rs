@@ -64,10 +64,14 @@ impl MappedFile {
         self.bytes.len()
     }
 
+    /// [`ReadMapping::is_in_memory`].
+    pub fn is_in_memory(&self, range: Range<u64>) -> bool {
+        self.holders[0].mapping.is_in_memory(clamp(range))
+    }
+
     /// [`ReadMapping::populate`].
     pub fn populate(&self, range: Range<u64>) -> bool {
-        let to_usize = |at| usize::try_from(at).unwrap_or(usize::MAX);
-        self.holders[0].mapping.populate(to_usize(range.start)..to_usize(range.end))
+        self.holders[0].mapping.populate(clamp(range))
     }
 
     /// Where a unit is that ends there.
@@ -87,6 +91,11 @@ impl MappedFile {
         let first = unsafe { self.bytes.cast::<u8>().add(start) };
         Some(NonNull::slice_from_raw_parts(first, end - start))
     }
+}
+
+fn clamp(range: Range<u64>) -> Range<usize> {
+    let to_usize = |at| usize::try_from(at).unwrap_or(usize::MAX);
+    to_usize(range.start)..to_usize(range.end)
 }
 
 impl Drop for MappedFile {

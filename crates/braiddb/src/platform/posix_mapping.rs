@@ -18,6 +18,7 @@ use super::WriteMapping;
 use rustix::{
     fs::{fstat, fstatfs},
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+    process::geteuid,
 };
 use std::{fs::File, io, ops::Range, ptr::null_mut};
 
@@ -37,6 +38,9 @@ const PREFETCHED_LINES: usize = 4;
 
 /// The least that a system's page has.
 const PAGE_BYTES: usize = 4096;
+
+/// How many pages the system is asked about at once: those of a huge page.
+const PAGES_AT_ONCE: usize = 512;
 
 /// The unit of a file's allocated space as `fstat` tells it.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -91,6 +95,8 @@ impl WriteMapping for Mapping {
 pub(super) struct ReadMap {
     memory: *mut u8,
     len: usize,
+    /// Whether the system tells us which of its pages are in memory: of files of others it says so of all.
+    is_ours: bool,
 }
 
 // SAFETY: the memory belongs to the mapping alone and is only read.
@@ -104,21 +110,39 @@ impl ReadMap {
     pub fn new(file: &File, len: u64) -> io::Result<Option<ReadMap>> {
         let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0) else { return Ok(None) };
         let kind = fstatfs(file)?.f_type as u64;
-        let file_len = u64::try_from(fstat(file)?.st_size).unwrap_or(0);
+        let status = fstat(file)?;
+        let file_len = u64::try_from(status.st_size).unwrap_or(0);
         if ![EXT4, XFS, BTRFS, F2FS, TMPFS, OVERLAYFS].contains(&kind) || file_len < len as u64 {
             return Ok(None);
         }
         // SAFETY: a new map, at a place of the system's choice.
         let memory = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) }?.cast::<u8>();
-        Ok(Some(ReadMap { memory, len }))
+        Ok(Some(ReadMap { memory, len, is_ours: status.st_uid == geteuid().as_raw() }))
+    }
+
+    /// Whether all pages that hold these bytes are in memory, as far as that can be told.
+    pub fn is_in_memory(&self, range: Range<usize>) -> bool {
+        let Some((start, end)) = self.pages(range).filter(|_| self.is_ours) else { return false };
+        let mut states = [0u8; PAGES_AT_ONCE];
+        (start..end).step_by(PAGES_AT_ONCE * PAGE_BYTES).all(|at| {
+            let len = (end - at).min(PAGES_AT_ONCE * PAGE_BYTES);
+            let states = &mut states[..len.div_ceil(PAGE_BYTES)];
+            // SAFETY: the pages lie in the map, and there is a byte for each: the system's are no smaller.
+            let told = unsafe { libc::mincore(self.memory.add(at).cast(), len, states.as_mut_ptr().cast()) };
+            // Where pages are larger, fewer bytes were written; the others are zero.
+            told == 0 && states.iter().all(|state| state & 1 == 1)
+        })
+    }
+
+    /// The pages that hold these bytes, if there are any.
+    fn pages(&self, range: Range<usize>) -> Option<(usize, usize)> {
+        let (start, end) = (range.start & !(PAGE_BYTES - 1), range.end.min(self.len));
+        (start < end).then_some((start, end))
     }
 
     /// Has the system read what it has not in memory of the pages that hold these bytes, and map them; whether it did.
     pub fn populate(&self, range: Range<usize>) -> bool {
-        let (start, end) = (range.start & !(PAGE_BYTES - 1), range.end.min(self.len));
-        if start >= end {
-            return false;
-        }
+        let Some((start, end)) = self.pages(range) else { return false };
         // SAFETY: the pages lie in the map, and the advice changes nothing that they hold. It fails where the disk does, and
         // where the system does not know it.
         unsafe { madvise(self.memory.add(start).cast(), end - start, Advice::LinuxPopulateRead) }.is_ok()

@@ -8,8 +8,8 @@
 //!   signal.
 //! - What was checked is checked again when it is read more than [`CHECKED_FOR_NS`] later. The system may have dropped the
 //!   block meanwhile and may read it from the disk again, and there is no way to be told.
-//! - Where many blocks of a **region** are checked in that time, the system is made to read all of it at once: that is the
-//!   quicker way where they are in memory anyway, and reads few bytes for nothing where they are not.
+//! - Where some blocks of a **region** were checked in that time and the system has all of it in memory, all of it is made ready
+//!   at once, and the other blocks need no call.
 
 use super::{TableContext, run::read_error};
 use crate::{
@@ -32,12 +32,10 @@ const CHECKED_FOR_NS: u64 = 32_000_000_000;
 const PAGE_BYTES: u64 = 4096;
 /// The length of a region: a huge page.
 const REGION_BYTES: u64 = 2 << 20;
-/// After so many checks in a region, all of it is read.
-const REGION_CHECKS: u64 = 48;
-/// Stands for the number of checks where the region was read.
-const REGION_READ: u64 = 255;
-/// Stands for it where that failed.
-const REGION_FAILED: u64 = 254;
+/// After so many checks in a region, and again after as many more, the system is asked whether it has all of it.
+const REGION_CHECKS: u64 = 16;
+/// Stands for the number of checks where it has.
+const REGION_READY: u64 = 255;
 
 /// The present span of time.
 #[inline]
@@ -99,8 +97,9 @@ impl Place {
         span_of(&*self.runtime)
     }
 
-    /// Has the system read a part of the mapped file that is to be checked, so that looking at it cannot fail: all of its
-    /// regions, or some bytes of each page, two pages at a time, since most units lie in two. Fails where the disk does.
+    /// Has the system read a part of the mapped file that is to be checked, so that looking at it cannot fail: if its regions
+    /// are not ready, it reads some bytes of each page, two pages at a time, since most units lie in two. Fails where the disk
+    /// does.
     pub fn have_in_memory(&self, part: &Range<u64>, now: CheckTime, file: &dyn File, path: &Path) -> Result<()> {
         let mut regions = part.start / REGION_BYTES..=part.end.saturating_sub(1) / REGION_BYTES;
         if regions.all(|region| self.is_region_in_memory(region, now)) {
@@ -118,22 +117,24 @@ impl Place {
         Ok(())
     }
 
-    /// Counts a check in a region. Whether all of it was read in this span of time.
+    /// Counts a check in a region. Whether all of it was made ready in this span of time.
     fn is_region_in_memory(&self, region: u64, now: CheckTime) -> bool {
         let Some(Some(Mapped { file, regions })) = self.mapped.get() else { return false };
         let Some(state) = usize::try_from(region).ok().and_then(|at| regions.get(at)) else { return false };
-        // Relaxed, and counts may be lost: it only matters that who finds a region read has it from who read it.
+        // Relaxed, and counts may be lost: it only matters that a region is ready before somebody says so.
         let seen = state.load(Ordering::Relaxed);
         let span = u64::from(now.count()) << 8;
         let checks = if seen & !0xff == span { seen & 0xff } else { 0 };
         let next = match checks {
-            REGION_READ => return true,
-            REGION_FAILED => return false,
+            REGION_READY => return true,
             checks if checks < REGION_CHECKS => checks + 1,
-            _ if file.populate(region * REGION_BYTES..(region + 1) * REGION_BYTES) => REGION_READ,
-            _ => REGION_FAILED,
+            _ => {
+                let all = region * REGION_BYTES..(region + 1) * REGION_BYTES;
+                // It has the pages, so this only maps them; should it have to read one, it can fail.
+                if file.is_in_memory(all.clone()) && file.populate(all) { REGION_READY } else { 0 }
+            }
         };
         state.store(span | next, Ordering::Relaxed);
-        next == REGION_READ
+        next == REGION_READY
     }
 }
