@@ -56,14 +56,13 @@ fn a_guard_keeps_the_map_after_the_file_is_gone() {
     let (file, weak) = mapped();
     let guard = pin();
     let part = file.get(7..9, &guard).unwrap();
-    std::thread::spawn(move || {
+    let elsewhere = move || {
         drop(file);
         for _ in 0..1000 {
             pin().flush();
         }
-    })
-    .join()
-    .unwrap();
+    };
+    SystemRuntime::new().spawn("elsewhere", Box::new(elsewhere)).unwrap().join().unwrap();
     assert_eq!((part, weak.strong_count()), (&[7, 8][..], 1));
     drop(guard);
     wait_until_gone(&weak);

@@ -222,13 +222,13 @@ fn blocks_take_no_room_in_the_cache_unless_they_are_compressed() {
     assert_eq!((fixture.reads(), fixture.ctx.cache.stats().misses), (reads, u64::from(run.block_count())));
     drop(run);
 
-    std::fs::remove_file(fixture.path("000007.run")).unwrap();
+    fixture.ctx.vfs.remove(&fixture.path("000007.run")).unwrap();
     let (run, _, positions) = fixture.run(20_000, Compression::Lz4);
     check(&run, &positions);
     assert!(fixture.ctx.cache.stats().usage_bytes > 1 << 20);
 
     let ctx = TableContext { in_place: false, ..fixture.ctx.clone() };
-    std::fs::remove_file(fixture.path("000007.run")).unwrap();
+    fixture.ctx.vfs.remove(&fixture.path("000007.run")).unwrap();
     let usage = fixture.ctx.cache.usage_bytes();
     let (_, meta, positions) = fixture.run(20_000, Compression::None);
     let run = Run::open(&ctx, &fixture.path("000007.run"), &meta).unwrap();

@@ -99,5 +99,5 @@ impl MappedBlobs {
 }
 
 fn mark_of(offset: u64, now: CheckTime) -> u64 {
-    1 << 63 | offset % BYTES_A_MARK << 32 | u64::from(now.count())
+    1 << 63 | (offset % BYTES_A_MARK) << 32 | u64::from(now.count())
 }
