@@ -195,9 +195,10 @@ impl Builder {
     }
 
     /// Whether data that are not compressed may be read where the system has their file mapped, and so take no room in the
-    /// cache: yes by default. What is read so was read and checked in the usual way before, at
-    /// most 32 seconds ago; should the system drop it within that time, and the disk then fail to read it again, the process is
-    /// killed (`SIGBUS`) where it would have been given an error. On Linux, for files of local file systems.
+    /// cache: yes by default. What is looked up there was read and checked in the usual way at most 32 seconds before; should the
+    /// system drop it from its memory after that, and the disk then fail to read it again, the process is killed (`SIGBUS`) where
+    /// it would have been given an error, and what the disk gives back changed is not noticed. For a row on which a cursor stands
+    /// that goes on for as long as it stands there. On Linux, for files of local file systems.
     pub fn read_in_place(mut self, in_place: bool) -> Builder {
         self.settings.read_in_place = in_place;
         self

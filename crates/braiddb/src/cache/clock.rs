@@ -230,7 +230,7 @@ impl Clock {
     pub fn publish(&mut self, arena: &Arena, file: u32, unit: u32, frame: u32) -> Result<(), u32> {
         let Some(slots) = &self.files[file as usize] else { unreachable!("a file in use") };
         let slot = &slots[unit as usize].frame;
-        // Relaxed: slots change under the lock only.
+        // Relaxed: slots change under the lock only, but from one vacant state to another.
         let present = slot.load(Ordering::Relaxed);
         if present & VACANT == 0 {
             self.release(arena, frame);

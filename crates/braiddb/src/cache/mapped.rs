@@ -37,12 +37,12 @@ impl MappedFile {
     /// A file of these bytes.
     pub fn new(mapping: ReadMapping) -> MappedFile {
         let mapping = Arc::new(mapping);
-        let bytes = NonNull::from(mapping.bytes());
+        let bytes = mapping.memory();
         let holders = std::array::from_fn(|_| Arc::new(Holder { mapping: Arc::clone(&mapping) }));
         MappedFile { bytes, holders }
     }
 
-    /// Bytes of it; `None` if it has no such range.
+    /// Bytes of it, which nobody writes to any more; `None` if it has no such range.
     #[inline]
     pub fn get<'g>(&self, range: Range<u64>, _guard: &'g Guard) -> Option<&'g [u8]> {
         let bytes = self.part(range)?;
@@ -51,7 +51,7 @@ impl MappedFile {
         Some(unsafe { bytes.as_ref() })
     }
 
-    /// Bytes of it, for as long as the handle lives; `None` if it has no such range.
+    /// Bytes of it, which nobody writes to any more, for as long as the handle lives; `None` if it has no such range.
     #[inline]
     pub fn pin(&self, range: Range<u64>) -> Option<PinnedUnit> {
         let bytes = self.part(range)?;

@@ -140,10 +140,16 @@ impl BlobStore {
 
     /// The open file of this number.
     pub fn file(&self, number: FileNumber) -> Result<Arc<BlobFile>> {
-        if let Some(file) = self.files.lock().open.get(&number) {
-            return Ok(Arc::clone(file));
-        }
-        let file = BlobFile::open(&self.table, &self.dir, number).map_err(|e| match e {
+        let is_in_use = {
+            let files = self.files.lock();
+            if let Some(file) = files.open.get(&number) {
+                return Ok(Arc::clone(file));
+            }
+            files.uses.contains_key(&number)
+        };
+        // What was let go of is opened for one value alone: to map it would not pay.
+        let table = TableContext { in_place: self.table.in_place && is_in_use, ..self.table.clone() };
+        let file = BlobFile::open(&table, &self.dir, number).map_err(|e| match e {
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 Error::corruption(path, 0, "the blob file is missing")
             }

@@ -197,7 +197,7 @@ impl File for PosixFile {
         Ok(mapping.map(|mapping| Box::new(mapping) as Box<dyn super::WriteMapping>))
     }
 
-    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    #[cfg(target_os = "linux")]
     fn map_for_reading(&self, len: u64) -> io::Result<Option<super::ReadMapping>> {
         Ok(super::posix_mapping::ReadMap::new(&self.0, len)?.map(super::ReadMapping::of_map))
     }

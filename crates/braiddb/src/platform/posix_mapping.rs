@@ -12,15 +12,22 @@
 //! # Reading
 //!
 //! A map is made of files on file systems of this machine alone: elsewhere a file may be cut short by somebody who knows
-//! nothing of us, and a look at what is gone kills the process.
+//! nothing of us, and a look at what is gone kills the process. (An overlay may have layers of any kind.)
 
 use super::WriteMapping;
 use rustix::{
     fs::{fstat, fstatfs},
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+    param::page_size,
     process::geteuid,
 };
-use std::{fs::File, io, ops::Range, ptr::null_mut};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    ptr::{NonNull, null_mut},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 /// Magic numbers that `fstatfs` tells.
 const EXT4: u64 = 0xef53;
@@ -28,7 +35,6 @@ const XFS: u64 = 0x5846_5342;
 const BTRFS: u64 = 0x9123_683e;
 const F2FS: u64 = 0xf2f5_2010;
 const TMPFS: u64 = 0x0102_1994;
-const OVERLAYFS: u64 = 0x794c_7630;
 
 /// A cache line, and how many are asked for: those of a short record.
 #[cfg(target_arch = "x86_64")]
@@ -38,6 +44,11 @@ const PREFETCHED_LINES: usize = 4;
 
 /// The least that a system's page has.
 const PAGE_BYTES: usize = 4096;
+
+/// The most maps for reading: systems have a limit (65,530 on Linux), and the allocator needs some.
+const MAPS_MAX: usize = 16 << 10;
+/// How many there are.
+static MAPS: AtomicUsize = AtomicUsize::new(0);
 
 /// How many pages the system is asked about at once: those of a huge page.
 const PAGES_AT_ONCE: usize = 512;
@@ -93,7 +104,7 @@ impl WriteMapping for Mapping {
 
 /// A shared mapping of a file's first bytes, for reading.
 pub(super) struct ReadMap {
-    memory: *mut u8,
+    memory: NonNull<u8>,
     len: usize,
     /// Whether the system tells us which of its pages are in memory: of files of others it says so of all.
     is_ours: bool,
@@ -105,18 +116,28 @@ unsafe impl Send for ReadMap {}
 unsafe impl Sync for ReadMap {}
 
 impl ReadMap {
-    /// Maps the first `len` bytes; `None` where that is not known to be safe.
-    #[cfg(target_pointer_width = "64")]
+    /// Maps the first `len` bytes; `None` where that is not known to be safe, or addresses are short.
     pub fn new(file: &File, len: u64) -> io::Result<Option<ReadMap>> {
-        let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0) else { return Ok(None) };
+        let has_room = cfg!(target_pointer_width = "64");
+        let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0 && has_room) else { return Ok(None) };
         let kind = fstatfs(file)?.f_type as u64;
         let status = fstat(file)?;
         let file_len = u64::try_from(status.st_size).unwrap_or(0);
-        if ![EXT4, XFS, BTRFS, F2FS, TMPFS, OVERLAYFS].contains(&kind) || file_len < len as u64 {
+        if ![EXT4, XFS, BTRFS, F2FS, TMPFS].contains(&kind) || file_len < len as u64 {
+            return Ok(None);
+        }
+        if MAPS.fetch_add(1, Ordering::Relaxed) >= MAPS_MAX {
+            MAPS.fetch_sub(1, Ordering::Relaxed);
             return Ok(None);
         }
         // SAFETY: a new map, at a place of the system's choice.
-        let memory = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) }?.cast::<u8>();
+        let memory = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, 0) };
+        let mapped =
+            memory.map_err(io::Error::from).and_then(|m| NonNull::new(m.cast()).ok_or(io::ErrorKind::Other.into()));
+        if mapped.is_err() {
+            MAPS.fetch_sub(1, Ordering::Relaxed);
+        }
+        let memory = mapped?;
         Ok(Some(ReadMap { memory, len, is_ours: status.st_uid == geteuid().as_raw() }))
     }
 
@@ -128,7 +149,7 @@ impl ReadMap {
             let len = (end - at).min(PAGES_AT_ONCE * PAGE_BYTES);
             let states = &mut states[..len.div_ceil(PAGE_BYTES)];
             // SAFETY: the pages lie in the map, and there is a byte for each: the system's are no smaller.
-            let told = unsafe { libc::mincore(self.memory.add(at).cast(), len, states.as_mut_ptr().cast()) };
+            let told = unsafe { libc::mincore(self.memory.as_ptr().add(at).cast(), len, states.as_mut_ptr().cast()) };
             // Where pages are larger, fewer bytes were written; the others are zero.
             told == 0 && states.iter().all(|state| state & 1 == 1)
         })
@@ -136,7 +157,7 @@ impl ReadMap {
 
     /// The pages that hold these bytes, if there are any.
     fn pages(&self, range: Range<usize>) -> Option<(usize, usize)> {
-        let (start, end) = (range.start & !(PAGE_BYTES - 1), range.end.min(self.len));
+        let (start, end) = (range.start & !(page_size() - 1), range.end.min(self.len));
         (start < end).then_some((start, end))
     }
 
@@ -145,21 +166,20 @@ impl ReadMap {
         let Some((start, end)) = self.pages(range) else { return false };
         // SAFETY: the pages lie in the map, and the advice changes nothing that they hold. It fails where the disk does, and
         // where the system does not know it.
-        unsafe { madvise(self.memory.add(start).cast(), end - start, Advice::LinuxPopulateRead) }.is_ok()
+        unsafe { madvise(self.memory.as_ptr().add(start).cast(), end - start, Advice::LinuxPopulateRead) }.is_ok()
     }
 
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped while `self` lives. Nobody writes to a file that is mapped for reading: see
-        // `File::map_for_reading`.
-        unsafe { std::slice::from_raw_parts(self.memory, self.len) }
+    /// Where the bytes are.
+    pub fn memory(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.memory, self.len)
     }
 }
 
 impl Drop for ReadMap {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length; nothing borrows from it.
-        let _ = unsafe { munmap(self.memory.cast(), self.len) };
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.len) };
+        MAPS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,8 +1,8 @@
 //! The bytes of a file as memory.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{fmt, ops::Range, ptr::NonNull, sync::Arc};
 
-/// Bytes of a file that nobody writes to any more, to be read as memory while this lives.
+/// Bytes of a file as memory, while this lives. Some of them may still be written to, and are not to be looked at.
 pub struct ReadMapping(Memory);
 
 enum Memory {
@@ -42,18 +42,18 @@ impl ReadMapping {
         }
     }
 
-    /// The bytes: at the same place while this lives.
-    pub fn bytes(&self) -> &[u8] {
+    /// Where the bytes are: at the same place while this lives. Those that nobody writes to any more may be read.
+    pub(crate) fn memory(&self) -> NonNull<[u8]> {
         match &self.0 {
-            Memory::Copied(bytes) => bytes,
+            Memory::Copied(bytes) => NonNull::from(&**bytes),
             #[cfg(target_os = "linux")]
-            Memory::Mapped(map) => map.bytes(),
+            Memory::Mapped(map) => map.memory(),
         }
     }
 }
 
 impl fmt::Debug for ReadMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadMapping").field("len", &self.bytes().len()).finish()
+        f.debug_struct("ReadMapping").field("len", &self.memory().len()).finish()
     }
 }

@@ -24,7 +24,8 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     fn unix_time_us(&self) -> u64;
     /// Nanoseconds since some fixed moment. Never goes back.
     fn monotonic_ns(&self) -> u64;
-    /// As [`Runtime::monotonic_ns`], some milliseconds late at most, where that costs less.
+    /// Nanoseconds since some fixed moment, which may be another than that of [`Runtime::monotonic_ns`]. Never goes back. Some
+    /// milliseconds late at most, where that costs less.
     fn monotonic_coarse_ns(&self) -> u64 {
         self.monotonic_ns()
     }

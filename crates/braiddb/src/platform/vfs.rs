@@ -111,8 +111,9 @@ pub trait File: Send + Sync + Debug + 'static {
     }
 
     /// The first `len` bytes as memory, to be read without a call to the system; `None` where that is not to be had, or where
-    /// others could cut the file short meanwhile. Precondition: they are there, and nobody writes to them any more. What cannot
-    /// be read from the disk when it is looked at kills the process, so look only at what was read in another way shortly before.
+    /// others could cut the file short meanwhile. Precondition: they are there, and what is looked at is not written to
+    /// any more. What cannot be read from the disk when it is looked at kills the process, so look only at what was read in another
+    /// way shortly before.
     fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
         let _ = len;
         Ok(None)

@@ -6,8 +6,9 @@
 //! - A block is **checked** before it is read in place: its checksum, and all that is checked of a block that is loaded. Before
 //!   that, the system is made to read it by a call that can fail, so that a disk that cannot read it gives an error and not a
 //!   signal.
-//! - What was checked is checked again when it is read more than [`CHECKED_FOR_NS`] later. The system may have dropped the
-//!   block meanwhile and may read it from the disk again, and there is no way to be told.
+//! - What was checked is checked again when it is looked up more than [`CHECKED_FOR_NS`] later. The system may have dropped the
+//!   block meanwhile and may read it from the disk again, and there is no way to be told. Blocks fall due at different times,
+//!   so that this is never much work at once. (Who pins a block has it as it is for as long as that lasts.)
 //! - Where some blocks of a **region** were checked in that time and the system has all of it in memory, all of it is made ready
 //!   at once, and the other blocks need no call.
 
@@ -28,6 +29,10 @@ use std::{
 
 /// For how long a checked block is read in place, at most.
 const CHECKED_FOR_NS: u64 = 32_000_000_000;
+/// At so many different times spans begin.
+const SHIFTS: u64 = 1024;
+/// Longer parts are read as a whole, as many bytes at once as this at most.
+const READ_BYTES_MAX: usize = 256 << 10;
 /// The least that a page of the system's memory has.
 const PAGE_BYTES: u64 = 4096;
 /// The length of a region: a huge page.
@@ -37,11 +42,12 @@ const REGION_CHECKS: u64 = 16;
 /// Stands for the number of checks where it has.
 const REGION_READY: u64 = 255;
 
-/// The present span of time.
+/// The present span of time of a thing of this number: spans of different things begin at different times.
 #[inline]
-pub(super) fn span_of(runtime: &dyn Runtime) -> CheckTime {
+pub(super) fn span_of(runtime: &dyn Runtime, number: u64) -> CheckTime {
+    let shift = number % SHIFTS * (CHECKED_FOR_NS / SHIFTS);
     // Never 0, which stands for no time.
-    CheckTime::new(1 + runtime.monotonic_coarse_ns() / CHECKED_FOR_NS)
+    CheckTime::new(1 + (runtime.monotonic_coarse_ns() + shift) / CHECKED_FOR_NS)
 }
 
 /// The map of a file, made when it is first wanted.
@@ -91,19 +97,23 @@ impl Place {
         self.mapped.get()?.as_ref().map(|mapped| &mapped.file)
     }
 
-    /// The present span of time: what was checked in another is to be checked again.
+    /// The present span of time of a block: what was checked in another is to be checked again.
     #[inline]
-    pub fn now(&self) -> CheckTime {
-        span_of(&*self.runtime)
+    pub fn now(&self, block: u16) -> CheckTime {
+        span_of(&*self.runtime, u64::from(block))
     }
 
     /// Has the system read a part of the mapped file that is to be checked, so that looking at it cannot fail: if its regions
     /// are not ready, it reads some bytes of each page, two pages at a time, since most units lie in two. Fails where the disk
     /// does.
-    pub fn have_in_memory(&self, part: &Range<u64>, now: CheckTime, file: &dyn File, path: &Path) -> Result<()> {
+    pub fn have_in_memory(&self, part: &Range<u64>, file: &dyn File, path: &Path) -> Result<()> {
+        let now = self.now(0);
         let mut regions = part.start / REGION_BYTES..=part.end.saturating_sub(1) / REGION_BYTES;
         if regions.all(|region| self.is_region_in_memory(region, now)) {
             return Ok(());
+        }
+        if part.end - part.start > 3 * PAGE_BYTES {
+            return read_whole(part, file, path);
         }
         let mut at = part.start;
         while at < part.end {
@@ -137,4 +147,14 @@ impl Place {
         state.store(span | next, Ordering::Relaxed);
         next == REGION_READY
     }
+}
+
+/// Reads a part for nothing but having it read: in one call if it is not long, so that the disk is asked once.
+fn read_whole(part: &Range<u64>, file: &dyn File, path: &Path) -> Result<()> {
+    let mut buffer = vec![0; usize::try_from(part.end - part.start).unwrap_or(usize::MAX).min(READ_BYTES_MAX)];
+    for at in part.clone().step_by(buffer.len()) {
+        let len = usize::try_from(part.end - at).unwrap_or(usize::MAX).min(buffer.len());
+        file.read_exact_at(&mut buffer[..len], at).map_err(|e| read_error(path, at, e))?;
+    }
+    Ok(())
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
-    cache::{Ahead, CacheSlots, CheckTime, Hint, MappedFile, PinnedUnit, UnitNote},
+    cache::{Ahead, CacheSlots, Hint, MappedFile, PinnedUnit, UnitNote},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     platform::{File, OpenMode, Vfs},
 };
@@ -190,9 +190,9 @@ impl Run {
         note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
     }
 
-    /// How many of these blocks are cached, or are read in place.
+    /// How many of these blocks are cached, or were read in place lately.
     pub fn cached_blocks(&self, blocks: Range<u16>) -> u64 {
-        blocks.filter(|&block| self.slots.is_at_hand(u32::from(block))).count() as u64
+        blocks.filter(|&block| self.slots.is_at_hand(u32::from(block), self.place.now(block))).count() as u64
     }
 
     /// Where a block is that is at hand; a guess.
@@ -347,10 +347,10 @@ impl Run {
         let Some(file) = self.place.file(&*self.file, self.meta.file_bytes) else {
             return Ok(Found::Loaded(self.load(block)?));
         };
-        let now = self.place.now();
+        let now = self.place.now(block);
         if self.slots.in_place_since(unit) == Some(now) {
             self.slots.note_hit();
-        } else if let Some(unpacked) = self.check(file, block, now)? {
+        } else if let Some(unpacked) = self.check(file, block)? {
             return Ok(Found::Loaded(unpacked));
         } else {
             self.slots.set_in_place(unit, now, self.note(block).len());
@@ -384,9 +384,9 @@ impl Run {
     /// Checks a block where its file is mapped; if it is compressed, returns it unpacked.
     #[cold]
     #[inline(never)]
-    fn check(&self, file: &MappedFile, block: u16, now: CheckTime) -> Result<Option<Vec<u8>>> {
+    fn check(&self, file: &MappedFile, block: u16) -> Result<Option<Vec<u8>>> {
         let unit = self.unit_of(block);
-        self.place.have_in_memory(&unit, now, &*self.file, &self.path)?;
+        self.place.have_in_memory(&unit, &*self.file, &self.path)?;
         let guard = crossbeam_epoch::pin();
         let bytes = file.get(unit.clone(), &guard).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 }))?;
         let mut unpacked = Vec::new();

@@ -332,10 +332,13 @@ fn values_are_read_in_place_while_their_file_grows() {
         }
         assert_eq!(fixture.reads(), reads, "round {round}");
     }
-    // One more does not pay for a new map, until the file has doubled or stands still.
+    // One more does not pay for a new map, until the file has grown by an eighth or stands still.
     references.push(put(7));
     references.push(put(9));
-    assert!(!is_in_place(&file, &references[8], &blob(lengths[2], 9)));
+    for _ in 0..3 {
+        assert!(!is_in_place(&file, &references[8], &blob(lengths[2], 9)));
+    }
+    fixture.pass(LATER_NS);
     assert!(is_in_place(&file, &references[8], &blob(lengths[2], 9)));
     references.push(put(10));
     let kept = file.read(&references[6]).unwrap();
@@ -406,4 +409,54 @@ fn a_block_that_is_not_the_one_in_the_index_is_refused_though_its_checksum_is_ri
         assert!(error.is_corruption() && error.to_string().contains("malformed"), "{error}");
         assert!(run.read(positions[999], &pin()).is_ok());
     }
+}
+
+#[test]
+fn large_blocks_are_read_at_once() {
+    let Some(fixture) = Fixture::new() else { return };
+    let path = fixture.path("000007.run");
+    let options = RunOptions {
+        compression: Compression::None,
+        block_bytes: 1 << 16,
+        key_blocks: KeyBlocks::Never,
+        ..RunOptions::default()
+    };
+    let mut writer = RunWriter::create(&fixture.ctx, &path, 7, 99, &options).unwrap();
+    let large = blob(700_000, 1);
+    let mut positions = Vec::new();
+    for row in 0..1000u32 {
+        let (key, small) = (key(row), value(row));
+        let value = if row == 500 { &large } else { &small };
+        let entry = EntryRef { key: &key, sequence: 1, kind: EntryKind::Value, value };
+        positions.push(writer.add(entry).unwrap());
+    }
+    let meta = writer.finish(|_, _| Ok(Vec::new())).unwrap();
+    let run = Run::open(&fixture.ctx, &path, &meta).unwrap();
+    for (row, reads_max) in [(0, 1), (500, 3), (999, 1)] {
+        let reads = fixture.reads();
+        let wanted = if row == 500 { large.clone() } else { value(row as u32) };
+        assert!(run.read(positions[row], &pin()).unwrap().value == wanted);
+        assert!(fixture.reads() - reads <= reads_max, "{} reads", fixture.reads() - reads);
+    }
+    assert_eq!(fixture.ctx.cache.usage_bytes(), 0);
+}
+
+#[test]
+fn blocks_fall_due_at_different_times() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (run, _, positions) = fixture.run(20_000, Compression::None);
+    check(&run, &positions);
+    let checked = |since: u64| fixture.ctx.cache.stats().checked - since;
+    let (blocks, before) = (u64::from(run.block_count()), checked(0));
+    let mut due = Vec::new();
+    for _ in 0..8 {
+        fixture.pass(LATER_NS / 8);
+        let before = checked(0);
+        check(&run, &positions);
+        due.push(checked(before));
+    }
+    assert!(checked(before) >= blocks && due.iter().all(|&due| due < blocks / 2), "{due:?} of {blocks}");
+    assert_eq!(run.cached_blocks(0..u16::MAX), blocks);
+    fixture.pass(3 * LATER_NS);
+    assert_eq!(run.cached_blocks(0..u16::MAX), 0);
 }

@@ -1,14 +1,15 @@
 //! Reading values where their blob file is mapped: as blocks of runs are (`table/place.rs`), under the same rules.
 //!
-//! A blob file may still grow. Its map has the length that the file had, and is made anew when that has doubled, or has come to
-//! rest.
+//! A blob file may still grow. Its map has the length that the file had, and is made anew when the file has grown by an eighth, or
+//! has stood still for some time. Values within it may still be being written: nobody has a reference to those.
 
 use crate::{
     cache::{CheckTime, MappedFile},
     platform::{File, Runtime},
     table::{TableContext, place::span_of},
 };
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::Mutex;
 use std::{
     ops::Range,
     sync::{
@@ -20,12 +21,15 @@ use std::{
 /// Of as many bytes of a file, one value is known to be checked: that which begins there and was checked last.
 const BYTES_A_MARK: u64 = 64 << 10;
 
+/// A file that still grows is mapped anew when it has grown by this part of its mapped length.
+const GROWTH_MIN: u64 = 8;
+
 /// The map of a blob file, made when it is first wanted.
 #[derive(Debug)]
 pub(super) struct BlobPlace {
     mapped: ArcSwapOption<MappedBlobs>,
-    /// The file's length when a value was wanted that the map lacks.
-    wanted_at: AtomicU64,
+    /// The file's length when a value was wanted that the map lacks, and when that was.
+    wanted: Mutex<(u64, Option<CheckTime>)>,
     runtime: Arc<dyn Runtime>,
     is_allowed: bool,
 }
@@ -43,38 +47,56 @@ impl BlobPlace {
     pub fn new(ctx: &TableContext) -> BlobPlace {
         BlobPlace {
             mapped: ArcSwapOption::empty(),
-            wanted_at: AtomicU64::new(0),
+            wanted: Mutex::default(),
             runtime: Arc::clone(&ctx.runtime),
             is_allowed: ctx.in_place,
         }
     }
 
     /// The map, if it has the first `end` bytes or can be made to.
-    pub fn mapped(&self, file: &dyn File, end: u64) -> Option<Arc<MappedBlobs>> {
-        let mapped = self.mapped.load_full();
-        let mapped_len = mapped.as_ref().map_or(0, |mapped| mapped.file.len() as u64);
-        if end <= mapped_len {
-            return mapped;
+    pub fn mapped(&self, file: &dyn File, end: u64) -> Option<Guard<Option<Arc<MappedBlobs>>>> {
+        let mapped = self.mapped.load();
+        if mapped.as_ref().is_some_and(|mapped| end <= mapped.file.len() as u64) {
+            return Some(mapped);
         }
         if !self.is_allowed {
             return None;
         }
-        let len = file.len().ok().filter(|len| end <= *len)?;
-        let is_at_rest = self.wanted_at.swap(len, Ordering::Relaxed) == len;
-        if mapped_len > 0 && !is_at_rest && len / 2 < mapped_len {
+        // While another thread makes one, values are read in the usual way.
+        self.map(file, end, &mut *self.wanted.try_lock()?)
+    }
+
+    #[cold]
+    fn map(
+        &self,
+        file: &dyn File,
+        end: u64,
+        wanted: &mut (u64, Option<CheckTime>),
+    ) -> Option<Guard<Option<Arc<MappedBlobs>>>> {
+        let present = self.mapped.load();
+        let present_len = present.as_ref().map_or(0, |mapped| mapped.file.len() as u64);
+        if end <= present_len {
+            return Some(present);
+        }
+        let (len, now) = (file.len().ok().filter(|len| end <= *len)?, self.now());
+        if wanted.0 != len {
+            *wanted = (len, Some(now));
+        }
+        let is_at_rest = wanted.1.is_some_and(|since| since != now);
+        if present_len > 0 && !is_at_rest && len - present_len < present_len / GROWTH_MIN {
             return None;
         }
-        // A system that refuses it is one without. Precondition: what values stand there is not written to any more.
+        // A system that refuses it is one without.
         let file = MappedFile::new(file.map_for_reading(len).ok()??);
         let marks = (0..len.div_ceil(BYTES_A_MARK)).map(|_| AtomicU64::new(0)).collect();
         let mapped = Arc::new(MappedBlobs { file, marks });
         self.mapped.store(Some(Arc::clone(&mapped)));
-        Some(mapped)
+        Some(Guard::from_inner(Some(mapped)))
     }
 
     /// The present span of time: what was checked in another is to be checked again.
     pub fn now(&self) -> CheckTime {
-        span_of(&*self.runtime)
+        span_of(&*self.runtime, 0)
     }
 }
 

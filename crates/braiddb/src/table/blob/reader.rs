@@ -134,10 +134,11 @@ impl BlobFile {
 
     /// The value that a reference of this file stands for: where the file is mapped, if it is and the value is not compressed.
     pub fn read(&self, reference: &BlobRef) -> Result<BlobValue> {
-        if let Some(value) = self.read_in_place(reference)? {
-            return Ok(BlobValue::InPlace(value));
+        match self.read_in_place(reference) {
+            Ok(Some(value)) => Ok(BlobValue::InPlace(value)),
+            // What is wrong there may be right in the file itself, if not it will say so.
+            Ok(None) | Err(_) => self.read_anew(reference).map(BlobValue::Owned),
         }
-        self.read_anew(reference).map(BlobValue::Owned)
     }
 
     /// As [`BlobFile::read`], but reads and checks the value whatever was read of it lately.
@@ -153,10 +154,10 @@ impl BlobFile {
     /// the usual way will tell why.
     fn read_in_place(&self, reference: &BlobRef) -> Result<Option<PinnedUnit>> {
         let BlobRef { offset, stored_len, .. } = *reference;
-        let Some(end) = offset.checked_add(stored_len).filter(|_| reference.file == self.number) else {
-            return Ok(None);
-        };
+        let is_plain = reference.file == self.number && reference.compression == Compression::None;
+        let Some(end) = offset.checked_add(stored_len).filter(|_| is_plain) else { return Ok(None) };
         let Some(mapped) = self.place.mapped(&*self.file, end) else { return Ok(None) };
+        let Some(mapped) = &*mapped else { return Ok(None) };
         let now = self.place.now();
         let is_checked = mapped.is_checked(offset, now);
         if !is_checked && !mapped.have_in_memory(offset..end) {
