@@ -1,12 +1,12 @@
 //! Tests of blob files, on a file system in memory that fails and crashes on demand.
 
-use super::{BLOB_CHUNK_LEN, BlobFile, BlobRef, BlobWriter, BlobWriterContext, ScanItem, blob_path};
+use super::{BLOB_CHUNK_LEN, BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext, ScanItem, blob_path};
 use crate::{
     base::{Error, FileNumber, limits},
     cache::BlockCache,
     codec::{Compression, FILE_HEADER_LEN},
     platform::{
-        Runtime, SystemRuntime, Vfs,
+        OpenMode, Runtime, SystemRuntime, Vfs,
         fault_vfs::{FaultVfs, Operation},
     },
     table::TableContext,
@@ -396,4 +396,20 @@ fn a_file_full_of_damage_is_walked_in_bounds() {
             end = range.end;
         }
     }
+}
+
+/// A map that copies has what stood there when it was made. A value whose space was taken by then, but which was written later, was
+/// reported as damage.
+#[test]
+fn a_value_that_was_written_after_its_space_was_mapped_is_read() {
+    let vfs = new_vfs();
+    let writer = writer(&vfs, 1 << 20);
+    let put = |seed| writer.append(b"key", &value_of(seed, 5000), Compression::None).unwrap();
+    let first = put(1);
+    let file = vfs.open(&blob_path(Path::new(DIR), 1), OpenMode::ReadWrite).unwrap();
+    file.set_len(64 << 10).unwrap();
+    let blobs = open(&vfs, 1);
+    assert!(matches!(blobs.read(&first).unwrap(), BlobValue::InPlace(_)));
+    let second = put(2);
+    assert!(blobs.read(&second).unwrap().into_vec() == value_of(2, 5000));
 }
