@@ -5,10 +5,12 @@ from .fields import Header, RANGE_DELETE, Reader, TOMBSTONE, checksum, number, r
 
 class Run:
     FOOTER = 144
+    PADDED_BLOCKS = 1
 
     def __init__(self, data):
         self.data = data
-        self.file_id = Header(data, b"BRAIDRUN").file_id
+        header = Header(data, b"BRAIDRUN", self.PADDED_BLOCKS)
+        self.file_id, self.is_padded = header.file_id, header.features & self.PADDED_BLOCKS != 0
         self.blocks_read = {}
         self.read_footer()
         self.read_index()
@@ -59,6 +61,12 @@ class Run:
             length, raw_length, entries = reader.varint(), reader.varint(), reader.fixed(1)
             self.blocks.append((at, length, raw_length, entries))
             at += length
+            if self.is_padded:
+                padding = reader.varint()
+                require(length <= 13 + raw_length, "a block longer than before compression")
+                require(padding == 0 or (length == 13 + raw_length and raw_length < 1 << 24), "zeros after a compressed block")
+                require(not any(self.data[at : at + padding]), "no zeros after a block")
+                at += padding
         require(at == self.footer["keys"], "the data blocks do not end where the key chunks begin")
         self.chunks, first = [], 0
         for _ in range(reader.varint()):

@@ -185,6 +185,22 @@ impl Hint {
         }
     }
 
+    /// Asks the processor for the last lines of a page, in one of which the unit in it ends.
+    #[inline(always)]
+    pub fn prefetch_page_end(self) {
+        for before in [64, 128, 192] {
+            prefetch_line(at(self.0.wrapping_sub(before)));
+        }
+    }
+
+    /// Asks the processor for the item so many bytes before the end of a page. Any number will do.
+    #[inline(always)]
+    pub fn prefetch_item_in_page(self, before_end: usize) {
+        for line in [0, 64, 128] {
+            prefetch_line(at(self.0.wrapping_sub(before_end).wrapping_add(line)));
+        }
+    }
+
     /// Asks the processor for the beginnings of some items of a unit, which lie `stride` bytes apart from so many before its
     /// end, and for its end too if wanted. Any numbers will do.
     #[inline]

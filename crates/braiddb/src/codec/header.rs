@@ -21,8 +21,8 @@ pub const FILE_HEADER_LEN: usize = 64;
 /// The version this build writes. A file of a later version is refused.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The required feature bits this build knows: none yet.
-const KNOWN_REQUIRED_FEATURES: u64 = 0;
+/// A required feature of runs: there may be zeros between data blocks, and the index tells how many.
+pub const PADDED_BLOCKS: u64 = 1;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,14 @@ impl FileKind {
         }
     }
 
+    /// The required feature bits of such files that this build knows.
+    fn known_features(self) -> u64 {
+        match self {
+            FileKind::Run => PADDED_BLOCKS,
+            _ => 0,
+        }
+    }
+
     /// The kind that these first bytes tell of, if any.
     pub fn of_magic(bytes: &[u8]) -> Option<FileKind> {
         FileKind::ALL.into_iter().find(|kind| bytes.starts_with(kind.magic()))
@@ -84,6 +92,11 @@ impl FileHeader {
     /// A header of the present version.
     pub fn new(kind: FileKind, file_id: FileId, numbers: [u64; 2]) -> FileHeader {
         FileHeader { kind, version: FORMAT_VERSION, required_features: 0, optional_features: 0, file_id, numbers }
+    }
+
+    /// The header, with these required features.
+    pub fn requiring(self, required_features: u64) -> FileHeader {
+        FileHeader { required_features, ..self }
     }
 
     /// The header's bytes.
@@ -124,7 +137,7 @@ impl FileHeader {
                 "its format version is {version}, this build knows 1 to {FORMAT_VERSION}"
             )));
         }
-        let unknown = required_features & !KNOWN_REQUIRED_FEATURES;
+        let unknown = required_features & !kind.known_features();
         if unknown != 0 {
             return Err(unsupported(format!("it needs unknown features {unknown:#x}")));
         }

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! 0           file header, 64 bytes (`codec/header.rs`)
-//! 64          data blocks, one after the other                     units; `block.rs`
+//! 64          data blocks, one after the other, with zeros between units; `block.rs`
+//!             them where that has the next begin with a page
 //! keys        key chunks, one after the other, if there are any    units; `key_block.rs`
 //! tombstones  range tombstones, if there are any                   unit; below
 //! index       block index and the run's properties                 unit; `tail.rs`
@@ -14,7 +15,7 @@
 //! ```
 //!
 //! Nothing stands between these: each begins where the one before it ends, so that every byte is covered by a
-//! checksum, but for the zeros before the view, which are checked for being zero.
+//! checksum, but for the zeros between data blocks and before the view, which are checked for being zero.
 //!
 //! A **unit** is framed so:
 //!
@@ -40,8 +41,8 @@ use std::path::Path;
 /// What stands before a unit's contents.
 pub(super) const UNIT_HEADER_LEN: usize = 13;
 
-/// The view begins at a multiple of this.
-pub(super) const VIEW_ALIGNMENT: u64 = 4096;
+/// The view begins at a multiple of this, and data blocks where that costs little.
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// The length before compression that a unit of `stored` content bytes may have.
 fn longest_raw(stored: usize) -> usize {

@@ -1,7 +1,8 @@
 //! An open run: random access to its entries, through the cache or where the file is mapped (`place.rs`).
 //!
 //! In memory it keeps twelve bytes a block: eight for the cache's slot, in which the number of entries and their average
-//! length are noted, and four for the block's offset (eight past 4 GiB); and the range tombstones.
+//! length are noted, and four for the block's offset (eight past 4 GiB; none if each block has a page of its own); and the range
+//! tombstones.
 //!
 //! A read goes from the slot to the frame, to the end of the block (count, base, slot), to the entry. It allocates
 //! nothing, takes no lock, and compares nothing.
@@ -9,7 +10,7 @@
 use super::{
     Position, TableContext,
     block::{self, Rows, average_entry_bytes, entry_count},
-    format::{Contents, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
+    format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     meta::RunMeta,
     place::Place,
     scan::{KeyScan, RunScan},
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
     cache::{Ahead, CacheSlots, Hint, MappedFile, PinnedUnit, UnitNote},
-    codec::{FILE_HEADER_LEN, FileHeader, FileKind},
+    codec::{FILE_HEADER_LEN, FileHeader, FileKind, PADDED_BLOCKS},
     platform::{File, OpenMode, Vfs},
 };
 use crossbeam_epoch::Guard;
@@ -39,6 +40,8 @@ pub struct Run {
     index: Index,
     meta: RunMeta,
     place: Place,
+    /// The average bytes of an entry, if each block has a page of its own; else 0.
+    stride: usize,
     file: Arc<dyn File>,
     path: PathBuf,
     range_tombstones: Arc<RangeTombstoneSet>,
@@ -76,6 +79,7 @@ impl Run {
         }
         let mut tail = read_tail(&*file, path, len)?;
         let meta = tail.take_meta(number);
+        let stride = if tail.index.is_grid() { average_stride(&tail.index.notes) } else { 0 };
         if listed.is_some_and(|listed| *listed != meta) {
             let offset = len - FOOTER_LEN as u64;
             return Err(Error::corruption(path, offset, "index and footer are not those that the manifest knows"));
@@ -85,6 +89,7 @@ impl Run {
             index: tail.index,
             meta,
             place: Place::new(ctx),
+            stride,
             file,
             path: path.to_owned(),
             range_tombstones: Arc::new(tail.range_tombstones),
@@ -169,6 +174,7 @@ impl Run {
     #[inline(always)]
     pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
         if usize::from(position.block) < self.slots.units() {
+            self.prefetch_on_grid(position);
             // The entry's line, guessed, comes while the end of the block is still on its way.
             let soon = self.bytes_before_end(position);
             let soon = [soon, soon.saturating_sub(64)];
@@ -181,6 +187,26 @@ impl Run {
             }
         }
         Err(self.no_such_entry(position))
+    }
+
+    /// Asks the processor for what a read of this position will need where that can be told from its numbers alone: where each
+    /// block has a page of its own, in a mapped file. There it need not wait for the block's slot. Returns whether it is so.
+    #[inline(always)]
+    fn prefetch_on_grid(&self, position: Position) -> bool {
+        let Some((page_end, before_end)) = self.on_grid(position) else { return false };
+        page_end.prefetch_page_end();
+        page_end.prefetch_item_in_page(before_end);
+        true
+    }
+
+    /// Where the page of a position's block ends, and how far before that its entry begins, guessed; if each block has a page of
+    /// its own in a mapped file.
+    #[inline(always)]
+    fn on_grid(&self, position: Position) -> Option<(Hint, usize)> {
+        let file = self.place.get().filter(|_| self.stride > 0)?;
+        let before_entry = UNIT_HEADER_LEN + usize::from(position.slot) * self.stride;
+        let page_end = (u64::from(position.block) + 1) * PAGE_BYTES;
+        Some((file.hint(page_end), (PAGE_BYTES as usize).saturating_sub(before_entry)))
     }
 
     /// How far before its block's end an entry begins, guessed: exact where entries are of one length.
@@ -199,7 +225,7 @@ impl Run {
     #[inline]
     fn hint(&self, block: u16) -> Hint {
         self.slots.hint_or(u32::from(block), || {
-            self.place.get().map(|file| file.hint(self.index.offset(usize::from(block) + 1))).unwrap_or_default()
+            self.place.get().map(|file| file.hint(self.unit_of(block).end)).unwrap_or_default()
         })
     }
 
@@ -209,10 +235,21 @@ impl Run {
         self.slots.prefetch_slot(u32::from(block));
     }
 
+    /// Asks the processor for what [`Run::prefetch`] of this position will need, and for what that would ask for if that can be
+    /// told already.
+    #[inline]
+    pub fn prefetch_soon(&self, position: Position) {
+        self.prefetch_slot(position.block);
+        self.prefetch_on_grid(position);
+    }
+
     /// Asks the processor to fetch what a read of this position will need, if the block is cached: exact where
     /// entries are of one length, a guess elsewhere.
     #[inline]
     pub fn prefetch(&self, position: Position) {
+        if self.prefetch_on_grid(position) {
+            return;
+        }
         let note = self.note(position.block);
         let average = average_entry_bytes(note.len(), note.mark());
         self.hint(position.block).prefetch(note.len(), usize::from(position.slot) * average);
@@ -226,11 +263,18 @@ impl Run {
             let note = self.note(position.block);
             let entries = u32::from(note.mark());
             let here = rows.min(entries.saturating_sub(u32::from(position.slot)));
-            let stride = average_entry_bytes(note.len(), note.mark());
-            let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
             // A scan comes to a block from one of its ends.
             let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == entries;
-            self.hint(position.block).prefetch_items(before_end, here, stride, with_end);
+            if let Some((page_end, before_end)) = self.on_grid(position) {
+                if with_end {
+                    page_end.prefetch_page_end();
+                }
+                page_end.prefetch_items(before_end, here, self.stride, false);
+            } else {
+                let stride = average_entry_bytes(note.len(), note.mark());
+                let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
+                self.hint(position.block).prefetch_items(before_end, here, stride, with_end);
+            }
             rows -= here;
             position = Position { block: position.block.saturating_add(1), slot: 0 };
         }
@@ -359,8 +403,9 @@ impl Run {
     }
 
     /// Where a block's unit stands in the file.
+    #[inline]
     fn unit_of(&self, block: u16) -> Range<u64> {
-        self.index.offset(usize::from(block))..self.index.offset(usize::from(block) + 1)
+        self.index.unit(usize::from(block), self.note(block).len())
     }
 
     /// Where the contents of a block stand that is not compressed.
@@ -408,6 +453,14 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// The average bytes of an entry of blocks of which this is noted.
+fn average_stride(notes: &[UnitNote]) -> usize {
+    let entries: usize = notes.iter().map(|note| usize::from(note.mark())).sum();
+    let bytes: usize =
+        notes.iter().map(|note| average_entry_bytes(note.len(), note.mark()) * usize::from(note.mark())).sum();
+    (bytes + entries / 2) / entries.max(1)
 }
 
 /// Where a block that is not cached is to be read.
@@ -519,13 +572,14 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> 
         return Err(Error::corruption(path, len, "the file is too short for a run"));
     }
     let header = read_bytes(file, path, 0, FILE_HEADER_LEN as u64)?;
-    let file_id = FileHeader::decode(FileKind::Run, &header, path, 0)?.file_id;
+    let FileHeader { file_id, required_features, .. } = FileHeader::decode(FileKind::Run, &header, path, 0)?;
     let footer_at = len - FOOTER_LEN as u64;
     let bytes = read_bytes(file, path, footer_at, len)?;
     let bytes = bytes.first_chunk().ok_or_else(|| Error::corruption(path, footer_at, "the footer is cut short"))?;
     let footer = Footer::decode(bytes, file_id, len, path)?;
     let unit = |from, to| read_unit(read_bytes(file, path, from, to)?, file_id, from, path);
-    let index = Index::decode(&unit(footer.index_offset, footer.index_end)?, &footer)
+    let is_padded = required_features & PADDED_BLOCKS != 0;
+    let index = Index::decode(&unit(footer.index_offset, footer.index_end)?, &footer, is_padded)
         .ok_or_else(|| Error::corruption(path, footer.index_offset, "the index is malformed"))?;
     let at = footer.tombstones_offset;
     let range_tombstones = match footer.range_tombstones {

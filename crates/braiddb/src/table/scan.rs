@@ -132,7 +132,7 @@ impl RunScan {
 
     fn load(&mut self, block: u16) -> Result<()> {
         let index = self.run.index();
-        let (from, to) = (index.offset(usize::from(block)), index.offset(usize::from(block) + 1));
+        let Range { start: from, end: to } = index.unit(usize::from(block), self.run.note(block).len());
         let unit = self.ahead.fetch(&self.run, from, to, index.offset(index.blocks()))?;
         let contents = open_unit(
             &self.ahead.buffer[unit.clone()],

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! number of data blocks    varint
-//! for each: length of its unit, length before compression (varints), entries (u8)
+//! for each: length of its unit, length before compression (varints), entries (u8); zeros after it (varint) in files
+//!   with padded blocks
 //! number of key chunks     varint
 //! for each: its first data block, less that of the chunk before; length of its unit (varints)
 //! smallest key, largest key    varint length and bytes each
@@ -34,7 +35,7 @@
 //! | 136..144 | checksum of 0..136, by file id and the footer's offset |
 
 use super::{
-    format::VIEW_ALIGNMENT,
+    format::{PAGE_BYTES, UNIT_HEADER_LEN},
     meta::{BlobUse, RunMeta, decode_blob_uses, decode_key, encode_blob_uses},
 };
 use crate::cache::UnitNote;
@@ -42,7 +43,7 @@ use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber, limits::MAX_RUN_BLOCKS},
     codec::{ByteReader, FILE_HEADER_LEN, checksum, put_bytes, put_varint},
 };
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 /// The footer's length.
 pub(super) const FOOTER_LEN: usize = 144;
@@ -152,7 +153,7 @@ impl Footer {
         let view_end = if self.view_bytes == 0 {
             (self.view_offset == 0 && self.view_checksum == 0).then_some(self.index_end)
         } else {
-            let begins = self.index_end.checked_next_multiple_of(VIEW_ALIGNMENT) == Some(self.view_offset);
+            let begins = self.index_end.checked_next_multiple_of(PAGE_BYTES) == Some(self.view_offset);
             self.view_offset.checked_add(self.view_bytes).filter(|_| begins)
         };
         let is_sorted =
@@ -197,6 +198,8 @@ pub(super) struct BlockEntry {
     pub unit_len: u64,
     pub raw_len: u32,
     pub entries: u8,
+    /// How many zeros follow.
+    pub padding: u16,
 }
 
 /// A key chunk in the index.
@@ -207,17 +210,36 @@ pub(super) struct ChunkEntry {
     pub unit_len: u64,
 }
 
-/// Where each block begins, and where the last one ends; four bytes a block while that suffices.
+/// Where each block begins, and where the last one ends; four bytes a block while that suffices, none if each has a page of
+/// its own.
 #[derive(Debug)]
 enum Offsets {
+    /// Each block but the first begins where the page of its number does.
+    Grid {
+        blocks: usize,
+        end: u64,
+    },
     Narrow(Box<[u32]>),
     Wide(Box<[u64]>),
 }
 
-/// The index in memory: four bytes a block, or eight in files whose blocks reach past 4 GiB.
+impl Offsets {
+    fn new(offsets: Vec<u64>) -> Offsets {
+        if let Some((&end, starts)) = offsets.split_last()
+            && starts.iter().enumerate().skip(1).all(|(block, &start)| start == block as u64 * PAGE_BYTES)
+        {
+            return Offsets::Grid { blocks: starts.len(), end };
+        }
+        let narrow: Option<Box<[u32]>> = offsets.iter().map(|&offset| u32::try_from(offset).ok()).collect();
+        narrow.map_or_else(|| Offsets::Wide(offsets.into()), Offsets::Narrow)
+    }
+}
+
+/// The index in memory: four bytes a block, or eight in files whose blocks reach past 4 GiB; none if each block has a page.
 #[derive(Debug)]
 pub(super) struct Index {
     offsets: Offsets,
+    is_padded: bool,
     /// What a run notes of its blocks in the cache's slots, until it does so: the number of entries.
     pub notes: Vec<UnitNote>,
     pub chunks: Box<[ChunkEntry]>,
@@ -226,8 +248,9 @@ pub(super) struct Index {
     pub blob_uses: Vec<BlobUse>,
 }
 
-/// The contents of the index.
+/// The contents of the index; of a file with padded blocks, if it says so.
 pub(super) fn encode_index(
+    is_padded: bool,
     blocks: &[BlockEntry],
     chunks: &[ChunkEntry],
     smallest: &[u8],
@@ -240,6 +263,9 @@ pub(super) fn encode_index(
         put_varint(&mut out, block.unit_len);
         put_varint(&mut out, u64::from(block.raw_len));
         out.push(block.entries);
+        if is_padded {
+            put_varint(&mut out, u64::from(block.padding));
+        }
     }
     put_varint(&mut out, chunks.len() as u64);
     let mut before = 0;
@@ -256,7 +282,7 @@ pub(super) fn encode_index(
 
 impl Index {
     /// Reads the contents of the index, and checks them against the footer. `None` if they are no such thing.
-    pub fn decode(bytes: &[u8], footer: &Footer) -> Option<Index> {
+    pub fn decode(bytes: &[u8], footer: &Footer, is_padded: bool) -> Option<Index> {
         let mut reader = ByteReader::new(bytes);
         let blocks = usize::try_from(reader.varint()?).ok()?;
         if blocks > MAX_RUN_BLOCKS || blocks > bytes.len() / 3 || blocks as u64 != u64::from(footer.blocks) {
@@ -267,14 +293,20 @@ impl Index {
         let (mut offset, mut entries) = (FILE_HEADER_LEN as u64, 0u64);
         for _ in 0..blocks {
             offsets.push(offset);
-            offset = offset.checked_add(reader.varint()?).filter(|&end| end <= footer.keys_offset)?;
+            let unit_len = reader.varint()?;
             let raw_len = usize::try_from(reader.varint()?).ok()?;
             let count = reader.u8()?;
-            if count == 0 {
+            let note = UnitNote::new(raw_len, count);
+            let padding = if is_padded { reader.varint()? } else { 0 };
+            // With padding, where a unit ends follows from its length before compression: see `unit`.
+            let plain_len = (UNIT_HEADER_LEN + note.len()) as u64;
+            let is_told = !is_padded || note.len() == 0 || unit_len <= plain_len;
+            if count == 0 || !is_told || (padding > 0 && (unit_len != plain_len || note.len() == 0)) {
                 return None;
             }
+            offset = offset.checked_add(unit_len)?.checked_add(padding).filter(|&end| end <= footer.keys_offset)?;
             entries += u64::from(count);
-            notes.push(UnitNote::new(raw_len, count));
+            notes.push(note);
         }
         offsets.push(offset);
         if offset != footer.keys_offset || entries != footer.entries {
@@ -283,9 +315,9 @@ impl Index {
         let chunks = decode_chunks(&mut reader, footer)?;
         let (smallest, largest) = (decode_key(&mut reader)?, decode_key(&mut reader)?);
         let blob_uses = decode_blob_uses(&mut reader)?;
-        let narrow: Option<Box<[u32]>> = offsets.iter().map(|&offset| u32::try_from(offset).ok()).collect();
         reader.is_at_end().then(|| Index {
-            offsets: narrow.map_or_else(|| Offsets::Wide(offsets.into()), Offsets::Narrow),
+            offsets: Offsets::new(offsets),
+            is_padded,
             notes,
             chunks,
             smallest,
@@ -298,15 +330,34 @@ impl Index {
     #[inline]
     pub fn blocks(&self) -> usize {
         match &self.offsets {
+            Offsets::Grid { blocks, .. } => *blocks,
             Offsets::Narrow(offsets) => offsets.len() - 1,
             Offsets::Wide(offsets) => offsets.len() - 1,
         }
     }
 
-    /// Where a block's unit begins; where the last one ends, past the end.
+    /// Whether each block has a page of its own: all but the first begin where the page of their number does.
+    #[inline]
+    pub fn is_grid(&self) -> bool {
+        matches!(self.offsets, Offsets::Grid { .. })
+    }
+
+    /// Where a block's unit stands, if `len` is its length before compression, or 0 if that is not known.
+    #[inline]
+    pub fn unit(&self, block: usize, len: usize) -> Range<u64> {
+        let (start, next) = (self.offset(block), self.offset(block + 1));
+        // What is padded is not compressed; what is compressed, in a file with padding, is no longer than before.
+        let end = if self.is_padded && len > 0 { next.min(start + (UNIT_HEADER_LEN + len) as u64) } else { next };
+        start..end
+    }
+
+    /// Where a block's unit begins; where the last one ends or its padding, past the end.
+    #[inline]
     pub fn offset(&self, block: usize) -> u64 {
         let block = block.min(self.blocks());
         match &self.offsets {
+            Offsets::Grid { blocks, end } if block == *blocks => *end,
+            Offsets::Grid { .. } => (block as u64 * PAGE_BYTES).max(FILE_HEADER_LEN as u64),
             Offsets::Narrow(offsets) => u64::from(offsets[block]),
             Offsets::Wide(offsets) => offsets[block],
         }
@@ -315,6 +366,7 @@ impl Index {
     /// The memory it takes.
     pub fn resident_bytes(&self) -> usize {
         let offsets = match &self.offsets {
+            Offsets::Grid { .. } => 0,
             Offsets::Narrow(offsets) => size_of_val(&**offsets),
             Offsets::Wide(offsets) => size_of_val(&**offsets),
         };

@@ -490,7 +490,9 @@ fn decoders_take_any_bytes() {
         keys.add(&entry, 0);
     }
     keys.finish();
-    let blocks = vec![tail::BlockEntry { unit_len: 100, raw_len: 100, entries: 10 }; 5];
+    let block = tail::BlockEntry { unit_len: 97, raw_len: 84, entries: 10, padding: 3 };
+    let blocks = [block; 5];
+    let unpadded = [tail::BlockEntry { unit_len: 100, padding: 0, ..block }; 5];
     let chunks = [
         tail::ChunkEntry { first_block: 0, offset: 564, unit_len: 50 },
         tail::ChunkEntry { first_block: 3, offset: 614, unit_len: 50 },
@@ -503,14 +505,31 @@ fn decoders_take_any_bytes() {
         has_key_block: true,
         ..tail::Footer::default()
     };
-    let index = tail::encode_index(&blocks, &chunks, b"a", b"b", &[BlobUse { file: 1, bytes: 2, values: 3 }]);
-    assert!(tail::Index::decode(&index, &footer).is_some());
+    let uses = [BlobUse { file: 1, bytes: 2, values: 3 }];
+    let encode = |is_padded, blocks: &[_]| tail::encode_index(is_padded, blocks, &chunks, b"a", b"b", &uses);
+    let (index, old_index) = (encode(true, &blocks), encode(false, &unpadded));
+    for is_padded in [false, true] {
+        assert_eq!(tail::Index::decode(&index, &footer, is_padded).is_some(), is_padded);
+        assert_eq!(tail::Index::decode(&old_index, &footer, is_padded).is_some(), !is_padded);
+    }
+    // What is padded is not compressed, or its end would not be known; and what is compressed is not longer.
+    let compressed = [tail::BlockEntry { unit_len: 96, padding: 4, ..block }; 5];
+    let longer = [tail::BlockEntry { unit_len: 100, padding: 0, ..block }; 5];
+    for blocks in [compressed, longer] {
+        assert!(tail::Index::decode(&encode(true, &blocks), &footer, true).is_none());
+    }
     let mut footer_bytes = tail::Footer { file_bytes: 1000, ..footer.clone() }.encode(1);
     let mut meta = Vec::new();
     RunMeta::default().encode(&mut meta);
     let set = crate::base::RangeTombstoneSet::new(tombstones());
-    let samples =
-        [builder.finish().to_vec(), keys.chunks[0].1[13..].to_vec(), index, format::encode_tombstones(&set), meta];
+    let samples = [
+        builder.finish().to_vec(),
+        keys.chunks[0].1[13..].to_vec(),
+        index,
+        old_index,
+        format::encode_tombstones(&set),
+        meta,
+    ];
     for round in 0..20_000 {
         let mut bytes = samples[round % samples.len()].clone();
         for _ in 0..1 + random.below(4) {
@@ -533,7 +552,7 @@ fn decoders_take_any_bytes() {
         while read.is_some() {
             read = reader.advance();
         }
-        let _ = tail::Index::decode(&bytes, &footer);
+        let _ = tail::Index::decode(&bytes, &footer, round.is_multiple_of(2));
         let _ = format::decode_tombstones(&bytes);
         let _ = RunMeta::decode(&mut ByteReader::new(&bytes));
         let mut unit = vec![0; 8];
@@ -548,4 +567,87 @@ fn decoders_take_any_bytes() {
         footer_bytes[136..].copy_from_slice(&sum.to_le_bytes());
         let _ = tail::Footer::decode(&footer_bytes, 1, 1000, Path::new("x"));
     }
+}
+
+/// Rows of about so many bytes, in order.
+fn rows_of(len: usize, count: u32, random: &mut Random) -> Model {
+    let mut row = |at: u32| {
+        let len = len - len / 20 + random.below(len / 10 + 1);
+        let value = random.bytes(len);
+        ((at.to_be_bytes().to_vec(), Reverse(7)), (EntryKind::Value, value))
+    };
+    (0..count).map(&mut row).collect()
+}
+
+fn offsets_of(run: &Run) -> Vec<u64> {
+    (0..run.block_count() as usize).map(|block| run.index().offset(block)).collect()
+}
+
+#[test]
+fn blocks_that_are_not_compressed_have_pages_of_their_own_where_that_costs_little() {
+    let mut random = Random(15);
+    for (len, is_grid, padding) in [(40, true, 0.01), (130, true, 0.022), (1100, false, 0.01), (6000, false, 0.002)] {
+        let model = rows_of(len, 2_000, &mut random);
+        let ctx = context(8 << 20);
+        let (run, positions) = build(&ctx, &model, &options(Compression::None, 4096, true));
+        let starts = offsets_of(&run);
+        let at_pages = starts.iter().skip(1).filter(|&&start| start % 4096 == 0).count();
+        assert_eq!((run.index().is_grid(), at_pages + 1 == starts.len()), (is_grid, is_grid), "rows of {len}");
+        let units: u64 = (0..run.end().block)
+            .map(|block| {
+                let unit = run.index().unit(usize::from(block), run.note(block).len());
+                unit.end - unit.start
+            })
+            .sum();
+        let blocks = run.index().offset(starts.len()) - starts[0];
+        assert!((blocks - units) as f64 <= padding * blocks as f64, "{units} of {blocks} with rows of {len}");
+        check_reads(&run, &model, &positions, &mut random);
+        run.verify().unwrap();
+        // Without the pages' numbers, four bytes a block stand in memory.
+        assert_eq!(run.index().resident_bytes() >= 4 * starts.len(), !is_grid);
+    }
+    // What is compressed has none, whether or not it could be made shorter.
+    let mut model = rows_of(130, 2_000, &mut random);
+    model.values_mut().step_by(100).for_each(|(_, value)| *value = vec![7; 3_000]);
+    let ctx = context(8 << 20);
+    let (run, positions) = build(&ctx, &model, &options(Compression::Lz4, 4096, true));
+    let ends = (0..run.end().block).map(|block| run.index().unit(usize::from(block), run.note(block).len()).end);
+    assert!(ends.zip(offsets_of(&run).into_iter().skip(1)).all(|(end, next)| end == next), "nothing between them");
+    check_reads(&run, &model, &positions, &mut random);
+}
+
+#[test]
+fn what_stands_between_blocks_is_zero() {
+    let model = rows_of(130, 500, &mut Random(16));
+    let ctx = context(8 << 20);
+    let (run, _) = build(&ctx, &model, &options(Compression::None, 4096, true));
+    let end = run.index().unit(3, run.note(3).len()).end;
+    let next = run.index().offset(4);
+    assert!(end < next);
+    for at in [end, next - 1] {
+        let file = ctx.vfs.open(&path(), OpenMode::ReadWrite).unwrap();
+        file.write_at(&[1], at).unwrap();
+        assert!(run.verify().unwrap_err().is_corruption());
+        file.write_at(&[0], at).unwrap();
+        run.verify().unwrap();
+    }
+}
+
+/// A file as it was written before there was anything between blocks.
+#[test]
+fn a_run_without_padding_is_read() {
+    let ctx = context(1 << 20);
+    let bytes = include_bytes!("testdata/unpadded.run");
+    ctx.vfs.open(&path(), OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();
+    let run = Run::open_unlisted(&ctx, &path(), 7).unwrap();
+    let model = random_model(21, 40, false);
+    let (_, positions) = write_elsewhere(&model);
+    check_meta(run.meta(), &model);
+    check_reads(&run, &model, &positions, &mut Random(1));
+    assert_eq!(run.verify().unwrap(), bytes.len() as u64);
+}
+
+/// Where the entries of a model stand in a run with small blocks, which are never padded.
+fn write_elsewhere(model: &Model) -> (RunMeta, Vec<Position>) {
+    write(&context(1 << 20), model, &options(Compression::None, 300, true))
 }

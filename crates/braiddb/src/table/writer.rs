@@ -6,7 +6,7 @@
 use super::{
     Position, TableContext,
     block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_ENTRY_BYTES},
-    format::{VIEW_ALIGNMENT, encode_tombstones, put_unit, stamp_unit},
+    format::{PAGE_BYTES, UNIT_HEADER_LEN, encode_tombstones, put_unit, stamp_unit},
     key_block::{KeyBlockBuilder, KeyBlocks},
     meta::{BlobUse, RunMeta},
     tail::{BlockEntry, ChunkEntry, FOOTER_LEN, Footer, encode_index},
@@ -17,7 +17,7 @@ use crate::{
         SequenceNumber,
         limits::{MAX_INTERNAL_KEY_LEN, MAX_RUN_BLOCKS},
     },
-    codec::{Compression, FileHeader, FileKind, checksum},
+    codec::{Compression, FileHeader, FileKind, PADDED_BLOCKS, checksum},
     platform::{File, OpenMode},
 };
 use std::{
@@ -29,6 +29,13 @@ use std::{
 /// How much is written before the device is set to work on it. In smaller pieces it costs more, in larger ones there is more
 /// left to wait for.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
+
+/// A block begins with a page if the one before ended so near to it, ...
+const PADDING_MAX: u64 = 256;
+/// ... and all zeros before it take no more than this part of the file, ...
+const PADDING_PART: u64 = 32;
+/// ... counted as if it were so much longer.
+const PADDING_CREDIT: u64 = 64 << 10;
 
 /// The least a block may be asked to have.
 const MIN_BLOCK_BYTES: usize = 64;
@@ -76,7 +83,11 @@ pub struct RunWriter {
     /// From here on, the system has not been told to begin.
     write_back_from: u64,
     block: BlockBuilder,
+    /// The most bytes of this block.
+    room: usize,
     blocks: Vec<BlockEntry>,
+    /// All zeros after blocks so far.
+    padding: u64,
     keys: Option<KeyBlockBuilder>,
     smallest: Vec<u8>,
     last: Option<(Vec<u8>, SequenceNumber)>,
@@ -111,12 +122,14 @@ impl RunWriter {
             },
             number,
             file_id,
-            buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).encode().to_vec(),
+            buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).requiring(PADDED_BLOCKS).encode().to_vec(),
             written: 0,
             write_bytes: options.write_bytes,
             write_back_from: 0,
             block: BlockBuilder::default(),
+            room: 0,
             blocks: Vec::new(),
+            padding: 0,
             keys: KeyBlockBuilder::new(options.compression, options.key_blocks),
             smallest: Vec::new(),
             last: None,
@@ -134,13 +147,17 @@ impl RunWriter {
             return Err(Error::InvalidArgument(format!("an entry of {key} + {value} bytes is too large for a run")));
         }
         assert!(entry.sequence <= MAX_SEQUENCE && entry.kind != EntryKind::RangeDelete, "not an entry of a run");
-        if !self.block.has_room_for(&entry, self.options.block_bytes) {
+        if !self.block.has_room_for(&entry, self.room) {
             if self.blocks.len() + 1 >= MAX_RUN_BLOCKS {
                 return Err(Error::InvalidArgument(format!(
                     "a run has at most {MAX_RUN_BLOCKS} blocks: begin another"
                 )));
             }
             self.end_block()?;
+            self.pad();
+        }
+        if self.block.entries() == 0 {
+            self.room = self.room_here();
         }
         self.remember(&entry);
         #[expect(clippy::cast_possible_truncation, reason = "at most MAX_RUN_BLOCKS and MAX_BLOCK_ENTRIES")]
@@ -199,7 +216,7 @@ impl RunWriter {
         let (smallest, largest) = self.put_tombstones(&tombstones)?;
         self.footer.index_offset = self.position();
         let blob_uses: Vec<BlobUse> = std::mem::take(&mut self.blob_uses).into_values().collect();
-        let index = encode_index(&self.blocks, &chunks, &smallest, &largest, &blob_uses);
+        let index = encode_index(true, &self.blocks, &chunks, &smallest, &largest, &blob_uses);
         self.put(Compression::None, &index)?;
         self.footer.index_end = self.position();
         self.put_view(embed)?;
@@ -238,7 +255,7 @@ impl RunWriter {
         let raw = self.block.finish();
         let raw_len = u32::try_from(raw.len()).expect("checked by add");
         let unit_len = put_stamped(&mut self.buffer, self.written, self.file_id, self.options.compression, raw);
-        self.blocks.push(BlockEntry { unit_len, raw_len, entries });
+        self.blocks.push(BlockEntry { unit_len, raw_len, entries, padding: 0 });
         self.block.clear();
         match &mut self.keys {
             Some(keys) if keys.is_typical() && !keys.pays() => self.keys = None,
@@ -246,6 +263,40 @@ impl RunWriter {
             None => {}
         }
         self.flush_if_full()
+    }
+
+    /// Whether blocks are to have pages of their own, if that costs little: those that are not compressed.
+    fn is_paged(&self) -> bool {
+        self.options.compression == Compression::None && self.options.block_bytes as u64 >= PAGE_BYTES
+    }
+
+    /// How long the block may be that begins here: so that it ends with a page, if it can be nearly as long as it was asked for.
+    fn room_here(&self) -> usize {
+        let wanted = self.options.block_bytes;
+        let from = self.position() + UNIT_HEADER_LEN as u64;
+        let page_end = (from + wanted as u64) / PAGE_BYTES * PAGE_BYTES;
+        let room = usize::try_from(page_end.saturating_sub(from)).unwrap_or(0);
+        if self.is_paged() && room >= wanted - wanted / 8 { room } else { wanted }
+    }
+
+    /// Has the next block begin with a page, if that takes few zeros: then it lies in as few pages as it can, and is found
+    /// without a look at where it is.
+    fn pad(&mut self) {
+        let position = self.position();
+        let gap = position.next_multiple_of(PAGE_BYTES) - position;
+        let is_little = gap <= PADDING_MAX && (self.padding + gap) * PADDING_PART <= position + PADDING_CREDIT;
+        if !self.is_paged() || !is_little {
+            return;
+        }
+        // Where a block ends that is followed by zeros must follow from its length.
+        if let Some(before) = self.blocks.last_mut()
+            && before.unit_len == UNIT_HEADER_LEN as u64 + u64::from(before.raw_len)
+            && before.raw_len <= MAX_BLOCK_BYTES as u32
+        {
+            before.padding = gap as u16;
+            self.padding += gap;
+            self.buffer.resize(self.buffer.len() + gap as usize, 0);
+        }
     }
 
     fn put_keys(&mut self) -> Result<Vec<ChunkEntry>> {
@@ -291,7 +342,7 @@ impl RunWriter {
     }
 
     fn put_view(&mut self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<()> {
-        let offset = self.position().next_multiple_of(VIEW_ALIGNMENT);
+        let offset = self.position().next_multiple_of(PAGE_BYTES);
         let view = embed(self.file_id, offset)?;
         if view.is_empty() {
             return Ok(());

@@ -121,7 +121,7 @@ impl Task for PrefetchCandidate<'_> {
         let Some(word) = index.find(simd, hash).next() else { return };
         let (run, position) = index.place(word);
         match runs.get(run) {
-            Some(run) if slot_only => run.prefetch_slot(position.block),
+            Some(run) if slot_only => run.prefetch_soon(position),
             Some(run) => run.prefetch(position),
             None => {}
         }

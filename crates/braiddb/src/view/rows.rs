@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// How many lines of the next block are asked for where a row is passed: what rows of a hundred bytes or two have, and the
 /// beginning of longer ones.
 const LINES_AHEAD: usize = 3;
+/// How many blocks further a scan that goes backward asks for lines: the rows of a batch are decoded forward, so that it enters
+/// the block before while it still passes this one.
+const AHEAD_BACKWARD: u16 = 2;
 /// More rows are not asked for at a time.
 const LIKELY_ROWS_MAX: u32 = 64;
 /// After so many batches a scan is a long one, which decodes whole segments and fetches whole blocks.
@@ -37,7 +40,7 @@ pub struct RowPlace {
 struct RunState {
     rows: Option<Rows<'static>>,
     pin: Option<PinnedBlock>,
-    /// The block that comes next, if the scan is a long one.
+    /// The block to ask for as rows are passed, if the scan is a long one.
     ahead: Ahead,
 }
 
@@ -326,7 +329,7 @@ impl RowBatch {
             };
             // SAFETY: as below.
             let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(self.passed[at].rows()?) };
-            return Ok(Some((rows, ahead_of(run, block.checked_sub(1), self.rounds))));
+            return Ok(Some((rows, ahead_of(run, block.checked_sub(AHEAD_BACKWARD), self.rounds))));
         }
         state.rows = None;
         self.passed.extend(state.pin.take());
@@ -335,7 +338,7 @@ impl RowBatch {
         // no row of it is left: `begin`, `release` and `set_runs` forget all rows before they let go of any block, and
         // `state.rows` goes with its pin. Rows are lent no longer than `self`.
         let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(pin.rows()?) };
-        let next = if self.is_forward { block.checked_add(1) } else { block.checked_sub(1) };
+        let next = if self.is_forward { block.checked_add(1) } else { block.checked_sub(AHEAD_BACKWARD) };
         state.ahead = ahead_of(run, next, self.rounds);
         (state.pin, state.rows) = (Some(pin), Some(rows));
         Ok(Some((rows, state.ahead)))
@@ -363,10 +366,10 @@ impl RowBatch {
     }
 }
 
-/// The block that comes next, for a long scan.
-fn ahead_of(run: &Run, next: Option<u16>, rounds: u32) -> Ahead {
-    match next {
-        Some(next) if rounds >= LONG_SCAN => run.ahead(next),
+/// A block that comes soon, for a long scan.
+fn ahead_of(run: &Run, soon: Option<u16>, rounds: u32) -> Ahead {
+    match soon {
+        Some(soon) if rounds >= LONG_SCAN => run.ahead(soon),
         _ => Ahead::default(),
     }
 }
