@@ -4,14 +4,18 @@ use super::ReadState;
 use crate::{
     base::{EntryKind, EntryRef, Result, SequenceNumber},
     codec::hash64,
+    table::RunMeta,
     version::{Partition, is_counted},
-    view::Leaf,
+    view::{Leaf, View},
 };
 use crossbeam_epoch::Guard;
 use std::ops::Deref;
 
 /// How many keys are looked up together at most.
 pub const GROUP_KEYS: usize = 16;
+
+/// Of so many runs that stand apart, what a get needs from memory is asked for before any is waited for.
+const RUNS_AT_ONCE: usize = 24;
 
 /// What is known of a key before it is looked up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,21 +156,29 @@ fn get_in_partition<'g>(
 ) -> Result<Option<EntryRef<'g>>> {
     let deleted = partition.newest_covering(key, snapshot);
     let mut best: Option<EntryRef<'g>> = None;
+    let mut apart = [Step::Unknown; RUNS_AT_ONCE];
+    let segment = prepare_apart(partition, key, hash, segment, &mut apart);
     // The runs stand newest first by their highest number, but a merged run may reach further back than the next: so
     // go on until no other can hold anything newer than what was found.
     let is_counted = is_counted(hash);
-    for handle in &partition.apart {
-        let meta = handle.run().meta();
-        if best.is_some_and(|b| b.sequence >= meta.max_sequence) {
+    for (index, handle) in partition.apart.iter().enumerate() {
+        if best.is_some_and(|b| b.sequence >= handle.run().meta().max_sequence) {
             break;
         }
-        if key < meta.smallest.as_slice() || key > meta.largest.as_slice() {
-            continue;
-        }
+        let segment = match apart.get(index) {
+            Some(Step::Outside) => continue,
+            Some(Step::Segment(segment)) => Some(*segment),
+            _ if is_outside(handle.run().meta(), key) => continue,
+            _ => None,
+        };
         if is_counted {
             handle.note_read(1);
         }
-        let found = handle.view()?.get_hashed(handle.alone(), key, hash, snapshot, guard)?;
+        let (view, runs) = (handle.view()?, handle.alone());
+        let found = match segment {
+            Some(segment) => view.get_in_segment(runs, segment, key, hash, snapshot, guard)?,
+            None => view.get_hashed(runs, key, hash, snapshot, guard)?,
+        };
         best = newer(best, found);
     }
     if let Some(view) = &partition.view
@@ -180,6 +192,61 @@ fn get_in_partition<'g>(
         best = newer(best, found);
     }
     Ok(best.and_then(|entry| live(entry, deleted)))
+}
+
+/// How far a key has been looked up in the view of a run.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Not begun, or what is next will not be waited for.
+    Unknown,
+    /// The run has no such key.
+    Outside,
+    Leaf(Leaf),
+    Segment(u32),
+}
+
+/// Begins to look a key up in all sources of a partition at once, so that the waits of one are those of all. Returns the segment of
+/// the partition's view, if it is known then.
+fn prepare_apart(
+    partition: &Partition,
+    key: &[u8],
+    hash: u64,
+    segment: Option<u32>,
+    apart: &mut [Step; RUNS_AT_ONCE],
+) -> Option<u32> {
+    let begin = |view: &View| match view.prefetch_by_hash(hash) {
+        true => Step::Unknown,
+        false => Step::Leaf(view.find_leaf(key)),
+    };
+    let go_on = |view: &View, step: Step| match step {
+        Step::Leaf(leaf) => view.segment_in_leaf(key, leaf).map_or(Step::Unknown, Step::Segment),
+        step => step,
+    };
+    let main = partition.view.as_ref().filter(|_| segment.is_none());
+    let main_step = main.map_or(Step::Unknown, |view| begin(view));
+    for (handle, step) in partition.apart.iter().zip(&mut *apart) {
+        *step = match handle.view() {
+            _ if is_outside(handle.run().meta(), key) => Step::Outside,
+            Ok(view) => begin(view),
+            // Whoever comes to this run fails.
+            Err(_) => Step::Unknown,
+        };
+    }
+    for (handle, step) in partition.apart.iter().zip(apart) {
+        if let (Step::Leaf(_), Ok(view)) = (*step, handle.view()) {
+            *step = go_on(view, *step);
+        }
+    }
+    match main.map(|view| go_on(view, main_step)) {
+        Some(Step::Segment(segment)) => Some(segment),
+        _ => segment,
+    }
+}
+
+/// Whether a run cannot have a key.
+#[inline]
+fn is_outside(meta: &RunMeta, key: &[u8]) -> bool {
+    key < meta.smallest.as_slice() || key > meta.largest.as_slice()
 }
 
 fn newer<'g>(a: Option<EntryRef<'g>>, b: Option<EntryRef<'g>>) -> Option<EntryRef<'g>> {
