@@ -36,6 +36,10 @@ const FIRST_SEGMENT_LEN: u64 = 1 << 20;
 /// Segments longer than the usual ones are multiples of this.
 const LONG_SEGMENT_UNIT: u64 = 4096;
 
+/// Longer payloads are written by a call even where the segment is mapped: each page of a map costs a fault, and once it is synced
+/// an interrupt on each processor that runs this program and another fault. For the same reason a call writes what comes right after a sync.
+const CALL_BYTES_MIN: usize = 8 << 10;
+
 /// A buffer that grew past this for one large group is given back.
 const BUFFER_LEN_KEPT: usize = 1 << 20;
 
@@ -110,6 +114,8 @@ struct Tail {
     buffer: Vec<u8>,
     /// The segment's bytes in memory, where the system has them.
     mapping: Option<Box<dyn WriteMapping>>,
+    /// How many syncs there had been before the last record.
+    syncs: u64,
 }
 
 /// A segment that begins where its seal, which goes where the next record goes, will end.
@@ -180,6 +186,7 @@ impl Wal {
                 link: segment.first_link,
                 last_sequence: start.previous_sequence,
                 mapping: map(&segment),
+                syncs: 0,
                 calls_at: Tail::calls_at(&segment),
                 segment,
                 prepared: None,
@@ -502,13 +509,15 @@ impl Wal {
 
     /// Writes a record where the next one goes; there is room. Returns its end.
     fn write_record(&self, tail: &mut Tail, header: &RecordHeader, stored: &[u8]) -> Result<Lsn> {
+        let syncs = self.sync_stage.syncs();
+        let is_after_sync = std::mem::replace(&mut tail.syncs, syncs) != syncs;
         let Tail { segment, offset, buffer, mapping, .. } = &mut *tail;
         buffer.clear();
         let record = header.encode(&segment.header, *offset, buffer);
         let len = record.file_len();
         assert!(*offset + len <= segment.header.len, "a log record stays within its segment");
         let written = match mapping {
-            Some(mapping) => {
+            Some(mapping) if !is_after_sync && stored.len() < CALL_BYTES_MIN => {
                 // The header last: before it, what stands here is no record.
                 if !stored.is_empty() {
                     mapping.write(stored, *offset + record.header_len as u64);
@@ -516,7 +525,12 @@ impl Wal {
                 mapping.write(buffer, *offset);
                 Ok(())
             }
-            None => {
+            _ if stored.len() >= CALL_BYTES_MIN => {
+                // The header last, as above; so nothing need be copied together.
+                let payload = segment.file.write_at(stored, *offset + record.header_len as u64);
+                payload.and_then(|()| segment.file.write_at(buffer, *offset))
+            }
+            _ => {
                 buffer.extend_from_slice(stored);
                 segment.file.write_at(buffer, *offset)
             }
