@@ -85,6 +85,33 @@ fn a_refused_record_leaves_no_header() {
 }
 
 #[test]
+fn a_refused_long_record_leaves_no_header() {
+    // It is written in two calls, of which the second is the header's.
+    let mut random = Random(7);
+    let payload: Vec<u8> = (0..20_000).map(|_| random.next() as u8).collect();
+    for calls_before in [0, 1] {
+        let mut world = World::new();
+        world.options.segment_len = 256 << 10;
+        let wal = world.create(WalStart::new_log());
+        append(&wal, 1).unwrap();
+        // The first segment is short, so that this begins the next.
+        wal.append(&group(2), &payload).unwrap();
+        let input = input_of(&wal);
+        world.vfs.fail_written(Operation::Write, calls_before, 1, ErrorKind::StorageFull, 1 << 20);
+        assert!(wal.append(&group(3), &payload).unwrap_err().is_disk_full());
+        let bytes = world.vfs.files().into_values().max_by_key(Vec::len).unwrap();
+        let ends: Vec<usize> = (0..bytes.len() - 16).filter(|&at| bytes[at..at + 16] == payload[..16]).collect();
+        let [_, second] = ends[..] else { panic!("the payload was written both times: {ends:?}") };
+        assert_eq!(bytes[second - 8..second], [0; 8], "no header before it");
+        let (seen, outcome) = world.replay(&input).unwrap();
+        assert_eq!((seen.len(), outcome.ambiguous_tail), (2, false));
+        // The same bytes again, and now they count.
+        wal.append(&group(3), &payload).unwrap();
+        assert_eq!(world.replay(&input).unwrap().0[2], (3, payload.clone()));
+    }
+}
+
+#[test]
 fn a_failed_sync_latches() {
     let world = World::new();
     let wal = world.create(WalStart::new_log());
