@@ -65,6 +65,7 @@ class Run:
                 padding = reader.varint()
                 require(length <= 13 + raw_length, "a block longer than before compression")
                 require(padding == 0 or (length == 13 + raw_length and raw_length < 1 << 24), "zeros after a compressed block")
+                require(padding < 4096, "more zeros than a page has")
                 require(not any(self.data[at : at + padding]), "no zeros after a block")
                 at += padding
         require(at == self.footer["keys"], "the data blocks do not end where the key chunks begin")

@@ -185,7 +185,7 @@ impl Hint {
         }
     }
 
-    /// Asks the processor for the last lines of a page, in one of which the unit in it ends.
+    /// Asks the processor for the last lines of a page, in one of which the unit in it mostly ends.
     #[inline(always)]
     pub fn prefetch_page_end(self) {
         for before in [64, 128, 192] {

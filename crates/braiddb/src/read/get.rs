@@ -157,7 +157,7 @@ fn get_in_partition<'g>(
     let deleted = partition.newest_covering(key, snapshot);
     let mut best: Option<EntryRef<'g>> = None;
     let mut apart = [Step::Unknown; RUNS_AT_ONCE];
-    let segment = prepare_apart(partition, key, hash, segment, &mut apart);
+    let mut segment = segment;
     // The runs stand newest first by their highest number, but a merged run may reach further back than the next: so
     // go on until no other can hold anything newer than what was found.
     let is_counted = is_counted(hash);
@@ -165,7 +165,11 @@ fn get_in_partition<'g>(
         if best.is_some_and(|b| b.sequence >= handle.run().meta().max_sequence) {
             break;
         }
-        let segment = match apart.get(index) {
+        if index == 1 {
+            // Not in the newest run, where most is that is read soon after it was written: so it may be anywhere.
+            segment = prepare_apart(partition, key, hash, segment, &mut apart);
+        }
+        let step = match apart.get(index) {
             Some(Step::Outside) => continue,
             Some(Step::Segment(segment)) => Some(*segment),
             _ if is_outside(handle.run().meta(), key) => continue,
@@ -175,7 +179,7 @@ fn get_in_partition<'g>(
             handle.note_read(1);
         }
         let (view, runs) = (handle.view()?, handle.alone());
-        let found = match segment {
+        let found = match step {
             Some(segment) => view.get_in_segment(runs, segment, key, hash, snapshot, guard)?,
             None => view.get_hashed(runs, key, hash, snapshot, guard)?,
         };
@@ -205,8 +209,8 @@ enum Step {
     Segment(u32),
 }
 
-/// Begins to look a key up in all sources of a partition at once, so that the waits of one are those of all. Returns the segment of
-/// the partition's view, if it is known then.
+/// Begins to look a key up in all sources of a partition at once but the newest run, so that the waits of one are those of all.
+/// Returns the segment of the partition's view, if it is known then.
 fn prepare_apart(
     partition: &Partition,
     key: &[u8],
@@ -224,16 +228,16 @@ fn prepare_apart(
     };
     let main = partition.view.as_ref().filter(|_| segment.is_none());
     let main_step = main.map_or(Step::Unknown, |view| begin(view));
-    for (handle, step) in partition.apart.iter().zip(&mut *apart) {
-        *step = match handle.view() {
+    for (handle, step) in partition.apart.iter().zip(&mut *apart).skip(1) {
+        // A view that is not open is opened by who comes to it.
+        *step = match handle.opened_view() {
             _ if is_outside(handle.run().meta(), key) => Step::Outside,
-            Ok(view) => begin(view),
-            // Whoever comes to this run fails.
-            Err(_) => Step::Unknown,
+            Some(view) => begin(view),
+            None => Step::Unknown,
         };
     }
     for (handle, step) in partition.apart.iter().zip(apart) {
-        if let (Step::Leaf(_), Ok(view)) = (*step, handle.view()) {
+        if let (Step::Leaf(_), Some(view)) = (*step, handle.opened_view()) {
             *step = go_on(view, *step);
         }
     }

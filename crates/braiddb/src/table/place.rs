@@ -104,7 +104,7 @@ impl Place {
     }
 
     /// Has the system read a part of the mapped file that is to be checked, so that looking at it cannot fail: if its regions
-    /// are not ready, it reads some bytes of each page, two pages at a time, since most units lie in two. Fails where the disk
+    /// are not ready, it reads some bytes of each page, two pages at a time, since a unit mostly has no more. Fails where the disk
     /// does.
     pub fn have_in_memory(&self, part: &Range<u64>, file: &dyn File, path: &Path) -> Result<()> {
         let now = self.now(0);

@@ -203,7 +203,9 @@ impl Run {
     /// its own in a mapped file.
     #[inline(always)]
     fn on_grid(&self, position: Position) -> Option<(Hint, usize)> {
-        let file = self.place.get().filter(|_| self.stride > 0)?;
+        // The last block ends wherever it does.
+        let is_full = usize::from(position.block) + 1 < self.slots.units();
+        let file = self.place.get().filter(|_| self.stride > 0 && is_full)?;
         let before_entry = UNIT_HEADER_LEN + usize::from(position.slot) * self.stride;
         let page_end = (u64::from(position.block) + 1) * PAGE_BYTES;
         Some((file.hint(page_end), (PAGE_BYTES as usize).saturating_sub(before_entry)))

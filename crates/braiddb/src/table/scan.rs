@@ -133,7 +133,12 @@ impl RunScan {
     fn load(&mut self, block: u16) -> Result<()> {
         let index = self.run.index();
         let Range { start: from, end: to } = index.unit(usize::from(block), self.run.note(block).len());
-        let unit = self.ahead.fetch(&self.run, from, to, index.offset(index.blocks()))?;
+        let padded =
+            self.ahead.fetch(&self.run, from, index.offset(usize::from(block) + 1), index.offset(index.blocks()))?;
+        let unit = padded.start..padded.start + (to - from) as usize;
+        if self.ahead.buffer[unit.end..padded.end].iter().any(|&byte| byte != 0) {
+            return Err(Error::corruption(self.run.path(), to, "the bytes after a data block are not zero"));
+        }
         let contents = open_unit(
             &self.ahead.buffer[unit.clone()],
             self.run.meta().file_id,

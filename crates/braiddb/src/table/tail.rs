@@ -224,8 +224,10 @@ enum Offsets {
 }
 
 impl Offsets {
-    fn new(offsets: Vec<u64>) -> Offsets {
+    fn new(offsets: Vec<u64>, is_padded: bool) -> Offsets {
         if let Some((&end, starts)) = offsets.split_last()
+            && is_padded
+            && starts.len() > 1
             && starts.iter().enumerate().skip(1).all(|(block, &start)| start == block as u64 * PAGE_BYTES)
         {
             return Offsets::Grid { blocks: starts.len(), end };
@@ -301,7 +303,8 @@ impl Index {
             // With padding, where a unit ends follows from its length before compression: see `unit`.
             let plain_len = (UNIT_HEADER_LEN + note.len()) as u64;
             let is_told = !is_padded || note.len() == 0 || unit_len <= plain_len;
-            if count == 0 || !is_told || (padding > 0 && (unit_len != plain_len || note.len() == 0)) {
+            let is_fit = padding == 0 || (unit_len == plain_len && note.len() > 0 && padding < PAGE_BYTES);
+            if count == 0 || !is_told || !is_fit {
                 return None;
             }
             offset = offset.checked_add(unit_len)?.checked_add(padding).filter(|&end| end <= footer.keys_offset)?;
@@ -316,7 +319,7 @@ impl Index {
         let (smallest, largest) = (decode_key(&mut reader)?, decode_key(&mut reader)?);
         let blob_uses = decode_blob_uses(&mut reader)?;
         reader.is_at_end().then(|| Index {
-            offsets: Offsets::new(offsets),
+            offsets: Offsets::new(offsets, is_padded),
             is_padded,
             notes,
             chunks,

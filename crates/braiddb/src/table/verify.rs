@@ -35,7 +35,6 @@ pub(super) fn verify(run: &Arc<Run>) -> Result<u64> {
         return Err(bad(len.min(run.meta().file_bytes), "the file's length is not what the manifest knows"));
     }
     let tail = read_tail(&**run.file(), path, len)?;
-    verify_padding(run)?;
     let mut sums = verify_entries(run)?;
     for tombstone in tail.range_tombstones.iter() {
         sums.add_sequence(tombstone.sequence);
@@ -112,18 +111,6 @@ fn verify_entries(run: &Arc<Run>) -> Result<Sums> {
     }
     sums.largest = last.map(|(key, _)| key);
     Ok(sums)
-}
-
-/// Checks the zeros after data blocks.
-fn verify_padding(run: &Run) -> Result<()> {
-    let index = run.index();
-    for block in 0..run.end().block {
-        let padding = index.unit(usize::from(block), run.note(block).len()).end..index.offset(usize::from(block) + 1);
-        if read_bytes(&**run.file(), run.path(), padding.start, padding.end)?.iter().any(|&byte| byte != 0) {
-            return Err(Error::corruption(run.path(), padding.start, "the bytes after a data block are not zero"));
-        }
-    }
-    Ok(())
 }
 
 /// Checks the embedded view's checksum, and the zeros before it.

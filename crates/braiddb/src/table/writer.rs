@@ -194,7 +194,7 @@ impl RunWriter {
     /// About how long the file would be if it were finished now, without a view.
     pub fn estimated_bytes(&self) -> u64 {
         let keys = self.keys.as_ref().map_or(0, KeyBlockBuilder::len);
-        let tail = keys + self.block.len() + 5 * self.blocks.len() + FOOTER_LEN;
+        let tail = keys + self.block.len() + 6 * self.blocks.len() + FOOTER_LEN;
         self.position() + tail as u64
     }
 

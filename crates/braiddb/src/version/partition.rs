@@ -67,6 +67,11 @@ impl RunHandle {
         Ok(self.view.get_or_init(|| view))
     }
 
+    /// The run's own view, if it has been opened.
+    pub fn opened_view(&self) -> Option<&Arc<View>> {
+        self.view.get()
+    }
+
     /// Notes a read that [`is_counted`] and had to ask the run by itself; it took as long as so many gets.
     pub fn note_read(&self, gets: u64) {
         self.reads.fetch_add(gets * READS_PER_COUNT, Ordering::Relaxed);

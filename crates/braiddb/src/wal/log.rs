@@ -36,8 +36,10 @@ const FIRST_SEGMENT_LEN: u64 = 1 << 20;
 /// Segments longer than the usual ones are multiples of this.
 const LONG_SEGMENT_UNIT: u64 = 4096;
 
-/// Longer payloads are written by a call even where the segment is mapped: each page of a map costs a fault, and once it is synced
-/// an interrupt on each processor that runs this program and another fault. For the same reason a call writes what comes right after a sync.
+/// Payloads of so many stored bytes are written by a call even where the segment is mapped: each page of a map costs a fault, and once it
+/// is synced an interrupt on each processor that runs this program and another fault. For the same reason a call writes what comes right
+/// after a sync. (A short one at once, header first: a process that is killed meanwhile may leave a record that is cut short, as one that
+/// loses power may anyway.)
 const CALL_BYTES_MIN: usize = 8 << 10;
 
 /// A buffer that grew past this for one large group is given back.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::MAX_SEQUENCE;
+use crate::platform::PosixVfs;
 use crate::wal::{SegmentInfo, inspect_segment};
 
 #[test]
@@ -343,4 +344,43 @@ fn a_segments_header_tells_damage_to_what_was_synced_before_it() {
             assert_eq!(replayed.unwrap().0, groups(1..=kept as u64), "what was not synced may be lost");
         }
     }
+}
+
+/// Real files: through a map where the system gives one, else by calls.
+#[test]
+fn what_is_written_in_either_way_follows_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let next_number = Arc::new(AtomicU64::new(1));
+    let context = WalContext {
+        vfs: Arc::new(PosixVfs::new()),
+        dir: dir.path().into(),
+        runtime: Arc::new(SystemRuntime::new()),
+        next_file_number: Arc::new(move || next_number.fetch_add(1, Ordering::Relaxed)),
+        pre_sync: None,
+    };
+    let options = WalOptions { segment_len: 128 << 10, ..WalOptions::default() };
+    let wal = Wal::create(context, options, WalStart::new_log()).unwrap();
+    let input = input_of(&wal);
+    let mut random = Random(3);
+    let mut expected = Groups::new();
+    for sequence in 1..400 {
+        // Short and long ones, after syncs and not, over several segments.
+        let len = if random.next().is_multiple_of(4) { 8_000 + random.next() % 9_000 } else { random.next() % 300 };
+        let payload: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+        let end = wal.append(&group(sequence), &payload).unwrap();
+        if random.next().is_multiple_of(3) {
+            wal.sync(end).unwrap();
+        }
+        expected.push((sequence, payload));
+        let mut seen = Groups::new();
+        if sequence % 50 == 0 {
+            recover(&PosixVfs::new(), dir.path(), &input, &mut |info, payload| {
+                seen.push((info.first_sequence, payload.to_vec()));
+                Ok(Visit::Taken)
+            })
+            .unwrap();
+            assert!(seen == expected, "after {sequence}");
+        }
+    }
+    assert!(wal.segments().len() > 3);
 }

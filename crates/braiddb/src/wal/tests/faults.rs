@@ -94,7 +94,6 @@ fn a_refused_long_record_leaves_no_header() {
         world.options.segment_len = 256 << 10;
         let wal = world.create(WalStart::new_log());
         append(&wal, 1).unwrap();
-        // The first segment is short, so that this begins the next.
         wal.append(&group(2), &payload).unwrap();
         let input = input_of(&wal);
         world.vfs.fail_written(Operation::Write, calls_before, 1, ErrorKind::StorageFull, 1 << 20);
