@@ -11,8 +11,9 @@
 
 use super::{Prepared, Tail, Wal, count, map};
 use crate::{
-    base::{FileNumber, Result},
+    base::Result,
     wal::{
+        Lsn,
         format::{MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
         record::{RECORD_HEADER_LEN_MAX, RECORD_HEADER_LEN_MIN, RecordFlags, RecordHeader, SEAL_LEN_MAX, encode_seal},
         segment::{Segment, Spare},
@@ -31,7 +32,8 @@ pub(super) const FILLING_LEN_MIN: u64 = RECORD_HEADER_LEN_MAX as u64 + SEAL_LEN_
 
 /// What a segment made beforehand goes by.
 struct Outlook {
-    follows: FileNumber,
+    /// Where the present segment begins. (Its number may come back: files are used again.)
+    follows: Lsn,
     header: SegmentHeader,
     usual_len: u64,
     /// Whether the log was synced since the present segment began: then it will have been synced again before the next begins.
@@ -84,7 +86,7 @@ impl Wal {
             next.keep_mapping(Some(mapping));
         }
         let mut tail = self.tail.lock();
-        if tail.segment.header.number == follows && tail.prepared.is_none() && tail.ahead.is_none() {
+        if tail.segment.header.start_lsn == follows && tail.prepared.is_none() && tail.ahead.is_none() {
             tail.ahead = Some(next);
             count(counter, 1);
         } else {
@@ -117,7 +119,12 @@ impl Wal {
             base_time_us: self.context.runtime.unix_time_us().min(MAX_TIME_US),
         };
         let is_synced = durable_lsn > present.start_lsn + SEGMENT_HEADER_LEN;
-        Some(Outlook { follows: present.number, header, usual_len: self.next_len.load(Ordering::Relaxed), is_synced })
+        Some(Outlook {
+            follows: present.start_lsn,
+            header,
+            usual_len: self.next_len.load(Ordering::Relaxed),
+            is_synced,
+        })
     }
 
     /// The segment made beforehand, if it will do for a record of up to `len` bytes, and the seal that leads to it: the rest

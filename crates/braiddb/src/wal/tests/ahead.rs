@@ -3,6 +3,7 @@
 use super::*;
 use crate::{platform::fault_vfs::Operation, wal::inspect_segment};
 use std::io::ErrorKind;
+use std::sync::{OnceLock, atomic::AtomicBool};
 
 /// Long enough that what is left at a segment's end is worth filling.
 fn world() -> World {
@@ -173,4 +174,47 @@ fn an_end_that_finds_no_space_is_written_later() {
         assert_eq!(world.replay(&input_of(&wal)).unwrap().0.len(), 2);
         assert_eq!(wal.segments().len(), 2);
     }
+}
+
+/// Files are used again under their numbers: while the next segment is made, the log may come back to the file that it was in.
+#[test]
+fn what_was_made_ahead_follows_no_later_segment_in_the_same_file() {
+    let world = world();
+    let wal: Arc<OnceLock<Wal>> = Arc::default();
+    let (is_armed, sequence) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut context = world.context();
+    let numbers = context.next_file_number.clone();
+    let file_of = |wal: &Wal| wal.segments().last().unwrap().number;
+    context.next_file_number = {
+        let (wal, is_armed, sequence) = (Arc::clone(&wal), Arc::clone(&is_armed), Arc::clone(&sequence));
+        Arc::new(move || {
+            if is_armed.swap(false, Ordering::Relaxed)
+                && let Some(wal) = wal.get()
+            {
+                let (file, mut has_left) = (file_of(wal), false);
+                while !has_left || file_of(wal) != file {
+                    let next = sequence.fetch_add(1, Ordering::Relaxed) + 1;
+                    append(wal, next).unwrap();
+                    wal.release(next, |_| false);
+                    has_left |= file_of(wal) != file;
+                }
+            }
+            numbers()
+        })
+    };
+    let wal = wal.get_or_init(|| Wal::create(context, world.options.clone(), WalStart::new_log()).unwrap());
+    while !wal.take_call_for_next() {
+        append(wal, sequence.fetch_add(1, Ordering::Relaxed) + 1).unwrap();
+    }
+    is_armed.store(true, Ordering::Relaxed);
+    assert!(wal.prepare_next().unwrap());
+    assert!(!is_armed.load(Ordering::Relaxed), "the log went on meanwhile");
+    let first = wal.segments().pop().unwrap();
+    let input = RecoveryInput { oldest_segment: Some(first.number), durable_lsn: 0, flushed: first.last_sequence };
+    for _ in 0..500 {
+        append(wal, sequence.fetch_add(1, Ordering::Relaxed) + 1).unwrap();
+    }
+    let (seen, outcome) = world.replay(&input).unwrap();
+    assert_eq!(outcome.end_lsn, wal.end_lsn());
+    assert_eq!(seen.last().map(|(last, _)| *last), Some(sequence.load(Ordering::Relaxed)));
 }
