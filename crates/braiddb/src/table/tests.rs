@@ -512,6 +512,16 @@ fn decoders_take_any_bytes() {
         assert_eq!(tail::Index::decode(&index, &footer, is_padded).is_some(), is_padded);
         assert_eq!(tail::Index::decode(&old_index, &footer, is_padded).is_some(), !is_padded);
     }
+    // A page of zeros is never needed.
+    for (padding, is_taken) in [(4095, true), (4096, false)] {
+        let blocks = [tail::BlockEntry { padding, ..block }; 5];
+        let by = 5 * u64::from(padding - block.padding);
+        let moved = chunks.map(|chunk| tail::ChunkEntry { offset: chunk.offset + by, ..chunk });
+        let index = tail::encode_index(true, &blocks, &moved, b"a", b"b", &uses);
+        let (keys_offset, tombstones_offset) = (footer.keys_offset + by, footer.tombstones_offset + by);
+        let footer = tail::Footer { keys_offset, tombstones_offset, ..footer.clone() };
+        assert_eq!(tail::Index::decode(&index, &footer, true).is_some(), is_taken);
+    }
     // What is padded is not compressed, or its end would not be known; and what is compressed is not longer.
     let compressed = [tail::BlockEntry { unit_len: 96, padding: 4, ..block }; 5];
     let longer = [tail::BlockEntry { unit_len: 100, padding: 0, ..block }; 5];
