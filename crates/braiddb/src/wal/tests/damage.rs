@@ -333,3 +333,33 @@ fn an_empty_epoch_makes_the_one_before_durable() {
     world.reopen(&mut first_input.clone()).unwrap();
     assert!(ends_it().unwrap_err().is_corruption());
 }
+
+/// Long records are written in two calls, which may reach the disk in any order and in part.
+#[test]
+fn a_crash_amid_long_records_leaves_a_prefix_with_all_that_was_durable() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let mut world = World::new();
+        world.options.segment_len = 64 << 10;
+        let wal = world.create(WalStart::new_log());
+        let mut input = input_of(&wal);
+        let (mut expected, mut durable) = (Groups::new(), 0);
+        for sequence in 1..=12 {
+            let len = if random.next().is_multiple_of(3) { 100 } else { 8_192 + random.next() % 9_000 };
+            let payload: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+            let end = wal.append(&group(sequence), &payload).unwrap();
+            expected.push((sequence, payload));
+            if random.next().is_multiple_of(4) {
+                wal.sync(end).unwrap();
+                durable = expected.len();
+            }
+        }
+        let crashed = World::on(world.vfs.crashed(|| random.next() & 1 == 0));
+        let (seen, _) = crashed.reopen(&mut input).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert!(
+            seen.len() >= durable && seen[..] == expected[..seen.len()],
+            "seed {seed}: {} of {durable}",
+            seen.len()
+        );
+    }
+}
