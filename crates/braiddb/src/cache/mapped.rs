@@ -51,6 +51,14 @@ impl MappedFile {
         Some(unsafe { bytes.as_ref() })
     }
 
+    /// Bytes of it, which nobody writes to any more, for as long as it is there itself; `None` if it has no such range.
+    #[inline(always)]
+    pub fn bytes(&self, range: Range<u64>) -> Option<&[u8]> {
+        let bytes = self.part(range)?;
+        // SAFETY: the map is there as long as a holder is, and the holders are ours.
+        Some(unsafe { bytes.as_ref() })
+    }
+
     /// Bytes of it, which nobody writes to any more, for as long as the handle lives; `None` if it has no such range.
     #[inline]
     pub fn pin(&self, range: Range<u64>) -> Option<PinnedUnit> {

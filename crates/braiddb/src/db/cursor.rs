@@ -212,7 +212,7 @@ impl Cursor {
     #[inline(never)]
     fn row_there(&self) -> Result<(&[u8], &[u8])> {
         assert!(self.is_on_row(), "the cursor stands on no row");
-        let entry = self.scan.entry();
+        let entry = self.scan.entry_there();
         let mut value = entry.value;
         if entry.kind == EntryKind::BlobRef {
             value = match self.blob.get() {
@@ -259,12 +259,14 @@ impl Cursor {
         self.seek_origin(is_forward)
     }
 
+    #[inline]
     fn begin(&mut self, is_forward: bool, key: &[u8]) -> Result<bool> {
-        self.origin.key = KeyBuf::new(self.tree_id(), key);
+        self.origin.key.set_in(self.tree_id(), key);
         self.origin.is_end = false;
         self.seek_origin(is_forward)
     }
 
+    #[inline]
     fn seek_origin(&mut self, is_forward: bool) -> Result<bool> {
         self.check()?;
         self.origin.is_forward = is_forward;
@@ -338,8 +340,14 @@ impl Cursor {
             (false, false) => self.scan.seek_before(key)?,
             (false, true) => self.scan.seek_last()?,
         }
+        if *steps == 0 { Ok(()) } else { self.replay_steps() }
+    }
+
+    #[cold]
+    fn replay_steps(&mut self) -> Result<()> {
+        let steps = self.origin.steps;
         for _ in 0..steps.unsigned_abs() {
-            if *steps > 0 { self.scan.next()? } else { self.scan.prev()? }
+            if steps > 0 { self.scan.next()? } else { self.scan.prev()? }
         }
         Ok(())
     }

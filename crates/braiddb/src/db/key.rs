@@ -45,6 +45,19 @@ impl KeyBuf {
         Ok(KeyBuf::new(tree.id, user_key))
     }
 
+    /// Puts the key of `user_key` in `tree` in its place.
+    #[inline]
+    pub fn set_in(&mut self, tree: TreeId, user_key: &[u8]) {
+        let len = TREE_ID_LEN + user_key.len();
+        if len <= SHORT {
+            self.short[..TREE_ID_LEN].copy_from_slice(&tree.first_key());
+            self.short[TREE_ID_LEN..len].copy_from_slice(user_key);
+            self.len = len;
+        } else {
+            *self = KeyBuf::new(tree, user_key);
+        }
+    }
+
     /// Puts an internal key in its place.
     pub fn set(&mut self, internal: &[u8]) {
         if internal.len() <= SHORT {
@@ -77,6 +90,8 @@ mod tests {
         for len in 0..bytes.len() {
             let expected = [&[0, 0, 1, 2], &bytes[..len]].concat();
             assert_eq!(*KeyBuf::new(TreeId(258), &bytes[..len]), *expected);
+            reused.set_in(TreeId(258), &bytes[..len]);
+            assert_eq!(*reused, *expected);
             reused.set(&bytes[..len]);
             assert_eq!(*reused, bytes[..len]);
         }

@@ -131,8 +131,9 @@ pub struct PartitionChain {
     index: usize,
     open: Option<usize>,
     has_tombstones: bool,
-    /// Partitions that were open, by index.
-    kept: Vec<(usize, Merge<Source>)>,
+    /// Partitions that were open, and their indexes.
+    kept: Vec<Merge<Source>>,
+    kept_indexes: Vec<usize>,
     /// Which of them makes room next.
     next_victim: usize,
 }
@@ -156,6 +157,7 @@ impl PartitionChain {
             open: None,
             has_tombstones: false,
             kept: Vec::new(),
+            kept_indexes: Vec::new(),
             next_victim: 0,
         }
     }
@@ -169,7 +171,7 @@ impl PartitionChain {
     pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
         self.leave();
         self.snapshot = snapshot;
-        for (_, merge) in &mut self.kept {
+        for merge in &mut self.kept {
             merge.reset(|source| source.cursor.set_snapshot(snapshot));
         }
     }
@@ -177,31 +179,40 @@ impl PartitionChain {
     /// Lets go of the blocks of the open partition, but not of its cursors.
     fn leave(&mut self) {
         if let Some(at) = self.open.take() {
-            self.kept[at].1.reset(|source| source.cursor.release());
+            self.kept[at].reset(|source| source.cursor.release());
         }
     }
 
+    /// Opens a partition in place of the present one.
+    fn open(&mut self, index: usize) -> Result<()> {
+        self.leave();
+        let partition = &self.version.partitions[index];
+        let at = match self.kept_indexes.iter().position(|kept| *kept == index) {
+            Some(at) => at,
+            None => {
+                let opened = Merge::new(Source::all(partition, self.snapshot)?);
+                if self.kept.len() < KEPT {
+                    self.kept.push(opened);
+                    self.kept_indexes.push(index);
+                    self.kept.len() - 1
+                } else {
+                    self.next_victim = (self.next_victim + 1) % KEPT;
+                    self.kept[self.next_victim] = opened;
+                    self.kept_indexes[self.next_victim] = index;
+                    self.next_victim
+                }
+            }
+        };
+        self.index = index;
+        self.open = Some(at);
+        self.has_tombstones = partition.tombstones.is_some();
+        Ok(())
+    }
+
+    #[inline]
     fn enter(&mut self, index: usize, entry: Entry<'_>) -> Result<()> {
         if self.index != index || self.open.is_none() {
-            self.leave();
-            let partition = &self.version.partitions[index];
-            let at = match self.kept.iter().position(|(kept, _)| *kept == index) {
-                Some(at) => at,
-                None => {
-                    let opened = (index, Merge::new(Source::all(partition, self.snapshot)?));
-                    if self.kept.len() < KEPT {
-                        self.kept.push(opened);
-                        self.kept.len() - 1
-                    } else {
-                        self.next_victim = (self.next_victim + 1) % KEPT;
-                        self.kept[self.next_victim] = opened;
-                        self.next_victim
-                    }
-                }
-            };
-            self.index = index;
-            self.open = Some(at);
-            self.has_tombstones = partition.tombstones.is_some();
+            self.open(index)?;
         }
         if let Entry::At(key) | Entry::Before(key) = entry {
             let apart = &self.version.partitions[index].apart;
@@ -220,12 +231,12 @@ impl PartitionChain {
 
     #[inline]
     fn merge(&self) -> Option<&Merge<Source>> {
-        self.open.map(|at| &self.kept[at].1)
+        self.open.map(|at| &self.kept[at])
     }
 
     #[inline]
     fn merge_mut(&mut self) -> Option<&mut Merge<Source>> {
-        self.open.map(|at| &mut self.kept[at].1)
+        self.open.map(|at| &mut self.kept[at])
     }
 
     #[inline]

@@ -106,15 +106,20 @@ impl<C: Cursor> Merge<C> {
         self.order = order;
     }
 
+    #[inline]
     fn seek_all(&mut self, forward: bool, mut seek: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
         self.forward = forward;
         self.order.clear();
+        // Most merges are of one source.
+        if let [only] = &mut self.sources[..] {
+            seek(only)?;
+            if only.valid() {
+                self.order.push(0);
+            }
+            return Ok(());
+        }
         for source in &mut self.sources {
             seek(source)?;
-        }
-        if let [only] = &self.sources[..] {
-            self.order.extend(only.valid().then_some(0));
-            return Ok(());
         }
         self.sort();
         Ok(())

@@ -15,7 +15,6 @@ use std::sync::Arc;
 const PAUSE_SHIFT_MAX: u32 = 6;
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a handful of them live in a scan's vector")]
 pub enum Source {
     Memtable(MemtableCursor, SequenceNumber),
     Partitions(PartitionChain, SequenceNumber),
@@ -163,8 +162,8 @@ impl ScanCursor {
 
     /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
     pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
-        self.batch.release();
-        self.strands.release();
+        self.batch.release_runs();
+        self.strands.release_runs();
         let chain = match self.merge.take_sources().pop() {
             Some(Source::Partitions(mut chain, _)) if chain.is_over(&state.version) => {
                 chain.set_snapshot(snapshot);
@@ -233,12 +232,19 @@ impl ScanCursor {
     #[inline]
     pub fn row_ahead(&self) -> Option<(&[u8], &[u8])> {
         match self.batch.row() {
-            None => self.strands.row(),
+            None if self.strands.is_on_row() => self.strands.row(),
             row => row,
         }
     }
 
+    /// The row it stands on, which was not decoded ahead.
+    #[inline]
+    pub fn entry_there(&self) -> EntryRef<'_> {
+        self.merge.entry()
+    }
+
     /// Ends a scan, before a seek.
+    #[inline]
     fn restart(&mut self) {
         self.is_contested = false;
         self.batch.restart();

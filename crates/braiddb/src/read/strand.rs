@@ -177,7 +177,15 @@ impl Strand {
         (self.count, self.at) = (0, 0);
     }
 
-    /// The same, where a scan ends and another begins.
+    /// The same, and lets go of the runs they are of.
+    pub fn release_runs(&mut self) {
+        self.release();
+        if let Batch::Rows(batch) = &mut self.batch {
+            batch.release_runs();
+        }
+    }
+
+    /// The same as [`Strand::release`], where a scan ends and another begins.
     pub fn restart(&mut self) {
         let rest = self.items().iter().fold(0, |lanes, item| lanes | 1 << item.lane());
         if let Batch::Rows(batch) = &mut self.batch {

@@ -30,6 +30,8 @@ pub struct Strands {
     at: usize,
     /// How many rounds in a row were of one strand alone.
     solo_rounds: u32,
+    /// Whether the strands may have rows, or the blocks of some.
+    has_begun: bool,
     merged: Vec<Item>,
     spare: Vec<Item>,
     /// The places in `merged` of rows that have the head of the row before.
@@ -47,6 +49,7 @@ impl Default for Strands {
             picked: 0,
             at: 0,
             solo_rounds: 0,
+            has_begun: false,
             merged: Vec::new(),
             spare: Vec::new(),
             ties: Vec::new(),
@@ -93,12 +96,22 @@ impl Strands {
     pub fn release(&mut self) {
         self.leave();
         self.strands.iter_mut().for_each(Strand::release);
+        self.has_begun = false;
     }
 
-    /// The same, where a scan ends and another begins.
+    /// The same, and lets go of the runs.
+    pub fn release_runs(&mut self) {
+        self.leave();
+        self.strands.iter_mut().for_each(Strand::release_runs);
+    }
+
+    /// The same as [`Strands::release`], where a scan ends and another begins.
     pub fn restart(&mut self) {
         self.leave();
-        self.strands.iter_mut().for_each(Strand::restart);
+        if self.has_begun {
+            self.strands.iter_mut().for_each(Strand::restart);
+            self.has_begun = false;
+        }
     }
 
     /// How many rounds in a row were of one strand alone.
@@ -116,6 +129,7 @@ impl Strands {
     /// Begins to go in a direction. Finds out whether all rows of one strand are newer than all of another, as where memtables
     /// follow each other. To be called before rows are decoded, and once the strands know their sequence numbers.
     pub fn begin(&mut self, is_forward: bool) -> Heads {
+        self.has_begun = true;
         let strands = &mut self.strands;
         self.by_age.clear();
         self.by_age.extend((0..strands.len()).map(|index| index as u8));

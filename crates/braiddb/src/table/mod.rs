@@ -27,6 +27,7 @@ pub use context::{Position, TableContext};
 pub use demand::Demand;
 pub use key_block::KeyBlocks;
 pub use meta::{BlobUse, RunMeta};
+pub use place::Moment;
 pub use run::{Block, PinnedBlock, Run};
 pub use scan::{KeyScan, RunScan};
 pub use writer::{RunOptions, RunWriter};

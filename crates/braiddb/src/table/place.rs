@@ -42,12 +42,26 @@ const REGION_CHECKS: u64 = 16;
 /// Stands for the number of checks where it has.
 const REGION_READY: u64 = 255;
 
-/// The present span of time of a thing of this number: spans of different things begin at different times.
-#[inline]
-pub(super) fn span_of(runtime: &dyn Runtime, number: u64) -> CheckTime {
-    let shift = number % SHIFTS * (CHECKED_FOR_NS / SHIFTS);
-    // Never 0, which stands for no time.
-    CheckTime::new(1 + (runtime.monotonic_coarse_ns() + shift) / CHECKED_FOR_NS)
+/// A moment, for who looks up several blocks at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    ns: u64,
+}
+
+impl Moment {
+    /// Now.
+    #[inline]
+    pub(super) fn now(runtime: &dyn Runtime) -> Moment {
+        Moment { ns: runtime.monotonic_coarse_ns() }
+    }
+
+    /// The span of time that it lies in for a thing of this number: spans of different things begin at different times.
+    #[inline(always)]
+    pub(super) fn span_of(self, number: u64) -> CheckTime {
+        let shift = number % SHIFTS * (CHECKED_FOR_NS / SHIFTS);
+        // Never 0, which stands for no time.
+        CheckTime::new(1 + (self.ns + shift) / CHECKED_FOR_NS)
+    }
 }
 
 /// The map of a file, made when it is first wanted.
@@ -97,10 +111,16 @@ impl Place {
         self.mapped.get()?.as_ref().map(|mapped| &mapped.file)
     }
 
+    /// Now.
+    #[inline]
+    pub fn moment(&self) -> Moment {
+        Moment::now(&*self.runtime)
+    }
+
     /// The present span of time of a block: what was checked in another is to be checked again.
     #[inline]
     pub fn now(&self, block: u16) -> CheckTime {
-        span_of(&*self.runtime, u64::from(block))
+        self.moment().span_of(u64::from(block))
     }
 
     /// Has the system read a part of the mapped file that is to be checked, so that looking at it cannot fail: if its regions

@@ -1,8 +1,8 @@
 //! An open run: random access to its entries, through the cache or where the file is mapped (`place.rs`).
 //!
 //! In memory it keeps twelve bytes a block: eight for the cache's slot, in which the number of entries and their average
-//! length are noted, and four for the block's offset (eight past 4 GiB; none if each block has a page of its own); and the range
-//! tombstones.
+//! length are noted, and four for the block's offset (eight past 4 GiB); and the range tombstones. If each block has a page of
+//! its own, nine: the numbers of entries stand side by side then, so that where an entry is can be told without the slot.
 //!
 //! A read goes from the slot to the frame, to the end of the block (count, base, slot), to the entry. It allocates
 //! nothing, takes no lock, and compares nothing.
@@ -12,7 +12,7 @@ use super::{
     block::{self, Rows, average_entry_bytes, entry_count},
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     meta::RunMeta,
-    place::Place,
+    place::{Moment, Place},
     scan::{KeyScan, RunScan},
     tail::{FOOTER_LEN, Footer, Index},
 };
@@ -42,6 +42,8 @@ pub struct Run {
     place: Place,
     /// The average bytes of an entry, if each block has a page of its own; else 0.
     stride: usize,
+    /// How many entries each block has, if each has a page of its own; else nothing.
+    counts: Box<[u8]>,
     file: Arc<dyn File>,
     path: PathBuf,
     range_tombstones: Arc<RangeTombstoneSet>,
@@ -79,7 +81,8 @@ impl Run {
         }
         let mut tail = read_tail(&*file, path, len)?;
         let meta = tail.take_meta(number);
-        let stride = if tail.index.is_grid() { average_stride(&tail.index.notes) } else { 0 };
+        let on_grid = if tail.index.is_grid() { &tail.index.notes[..] } else { &[] };
+        let (stride, counts) = (average_stride(on_grid), on_grid.iter().map(|note| note.mark()).collect());
         if listed.is_some_and(|listed| *listed != meta) {
             let offset = len - FOOTER_LEN as u64;
             return Err(Error::corruption(path, offset, "index and footer are not those that the manifest knows"));
@@ -90,6 +93,7 @@ impl Run {
             meta,
             place: Place::new(ctx),
             stride,
+            counts,
             file,
             path: path.to_owned(),
             range_tombstones: Arc::new(tail.range_tombstones),
@@ -126,9 +130,12 @@ impl Run {
     }
 
     /// How many entries a block has; 0 past the end.
-    #[inline]
+    #[inline(always)]
     pub fn block_entries(&self, block: u16) -> u16 {
-        u16::from(self.note(block).mark())
+        match self.counts.get(usize::from(block)) {
+            Some(&count) => u16::from(count),
+            None => u16::from(self.note(block).mark()),
+        }
     }
 
     /// What is noted of a block, its length and the number of its entries; nothing past the end.
@@ -173,6 +180,17 @@ impl Run {
     /// whatever gave the position is damaged, or the block is.
     #[inline(always)]
     pub fn read<'g>(&self, position: Position, guard: &'g Guard) -> Result<EntryRef<'g>> {
+        self.read_by(position, guard, || self.moment())
+    }
+
+    /// [`Run::read`], for who knows what moment it is.
+    #[inline(always)]
+    pub fn read_by<'g>(
+        &self,
+        position: Position,
+        guard: &'g Guard,
+        moment: impl FnOnce() -> Moment,
+    ) -> Result<EntryRef<'g>> {
         if usize::from(position.block) < self.slots.units() {
             self.prefetch_on_grid(position);
             // The entry's line, guessed, comes while the end of the block is still on its way.
@@ -180,7 +198,13 @@ impl Run {
             let soon = [soon, soon.saturating_sub(64)];
             let bytes = match self.slots.get_soon(u32::from(position.block), guard, soon) {
                 Some(bytes) => bytes,
-                None => self.read_uncached(position.block, soon, guard)?,
+                None => match self.at_hand_in_place(position.block, moment) {
+                    Some((file, range)) => {
+                        file.hint(range.end).prefetch_before(soon);
+                        file.get(range, guard).ok_or_else(|| self.no_such_entry(position))?
+                    }
+                    None => self.read_uncached(position.block, soon, guard)?,
+                },
             };
             if let Some(entry) = block::entry(bytes, position.slot) {
                 return Ok(entry);
@@ -262,8 +286,7 @@ impl Run {
     #[inline]
     pub fn prefetch_rows(&self, mut position: Position, mut rows: u32, with_ends: bool) {
         while rows > 0 && usize::from(position.block) < self.slots.units() {
-            let note = self.note(position.block);
-            let entries = u32::from(note.mark());
+            let entries = u32::from(self.block_entries(position.block));
             let here = rows.min(entries.saturating_sub(u32::from(position.slot)));
             // A scan comes to a block from one of its ends.
             let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == entries;
@@ -273,6 +296,7 @@ impl Run {
                 }
                 page_end.prefetch_items(before_end, here, self.stride, false);
             } else {
+                let note = self.note(position.block);
                 let stride = average_entry_bytes(note.len(), note.mark());
                 let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
                 self.hint(position.block).prefetch_items(before_end, here, stride, with_end);
@@ -299,6 +323,45 @@ impl Run {
             None => self.read_uncached(block, [0, 0], guard)?,
         };
         Ok(Block { bytes, run: self, block })
+    }
+
+    /// Now, for who looks at several blocks of runs at once.
+    #[inline]
+    pub fn moment(&self) -> Moment {
+        self.place.moment()
+    }
+
+    /// The entry at a position, if its block is one that is read in place and need not be checked again: it stands there as long
+    /// as the run is open.
+    #[inline(always)]
+    pub fn entry_in_place(&self, position: Position, moment: Moment) -> Option<Result<EntryRef<'_>>> {
+        let (file, range) = self.at_hand_in_place(position.block, || moment)?;
+        let bytes = file.bytes(range)?;
+        Some(block::entry(bytes, position.slot).ok_or_else(|| self.no_such_entry(position)))
+    }
+
+    /// The keys and values of a block, if it is one that is read in place and need not be checked again: they stand there as long
+    /// as the run is open.
+    #[inline(always)]
+    pub fn rows_in_place(&self, block: u16, moment: Moment) -> Option<Result<Rows<'_>>> {
+        let (file, range) = self.at_hand_in_place(block, || moment)?;
+        let bytes = file.bytes(range)?;
+        Some(Rows::new(bytes).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 })))
+    }
+
+    /// Where a block stands if it is one that is read in place and need not be checked again: this is a read of it.
+    #[inline(always)]
+    fn at_hand_in_place(&self, block: u16, moment: impl FnOnce() -> Moment) -> Option<(&MappedFile, Range<u64>)> {
+        if usize::from(block) >= self.slots.units() {
+            return None;
+        }
+        let checked = self.slots.in_place_since(u32::from(block))?;
+        if checked != moment().span_of(u64::from(block)) {
+            return None;
+        }
+        let file = self.place.get()?;
+        self.slots.note_hit();
+        Some((file, self.contents_of(block)))
     }
 
     /// A block, counted: it stays in memory while the handle lives.
@@ -341,7 +404,8 @@ impl Run {
         let tombstones: usize = self.range_tombstones.iter().map(|t| 16 + bounds(&t.start) + bounds(&t.end)).sum();
         let meta = self.meta.smallest.len() + self.meta.largest.len() + size_of_val(&*self.meta.blob_uses);
         let path = self.path.as_os_str().len();
-        size_of::<Run>() + self.slots.resident_bytes() + self.index.resident_bytes() + tombstones + meta + path
+        let blocks = self.slots.resident_bytes() + self.index.resident_bytes() + self.counts.len();
+        size_of::<Run>() + blocks + tombstones + meta + path
     }
 
     /// Has the file removed when the last handle goes.

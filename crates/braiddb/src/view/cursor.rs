@@ -15,7 +15,7 @@ use super::format::{
     MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment, lanes_below,
 };
 use super::reader::View;
-use super::rows::{Decode, LONG_SCAN, RowBatch, RowPlace};
+use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
 use super::search::{candidate, compare_counted, correct};
 use super::simd::{Simd, Task, match_lanes};
 use crate::base::{Beyond, Cursor, EntryRef, Result, SequenceNumber, near_lane};
@@ -30,7 +30,7 @@ const FEW_LANES: usize = 16;
 #[derive(Debug)]
 pub struct ViewCursor {
     view: Arc<View>,
-    runs: Arc<[Arc<Run>]>,
+    runs: Arc<HeldRuns>,
     snapshot: SequenceNumber,
     /// Whether the snapshot sees each key's newest version.
     sees_all: bool,
@@ -93,12 +93,13 @@ impl Loaded {
 
     /// Asks for the entries of some lanes, unless that was done before; with the ends of all their blocks, if none of them
     /// has been read yet.
+    #[inline]
     fn prefetch(&mut self, view: &View, runs: &[Arc<Run>], lanes: u32, with_ends: bool) {
         let lanes = lanes & !self.fetched;
-        let Some(Ok(segment)) = self.segment.map(|number| view.parse(number, &self.record)) else { return };
         if lanes == 0 {
             return;
         }
+        let Some(Ok(segment)) = self.segment.map(|number| view.parse(number, &self.record)) else { return };
         self.fetched |= lanes;
         let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
         let span = lanes_below(end) & !lanes_below(first);
@@ -264,7 +265,7 @@ impl Present {
     }
 }
 
-/// A run's last block, and its number.
+/// A run's last block that does not stand in place, and its number.
 type Pin = Option<(u16, PinnedBlock)>;
 
 impl ViewCursor {
@@ -276,7 +277,7 @@ impl ViewCursor {
             sees_all: snapshot >= view.meta().max_sequence,
             hidden: SELECTOR_STALE,
             view,
-            runs,
+            runs: Arc::new(HeldRuns(runs)),
             snapshot,
             loaded: Box::default(),
             coming: Box::default(),
@@ -331,10 +332,17 @@ impl ViewCursor {
     #[inline]
     fn read_at(&mut self, run: usize, position: Position) -> Result<Present> {
         self.present = None;
-        pin_block(&mut self.pins[run], &self.runs[run], position)?;
-        let entry = pinned_entry(&self.pins[run], position.slot)?;
-        // SAFETY: the block is pinned, in memory that does not move, until its pin changes. That is done here, where
-        // `present` was cleared first, and by `release`, which clears it too; `entry` reads nothing else.
+        let (pin, run) = (&mut self.pins[run], &self.runs[run]);
+        let entry = match run.entry_in_place(position, run.moment()) {
+            Some(entry) => entry?,
+            None => {
+                pin_block(pin, run, position)?;
+                pinned_entry(pin, position.slot)?
+            }
+        };
+        // SAFETY: a block in place stands there as long as its run is open, which is held as long as this cursor lives. Any
+        // other is pinned, in memory that does not move, until its pin changes. That is done here, where `present` was cleared
+        // first, and by `release`, which clears it too; `entry` reads nothing else.
         Ok(unsafe { Present::new(entry) })
     }
 
@@ -581,8 +589,9 @@ impl ViewCursor {
                 view.prefetch_record(next);
             }
         }
+        let moment = runs.moment();
         let segment = view.parse(number, &loaded.record)?;
-        if !view.simd.run(Decode { runs, segment, lanes: chunk, batch })? {
+        if !view.simd.run(Decode { runs, moment, segment, lanes: chunk, batch })? {
             return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
         }
         Ok(())

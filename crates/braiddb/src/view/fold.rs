@@ -11,8 +11,8 @@
 //!   merged with the new ones.
 //!
 //! A read of one old key costs far more than an entry's share of a merge in order. So when new entries fall into many
-//! groups, or when earlier splits have left the segments half empty, the old view is merged as a whole instead, in its
-//! own order: no comparison among old keys, and one against the next new key.
+//! groups, or when splits have left the segments half empty or would do so, the old view is merged as a whole instead, in
+//! its own order: no comparison among old keys, and one against the next new key.
 //!
 //! Either way the result holds the same entries in the same order with the same marks as a view built from the runs.
 
@@ -33,8 +33,9 @@ const OLD_PER_NEW: u64 = 20;
 const GROUPS_PER_TOUCHED: u64 = 4;
 /// A group with more entries (versions of one key, then) is merged: each insertion walks along the group.
 const EDITED_LANES_MAX: usize = 8 * SEGMENT_LANES;
-/// Segments with fewer entries on average are packed anew.
-const LEAST_FILL: u64 = 20;
+/// Segments that have fewer entries on average, or would have after they were edited, are packed anew: each costs a reader a
+/// record, however many entries it has.
+const LEAST_FILL: u64 = 24;
 
 /// What a fold did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,12 +132,15 @@ fn is_better_merged(
     if meta.segments > 16 && meta.entries < LEAST_FILL * u64::from(meta.segments) {
         return Ok(true);
     }
-    if new_entries * OLD_PER_NEW <= meta.entries {
-        return Ok(false);
-    }
-    // Many new entries may fall into few groups, as when keys grow with time.
     let anchors = &old.directory.anchors;
-    let most = anchors.len() as u64 / GROUPS_PER_TOUCHED;
+    let most = if new_entries * OLD_PER_NEW > meta.entries {
+        anchors.len() as u64 / GROUPS_PER_TOUCHED
+    } else if stays_filled(meta, new_entries) {
+        return Ok(false);
+    } else {
+        (meta.entries / LEAST_FILL).saturating_sub(u64::from(meta.segments))
+    };
+    // Many new entries may fall into few groups, as when keys grow with time.
     let (mut touched, mut next_anchor) = (0, 0);
     let mut merge = KeyMerge::new(new_runs, positions, bounds.clone())?;
     while let Some(entry) = merge.peek() {
@@ -150,6 +154,21 @@ fn is_better_merged(
         merge.next()?;
     }
     Ok(false)
+}
+
+/// Whether the segments of a view will have [`LEAST_FILL`] entries or more on average once so many new ones, scattered over all
+/// of them, have been inserted and what overflowed was split.
+fn stays_filled(meta: &ViewMeta, new_entries: u64) -> bool {
+    let (segments, entries) = (f64::from(meta.segments), meta.entries as f64);
+    let (room, mean) = (SEGMENT_LANES as f64 - entries / segments, new_entries as f64 / segments);
+    // How many get no more than there is room for, by Poisson's distribution.
+    let (mut share, mut fitting, mut count) = ((-mean).exp(), 0.0, 0.0);
+    while count <= room {
+        fitting += share;
+        count += 1.0;
+        share *= mean / count;
+    }
+    entries + new_entries as f64 >= LEAST_FILL as f64 * segments * (2.0 - fitting)
 }
 
 /// About how many entries of a run lie within the bounds.

@@ -3,14 +3,15 @@
 //! Decoding what is left of a segment in one go costs a few instructions a row, and the cache lines of all of them are
 //! asked for before the first is needed. A batch holds the blocks that its rows stand in, so it can be read whatever
 //! becomes of the cursor. It keeps the last block of each run for the next batch: a block is counted once while a scan
-//! passes.
+//! passes. A block that is read where its file is mapped is not counted at all: the batch holds the runs, and with them the maps.
 
 use super::format::{SEGMENT_LANES, Segment, lanes_below};
 use super::simd::{Simd, Task};
 use crate::base::{Beyond, ROW_LANES, Result, RowSlots, near_lane};
 use crate::cache::Ahead;
-use crate::table::{PinnedBlock, Position, Rows, Run};
+use crate::table::{Moment, PinnedBlock, Position, Rows, Run};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// How many lines of the next block are asked for where a row is passed: what rows of a hundred bytes or two have, and the
@@ -33,12 +34,34 @@ pub struct RowPlace {
     pub(super) lane: usize,
 }
 
+/// The runs of a view, held by one cursor and its batches, so that what they count is not what other threads count.
+#[derive(Debug)]
+pub(super) struct HeldRuns(pub(super) Arc<[Arc<Run>]>);
+
+impl HeldRuns {
+    /// Now.
+    #[inline]
+    pub(super) fn moment(&self) -> Moment {
+        self.0[0].moment()
+    }
+}
+
+impl Deref for HeldRuns {
+    type Target = [Arc<Run>];
+
+    #[inline]
+    fn deref(&self) -> &[Arc<Run>] {
+        &self.0
+    }
+}
+
 /// The block that a run was last read in.
 ///
-/// Invariant: `rows` are those of `pin`, or none.
+/// Invariant: `rows` are those of `block`, which is read in place or is that of `pin`.
 #[derive(Default)]
 struct RunState {
     rows: Option<Rows<'static>>,
+    block: u16,
     pin: Option<PinnedBlock>,
     /// The block to ask for as rows are passed, if the scan is a long one.
     ahead: Ahead,
@@ -50,8 +73,8 @@ struct RunState {
 /// is merged with others ([`RowBatch::to_merge`]) has tombstones too, sequence numbers if they are asked for, and says what comes after its
 /// rows; whoever merges keeps account of what has been passed.
 ///
-/// Invariant: rows borrow from blocks that are pinned by one of `states` or of `passed`; these let go of none before the rows
-/// are cleared. There are none in `passed` where there are no `states`.
+/// Invariant: rows borrow from blocks that are pinned by one of `states` or of `passed`, or stand in place in one of `runs`; these
+/// let go of none before the rows are cleared. If any is pinned, `is_pinning`.
 pub struct RowBatch {
     slots: RowSlots,
     is_to_merge: bool,
@@ -74,7 +97,10 @@ pub struct RowBatch {
     passed_rows: u32,
     /// How many rows the scan before went on for: so many are likely to be wanted again.
     likely_rows: u32,
+    runs: Option<Arc<HeldRuns>>,
+    /// For each of them.
     states: Vec<RunState>,
+    is_pinning: bool,
     /// Blocks that runs have gone on from, and whose rows are in the batch.
     passed: Vec<PinnedBlock>,
 }
@@ -96,7 +122,9 @@ impl Default for RowBatch {
             rounds: 0,
             passed_rows: 0,
             likely_rows: 0,
+            runs: None,
             states: Vec::new(),
+            is_pinning: false,
             passed: Vec::new(),
         }
     }
@@ -252,11 +280,27 @@ impl RowBatch {
         self.lanes = 0;
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
-        if !self.states.is_empty() {
-            self.slots.clear();
-            self.states.clear();
-            self.passed.clear();
+        if self.is_pinning {
+            self.let_go();
         }
+        // What stands in place may have to be checked again before it is read again.
+        self.states.iter_mut().for_each(|state| state.rows = None);
+    }
+
+    /// The same, and lets go of the runs.
+    pub fn release_runs(&mut self) {
+        self.release();
+        self.slots.clear();
+        self.states.clear();
+        self.runs = None;
+    }
+
+    #[cold]
+    fn let_go(&mut self) {
+        self.slots.clear();
+        self.states.iter_mut().for_each(|state| *state = RunState::default());
+        self.passed.clear();
+        self.is_pinning = false;
     }
 
     /// Keeps the rows whose keys lie before `end`, and going backward not before `start`: the source has no others.
@@ -308,16 +352,29 @@ impl RowBatch {
         self.segment = segment;
     }
 
-    /// Pins a block in which a run goes on.
+    /// Goes to a block in which a run goes on.
     #[inline(never)]
-    fn enter(&mut self, index: usize, run: &Run, block: u16) -> Result<Option<(Rows<'static>, Ahead)>> {
+    fn enter(&mut self, index: usize, run: &Run, block: u16, moment: Moment) -> Result<Option<(Rows<'static>, Ahead)>> {
         if block >= run.end().block {
             return Ok(None);
         }
         let state = &mut self.states[index];
         // Going backward, the next batch goes on in the first block of this one.
-        let is_after = !self.is_forward
-            && state.pin.as_ref().is_some_and(|pin| pin.number().checked_add(1) == Some(block) && pin.is_of(run));
+        let is_after = !self.is_forward && state.rows.is_some() && state.block.checked_add(1) == Some(block);
+        if let Some(rows) = run.rows_in_place(block, moment) {
+            // SAFETY: as below, but that the block stands where it does as long as the run is open: `runs` holds it.
+            let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(rows?) };
+            let next = if self.is_forward { block.checked_add(1) } else { block.checked_sub(AHEAD_BACKWARD) };
+            let ahead = ahead_of(run, next, self.rounds);
+            if !is_after {
+                if state.pin.is_some() {
+                    self.passed.extend(state.pin.take());
+                }
+                (state.rows, state.block, state.ahead) = (Some(rows), block, ahead);
+            }
+            return Ok(Some((rows, ahead)));
+        }
+        self.is_pinning = true;
         if is_after {
             let pinned = self.passed.iter().position(|pin| pin.number() == block && pin.is_of(run));
             let at = match pinned {
@@ -335,34 +392,47 @@ impl RowBatch {
         self.passed.extend(state.pin.take());
         let pin = run.pin(block)?;
         // SAFETY: only the lifetime changes. The block stays in `states` or `passed`, and so in its place in memory, until
-        // no row of it is left: `begin`, `release` and `set_runs` forget all rows before they let go of any block, and
+        // no row of it is left: `begin`, `let_go` and `set_runs` forget all rows before they let go of any block, and
         // `state.rows` goes with its pin. Rows are lent no longer than `self`.
         let rows = unsafe { std::mem::transmute::<Rows<'_>, Rows<'static>>(pin.rows()?) };
         let next = if self.is_forward { block.checked_add(1) } else { block.checked_sub(AHEAD_BACKWARD) };
-        state.ahead = ahead_of(run, next, self.rounds);
-        (state.pin, state.rows) = (Some(pin), Some(rows));
-        Ok(Some((rows, state.ahead)))
+        let ahead = ahead_of(run, next, self.rounds);
+        *state = RunState { rows: Some(rows), block, pin: Some(pin), ahead };
+        Ok(Some((rows, ahead)))
     }
 
     /// The rows of the block in which a run goes on.
     #[inline(always)]
-    fn block_of(&mut self, index: usize, run: &Run, block: u16) -> Result<Option<(Rows<'static>, Ahead)>> {
+    fn block_of(
+        &mut self,
+        index: usize,
+        run: &Run,
+        block: u16,
+        moment: Moment,
+    ) -> Result<Option<(Rows<'static>, Ahead)>> {
         match &self.states[index] {
-            RunState { rows: Some(rows), pin: Some(pin), ahead } if pin.number() == block && pin.is_of(run) => {
-                Ok(Some((*rows, *ahead)))
-            }
-            _ => self.enter(index, run, block),
+            RunState { rows: Some(rows), block: of, ahead, .. } if *of == block => Ok(Some((*rows, *ahead))),
+            _ => self.enter(index, run, block, moment),
         }
     }
 
-    /// Makes room for the states of so many runs.
-    fn set_runs(&mut self, runs: usize) {
-        if self.states.len() != runs {
-            self.lanes = 0;
-            self.slots.clear();
-            self.states.clear();
-            self.states.resize_with(runs, RunState::default);
+    /// Says what runs the rows are of that are going to be decoded.
+    #[inline(always)]
+    fn set_runs(&mut self, runs: &Arc<HeldRuns>) {
+        if !self.runs.as_ref().is_some_and(|held| Arc::ptr_eq(held, runs)) {
+            self.change_runs(runs);
         }
+    }
+
+    #[inline(never)]
+    fn change_runs(&mut self, runs: &Arc<HeldRuns>) {
+        self.lanes = 0;
+        self.slots.clear();
+        self.states.clear();
+        self.passed.clear();
+        self.is_pinning = false;
+        self.states.resize_with(runs.len(), RunState::default);
+        self.runs = Some(Arc::clone(runs));
     }
 }
 
@@ -408,7 +478,8 @@ fn decode_block<const WITH_SEQUENCES: bool>(
 
 /// Decodes lanes of a segment into a batch; whether all their entries are there.
 pub(super) struct Decode<'a> {
-    pub(super) runs: &'a [Arc<Run>],
+    pub(super) runs: &'a Arc<HeldRuns>,
+    pub(super) moment: Moment,
     pub(super) segment: Segment<'a>,
     pub(super) lanes: u32,
     pub(super) batch: &'a mut RowBatch,
@@ -420,10 +491,10 @@ impl Task for Decode<'_> {
     /// Run by run, since the entries of one run stand side by side.
     #[inline(always)]
     fn run(self, _simd: Simd) -> Result<bool> {
-        let Decode { runs, segment, lanes, batch } = self;
+        let Decode { runs, moment, segment, lanes, batch } = self;
         let first = lanes.trailing_zeros() as usize;
         let span = lanes_below(32 - lanes.leading_zeros() as usize) & !lanes_below(first);
-        batch.set_runs(runs.len());
+        batch.set_runs(runs);
         for (index, run) in runs.iter().enumerate() {
             let of_run = segment.lanes_of_run(index);
             let mut rest = of_run & span;
@@ -433,7 +504,7 @@ impl Task for Decode<'_> {
             let before = (of_run & lanes_below(first)).count_ones();
             let mut at = run.advance(segment.cursor(index).unwrap_or_default(), before);
             while rest != 0 {
-                let Some((rows, ahead)) = batch.block_of(index, run, at.block)? else { return Ok(false) };
+                let Some((rows, ahead)) = batch.block_of(index, run, at.block, moment)? else { return Ok(false) };
                 let slots = &mut batch.slots;
                 let left = if batch.with_sequences {
                     decode_block::<true>(rows, at.slot, rest, lanes, ahead, slots)

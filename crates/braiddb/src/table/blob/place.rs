@@ -6,7 +6,7 @@
 use crate::{
     cache::{CheckTime, MappedFile},
     platform::{File, Runtime},
-    table::{TableContext, place::span_of},
+    table::{TableContext, place::Moment},
 };
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
@@ -96,7 +96,7 @@ impl BlobPlace {
 
     /// The present span of time: what was checked in another is to be checked again.
     pub fn now(&self) -> CheckTime {
-        span_of(&*self.runtime, 0)
+        Moment::now(&*self.runtime).span_of(0)
     }
 }
 

@@ -56,6 +56,47 @@ fn few_new_keys_cost_one_key_read_each() {
     assert!(stats.key_reads <= 125, "{stats:?}");
 }
 
+/// A view of full segments, as that of a run is, would be left with half of each split one empty.
+#[test]
+fn full_segments_are_packed_anew_if_many_would_be_split() {
+    let mut world = World::new(1120);
+    world.add_run(Shape::Hashed, 16_000, 0);
+    let view = View::open_embedded(&world.ctx, &world.runs[0]).unwrap();
+    let fill = |view: &View| view.meta().entries / u64::from(view.meta().segments);
+    assert!(fill(&view) >= 31, "{}", fill(&view));
+    world.add_run(Shape::Hashed, 480, 0);
+    let (folded, stats) = world.fold(&view, 1, &Bounds::default());
+    assert!(stats.is_merged && stats.key_reads == 0, "{stats:?}");
+    assert!(fill(&folded) >= 29, "{}", fill(&folded));
+    // There is room for the next, in this one.
+    world.add_run(Shape::Hashed, 480, 0);
+    let (folded, stats) = world.fold(&folded, 2, &Bounds::default());
+    assert!(!stats.is_merged && fill(&folded) >= 28, "{stats:?}");
+}
+
+/// The same number of keys, but all past the last that there was, or so few that most segments stay as they are.
+#[test]
+fn full_segments_are_edited_if_few_would_be_split() {
+    let mut world = World::new(1130);
+    world.add_run(Shape::Hashed, 16_000, 0);
+    let view = View::open_embedded(&world.ctx, &world.runs[0]).unwrap();
+    let mut entries = Vec::new();
+    for row in 0..480u32 {
+        world.sequence += 1;
+        entries.push(world.new_entry([&[0xff; 8][..], &row.to_be_bytes()].concat()));
+    }
+    world.write_run(entries, Vec::new());
+    let (_, stats) = world.fold(&view, 1, &Bounds::default());
+    assert_eq!((stats.is_merged, stats.touched_groups), (false, 1), "{stats:?}");
+
+    let mut world = World::new(1140);
+    world.add_run(Shape::Hashed, 16_000, 0);
+    let view = View::open_embedded(&world.ctx, &world.runs[0]).unwrap();
+    world.add_run(Shape::Hashed, 100, 0);
+    let (_, stats) = world.fold(&view, 1, &Bounds::default());
+    assert!(!stats.is_merged && stats.touched_groups > 80, "{stats:?}");
+}
+
 /// Older versions that go into a long chain of one key were each looked for along the chain.
 #[test]
 fn a_long_chain_of_versions_is_read_once() {
