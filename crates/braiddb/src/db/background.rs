@@ -579,6 +579,12 @@ fn work_loop(core: &Weak<Core>, role: Role) {
     if let Some(core) = core.upgrade().filter(|_| role == Role::Merger) {
         core.settings.runtime.give_way();
     }
+    if let Some(core) = core.upgrade().filter(|_| role == Role::Logger) {
+        let removed = core.contained("a background thread", || core.remove_leftovers());
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(%error, "a file that is not needed any more could not be removed; the next open will");
+        }
+    }
     while let Some(core) = core.upgrade() {
         // After a panic the database is latched, and there is no more work.
         if core.contained("a background thread", || core.work_once(role)) != Ok(true) {

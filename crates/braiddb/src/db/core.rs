@@ -142,6 +142,8 @@ pub struct Core {
     pub failure: Mutex<Option<String>>,
     pub failed: AtomicBool,
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
+    /// Files of before that nothing refers to, and that are to be removed.
+    pub leftovers: Mutex<Vec<PathBuf>>,
     pub workers: Mutex<Vec<JoinHandle<()>>>,
 }
 

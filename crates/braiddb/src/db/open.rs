@@ -101,6 +101,7 @@ impl Core {
         let (records, outcome) = (replayed.records, replayed.outcome);
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
+        let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let core = Arc::new(Core {
             dir: dir.to_owned(),
@@ -128,6 +129,7 @@ impl Core {
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             lock: Mutex::new(lock),
+            leftovers: Mutex::new(if settings.read_only { Vec::new() } else { leftovers }),
             workers: Mutex::default(),
             settings,
         });
@@ -141,15 +143,33 @@ impl Core {
     fn settle_after_open(&self) -> Result<()> {
         let disk = self.disk.lock();
         if !self.settings.read_only {
-            self.remove_orphans(disk.manifest.layout(), disk.manifest.number())?;
+            self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
+            // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
+            if self.settings.background_threads == 0 {
+                self.remove_leftovers()?;
+            }
         }
         self.share_memory(&disk.files);
         self.measure_pressure(&self.state.load());
         Ok(())
     }
 
-    /// Removes runs, views, manifests and blobs that nothing refers to. The log sees to its own segments.
-    fn remove_orphans(&self, layout: &Layout, manifest: u64) -> Result<()> {
+    /// Removes the files of before that nothing refers to. Those that cannot be removed are left to the next open.
+    pub fn remove_leftovers(&self) -> Result<()> {
+        let leftovers = std::mem::take(&mut *self.leftovers.lock());
+        let mut result = Ok(());
+        for path in leftovers {
+            match self.table.vfs.remove(&path) {
+                // A reader of an earlier handle, closed by now, was the last of its file and has removed it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                done => result = result.and(done.map_err(|e| Error::io("remove", &path, e))),
+            }
+        }
+        result
+    }
+
+    /// Finds runs, views and manifests that nothing refers to, and removes such blobs.
+    fn find_orphans(&self, layout: &Layout, manifest: u64) -> Result<()> {
         let vfs = &self.table.vfs;
         let views: Vec<u64> = layout.partitions.values().filter_map(|p| p.view.as_ref().map(|v| v.number)).collect();
         for entry in vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))? {
@@ -160,12 +180,7 @@ impl Core {
                 _ => false,
             };
             if orphan {
-                let path = self.dir.join(&entry.name);
-                match vfs.remove(&path) {
-                    // A reader of an earlier handle, closed by now, was the last of its file and has removed it.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                    done => done.map_err(|e| Error::io("remove", &path, e))?,
-                }
+                self.leftovers.lock().push(self.dir.join(&entry.name));
             }
         }
         // Blobs whose commit did not survive are neither referred to nor on their way.
@@ -320,7 +335,6 @@ fn begin_epoch(
     let vfs = &settings.vfs;
     let marker = dir.join(SYNC_FAILED_NAME);
     let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
-    let unneeded = outcome.unneeded.clone();
     // Blobs first: once the new epoch is there, all that was replayed counts as durable.
     blobs.sync_replayed(rewrite)?;
     let start = outcome.sync_replayed(rewrite)?;
@@ -345,10 +359,6 @@ fn begin_epoch(
     ];
     disk.manifest.commit(&Edit::new(changes))?;
     next_file.fetch_max(disk.manifest.layout().next_file, Ordering::Relaxed);
-    for number in unneeded {
-        let path = wal::segment_path(dir, number);
-        vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
-    }
     if rewrite {
         vfs.remove(&marker).map_err(|e| Error::io("remove", &marker, e))?;
     }
