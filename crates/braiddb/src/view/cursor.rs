@@ -72,14 +72,13 @@ impl Default for Loaded {
 
 impl Loaded {
     /// Loads a segment's record, unless it is here. Lanes whose selectors have any bit of `hidden` do not show.
-    fn load(&mut self, view: &View, number: u32, hidden: u8) -> Result<()> {
+    fn load(&mut self, view: &View, number: u32, hidden: u8, guard: &Guard) -> Result<()> {
         if self.segment == Some(number) {
             return Ok(());
         }
         self.segment = None;
         self.fetched = 0;
-        let guard = crossbeam_epoch::pin();
-        let record = view.record(number, &guard)?;
+        let record = view.record(number, guard)?;
         let segment = view.parse(number, record)?;
         self.count = segment.count();
         self.same_key = segment.same_key() | u32::from(view.directory.is_continuation(number));
@@ -165,15 +164,9 @@ impl Task for FindLane<'_> {
         let mut left = 0;
         if likely > 0 {
             // All that is waited for is asked for at once: the key that is read now, and the rows that come after.
-            let (first, end) = if is_forward {
-                (lane, (lane + likely + 1).min(segment.count()))
-            } else {
-                ((lane + 1).saturating_sub(likely + 1), lane + 1)
-            };
-            left = (likely + 1).saturating_sub(end - first);
-            let span = lanes_below(end) & !lanes_below(first);
-            *fetched |= span;
-            view.simd.run(PrefetchRows { runs, segment, first, span, with_ends: true });
+            let (span, rest) = likely_lanes(&segment, lane, likely, is_forward);
+            (*fetched, left) = (*fetched | span, rest);
+            view.simd.run(PrefetchRows { runs, segment, first: span.trailing_zeros() as usize, span, with_ends: true });
         } else if lane + 1 < segment.count() {
             // A query that is greater mostly belongs right after, where a reader will look next.
             let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
@@ -184,13 +177,14 @@ impl Task for FindLane<'_> {
     }
 }
 
-/// Finds the first key that is at least `query`, for who is likely to read nothing but that: all in one go, without a copy of
-/// the record. `None` if the segment must be bisected, or there is none.
+/// Finds the first key that is at least `query` and shows, for who goes on forward and sees all: all in one go, without a copy of
+/// the record. Asks for the rows that are likely to be wanted after it. `None` if the segment must be bisected, or there is none.
 struct FindShown<'a> {
     view: &'a View,
     runs: &'a [Arc<Run>],
     query: &'a [u8],
     hidden: u8,
+    likely: usize,
     guard: &'a Guard,
 }
 
@@ -200,6 +194,21 @@ struct Found {
     number: u32,
     lane: usize,
     shown: Option<(usize, Position)>,
+    /// The lanes whose rows have been asked for, and how many more are likely to be wanted.
+    fetched: u32,
+    left: usize,
+}
+
+/// The lanes of so many rows that are likely to be wanted after the one that is read first, with that, and how many of them the
+/// segment does not have. A query that is greater than that one mostly belongs right after it.
+#[inline(always)]
+fn likely_lanes(segment: &Segment<'_>, lane: usize, likely: usize, is_forward: bool) -> (u32, usize) {
+    let (first, end) = if is_forward {
+        (lane, (lane + likely + 1).min(segment.count()))
+    } else {
+        ((lane + 1).saturating_sub(likely + 1), lane + 1)
+    };
+    (lanes_below(end) & !lanes_below(first), (likely + 1).saturating_sub(end - first))
 }
 
 impl Task for FindShown<'_> {
@@ -207,14 +216,21 @@ impl Task for FindShown<'_> {
 
     #[inline(always)]
     fn run(self, simd: Simd) -> Self::Output {
-        let FindShown { view, runs, query, hidden, guard } = self;
+        let FindShown { view, runs, query, hidden, likely, guard } = self;
         let Some(number) = view.segment_with(simd, query) else { return Ok(None) };
+        if likely > 0 {
+            view.prefetch_record(number + 1);
+        }
         let segment = view.segment(number, guard)?;
         let Some(lane) = candidate(&segment, simd, query) else { return Ok(None) };
         if lane >= segment.count() {
             return Err(view.corrupt_segment(number, "its differences lead past its entries"));
         }
-        if lane + 1 < segment.count() {
+        let (mut fetched, mut left) = (0, 0);
+        if likely > 0 {
+            (fetched, left) = likely_lanes(&segment, lane, likely, true);
+            view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true });
+        } else if lane + 1 < segment.count() {
             // A query that is greater mostly belongs right after.
             let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
             runs[run].prefetch(position);
@@ -223,10 +239,11 @@ impl Task for FindShown<'_> {
         let lane = correct(&segment, lane, compare_counted(query, key)).lane;
         let shown = segment.unmarked(hidden) & !segment.same_key() & !lanes_below(lane);
         if shown == 0 || view.directory.is_continuation(number) {
-            return Ok(Some(Found { number, lane, shown: None }));
+            return Ok(Some(Found { number, lane, shown: None, fetched, left }));
         }
         let lane = shown.trailing_zeros() as usize;
-        Ok(Some(Found { number, lane, shown: Some(view.locate(runs, number, &segment, lane)?) }))
+        let shown = Some(view.locate(runs, number, &segment, lane)?);
+        Ok(Some(Found { number, lane, shown, fetched, left }))
     }
 }
 
@@ -309,15 +326,27 @@ impl ViewCursor {
     }
 
     /// Loads a segment's record, unless it is here.
+    #[inline]
     fn load(&mut self, number: u32) -> Result<()> {
-        if self.loaded.segment == Some(number) {
-            return Ok(());
-        }
+        if self.loaded.segment == Some(number) { Ok(()) } else { self.load_other(number, &crossbeam_epoch::pin()) }
+    }
+
+    /// The same, if it is not.
+    fn load_other(&mut self, number: u32, guard: &Guard) -> Result<()> {
         if self.coming.segment == Some(number) {
             std::mem::swap(&mut self.loaded, &mut self.coming);
             return Ok(());
         }
-        self.loaded.load(&self.view, number, self.hidden)
+        self.loaded.load(&self.view, number, self.hidden, guard)
+    }
+
+    /// Asks for so many rows of the segment after or before one that is read.
+    fn prefetch_coming(&mut self, next: u32, rows: usize, is_forward: bool, guard: &Guard) {
+        let ViewCursor { view, runs, coming, hidden, .. } = self;
+        // What is wrong with it is told to who comes there.
+        if next < view.directory.segments() && coming.load(view, next, *hidden, guard).is_ok() {
+            coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false);
+        }
     }
 
     /// Reads an entry, its block pinned. The present entry is not one any more.
@@ -476,32 +505,39 @@ impl ViewCursor {
         self.view.prefetch_record(next);
         self.load(number)?;
         let guard = crossbeam_epoch::pin();
-        let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
+        let ViewCursor { view, runs, loaded, .. } = self;
         let (record, fetched) = (&loaded.record, &mut loaded.fetched);
         let seek = FindLane { view, runs, number, record, query: key, likely, is_forward, fetched, guard: &guard };
         let (lane, left) = view.simd.run(seek)?;
-        if left > 0 && next < view.directory.segments() && coming.load(view, next, *hidden).is_ok() {
-            // What is wrong with it is told to who comes there.
-            let rows = first_lanes(coming.shown, left, is_forward);
-            coming.prefetch(view, runs, rows, false);
+        if left > 0 {
+            self.prefetch_coming(next, left, is_forward, &guard);
         }
         Ok(Some((number, lane)))
     }
 
-    /// [`ViewCursor::find`] for who goes on forward, and is likely to read one row: the cursor may stand there already.
-    fn find_one(&mut self, key: &[u8]) -> Result<Option<(u32, usize)>> {
+    /// [`ViewCursor::find`] for who goes on forward and sees all: the cursor may stand there already.
+    fn find_shown(&mut self, key: &[u8]) -> Result<Option<(u32, usize)>> {
         self.present = None;
         let guard = crossbeam_epoch::pin();
-        let ViewCursor { view, runs, hidden, .. } = self;
-        let seek = FindShown { view, runs, query: key, hidden: *hidden, guard: &guard };
-        let Some(Found { number, lane, shown }) = view.simd.run(seek)? else { return self.find(key, true) };
-        match shown {
-            Some((run, position)) => {
-                let present = self.read_at(run, position)?;
-                (self.standing, self.lane) = (number, lane);
-                self.present = Some(present);
+        let ViewCursor { view, runs, hidden, likely, .. } = self;
+        let seek = FindShown { view, runs, query: key, hidden: *hidden, likely: *likely, guard: &guard };
+        let Some(Found { number, lane, shown, fetched, left }) = view.simd.run(seek)? else {
+            return self.find(key, true);
+        };
+        let likely = std::mem::take(&mut self.likely);
+        if left > 0 {
+            self.prefetch_coming(number + 1, left, true, &guard);
+        }
+        if likely > 0 || shown.is_none() {
+            if self.loaded.segment != Some(number) {
+                self.load_other(number, &guard)?;
             }
-            None => self.load(number)?,
+            self.loaded.fetched |= fetched;
+        }
+        if let Some((run, position)) = shown {
+            let present = self.read_at(run, position)?;
+            (self.standing, self.lane) = (number, lane);
+            self.present = Some(present);
         }
         Ok(Some((number, lane)))
     }
@@ -519,18 +555,27 @@ impl ViewCursor {
         batch.begin(number, is_forward);
         if self.sees_all {
             // One guard for all the blocks that are pinned.
-            let _guard = crossbeam_epoch::pin();
+            let guard = crossbeam_epoch::pin();
             // From here on, to this lane.
             let bound = if is_forward { lane + usize::from(!is_included) } else { lane + usize::from(is_included) };
-            if self.fill_from(number, bound, is_forward, batch).is_err() {
+            if self.fill_from(number, bound, is_forward, batch, &guard).is_err() {
                 batch.fail();
             }
         }
     }
 
-    fn fill_from(&mut self, mut number: u32, bound: usize, is_forward: bool, batch: &mut RowBatch) -> Result<()> {
+    fn fill_from(
+        &mut self,
+        mut number: u32,
+        bound: usize,
+        is_forward: bool,
+        batch: &mut RowBatch,
+        guard: &Guard,
+    ) -> Result<()> {
         let step = |from: u32| if is_forward { from + 1 } else { from.wrapping_sub(1) };
-        self.load(number)?;
+        if self.loaded.segment != Some(number) {
+            self.load_other(number, guard)?;
+        }
         let mut lanes = self.loaded.shown & if is_forward { !lanes_below(bound) } else { lanes_below(bound) };
         while lanes == 0 {
             number = step(number);
@@ -538,7 +583,9 @@ impl ViewCursor {
                 batch.expect(0, Beyond::End);
                 return Ok(());
             }
-            self.load(number)?;
+            if self.loaded.segment != Some(number) {
+                self.load_other(number, guard)?;
+            }
             lanes = self.loaded.shown;
         }
         batch.begin_again(number);
@@ -570,25 +617,23 @@ impl ViewCursor {
         }
         batch.expect(tombstones & chunk, if chunk == lanes { beyond } else { Beyond::More });
         let (next, chunk_len) = (step(number), chunk.count_ones() as usize);
-        let ViewCursor { view, runs, loaded, coming, hidden, .. } = self;
         if is_long {
-            view.prefetch_record(next);
+            self.view.prefetch_record(next);
         } else {
             let is_first = batch.rounds() == 0;
+            let ViewCursor { view, runs, loaded, .. } = self;
             loaded.prefetch(view, runs, chunk, is_first);
             if lanes != chunk {
                 loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false);
             } else if likely > chunk_len || !is_first {
-                // What is wrong with it is told to who comes there.
-                if next < view.directory.segments() && coming.load(view, next, *hidden).is_ok() {
-                    let rows = if is_first { likely - chunk_len } else { FEW_LANES };
-                    coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false);
-                }
-                view.prefetch_record(step(next));
+                let rows = if is_first { likely - chunk_len } else { FEW_LANES };
+                self.prefetch_coming(next, rows, is_forward, guard);
+                self.view.prefetch_record(step(next));
             } else {
                 view.prefetch_record(next);
             }
         }
+        let ViewCursor { view, runs, loaded, .. } = self;
         let moment = runs.moment();
         let segment = view.parse(number, &loaded.record)?;
         if !view.simd.run(Decode { runs, moment, segment, lanes: chunk, batch })? {
@@ -666,8 +711,7 @@ fn pinned_entry(pin: &Pin, slot: u16) -> Result<EntryRef<'_>> {
 impl Cursor for ViewCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|cursor| {
-            let is_short = cursor.sees_all && cursor.likely == 0;
-            match if is_short { cursor.find_one(key) } else { cursor.find(key, true) }? {
+            match if cursor.sees_all { cursor.find_shown(key) } else { cursor.find(key, true) }? {
                 _ if cursor.valid() => Ok(()),
                 None => Ok(()),
                 // Past the segment's last entry, versions of its last key may follow in continuations.
