@@ -312,6 +312,13 @@ impl CacheSlots {
         self.cache.loaded_bytes.fetch_add(len as u64, Ordering::Relaxed);
     }
 
+    /// Has a unit read in place that was written then, and not looked up yet. Panics if the file has no such unit.
+    pub fn set_written(&self, unit: u32, written: CheckTime) {
+        let slot = &self.slots[unit as usize].frame;
+        // Relaxed: as above.
+        let _ = slot.compare_exchange(VACANT, VACANT | IN_PLACE | written.0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Counts a read in place.
     #[inline]
     pub fn note_hit(&self) {

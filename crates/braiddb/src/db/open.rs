@@ -84,6 +84,7 @@ impl Core {
             demand,
             runtime: Arc::clone(&settings.runtime),
             in_place: settings.read_in_place,
+            lately: Arc::default(),
         };
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
@@ -268,6 +269,7 @@ fn open_blobs(
             runtime: Arc::clone(&settings.runtime),
             next_file_number: number_source(next_file),
             file_len: settings.blob_file_bytes,
+            lately: Arc::clone(&table.lately),
         }))
     });
     let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);

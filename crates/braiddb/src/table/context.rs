@@ -1,6 +1,6 @@
 //! What tables need, and how their entries are named.
 
-use super::Demand;
+use super::{Demand, Lately};
 use crate::{
     cache::BlockCache,
     platform::{Runtime, SystemRuntime, Vfs},
@@ -20,13 +20,16 @@ pub struct TableContext {
     pub runtime: Arc<dyn Runtime>,
     /// Whether blocks may be read where their file is mapped.
     pub in_place: bool,
+    /// What was written of them a short while ago.
+    pub lately: Arc<Lately>,
 }
 
 impl TableContext {
     /// A context without demand, of the system's time.
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
         let demand = Arc::new(Demand::new(u64::MAX));
-        TableContext { vfs, cache, demand, runtime: Arc::new(SystemRuntime::new()), in_place: true }
+        let runtime = Arc::new(SystemRuntime::new());
+        TableContext { vfs, cache, demand, runtime, in_place: true, lately: Arc::default() }
     }
 }
 

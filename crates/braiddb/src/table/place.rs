@@ -9,6 +9,7 @@
 //! - What was checked is checked again when it is looked up more than [`CHECKED_FOR_NS`] later. The system may have dropped the
 //!   block meanwhile and may read it from the disk again, and there is no way to be told. Blocks fall due at different times,
 //!   so that this is never much work at once. (Who pins a block has it as it is for as long as that lasts.)
+//! - What this process wrote a short while ago counts as checked then, if it was written without compression (`lately.rs`).
 //! - Where some blocks of a **region** were checked in that time and the system has all of it in memory, all of it is made ready
 //!   at once, and the other blocks need no call.
 
@@ -28,7 +29,7 @@ use std::{
 };
 
 /// For how long a checked block is read in place, at most.
-const CHECKED_FOR_NS: u64 = 32_000_000_000;
+pub(super) const CHECKED_FOR_NS: u64 = 32_000_000_000;
 /// At so many different times spans begin.
 const SHIFTS: u64 = 1024;
 /// Longer parts are read as a whole, as many bytes at once as this at most.
@@ -43,7 +44,7 @@ const REGION_CHECKS: u64 = 16;
 const REGION_READY: u64 = 255;
 
 /// A moment, for who looks up several blocks at once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     ns: u64,
 }
@@ -61,6 +62,16 @@ impl Moment {
         let shift = number % SHIFTS * (CHECKED_FOR_NS / SHIFTS);
         // Never 0, which stands for no time.
         CheckTime::new(1 + (self.ns + shift) / CHECKED_FOR_NS)
+    }
+
+    /// Whether another lies in the same span of time of a thing without number.
+    pub(super) fn is_with(self, other: Moment) -> bool {
+        self.span_of(0) == other.span_of(0)
+    }
+
+    /// By how many nanoseconds it comes after another; 0 if it comes before it.
+    pub(super) fn ns_after(self, other: Moment) -> u64 {
+        self.ns.saturating_sub(other.ns)
     }
 }
 

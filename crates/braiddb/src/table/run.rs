@@ -87,7 +87,7 @@ impl Run {
             let offset = len - FOOTER_LEN as u64;
             return Err(Error::corruption(path, offset, "index and footer are not those that the manifest knows"));
         }
-        Ok(Arc::new(Run {
+        let run = Run {
             slots: CacheSlots::with_notes(&ctx.cache, std::mem::take(&mut tail.index.notes)),
             index: tail.index,
             meta,
@@ -99,7 +99,11 @@ impl Run {
             range_tombstones: Arc::new(tail.range_tombstones),
             vfs: ctx.vfs.clone(),
             is_obsolete: AtomicBool::new(false),
-        }))
+        };
+        if let Some(since) = ctx.lately.since(run.meta.file_id, 0).filter(|_| ctx.in_place) {
+            (0..run.end().block).for_each(|block| run.slots.set_written(block.into(), since.span_of(block.into())));
+        }
+        Ok(Arc::new(run))
     }
 
     /// What the file says of itself, for files that no manifest knows (yet). The number is the caller's.

@@ -202,6 +202,13 @@ pub(super) struct BlockEntry {
     pub padding: u16,
 }
 
+impl BlockEntry {
+    /// Whether it stands in the file as it is, not compressed.
+    pub fn is_plain(&self) -> bool {
+        self.unit_len == UNIT_HEADER_LEN as u64 + u64::from(self.raw_len)
+    }
+}
+
 /// A key chunk in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkEntry {

@@ -49,6 +49,11 @@ fn context(cache_bytes: usize) -> TableContext {
     TableContext::new(Arc::new(FaultVfs::new(&dir())), BlockCache::new(cache_bytes))
 }
 
+/// What another process has of it: what that writes has not been written lately here.
+fn elsewhere(ctx: &TableContext) -> TableContext {
+    TableContext { lately: Arc::default(), ..ctx.clone() }
+}
+
 fn dir() -> PathBuf {
     PathBuf::from("/db")
 }
@@ -110,7 +115,7 @@ fn tombstones() -> Vec<RangeTombstone> {
 }
 
 fn write(ctx: &TableContext, model: &Model, options: &RunOptions) -> (RunMeta, Vec<Position>) {
-    let mut writer = RunWriter::create(ctx, &path(), 7, FILE_ID, options).unwrap();
+    let mut writer = RunWriter::create(&elsewhere(ctx), &path(), 7, FILE_ID, options).unwrap();
     let positions = model.iter().map(|pair| writer.add(entry_of(pair)).unwrap()).collect();
     assert_eq!(writer.entries(), model.len() as u64);
     for tombstone in tombstones() {

@@ -168,20 +168,31 @@ impl Fixture {
         file.write_at(&[byte[0] ^ 0x40], at).unwrap();
     }
 
-    /// A run of so many rows, and where they stand.
+    /// The context of one who has written nothing.
+    fn reader(&self) -> TableContext {
+        TableContext { lately: Arc::default(), ..self.ctx.clone() }
+    }
+
+    /// A run of so many rows, opened by one who has not written it, and where they stand.
     fn run(&self, rows: u32, compression: Compression) -> (Arc<Run>, RunMeta, Vec<Position>) {
+        let (meta, positions) = self.write_run(rows, |writer, _| writer.set_compression(compression));
+        (Run::open(&self.reader(), &self.path("000007.run"), &meta).unwrap(), meta, positions)
+    }
+
+    /// Writes a run of so many rows. Before each, `prepare` is called.
+    fn write_run(&self, rows: u32, prepare: impl Fn(&mut RunWriter, u32)) -> (RunMeta, Vec<Position>) {
         let path = self.path("000007.run");
-        let options = RunOptions { compression, key_blocks: KeyBlocks::Never, ..RunOptions::default() };
+        let options = RunOptions { key_blocks: KeyBlocks::Never, ..RunOptions::default() };
         let mut writer = RunWriter::create(&self.ctx, &path, 7, 99, &options).unwrap();
         let positions = (0..rows)
             .map(|row| {
+                prepare(&mut writer, row);
                 let (key, value) = (key(row), value(row));
                 let sequence = u64::from(row) + 1;
                 writer.add(EntryRef { key: &key, sequence, kind: EntryKind::Value, value: &value }).unwrap()
             })
             .collect();
-        let meta = writer.finish(|_, _| Ok(Vec::new())).unwrap();
-        (Run::open(&self.ctx, &path, &meta).unwrap(), meta, positions)
+        (writer.finish(|_, _| Ok(Vec::new())).unwrap(), positions)
     }
 }
 
@@ -268,6 +279,64 @@ fn damage_is_found_at_first_and_again_when_some_time_has_passed() {
 }
 
 #[test]
+fn what_was_written_lately_counts_as_checked() {
+    let Some(fixture) = Fixture::new() else { return };
+    let path = fixture.path("000007.run");
+    let (meta, positions) = fixture.write_run(20_000, |writer, _| writer.set_compression(Compression::None));
+    let run = Run::open(&fixture.ctx, &path, &meta).unwrap();
+    let (reads, blocks) = (fixture.reads(), u64::from(run.block_count()));
+    check(&run, &positions);
+    assert_eq!((fixture.reads(), fixture.ctx.cache.stats().checked), (reads, 0));
+    let is_damaged = |run: &Run| run.read(positions[0], &pin()).is_err_and(|error| error.is_corruption());
+    fixture.flip(&path, 100);
+    assert!(!is_damaged(&run), "nobody looks so soon");
+    let another = Run::open(&fixture.reader(), &path, &meta).unwrap();
+    assert!(is_damaged(&another), "who has not written it looks");
+    // When the time is over, whoever has it open looks, and who opens it then.
+    fixture.pass(LATER_NS);
+    let late = Run::open(&fixture.ctx, &path, &meta).unwrap();
+    assert!(is_damaged(&run) && is_damaged(&late));
+    fixture.flip(&path, 100);
+    check(&late, &positions);
+    assert_eq!(fixture.ctx.cache.stats().checked, blocks);
+
+    // Where some blocks are compressed, all are looked at.
+    drop((run, late, another));
+    fixture.ctx.vfs.remove(&path).unwrap();
+    let by_row = |row| if row / 100 == 100 { Compression::Lz4 } else { Compression::None };
+    let (meta, positions) = fixture.write_run(20_000, |writer, row| writer.set_compression(by_row(row)));
+    let run = Run::open(&fixture.ctx, &path, &meta).unwrap();
+    check(&run, &positions);
+    let stats = fixture.ctx.cache.stats();
+    assert!(stats.misses >= blocks + u64::from(run.block_count()) && stats.usage_bytes > 0, "{stats:?}");
+}
+
+#[test]
+fn values_that_were_written_lately_count_as_checked() {
+    let Some(fixture) = Fixture::new() else { return };
+    let writer = blob_writer(&fixture);
+    let put = |at: u8| writer.append(b"key", &blob(200_000, at), Compression::None).unwrap();
+    let old = put(0);
+    fixture.pass(LATER_NS);
+    let new = put(1);
+    let path = fixture.path("000005.blob");
+    for reference in [&old, &new] {
+        fixture.flip(&path, reference.offset + 150_000);
+    }
+    let file = BlobFile::open(&fixture.ctx, fixture.dir.path(), 5).unwrap();
+    assert!(file.read(&old).unwrap_err().is_corruption(), "it was written long ago");
+    assert!(file.read(&new).is_ok(), "nobody looks so soon");
+    assert!(file.read_anew(&new).unwrap_err().is_corruption());
+    let another = BlobFile::open(&fixture.reader(), fixture.dir.path(), 5).unwrap();
+    assert!(another.read(&new).unwrap_err().is_corruption(), "who has not written it looks");
+    // A reference that is wrong leads to no value all the same.
+    assert!(file.read(&BlobRef { checksum: 1, ..new }).unwrap_err().is_corruption());
+    assert!(file.read(&BlobRef { offset: new.offset + 8, stored_len: 1000, ..new }).unwrap_err().is_corruption());
+    fixture.pass(LATER_NS);
+    assert!(file.read(&new).unwrap_err().is_corruption());
+}
+
+#[test]
 fn a_disk_that_fails_gives_an_error() {
     let Some(fixture) = Fixture::new() else { return };
     let (run, _, positions) = fixture.run(20_000, Compression::None);
@@ -304,6 +373,7 @@ fn blob_writer(fixture: &Fixture) -> BlobWriter {
         runtime: Arc::clone(&fixture.ctx.runtime),
         next_file_number: Arc::new(|| 5),
         file_len: 1 << 30,
+        lately: Arc::clone(&fixture.ctx.lately),
     })
 }
 
@@ -365,7 +435,7 @@ fn damaged_values_are_found_at_first_and_again_when_some_time_has_passed() {
     let writer = blob_writer(&fixture);
     let put = |at: u8| writer.append(b"key", &blob(200_000, at), Compression::None).unwrap();
     let references: Vec<BlobRef> = (0..3).map(put).collect();
-    let file = BlobFile::open(&fixture.ctx, fixture.dir.path(), 5).unwrap();
+    let file = BlobFile::open(&fixture.reader(), fixture.dir.path(), 5).unwrap();
     assert!(is_in_place(&file, &references[0], &blob(200_000, 0)));
     let path = fixture.path("000005.blob");
     for reference in &references[..2] {
@@ -403,7 +473,7 @@ fn a_block_that_is_not_the_one_in_the_index_is_refused_though_its_checksum_is_ri
     unit[..8].copy_from_slice(&sum.to_le_bytes());
     file.write_at(&unit, start).unwrap();
     for in_place in [true, false] {
-        let ctx = TableContext { in_place, ..fixture.ctx.clone() };
+        let ctx = TableContext { in_place, ..fixture.reader() };
         let run = Run::open(&ctx, &path, &meta).unwrap();
         let error = run.read(positions[0], &pin()).unwrap_err();
         assert!(error.is_corruption() && error.to_string().contains("malformed"), "{error}");

@@ -4,7 +4,7 @@
 //! [`RunWriter::finish`]: the keys compressed, a few bytes each; the index 16 bytes a block.
 
 use super::{
-    Position, TableContext,
+    Lately, Moment, Position, TableContext,
     block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_ENTRY_BYTES},
     format::{PAGE_BYTES, UNIT_HEADER_LEN, encode_tombstones, put_unit, stamp_unit},
     key_block::{KeyBlockBuilder, KeyBlocks},
@@ -75,6 +75,8 @@ pub struct RunWriter {
     footer: Footer,
     number: FileNumber,
     file_id: FileId,
+    lately: Arc<Lately>,
+    begun: Moment,
     /// What is not written yet, and where it will stand.
     buffer: Vec<u8>,
     written: u64,
@@ -122,6 +124,8 @@ impl RunWriter {
             },
             number,
             file_id,
+            lately: Arc::clone(&ctx.lately),
+            begun: Moment::now(&*ctx.runtime),
             buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).requiring(PADDED_BLOCKS).encode().to_vec(),
             written: 0,
             write_bytes: options.write_bytes,
@@ -224,6 +228,9 @@ impl RunWriter {
         self.flush()?;
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
         debug_assert_eq!(meta.file_bytes, self.written);
+        if self.blocks.iter().all(BlockEntry::is_plain) {
+            self.lately.note(self.file_id, 0, self.begun);
+        }
         Ok(meta)
     }
 
@@ -290,7 +297,7 @@ impl RunWriter {
         }
         // Where a block ends that is followed by zeros must follow from its length.
         if let Some(before) = self.blocks.last_mut()
-            && before.unit_len == UNIT_HEADER_LEN as u64 + u64::from(before.raw_len)
+            && before.is_plain()
             && before.raw_len <= MAX_BLOCK_BYTES as u32
         {
             before.padding = gap as u16;

@@ -4,9 +4,10 @@
 //! has stood still for some time. Values within it may still be being written: nobody has a reference to those.
 
 use crate::{
+    base::FileId,
     cache::{CheckTime, MappedFile},
     platform::{File, Runtime},
-    table::{TableContext, place::Moment},
+    table::{Lately, TableContext, place::Moment},
 };
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
@@ -31,6 +32,7 @@ pub(super) struct BlobPlace {
     /// The file's length when a value was wanted that the map lacks, and when that was.
     wanted: Mutex<(u64, Option<CheckTime>)>,
     runtime: Arc<dyn Runtime>,
+    lately: Arc<Lately>,
     is_allowed: bool,
 }
 
@@ -49,6 +51,7 @@ impl BlobPlace {
             mapped: ArcSwapOption::empty(),
             wanted: Mutex::default(),
             runtime: Arc::clone(&ctx.runtime),
+            lately: Arc::clone(&ctx.lately),
             is_allowed: ctx.in_place,
         }
     }
@@ -92,6 +95,11 @@ impl BlobPlace {
         let mapped = Arc::new(MappedBlobs { file, marks });
         self.mapped.store(Some(Arc::clone(&mapped)));
         Some(Guard::from_inner(Some(mapped)))
+    }
+
+    /// Whether what stands at an offset was written in this span of time.
+    pub fn is_written(&self, file: FileId, offset: u64, now: CheckTime) -> bool {
+        self.lately.since(file, offset).is_some_and(|since| since.span_of(0) == now)
     }
 
     /// The present span of time: what was checked in another is to be checked again.

@@ -159,9 +159,15 @@ impl BlobFile {
         let Some(mapped) = self.place.mapped(&*self.file, end) else { return Ok(None) };
         let Some(mapped) = &*mapped else { return Ok(None) };
         let now = self.place.now();
-        let is_checked = mapped.is_checked(offset, now);
-        if !is_checked && !mapped.have_in_memory(offset..end) {
-            return Ok(None);
+        let mut is_checked = mapped.is_checked(offset, now);
+        if !is_checked {
+            if !mapped.have_in_memory(offset..end) {
+                return Ok(None);
+            }
+            is_checked = self.place.is_written(self.file_id, offset, now);
+            if is_checked {
+                mapped.set_checked(offset, now);
+            }
         }
         let Some(record) = mapped.file.pin(offset..end) else { return Ok(None) };
         let mut window = Window { file: self, file_len: end, at: offset, bytes: WindowBytes::Mapped(record) };

@@ -7,6 +7,7 @@ use crate::{
     base::{Error, FileId, FileNumber, Result, limits},
     codec::{Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, compress},
     platform::{File, OpenMode, Runtime, Vfs},
+    table::{Lately, Moment},
 };
 use parking_lot::Mutex;
 use std::{
@@ -35,6 +36,8 @@ pub struct BlobWriterContext {
     pub next_file_number: Arc<dyn Fn() -> FileNumber + Send + Sync>,
     /// A file that has grown to this length is followed by another.
     pub file_len: u64,
+    /// Where what was written is noted.
+    pub lately: Arc<Lately>,
 }
 
 impl fmt::Debug for BlobWriterContext {
@@ -160,6 +163,7 @@ impl BlobWriter {
 
         let reservation = self.reserve(stored_len)?;
         let (file, offset) = (&reservation.file, reservation.offset);
+        self.context.lately.note(file.file_id, offset, Moment::now(&*self.context.runtime));
         let (mut head, sum) = packed.head(&header, internal_key, file.file_id, offset);
         debug_assert_eq!(head.len() as u64, head_len);
         let written = if packed.bytes.len() <= WHOLE_WRITE_LEN {

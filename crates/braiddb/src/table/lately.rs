@@ -1,0 +1,43 @@
+//! What this process has written a short while ago.
+//!
+//! The bytes went to the system together with their checksum, and the system has them in memory as much as it has what was
+//! checked at that moment. So they count as checked, for as long as that lasts (`place.rs`): who reads what was just written
+//! need not sum it up again.
+
+use super::place::{CHECKED_FOR_NS, Moment};
+use crate::base::FileId;
+use parking_lot::Mutex;
+
+/// Parts of files that were written lately. Shared by all threads.
+#[derive(Debug, Default)]
+pub struct Lately {
+    written: Mutex<Vec<Written>>,
+}
+
+#[derive(Debug)]
+struct Written {
+    file: FileId,
+    from: u64,
+    since: Moment,
+}
+
+impl Lately {
+    /// Notes that whatever stands in a file at `from` and after it was written at `since` or later, in a way that can be read in
+    /// place.
+    pub(super) fn note(&self, file: FileId, from: u64, since: Moment) {
+        let mut written = self.written.lock();
+        // What is older counts for nothing.
+        written.retain(|part| since.ns_after(part.since) < 2 * CHECKED_FOR_NS);
+        let is_known = |part: &Written| part.file == file && part.from <= from && part.since.is_with(since);
+        if !written.iter().any(is_known) {
+            written.push(Written { file, from, since });
+        }
+    }
+
+    /// When the bytes at an offset of a file were written at the earliest, if they were written lately.
+    pub(super) fn since(&self, file: FileId, offset: u64) -> Option<Moment> {
+        let written = self.written.lock();
+        let parts = written.iter().filter(|part| part.file == file && part.from <= offset);
+        parts.map(|part| part.since).max()
+    }
+}
