@@ -160,14 +160,13 @@ impl BlobFile {
         let Some(mapped) = &*mapped else { return Ok(None) };
         let now = self.place.now();
         let mut is_checked = mapped.is_checked(offset, now);
-        if !is_checked {
-            if !mapped.have_in_memory(offset..end) {
-                return Ok(None);
-            }
-            is_checked = self.place.is_written(self.file_id, offset, now);
-            if is_checked {
-                mapped.set_checked(offset, now);
-            }
+        if !is_checked && self.place.is_written(self.file_id, offset, now) {
+            // The system has it in memory, and maps it page by page sooner than as a whole.
+            mapped.set_checked(offset, now);
+            is_checked = true;
+        }
+        if !is_checked && !mapped.have_in_memory(offset..end) {
+            return Ok(None);
         }
         let Some(record) = mapped.file.pin(offset..end) else { return Ok(None) };
         let mut window = Window { file: self, file_len: end, at: offset, bytes: WindowBytes::Mapped(record) };
