@@ -11,6 +11,7 @@ use super::{
     Position, TableContext,
     block::{self, Rows, average_entry_bytes, entry_count},
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
+    lately::is_sample,
     meta::RunMeta,
     place::{Moment, Place},
     scan::{KeyScan, RunScan},
@@ -101,7 +102,8 @@ impl Run {
             is_obsolete: AtomicBool::new(false),
         };
         if let Some(since) = ctx.lately.since(run.meta.file_id, 0).filter(|_| ctx.in_place) {
-            (0..run.end().block).for_each(|block| run.slots.set_written(block.into(), since.span_of(block.into())));
+            let blocks = (0..run.end().block).filter(|&block| !is_sample(run.meta.file_id, block.into()));
+            blocks.for_each(|block| run.slots.set_written(block.into(), since.span_of(block.into())));
         }
         Ok(Arc::new(run))
     }

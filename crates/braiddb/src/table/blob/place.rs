@@ -7,7 +7,7 @@ use crate::{
     base::FileId,
     cache::{CheckTime, MappedFile},
     platform::{File, Runtime},
-    table::{Lately, TableContext, place::Moment},
+    table::{Lately, TableContext, lately::is_sample, place::Moment},
 };
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
@@ -97,9 +97,9 @@ impl BlobPlace {
         Some(Guard::from_inner(Some(mapped)))
     }
 
-    /// Whether what stands at an offset was written in this span of time.
+    /// Whether the record at an offset was written in this span of time and need not be checked for that.
     pub fn is_written(&self, file: FileId, offset: u64, now: CheckTime) -> bool {
-        self.lately.since(file, offset).is_some_and(|since| since.span_of(0) == now)
+        !is_sample(file, offset) && self.lately.since(file, offset).is_some_and(|since| since.span_of(0) == now)
     }
 
     /// The present span of time: what was checked in another is to be checked again.
