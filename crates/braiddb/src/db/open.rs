@@ -77,11 +77,10 @@ impl Core {
         let manifest = open_manifest(&settings, dir)?;
         let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest.saturating_add(1))));
         let cache = BlockCache::new(settings.memory / 2);
-        let demand = Arc::new(Demand::new(settings.hash_index_after));
         let table = TableContext {
             vfs: Arc::clone(&vfs),
             cache,
-            demand,
+            demand: Arc::new(Demand::new(settings.hash_index_after)),
             runtime: Arc::clone(&settings.runtime),
             in_place: settings.read_in_place,
             lately: Arc::default(),

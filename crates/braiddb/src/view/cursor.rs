@@ -11,13 +11,13 @@
 //! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held. The
 //! present entry borrows from such a block for longer than the compiler can see: [`Present`], an island of unsafe.
 
+use super::find::{FindLane, FindShown, Found, Locate, PrefetchRows};
 use super::format::{
-    MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment, lanes_below,
+    MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below,
 };
 use super::reader::View;
 use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
-use super::search::{candidate, compare_counted, correct};
-use super::simd::{Simd, Task, match_lanes};
+use super::simd::match_lanes;
 use crate::base::{Beyond, Cursor, EntryRef, Result, SequenceNumber, near_lane};
 use crate::table::{PinnedBlock, Position, Run};
 use crossbeam_epoch::Guard;
@@ -103,166 +103,6 @@ impl Loaded {
         let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
         let span = lanes_below(end) & !lanes_below(first);
         view.simd.run(PrefetchRows { runs, segment, first, span, with_ends });
-    }
-}
-
-/// Asks for the rows of a span of lanes: those of one run stand side by side.
-struct PrefetchRows<'a> {
-    runs: &'a [Arc<Run>],
-    segment: Segment<'a>,
-    first: usize,
-    span: u32,
-    with_ends: bool,
-}
-
-impl Task for PrefetchRows<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self, _simd: Simd) {
-        let PrefetchRows { runs, segment, first, span, with_ends } = self;
-        for (index, run) in runs.iter().enumerate() {
-            let lanes = segment.lanes_of_run(index);
-            let rows = (lanes & span).count_ones();
-            if rows > 0
-                && let Some(cursor) = segment.cursor(index)
-            {
-                let from = run.advance(cursor, (lanes & lanes_below(first)).count_ones());
-                run.prefetch_rows(from, rows, with_ends);
-            }
-        }
-    }
-}
-
-/// Finds the lane of the first key of a segment that is at least `query`, the entry count if there is none, and asks for
-/// the rows that are likely to be wanted from there on. Returns how many of those the segment does not have.
-struct FindLane<'a> {
-    view: &'a View,
-    runs: &'a [Arc<Run>],
-    number: u32,
-    record: &'a [u8],
-    query: &'a [u8],
-    likely: usize,
-    is_forward: bool,
-    fetched: &'a mut u32,
-    guard: &'a Guard,
-}
-
-impl Task for FindLane<'_> {
-    type Output = Result<(usize, usize)>;
-
-    #[inline(always)]
-    fn run(self, simd: Simd) -> Self::Output {
-        let FindLane { view, runs, number, record, query, likely, is_forward, fetched, guard } = self;
-        let segment = view.parse(number, record)?;
-        let Some(lane) = candidate(&segment, simd, query) else {
-            return Ok((view.find_with_guard(runs, number, &segment, query, guard)?.lane, likely));
-        };
-        if lane >= segment.count() {
-            return Err(view.corrupt_segment(number, "its differences lead past its entries"));
-        }
-        let mut left = 0;
-        if likely > 0 {
-            // All that is waited for is asked for at once: the key that is read now, and the rows that come after.
-            let (span, rest) = likely_lanes(&segment, lane, likely, is_forward);
-            (*fetched, left) = (*fetched | span, rest);
-            view.simd.run(PrefetchRows { runs, segment, first: span.trailing_zeros() as usize, span, with_ends: true });
-        } else if lane + 1 < segment.count() {
-            // A query that is greater mostly belongs right after, where a reader will look next.
-            let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
-            runs[run].prefetch(position);
-        }
-        let key = view.entry(runs, number, &segment, lane, guard)?.key;
-        Ok((correct(&segment, lane, compare_counted(query, key)).lane, left))
-    }
-}
-
-/// Finds the first key that is at least `query` and shows, for who goes on forward and sees all: all in one go, without a copy of
-/// the record. Asks for the rows that are likely to be wanted after it. `None` if the segment must be bisected, or there is none.
-struct FindShown<'a> {
-    view: &'a View,
-    runs: &'a [Arc<Run>],
-    query: &'a [u8],
-    hidden: u8,
-    likely: usize,
-    guard: &'a Guard,
-}
-
-/// A segment and a lane, which may be one past its last. If a lane that shows follows in the segment, that one, with the run and
-/// position of its entry.
-struct Found {
-    number: u32,
-    lane: usize,
-    shown: Option<(usize, Position)>,
-    /// The lanes whose rows have been asked for, and how many more are likely to be wanted.
-    fetched: u32,
-    left: usize,
-}
-
-/// The lanes of so many rows that are likely to be wanted after the one that is read first, with that, and how many of them the
-/// segment does not have. A query that is greater than that one mostly belongs right after it.
-#[inline(always)]
-fn likely_lanes(segment: &Segment<'_>, lane: usize, likely: usize, is_forward: bool) -> (u32, usize) {
-    let (first, end) = if is_forward {
-        (lane, (lane + likely + 1).min(segment.count()))
-    } else {
-        ((lane + 1).saturating_sub(likely + 1), lane + 1)
-    };
-    (lanes_below(end) & !lanes_below(first), (likely + 1).saturating_sub(end - first))
-}
-
-impl Task for FindShown<'_> {
-    type Output = Result<Option<Found>>;
-
-    #[inline(always)]
-    fn run(self, simd: Simd) -> Self::Output {
-        let FindShown { view, runs, query, hidden, likely, guard } = self;
-        let Some(number) = view.segment_with(simd, query) else { return Ok(None) };
-        if likely > 0 {
-            view.prefetch_record(number + 1);
-        }
-        let segment = view.segment(number, guard)?;
-        let Some(lane) = candidate(&segment, simd, query) else { return Ok(None) };
-        if lane >= segment.count() {
-            return Err(view.corrupt_segment(number, "its differences lead past its entries"));
-        }
-        let (mut fetched, mut left) = (0, 0);
-        if likely > 0 {
-            (fetched, left) = likely_lanes(&segment, lane, likely, true);
-            view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true });
-        } else if lane + 1 < segment.count() {
-            // A query that is greater mostly belongs right after.
-            let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
-            runs[run].prefetch(position);
-        }
-        let key = view.entry(runs, number, &segment, lane, guard)?.key;
-        let lane = correct(&segment, lane, compare_counted(query, key)).lane;
-        let shown = segment.unmarked(hidden) & !segment.same_key() & !lanes_below(lane);
-        if shown == 0 || view.directory.is_continuation(number) {
-            return Ok(Some(Found { number, lane, shown: None, fetched, left }));
-        }
-        let lane = shown.trailing_zeros() as usize;
-        let shown = Some(view.locate(runs, number, &segment, lane)?);
-        Ok(Some(Found { number, lane, shown, fetched, left }))
-    }
-}
-
-/// Where the entry of a lane stands.
-struct Locate<'a> {
-    view: &'a View,
-    runs: &'a [Arc<Run>],
-    number: u32,
-    record: &'a [u8],
-    lane: usize,
-}
-
-impl Task for Locate<'_> {
-    type Output = Result<(usize, Position)>;
-
-    #[inline(always)]
-    fn run(self, _simd: Simd) -> Self::Output {
-        let Locate { view, runs, number, record, lane } = self;
-        view.locate(runs, number, &view.parse(number, record)?, lane)
     }
 }
 
@@ -616,22 +456,12 @@ impl ViewCursor {
             self.likely = likely;
         }
         batch.expect(tombstones & chunk, if chunk == lanes { beyond } else { Beyond::More });
-        let (next, chunk_len) = (step(number), chunk.count_ones() as usize);
+        let next = step(number);
         if is_long {
             self.view.prefetch_record(next);
         } else {
-            let is_first = batch.rounds() == 0;
-            let ViewCursor { view, runs, loaded, .. } = self;
-            loaded.prefetch(view, runs, chunk, is_first);
-            if lanes != chunk {
-                loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false);
-            } else if likely > chunk_len || !is_first {
-                let rows = if is_first { likely - chunk_len } else { FEW_LANES };
-                self.prefetch_coming(next, rows, is_forward, guard);
-                self.view.prefetch_record(step(next));
-            } else {
-                view.prefetch_record(next);
-            }
+            let coming = if batch.rounds() == 0 { likely } else { chunk.count_ones() as usize + FEW_LANES };
+            self.prefetch_ahead([lanes, chunk], [next, step(next)], coming, batch, guard);
         }
         let ViewCursor { view, runs, loaded, .. } = self;
         let moment = runs.moment();
@@ -640,6 +470,31 @@ impl ViewCursor {
             return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
         }
         Ok(())
+    }
+
+    /// Asks for the rows of `chunk` and what comes after: the other lanes of the segment, or if there are none rows of the next, so
+    /// that `wanted` are asked for in all, and the record of the one after that.
+    #[inline]
+    fn prefetch_ahead(
+        &mut self,
+        [lanes, chunk]: [u32; 2],
+        [next, after_next]: [u32; 2],
+        wanted: usize,
+        batch: &RowBatch,
+        guard: &Guard,
+    ) {
+        let is_first = batch.rounds() == 0;
+        let ViewCursor { view, runs, loaded, .. } = self;
+        loaded.prefetch(view, runs, chunk, is_first);
+        let left = wanted.saturating_sub(chunk.count_ones() as usize);
+        if lanes != chunk {
+            loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false);
+        } else if left > 0 {
+            self.prefetch_coming(next, left, batch.is_forward(), guard);
+            self.view.prefetch_record(after_next);
+        } else {
+            view.prefetch_record(next);
+        }
     }
 
     /// Stands on a row that was in a batch.

@@ -12,6 +12,7 @@ mod counters;
 mod cursor;
 mod directory;
 mod edit;
+mod find;
 mod fold;
 mod format;
 mod hash_index;

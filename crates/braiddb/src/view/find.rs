@@ -1,0 +1,170 @@
+//! What a cursor does in one go, compiled for the processor at hand: it finds a lane in a segment, and asks for rows.
+
+use super::format::{Segment, lanes_below};
+use super::reader::View;
+use super::search::{candidate, compare_counted, correct};
+use super::simd::{Simd, Task};
+use crate::base::Result;
+use crate::table::{Position, Run};
+use crossbeam_epoch::Guard;
+use std::sync::Arc;
+
+/// Asks for the rows of a span of lanes: those of one run stand side by side.
+pub(super) struct PrefetchRows<'a> {
+    pub(super) runs: &'a [Arc<Run>],
+    pub(super) segment: Segment<'a>,
+    pub(super) first: usize,
+    pub(super) span: u32,
+    pub(super) with_ends: bool,
+}
+
+impl Task for PrefetchRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) {
+        let PrefetchRows { runs, segment, first, span, with_ends } = self;
+        for (index, run) in runs.iter().enumerate() {
+            let lanes = segment.lanes_of_run(index);
+            let rows = (lanes & span).count_ones();
+            if rows > 0
+                && let Some(cursor) = segment.cursor(index)
+            {
+                let from = run.advance(cursor, (lanes & lanes_below(first)).count_ones());
+                run.prefetch_rows(from, rows, with_ends);
+            }
+        }
+    }
+}
+
+/// Finds the lane of the first key of a segment that is at least `query`, the entry count if there is none, and asks for
+/// the rows that are likely to be wanted from there on. Returns how many of those the segment does not have.
+pub(super) struct FindLane<'a> {
+    pub(super) view: &'a View,
+    pub(super) runs: &'a [Arc<Run>],
+    pub(super) number: u32,
+    pub(super) record: &'a [u8],
+    pub(super) query: &'a [u8],
+    pub(super) likely: usize,
+    pub(super) is_forward: bool,
+    pub(super) fetched: &'a mut u32,
+    pub(super) guard: &'a Guard,
+}
+
+impl Task for FindLane<'_> {
+    type Output = Result<(usize, usize)>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Self::Output {
+        let FindLane { view, runs, number, record, query, likely, is_forward, fetched, guard } = self;
+        let segment = view.parse(number, record)?;
+        let Some(lane) = candidate(&segment, simd, query) else {
+            return Ok((view.find_with_guard(runs, number, &segment, query, guard)?.lane, likely));
+        };
+        if lane >= segment.count() {
+            return Err(view.corrupt_segment(number, "its differences lead past its entries"));
+        }
+        let mut left = 0;
+        if likely > 0 {
+            // All that is waited for is asked for at once: the key that is read now, and the rows that come after.
+            let (span, rest) = likely_lanes(&segment, lane, likely, is_forward);
+            (*fetched, left) = (*fetched | span, rest);
+            view.simd.run(PrefetchRows { runs, segment, first: span.trailing_zeros() as usize, span, with_ends: true });
+        } else if lane + 1 < segment.count() {
+            // A query that is greater mostly belongs right after, where a reader will look next.
+            let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
+            runs[run].prefetch(position);
+        }
+        let key = view.entry(runs, number, &segment, lane, guard)?.key;
+        Ok((correct(&segment, lane, compare_counted(query, key)).lane, left))
+    }
+}
+
+/// Finds the first key that is at least `query` and shows, for who goes on forward and sees all: all in one go, without a copy of
+/// the record. Asks for the rows that are likely to be wanted after it. `None` if the segment must be bisected, or there is none.
+pub(super) struct FindShown<'a> {
+    pub(super) view: &'a View,
+    pub(super) runs: &'a [Arc<Run>],
+    pub(super) query: &'a [u8],
+    pub(super) hidden: u8,
+    pub(super) likely: usize,
+    pub(super) guard: &'a Guard,
+}
+
+/// A segment and a lane, which may be one past its last. If a lane that shows follows in the segment, that one, with the run and
+/// position of its entry.
+pub(super) struct Found {
+    pub(super) number: u32,
+    pub(super) lane: usize,
+    pub(super) shown: Option<(usize, Position)>,
+    /// The lanes whose rows have been asked for, and how many more are likely to be wanted.
+    pub(super) fetched: u32,
+    pub(super) left: usize,
+}
+
+/// The lanes of so many rows that are likely to be wanted after the one that is read first, with that, and how many of them the
+/// segment does not have. A query that is greater than that one mostly belongs right after it.
+#[inline(always)]
+pub(super) fn likely_lanes(segment: &Segment<'_>, lane: usize, likely: usize, is_forward: bool) -> (u32, usize) {
+    let (first, end) = if is_forward {
+        (lane, (lane + likely + 1).min(segment.count()))
+    } else {
+        ((lane + 1).saturating_sub(likely + 1), lane + 1)
+    };
+    (lanes_below(end) & !lanes_below(first), (likely + 1).saturating_sub(end - first))
+}
+
+impl Task for FindShown<'_> {
+    type Output = Result<Option<Found>>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Self::Output {
+        let FindShown { view, runs, query, hidden, likely, guard } = self;
+        let Some(number) = view.segment_with(simd, query) else { return Ok(None) };
+        if likely > 0 {
+            view.prefetch_record(number + 1);
+        }
+        let segment = view.segment(number, guard)?;
+        let Some(lane) = candidate(&segment, simd, query) else { return Ok(None) };
+        if lane >= segment.count() {
+            return Err(view.corrupt_segment(number, "its differences lead past its entries"));
+        }
+        let (mut fetched, mut left) = (0, 0);
+        if likely > 0 {
+            (fetched, left) = likely_lanes(&segment, lane, likely, true);
+            view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true });
+        } else if lane + 1 < segment.count() {
+            // A query that is greater mostly belongs right after.
+            let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
+            runs[run].prefetch(position);
+        }
+        let key = view.entry(runs, number, &segment, lane, guard)?.key;
+        let lane = correct(&segment, lane, compare_counted(query, key)).lane;
+        let shown = segment.unmarked(hidden) & !segment.same_key() & !lanes_below(lane);
+        if shown == 0 || view.directory.is_continuation(number) {
+            return Ok(Some(Found { number, lane, shown: None, fetched, left }));
+        }
+        let lane = shown.trailing_zeros() as usize;
+        let shown = Some(view.locate(runs, number, &segment, lane)?);
+        Ok(Some(Found { number, lane, shown, fetched, left }))
+    }
+}
+
+/// Where the entry of a lane stands.
+pub(super) struct Locate<'a> {
+    pub(super) view: &'a View,
+    pub(super) runs: &'a [Arc<Run>],
+    pub(super) number: u32,
+    pub(super) record: &'a [u8],
+    pub(super) lane: usize,
+}
+
+impl Task for Locate<'_> {
+    type Output = Result<(usize, Position)>;
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) -> Self::Output {
+        let Locate { view, runs, number, record, lane } = self;
+        view.locate(runs, number, &view.parse(number, record)?, lane)
+    }
+}
