@@ -286,11 +286,12 @@ impl CacheSlots {
         self.slots.get(unit as usize).map(|slot| slot.note).unwrap_or_default()
     }
 
-    /// Whether the unit is cached just now, or was checked in this span of time or the one before to be read in place.
-    pub fn is_at_hand(&self, unit: u32, now: CheckTime) -> bool {
+    /// Whether the unit is cached just now, or, for who can read in place, was checked for that in this span of time or the one
+    /// before, or written.
+    pub fn is_at_hand(&self, unit: u32, now: Option<CheckTime>) -> bool {
         let frame = self.slots.get(unit as usize).map_or(VACANT, |slot| slot.frame.load(Ordering::Relaxed));
-        let age = now.0.wrapping_sub(frame) & TIME_MASK;
-        frame & VACANT == 0 || (frame & IN_PLACE != 0 && age <= 1)
+        let age = now.map(|now| now.0.wrapping_sub(frame) & TIME_MASK);
+        frame & VACANT == 0 || (frame & IN_PLACE != 0 && age.is_some_and(|age| age <= 1))
     }
 
     /// When the unit was checked last, if it is one that is read in place. Panics if the file has no such unit.

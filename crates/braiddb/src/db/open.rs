@@ -154,11 +154,15 @@ impl Core {
         Ok(())
     }
 
-    /// Removes the files of before that nothing refers to. Those that cannot be removed are left to the next open.
+    /// Removes the files of before that nothing refers to. Those that cannot be removed are left to the next open, and those that
+    /// it has not come to when the database is closed.
     pub fn remove_leftovers(&self) -> Result<()> {
         let leftovers = std::mem::take(&mut *self.leftovers.lock());
         let mut result = Ok(());
         for path in leftovers {
+            if self.closing.load(Ordering::Acquire) {
+                break;
+            }
             match self.table.vfs.remove(&path) {
                 // A reader of an earlier handle, closed by now, was the last of its file and has removed it.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}

@@ -13,6 +13,7 @@ use std::{
     collections::BTreeMap,
     io::ErrorKind,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 fn open(vfs: &FaultVfs) -> Result<Db> {
@@ -20,7 +21,11 @@ fn open(vfs: &FaultVfs) -> Result<Db> {
 }
 
 fn open_with(vfs: &FaultVfs, blob_file_bytes: u64) -> Result<Db> {
-    let settings = Settings {
+    tests_common::open(settings(vfs, blob_file_bytes))
+}
+
+fn settings(vfs: &FaultVfs, blob_file_bytes: u64) -> Settings {
+    Settings {
         memory: 64 << 20,
         durability: Durability::Sync,
         compression: Compression::None,
@@ -31,8 +36,7 @@ fn open_with(vfs: &FaultVfs, blob_file_bytes: u64) -> Result<Db> {
         blob_threshold: 4 << 10,
         blob_file_bytes,
         ..small(&fault(vfs))
-    };
-    tests_common::open(settings)
+    }
 }
 
 /// The files as a killed process leaves them: all that was written, synced or not.
@@ -74,6 +78,36 @@ fn an_orphan_that_is_gone_already_is_no_error() {
         let again = killed(&files);
         again.fail(Operation::Remove, 0, 1, kind);
         assert_eq!(open(&again).is_ok(), is_open, "{kind}");
+    }
+}
+
+/// Where there are threads, one of them removes what is left of before; who opens does not wait for it.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test of threads")]
+fn orphans_are_removed_by_a_thread_and_one_that_cannot_be_is_left_to_the_next_open() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(&vfs).unwrap();
+    db.tree("t").unwrap().put(b"k", b"v").unwrap();
+    let mut files = vfs.files();
+    let orphans = ["000777.run", "000778.view"].map(|name| Path::new(DIR).join(name));
+    for orphan in &orphans {
+        files.insert(orphan.clone(), b"left behind".to_vec());
+    }
+    let again = killed(&files);
+    again.fail(Operation::Remove, 0, 1, ErrorKind::PermissionDenied);
+    for round in 0..2 {
+        let db = tests_common::open(Settings { background_threads: 2, ..settings(&again, 10_000) }).unwrap();
+        assert_eq!(db.tree("t").unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+        let left = || orphans.iter().filter(|orphan| again.files().contains_key(*orphan)).count();
+        let most = 1 - round;
+        for _ in 0..1000 {
+            if left() <= most {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(left() <= most, "{} in round {round}", left());
+        db.close().unwrap();
     }
 }
 

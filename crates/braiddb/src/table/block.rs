@@ -16,8 +16,9 @@
 //! The base stands in the block, not in the run, because a run is written as a stream and its smallest sequence
 //! number is known only at its end. The end of the block is read first: it shares a cache line or two with the slot.
 //!
-//! [`validate`] is called once when a block is loaded: afterwards every slot leads to a whole entry, and entries fill
-//! the block without gaps. [`entry`] checks all bounds nevertheless; it costs little.
+//! [`validate`] is called when a block is loaded, or checked to be read in place: afterwards every slot leads to a whole entry, and
+//! entries fill the block without gaps. [`entry`] checks all bounds nevertheless: it costs little, and what this process wrote a
+//! short while ago may be read before it is checked (`lately.rs`).
 
 use crate::{
     base::{

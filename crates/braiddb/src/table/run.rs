@@ -248,9 +248,11 @@ impl Run {
         note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
     }
 
-    /// How many of these blocks are cached, or were read in place lately.
+    /// How many of these blocks are cached, or were read in place or written lately.
     pub fn cached_blocks(&self, blocks: Range<u16>) -> u64 {
-        blocks.filter(|&block| self.slots.is_at_hand(u32::from(block), self.place.now(block))).count() as u64
+        let is_mapped = self.place.file(&*self.file, self.meta.file_bytes).is_some();
+        let now = |block| is_mapped.then(|| self.place.now(block));
+        blocks.filter(|&block| self.slots.is_at_hand(u32::from(block), now(block))).count() as u64
     }
 
     /// Where a block is that is at hand; a guess.
@@ -352,7 +354,9 @@ impl Run {
     pub fn rows_in_place(&self, block: u16, moment: Moment) -> Option<Result<Rows<'_>>> {
         let (file, range) = self.at_hand_in_place(block, || moment)?;
         let bytes = file.bytes(range)?;
-        Some(Rows::new(bytes).ok_or_else(|| self.no_such_entry(Position { block, slot: 0 })))
+        // As many as its index says: who reads many rows relies on that.
+        let rows = Rows::new(bytes).filter(|_| entry_count(bytes) == self.block_entries(block));
+        Some(rows.ok_or_else(|| self.no_such_entry(Position { block, slot: 0 })))
     }
 
     /// Where a block stands if it is one that is read in place and need not be checked again: this is a read of it.
@@ -590,8 +594,8 @@ pub struct PinnedBlock {
 }
 
 impl PinnedBlock {
-    /// The entry of a slot. Corruption if there is none; as the block was checked when it was loaded, whatever gave
-    /// the slot is damaged. (The path in that error is the run's file name alone.)
+    /// The entry of a slot. Corruption if there is none: the block was checked, or written a short while ago, so mostly whatever
+    /// gave the slot is damaged. (The path in that error is the run's file name alone.)
     #[inline(always)]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'_>> {
         match block::entry(&self.unit, slot) {

@@ -34,7 +34,7 @@ const GROUPS_PER_TOUCHED: u64 = 4;
 /// A group with more entries (versions of one key, then) is merged: each insertion walks along the group.
 const EDITED_LANES_MAX: usize = 8 * SEGMENT_LANES;
 /// Segments that have fewer entries on average, or would have after they were edited, are packed anew: each costs a reader a
-/// record, however many entries it has.
+/// record, however many entries it has. (Where keys have many versions, see [`least_fill`].)
 const LEAST_FILL: u64 = 24;
 
 /// What a fold did.
@@ -129,7 +129,7 @@ fn is_better_merged(
     for run in new_runs {
         new_entries += entries_within(ctx, run, bounds)?;
     }
-    if meta.segments > 16 && meta.entries < LEAST_FILL * u64::from(meta.segments) {
+    if meta.segments > 16 && meta.entries < least_fill(meta) * u64::from(meta.segments) {
         return Ok(true);
     }
     let anchors = &old.directory.anchors;
@@ -138,7 +138,7 @@ fn is_better_merged(
     } else if stays_filled(meta, new_entries) {
         return Ok(false);
     } else {
-        (meta.entries / LEAST_FILL).saturating_sub(u64::from(meta.segments))
+        (meta.entries / least_fill(meta)).saturating_sub(u64::from(meta.segments))
     };
     // Many new entries may fall into few groups, as when keys grow with time.
     let (mut touched, mut next_anchor) = (0, 0);
@@ -156,7 +156,14 @@ fn is_better_merged(
     Ok(false)
 }
 
-/// Whether the segments of a view will have [`LEAST_FILL`] entries or more on average once so many new ones, scattered over all
+/// How many entries the segments of a view are to have on average: fewer, the more versions keys have, which stay together, so
+/// that segments cannot be packed as full.
+fn least_fill(meta: &ViewMeta) -> u64 {
+    let keys = meta.entries.saturating_sub(meta.stale).max(1);
+    LEAST_FILL - (2 * meta.stale / keys).min(LEAST_FILL - 8)
+}
+
+/// Whether the segments of a view will have [`least_fill`] entries or more on average once so many new ones, scattered over all
 /// of them, have been inserted and what overflowed was split.
 fn stays_filled(meta: &ViewMeta, new_entries: u64) -> bool {
     let (segments, entries) = (f64::from(meta.segments), meta.entries as f64);
@@ -168,7 +175,7 @@ fn stays_filled(meta: &ViewMeta, new_entries: u64) -> bool {
         count += 1.0;
         share *= mean / count;
     }
-    entries + new_entries as f64 >= LEAST_FILL as f64 * segments * (2.0 - fitting)
+    entries + new_entries as f64 >= least_fill(meta) as f64 * segments * (2.0 - fitting)
 }
 
 /// About how many entries of a run lie within the bounds.

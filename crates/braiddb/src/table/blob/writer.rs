@@ -161,9 +161,11 @@ impl BlobWriter {
         let stored_len = head_len + packed.bytes.len() as u64;
         let header = RecordHeader { compression: packed.compression, value_len, stored_len, key_len };
 
+        // Taken first: what stands after what is reserved now is written later, whoever writes it.
+        let since = Moment::now(&*self.context.runtime);
         let reservation = self.reserve(stored_len)?;
         let (file, offset) = (&reservation.file, reservation.offset);
-        self.context.lately.note(file.file_id, offset, Moment::now(&*self.context.runtime));
+        self.context.lately.note(file.file_id, offset, since);
         let (mut head, sum) = packed.head(&header, internal_key, file.file_id, offset);
         debug_assert_eq!(head.len() as u64, head_len);
         let written = if packed.bytes.len() <= WHOLE_WRITE_LEN {

@@ -97,6 +97,32 @@ fn full_segments_are_edited_if_few_would_be_split() {
     assert!(!stats.is_merged && stats.touched_groups > 80, "{stats:?}");
 }
 
+/// Versions of a key stay together, so segments of such views cannot be full: to merge them would not help, each time.
+#[test]
+fn views_that_cannot_be_packed_fuller_are_edited() {
+    for versions in [2, 5, 7, 11, 17, 19, 20, 21, 23, 31, 33, 39] {
+        let mut world = World::new(1135);
+        let mut entries = Vec::new();
+        for row in 0..8000 / versions {
+            for _ in 0..versions {
+                world.sequence += 1;
+                entries.push(world.new_entry(format!("{row:08}").into_bytes()));
+            }
+        }
+        world.write_run(entries, Vec::new());
+        let mut view = world.build(&Bounds::default());
+        for round in 1..3 {
+            world.sequence += 1;
+            let entry = world.new_entry(format!("{:08}x", 10 * round).into_bytes());
+            world.write_run(vec![entry], Vec::new());
+            let (folded, stats) = world.fold(&view, round, &Bounds::default());
+            let fill = view.meta().entries / u64::from(view.meta().segments);
+            assert!(!stats.is_merged, "{versions} versions, {fill} entries a segment");
+            view = folded;
+        }
+    }
+}
+
 /// Older versions that go into a long chain of one key were each looked for along the chain.
 #[test]
 fn a_long_chain_of_versions_is_read_once() {
