@@ -5,7 +5,7 @@ use crate::{
     base::{EntryKind, EntryRef, FileId, RangeTombstone, Result, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
     cache::BlockCache,
     codec::{ByteReader, Compression},
-    platform::{OpenMode, fault_vfs::FaultVfs},
+    platform::{MemVfs, OpenMode, fault_vfs::FaultVfs},
 };
 use crossbeam_epoch::pin;
 use std::{
@@ -47,6 +47,30 @@ impl Random {
 fn context(cache_bytes: usize) -> TableContext {
     // Where files can be mapped, what is not compressed is read in place.
     TableContext::new(Arc::new(FaultVfs::new(&dir())), BlockCache::new(cache_bytes))
+}
+
+/// What cannot be mapped is not at hand because it was written.
+#[test]
+fn what_was_written_lately_is_not_at_hand_where_files_cannot_be_mapped() {
+    let ctx = TableContext::new(Arc::new(MemVfs::new()), BlockCache::new(8 << 20));
+    ctx.vfs.create_dir_all(&dir()).unwrap();
+    let mut writer = RunWriter::create(
+        &ctx,
+        &path(),
+        7,
+        FILE_ID,
+        &RunOptions { compression: Compression::None, ..RunOptions::default() },
+    )
+    .unwrap();
+    for key in 0..5000u32 {
+        let key = key.to_be_bytes();
+        writer.add(EntryRef { key: &key, sequence: 1, kind: EntryKind::Value, value: &key }).unwrap();
+    }
+    let meta = writer.finish(no_view).unwrap();
+    let run = Run::open(&ctx, &path(), &meta).unwrap();
+    assert_eq!(run.cached_blocks(0..u16::MAX), 0);
+    run.read(Position { block: 0, slot: 0 }, &pin()).unwrap();
+    assert_eq!(run.cached_blocks(0..u16::MAX), 1);
 }
 
 /// What another process has of it: what that writes has not been written lately here.

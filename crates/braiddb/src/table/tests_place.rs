@@ -302,6 +302,12 @@ fn what_was_written_lately_counts_as_checked() {
     assert!(!is_damaged(&run) && fixture.reads() == reads, "nobody looks so soon");
     let another = Run::open(&fixture.reader(), &path, &meta).unwrap();
     assert!(is_damaged(&another), "who has not written it looks");
+    // Who reads many rows of a block at least sees that it has as many as it should.
+    let count_at = run.index().unit(0, run.note(0).len()).end - 1;
+    assert!(run.rows_in_place(0, run.moment()).unwrap().is_ok());
+    fixture.flip(&path, count_at);
+    assert!(run.rows_in_place(0, run.moment()).unwrap().is_err_and(|error| error.is_corruption()));
+    fixture.flip(&path, count_at);
     // When the time is over, whoever has it open looks, and who opens it then.
     fixture.pass(LATER_NS);
     let late = Run::open(&fixture.ctx, &path, &meta).unwrap();
