@@ -195,7 +195,8 @@ impl Builder {
     }
 
     /// Whether data that are not compressed may be read where the system has their file mapped, and so take no room in the
-    /// cache: yes by default. What is looked up there was read and checked in the usual way at most 32 seconds before; should the
+    /// cache: yes by default. What is looked up there was read and checked in the usual way at most 32 seconds before, or (but for one
+    /// part in sixteen, which is checked all the same) written by this process in that time; should the
     /// system drop it from its memory after that, and the disk then fail to read it again, the process is killed (`SIGBUS`) where
     /// it would have been given an error, and what the disk gives back changed is not noticed. For a row on which a cursor stands
     /// that goes on for as long as it stands there. On Linux, for files of local file systems.

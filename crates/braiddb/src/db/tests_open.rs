@@ -111,6 +111,37 @@ fn orphans_are_removed_by_a_thread_and_one_that_cannot_be_is_left_to_the_next_op
     }
 }
 
+/// Log segments of before may still be there when much has been written since, and when that is killed.
+#[test]
+fn log_segments_that_are_left_over_change_nothing() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(&vfs).unwrap();
+    let put = |db: &Db, round: u8| {
+        let tree = db.tree("t").unwrap();
+        for row in 0..40u8 {
+            tree.put([round, row], vec![round; 3000]).unwrap();
+            tree.put([0, row], vec![round; 100]).unwrap();
+        }
+    };
+    put(&db, 1);
+    let mut files = vfs.files();
+    drop(db);
+    for round in 2..6 {
+        let again = killed(&files);
+        again.fail(Operation::Remove, 0, 1_000_000, ErrorKind::PermissionDenied);
+        let before: Vec<PathBuf> =
+            again.files().into_keys().filter(|p| p.extension().is_some_and(|e| e == "wal")).collect();
+        let db = tests_common::open(Settings { background_threads: 2, ..settings(&again, 10_000) }).unwrap();
+        put(&db, round);
+        files = again.files();
+        assert!(before.iter().all(|segment| files.contains_key(segment)), "none could be removed");
+        let reopened = open(&killed(&files)).unwrap();
+        let tree = reopened.tree("t").unwrap();
+        assert_eq!(tree.iter().count(), 40 * usize::from(round) + 40);
+        assert!((0..40).all(|row| tree.get([0, row]).unwrap().is_some_and(|value| *value == [round; 100])));
+    }
+}
+
 /// A database killed after two synced commits and three that were not, each with a value of its own byte in a file of
 /// its own. The value of `damaged` is damaged.
 fn with_damaged_value(damaged: u8) -> FaultVfs {

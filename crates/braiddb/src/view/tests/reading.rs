@@ -1,6 +1,33 @@
 //! Views that were built: gets, seeks and walks at many snapshots, over many shapes of keys.
 
 use super::*;
+use crate::platform::fault_vfs::FaultVfs;
+use crate::view::RowBatch;
+
+/// A batch that begins anew looks its blocks up again: what stands in place may have to be checked by then.
+#[test]
+fn a_batch_that_begins_anew_keeps_no_block() {
+    let mut world = World::new(2100);
+    world.ctx.vfs = Arc::new(FaultVfs::new(Path::new("/db")));
+    world.block_bytes = 8192;
+    for _ in 0..2 {
+        world.add_run(Shape::Hashed, 2000, 0);
+    }
+    let view = world.build(&Bounds::default());
+    let mut cursor = ViewCursor::new(view, world.runs.clone().into(), u64::MAX >> 2);
+    let mut batch = RowBatch::default();
+    let mut looked_up = Vec::new();
+    for _ in 0..5 {
+        cursor.seek_first().unwrap();
+        let before = world.ctx.cache.stats().hits;
+        cursor.fill(true, &mut batch);
+        assert!(batch.is_on_row());
+        looked_up.push(world.ctx.cache.stats().hits - before);
+        batch.restart();
+    }
+    // The same each time, once the files have been mapped: as many as the rows up to the first special one stand in.
+    assert!(looked_up[2] > 0 && looked_up[2..].iter().all(|count| *count == looked_up[2]), "{looked_up:?}");
+}
 
 #[test]
 fn views_of_every_shape_answer_as_a_sorted_list() {
