@@ -43,6 +43,7 @@ mod options;
 pub mod platform;
 mod read;
 mod table;
+mod txn;
 mod version;
 mod view;
 mod wal;
@@ -51,7 +52,8 @@ pub use base::{Error, Result, SequenceNumber};
 pub use codec::Compression;
 pub use db::inspect;
 pub use db::{
-    Batch, Cursor, Db, Durability, Iter, Key, MultiIter, MultiTree, PartitionStats, RunStats, Snapshot, Stats, Tree,
-    TreeInfo, TreeOptions, Value, VerifyReport,
+    Batch, Cursor, Db, Durability, Iter, Key, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, RunStats,
+    Snapshot, Stats, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Value, VerifyReport,
 };
 pub use options::Builder;
+pub use txn::Savepoint;

@@ -33,7 +33,7 @@ const LAYERS: [Layer; 16] = [
     Layer { name: "read", may_import: &[0, 1, 2, 5, 6, 7, 8] },
     Layer { name: "compaction", may_import: &[0, 1, 2, 5, 6, 7, 8, 9] },
     Layer { name: "commit", may_import: &[0, 1, 2, 4, 5] },
-    Layer { name: "txn", may_import: &[0, 9, 11] },
+    Layer { name: "txn", may_import: &[0, 1, 9, 11] },
     Layer { name: "db", may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] },
     // Beside the engine rather than in it: built for tests and one example.
     Layer { name: "measure", may_import: &[0, 1, 2, 3, 6, 7] },

@@ -69,6 +69,27 @@ pub enum Error {
         /// The failure.
         reason: String,
     },
+    /// The transaction was not committed, and nothing of it was applied: what it has read was written by others meanwhile, or
+    /// that cannot be told any more. Begun again, it may succeed; `Db::update` does so by itself.
+    #[error("the transaction was not committed: {reason}; begin it again")]
+    Conflict {
+        /// What happened.
+        reason: String,
+    },
+    /// The transaction has read and written more than is kept in memory for one; nothing of it was applied.
+    #[error(
+        "the transaction takes {bytes} bytes of memory, the most is {bytes_max}: commit in parts, or give the database \
+         more memory"
+    )]
+    TransactionTooLarge {
+        /// What it would take.
+        bytes: usize,
+        /// What it may take.
+        bytes_max: usize,
+    },
+    /// The caller's own reason not to commit a transaction: see [`Error::abort`].
+    #[error("{0}")]
+    Aborted(Box<dyn std::error::Error + Send + Sync>),
     /// The file was written by a newer version, or needs a feature this build lacks.
     #[error("{path} cannot be opened by this build: {detail}")]
     Unsupported {
@@ -97,6 +118,16 @@ impl Error {
         Error::Corruption { path: path.into(), offset, detail: detail.into() }
     }
 
+    /// For whoever wants a transaction not to be committed for a reason of his own.
+    pub fn abort(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Aborted(reason.into())
+    }
+
+    /// An [`Error::Conflict`].
+    pub fn conflict(reason: impl Into<String>) -> Error {
+        Error::Conflict { reason: reason.into() }
+    }
+
     /// The same error once more, for another caller whom the same failure met.
     pub fn duplicate(&self) -> Error {
         match self {
@@ -112,6 +143,11 @@ impl Error {
             Error::DiskFull { path } => Error::DiskFull { path: path.clone() },
             Error::ReadOnly { reason } => Error::ReadOnly { reason: reason.clone() },
             Error::CommitUnknown { reason } => Error::CommitUnknown { reason: reason.clone() },
+            Error::Conflict { reason } => Error::conflict(reason.clone()),
+            Error::TransactionTooLarge { bytes, bytes_max } => {
+                Error::TransactionTooLarge { bytes: *bytes, bytes_max: *bytes_max }
+            }
+            Error::Aborted(reason) => Error::abort(reason.to_string()),
             Error::Unsupported { path, detail } => Error::Unsupported { path: path.clone(), detail: detail.clone() },
             Error::Closed => Error::Closed,
         }
@@ -127,14 +163,25 @@ impl Error {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// Whether a concurrent writer won; no released operation conflicts yet.
+    /// Whether a concurrent writer won.
     pub fn is_conflict(&self) -> bool {
-        false
+        matches!(self, Error::Conflict { .. })
+    }
+
+    /// Of an error from a commit: whether the commit may be there after the next open. If not, nothing of it was applied, and
+    /// nothing ever will be.
+    pub fn is_commit_unknown(&self) -> bool {
+        matches!(self, Error::CommitUnknown { .. })
+    }
+
+    /// Whether the caller's own [`Error::abort`] ended a transaction.
+    pub fn is_aborted(&self) -> bool {
+        matches!(self, Error::Aborted(_))
     }
 
     /// Whether the same call may succeed later without anything being changed by the caller.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::DiskFull { .. } | Error::Locked { .. })
+        matches!(self, Error::DiskFull { .. } | Error::Locked { .. } | Error::Conflict { .. })
     }
 
     /// Whether a named thing was missing.

@@ -115,6 +115,7 @@ impl Core {
     pub fn refuse_calls(&self) {
         self.closing.store(true, Ordering::Release);
         self.signal_work();
+        self.wake_leaders();
         drop(self.gate.write());
     }
 

@@ -1,6 +1,7 @@
 //! Batches as users fill them.
 
 use super::settings::{Durability, TreeOptions};
+use super::write::Terms;
 use super::{
     catalog::{TreeState, catalog_key},
     database::Db,
@@ -129,7 +130,7 @@ impl Batch {
     }
 
     pub(super) fn commit(self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
-        commit(db, self.raw, &self.trees, durability)
+        commit(db, self.raw, &self.trees, durability, Terms::None)
     }
 }
 
@@ -139,9 +140,14 @@ pub(super) fn commit(
     raw: RawBatch,
     trees: &[Arc<TreeState>],
     durability: Durability,
+    terms: Terms,
 ) -> Result<SequenceNumber> {
     let core = db.core();
-    let _inside = core.enter()?;
+    let _inside = match terms {
+        // Who waits for it to end stands in the way of none but those that come new.
+        Terms::Exclusive => core.enter_past_closing()?,
+        _ => core.enter()?,
+    };
     core.check_writable()?;
     let check_trees = || trees.iter().try_for_each(|tree| tree.check());
     check_trees()?;
@@ -163,7 +169,7 @@ pub(super) fn commit(
         blob.encode(&mut bytes);
         Ok(Some(bytes))
     });
-    let committed = prepared.and_then(|p| core.commit_checked(p, durability, check_trees));
+    let committed = prepared.and_then(|p| core.commit_checked(p, durability, terms, check_trees));
     // A commit whose sync failed has its number all the same, though it is not told.
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),

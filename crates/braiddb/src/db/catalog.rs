@@ -78,17 +78,14 @@ impl TreeState {
     }
 }
 
-/// The trees by name, and the next id.
-#[derive(Debug)]
-pub struct Trees {
-    pub by_name: BTreeMap<String, Arc<TreeState>>,
-    pub next_id: u32,
-}
-
-/// The trees, cached. A change holds the lock from before its commit until after.
+/// The trees, cached.
 #[derive(Debug)]
 pub struct Catalog {
-    pub trees: Mutex<Trees>,
+    /// The next tree's id. A change of trees holds this from before its commit until after.
+    pub next_id: Mutex<u32>,
+    /// The trees by name. Held for a look or an insert, never during a commit: who looks for a tree that is there does not wait
+    /// for one who makes another.
+    pub by_name: RwLock<BTreeMap<String, Arc<TreeState>>>,
     /// What jobs need to know, without waiting for a change that commits.
     pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
     /// How many trees were dropped since the database was opened. Counted up after the tree is marked and before the
@@ -109,10 +106,18 @@ impl Catalog {
             })
             .collect();
         Catalog {
-            trees: Mutex::new(Trees { by_name, next_id }),
+            next_id: Mutex::new(next_id),
+            by_name: RwLock::new(by_name),
             compressions: RwLock::new(compressions),
             drops: AtomicU64::new(0),
         }
+    }
+}
+
+impl Catalog {
+    /// The tree of this name, if there is one.
+    pub fn find(&self, name: &str) -> Option<Arc<TreeState>> {
+        self.by_name.read().get(name).cloned()
     }
 }
 

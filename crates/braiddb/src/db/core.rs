@@ -12,6 +12,9 @@
 //! - *Callers* that change files hold `gate` shared meanwhile. Closing takes it alone: nothing is written for a caller
 //!   once the lock on the directory is given up.
 //!
+//! - *Transactions* are checked by the leader against `window`. While an exclusive one is open, leaders wait, without holding
+//!   `write`; it commits without the queue.
+//!
 //! - *Panics* are broken invariants: they end writing, and nothing else. Commits, edits and jobs run in
 //!   [`Core::contained`], the first two while `write` or `disk` is held: whoever takes the lock next finds the database
 //!   latched, and changes nothing that was left half done. What readers load was published whole, so they go on.
@@ -27,6 +30,7 @@ use crate::{
     platform::FileLock,
     read::ReadState,
     table::TableContext,
+    txn::{Check, Verdict, Window},
     version::{FileSet, Manifest, Version},
     wal::Wal,
 };
@@ -40,7 +44,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    thread::JoinHandle,
+    thread::{JoinHandle, ThreadId},
 };
 
 /// About what a merge works with: pieces of the runs that it reads, and what it has not written yet.
@@ -53,6 +57,10 @@ pub struct Request {
     pub batch: PreparedBatch,
     /// How many trees had been dropped when those it writes to were last seen to be there.
     pub drops: u64,
+    /// What must not have been written by others.
+    pub check: Option<Box<Check>>,
+    /// What came of the check, by the leader.
+    pub verdict: Verdict,
 }
 
 /// Where a committed batch stands.
@@ -68,6 +76,10 @@ pub enum Answer {
     Committed(Committed),
     /// A tree was dropped since the request's trees were seen to be there: they must be looked at again.
     LookAgain(Request),
+    /// What the check is about was written by others.
+    Changed,
+    /// The window of recent commits does not reach back to what the check has seen.
+    TooOld(Request),
 }
 
 /// What the commit leader alone changes.
@@ -75,6 +87,17 @@ pub enum Answer {
 pub struct WriteState {
     pub last_sequence: SequenceNumber,
     pub payload: Vec<u8>,
+    /// The thread that began the exclusive transaction that is open: nobody else commits.
+    pub exclusive: Option<ThreadId>,
+}
+
+/// What is known of the exclusive transaction beside what `write` guards.
+#[derive(Debug, Default)]
+pub struct Exclusivity {
+    /// Whether there is one.
+    pub is_taken: AtomicBool,
+    /// Notified when it ends, and when the database is closed.
+    pub ended: Condvar,
 }
 
 /// What whoever puts an edit into force alone changes.
@@ -124,6 +147,9 @@ pub struct Core {
     pub snapshots: SnapshotList,
     pub queue: CommitQueue<Request, Result<Answer>>,
     pub write: Mutex<WriteState>,
+    /// What the latest commits have written, for transactions.
+    pub window: Window,
+    pub exclusivity: Exclusivity,
     pub disk: Mutex<DiskState>,
     /// `None` when the database is open for reading only.
     pub wal: Option<Wal>,
@@ -181,6 +207,13 @@ impl Core {
     /// twice by one thread: a thread that closes may stand in between.
     pub fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let inside = self.gate.read();
+        self.check_open()?;
+        Ok(inside)
+    }
+
+    /// The same for who must not wait behind a thread that closes, since that one may be waiting for who waits for the caller.
+    pub fn enter_past_closing(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let inside = self.gate.read_recursive();
         self.check_open()?;
         Ok(inside)
     }

@@ -9,6 +9,7 @@ use super::{
     settings::{Durability, Settings, TreeOptions},
     snapshot::Snapshot,
     stats::Stats,
+    transaction::Transaction,
     tree::Tree,
     verify::VerifyReport,
 };
@@ -103,22 +104,26 @@ impl Db {
         check_name(name)?;
         let core = self.core();
         let _inside = core.enter()?;
-        let mut trees = core.catalog.trees.lock();
-        if let Some(tree) = trees.by_name.get(name) {
-            if tree.multi != multi {
-                let (is, asked) =
-                    if multi { ("one value", "many values were") } else { ("many values", "one value was") };
-                return Err(Error::InvalidArgument(format!(
-                    "the tree {name:?} keeps {is} to a key, but {asked} asked for"
-                )));
+        let as_asked = |tree: Arc<TreeState>| {
+            if tree.multi == multi {
+                return Ok(tree);
             }
-            return Ok(Arc::clone(tree));
+            let (is, asked) = if multi { ("one value", "many values were") } else { ("many values", "one value was") };
+            Err(Error::InvalidArgument(format!("the tree {name:?} keeps {is} to a key, but {asked} asked for")))
+        };
+        if let Some(tree) = core.catalog.find(name) {
+            return as_asked(tree);
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
-        let next_id = trees.next_id.checked_add(1);
+        core.check_not_exclusive_here()?;
+        let mut last_id = core.catalog.next_id.lock();
+        if let Some(tree) = core.catalog.find(name) {
+            return as_asked(tree);
+        }
+        let next_id = last_id.checked_add(1);
         let next_id = next_id.ok_or_else(|| Error::InvalidArgument("all tree numbers are used up".to_owned()))?;
         let tree = TreeState {
-            id: TreeId(trees.next_id),
+            id: TreeId(*last_id),
             name: RwLock::new(name.to_owned()),
             multi,
             options,
@@ -129,35 +134,35 @@ impl Db {
         batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
         // A later durable commit to the tree makes this one durable too: the log has no holes.
         core.commit(batch.prepare()?, Durability::Buffered)?;
-        trees.next_id = next_id;
+        *last_id = next_id;
         if let Some(compression) = tree.options.compression {
             core.catalog.compressions.write().insert(tree.id, compression);
         }
         let tree = Arc::new(tree);
-        trees.by_name.insert(name.to_owned(), Arc::clone(&tree));
+        core.catalog.by_name.write().insert(name.to_owned(), Arc::clone(&tree));
         Ok(tree)
     }
 
     /// All trees, by name.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         self.core().check_open()?;
-        let trees = self.core().catalog.trees.lock();
+        let trees = self.core().catalog.by_name.read();
         let info = |(name, tree): (&String, &Arc<TreeState>)| TreeInfo {
             name: name.clone(),
             id: tree.id.0,
             multi: tree.multi,
             compression: tree.options.compression,
         };
-        Ok(trees.by_name.iter().map(info).collect())
+        Ok(trees.iter().map(info).collect())
     }
 
     /// Drops a tree with all it holds, in constant time; its space comes back later. Handles of it fail from then on.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         let core = self.core();
         let _inside = core.enter()?;
-        let mut trees = core.catalog.trees.lock();
-        let tree = trees.by_name.get(name).cloned();
-        let tree = tree.ok_or_else(|| Error::NotFound(format!("there is no tree {name:?}")))?;
+        core.check_not_exclusive_here()?;
+        let _change = core.catalog.next_id.lock();
+        let tree = core.catalog.find(name).ok_or_else(|| Error::NotFound(format!("there is no tree {name:?}")))?;
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', name.as_bytes())], b"");
         if let Some(end) = tree.id.end_key() {
@@ -171,7 +176,7 @@ impl Db {
             tree.dropped.store(false, Ordering::Release);
             return dropped.map(|_| ());
         }
-        trees.by_name.remove(name);
+        core.catalog.by_name.write().remove(name);
         dropped.map(|_| ())
     }
 
@@ -180,19 +185,20 @@ impl Db {
         check_name(to)?;
         let core = self.core();
         let _inside = core.enter()?;
-        let mut trees = core.catalog.trees.lock();
-        if trees.by_name.contains_key(to) {
+        core.check_not_exclusive_here()?;
+        let _change = core.catalog.next_id.lock();
+        if core.catalog.find(to).is_some() {
             return Err(Error::AlreadyExists(format!("there is a tree {to:?} already")));
         }
-        let tree = trees.by_name.get(from).cloned();
-        let tree = tree.ok_or_else(|| Error::NotFound(format!("there is no tree {from:?}")))?;
+        let tree = core.catalog.find(from).ok_or_else(|| Error::NotFound(format!("there is no tree {from:?}")))?;
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', from.as_bytes())], b"");
         batch.push(EntryKind::Value, &[&catalog_key(b'n', to.as_bytes())], &tree.encode());
         core.commit(batch.prepare()?, core.settings.durability)?;
-        trees.by_name.remove(from);
+        let mut by_name = core.catalog.by_name.write();
+        by_name.remove(from);
         *tree.name.write() = to.to_owned();
-        trees.by_name.insert(to.to_owned(), tree);
+        by_name.insert(to.to_owned(), tree);
         Ok(())
     }
 
@@ -204,6 +210,17 @@ impl Db {
     /// Commits a batch: all of it takes effect, at one sequence number, or none of it.
     pub fn write(&self, batch: Batch, durability: Durability) -> Result<SequenceNumber> {
         batch.commit(self, durability)
+    }
+
+    /// Begins a transaction: see [`Transaction`].
+    pub fn begin(&self) -> Result<Transaction> {
+        Transaction::optimistic(self)
+    }
+
+    /// Begins a transaction that nothing can be in the way of: until it ends, all others' commits wait. It waits itself for
+    /// another such transaction to end. A thread that has one open and commits otherwise gets `InvalidArgument`.
+    pub fn begin_exclusive(&self) -> Result<Transaction> {
+        Transaction::exclusive(self)
     }
 
     /// A snapshot of now.

@@ -41,7 +41,7 @@ pub fn user_bounds<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) ->
 }
 
 /// The least bytes greater than everything that begins with `prefix`.
-fn prefix_end(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+pub fn prefix_end(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = prefix.last_mut() {
         if *last < 0xff {
             *last += 1;

@@ -128,7 +128,7 @@ impl Core {
         Ok(())
     }
 
-    fn healing<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {
+    pub(super) fn healing<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {
         for _ in 0..HEAL_TRIES {
             match read() {
                 Err(e) => self.heal(e)?,

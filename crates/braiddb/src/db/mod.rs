@@ -21,7 +21,11 @@ mod replay;
 mod settings;
 mod snapshot;
 mod stats;
+mod transacting;
+mod transaction;
+mod transaction_iter;
 mod tree;
+mod update;
 mod verify;
 mod write;
 
@@ -44,6 +48,8 @@ mod tests_panics;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
+mod tests_transactions;
+#[cfg(test)]
 mod tests_turns;
 
 pub use batch::Batch;
@@ -55,5 +61,7 @@ pub use multi::{MultiIter, MultiTree};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;
 pub use stats::{PartitionStats, RunStats, Stats};
+pub use transaction::Transaction;
+pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;
 pub use verify::VerifyReport;

@@ -83,6 +83,10 @@ impl MultiTree {
         &self.state
     }
 
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+
     fn write(&self, fill: impl FnOnce(&mut Batch)) -> Result<SequenceNumber> {
         let mut batch = Batch::default();
         fill(&mut batch);
@@ -127,7 +131,8 @@ impl MultiTree {
         self.db.core().contains(&internal, None)
     }
 
-    fn bounds_of(&self, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    /// Where the pairs of a key begin, and where they end.
+    pub(super) fn bounds_of(&self, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let mut start = self.state.id.first_key().to_vec();
         escape(key, &mut start);
         let mut end = start.clone();
@@ -174,7 +179,7 @@ impl MultiTree {
 #[derive(Debug)]
 pub struct MultiIter(Iter);
 
-fn split_pair(pair: Result<(Key, Value)>) -> Result<(Key, Value)> {
+pub(super) fn split_pair(pair: Result<(Key, Value)>) -> Result<(Key, Value)> {
     let (bytes, _) = pair?;
     let (key, value) = split_multi_key(&bytes).ok_or_else(|| {
         crate::base::Error::corruption("", 0, format!("a multi-tree holds the key {bytes:?}, which is no pair"))

@@ -12,7 +12,7 @@ use super::{
     background::damaged_view,
     blobs::BlobStore,
     catalog::{Catalog, TreeState, catalog_key},
-    core::{Core, DiskState, WorkState, WriteState},
+    core::{Core, DiskState, Exclusivity, WorkState, WriteState},
     pressure::Pressure,
     replay::{Replayed, replay},
     stats::Counters,
@@ -29,6 +29,7 @@ use crate::{
         Demand, TableContext,
         blob::{BlobWriter, BlobWriterContext},
     },
+    txn::Window,
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
     wal::{self, RecoveryOutcome, Wal, WalContext, WalOptions},
 };
@@ -112,7 +113,9 @@ impl Core {
             change: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
             queue: CommitQueue::default(),
-            write: Mutex::new(WriteState { last_sequence, payload: Vec::new() }),
+            write: Mutex::new(WriteState { last_sequence, payload: Vec::new(), exclusive: None }),
+            window: Window::new(settings.window_bytes()),
+            exclusivity: Exclusivity::default(),
             disk: Mutex::new(disk),
             wal,
             blobs,
@@ -123,7 +126,7 @@ impl Core {
             signalled: Condvar::new(),
             next_file,
             pressure: Pressure::default(),
-            counters: Counters::default(),
+            counters: Counters::after_recovery(records, tail_note),
             closing: AtomicBool::new(false),
             gate: RwLock::default(),
             failure: Mutex::new(None),
@@ -133,8 +136,6 @@ impl Core {
             workers: Mutex::default(),
             settings,
         });
-        core.counters.recovered_records.store(records, Ordering::Relaxed);
-        *core.counters.log_tail_note.lock() = tail_note;
         core.settle_after_open()?;
         Ok(core)
     }

@@ -67,6 +67,10 @@ const RUN_WRITE_BYTES_MIN: usize = 64 << 10;
 /// No log segment is shorter for the sake of the memtable.
 const LOG_SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
+/// Of the window of recent commits.
+const WINDOW_BYTES_MIN: usize = 256 << 10;
+const WINDOW_BYTES_MAX: usize = 16 << 20;
+
 impl Settings {
     /// The length of a log segment: half a memtable, and no more than was asked for. A segment is let go of when all in it is
     /// flushed, so long ones keep what short ones would give back.
@@ -85,6 +89,16 @@ impl Settings {
     /// A memtable is frozen when it has this many bytes.
     pub fn memtable_bytes(&self) -> usize {
         self.memtable_bytes.unwrap_or((self.memory / 8).clamp(1 << 20, 256 << 20))
+    }
+
+    /// How much is kept of which keys were written lately, while there are transactions.
+    pub fn window_bytes(&self) -> usize {
+        (self.memory / 64).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
+    }
+
+    /// The most memory for what one transaction reads and writes.
+    pub fn transaction_bytes_max(&self) -> usize {
+        self.memory / 2
     }
 
     /// A partition is split when it has this many bytes. Splitting rewrites it, so the larger the better, but while that

@@ -46,7 +46,12 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new(db: &Db) -> Snapshot {
-        Snapshot { db: db.clone(), hold: Hold::now(db.core()) }
+        Snapshot::held(db, Hold::now(db.core()))
+    }
+
+    /// A snapshot of what is held.
+    pub(super) fn held(db: &Db, hold: Hold) -> Snapshot {
+        Snapshot { db: db.clone(), hold }
     }
 
     /// The last commit it sees.

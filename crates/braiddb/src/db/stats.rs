@@ -23,15 +23,36 @@ pub struct Counters {
     pub slowed_ns: AtomicU64,
     pub stalls: AtomicU64,
     pub stall_ns_max: AtomicU64,
+    pub conflicts: AtomicU64,
+    pub retries: AtomicU64,
     pub recovered_records: AtomicU64,
     pub log_tail_note: Mutex<Option<String>>,
 }
 
 impl Counters {
+    /// Of a database that was opened so.
+    pub fn after_recovery(records: u64, tail_note: Option<String>) -> Counters {
+        Counters {
+            recovered_records: AtomicU64::new(records),
+            log_tail_note: Mutex::new(tail_note),
+            ..Counters::default()
+        }
+    }
+
     /// Counts commits. To be called only by who has the right to write, so that this takes no locked instruction.
     pub fn note_commits(&self, commits: u64, user_bytes: u64) {
         self.commits.store(self.commits.load(Ordering::Relaxed) + commits, Ordering::Relaxed);
         self.user_bytes.store(self.user_bytes.load(Ordering::Relaxed) + user_bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that a transaction was refused.
+    pub fn note_conflict(&self) {
+        self.conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that one is begun again.
+    pub fn note_retry(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that a writer waited for a flush.
@@ -123,6 +144,10 @@ pub struct Stats {
     pub hash_index_bytes: u64,
     /// Background jobs that failed.
     pub background_errors: u64,
+    /// Transactions that were refused since others were in the way.
+    pub transaction_conflicts: u64,
+    /// How often [`crate::Db::update`] and its like began again.
+    pub transaction_retries: u64,
     /// How long writers were slowed down, in all, in microseconds.
     pub slowed_us: u64,
     /// How often writers had to wait for a flush.
@@ -187,6 +212,8 @@ impl Core {
             hash_indexes: get(&counters.hash_indexes),
             hash_index_bytes: hash_index_bytes(&state.version),
             background_errors: get(&counters.background_errors),
+            transaction_conflicts: get(&counters.conflicts),
+            transaction_retries: get(&counters.retries),
             slowed_us: get(&counters.slowed_ns) / 1000,
             stalls: get(&counters.stalls),
             stall_us_max: get(&counters.stall_ns_max) / 1000,

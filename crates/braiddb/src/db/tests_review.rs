@@ -5,6 +5,7 @@
 use super::{
     Durability, Settings,
     tests_common::{DIR, fault, killed, mem, open, small},
+    write::Terms,
 };
 use crate::{
     codec::Compression,
@@ -261,7 +262,7 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
         looks.set(looks.get() + 1);
         db.drop_tree("t")
     };
-    let error = db.core().commit_checked(prepared, Durability::Buffered, drop_after_look).unwrap_err();
+    let error = db.core().commit_checked(prepared, Durability::Buffered, Terms::None, drop_after_look).unwrap_err();
     assert_eq!(error.to_string(), tree.get(b"k").unwrap_err().to_string());
     assert!(error.is_not_found() && looks.get() == 1, "{error}");
     assert_eq!(other.get(b"k").unwrap(), None, "nothing of the batch is applied");
@@ -276,7 +277,7 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
         looks.set(looks.get() + 1);
         if looks.get() == 1 { db.drop_tree("x") } else { other.state().check() }
     };
-    db.core().commit_checked(prepared, Durability::Buffered, drop_another).unwrap();
+    db.core().commit_checked(prepared, Durability::Buffered, Terms::None, drop_another).unwrap();
     assert_eq!(looks.get(), 2);
     assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }

@@ -8,6 +8,7 @@ use super::{
     database::Db,
     iter::Iter,
     key::KeyBuf,
+    write::Terms,
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, limits},
@@ -41,12 +42,16 @@ impl Tree {
         &self.state
     }
 
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+
     /// Commits one operation.
     fn write(&self, kind: EntryKind, key: &[u8], value: &[u8]) -> Result<SequenceNumber> {
         check_key(key)?;
         let mut batch = RawBatch::default();
         batch.push(kind, &[&self.state.id.first_key(), key], value);
-        commit(&self.db, batch, slice::from_ref(&self.state), self.db.core().settings.durability)
+        commit(&self.db, batch, slice::from_ref(&self.state), self.db.core().settings.durability, Terms::None)
     }
 
     /// Its name now.

@@ -11,6 +11,7 @@ use crate::{
     memtable::Memtable,
     platform::OpenMode,
     read::ReadState,
+    txn::{Check, Verdict},
     wal::GroupHeader,
 };
 use arc_swap::Guard;
@@ -19,20 +20,48 @@ use std::sync::{Arc, atomic::Ordering};
 /// The most bytes of a batch, blobs not counted. A group with it stays below what a log record can hold.
 const BATCH_BYTES_MAX: usize = 1 << 31;
 
+/// How often a commit is sent back to have its terms looked at again.
+const CHECKS_MAX: usize = 64;
+
 /// The most bytes of a commit group.
 const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// On what terms a batch is committed.
+#[derive(Debug)]
+pub enum Terms {
+    /// None.
+    None,
+    /// If what was read has not been written since.
+    Unchanged(Box<Check>),
+    /// By the exclusive transaction that is open.
+    Exclusive,
+}
+
+/// What is told of a transaction that others were in the way of.
+pub fn changed() -> Error {
+    Error::conflict("what it has read was written by another since")
+}
+
+/// What is told of one that cannot be checked.
+pub fn outlived() -> Error {
+    Error::conflict(
+        "so much was committed meanwhile that it is not known any more whether what it has read is still so",
+    )
+}
 
 impl Core {
     /// Commits a prepared batch to trees that nobody else can drop. `Ok` means what `durability` promises.
     pub fn commit(&self, batch: PreparedBatch, durability: Durability) -> Result<SequenceNumber> {
-        self.commit_checked(batch, durability, || Ok(()))
+        self.commit_checked(batch, durability, Terms::None, || Ok(()))
     }
 
-    /// Commits a prepared batch if `check_trees` says that its trees have not been dropped by the time of the commit.
+    /// Commits a prepared batch on these terms, if `check_trees` says that its trees have not been dropped by the time of the
+    /// commit.
     pub fn commit_checked(
         &self,
         batch: PreparedBatch,
         durability: Durability,
+        terms: Terms,
         check_trees: impl Fn() -> Result<()>,
     ) -> Result<SequenceNumber> {
         self.check_writable()?;
@@ -44,7 +73,11 @@ impl Core {
             return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
         }
         self.pressure.slow_down(len as u64, &*self.settings.runtime, &self.counters);
-        let committed = self.submit(batch, check_trees)?;
+        let committed = match terms {
+            Terms::None => self.submit(batch, None, check_trees)?,
+            Terms::Unchanged(check) => self.submit(batch, Some(check), check_trees)?,
+            Terms::Exclusive => self.commit_alone(batch, check_trees)?,
+        };
         if durability == Durability::Sync {
             self.sync_to(committed.lsn)?;
         }
@@ -54,19 +87,38 @@ impl Core {
         Ok(committed.sequence)
     }
 
-    fn submit(&self, mut batch: PreparedBatch, check_trees: impl Fn() -> Result<()>) -> Result<Committed> {
+    fn submit(
+        &self,
+        batch: PreparedBatch,
+        check: Option<Box<Check>>,
+        check_trees: impl Fn() -> Result<()>,
+    ) -> Result<Committed> {
+        if self.exclusivity.is_taken.load(Ordering::Relaxed) {
+            self.check_not_exclusive_here()?;
+        }
+        let mut request = Request { batch, drops: 0, check, verdict: Verdict::Unchanged };
+        let mut checks = 0;
         loop {
             // Before the look at the trees: a drop after it changes the count.
-            let drops = self.catalog.drops.load(Ordering::Acquire);
+            request.drops = self.catalog.drops.load(Ordering::Acquire);
             check_trees()?;
+            if let Some(check) = &mut request.check {
+                self.look_ahead(check)?;
+            }
             let size_bytes = |request: &Request| request.batch.bytes().len();
             let commit = |group: &mut [Request], answer: &mut dyn FnMut(_)| self.commit_group(group, answer);
-            let answer = self.queue.submit(Request { batch, drops }, GROUP_BYTES_MAX, size_bytes, commit);
+            let answer = self.queue.submit(request, GROUP_BYTES_MAX, size_bytes, commit);
             let abandoned =
                 || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
             match answer.unwrap_or_else(abandoned)? {
                 Answer::Committed(committed) => return Ok(committed),
-                Answer::LookAgain(request) => batch = request.batch,
+                Answer::LookAgain(again) => request = again,
+                Answer::TooOld(again) if checks < CHECKS_MAX => {
+                    checks += 1;
+                    request = Request { verdict: Verdict::Unchanged, ..again };
+                }
+                Answer::TooOld(_) => return Err(outlived()),
+                Answer::Changed => return Err(changed()),
             }
         }
     }
@@ -92,9 +144,13 @@ impl Core {
         }
     }
 
-    /// Commits a group. Requests that were made before the last tree was dropped are not in it: each is handed back.
+    /// Commits a group. Requests that were made before the last tree was dropped are not in it, nor are those whose terms are
+    /// not met.
     fn commit_group(&self, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
         let mut write = self.write.lock();
+        while write.exclusive.is_some() && !self.closing.load(Ordering::Acquire) {
+            self.exclusivity.ended.wait(&mut write);
+        }
         let drops = self.catalog.drops.load(Ordering::Acquire);
         let done = self.contained("a commit", || self.try_commit_group(&mut write, group, drops));
         let done = done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }));
@@ -104,6 +160,17 @@ impl Core {
             if request.drops != drops {
                 answer(Ok(Answer::LookAgain(std::mem::take(request))));
                 continue;
+            }
+            match request.verdict {
+                Verdict::Unchanged => {}
+                Verdict::Changed => {
+                    answer(Ok(Answer::Changed));
+                    continue;
+                }
+                Verdict::TooOld => {
+                    answer(Ok(Answer::TooOld(std::mem::take(request))));
+                    continue;
+                }
             }
             answer(match &done {
                 Ok(Committed { sequence, lsn }) => {
@@ -115,13 +182,44 @@ impl Core {
         }
     }
 
-    /// Commits those requests of a group that saw so many trees dropped; the first one's number, and where the log then
-    /// ends.
-    fn try_commit_group(&self, write: &mut WriteState, group: &[Request], drops: u64) -> Result<Committed> {
+    /// Looks at the terms of a group's requests, in order, each against all commits before it, those of the group included;
+    /// and notes what they write.
+    #[cold]
+    fn admit(&self, mut last: SequenceNumber, group: &mut [Request], drops: u64) {
+        self.window.close_if_idle();
+        for request in group.iter_mut().filter(|request| request.drops == drops) {
+            if let Some(check) = &request.check {
+                request.verdict = match check.upto == last {
+                    true => Verdict::Unchanged,
+                    false => self.window.look(&check.reads, check.upto),
+                };
+                if request.verdict != Verdict::Unchanged {
+                    continue;
+                }
+            }
+            last += 1;
+            if self.window.is_open() {
+                self.window.note(last, request.batch.bytes());
+            }
+        }
+    }
+
+    /// Commits those requests of a group that saw so many trees dropped and whose terms are met; the first one's number, and
+    /// where the log then ends.
+    pub(super) fn try_commit_group(
+        &self,
+        write: &mut WriteState,
+        group: &mut [Request],
+        drops: u64,
+    ) -> Result<Committed> {
         self.check_writable()?;
-        let WriteState { last_sequence, payload } = write;
+        let WriteState { last_sequence, payload, .. } = write;
+        if self.window.is_open() {
+            self.admit(*last_sequence, group, drops);
+        }
         let mut user_bytes = 0;
-        let current = group.iter().filter(|request| request.drops == drops);
+        let is_current = |request: &&Request| request.drops == drops && request.verdict == Verdict::Unchanged;
+        let current = group.iter().filter(is_current);
         let mut current = current.inspect(|request| user_bytes += request.batch.user_bytes);
         let (payload, count): (&[u8], u64) = match (current.next(), current.next()) {
             (None, _) => return Ok(Committed { sequence: *last_sequence, lsn: 0 }),

@@ -1,0 +1,412 @@
+//! Transactions as users hold them.
+
+use super::{
+    batch::commit,
+    bytes::{Key, Value},
+    catalog::{TreeState, catalog_key},
+    database::Db,
+    iter::{prefix_end, user_bounds},
+    key::KeyBuf,
+    multi::{MultiTree, multi_key},
+    settings::Durability,
+    snapshot::{Hold, Snapshot},
+    transacting::{Exclusive, Membership},
+    transaction_iter::{MultiTransactionIter, TransactionIter},
+    tree::{Tree, check_key},
+    write::Terms,
+};
+use crate::{
+    base::{Error, Result, SequenceNumber, internal_key, limits},
+    txn::{Check, Overlay, ReadSet, Savepoint},
+};
+use std::{
+    cell::{Cell, RefCell},
+    ops::RangeBounds,
+    sync::Arc,
+};
+
+/// How a transaction is kept apart from others.
+#[derive(Debug)]
+enum Isolation {
+    /// Others may commit; whether they were in the way is found out at the commit.
+    Optimistic { _membership: Membership },
+    /// Nobody else commits.
+    Exclusive { _right: Exclusive },
+}
+
+/// Reads and writes that take effect together, as if nothing else had happened meanwhile.
+///
+/// It reads the database as it was when it began, and its own writes, which nobody else sees before the commit. Those of
+/// [`Db::begin`] are optimistic and **serializable**: they never wait, and what they have read, keys that were absent and
+/// ranges included, is checked when they are committed. If others have written any of it, the commit is refused with an error
+/// for which [`Error::is_conflict`] holds, and nothing was done; [`Db::update`] then begins anew by itself. Writing what was
+/// not read never conflicts, and a transaction that writes nothing is never refused. Those of [`Db::begin_exclusive`] are
+/// never refused: everybody else waits.
+///
+/// Dropped without a commit, it has not happened. One that lives for long keeps old versions from being removed, as a snapshot
+/// does. What it reads and writes is noted in memory, of which it may take up to half of the database's; beyond that calls fail
+/// with [`Error::TransactionTooLarge`].
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::in_memory()?;
+/// let accounts = db.tree("accounts")?;
+/// accounts.put(b"ann", b"70")?;
+/// let tx = db.begin()?;
+/// let balance = tx.get(&accounts, b"ann")?;
+/// assert_eq!(balance.as_deref(), Some(&b"70"[..]));
+/// tx.put(&accounts, b"ann", b"60")?;
+/// tx.put(&accounts, b"bob", b"10")?;
+/// tx.commit()?;
+/// assert_eq!(accounts.get(b"bob")?.as_deref(), Some(&b"10"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Transaction {
+    db: Db,
+    // Before the membership: a window that notes on for nobody costs more than a snapshot that nobody has.
+    hold: Hold,
+    isolation: Isolation,
+    reads: RefCell<ReadSet>,
+    writes: RefCell<Overlay>,
+    /// Those written to, by id.
+    trees: RefCell<Vec<Arc<TreeState>>>,
+    bytes_max: usize,
+    /// Whether a failure has left it without something it should have: it cannot be committed.
+    failed: Cell<bool>,
+}
+
+impl Transaction {
+    pub(super) fn optimistic(db: &Db) -> Result<Transaction> {
+        db.core().check_open()?;
+        let membership = Membership::new(db.core());
+        Ok(Transaction::new(db, Isolation::Optimistic { _membership: membership }))
+    }
+
+    pub(super) fn exclusive(db: &Db) -> Result<Transaction> {
+        let right = Exclusive::new(db.core())?;
+        Ok(Transaction::new(db, Isolation::Exclusive { _right: right }))
+    }
+
+    fn new(db: &Db, isolation: Isolation) -> Transaction {
+        Transaction {
+            db: db.clone(),
+            hold: Hold::now(db.core()),
+            isolation,
+            reads: RefCell::default(),
+            writes: RefCell::default(),
+            trees: RefCell::default(),
+            bytes_max: db.core().settings.transaction_bytes_max(),
+            failed: Cell::new(false),
+        }
+    }
+
+    /// The last commit that it sees.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.hold.sequence()
+    }
+
+    /// What it sees, without its own writes. What is read there is not checked at the commit.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::held(&self.db, self.hold.clone())
+    }
+
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    pub(super) fn reads(&self) -> Option<&RefCell<ReadSet>> {
+        matches!(self.isolation, Isolation::Optimistic { .. }).then_some(&self.reads)
+    }
+
+    pub(super) fn writes(&self) -> &RefCell<Overlay> {
+        &self.writes
+    }
+
+    /// Fails if a tree is another database's, or was dropped.
+    #[inline]
+    pub(super) fn check_tree(&self, db: &Db, tree: &TreeState) -> Result<()> {
+        if !Arc::ptr_eq(db.core(), self.db.core()) {
+            return Err(another_database(tree));
+        }
+        tree.check()
+    }
+
+    /// Fails if more is noted than may be. What was not noted would not be checked: from then on there is no commit.
+    #[inline]
+    pub(super) fn check_size(&self) -> Result<()> {
+        let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
+        if bytes > self.bytes_max { self.refuse_size(bytes) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_size(&self, bytes: usize) -> Result<()> {
+        self.failed.set(true);
+        Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max })
+    }
+
+    /// What the transaction itself has written to a key; else notes that the key is looked up.
+    #[inline]
+    fn own(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+        {
+            let writes = self.writes.borrow();
+            if !writes.is_empty()
+                && let Some(value) = writes.get(key)
+            {
+                return Ok(Some(value.map(<[u8]>::to_vec)));
+            }
+        }
+        if let Some(reads) = self.reads() {
+            reads.borrow_mut().add_key(key);
+            self.check_size()?;
+        }
+        Ok(None)
+    }
+
+    /// The value of `key`, if there is one.
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        match self.own(&key)? {
+            Some(value) => Ok(value.map(Value::new)),
+            None => self.db.core().get(&key, Some(self.sequence()), |value| Value::new(value.into_owned())),
+        }
+    }
+
+    /// Shows the value of `key` to `read`, if there is one: see [`Tree::get_with`].
+    pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        match self.own(&key)? {
+            Some(value) => Ok(value.map(|value| read(&value))),
+            None => self.db.core().get(&key, Some(self.sequence()), |value| read(&value)),
+        }
+    }
+
+    /// Whether there is a value of `key`.
+    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.check_tree(tree.db(), tree.state())?;
+        self.contains_key(&KeyBuf::of(tree.state(), key.as_ref())?)
+    }
+
+    fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        match self.own(key)? {
+            Some(value) => Ok(value.is_some()),
+            None => self.db.core().contains(key, Some(self.sequence())),
+        }
+    }
+
+    /// The pairs whose keys lie in `range`, in order, from both ends. Writes that follow while it lives are seen as far as it
+    /// has not gone by.
+    pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> TransactionIter<'_> {
+        let (start, end) = user_bounds(tree.state().id, &range);
+        TransactionIter::new(self, tree.db(), tree.state(), start, end)
+    }
+
+    /// The pairs whose keys begin with `prefix`, in order.
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
+        let mut start = Vec::new();
+        internal_key(tree.state().id, prefix.as_ref(), &mut start);
+        let end = prefix_end(start.clone());
+        TransactionIter::new(self, tree.db(), tree.state(), start, end)
+    }
+
+    /// All pairs of a tree, in order.
+    pub fn iter(&self, tree: &Tree) -> TransactionIter<'_> {
+        self.prefix(tree, b"")
+    }
+
+    /// The first pair of a tree.
+    pub fn first(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
+        self.iter(tree).next().transpose()
+    }
+
+    /// The last pair of a tree.
+    pub fn last(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
+        self.iter(tree).next_back().transpose()
+    }
+
+    /// The pairs of `key`, by value.
+    pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiTransactionIter<'_> {
+        let (start, end) = tree.bounds_of(key.as_ref());
+        MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, Some(end)))
+    }
+
+    /// Whether `value` is among those of `key`.
+    pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.contains_key(&self.pair(tree, key.as_ref(), value.as_ref())?)
+    }
+
+    fn pair(&self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+        self.check_tree(tree.db(), tree.state())?;
+        check_key(key)?;
+        check_key(value)?;
+        let mut internal = Vec::new();
+        internal_key(tree.state().id, &multi_key(key, value), &mut internal);
+        Ok(internal)
+    }
+
+    fn touch(&self, tree: &Arc<TreeState>) {
+        let mut trees = self.trees.borrow_mut();
+        if let Err(at) = trees.binary_search_by_key(&tree.id.0, |tree| tree.id.0) {
+            trees.insert(at, Arc::clone(tree));
+        }
+    }
+
+    fn write(&self, tree: &Arc<TreeState>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        if value.is_some_and(|value| value.len() as u64 > limits::MAX_VALUE_LEN) {
+            let len = value.map_or(0, <[u8]>::len);
+            return Err(Error::InvalidArgument(format!(
+                "a value has {len} bytes; the most is {}",
+                limits::MAX_VALUE_LEN
+            )));
+        }
+        let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
+        let added = key.len() + value.map_or(0, <[u8]>::len);
+        if bytes + added > self.bytes_max {
+            return self.refuse_size(bytes + added);
+        }
+        self.touch(tree);
+        self.writes.borrow_mut().set(key, value.map(<[u8]>::to_vec));
+        Ok(())
+    }
+
+    /// Gives `key` a value.
+    pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        self.write(tree.state(), &KeyBuf::of(tree.state(), key.as_ref())?, Some(value.as_ref()))
+    }
+
+    /// Takes `key` away; it need not be there.
+    pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        self.write(tree.state(), &KeyBuf::of(tree.state(), key.as_ref())?, None)
+    }
+
+    /// Takes all keys in `range` away.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        for bound in [range.start_bound(), range.end_bound()] {
+            if let std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) = bound {
+                check_key(key.as_ref())?;
+            }
+        }
+        let (start, end) = user_bounds(tree.state().id, &range);
+        // The last tree of all has no key after it; such an id is never reached.
+        let end = end.unwrap_or_default();
+        self.delete_between(tree.state(), start, end)
+    }
+
+    fn delete_between(&self, tree: &Arc<TreeState>, start: Vec<u8>, end: Vec<u8>) -> Result<()> {
+        self.check_size()?;
+        self.touch(tree);
+        self.writes.borrow_mut().delete_range(start, end);
+        Ok(())
+    }
+
+    /// Adds a value to those of `key`.
+    pub fn add(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
+        self.write(tree.state(), &pair, Some(b""))
+    }
+
+    /// Takes a value from those of `key`; it need not be there.
+    pub fn remove(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
+        self.write(tree.state(), &pair, None)
+    }
+
+    /// Takes all values of `key` away.
+    pub fn remove_all(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        check_key(key.as_ref())?;
+        let (start, end) = tree.bounds_of(key.as_ref());
+        self.delete_between(tree.state(), start, end)
+    }
+
+    /// Stores the application's own cursor with the transaction: see [`super::Batch::set_application_cursor`].
+    pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) {
+        self.writes.borrow_mut().set(&catalog_key(b'c', b""), Some(cursor.as_ref().to_vec()));
+    }
+
+    /// A point to go back to.
+    pub fn savepoint(&self) -> Savepoint {
+        self.writes.borrow_mut().savepoint()
+    }
+
+    /// Takes back what was written since a savepoint, which can be gone back to again; later ones cannot. What was read since
+    /// is checked at the commit all the same.
+    pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<()> {
+        if self.writes.borrow_mut().roll_back_to(savepoint) {
+            return Ok(());
+        }
+        Err(Error::InvalidArgument(
+            "the savepoint is another transaction's, or was made after one that was gone back to".to_owned(),
+        ))
+    }
+
+    /// How many keys and ranges it writes.
+    pub fn len(&self) -> usize {
+        self.writes.borrow().len()
+    }
+
+    /// Whether it writes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.writes.borrow().is_empty()
+    }
+
+    /// Commits, with the durability that the database was opened with: all of it takes effect, at one sequence number, or
+    /// none of it. A transaction that writes nothing returns that of its snapshot.
+    ///
+    /// After an error nothing of it was applied, nor will be, unless [`Error::is_commit_unknown`] says otherwise.
+    pub fn commit(self) -> Result<SequenceNumber> {
+        let durability = self.db.core().settings.durability;
+        self.commit_with(durability)
+    }
+
+    /// Commits as [`Transaction::commit`] does, with another durability.
+    pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
+        if self.failed.get() {
+            let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
+            return Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max });
+        }
+        let Transaction { db, hold, isolation, reads, writes, trees, .. } = self;
+        let writes = writes.into_inner();
+        if writes.is_empty() {
+            return Ok(hold.sequence());
+        }
+        let (batch, trees) = (writes.into_batch(), trees.into_inner());
+        match isolation {
+            Isolation::Optimistic { .. } => {
+                let check = Check::new(reads.into_inner(), hold.sequence(), true);
+                let committed = commit(&db, batch, &trees, durability, Terms::Unchanged(Box::new(check)));
+                if committed.as_ref().is_err_and(Error::is_conflict) {
+                    db.core().counters.note_conflict();
+                }
+                committed
+            }
+            Isolation::Exclusive { .. } => {
+                let sequence = commit(&db, batch, &trees, Durability::Buffered, Terms::Exclusive)?;
+                // Others need not wait for the device.
+                drop(isolation);
+                if durability == Durability::Sync {
+                    db.sync()?;
+                }
+                Ok(sequence)
+            }
+        }
+    }
+
+    /// Ends it without a trace, as dropping it does.
+    pub fn roll_back(self) {}
+}
+
+#[cold]
+fn another_database(tree: &TreeState) -> Error {
+    Error::InvalidArgument(format!("the tree {:?} is another database's", tree.name.read()))
+}

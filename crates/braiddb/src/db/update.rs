@@ -1,0 +1,70 @@
+//! Transactions that are begun again until nobody is in the way.
+
+use super::{database::Db, settings::Durability, transaction::Transaction};
+use crate::base::Result;
+
+/// How often a transaction is begun again.
+const RETRIES_MAX: u32 = 1000;
+
+/// So often without a pause.
+const RETRIES_AT_ONCE: u32 = 4;
+
+/// The longest pause, in microseconds; the first are shorter.
+const PAUSE_US_MAX: u64 = 2000;
+
+impl Db {
+    /// Has `work` done in a transaction, and commits that. If others were in the way ([`crate::Error::is_conflict`]), both are done
+    /// again, after a pause that is random and grows; after 1000 times the conflict is returned. So `work` may run more than
+    /// once: what it does beside the transaction should bear that. If it returns an error, nothing is committed.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let counters = db.tree("counters")?;
+    /// let next = |value: Option<braiddb::Value>| value.map_or(0, |v| v[0]) + 1;
+    /// let visits = db.update(|tx| {
+    ///     let visits = next(tx.get(&counters, b"visits")?);
+    ///     tx.put(&counters, b"visits", [visits])?;
+    ///     Ok(visits)
+    /// })?;
+    /// assert_eq!(visits, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update<R>(&self, work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
+        self.update_with(self.core().settings.durability, work)
+    }
+
+    /// [`Db::update`] with another durability than the database's.
+    pub fn update_with<R>(&self, durability: Durability, mut work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
+        let mut retries = 0;
+        loop {
+            let transaction = self.begin()?;
+            let done = match work(&transaction) {
+                Ok(result) => transaction.commit_with(durability).map(|_| result),
+                Err(e) => {
+                    // Before the pause: it keeps a snapshot.
+                    drop(transaction);
+                    Err(e)
+                }
+            };
+            match done {
+                Err(e) if e.is_conflict() && retries < RETRIES_MAX => self.pause(retries),
+                done => return done,
+            }
+            retries += 1;
+        }
+    }
+
+    /// Lets others get out of the way.
+    pub(super) fn pause(&self, retries: u32) {
+        let core = self.core();
+        core.counters.note_retry();
+        if retries < RETRIES_AT_ONCE {
+            return;
+        }
+        let longest = (1_u64 << (retries - RETRIES_AT_ONCE).min(20)).min(PAUSE_US_MAX);
+        let runtime = &core.settings.runtime;
+        runtime.sleep_us(runtime.random_u64() % longest + 1);
+    }
+}

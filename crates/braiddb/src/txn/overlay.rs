@@ -1,0 +1,182 @@
+//! What a transaction has written and not committed yet.
+
+use super::Intervals;
+use crate::{base::EntryKind, commit::RawBatch};
+use std::{
+    collections::BTreeMap,
+    mem::size_of,
+    ops::Bound::{self, Excluded, Included},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// What the map takes for a write, beside its bytes.
+const WRITE_BYTES: usize = 2 * size_of::<Vec<u8>>();
+
+/// A point of a transaction to go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Savepoint(u64);
+
+/// So that no two savepoints of a process are one.
+static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
+
+/// How to take a write back.
+#[derive(Debug)]
+enum Undo {
+    /// The key was not written, or so.
+    Point(Vec<u8>, Option<Option<Vec<u8>>>),
+    /// The deleted ranges were these.
+    Deleted(Intervals),
+}
+
+/// Writes by key, the last of each: a value, or that there is none. And ranges of keys that were deleted before them.
+#[derive(Debug, Default)]
+pub struct Overlay {
+    points: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    deleted: Intervals,
+    bytes: usize,
+    /// What was done since the first savepoint that is in use, the last at the end.
+    undo: Vec<Undo>,
+    /// Those in use, the oldest first, and how much had been done then.
+    savepoints: Vec<(Savepoint, usize)>,
+}
+
+impl Overlay {
+    /// Whether nothing is written.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty() && self.deleted.is_empty()
+    }
+
+    /// How many keys and ranges are written.
+    pub fn len(&self) -> usize {
+        self.points.len() + self.deleted.len()
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes + self.deleted.size_bytes()
+    }
+
+    /// Gives a key a value, or none.
+    pub fn set(&mut self, key: &[u8], value: Option<Vec<u8>>) {
+        self.bytes += WRITE_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
+        let before = match self.points.get_mut(key) {
+            Some(slot) => Some(std::mem::replace(slot, value)),
+            None => {
+                self.points.insert(key.to_vec(), value);
+                None
+            }
+        };
+        if let Some(before) = &before {
+            self.bytes -= WRITE_BYTES + key.len() + before.as_ref().map_or(0, Vec::len);
+        }
+        if !self.savepoints.is_empty() {
+            self.undo.push(Undo::Point(key.to_vec(), before));
+        }
+    }
+
+    /// Deletes all keys of a range.
+    pub fn delete_range(&mut self, start: Vec<u8>, end: Vec<u8>) {
+        if start >= end {
+            return;
+        }
+        let inside: Vec<Vec<u8>> = self.range(Included(&start), &end).map(|(key, _)| key.to_vec()).collect();
+        for key in inside {
+            if let Some(before) = self.points.remove(&key) {
+                self.bytes -= WRITE_BYTES + key.len() + before.as_ref().map_or(0, Vec::len);
+                if !self.savepoints.is_empty() {
+                    self.undo.push(Undo::Point(key, Some(before)));
+                }
+            }
+        }
+        if !self.savepoints.is_empty() {
+            self.undo.push(Undo::Deleted(self.deleted.clone()));
+        }
+        self.deleted.add(start, end);
+    }
+
+    /// What is written to a key; `None` if nothing is.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        match self.points.get(key) {
+            Some(value) => Some(value.as_deref()),
+            None => self.deleted.covering(key).map(|_| None),
+        }
+    }
+
+    /// Whether a key has a write of its own.
+    pub fn has_point(&self, key: &[u8]) -> bool {
+        self.points.contains_key(key)
+    }
+
+    /// The writes of their own from `from` on and before `end`, in order.
+    pub fn range<'a>(
+        &'a self,
+        from: Bound<&[u8]>,
+        end: &[u8],
+    ) -> impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)> {
+        let is_empty = match from {
+            Included(from) | Excluded(from) => from >= end,
+            Bound::Unbounded => false,
+        };
+        let bounds = if is_empty { (Included(end), Excluded(end)) } else { (from, Excluded(end)) };
+        self.points.range::<[u8], _>(bounds).map(|(key, value)| (key.as_slice(), value.as_deref()))
+    }
+
+    /// The ranges that are deleted, but for later writes of their own.
+    pub fn deleted(&self) -> &Intervals {
+        &self.deleted
+    }
+
+    /// A point to go back to.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let savepoint = Savepoint(SAVEPOINTS.fetch_add(1, Ordering::Relaxed));
+        self.savepoints.push((savepoint, self.undo.len()));
+        savepoint
+    }
+
+    /// Takes back what was written since a savepoint, which can be gone back to again; later ones cannot. `false` if it is one
+    /// of those, or another transaction's.
+    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> bool {
+        let Some(at) = self.savepoints.iter().position(|(known, _)| *known == savepoint) else { return false };
+        let done = self.savepoints[at].1;
+        self.savepoints.truncate(at + 1);
+        for undo in self.undo.split_off(done).into_iter().rev() {
+            match undo {
+                Undo::Deleted(ranges) => self.deleted = ranges,
+                Undo::Point(key, before) => self.put_back(key, before),
+            }
+        }
+        true
+    }
+
+    fn put_back(&mut self, key: Vec<u8>, before: Option<Option<Vec<u8>>>) {
+        let size = |value: &Option<Vec<u8>>| WRITE_BYTES + value.as_ref().map_or(0, Vec::len);
+        let key_len = key.len();
+        if let Some(value) = &before {
+            self.bytes += key_len + size(value);
+        }
+        let now = match before {
+            Some(value) => self.points.insert(key, value),
+            None => self.points.remove(&key),
+        };
+        if let Some(value) = &now {
+            self.bytes -= key_len + size(value);
+        }
+    }
+
+    /// All of it as a batch, in the order of the log.
+    pub fn into_batch(self) -> RawBatch {
+        let mut batch = RawBatch::default();
+        for (start, end) in self.deleted.iter() {
+            batch.push(EntryKind::RangeDelete, &[start], end);
+        }
+        for (key, value) in &self.points {
+            match value {
+                Some(value) => batch.push(EntryKind::Value, &[key], value),
+                None => batch.push(EntryKind::Tombstone, &[key], b""),
+            }
+        }
+        batch
+    }
+}

@@ -1,0 +1,1 @@
+//! Tests of what transactions are made of.
