@@ -52,8 +52,9 @@ pub use base::{Error, Result, SequenceNumber};
 pub use codec::Compression;
 pub use db::inspect;
 pub use db::{
-    Batch, Cursor, Db, Durability, Iter, Key, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, RunStats,
-    Snapshot, Stats, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Value, VerifyReport,
+    Batch, Cursor, Db, Durability, ETag, Iter, Key, MultiIter, MultiTransactionIter, MultiTree, PartitionStats,
+    RunStats, Snapshot, Stats, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
+    Version,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

@@ -6,6 +6,7 @@ use super::{
     core::Core,
     multi::MultiTree,
     open::application_cursor_key,
+    record_version::Version,
     settings::{Durability, Settings, TreeOptions},
     snapshot::Snapshot,
     stats::Stats,
@@ -221,6 +222,11 @@ impl Db {
     /// another such transaction to end. A thread that has one open and commits otherwise gets `InvalidArgument`.
     pub fn begin_exclusive(&self) -> Result<Transaction> {
         Transaction::exclusive(self)
+    }
+
+    /// The version that the records have which a commit wrote.
+    pub fn version_of(&self, commit: SequenceNumber) -> Result<Version> {
+        Ok(Version::new(self.core().incarnation()?, commit))
     }
 
     /// A snapshot of now.

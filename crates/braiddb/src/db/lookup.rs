@@ -21,6 +21,17 @@ impl Core {
         snapshot: Option<SequenceNumber>,
         read: impl FnOnce(Cow<'_, [u8]>) -> R,
     ) -> Result<Option<R>> {
+        self.get_entry(key, snapshot, |value, _| read(value))
+    }
+
+    /// [`Core::get`] for who wants to know which commit wrote it as well.
+    #[inline]
+    pub fn get_entry<R>(
+        &self,
+        key: &[u8],
+        snapshot: Option<SequenceNumber>,
+        read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
+    ) -> Result<Option<R>> {
         self.check_open()?;
         {
             // The state comes first: see `ReadState`.
@@ -30,34 +41,34 @@ impl Core {
             match read::get(&state, key, at, &guard) {
                 Ok(None) => return Ok(None),
                 Ok(Some(entry)) if entry.kind != EntryKind::BlobRef => {
-                    return Ok(Some(read(Cow::Borrowed(entry.value))));
+                    return Ok(Some(read(Cow::Borrowed(entry.value), entry.sequence)));
                 }
                 // What is left takes long anyway, and is done once more from the start.
                 _ => {}
             }
         }
-        Ok(self.get_slowly(key, snapshot)?.map(|value| match value {
-            BlobValue::Owned(value) => read(Cow::Owned(value)),
-            BlobValue::InPlace(value) => read(Cow::Borrowed(&value)),
+        Ok(self.get_slowly(key, snapshot)?.map(|(value, sequence)| match value {
+            BlobValue::Owned(value) => read(Cow::Owned(value), sequence),
+            BlobValue::InPlace(value) => read(Cow::Borrowed(&value), sequence),
         }))
     }
 
     /// [`Core::get`] of a large value, and of whatever must be healed first.
     #[cold]
-    fn get_slowly(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<Option<BlobValue>> {
+    fn get_slowly(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<Option<(BlobValue, SequenceNumber)>> {
         self.healing(|| {
             // The state stays until a blob has been read.
             let state = self.state.load();
             let snapshot = snapshot.unwrap_or_else(|| self.snapshots.visible());
-            let reference = {
+            let (reference, sequence) = {
                 let guard = crossbeam_epoch::pin();
                 match read::get(&state, key, snapshot, &guard)? {
                     None => return Ok(None),
-                    Some(entry) if entry.kind == EntryKind::BlobRef => entry.value.to_vec(),
-                    Some(entry) => return Ok(Some(BlobValue::Owned(entry.value.to_vec()))),
+                    Some(entry) if entry.kind == EntryKind::BlobRef => (entry.value.to_vec(), entry.sequence),
+                    Some(entry) => return Ok(Some((BlobValue::Owned(entry.value.to_vec()), entry.sequence))),
                 }
             };
-            self.blobs.read(&reference).map(Some)
+            Ok(Some((self.blobs.read(&reference)?, sequence)))
         })
     }
 

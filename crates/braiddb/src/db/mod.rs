@@ -5,6 +5,7 @@ mod batch;
 mod blobs;
 mod bytes;
 mod catalog;
+mod conditional;
 mod core;
 mod cursor;
 mod database;
@@ -17,6 +18,7 @@ mod maintain;
 mod multi;
 mod open;
 mod pressure;
+mod record_version;
 mod replay;
 mod settings;
 mod snapshot;
@@ -33,6 +35,8 @@ mod write;
 mod tests;
 #[cfg(test)]
 mod tests_common;
+#[cfg(test)]
+mod tests_conditional;
 #[cfg(test)]
 mod tests_cursor;
 #[cfg(test)]
@@ -54,10 +58,12 @@ mod tests_turns;
 
 pub use batch::Batch;
 pub use bytes::{Key, Value};
+pub use conditional::Update;
 pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
 pub use iter::Iter;
 pub use multi::{MultiIter, MultiTree};
+pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;
 pub use stats::{PartitionStats, RunStats, Stats};

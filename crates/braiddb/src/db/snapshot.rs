@@ -1,6 +1,9 @@
 //! Snapshots: the database as it was at one commit.
 
-use super::{bytes::Value, core::Core, cursor::Cursor, database::Db, iter::Iter, key::KeyBuf, tree::Tree};
+use super::{
+    bytes::Value, core::Core, cursor::Cursor, database::Db, iter::Iter, key::KeyBuf, record_version::Version,
+    tree::Tree,
+};
 use crate::base::{Result, SequenceNumber};
 use std::{ops::RangeBounds, sync::Arc};
 
@@ -63,6 +66,12 @@ impl Snapshot {
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.core().get(&key, Some(self.sequence()), |value| Value::new(value.into_owned()))
+    }
+
+    /// The value of `key` and its version, if there was one.
+    pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        self.db.core().get_versioned(&key, Some(self.sequence()))
     }
 
     /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].

@@ -8,6 +8,7 @@ use super::{
     iter::{prefix_end, user_bounds},
     key::KeyBuf,
     multi::{MultiTree, multi_key},
+    record_version::Version,
     settings::Durability,
     snapshot::{Hold, Snapshot},
     transacting::{Exclusive, Membership},
@@ -175,6 +176,20 @@ impl Transaction {
         match self.own(&key)? {
             Some(value) => Ok(value.map(Value::new)),
             None => self.db.core().get(&key, Some(self.sequence()), |value| Value::new(value.into_owned())),
+        }
+    }
+
+    /// The value of `key` and its version, if there is one. What the transaction itself has written has no version yet: it will
+    /// have that of the commit, [`Db::version_of`].
+    pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<Version>)>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        match self.own(&key)? {
+            Some(value) => Ok(value.map(|value| (Value::new(value), None))),
+            None => {
+                let stored = self.db.core().get_versioned(&key, Some(self.sequence()))?;
+                Ok(stored.map(|(value, version)| (value, Some(version))))
+            }
         }
     }
 

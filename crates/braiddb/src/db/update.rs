@@ -1,7 +1,7 @@
 //! Transactions that are begun again until nobody is in the way.
 
 use super::{database::Db, settings::Durability, transaction::Transaction};
-use crate::base::Result;
+use crate::base::{Error, Result};
 
 /// How often a transaction is begun again.
 const RETRIES_MAX: u32 = 1000;
@@ -49,22 +49,26 @@ impl Db {
                 }
             };
             match done {
-                Err(e) if e.is_conflict() && retries < RETRIES_MAX => self.pause(retries),
+                Err(e) if e.is_conflict() => self.pause(retries, e)?,
                 done => return done,
             }
             retries += 1;
         }
     }
 
-    /// Lets others get out of the way.
-    pub(super) fn pause(&self, retries: u32) {
+    /// Lets others get out of the way, after so many tries again; the conflict if there were enough of them.
+    pub(super) fn pause(&self, retries: u32, conflict: Error) -> Result<()> {
+        if retries >= RETRIES_MAX {
+            return Err(conflict);
+        }
         let core = self.core();
         core.counters.note_retry();
         if retries < RETRIES_AT_ONCE {
-            return;
+            return Ok(());
         }
         let longest = (1_u64 << (retries - RETRIES_AT_ONCE).min(20)).min(PAUSE_US_MAX);
         let runtime = &core.settings.runtime;
         runtime.sleep_us(runtime.random_u64() % longest + 1);
+        Ok(())
     }
 }

@@ -1,0 +1,237 @@
+//! The version of a record, and its text.
+
+use super::core::Core;
+use super::{catalog::catalog_key, settings::Durability};
+use crate::{
+    base::{EntryKind, Error, Result, SequenceNumber},
+    commit::RawBatch,
+};
+use std::{fmt, ops::Deref, str, str::FromStr};
+
+/// Which write of a record it is: the commit that wrote it, and which life of the database that was in. No two writes ever have
+/// the same version, not even where the database was restored from a backup in between.
+///
+/// Its text is fit for an HTTP `ETag`: a strong one, 35 bytes long, `"` included.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// use braiddb::Version;
+///
+/// let db = braiddb::Db::in_memory()?;
+/// let pages = db.tree("pages")?;
+/// pages.put(b"index", b"hello")?;
+/// let Some((_, version)) = pages.get_versioned(b"index")? else { unreachable!() };
+/// let etag = version.etag(); // what the response's header says
+/// let asked: Version = etag.parse()?; // and what `If-Match` brings back
+/// assert!(pages.put_if_version(b"index", b"changed", asked)?.is_some());
+/// assert!(pages.put_if_version(b"index", b"too late", asked)?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    incarnation: u64,
+    sequence: SequenceNumber,
+}
+
+/// The length of a version's text.
+const ETAG_LEN: usize = 35;
+
+/// Where the digits of the two numbers begin.
+const INCARNATION_AT: usize = 1;
+const SEQUENCE_AT: usize = 18;
+
+/// Digits of a number.
+const DIGITS: usize = 16;
+
+/// The two digits of each byte.
+const DIGIT_PAIRS: [[u8; 2]; 256] = {
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [b"0123456789abcdef"[byte >> 4], b"0123456789abcdef"[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+/// In `DIGIT_VALUES`: no digit.
+const NO_DIGIT: u8 = 0xff;
+
+/// What each character is worth as a digit. Only those that are written are read: a version has one text.
+const DIGIT_VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit as usize] as usize] = digit;
+        digit += 1;
+    }
+    values
+};
+
+/// The text of a version: `"`, 16 digits, `-`, 16 digits, `"`; the digits are hexadecimal, in lower case.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ETag([u8; ETAG_LEN]);
+
+impl Version {
+    pub(super) fn new(incarnation: u64, sequence: SequenceNumber) -> Version {
+        Version { incarnation, sequence }
+    }
+
+    /// The sequence number of the commit that wrote the record.
+    pub fn sequence(self) -> SequenceNumber {
+        self.sequence
+    }
+
+    /// Its text. Takes some ten nanoseconds and no allocation.
+    pub fn etag(self) -> ETag {
+        let mut text = [b'"'; ETAG_LEN];
+        write_digits(&mut text, INCARNATION_AT, self.incarnation);
+        text[SEQUENCE_AT - 1] = b'-';
+        write_digits(&mut text, SEQUENCE_AT, self.sequence);
+        ETag(text)
+    }
+
+    /// The version of such a text; `None` for any other. A weak `ETag` (`W/"..."`) is another.
+    pub fn from_etag(text: &[u8]) -> Option<Version> {
+        let text: &[u8; ETAG_LEN] = text.try_into().ok()?;
+        if [text[0], text[SEQUENCE_AT - 1], text[ETAG_LEN - 1]] != *b"\"-\"" {
+            return None;
+        }
+        let incarnation = read_digits(text, INCARNATION_AT)?;
+        Some(Version { incarnation, sequence: read_digits(text, SEQUENCE_AT)? })
+    }
+}
+
+#[inline]
+fn write_digits(text: &mut [u8; ETAG_LEN], at: usize, number: u64) {
+    for (pair, byte) in text[at..at + DIGITS].chunks_exact_mut(2).zip(number.to_be_bytes()) {
+        pair.copy_from_slice(&DIGIT_PAIRS[usize::from(byte)]);
+    }
+}
+
+#[inline]
+fn read_digits(text: &[u8; ETAG_LEN], at: usize) -> Option<u64> {
+    let (mut number, mut all) = (0, 0);
+    for &character in &text[at..at + DIGITS] {
+        let digit = DIGIT_VALUES[usize::from(character)];
+        all |= digit;
+        number = number << 4 | u64::from(digit & 15);
+    }
+    (all < 16).then_some(number)
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.etag())
+    }
+}
+
+impl FromStr for Version {
+    type Err = Error;
+
+    /// [`Version::from_etag`]; `InvalidArgument` for what is no version.
+    fn from_str(text: &str) -> Result<Version> {
+        Version::from_etag(text.as_bytes()).ok_or_else(|| {
+            Error::InvalidArgument(format!(
+                "{text:?} is not the text of a version: \"16 digits-16 digits\", quotes included"
+            ))
+        })
+    }
+}
+
+impl Deref for ETag {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // Digits, quotes and a dash.
+        str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for ETag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for ETag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// The internal key of the number of the database's present life.
+fn incarnation_key() -> Vec<u8> {
+    catalog_key(b'v', b"")
+}
+
+impl Core {
+    /// The number of the database's present life: random, made when it is first asked for, and stored. Zero in a database that
+    /// is open for reading only and has none yet.
+    pub fn incarnation(&self) -> Result<u64> {
+        if let Some(known) = self.catalog.incarnation.get() {
+            return Ok(*known);
+        }
+        if self.read_incarnation()?.is_none() && !self.settings.read_only {
+            self.check_not_exclusive_here()?;
+            let _change = self.catalog.next_id.lock();
+            if self.read_incarnation()?.is_none() {
+                let incarnation = self.settings.runtime.random_u64().max(1);
+                let mut batch = RawBatch::default();
+                batch.push(EntryKind::Value, &[&incarnation_key()], &incarnation.to_le_bytes());
+                self.commit(batch.prepare()?, Durability::Buffered)?;
+            }
+        }
+        let incarnation = self.read_incarnation()?.unwrap_or(0);
+        Ok(*self.catalog.incarnation.get_or_init(|| incarnation))
+    }
+
+    fn read_incarnation(&self) -> Result<Option<u64>> {
+        let stored = self.get(&incarnation_key(), None, |value| value.first_chunk().map(|n| u64::from_le_bytes(*n)))?;
+        match stored {
+            None => Ok(None),
+            Some(Some(incarnation)) => Ok(Some(incarnation)),
+            Some(None) => {
+                Err(Error::corruption(&self.dir, 0, "the catalog's number of the database's life is cut short"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_has_one_text() {
+        let mut number = 1_u64;
+        for _ in 0..2000 {
+            number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7);
+            let version = Version::new(number, number.rotate_left(31) >> 2);
+            let etag = version.etag();
+            assert_eq!(*etag, format!("\"{:016x}-{:016x}\"", version.incarnation, version.sequence));
+            assert_eq!(Version::from_etag(etag.as_bytes()), Some(version));
+            assert_eq!(etag.parse::<Version>().unwrap(), version);
+            assert_eq!(version.to_string(), *etag);
+        }
+        let text = *b"\"0123456789abcdef-0123456789abcdef\"";
+        assert!(Version::from_etag(&text).is_some());
+        // Any other character anywhere makes it the text of another version, or of none.
+        for at in 0..text.len() {
+            for character in 0..=255 {
+                let mut other = text;
+                other[at] = character;
+                let read = Version::from_etag(&other);
+                assert!(
+                    read.is_none_or(|version| version.etag().as_bytes() == other),
+                    "{:?}",
+                    other.escape_ascii().to_string()
+                );
+            }
+            assert_eq!(Version::from_etag(&text[..at]), None);
+        }
+        let wrong = "W/\"0\"".parse::<Version>().unwrap_err();
+        assert!(matches!(wrong, Error::InvalidArgument(_)));
+    }
+}
