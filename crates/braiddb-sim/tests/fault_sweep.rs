@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 24] = [
+const WORKLOAD: [Step; 26] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,
@@ -31,8 +31,10 @@ const WORKLOAD: [Step; 24] = [
     Step::Compact,
     Step::PutBuffered,
     Step::Sync,
+    Step::Transaction,
     Step::Batch,
     Step::Reopen,
+    Step::Transaction,
     Step::BigValueSync,
     Step::PutBuffered,
     Step::Batch,
@@ -75,11 +77,11 @@ impl Sweep {
         }
     }
 
-    fn commit(&mut self, changes: Vec<Change>, durability: Durability) {
+    fn commit(&mut self, step: Step, at: u64, changes: Vec<Change>, durability: Durability) {
         let Some((db, trees)) = self.run.db.as_ref() else { return };
         let latched = self.log_sync_failed();
         self.run.history.submit(self.run.disk.operations(), changes.clone());
-        match db.write(batch_of(db, trees, &changes), durability) {
+        match step.write(db, trees, &changes, durability, at) {
             Ok(_) => {
                 assert!(!latched, "a commit was accepted after a log sync that failed");
                 assert!(self.unknown.is_none(), "a commit was accepted after one of unknown outcome");
@@ -109,7 +111,7 @@ impl Sweep {
 
     fn step(&mut self, step: Step, at: u64) {
         if let Some((changes, durability)) = step.commit(at) {
-            return self.commit(changes, durability);
+            return self.commit(step, at, changes, durability);
         }
         if step == Step::Reopen {
             return self.reopen();
@@ -264,7 +266,7 @@ fn all_syncs_fail(start: &Start, skip: u64) -> bool {
                 match step.commit(at as u64) {
                     Some((changes, durability)) => {
                         run.history.submit(run.disk.operations(), changes.clone());
-                        match db.write(batch_of(db, trees, &changes), durability) {
+                        match step.write(db, trees, &changes, durability, at as u64) {
                             Ok(_) if durability == Durability::Sync => run.promise(),
                             Ok(_) => {}
                             // Neither this one nor any later one is promised.

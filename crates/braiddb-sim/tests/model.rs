@@ -5,12 +5,17 @@
 
 mod common;
 
-use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Tree, Value};
+use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Transaction, Tree, Value};
 use braiddb_sim::{
     Random, SimDisk,
     model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short},
 };
-use common::{SmallOptions, coverage::Coverage, full_text, value, volume};
+use common::{
+    SmallOptions,
+    coverage::Coverage,
+    full_text, value, volume,
+    writer::{Way, Writer},
+};
 use proptest::{
     collection::vec,
     prelude::*,
@@ -61,6 +66,7 @@ enum Step {
     Batch {
         writes: Vec<Write>,
         sync: bool,
+        way: Way,
     },
     /// Many keys in a row, so that memtables fill and partitions split.
     Fill {
@@ -156,12 +162,17 @@ fn any_write() -> impl Strategy<Value = Write> {
     ]
 }
 
+fn any_way() -> impl Strategy<Value = Way> {
+    prop_oneof![2 => Just(Way::Batch), 2 => Just(Way::Transaction), 1 => Just(Way::Exclusive)]
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
     let tree = 0..2_usize;
     prop_oneof![
         10 => any_write().prop_map(Step::Write),
         1 => (0..8_u8).prop_map(|key| Step::RemoveAll { key }),
-        4 => (vec(any_write(), 1..12), any::<bool>()).prop_map(|(writes, sync)| Step::Batch { writes, sync }),
+        4 => (vec(any_write(), 1..12), any::<bool>(), any_way())
+            .prop_map(|(writes, sync, way)| Step::Batch { writes, sync, way }),
         2 => (tree.clone(), 0..300_u16, 1..60_u8, 0..9_u8)
             .prop_map(|(tree, first, count, size)| Step::Fill { tree, first, count, size }),
         3 => (tree.clone(), vec(0..KEYS, 1..20)).prop_map(|(tree, keys)| Step::Get { tree, keys }),
@@ -422,34 +433,45 @@ impl<'a> World<'a> {
         self.commit(result, change.as_slice())
     }
 
-    fn batch(&mut self, writes: &[Write], sync: bool) -> Outcome {
-        let mut batch = self.db().batch();
+    fn batch(&mut self, writes: &[Write], sync: bool, way: Way) -> Outcome {
+        let mut writer = Writer::new(self.db(), &self.trees, way).said("begin")?;
         let mut changes = Vec::new();
         for write in writes {
             let change = self.change_of(write);
-            match (&change, write) {
+            let done = match (&change, write) {
                 (Some(Change::Put(_, key, value)), Write::Put { tree, .. }) => {
-                    batch.put(&self.trees[*tree], key, value);
+                    writer.put(&self.trees[*tree], key, value)
                 }
-                (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => {
-                    batch.delete(&self.trees[*tree], key);
-                }
+                (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => writer.delete(&self.trees[*tree], key),
                 (Some(Change::DeleteRange(_, bounds)), Write::DeleteRange { tree, .. }) => {
-                    batch.delete_range(&self.trees[*tree], bounds.clone());
+                    writer.delete_range(&self.trees[*tree], bounds.clone())
                 }
-                (_, Write::Add { key: number, value }) => {
-                    batch.add(self.multi(), key(*number), key(*value));
-                }
-                (_, Write::Remove { key: number, value }) => {
-                    batch.remove(self.multi(), key(*number), key(*value));
-                }
+                (_, Write::Add { key: number, value }) => writer.add(self.multi(), &key(*number), &key(*value)),
+                (_, Write::Remove { key: number, value }) => writer.remove(self.multi(), &key(*number), &key(*value)),
                 _ => unreachable!("a write and its change are of one kind"),
-            }
+            };
+            done.said("a write of a batch")?;
             changes.extend(change);
         }
+        if let Writer::Transaction(transaction) = &writer {
+            self.check_own(transaction, &changes)?;
+        }
         let durability = if sync { Durability::Sync } else { Durability::Buffered };
-        let result = self.db().write(batch, durability);
-        self.commit(result, &changes)
+        self.commit(writer.commit(durability), &changes)
+    }
+
+    /// What a transaction sees before it is committed, in both directions.
+    fn check_own(&self, transaction: &Transaction, changes: &[Change]) -> Outcome {
+        let mut model = self.model.clone();
+        model.commit(u64::MAX, changes);
+        for (tree, number) in self.trees.iter().zip(&self.numbers) {
+            let expected = model.range(*number, &(Bound::Unbounded, Bound::Unbounded), u64::MAX);
+            let mut forward = VecDeque::from(expected.clone());
+            drain(&mut transaction.iter(tree), &mut forward, 0, usize::MAX, true)?;
+            let mut mixed = VecDeque::from(expected);
+            drain(&mut transaction.iter(tree), &mut mixed, self.tag, usize::MAX, true)?;
+        }
+        Ok(())
     }
 
     fn fill(&mut self, tree: usize, first: u16, count: u8, size: u8) -> Outcome {
@@ -533,7 +555,7 @@ impl<'a> World<'a> {
                 self.multi().remove_all(key(*number)).said("remove_all")?;
                 self.multi_model.remove_all(&key(*number));
             }
-            Step::Batch { writes, sync } => self.batch(writes, *sync)?,
+            Step::Batch { writes, sync, way } => self.batch(writes, *sync, *way)?,
             Step::Fill { tree, first, count, size } => self.fill(*tree, *first, *count, *size)?,
             Step::Get { tree, keys } => {
                 self.check_get(&View::Now(&self.trees[*tree]), self.numbers[*tree], u64::MAX, keys)?;

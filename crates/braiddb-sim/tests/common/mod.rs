@@ -22,6 +22,7 @@ use std::{
 pub mod coverage;
 pub mod threads;
 pub mod workload;
+pub mod writer;
 
 /// The directory of the database on each simulated disk.
 pub const PATH: &str = "/data/test.db";

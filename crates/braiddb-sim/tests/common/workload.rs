@@ -1,7 +1,10 @@
 //! Workloads of the crash and fault batteries: steps, what they change, and what was promised of them.
 
 use super::{
-    SmallOptions, batch_of, check_all_reads, coverage::Coverage, empty_disk, full_text, open_trees, read_all, value,
+    SmallOptions, batch_of, check_all_reads,
+    coverage::Coverage,
+    empty_disk, full_text, open_trees, read_all, value,
+    writer::{Way, Writer},
 };
 use braiddb::{Db, Durability, Result, Tree};
 use braiddb_sim::{
@@ -17,6 +20,8 @@ pub enum Step {
     PutBuffered,
     /// Over both trees, with a range delete and a large value in it.
     Batch,
+    /// The same in a transaction, an exclusive one at every other place.
+    Transaction,
     Delete,
     DeleteRange,
     BigValueSync,
@@ -27,10 +32,11 @@ pub enum Step {
     Reopen,
 }
 
-pub const ALPHABET: [Step; 11] = [
+pub const ALPHABET: [Step; 12] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::Batch,
+    Step::Transaction,
     Step::Delete,
     Step::DeleteRange,
     Step::BigValueSync,
@@ -57,7 +63,7 @@ impl Step {
         Some(match self {
             Step::PutSync => (vec![put(0, 50)], Durability::Sync),
             Step::PutBuffered => (vec![put(0, 50)], Durability::Buffered),
-            Step::Batch => {
+            Step::Batch | Step::Transaction => {
                 let gone = (Bound::Included(key(1)), Bound::Excluded(key(3)));
                 let changes = vec![
                     Change::DeleteRange(0, gone),
@@ -77,6 +83,18 @@ impl Step {
             Step::BigValueBuffered => (vec![put(1, 3000)], Durability::Buffered),
             Step::Flush | Step::Compact | Step::Sync | Step::Reopen => return None,
         })
+    }
+
+    /// Commits the changes of [`Step::commit`].
+    pub fn write(self, db: &Db, trees: &[Tree], changes: &[Change], durability: Durability, at: u64) -> Result<u64> {
+        let way = match self {
+            Step::Transaction if at.is_multiple_of(2) => Way::Transaction,
+            Step::Transaction => Way::Exclusive,
+            _ => Way::Batch,
+        };
+        let mut writer = Writer::new(db, trees, way)?;
+        changes.iter().try_for_each(|change| writer.change(trees, change))?;
+        writer.commit(durability)
     }
 }
 
@@ -199,7 +217,7 @@ impl Run {
         if let Some((changes, durability)) = step.commit(at) {
             let (db, trees) = self.db.as_ref().expect("the database is open");
             self.history.submit(self.disk.operations(), changes.clone());
-            db.write(batch_of(db, trees, &changes), durability).expect("write");
+            step.write(db, trees, &changes, durability, at).expect("write");
             if durability == Durability::Sync {
                 self.promise();
             }

@@ -1,0 +1,91 @@
+//! Writes that take effect together, by whichever way there is.
+
+use braiddb::{Batch, Db, Durability, MultiTree, Result, Transaction, Tree};
+use braiddb_sim::model::{Bounds, Change};
+
+/// How writes are committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Batch,
+    Transaction,
+    Exclusive,
+}
+
+/// Writes that were not committed yet.
+pub enum Writer {
+    Batch(Db, Batch),
+    Transaction(Box<Transaction>),
+}
+
+impl Writer {
+    /// Without writes. A transaction has one behind it that it took back.
+    pub fn new(db: &Db, trees: &[Tree], way: Way) -> Result<Writer> {
+        let transaction = match way {
+            Way::Batch => return Ok(Writer::Batch(db.clone(), db.batch())),
+            Way::Transaction => db.begin()?,
+            Way::Exclusive => db.begin_exclusive()?,
+        };
+        if let Some(tree) = trees.first() {
+            let savepoint = transaction.savepoint();
+            transaction.put(tree, b"taken back", b"never there")?;
+            transaction.delete_range::<&[u8]>(tree, ..)?;
+            transaction.roll_back_to(savepoint)?;
+        }
+        Ok(Writer::Transaction(Box::new(transaction)))
+    }
+
+    pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Writer::Batch(_, batch) => _ = batch.put(tree, key, value),
+            Writer::Transaction(transaction) => transaction.put(tree, key, value)?,
+        }
+        Ok(())
+    }
+
+    pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
+        match self {
+            Writer::Batch(_, batch) => _ = batch.delete(tree, key),
+            Writer::Transaction(transaction) => transaction.delete(tree, key)?,
+        }
+        Ok(())
+    }
+
+    pub fn delete_range(&mut self, tree: &Tree, bounds: Bounds) -> Result<()> {
+        match self {
+            Writer::Batch(_, batch) => _ = batch.delete_range(tree, bounds),
+            Writer::Transaction(transaction) => transaction.delete_range(tree, bounds)?,
+        }
+        Ok(())
+    }
+
+    pub fn add(&mut self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Writer::Batch(_, batch) => _ = batch.add(tree, key, value),
+            Writer::Transaction(transaction) => transaction.add(tree, key, value)?,
+        }
+        Ok(())
+    }
+
+    pub fn remove(&mut self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Writer::Batch(_, batch) => _ = batch.remove(tree, key, value),
+            Writer::Transaction(transaction) => transaction.remove(tree, key, value)?,
+        }
+        Ok(())
+    }
+
+    pub fn change(&mut self, trees: &[Tree], change: &Change) -> Result<()> {
+        match change {
+            Change::Put(tree, key, value) => self.put(&trees[*tree as usize], key, value),
+            Change::Delete(tree, key) => self.delete(&trees[*tree as usize], key),
+            Change::DeleteRange(tree, bounds) => self.delete_range(&trees[*tree as usize], bounds.clone()),
+        }
+    }
+
+    pub fn commit(self, durability: Durability) -> Result<u64> {
+        match self {
+            Writer::Batch(db, batch) => db.write(batch, durability),
+            Writer::Transaction(transaction) => transaction.commit_with(durability),
+        }
+    }
+}
