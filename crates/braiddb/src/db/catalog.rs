@@ -7,7 +7,6 @@
 //! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default) |
 //! | `i` | the next tree id, u32; ids below it are never given out again |
 //! | `c` | the application cursor |
-//! | `v` | the number of the database's present life, u64; made when a version is first asked for |
 
 use super::settings::TreeOptions;
 use crate::{
@@ -18,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -87,8 +86,6 @@ pub struct Catalog {
     /// The trees by name. Held for a look or an insert, never during a commit: who looks for a tree that is there does not wait
     /// for one who makes another.
     pub by_name: RwLock<BTreeMap<String, Arc<TreeState>>>,
-    /// The number of the database's present life, once it was asked for.
-    pub incarnation: OnceLock<u64>,
     /// What jobs need to know, without waiting for a change that commits.
     pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
     /// How many trees were dropped since the database was opened. Counted up after the tree is marked and before the
@@ -111,7 +108,6 @@ impl Catalog {
         Catalog {
             next_id: Mutex::new(next_id),
             by_name: RwLock::new(by_name),
-            incarnation: OnceLock::new(),
             compressions: RwLock::new(compressions),
             drops: AtomicU64::new(0),
         }

@@ -50,7 +50,7 @@ impl Tree {
     }
 
     fn write_if_version(&self, key: &[u8], expected: Version, update: &Update) -> Result<Option<Version>> {
-        let incarnation = self.db().core().incarnation()?;
+        let incarnation = self.db().core().incarnation;
         self.read_modify_write(key, |found| match found {
             Some((_, sequence)) if Version::new(incarnation, sequence) == expected => update.clone(),
             _ => Update::Keep,
@@ -120,7 +120,7 @@ impl Tree {
         let internal = KeyBuf::of(self.state(), key)?;
         let core = self.db().core();
         core.check_writable()?;
-        let incarnation = core.incarnation()?;
+        let incarnation = core.incarnation;
         let _membership = Membership::new(core);
         let mut retries = 0;
         loop {
@@ -154,7 +154,7 @@ impl Core {
         key: &[u8],
         snapshot: Option<SequenceNumber>,
     ) -> Result<Option<(Value, Version)>> {
-        let incarnation = self.incarnation()?;
+        let incarnation = self.incarnation;
         let own =
             |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), Version::new(incarnation, sequence));
         self.get_entry(key, snapshot, own)

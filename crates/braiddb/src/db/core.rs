@@ -136,6 +136,8 @@ pub struct WorkState {
 #[derive(Debug)]
 pub struct Core {
     pub dir: PathBuf,
+    /// The random number of the database's present life.
+    pub incarnation: u64,
     pub settings: Settings,
     pub table: TableContext,
     pub state: ArcSwap<ReadState>,

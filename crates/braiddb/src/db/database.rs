@@ -225,8 +225,8 @@ impl Db {
     }
 
     /// The version that the records have which a commit wrote.
-    pub fn version_of(&self, commit: SequenceNumber) -> Result<Version> {
-        Ok(Version::new(self.core().incarnation()?, commit))
+    pub fn version_of(&self, commit: SequenceNumber) -> Version {
+        Version::new(self.core().incarnation, commit)
     }
 
     /// A snapshot of now.

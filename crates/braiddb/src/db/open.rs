@@ -77,10 +77,9 @@ impl Core {
         let highest = names.iter().filter_map(|e| numbered(&e.name)).map(|(n, _)| n).max().unwrap_or(0);
         let manifest = open_manifest(&settings, dir)?;
         let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest.saturating_add(1))));
-        let cache = BlockCache::new(settings.memory / 2);
         let table = TableContext {
             vfs: Arc::clone(&vfs),
-            cache,
+            cache: BlockCache::new(settings.memory / 2),
             demand: Arc::new(Demand::new(settings.hash_index_after)),
             runtime: Arc::clone(&settings.runtime),
             in_place: settings.read_in_place,
@@ -106,6 +105,7 @@ impl Core {
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let core = Arc::new(Core {
             dir: dir.to_owned(),
+            incarnation: disk.manifest.layout().incarnation,
             table,
             state: ArcSwap::from_pointee(state),
             chunk_pool: Arc::new(ChunkPool::for_memtables(2, settings.memtable_bytes())),

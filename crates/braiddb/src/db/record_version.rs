@@ -1,11 +1,6 @@
 //! The version of a record, and its text.
 
-use super::core::Core;
-use super::{catalog::catalog_key, settings::Durability};
-use crate::{
-    base::{EntryKind, Error, Result, SequenceNumber},
-    commit::RawBatch,
-};
+use crate::base::{Error, Result, SequenceNumber};
 use std::{fmt, ops::Deref, str, str::FromStr};
 
 /// Which write of a record it is: the commit that wrote it, and which life of the database that was in. No two writes ever have
@@ -158,44 +153,6 @@ impl fmt::Display for ETag {
 impl fmt::Debug for ETag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
-    }
-}
-
-/// The internal key of the number of the database's present life.
-fn incarnation_key() -> Vec<u8> {
-    catalog_key(b'v', b"")
-}
-
-impl Core {
-    /// The number of the database's present life: random, made when it is first asked for, and stored. Zero in a database that
-    /// is open for reading only and has none yet.
-    pub fn incarnation(&self) -> Result<u64> {
-        if let Some(known) = self.catalog.incarnation.get() {
-            return Ok(*known);
-        }
-        if self.read_incarnation()?.is_none() && !self.settings.read_only {
-            self.check_not_exclusive_here()?;
-            let _change = self.catalog.next_id.lock();
-            if self.read_incarnation()?.is_none() {
-                let incarnation = self.settings.runtime.random_u64().max(1);
-                let mut batch = RawBatch::default();
-                batch.push(EntryKind::Value, &[&incarnation_key()], &incarnation.to_le_bytes());
-                self.commit(batch.prepare()?, Durability::Buffered)?;
-            }
-        }
-        let incarnation = self.read_incarnation()?.unwrap_or(0);
-        Ok(*self.catalog.incarnation.get_or_init(|| incarnation))
-    }
-
-    fn read_incarnation(&self) -> Result<Option<u64>> {
-        let stored = self.get(&incarnation_key(), None, |value| value.first_chunk().map(|n| u64::from_le_bytes(*n)))?;
-        match stored {
-            None => Ok(None),
-            Some(Some(incarnation)) => Ok(Some(incarnation)),
-            Some(None) => {
-                Err(Error::corruption(&self.dir, 0, "the catalog's number of the database's life is cut short"))
-            }
-        }
     }
 }
 

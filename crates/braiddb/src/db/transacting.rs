@@ -50,8 +50,6 @@ impl Exclusive {
     pub fn new(core: &Arc<Core>) -> Result<Exclusive> {
         core.check_writable()?;
         core.check_not_exclusive_here()?;
-        // It cannot be made any more when all commits wait.
-        core.incarnation()?;
         let mut write = core.write.lock();
         while write.exclusive.is_some() {
             core.check_writable()?;
