@@ -49,12 +49,12 @@ mod view;
 mod wal;
 
 pub use base::{Error, Result, SequenceNumber};
-pub use codec::Compression;
+pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
-    Batch, Cursor, Db, Durability, ETag, Iter, Key, MultiIter, MultiTransactionIter, MultiTree, PartitionStats,
-    RunStats, Snapshot, Stats, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
-    Version,
+    Batch, Cursor, Db, Durability, ETag, Iter, Key, MergeFunctionHandle, MultiIter, MultiTransactionIter, MultiTree,
+    PartitionStats, RunStats, Snapshot, Stats, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update,
+    Value, VerifyReport, Version,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

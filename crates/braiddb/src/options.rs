@@ -2,7 +2,7 @@
 
 use crate::{
     base::Result,
-    codec::Compression,
+    codec::{Compression, MergeFunction},
     db::{Db, Durability, Settings},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
     table::KeyBlocks,
@@ -68,6 +68,7 @@ impl Builder {
                 key_blocks: KeyBlocks::default(),
                 hash_index_after: 2048,
                 read_in_place: true,
+                merge_functions: Vec::new(),
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
             },
@@ -103,6 +104,13 @@ impl Builder {
     /// Opens without writing anything: the log is replayed in memory. No lock is taken; the owner must be gone.
     pub fn read_only(mut self, read_only: bool) -> Builder {
         self.settings.read_only = read_only;
+        self
+    }
+
+    /// Adds a merge function of the application's own, for [`Tree::merge`](crate::Tree::merge) and its like. It is known to the
+    /// database by its name for ever: open it with the same function each time, or keys that it was used on cannot be read.
+    pub fn merge_function(mut self, name: impl Into<String>, function: Arc<dyn MergeFunction>) -> Builder {
+        self.settings.merge_functions.push((name.into(), function));
         self
     }
 

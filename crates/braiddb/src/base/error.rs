@@ -87,6 +87,17 @@ pub enum Error {
         /// What it may take.
         bytes_max: usize,
     },
+    /// A merge function could not make a value of what was merged into a key. Nothing is lost: what was merged is kept, and is
+    /// tried again with each read.
+    #[error("the merge function {function} failed on the key \"{key}\": {reason}")]
+    MergeFailed {
+        /// Its name.
+        function: String,
+        /// The key; other than printable characters are escaped.
+        key: String,
+        /// What it said.
+        reason: String,
+    },
     /// The caller's own reason not to commit a transaction: see [`Error::abort`].
     #[error("{0}")]
     Aborted(Box<dyn std::error::Error + Send + Sync>),
@@ -146,6 +157,9 @@ impl Error {
             Error::Conflict { reason } => Error::conflict(reason.clone()),
             Error::TransactionTooLarge { bytes, bytes_max } => {
                 Error::TransactionTooLarge { bytes: *bytes, bytes_max: *bytes_max }
+            }
+            Error::MergeFailed { function, key, reason } => {
+                Error::MergeFailed { function: function.clone(), key: key.clone(), reason: reason.clone() }
             }
             Error::Aborted(reason) => Error::abort(reason.to_string()),
             Error::Unsupported { path, detail } => Error::Unsupported { path: path.clone(), detail: detail.clone() },

@@ -3,11 +3,17 @@
 mod checksum;
 mod compression;
 mod header;
+mod merge_built_in;
+mod merge_function;
+mod operands;
 mod reader;
 mod varint;
 
 pub use checksum::{checksum, hash64};
 pub use compression::{Compression, compress, decompress, decompress_into};
 pub use header::{FILE_HEADER_LEN, FileHeader, FileKind, PADDED_BLOCKS};
+pub use merge_built_in::{decode_set, encode_set};
+pub use merge_function::{MergeFunction, MergeFunctions};
+pub use operands::{Base, Operand, Operands, encode_operands};
 pub use reader::ByteReader;
 pub use varint::{put_bytes, put_varint, read_varint, unzigzag, varint_len, write_varint, zigzag};

@@ -13,9 +13,9 @@
 
 use crate::{
     base::{EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, key_head, limits},
-    codec::{ByteReader, put_bytes, put_varint, varint_len, write_varint},
+    codec::{Base, ByteReader, Operands, put_bytes, put_varint, varint_len, write_varint},
 };
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 /// One operation of a batch, borrowed from the group's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct RawBatch {
     last_key: Range<usize>,
     /// Whether there is a range delete, or a key not above the one before it.
     is_disordered: bool,
+    /// Whether there are operands of merge functions.
+    has_operands: bool,
     /// The length of the longest value.
     value_len_max: usize,
     error: Option<String>,
@@ -72,6 +74,7 @@ impl RawBatch {
         self.last_key = key_range;
         self.operations += 1;
         self.user_bytes += key_len + value.len();
+        self.has_operands |= kind == EntryKind::Merge;
         if kind == EntryKind::Value {
             self.value_len_max = self.value_len_max.max(value.len());
         }
@@ -138,6 +141,9 @@ impl RawBatch {
         if let Some(reason) = self.error {
             return Err(Error::InvalidArgument(reason));
         }
+        if self.has_operands && self.is_disordered {
+            self = self.with_operands_piled();
+        }
         if (self.is_disordered && self.operations > 1) || self.value_len_max >= len_min {
             (self.bytes, self.operations) = self.rewritten(len_min, place)?;
         }
@@ -170,6 +176,40 @@ impl RawBatch {
             }
         }
         Ok((bytes, operations.len()))
+    }
+
+    /// The same operations, but that operands have what the batch has done to their key before with them: so that of several
+    /// operations on a key the last is all that counts.
+    fn with_operands_piled(&self) -> RawBatch {
+        let mut piled = RawBatch::default();
+        let mut last: HashMap<&[u8], (EntryKind, Vec<u8>)> = HashMap::new();
+        let mut deleted: Vec<(&[u8], &[u8])> = Vec::new();
+        for Stored { operation: Operation { kind, key, value }, .. } in self.stored() {
+            if kind == EntryKind::RangeDelete {
+                last.retain(|written, _| !(key <= *written && *written < value));
+                deleted.push((key, value));
+                piled.push(kind, &[key], value);
+                continue;
+            }
+            let mut value = value.to_vec();
+            if kind == EntryKind::Merge
+                && let Some(operands) = Operands::decode(&value).filter(|operands| operands.base == Base::Beneath)
+            {
+                value = match last.get(key) {
+                    Some((EntryKind::Value, before)) => operands.on(Base::Value(before)),
+                    Some((EntryKind::Merge, before)) => match Operands::decode(before) {
+                        Some(before) => operands.on_top_of(&before, 0),
+                        None => value,
+                    },
+                    Some(_) => operands.on(Base::Absent),
+                    None if deleted.iter().any(|(start, end)| *start <= key && key < *end) => operands.on(Base::Absent),
+                    None => value,
+                };
+            }
+            piled.push(kind, &[key], &value);
+            last.insert(key, (kind, value));
+        }
+        RawBatch { user_bytes: self.user_bytes, ..piled }
     }
 
     /// All operations, as they were added.

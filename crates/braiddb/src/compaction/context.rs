@@ -2,7 +2,7 @@
 
 use crate::{
     base::{FileId, FileNumber, Result, SequenceNumber, TreeId},
-    codec::Compression,
+    codec::{Compression, MergeFunctions},
     table::{RunOptions, TableContext},
     version::FileSet,
 };
@@ -22,6 +22,8 @@ pub struct JobContext<'a> {
     pub run_options: RunOptions,
     /// How a tree is compressed.
     pub compression_of: &'a (dyn Fn(TreeId) -> Compression + Sync),
+    /// What operands in entries are operands of.
+    pub functions: &'a MergeFunctions,
     /// A file number never used before.
     pub new_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     /// A random file id.

@@ -52,6 +52,11 @@ impl<'a> VersionFilter<'a> {
         Verdict::Keep
     }
 
+    /// The newest of the range tombstones at or below `snapshot` that covers `key`; 0 if there is none.
+    pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
+        self.tombstones.newest_covering(key, snapshot)
+    }
+
     /// How many versions were dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped

@@ -4,7 +4,7 @@
 //! each of them reads as one of its loose runs, within its bounds; sharing spares thousands of tiny files when the
 //! database is much larger than a memtable.
 
-use super::{JobContext, VersionFilter, filter::Verdict, output::RunOutput};
+use super::{JobContext, Sieve, VersionFilter, output::RunOutput};
 use crate::{
     base::{EntryRef, RangeTombstone, RangeTombstoneSet, Result},
     memtable::Memtable,
@@ -63,7 +63,7 @@ pub fn flush(
     let bytes = bytes_by_partition(memtable, version);
     let mut shared = Group::new(context);
     let mut outputs = Vec::new();
-    let mut filter = VersionFilter::new(&context.strata, &tombstones);
+    let mut sieve = Sieve::new(VersionFilter::new(&context.strata, &tombstones), context.functions);
     let mut scan = memtable.scan();
     let mut more = scan.advance();
     let single = version.partitions.len() == 1;
@@ -81,9 +81,10 @@ pub fn flush(
         // Below a partition without runs there is nothing that a tombstone could hide.
         let droppable = partition.all_runs().next().is_none();
         while more && is_before_end(partition, scan.entry().key) {
-            group.add(&scan.entry(), &mut filter, droppable)?;
+            group.add(&scan.entry(), &mut sieve, droppable)?;
             more = scan.advance();
         }
+        group.add_held(&mut sieve, droppable)?;
         if let Some(group) = own_group {
             group.finish(version, &mut outputs)?;
         }
@@ -103,11 +104,17 @@ impl<'a> Group<'a> {
         Group { output: RunOutput::new(context).in_writes_of(WRITE_BYTES_MAX), partitions: Vec::new() }
     }
 
-    fn add(&mut self, entry: &EntryRef<'_>, filter: &mut VersionFilter<'_>, droppable: bool) -> Result<()> {
-        match filter.judge(entry) {
-            Verdict::Keep => self.output.add(entry, droppable),
-            Verdict::Drop => Ok(()),
+    fn add(&mut self, entry: &EntryRef<'_>, sieve: &mut Sieve<'_>, droppable: bool) -> Result<()> {
+        if sieve.holds_other_than(entry.key) {
+            self.add_held(sieve, droppable)?;
         }
+        // All that is in runs is older.
+        if sieve.judge(entry, |_, _| false) { self.output.add(entry, droppable) } else { Ok(()) }
+    }
+
+    /// Adds the versions of a key that were held back.
+    fn add_held(&mut self, sieve: &mut Sieve<'_>, droppable: bool) -> Result<()> {
+        sieve.finish(|_, _| droppable).iter().try_for_each(|held| self.output.add(&held.entry(), droppable))
     }
 
     /// A run may have been cut; each piece goes to those partitions that it reaches into.

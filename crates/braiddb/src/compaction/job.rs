@@ -2,13 +2,12 @@
 //! the meantime are not its business, and stay.
 
 use super::{
-    JobContext, MergeScan, VersionFilter,
-    filter::Verdict,
+    JobContext, MergeScan, Sieve, VersionFilter,
     flush::{clip, clipped_tombstones},
     output::RunOutput,
 };
 use crate::{
-    base::{Error, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits},
+    base::{EntryRef, Error, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits},
     table::{Position, Run, RunMeta},
     version::{FileSet, Partition, RunHandle},
     view::{Bounds, ViewMeta, build_view, fold_view},
@@ -272,9 +271,10 @@ impl<'a> Merger<'a> {
             }
         }
         let tombstones = Arc::clone(&self.tombstones);
-        let mut filter = VersionFilter::new(&self.context.strata, &tombstones);
+        let context = self.context;
+        let mut sieve = Sieve::new(VersionFilter::new(&context.strata, &tombstones), context.functions);
         let mut rows = 0;
-        let mut last_key: Vec<u8> = Vec::new();
+        let mut cutter = Cutter { split_bytes, last_key: Vec::new() };
         while self.scan.advance()? {
             rows += 1;
             if rows % ROWS_PER_CHECK == 0 && (self.context.cancelled)() {
@@ -284,30 +284,56 @@ impl<'a> Merger<'a> {
             if self.partition.layout.end.as_deref().is_some_and(|end| entry.key >= end) {
                 break;
             }
-            if filter.judge(&entry) == Verdict::Drop {
-                continue;
-            }
-            if let Some(bytes) = split_bytes
-                && last_key != entry.key
-                && is_cut_here(&self.output, bytes, &last_key, entry.key)
-            {
-                let key = entry.key.to_vec();
-                self.finish_part(Some(key))?;
+            if sieve.holds_other_than(entry.key) {
+                self.add_held(&mut sieve, &mut cutter)?;
             }
             let entry = self.scan.entry();
-            let older_elsewhere = self.others.iter().any(|run| {
-                let meta = run.meta();
-                meta.min_sequence < entry.sequence
-                    && meta.smallest.as_slice() <= entry.key
-                    && entry.key <= meta.largest.as_slice()
-            });
-            self.output.add(&entry, !older_elsewhere && entry.sequence <= self.context.strata[0])?;
-            if split_bytes.is_some() {
-                last_key.clear();
-                last_key.extend_from_slice(entry.key);
+            let others = &self.others;
+            let may_be_between = |after, before| others.iter().any(|run| has_between(run, entry.key, after, before));
+            if sieve.judge(&entry, may_be_between) {
+                self.add_scanned(&mut cutter)?;
             }
         }
-        self.dropped = filter.dropped();
+        self.add_held(&mut sieve, &mut cutter)?;
+        self.dropped = sieve.dropped();
+        Ok(())
+    }
+
+    /// Writes the versions of a key that were held back.
+    fn add_held(&mut self, sieve: &mut Sieve<'_>, cutter: &mut Cutter) -> Result<()> {
+        for held in sieve.finish(|key, sequence| self.is_bottom(key, sequence)) {
+            let entry = held.entry();
+            if cutter.cuts_before(&self.output, entry.key) {
+                self.finish_part(Some(entry.key.to_vec()))?;
+            }
+            self.output.add(&entry, self.is_droppable(&entry))?;
+            cutter.note(entry.key);
+        }
+        Ok(())
+    }
+
+    /// Whether a tombstone hides nothing any more.
+    fn is_droppable(&self, entry: &EntryRef<'_>) -> bool {
+        entry.sequence <= self.context.strata[0] && self.is_bottom(entry.key, entry.sequence)
+    }
+
+    /// Whether no run that is not merged has a version of `key` that is older.
+    fn is_bottom(&self, key: &[u8], sequence: SequenceNumber) -> bool {
+        !self.others.iter().any(|run| {
+            let meta = run.meta();
+            meta.min_sequence < sequence && meta.smallest.as_slice() <= key && key <= meta.largest.as_slice()
+        })
+    }
+
+    /// Writes the entry that the scan is on.
+    fn add_scanned(&mut self, cutter: &mut Cutter) -> Result<()> {
+        if cutter.cuts_before(&self.output, self.scan.entry().key) {
+            let key = self.scan.entry().key.to_vec();
+            self.finish_part(Some(key))?;
+        }
+        let entry = self.scan.entry();
+        self.output.add(&entry, self.is_droppable(&entry))?;
+        cutter.note(entry.key);
         Ok(())
     }
 
@@ -334,6 +360,38 @@ impl<'a> Merger<'a> {
     fn finish(mut self) -> Result<(Vec<MergePart>, u64)> {
         self.finish_part(None)?;
         Ok((self.parts, self.dropped))
+    }
+}
+
+/// Whether a run may have a version of a key after one commit and before another.
+fn has_between(run: &Run, key: &[u8], after: SequenceNumber, before: SequenceNumber) -> bool {
+    let meta = run.meta();
+    meta.min_sequence < before
+        && meta.max_sequence > after
+        && meta.smallest.as_slice() <= key
+        && key <= meta.largest.as_slice()
+}
+
+/// Where a partition is cut that is split.
+struct Cutter {
+    split_bytes: Option<u64>,
+    last_key: Vec<u8>,
+}
+
+impl Cutter {
+    /// Whether to cut before the next entry, which has this key.
+    #[inline]
+    fn cuts_before(&self, output: &RunOutput<'_>, key: &[u8]) -> bool {
+        self.split_bytes.is_some_and(|bytes| self.last_key != key && is_cut_here(output, bytes, &self.last_key, key))
+    }
+
+    /// Notes the key of an entry that was written.
+    #[inline]
+    fn note(&mut self, key: &[u8]) {
+        if self.split_bytes.is_some() {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        }
     }
 }
 

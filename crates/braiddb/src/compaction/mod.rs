@@ -3,6 +3,7 @@
 //! `plan.rs` decides from sizes alone; the others act and return what they made. Putting it into force (one edit of
 //! the manifest) is the database's business.
 
+mod combine;
 mod context;
 mod filter;
 mod flush;
@@ -14,6 +15,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+pub use combine::Sieve;
 pub use context::{JobContext, Relocate};
 pub use filter::VersionFilter;
 pub use flush::{FlushOutput, flush};

@@ -39,19 +39,25 @@ impl Batch {
         }
     }
 
+    pub(super) fn push(&mut self, kind: EntryKind, tree: &Tree, key: &[u8], value: &[u8]) {
+        self.touch(tree.state(), key);
+        self.raw.push(kind, &[&tree.state().id.first_key(), key], value);
+    }
+
+    /// Makes the batch fail when it is written.
+    pub(super) fn fail(&mut self, reason: String) {
+        self.raw.fail(reason);
+    }
+
     /// Gives `key` a value.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
-        self.touch(tree.state(), key.as_ref());
-        let id = tree.state().id.first_key();
-        self.raw.push(EntryKind::Value, &[&id, key.as_ref()], value.as_ref());
+        self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref());
         self
     }
 
     /// Takes `key` away.
     pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Batch {
-        self.touch(tree.state(), key.as_ref());
-        let id = tree.state().id.first_key();
-        self.raw.push(EntryKind::Tombstone, &[&id, key.as_ref()], b"");
+        self.push(EntryKind::Tombstone, tree, key.as_ref(), b"");
         self
     }
 

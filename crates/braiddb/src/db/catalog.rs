@@ -7,6 +7,7 @@
 //! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default) |
 //! | `i` | the next tree id, u32; ids below it are never given out again |
 //! | `c` | the application cursor |
+//! | `f` + name | the number of a merge function of the application's own, u64 |
 
 use super::settings::TreeOptions;
 use crate::{

@@ -25,6 +25,7 @@ use super::settings::Settings;
 use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Counters};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
+    codec::MergeFunctions,
     commit::{CommitQueue, PreparedBatch, SnapshotList},
     memtable::{ChunkPool, Memtable, MemtableOptions},
     platform::FileLock,
@@ -157,6 +158,7 @@ pub struct Core {
     pub wal: Option<Wal>,
     pub blobs: BlobStore,
     pub catalog: Catalog,
+    pub functions: Arc<MergeFunctions>,
     pub work: Mutex<WorkState>,
     pub work_changed: Condvar,
     /// Counts what may have made work. A worker that found none waits only while this stands where it stood before.

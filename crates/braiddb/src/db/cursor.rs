@@ -9,6 +9,7 @@ use super::{
     core::Core,
     database::Db,
     key::{KeyBuf, TREE_ID_LEN},
+    lookup::Unresolved,
     snapshot::Hold,
 };
 use crate::{
@@ -73,7 +74,7 @@ pub struct Cursor {
     scan: ScanCursor,
     place: Place,
     origin: Origin,
-    /// The value of the present row, if it stands in a blob and was asked for.
+    /// The value of the present row, if it stands in a blob or is made of operands, and was asked for.
     blob: OnceCell<BlobValue>,
     /// Whether the tree was dropped before this was made or refreshed. One dropped later is read as it was.
     is_gone: bool,
@@ -214,7 +215,7 @@ impl Cursor {
         assert!(self.is_on_row(), "the cursor stands on no row");
         let entry = self.scan.entry_there();
         let mut value = entry.value;
-        if entry.kind == EntryKind::BlobRef {
+        if entry.kind != EntryKind::Value {
             value = match self.blob.get() {
                 Some(value) => value,
                 None => {
@@ -370,7 +371,18 @@ impl Cursor {
     #[cold]
     fn read_blob(&self) -> Result<BlobValue> {
         let core = self.core();
+        let entry = self.scan.entry();
+        let resolved = core.resolve(&self.state, Unresolved::of(&entry));
+        let Err(e) = resolved else { return resolved };
         // Whoever opened the database since it was closed may have removed what was to be read.
-        core.blobs.read(self.scan.entry().value).or_else(|e| core.check_open().and(Err(e)))
+        core.check_open()?;
+        if entry.kind != EntryKind::Merge {
+            return Err(e);
+        }
+        // What is beneath operands is looked up, and a damaged view set aside on the way.
+        match core.get_slowly(entry.key, Some(self.hold.sequence()))? {
+            Some((value, _)) => Ok(value),
+            None => Err(e),
+        }
     }
 }

@@ -1,15 +1,37 @@
 //! Point reads of the core, and the healing of views that they find damaged.
 
-use super::{background::damaged_view, core::Core, key::KeyBuf, snapshot::Hold};
+use super::{background::damaged_view, core::Core, key::KeyBuf, merging::FoundOperands, snapshot::Hold};
 use crate::{
-    base::{EntryKind, Error, Result, SequenceNumber, TreeId},
-    read::{self, GROUP_KEYS, Lookup},
+    base::{EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId},
+    read::{self, GROUP_KEYS, Lookup, ReadState},
     table::blob::BlobValue,
 };
 use std::{borrow::Cow, sync::Arc};
 
 /// How often one read tries again after a damaged view was set aside.
 const HEAL_TRIES: usize = 64;
+
+/// What an entry holds, when its value is not simply there.
+#[derive(Debug)]
+pub enum Unresolved {
+    /// It is, after all.
+    Value(Vec<u8>),
+    /// A reference to where it stands.
+    Blob(Vec<u8>),
+    /// What is to be done to what is beneath.
+    Operands(FoundOperands),
+}
+
+impl Unresolved {
+    /// What an entry holds.
+    pub fn of(entry: &EntryRef<'_>) -> Unresolved {
+        match entry.kind {
+            EntryKind::BlobRef => Unresolved::Blob(entry.value.to_vec()),
+            EntryKind::Merge => Unresolved::Operands(FoundOperands::of(entry)),
+            _ => Unresolved::Value(entry.value.to_vec()),
+        }
+    }
+}
 
 impl Core {
     /// Shows the value of an internal key at a snapshot, or now, to `read`. A large value, which was read for this call, is
@@ -40,7 +62,7 @@ impl Core {
             let guard = crossbeam_epoch::pin();
             match read::get(&state, key, at, &guard) {
                 Ok(None) => return Ok(None),
-                Ok(Some(entry)) if entry.kind != EntryKind::BlobRef => {
+                Ok(Some(entry)) if entry.kind == EntryKind::Value => {
                     return Ok(Some(read(Cow::Borrowed(entry.value), entry.sequence)));
                 }
                 // What is left takes long anyway, and is done once more from the start.
@@ -55,21 +77,33 @@ impl Core {
 
     /// [`Core::get`] of a large value, and of whatever must be healed first.
     #[cold]
-    fn get_slowly(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<Option<(BlobValue, SequenceNumber)>> {
+    pub fn get_slowly(
+        &self,
+        key: &[u8],
+        snapshot: Option<SequenceNumber>,
+    ) -> Result<Option<(BlobValue, SequenceNumber)>> {
         self.healing(|| {
             // The state stays until a blob has been read.
             let state = self.state.load();
             let snapshot = snapshot.unwrap_or_else(|| self.snapshots.visible());
-            let (reference, sequence) = {
+            let (found, sequence) = {
                 let guard = crossbeam_epoch::pin();
                 match read::get(&state, key, snapshot, &guard)? {
                     None => return Ok(None),
-                    Some(entry) if entry.kind == EntryKind::BlobRef => (entry.value.to_vec(), entry.sequence),
-                    Some(entry) => return Ok(Some((BlobValue::Owned(entry.value.to_vec()), entry.sequence))),
+                    Some(entry) => (Unresolved::of(&entry), entry.sequence),
                 }
             };
-            Ok(Some((self.blobs.read(&reference)?, sequence)))
+            Ok(Some((self.resolve(&state, found)?, sequence)))
         })
+    }
+
+    /// The value of an entry that was found in `state`.
+    pub fn resolve(&self, state: &ReadState, found: Unresolved) -> Result<BlobValue> {
+        match found {
+            Unresolved::Value(value) => Ok(BlobValue::Owned(value)),
+            Unresolved::Blob(reference) => self.blobs.read(&reference),
+            Unresolved::Operands(operands) => self.merged(state, &operands).map(BlobValue::Owned),
+        }
     }
 
     /// Whether an internal key has a value at a snapshot, or now.
@@ -121,18 +155,18 @@ impl Core {
         let mut lookups = [Lookup::default(); GROUP_KEYS];
         read::prepare(&state, keys, &mut lookups, &crossbeam_epoch::pin());
         while *next < keys.len() {
-            let reference = {
+            let unresolved = {
                 let guard = crossbeam_epoch::pin();
                 match read::get_prepared(&state, &keys[*next], &lookups[*next], snapshot, &guard)? {
-                    Some(entry) if entry.kind == EntryKind::BlobRef => Some(entry.value.to_vec()),
+                    Some(entry) if entry.kind != EntryKind::Value => Some(Unresolved::of(&entry)),
                     found => {
                         read(*next, found.map(|entry| entry.value));
                         None
                     }
                 }
             };
-            if let Some(reference) = reference {
-                read(*next, Some(&self.blobs.read(&reference)?));
+            if let Some(unresolved) = unresolved {
+                read(*next, Some(&self.resolve(&state, unresolved)?));
             }
             *next += 1;
         }

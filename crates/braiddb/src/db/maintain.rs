@@ -71,6 +71,7 @@ impl Core {
             dir: self.dir.clone(),
             run_options: self.run_options(),
             compression_of: &compression_of,
+            functions: &self.functions,
             new_file_number: &|| self.new_file_number(),
             new_file_id: &|| self.settings.runtime.random_u64(),
             strata: self.snapshots.strata(),

@@ -15,6 +15,7 @@ mod iter;
 mod key;
 mod lookup;
 mod maintain;
+mod merging;
 mod multi;
 mod open;
 mod pressure;
@@ -46,6 +47,8 @@ mod tests_loose;
 #[cfg(test)]
 mod tests_memtables;
 #[cfg(test)]
+mod tests_merging;
+#[cfg(test)]
 mod tests_open;
 #[cfg(test)]
 mod tests_panics;
@@ -62,6 +65,7 @@ pub use conditional::Update;
 pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
 pub use iter::Iter;
+pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};
 pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
     cache::BlockCache,
-    codec::Compression,
+    codec::{Compression, MergeFunctions},
     commit::{CommitQueue, SnapshotList},
     memtable::ChunkPool,
     platform::{FileLock, OpenMode},
@@ -71,34 +71,27 @@ impl Core {
     /// Opens or creates the database in `dir`.
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
         let settings = Settings { memory: settings.memory.min(MEMORY_MAX), ..settings };
-        let vfs = Arc::clone(&settings.vfs);
         let lock = take_lock(&settings, dir)?;
-        let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+        let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
         let highest = names.iter().filter_map(|e| numbered(&e.name)).map(|(n, _)| n).max().unwrap_or(0);
         let manifest = open_manifest(&settings, dir)?;
         let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest.saturating_add(1))));
-        let table = TableContext {
-            vfs: Arc::clone(&vfs),
-            cache: BlockCache::new(settings.memory / 2),
-            demand: Arc::new(Demand::new(settings.hash_index_after)),
-            runtime: Arc::clone(&settings.runtime),
-            in_place: settings.read_in_place,
-            lately: Arc::default(),
-        };
+        let table = table_context(&settings);
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
-        let replayed = replay(&settings, dir, manifest.layout(), &blobs)?;
+        let functions = Arc::new(MergeFunctions::built_in());
+        let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions)?;
         let mut state = first_state(&settings, &replayed, version);
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
         let catalog = loop {
-            match load_catalog(&state, last_sequence, dir) {
+            match load_catalog(&settings, &state, last_sequence, dir, &functions) {
                 Err(e) => heal_at_open(e, &mut files, &mut state, manifest.layout())?,
                 Ok(catalog) => break catalog,
             }
         };
         let mut disk = DiskState { manifest, files };
-        let (records, outcome) = (replayed.records, replayed.outcome);
+        let Replayed { records, outcome, .. } = replayed;
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
@@ -120,6 +113,7 @@ impl Core {
             wal,
             blobs,
             catalog,
+            functions,
             work: Mutex::new(WorkState::default()),
             work_changed: Condvar::new(),
             signal: Mutex::new(0),
@@ -288,6 +282,18 @@ fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::ver
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
 }
 
+/// What tables need of the database, with a cache for it.
+fn table_context(settings: &Settings) -> TableContext {
+    TableContext {
+        vfs: Arc::clone(&settings.vfs),
+        cache: BlockCache::new(settings.memory / 2),
+        demand: Arc::new(Demand::new(settings.hash_index_after)),
+        runtime: Arc::clone(&settings.runtime),
+        in_place: settings.read_in_place,
+        lately: Arc::default(),
+    }
+}
+
 /// Sets aside the view that an error is about, and goes by its runs' own views; any other error is returned.
 fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout: &Layout) -> Result<()> {
     let Some(number) = damaged_view(&error).filter(|number| !files.damaged_views().contains_key(number)) else {
@@ -300,7 +306,13 @@ fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout
 }
 
 /// Reads all trees from tree 0.
-fn load_catalog(state: &ReadState, last_sequence: SequenceNumber, dir: &Path) -> Result<Catalog> {
+fn load_catalog(
+    settings: &Settings,
+    state: &ReadState,
+    last_sequence: SequenceNumber,
+    dir: &Path,
+    functions: &MergeFunctions,
+) -> Result<Catalog> {
     let mut trees = Vec::new();
     let mut next_id = 1;
     let mut cursor = ScanCursor::new(state, last_sequence, TreeId::CATALOG);
@@ -318,6 +330,12 @@ fn load_catalog(state: &ReadState, last_sequence: SequenceNumber, dir: &Path) ->
         match tag {
             b'n' => trees.push(TreeState::decode(name, entry.value).ok_or_else(bad)?),
             b'i' => next_id = u32::from_le_bytes(entry.value.try_into().map_err(|_| bad())?),
+            b'f' => {
+                let number = u64::from_le_bytes(entry.value.try_into().map_err(|_| bad())?);
+                let name = String::from_utf8(name.to_vec()).map_err(|_| bad())?;
+                let own = settings.merge_functions.iter().find(|(known, _)| *known == name);
+                functions.add(number, &name, own.map(|(_, function)| Arc::clone(function)));
+            }
             _ => {}
         }
         cursor.next()?;

@@ -6,9 +6,10 @@
 //! whole ends the log. How far the log is known to be durable stands at its end; so the values are read after the
 //! walk, and should one be bad, the log is walked once more, to end there.
 
-use super::{blobs::BlobStore, core::Core, settings::Settings};
+use super::{blobs::BlobStore, core::Core, merging::insert_operands, settings::Settings};
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},
+    codec::MergeFunctions,
     commit::decode_group,
     memtable::Memtable,
     table::blob::{BlobRef, blob_path},
@@ -32,11 +33,17 @@ struct Unusable {
 }
 
 /// Replays the log.
-pub fn replay(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -> Result<Replayed> {
-    let mut walk = Walk::new(settings, layout, blobs);
+pub fn replay(
+    settings: &Settings,
+    dir: &Path,
+    layout: &Layout,
+    blobs: &BlobStore,
+    functions: &MergeFunctions,
+) -> Result<Replayed> {
+    let mut walk = Walk::new(settings, layout, blobs, functions);
     let mut outcome = walk.run(dir, None)?;
     if let Some(end) = walk.first_unusable(outcome.durable_lsn)? {
-        walk = Walk::new(settings, layout, blobs);
+        walk = Walk::new(settings, layout, blobs, functions);
         outcome = walk.run(dir, Some(end))?;
     }
     for (&file, &sequence) in &walk.files {
@@ -54,6 +61,7 @@ struct Walk<'a> {
     settings: &'a Settings,
     layout: &'a Layout,
     blobs: &'a BlobStore,
+    functions: &'a MergeFunctions,
     memtables: Vec<Arc<Memtable>>,
     memtable: Arc<Memtable>,
     records: u64,
@@ -64,11 +72,17 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(settings: &'a Settings, layout: &'a Layout, blobs: &'a BlobStore) -> Walk<'a> {
+    fn new(
+        settings: &'a Settings,
+        layout: &'a Layout,
+        blobs: &'a BlobStore,
+        functions: &'a MergeFunctions,
+    ) -> Walk<'a> {
         Walk {
             settings,
             layout,
             blobs,
+            functions,
             memtables: Vec::new(),
             memtable: Core::new_memtable(settings, None),
             records: 0,
@@ -135,10 +149,12 @@ impl<'a> Walk<'a> {
             {
                 self.files.insert(blob.file, sequence);
             }
-            if op.kind == EntryKind::RangeDelete {
-                writer.insert_range_tombstone(op.range_tombstone(sequence));
-            } else {
-                writer.insert(op.key, sequence, op.kind, op.value);
+            match op.kind {
+                EntryKind::RangeDelete => writer.insert_range_tombstone(op.range_tombstone(sequence)),
+                EntryKind::Merge => {
+                    insert_operands(&self.memtable, &mut writer, self.functions, &op, sequence);
+                }
+                _ => writer.insert(op.key, sequence, op.kind, op.value),
             }
         });
     }

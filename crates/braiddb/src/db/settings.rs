@@ -1,7 +1,7 @@
 //! The settings of an open database, and what a caller chooses for a commit or a tree.
 
 use crate::{
-    codec::Compression,
+    codec::{Compression, MergeFunction},
     platform::{Runtime, Vfs, pages::HUGE_PAGE_BYTES},
     table::KeyBlocks,
 };
@@ -57,6 +57,8 @@ pub struct Settings {
     pub key_blocks: KeyBlocks,
     pub hash_index_after: u64,
     pub read_in_place: bool,
+    /// Merge functions of the application's own, by name.
+    pub merge_functions: Vec<(String, Arc<dyn MergeFunction>)>,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
 }

@@ -46,6 +46,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         key_blocks: KeyBlocks::Always,
         hash_index_after: 1,
         read_in_place: true,
+        merge_functions: Vec::new(),
         vfs: Arc::clone(vfs),
         runtime: Arc::new(SystemRuntime::new()),
     }

@@ -6,7 +6,8 @@ use super::{
     catalog::{TreeState, catalog_key},
     database::Db,
     iter::{prefix_end, user_bounds},
-    key::KeyBuf,
+    key::{KeyBuf, TREE_ID_LEN},
+    merging::MergeFunctionHandle,
     multi::{MultiTree, multi_key},
     record_version::Version,
     settings::Durability,
@@ -18,7 +19,8 @@ use super::{
 };
 use crate::{
     base::{Error, Result, SequenceNumber, internal_key, limits},
-    txn::{Check, Overlay, ReadSet, Savepoint},
+    codec::Operands,
+    txn::{Check, Overlay, ReadSet, Savepoint, Written},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -154,19 +156,44 @@ impl Transaction {
     /// What the transaction itself has written to a key; else notes that the key is looked up.
     #[inline]
     fn own(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
-        {
+        let written = {
             let writes = self.writes.borrow();
-            if !writes.is_empty()
-                && let Some(value) = writes.get(key)
-            {
-                return Ok(Some(value.map(<[u8]>::to_vec)));
+            if writes.is_empty() { None } else { writes.get(key).cloned() }
+        };
+        if let Some(written) = written {
+            return self.resolve(key, written).map(Some);
+        }
+        self.note_key(key)?;
+        Ok(None)
+    }
+
+    /// The value of a write; `None` if it takes the key away.
+    pub(super) fn resolve(&self, key: &[u8], written: Written) -> Result<Option<Vec<u8>>> {
+        match written {
+            Written::Value(value) => Ok(Some(value)),
+            Written::Gone => Ok(None),
+            Written::Operands(operands) => {
+                let core = self.db.core();
+                let Some(operands) = Operands::decode(&operands) else { return Ok(None) };
+                let user_key = &key[TREE_ID_LEN..];
+                if let Some(value) = core.functions.finish(user_key, &operands) {
+                    return value.map(Some);
+                }
+                self.note_key(key)?;
+                let base = core.get(key, Some(self.sequence()), |value| value.into_owned())?;
+                core.functions.apply(user_key, base.as_deref(), &operands).map(Some)
             }
         }
+    }
+
+    /// Notes that a key is looked up.
+    #[inline]
+    fn note_key(&self, key: &[u8]) -> Result<()> {
         if let Some(reads) = self.reads() {
             reads.borrow_mut().add_key(key);
             self.check_size()?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// The value of `key`, if there is one.
@@ -281,13 +308,36 @@ impl Transaction {
                 limits::MAX_VALUE_LEN
             )));
         }
-        let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
-        let added = key.len() + value.map_or(0, <[u8]>::len);
-        if bytes + added > self.bytes_max {
-            return self.refuse_size(bytes + added);
-        }
+        self.make_room(key.len() + value.map_or(0, <[u8]>::len))?;
         self.touch(tree);
-        self.writes.borrow_mut().set(key, value.map(<[u8]>::to_vec));
+        let written = value.map_or(Written::Gone, |value| Written::Value(value.to_vec()));
+        self.writes.borrow_mut().set(key, written);
+        Ok(())
+    }
+
+    /// Fails if so many more bytes would be too many.
+    fn make_room(&self, added: usize) -> Result<()> {
+        let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes() + added;
+        if bytes > self.bytes_max { self.refuse_size(bytes) } else { Ok(()) }
+    }
+
+    /// Has a merge function change the value of `key` by `operand`: see [`Tree::merge`]. It is no read: others that merge into
+    /// the key, or write it, are not in the way.
+    pub fn merge(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        function: &MergeFunctionHandle,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        let operand = function.operand(&self.db, operand.as_ref())?;
+        self.make_room(key.len() + operand.len())?;
+        self.touch(tree.state());
+        if let Some(operands) = Operands::decode(&operand) {
+            self.writes.borrow_mut().merge(&key, &operands);
+        }
         Ok(())
     }
 
@@ -346,7 +396,7 @@ impl Transaction {
 
     /// Stores the application's own cursor with the transaction: see [`super::Batch::set_application_cursor`].
     pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) {
-        self.writes.borrow_mut().set(&catalog_key(b'c', b""), Some(cursor.as_ref().to_vec()));
+        self.writes.borrow_mut().set(&catalog_key(b'c', b""), Written::Value(cursor.as_ref().to_vec()));
     }
 
     /// A point to go back to.

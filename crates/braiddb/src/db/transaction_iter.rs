@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     base::{Error, Result},
-    txn::RangeSlot,
+    txn::{RangeSlot, Written},
 };
 use std::{
     ops::Bound::{Excluded, Included},
@@ -35,7 +35,7 @@ struct Side {
 enum Next {
     Nowhere,
     Stored,
-    Own(Vec<u8>, Vec<u8>),
+    Own(Vec<u8>, Written),
 }
 
 /// Pairs in key order, from both ends, as a transaction sees them: its own writes included, those that follow too, as far as
@@ -101,7 +101,10 @@ impl<'t> TransactionIter<'t> {
         side.skip_hidden(transaction, start, end, is_start_shown)?;
         let row = match side.next(transaction, start, end, is_start_shown) {
             Next::Nowhere => None,
-            Next::Own(key, value) => Some((key, value)),
+            Next::Own(key, written) => {
+                let value = transaction.resolve(&key, written)?;
+                value.map(|value| (key, value))
+            }
             Next::Stored => match &mut side.cursor {
                 Some(cursor) => {
                     let value = cursor.value()?.to_vec();
@@ -175,17 +178,17 @@ impl Side {
             None
         } else if self.is_forward {
             let from = if self.has_begun { Excluded(self.at.as_slice()) } else { Included(start) };
-            writes.range(from, end).find_map(|(key, value)| Some((key, value?)))
+            writes.range(from, end).find(|(_, written)| **written != Written::Gone)
         } else {
             let from = if is_start_shown { Excluded(start) } else { Included(start) };
             let end = if self.has_begun { self.at.as_slice() } else { end };
-            writes.range(from, end).rev().find_map(|(key, value)| Some((key, value?)))
+            writes.range(from, end).rev().find(|(_, written)| **written != Written::Gone)
         };
         match (stored, own) {
             (None, None) => Next::Nowhere,
             (Some(_), None) => Next::Stored,
             (Some(stored), Some((key, _))) if (stored < key) == self.is_forward => Next::Stored,
-            (_, Some((key, value))) => Next::Own(key.to_vec(), value.to_vec()),
+            (_, Some((key, written))) => Next::Own(key.to_vec(), written.clone()),
         }
     }
 

@@ -47,7 +47,7 @@ impl Tree {
     }
 
     /// Commits one operation.
-    fn write(&self, kind: EntryKind, key: &[u8], value: &[u8]) -> Result<SequenceNumber> {
+    pub(super) fn write(&self, kind: EntryKind, key: &[u8], value: &[u8]) -> Result<SequenceNumber> {
         check_key(key)?;
         let mut batch = RawBatch::default();
         batch.push(kind, &[&self.state.id.first_key(), key], value);

@@ -3,10 +3,12 @@
 use super::settings::Durability;
 use super::{
     core::{Answer, Committed, Core, Request, WriteState},
+    merging::insert_operands,
     open::SYNC_FAILED_NAME,
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
+    codec::MergeFunctions,
     commit::{PreparedBatch, decode_group},
     memtable::Memtable,
     platform::OpenMode,
@@ -246,7 +248,7 @@ impl Core {
                 self.latch(e);
             }
         })?;
-        insert(&state.active, payload, first_sequence);
+        insert(&state.active, &self.functions, payload, first_sequence);
         self.snapshots.publish(*last_sequence);
         self.counters.note_commits(count, user_bytes);
         if wal.take_call_for_next() {
@@ -269,14 +271,14 @@ impl Core {
     }
 }
 
-fn insert(memtable: &Memtable, payload: &[u8], first_sequence: SequenceNumber) {
+fn insert(memtable: &Memtable, functions: &MergeFunctions, payload: &[u8], first_sequence: SequenceNumber) {
     let mut writer = memtable.writer();
     let decoded = decode_group(payload, |batch, op| {
         let sequence = first_sequence + batch;
-        if op.kind == EntryKind::RangeDelete {
-            writer.insert_range_tombstone(op.range_tombstone(sequence));
-        } else {
-            writer.insert(op.key, sequence, op.kind, op.value);
+        match op.kind {
+            EntryKind::RangeDelete => writer.insert_range_tombstone(op.range_tombstone(sequence)),
+            EntryKind::Merge => insert_operands(memtable, &mut writer, functions, &op, sequence),
+            _ => writer.insert(op.key, sequence, op.kind, op.value),
         }
     });
     assert!(decoded.is_some(), "a prepared batch can be decoded");

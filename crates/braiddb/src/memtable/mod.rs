@@ -18,4 +18,4 @@ mod writer;
 pub use ahead::EntryBatch;
 pub use chunk_pool::ChunkPool;
 pub use cursor::{MemtableCursor, MemtableScan};
-pub use table::{Memtable, MemtableOptions};
+pub use table::{Memtable, MemtableOptions, MemtableWriter};

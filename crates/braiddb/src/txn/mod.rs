@@ -11,6 +11,6 @@ mod tests;
 
 pub use check::Check;
 pub use intervals::Intervals;
-pub use overlay::{Overlay, Savepoint};
+pub use overlay::{Overlay, Savepoint, Written};
 pub use read_set::{RangeSlot, ReadSet};
 pub use window::{Verdict, Window};

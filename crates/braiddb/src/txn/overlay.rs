@@ -1,7 +1,11 @@
 //! What a transaction has written and not committed yet.
 
 use super::Intervals;
-use crate::{base::EntryKind, commit::RawBatch};
+use crate::{
+    base::EntryKind,
+    codec::{Base, Operands},
+    commit::RawBatch,
+};
 use std::{
     collections::BTreeMap,
     mem::size_of,
@@ -11,6 +15,26 @@ use std::{
 
 /// What the map takes for a write, beside its bytes.
 const WRITE_BYTES: usize = 2 * size_of::<Vec<u8>>();
+
+/// What is written to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// A value.
+    Value(Vec<u8>),
+    /// That there is none.
+    Gone,
+    /// What merge functions are to do to what the snapshot holds, or to a base that they have with them: see `codec/operands.rs`.
+    Operands(Vec<u8>),
+}
+
+impl Written {
+    fn len(&self) -> usize {
+        match self {
+            Written::Value(bytes) | Written::Operands(bytes) => bytes.len(),
+            Written::Gone => 0,
+        }
+    }
+}
 
 /// A point of a transaction to go back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,15 +47,15 @@ static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 enum Undo {
     /// The key was not written, or so.
-    Point(Vec<u8>, Option<Option<Vec<u8>>>),
+    Point(Vec<u8>, Option<Written>),
     /// The deleted ranges were these.
     Deleted(Intervals),
 }
 
-/// Writes by key, the last of each: a value, or that there is none. And ranges of keys that were deleted before them.
+/// Writes by key, the last of each. And ranges of keys that were deleted before them.
 #[derive(Debug, Default)]
 pub struct Overlay {
-    points: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    points: BTreeMap<Vec<u8>, Written>,
     deleted: Intervals,
     bytes: usize,
     /// What was done since the first savepoint that is in use, the last at the end.
@@ -57,9 +81,9 @@ impl Overlay {
         self.bytes + self.deleted.size_bytes()
     }
 
-    /// Gives a key a value, or none.
-    pub fn set(&mut self, key: &[u8], value: Option<Vec<u8>>) {
-        self.bytes += WRITE_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
+    /// Writes to a key.
+    pub fn set(&mut self, key: &[u8], value: Written) {
+        self.bytes += WRITE_BYTES + key.len() + value.len();
         let before = match self.points.get_mut(key) {
             Some(slot) => Some(std::mem::replace(slot, value)),
             None => {
@@ -68,11 +92,25 @@ impl Overlay {
             }
         };
         if let Some(before) = &before {
-            self.bytes -= WRITE_BYTES + key.len() + before.as_ref().map_or(0, Vec::len);
+            self.bytes -= WRITE_BYTES + key.len() + before.len();
         }
         if !self.savepoints.is_empty() {
             self.undo.push(Undo::Point(key.to_vec(), before));
         }
+    }
+
+    /// Has merge functions change a key's value; the operands have no base with them.
+    pub fn merge(&mut self, key: &[u8], operands: &Operands<'_>) {
+        let piled = match self.get(key) {
+            None => operands.on(Base::Beneath),
+            Some(Written::Value(value)) => operands.on(Base::Value(value)),
+            Some(Written::Gone) => operands.on(Base::Absent),
+            Some(Written::Operands(before)) => match Operands::decode(before) {
+                Some(before) => operands.on_top_of(&before, 0),
+                None => operands.on(Base::Beneath),
+            },
+        };
+        self.set(key, Written::Operands(piled));
     }
 
     /// Deletes all keys of a range.
@@ -83,7 +121,7 @@ impl Overlay {
         let inside: Vec<Vec<u8>> = self.range(Included(&start), &end).map(|(key, _)| key.to_vec()).collect();
         for key in inside {
             if let Some(before) = self.points.remove(&key) {
-                self.bytes -= WRITE_BYTES + key.len() + before.as_ref().map_or(0, Vec::len);
+                self.bytes -= WRITE_BYTES + key.len() + before.len();
                 if !self.savepoints.is_empty() {
                     self.undo.push(Undo::Point(key, Some(before)));
                 }
@@ -97,11 +135,8 @@ impl Overlay {
 
     /// What is written to a key; `None` if nothing is.
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        match self.points.get(key) {
-            Some(value) => Some(value.as_deref()),
-            None => self.deleted.covering(key).map(|_| None),
-        }
+    pub fn get(&self, key: &[u8]) -> Option<&Written> {
+        self.points.get(key).or_else(|| self.deleted.covering(key).map(|_| &Written::Gone))
     }
 
     /// Whether a key has a write of its own.
@@ -114,13 +149,13 @@ impl Overlay {
         &'a self,
         from: Bound<&[u8]>,
         end: &[u8],
-    ) -> impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)> {
+    ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a Written)> {
         let is_empty = match from {
             Included(from) | Excluded(from) => from >= end,
             Bound::Unbounded => false,
         };
         let bounds = if is_empty { (Included(end), Excluded(end)) } else { (from, Excluded(end)) };
-        self.points.range::<[u8], _>(bounds).map(|(key, value)| (key.as_slice(), value.as_deref()))
+        self.points.range::<[u8], _>(bounds).map(|(key, value)| (key.as_slice(), value))
     }
 
     /// The ranges that are deleted, but for later writes of their own.
@@ -150,8 +185,8 @@ impl Overlay {
         true
     }
 
-    fn put_back(&mut self, key: Vec<u8>, before: Option<Option<Vec<u8>>>) {
-        let size = |value: &Option<Vec<u8>>| WRITE_BYTES + value.as_ref().map_or(0, Vec::len);
+    fn put_back(&mut self, key: Vec<u8>, before: Option<Written>) {
+        let size = |value: &Written| WRITE_BYTES + value.len();
         let key_len = key.len();
         if let Some(value) = &before {
             self.bytes += key_len + size(value);
@@ -173,8 +208,9 @@ impl Overlay {
         }
         for (key, value) in &self.points {
             match value {
-                Some(value) => batch.push(EntryKind::Value, &[key], value),
-                None => batch.push(EntryKind::Tombstone, &[key], b""),
+                Written::Value(value) => batch.push(EntryKind::Value, &[key], value),
+                Written::Gone => batch.push(EntryKind::Tombstone, &[key], b""),
+                Written::Operands(operands) => batch.push(EntryKind::Merge, &[key], operands),
             }
         }
         batch

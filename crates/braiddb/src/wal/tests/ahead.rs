@@ -132,7 +132,7 @@ fn much_is_not_filled_and_a_long_group_gets_a_long_segment() {
         assert!(wal.prepare_next().unwrap());
         wal.append(&group(2), &vec![2; long]).unwrap();
         let first = wal.segments()[0].number;
-        assert_eq!(notes_of(&world, first).0, []);
+        assert_eq!(notes_of(&world, first).0, Vec::<u32>::new());
         assert_eq!(world.replay(&input_of(&wal)).unwrap().0.len(), 2);
         assert_eq!(wal.trim_spares(), usize::from(long > 10_000), "it was used otherwise, or waits");
     }

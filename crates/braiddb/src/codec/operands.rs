@@ -1,0 +1,138 @@
+//! The value of an entry of kind `Merge`: what merge functions are to do to the value beneath.
+//!
+//! | field | |
+//! |---|---|
+//! | base | u8: 0 the value beneath is that of the next older entry; 1 there is none; 2 it follows: varint length, bytes |
+//! | reach | varint: the entry stands for all of the key's that were written by the commits from so many before its own on |
+//! | operands | oldest first, each: number of its function (varint), length (varint), bytes |
+
+use super::{ByteReader, put_bytes, put_varint};
+
+/// The value beneath operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base<'a> {
+    /// What the next older entry says.
+    Beneath,
+    /// There is none.
+    Absent,
+    /// This.
+    Value(&'a [u8]),
+}
+
+/// What is to be done to a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operands<'a> {
+    /// The value beneath.
+    pub base: Base<'a>,
+    /// How many commits before its own it reaches back.
+    pub reach: u64,
+    list: &'a [u8],
+}
+
+/// One operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand<'a> {
+    /// The number of its function.
+    pub function: u64,
+    /// What the function is given.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Operands<'a> {
+    /// Reads them; `None` for what are none.
+    pub fn decode(bytes: &'a [u8]) -> Option<Operands<'a>> {
+        let mut reader = ByteReader::new(bytes);
+        let base = match reader.u8()? {
+            0 => Base::Beneath,
+            1 => Base::Absent,
+            2 => Base::Value(reader.bytes()?),
+            _ => return None,
+        };
+        let reach = reader.varint()?;
+        let list = &bytes[reader.position()..];
+        while !reader.is_at_end() {
+            read_operand(&mut reader)?;
+        }
+        Some(Operands { base, reach, list })
+    }
+
+    /// The operands, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = Operand<'a>> {
+        let mut reader = ByteReader::new(self.list);
+        std::iter::from_fn(move || read_operand(&mut reader))
+    }
+
+    /// Appends them.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self.base {
+            Base::Beneath => out.push(0),
+            Base::Absent => out.push(1),
+            Base::Value(value) => {
+                out.push(2);
+                put_bytes(out, value);
+            }
+        }
+        put_varint(out, self.reach);
+        out.extend_from_slice(self.list);
+    }
+
+    /// The same on another base, as the value of an entry.
+    pub fn on(&self, base: Base<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.list.len() + 16);
+        Operands { base, reach: self.reach, list: self.list }.encode(&mut out);
+        out
+    }
+
+    /// These on top of `older` ones, which they reach down to: one list.
+    pub fn on_top_of(&self, older: &Operands<'_>, reach: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(older.list.len() + self.list.len() + 16);
+        Operands { reach, ..*older }.encode(&mut out);
+        out.extend_from_slice(self.list);
+        out
+    }
+}
+
+fn read_operand<'a>(reader: &mut ByteReader<'a>) -> Option<Operand<'a>> {
+    Some(Operand { function: reader.varint()?, bytes: reader.bytes()? })
+}
+
+/// The value of an entry with these operands on top of a base.
+pub fn encode_operands<'a>(base: Base<'_>, reach: u64, operands: impl Iterator<Item = Operand<'a>>) -> Vec<u8> {
+    let mut out = Vec::new();
+    Operands { base, reach, list: &[] }.encode(&mut out);
+    for operand in operands {
+        put_varint(&mut out, operand.function);
+        put_bytes(&mut out, operand.bytes);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_come_back_and_pile_up() {
+        let operand = |function, bytes| Operand { function, bytes };
+        let older = [operand(1, &b"a"[..]), operand(300, b"")];
+        let newer = [operand(2, &[7; 200][..])];
+        for base in [Base::Beneath, Base::Absent, Base::Value(b""), Base::Value(&[5; 1000])] {
+            let bytes = encode_operands(base, 7, older.iter().copied());
+            let decoded = Operands::decode(&bytes).unwrap();
+            assert_eq!((decoded.base, decoded.reach), (base, 7));
+            assert_eq!(decoded.iter().collect::<Vec<_>>(), older);
+            let top = encode_operands(Base::Beneath, 0, newer.iter().copied());
+            let piled = Operands::decode(&top).unwrap().on_top_of(&decoded, 1 << 40);
+            let piled = Operands::decode(&piled).unwrap();
+            assert_eq!((piled.base, piled.reach), (base, 1 << 40));
+            assert_eq!(piled.iter().collect::<Vec<_>>(), [&older[..], &newer[..]].concat());
+            let whole = encode_operands(base, 7, older.iter().copied());
+            for len in 0..whole.len() {
+                // What is cut short is refused, or has an operand less.
+                assert!(Operands::decode(&whole[..len]).is_none_or(|cut| cut.iter().count() < 2));
+            }
+        }
+        assert_eq!(Operands::decode(&[3, 0]), None);
+        assert_eq!(Operands::decode(b""), None);
+    }
+}

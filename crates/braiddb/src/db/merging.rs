@@ -1,0 +1,244 @@
+//! Merge functions in use: operands are written without a look at the value, and the value is made of them when it is read.
+
+use super::{
+    batch::Batch, catalog::catalog_key, core::Core, database::Db, key::TREE_ID_LEN, settings::Durability, tree::Tree,
+};
+use crate::{
+    base::{EntryKind, EntryRef, Error, Result, SequenceNumber},
+    codec::{Base, MergeFunctions, Operand, Operands, encode_operands},
+    commit::{Operation, RawBatch},
+    memtable::{Memtable, MemtableWriter},
+    read::{self, ReadState},
+};
+use std::sync::Arc;
+
+/// The longest name of a merge function, in bytes.
+const MAX_NAME_LEN: usize = 256;
+
+/// A merge function of a database, to be used with [`Tree::merge`] and its like. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MergeFunctionHandle {
+    core: Arc<Core>,
+    name: Arc<str>,
+    number: u64,
+}
+
+impl MergeFunctionHandle {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value of an entry with one operand; fails if the function is another database's.
+    pub(super) fn operand(&self, db: &Db, operand: &[u8]) -> Result<Vec<u8>> {
+        if !Arc::ptr_eq(db.core(), &self.core) {
+            let reason = format!("the merge function {:?} is another database's", self.name);
+            return Err(Error::InvalidArgument(reason));
+        }
+        Ok(self.encode(operand))
+    }
+
+    pub(super) fn encode(&self, operand: &[u8]) -> Vec<u8> {
+        let operand = Operand { function: self.number, bytes: operand };
+        encode_operands(Base::Beneath, 0, std::iter::once(operand))
+    }
+}
+
+impl Db {
+    /// The merge function of this name: one of the application's own ([`crate::Builder::merge_function`]), or one that each
+    /// database has:
+    ///
+    /// | name | what it does to a value | no value counts as |
+    /// |---|---|---|
+    /// | `add` | adds: 64-bit numbers, little-endian, two's complement, around the ends | 0 |
+    /// | `max`, `min` | keeps the greater or the less, in the order of bytes | less or greater than all |
+    /// | `append` | appends bytes | empty |
+    /// | `union` | unites sets, see [`crate::encode_set`] | the empty set |
+    /// | `json_merge_patch` | applies a JSON Merge Patch, RFC 7396 (feature `json`) | null |
+    ///
+    /// `NotFound` for other names.
+    pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
+        let core = self.core();
+        core.check_open()?;
+        let handle = |number| MergeFunctionHandle { core: Arc::clone(core), name: name.into(), number };
+        let not_there = || {
+            Error::NotFound(format!(
+                "there is no merge function {name:?}: open the database with `Builder::merge_function`"
+            ))
+        };
+        if let Some((number, can_be_called)) = core.functions.number(name) {
+            return if can_be_called { Ok(handle(number)) } else { Err(not_there()) };
+        }
+        let own = core.settings.merge_functions.iter().find(|(own, _)| own == name).ok_or_else(not_there)?;
+        if name.is_empty() || name.len() > MAX_NAME_LEN {
+            return Err(Error::InvalidArgument(format!("a merge function's name has 1 to {MAX_NAME_LEN} bytes")));
+        }
+        // It gets its number with its first use.
+        let _inside = core.enter()?;
+        core.check_not_exclusive_here()?;
+        let _change = core.catalog.next_id.lock();
+        if let Some((number, _)) = core.functions.number(name) {
+            return Ok(handle(number));
+        }
+        let number = core.functions.next_number();
+        let mut batch = RawBatch::default();
+        batch.push(EntryKind::Value, &[&catalog_key(b'f', name.as_bytes())], &number.to_le_bytes());
+        // A later durable commit makes this one durable too: the log has no holes.
+        core.commit(batch.prepare()?, Durability::Buffered)?;
+        core.functions.add(number, name, Some(Arc::clone(&own.1)));
+        Ok(handle(number))
+    }
+}
+
+impl Tree {
+    /// Has a merge function change the value of `key` by `operand`: atomic, and without a read. What the function has to say, an
+    /// error included, comes with the next read.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let pages = db.tree("pages")?;
+    /// let add = db.merge_function("add")?;
+    /// pages.merge(b"index", &add, 1_i64.to_le_bytes())?;
+    /// pages.merge(b"index", &add, 41_i64.to_le_bytes())?;
+    /// assert_eq!(pages.get(b"index")?.as_deref(), Some(&42_i64.to_le_bytes()[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn merge(
+        &self,
+        key: impl AsRef<[u8]>,
+        function: &MergeFunctionHandle,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<SequenceNumber> {
+        let operand = function.operand(self.db(), operand.as_ref())?;
+        self.write(EntryKind::Merge, key.as_ref(), &operand)
+    }
+}
+
+impl Batch {
+    /// Has a merge function change the value of `key` by `operand`: see [`Tree::merge`]. What the batch does to the key before
+    /// counts. A function of another database makes the batch fail.
+    pub fn merge(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        function: &MergeFunctionHandle,
+        operand: impl AsRef<[u8]>,
+    ) -> &mut Batch {
+        match function.operand(tree.db(), operand.as_ref()) {
+            Ok(operand) => self.push(EntryKind::Merge, tree, key.as_ref(), &operand),
+            Err(e) => self.fail(e.to_string()),
+        }
+        self
+    }
+}
+
+/// Inserts operands. Those of functions that are quick are applied at once, where the memtable knows what is beneath: so a
+/// record that is counted in again and again has one of them, and not as many as there are counts.
+#[cold]
+pub fn insert_operands(
+    memtable: &Memtable,
+    writer: &mut MemtableWriter<'_>,
+    functions: &MergeFunctions,
+    operation: &Operation<'_>,
+    sequence: SequenceNumber,
+) {
+    let Operation { kind, key, value } = *operation;
+    match applied(memtable, functions, operation, sequence) {
+        Some((kind, value)) => writer.insert(key, sequence, kind, &value),
+        None => writer.insert(key, sequence, kind, value),
+    }
+}
+
+/// What can be inserted in the place of operands.
+fn applied(
+    memtable: &Memtable,
+    functions: &MergeFunctions,
+    operation: &Operation<'_>,
+    sequence: SequenceNumber,
+) -> Option<(EntryKind, Vec<u8>)> {
+    let operands = Operands::decode(operation.value).filter(|operands| functions.are_eager(operands))?;
+    let user_key = operation.key.get(TREE_ID_LEN..)?;
+    let value_on = |base: Option<&[u8]>| Some((EntryKind::Value, functions.apply(user_key, base, &operands).ok()?));
+    match operands.base {
+        Base::Absent => return value_on(None),
+        Base::Value(value) => return value_on(Some(value)),
+        Base::Beneath => {}
+    }
+    let deleted = memtable.newest_covering(operation.key, sequence);
+    let Some(newest) = memtable.get(operation.key, sequence).filter(|entry| entry.sequence >= deleted) else {
+        return if deleted > 0 { value_on(None) } else { None };
+    };
+    match newest.kind {
+        EntryKind::Value => value_on(Some(newest.value)),
+        EntryKind::Tombstone => value_on(None),
+        EntryKind::Merge => {
+            let older = Operands::decode(newest.value)?;
+            let lowest = newest.sequence.saturating_sub(older.reach);
+            let piled = functions.condense(user_key, operands.on_top_of(&older, sequence - lowest));
+            Some((EntryKind::Merge, piled))
+        }
+        _ => None,
+    }
+}
+
+impl Core {
+    /// The value that operands make of what is beneath them at a snapshot. `entry` was found in `state`, and so is all else.
+    #[cold]
+    pub fn merged(&self, state: &ReadState, entry: &FoundOperands) -> Result<Vec<u8>> {
+        let FoundOperands { key, sequence, operands } = entry;
+        let user_key = key.get(TREE_ID_LEN..).unwrap_or_default();
+        let mut lists = vec![(*sequence, operands.clone())];
+        let base = loop {
+            let Some((sequence, operands)) = lists.last() else { break None };
+            let operands = decode(self, user_key, operands)?;
+            match operands.base {
+                Base::Absent => break None,
+                Base::Value(value) => break Some(value.to_vec()),
+                Base::Beneath => {}
+            }
+            let Some(beneath) = sequence.checked_sub(operands.reach + 1) else { break None };
+            let found = {
+                let guard = crossbeam_epoch::pin();
+                read::get(state, key, beneath, &guard)?.map(|entry| (entry.kind, entry.sequence, entry.value.to_vec()))
+            };
+            match found {
+                None => break None,
+                Some((EntryKind::Merge, sequence, value)) => lists.push((sequence, value)),
+                Some((EntryKind::BlobRef, _, reference)) => break Some(self.blobs.read(&reference)?.to_vec()),
+                Some((_, _, value)) => break Some(value),
+            }
+        };
+        let mut value = base;
+        for (_, operands) in lists.iter().rev() {
+            let operands = decode(self, user_key, operands)?;
+            value = Some(self.functions.apply(user_key, value.as_deref(), &operands)?);
+        }
+        Ok(value.unwrap_or_default())
+    }
+}
+
+/// Operands that were found for a key.
+#[derive(Clone, Debug)]
+pub struct FoundOperands {
+    /// The internal key.
+    pub key: Vec<u8>,
+    /// The commit that they stand for, and the value of their entry.
+    pub sequence: SequenceNumber,
+    pub operands: Vec<u8>,
+}
+
+impl FoundOperands {
+    /// Those of an entry.
+    pub fn of(entry: &EntryRef<'_>) -> FoundOperands {
+        FoundOperands { key: entry.key.to_vec(), sequence: entry.sequence, operands: entry.value.to_vec() }
+    }
+}
+
+fn decode<'a>(core: &Core, user_key: &[u8], operands: &'a [u8]) -> Result<Operands<'a>> {
+    Operands::decode(operands).ok_or_else(|| {
+        let key = user_key.escape_ascii();
+        Error::corruption(&core.dir, 0, format!("the operands merged into the key \"{key}\" cannot be understood"))
+    })
+}
