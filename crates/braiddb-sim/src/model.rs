@@ -32,6 +32,8 @@ pub enum Change {
     Delete(TreeNumber, Bytes),
     /// No value for any key of a range any more.
     DeleteRange(TreeNumber, Bounds),
+    /// More bytes at the end of a key's value, by a merge function; no value counts as empty.
+    Append(TreeNumber, Bytes, Bytes),
 }
 
 impl fmt::Debug for Change {
@@ -41,6 +43,7 @@ impl fmt::Debug for Change {
                 write!(f, "put {tree}/{} ({} bytes, {})", short(key), value.len(), short(value))
             }
             Change::Delete(tree, key) => write!(f, "delete {tree}/{}", short(key)),
+            Change::Append(tree, key, more) => write!(f, "append {} bytes to {tree}/{}", more.len(), short(key)),
             Change::DeleteRange(tree, (from, to)) => {
                 write!(f, "delete {tree}/{:?}..{:?}", from.as_ref().map(|k| short(k)), to.as_ref().map(|k| short(k)))
             }
@@ -111,6 +114,10 @@ impl Model {
             match change {
                 Change::Put(tree, key, value) => self.set((*tree, key.clone()), sequence, Some(value.clone())),
                 Change::Delete(tree, key) => self.set((*tree, key.clone()), sequence, None),
+                Change::Append(tree, key, more) => {
+                    let value = [self.get(*tree, key, sequence).unwrap_or_default(), more].concat();
+                    self.set((*tree, key.clone()), sequence, Some(value));
+                }
                 Change::DeleteRange(tree, bounds) => {
                     for (key, _) in self.range(*tree, bounds, sequence) {
                         self.set((*tree, key), sequence, None);
@@ -271,6 +278,9 @@ pub fn apply(contents: &mut Contents, changes: &[Change]) {
             }
             Change::Delete(tree, key) => {
                 contents.remove(&(*tree, key.clone()));
+            }
+            Change::Append(tree, key, more) => {
+                contents.entry((*tree, key.clone())).or_default().extend_from_slice(more);
             }
             Change::DeleteRange(tree, bounds) => {
                 contents.retain(|(of, key), _| of != tree || is_empty_range(bounds) || !bounds.contains(key));

@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 26] = [
+const WORKLOAD: [Step; 28] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,
@@ -32,7 +32,9 @@ const WORKLOAD: [Step; 26] = [
     Step::PutBuffered,
     Step::Sync,
     Step::Transaction,
+    Step::Append,
     Step::Batch,
+    Step::Append,
     Step::Reopen,
     Step::Transaction,
     Step::BigValueSync,

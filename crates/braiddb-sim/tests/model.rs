@@ -11,7 +11,7 @@ use braiddb_sim::{
     model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short},
 };
 use common::{
-    SmallOptions,
+    SmallOptions, append_of,
     coverage::Coverage,
     full_text, value, volume,
     writer::{Way, Writer},
@@ -52,6 +52,7 @@ fn sized_value(size: u8, tag: u64) -> Bytes {
 enum Write {
     Put { tree: usize, key: u8, size: u8 },
     Delete { tree: usize, key: u8 },
+    Append { tree: usize, key: u8, len: u8 },
     DeleteRange { tree: usize, bounds: RangeOf },
     Add { key: u8, value: u8 },
     Remove { key: u8, value: u8 },
@@ -156,6 +157,7 @@ fn any_write() -> impl Strategy<Value = Write> {
     prop_oneof![
         6 => (0..2_usize, 0..KEYS, 0..9_u8).prop_map(|(tree, key, size)| Write::Put { tree, key, size }),
         2 => (0..2_usize, 0..KEYS).prop_map(|(tree, key)| Write::Delete { tree, key }),
+        2 => (0..2_usize, 0..KEYS, 0..90_u8).prop_map(|(tree, key, len)| Write::Append { tree, key, len }),
         1 => (0..2_usize, any_range()).prop_map(|(tree, bounds)| Write::DeleteRange { tree, bounds }),
         1 => (0..8_u8, 0..6_u8).prop_map(|(key, value)| Write::Add { key, value }),
         1 => (0..8_u8, 0..6_u8).prop_map(|(key, value)| Write::Remove { key, value }),
@@ -402,6 +404,9 @@ impl<'a> World<'a> {
                 Some(Change::Put(self.numbers[*tree], key(*number), sized_value(*size, self.tag)))
             }
             Write::Delete { tree, key: number } => Some(Change::Delete(self.numbers[*tree], key(*number))),
+            Write::Append { tree, key: number, len } => {
+                Some(Change::Append(self.numbers[*tree], key(*number), value(usize::from(*len), self.tag)))
+            }
             Write::DeleteRange { tree, bounds } => Some(Change::DeleteRange(self.numbers[*tree], bounds.bounds())),
             Write::Add { key: number, value } => {
                 self.multi_model.add(&key(*number), &key(*value));
@@ -419,6 +424,9 @@ impl<'a> World<'a> {
         let result = match (&change, write) {
             (Some(Change::Put(_, key, value)), Write::Put { tree, .. }) => self.trees[*tree].put(key, value),
             (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => self.trees[*tree].delete(key),
+            (Some(Change::Append(_, key, more)), Write::Append { tree, .. }) => {
+                self.trees[*tree].merge(key, &append_of(self.db()), more)
+            }
             (Some(Change::DeleteRange(_, bounds)), Write::DeleteRange { tree, .. }) => {
                 self.trees[*tree].delete_range(bounds.clone())
             }
@@ -443,6 +451,9 @@ impl<'a> World<'a> {
                     writer.put(&self.trees[*tree], key, value)
                 }
                 (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => writer.delete(&self.trees[*tree], key),
+                (Some(Change::Append(_, key, more)), Write::Append { tree, .. }) => {
+                    writer.append(&self.trees[*tree], key, more)
+                }
                 (Some(Change::DeleteRange(_, bounds)), Write::DeleteRange { tree, .. }) => {
                     writer.delete_range(&self.trees[*tree], bounds.clone())
                 }
@@ -453,7 +464,7 @@ impl<'a> World<'a> {
             done.said("a write of a batch")?;
             changes.extend(change);
         }
-        if let Writer::Transaction(transaction) = &writer {
+        if let Writer::Transaction(_, transaction) = &writer {
             self.check_own(transaction, &changes)?;
         }
         let durability = if sync { Durability::Sync } else { Durability::Buffered };

@@ -123,6 +123,7 @@ impl World {
                         Change::Put(_, key, value) => batch.put(tree, key, value),
                         Change::Delete(_, key) => batch.delete(tree, key),
                         Change::DeleteRange(_, bounds) => batch.delete_range(tree, bounds.clone()),
+                        Change::Append(..) => unreachable!("not in this battery"),
                     };
                 }
             }

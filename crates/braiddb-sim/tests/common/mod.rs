@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each battery uses a part")]
 
-use braiddb::{Builder, Compression, Db, Error, Tree, platform::Vfs};
+use braiddb::{Builder, Compression, Db, Error, MergeFunctionHandle, Tree, platform::Vfs};
 use braiddb_sim::{
     Random, SimDisk, SimRuntime, mix,
     model::{Change, Contents},
@@ -191,9 +191,15 @@ pub fn batch_of(db: &Db, trees: &[Tree], changes: &[Change]) -> braiddb::Batch {
             Change::Put(tree, key, value) => batch.put(&trees[*tree as usize], key, value),
             Change::Delete(tree, key) => batch.delete(&trees[*tree as usize], key),
             Change::DeleteRange(tree, bounds) => batch.delete_range(&trees[*tree as usize], bounds.clone()),
+            Change::Append(tree, key, more) => batch.merge(&trees[*tree as usize], key, &append_of(db), more),
         };
     }
     batch
+}
+
+/// The merge function that appends.
+pub fn append_of(db: &Db) -> MergeFunctionHandle {
+    db.merge_function("append").expect("a function that is built in")
 }
 
 /// Half noise, half repetition, so that compression has something to do; different for each tag.

@@ -22,6 +22,8 @@ pub enum Step {
     Batch,
     /// The same in a transaction, an exclusive one at every other place.
     Transaction,
+    /// Operands of a merge function.
+    Append,
     Delete,
     DeleteRange,
     BigValueSync,
@@ -32,11 +34,12 @@ pub enum Step {
     Reopen,
 }
 
-pub const ALPHABET: [Step; 12] = [
+pub const ALPHABET: [Step; 13] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::Batch,
     Step::Transaction,
+    Step::Append,
     Step::Delete,
     Step::DeleteRange,
     Step::BigValueSync,
@@ -73,6 +76,13 @@ impl Step {
                     Change::Delete(1, key(0)),
                 ];
                 (changes, Durability::Sync)
+            }
+            Step::Append => {
+                // Twice to one key, which is one entry; and to one with a value in a blob, or none.
+                let append = |tree, slot, len, tag| Change::Append(tree, key(slot), value(len, tag));
+                let changes =
+                    vec![append(0, slot, 20, tag), append(0, slot, 9, tag + 1), append(1, slot + 1, 30, tag + 2)];
+                (changes, if at.is_multiple_of(2) { Durability::Sync } else { Durability::Buffered })
             }
             Step::Delete => (vec![Change::Delete(0, key(slot))], Durability::Sync),
             Step::DeleteRange => {

@@ -1,5 +1,6 @@
 //! Writes that take effect together, by whichever way there is.
 
+use super::append_of;
 use braiddb::{Batch, Db, Durability, MultiTree, Result, Transaction, Tree};
 use braiddb_sim::model::{Bounds, Change};
 
@@ -14,7 +15,7 @@ pub enum Way {
 /// Writes that were not committed yet.
 pub enum Writer {
     Batch(Db, Batch),
-    Transaction(Box<Transaction>),
+    Transaction(Db, Box<Transaction>),
 }
 
 impl Writer {
@@ -31,13 +32,13 @@ impl Writer {
             transaction.delete_range::<&[u8]>(tree, ..)?;
             transaction.roll_back_to(savepoint)?;
         }
-        Ok(Writer::Transaction(Box::new(transaction)))
+        Ok(Writer::Transaction(db.clone(), Box::new(transaction)))
     }
 
     pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(_, batch) => _ = batch.put(tree, key, value),
-            Writer::Transaction(transaction) => transaction.put(tree, key, value)?,
+            Writer::Transaction(_, transaction) => transaction.put(tree, key, value)?,
         }
         Ok(())
     }
@@ -45,7 +46,7 @@ impl Writer {
     pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(_, batch) => _ = batch.delete(tree, key),
-            Writer::Transaction(transaction) => transaction.delete(tree, key)?,
+            Writer::Transaction(_, transaction) => transaction.delete(tree, key)?,
         }
         Ok(())
     }
@@ -53,7 +54,15 @@ impl Writer {
     pub fn delete_range(&mut self, tree: &Tree, bounds: Bounds) -> Result<()> {
         match self {
             Writer::Batch(_, batch) => _ = batch.delete_range(tree, bounds),
-            Writer::Transaction(transaction) => transaction.delete_range(tree, bounds)?,
+            Writer::Transaction(_, transaction) => transaction.delete_range(tree, bounds)?,
+        }
+        Ok(())
+    }
+
+    pub fn append(&mut self, tree: &Tree, key: &[u8], more: &[u8]) -> Result<()> {
+        match self {
+            Writer::Batch(db, batch) => _ = batch.merge(tree, key, &append_of(db), more),
+            Writer::Transaction(db, transaction) => transaction.merge(tree, key, &append_of(db), more)?,
         }
         Ok(())
     }
@@ -61,7 +70,7 @@ impl Writer {
     pub fn add(&mut self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(_, batch) => _ = batch.add(tree, key, value),
-            Writer::Transaction(transaction) => transaction.add(tree, key, value)?,
+            Writer::Transaction(_, transaction) => transaction.add(tree, key, value)?,
         }
         Ok(())
     }
@@ -69,7 +78,7 @@ impl Writer {
     pub fn remove(&mut self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(_, batch) => _ = batch.remove(tree, key, value),
-            Writer::Transaction(transaction) => transaction.remove(tree, key, value)?,
+            Writer::Transaction(_, transaction) => transaction.remove(tree, key, value)?,
         }
         Ok(())
     }
@@ -79,13 +88,14 @@ impl Writer {
             Change::Put(tree, key, value) => self.put(&trees[*tree as usize], key, value),
             Change::Delete(tree, key) => self.delete(&trees[*tree as usize], key),
             Change::DeleteRange(tree, bounds) => self.delete_range(&trees[*tree as usize], bounds.clone()),
+            Change::Append(tree, key, more) => self.append(&trees[*tree as usize], key, more),
         }
     }
 
     pub fn commit(self, durability: Durability) -> Result<u64> {
         match self {
             Writer::Batch(db, batch) => db.write(batch, durability),
-            Writer::Transaction(transaction) => transaction.commit_with(durability),
+            Writer::Transaction(_, transaction) => transaction.commit_with(durability),
         }
     }
 }
