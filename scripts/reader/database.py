@@ -1,11 +1,59 @@
 """A database directory: opens every file, checks it against the others, and finds the contents."""
 
 from .blob import BlobFile, Reference
-from .fields import BLOB, Corrupt, EXPIRING, RANGE_DELETE, Reader, TOMBSTONE, VALUE, require
+from .fields import BLOB, Corrupt, EXPIRING, MERGE, RANGE_DELETE, Reader, TOMBSTONE, VALUE, require
 from .log import Log, Segment
 from .manifest import Manifest, read_current
 from .run import Run
 from .view import View, is_within
+
+
+BENEATH, ABSENT, GIVEN = range(3)
+
+
+def read_operands(stored):
+    """(base, value, reach, [(function, operand)]) of an entry of the kind merge."""
+    reader = Reader(stored)
+    base = reader.fixed(1)
+    require(base <= GIVEN, "operands on an unknown base")
+    value = reader.bytes() if base == GIVEN else None
+    reach, operands = reader.varint(), []
+    while not reader.is_at_end():
+        function, operand = reader.varint(), reader.bytes()
+        require(function in FUNCTIONS, "a merge function that is not built in")
+        operands.append((function, operand))
+    return base, value, reach, operands
+
+
+def add(value, operand):
+    total = int.from_bytes(value or bytes(8), "little") + int.from_bytes(operand, "little")
+    return (total % (1 << 64)).to_bytes(8, "little")
+
+
+def members(stored):
+    reader, found = Reader(stored or b""), set()
+    while not reader.is_at_end():
+        found.add(reader.bytes())
+    return found
+
+
+def unite(value, operand):
+    def framed(member):
+        length, out = len(member), b""
+        while length >= 0x80:
+            out, length = out + bytes([length & 0x7F | 0x80]), length >> 7
+        return out + bytes([length]) + member
+
+    return b"".join(framed(member) for member in sorted(members(value) | members(operand)))
+
+
+FUNCTIONS = {
+    1: add,
+    2: lambda value, operand: operand if value is None else max(value, operand),
+    3: lambda value, operand: operand if value is None else min(value, operand),
+    4: lambda value, operand: (value or b"") + operand,
+    5: unite,
+}
 
 
 class Tree:
@@ -22,7 +70,7 @@ class Tree:
 class Database:
     def __init__(self, directory):
         self.directory = directory
-        self.counts, self.blobs, self.walks = {}, {}, {}
+        self.counts, self.blobs, self.walks, self.by_key = {}, {}, {}, None
         number, synced = self.during("CURRENT", read_current)
         self.manifest = self.during(f"MANIFEST-{number:06}", Manifest, synced)
         self.runs = {number: self.during(f"{number:06}.run", self.open_run, meta) for number, meta in self.manifest.runs.items()}
@@ -160,6 +208,8 @@ class Database:
         key, _, kind, value = entry
         if kind == VALUE:
             return value
+        if kind == MERGE:
+            return self.merged(entry)
         require(kind == BLOB, "an entry of a reserved kind")
         reference = Reference(value)
         if reference.file not in self.blobs:
@@ -167,6 +217,34 @@ class Database:
         require(reference.offset in self.walks[reference.file], f"{reference.file:06}.blob: a walk does not meet a record")
         self.count("blobs read")
         return self.during(f"{reference.file:06}.blob", lambda _: self.blobs[reference.file].value(reference, key))
+
+    def merged(self, entry):
+        """What operands make of what is beneath them."""
+        operands, value = [], None
+        while entry is not None and entry[2] == MERGE:
+            key, sequence, _, stored = entry
+            base, value, reach, here = read_operands(stored)
+            operands = here + operands
+            entry = self.newest(key, sequence - reach - 1) if base == BENEATH else None
+            self.count("operands", len(here))
+        if entry is not None:
+            value = self.value(entry)
+        for function, operand in operands:
+            value = FUNCTIONS[function](value, operand)
+        return value
+
+    def newest(self, key, at):
+        """What a reader at a sequence number sees of a key, if anything."""
+        if self.by_key is None:
+            self.by_key = {}
+            for entry in self.entries:
+                self.by_key.setdefault(entry[0], []).append(entry)
+        versions = [entry for entry in self.by_key[key] if entry[1] <= at]
+        if not versions:
+            return None
+        entry = max(versions, key=lambda entry: entry[1])
+        is_covered = any(start <= key < end and entry[1] < deleted <= at for start, end, deleted in self.tombstones)
+        return None if entry[2] == TOMBSTONE or is_covered else entry
 
     def live(self):
         """The newest version of each key that is not deleted."""

@@ -8,7 +8,7 @@
 //! So the log has an epoch for each of the last lives, and commits that no run has. There are no background threads, and the generator
 //! of the operations is its own: each call makes the same contents.
 
-use braiddb::{Compression, Db, Durability, Result, Tree, TreeOptions};
+use braiddb::{Compression, Db, Durability, Result, Tree, TreeOptions, encode_set};
 use std::{
     env,
     process::{self, Command},
@@ -73,6 +73,10 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
         trees.push(compressed(db, "zstd", Compression::Zstd)?);
     }
     let multi = db.multi_tree("pairs")?;
+    let merged = db.tree("merged")?;
+    let append = db.merge_function("append")?;
+    let functions = ["add", "max", "union"].map(|name| db.merge_function(name));
+    let functions = functions.into_iter().collect::<Result<Vec<_>>>()?;
     let mut random = Random(seed);
     for round in 0..batches {
         let mut batch = db.batch();
@@ -84,6 +88,19 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
                 15..16 => batch.put(tree, key, random.bytes(150_000)),
                 16..40 => batch.add(&multi, key, random.bytes(6)),
                 40..45 => batch.remove(&multi, key, b"none"),
+                45..50 => {
+                    let more = random.bytes(20);
+                    batch.merge(tree, key, &append, more)
+                }
+                50..58 => {
+                    let (number, one) = (random.below(20), random.below(1000));
+                    let operand = match number % 3 {
+                        0 => (one as i64 - 400).to_le_bytes().to_vec(),
+                        1 => one.to_be_bytes().to_vec(),
+                        _ => encode_set([random.bytes(5), one.to_be_bytes().to_vec()]),
+                    };
+                    batch.merge(&merged, number.to_be_bytes(), &functions[number as usize % 3], operand)
+                }
                 _ => {
                     let length = random.below(500);
                     batch.put(tree, key, random.bytes(length))

@@ -32,6 +32,25 @@ fn example() -> Result<(), braiddb::Error> {
     albums.delete("0001")?;
     assert!(snapshot.contains(&albums, "0001")?);
     assert!(!albums.contains("0001")?);
+
+    // A transaction: what it has read is checked at its commit, and if others were in the way it runs again.
+    let stock = db.tree("stock")?;
+    stock.put("0003", [2])?;
+    db.update(|tx| {
+        let left = tx.get(&stock, "0003")?.map_or(0, |n| n[0]);
+        if left > 0 {
+            tx.put(&stock, "0003", [left - 1])?;
+            tx.put(&albums, "0003", "Nirvana / In Utero (sold)")?;
+        }
+        Ok(())
+    })?;
+
+    // Counting without reading; and writing only what nobody has changed.
+    let add = db.merge_function("add")?;
+    stock.merge("visits", &add, 1_i64.to_le_bytes())?;
+    if let Some((value, version)) = stock.get_versioned("0003")? {
+        assert!(stock.put_if_version("0003", [value[0] + 1], version)?.is_some());
+    }
     // README ends.
     Ok(())
 }

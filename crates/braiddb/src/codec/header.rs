@@ -18,8 +18,11 @@ use std::path::Path;
 /// The length of a file header in bytes.
 pub const FILE_HEADER_LEN: usize = 64;
 
-/// The version this build writes. A file of a later version is refused.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version this build writes. A file of a later version is refused; all earlier ones are read.
+///
+/// 1. The first.
+/// 2. Entries of kind 4, operands of merge functions. A build that knows version 1 alone would show operands as values.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// A required feature of runs: there may be zeros between data blocks, and the index tells how many.
 pub const PADDED_BLOCKS: u64 = 1;
@@ -148,6 +151,18 @@ impl FileHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn earlier_versions_are_read_and_later_ones_refused() {
+        let path = Path::new("000001.run");
+        for version in 0..FORMAT_VERSION + 2 {
+            let header = FileHeader { version, ..FileHeader::new(FileKind::Run, 77, [1, 2]) };
+            match FileHeader::decode(FileKind::Run, &header.encode(), path, 0) {
+                Ok(decoded) => assert!(decoded == header && (1..=FORMAT_VERSION).contains(&version)),
+                Err(e) => assert!(matches!(e, Error::Unsupported { .. }) && !(1..=FORMAT_VERSION).contains(&version)),
+            }
+        }
+    }
 
     #[test]
     fn each_flipped_bit_is_refused() {
