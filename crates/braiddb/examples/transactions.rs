@@ -144,6 +144,11 @@ const KINDS: &[Kind] = &[
             tree.fetch_update(b"by fetch_update", |value| Update::Put(next(value).to_le_bytes().to_vec())).map(|_| ())
         })
     }),
+    ("8 threads counting by the merge function add", |db, tree, _| {
+        count(db, tree, b"by merge", |db, tree| {
+            tree.merge(b"by merge", &db.merge_function("add")?, 1_u64.to_le_bytes()).map(|_| ())
+        })
+    }),
     ("the text of a version", |db, _, _| {
         let version = db.version_of(1 << 40);
         timed(OPERATIONS, || {

@@ -28,7 +28,7 @@ pub trait MergeFunction: Send + Sync + Debug + 'static {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Known {
     name: String,
     /// `None` if the application has not given it.
@@ -39,7 +39,7 @@ struct Known {
 
 #[derive(Debug, Default)]
 struct Table {
-    by_number: BTreeMap<u64, Known>,
+    by_number: BTreeMap<u64, Arc<Known>>,
     numbers: BTreeMap<String, u64>,
 }
 
@@ -63,7 +63,7 @@ impl MergeFunctions {
     fn add_known(&self, number: u64, known: Known) {
         let mut table = self.table.write();
         table.numbers.insert(known.name.clone(), number);
-        table.by_number.insert(number, known);
+        table.by_number.insert(number, Arc::new(known));
     }
 
     /// The number of a function, if it has one, and whether it can be called.
@@ -83,10 +83,10 @@ impl MergeFunctions {
             .map_or(FIRST_OWN_FUNCTION, |last| (last + 1).max(FIRST_OWN_FUNCTION))
     }
 
-    fn known(&self, number: u64) -> Known {
-        let table = self.table.read();
+    fn known(&self, number: u64) -> Arc<Known> {
+        let known = self.table.read().by_number.get(&number).cloned();
         let unknown = || Known { name: format!("number {number}"), function: None, is_eager: false };
-        table.by_number.get(&number).cloned().unwrap_or_else(unknown)
+        known.unwrap_or_else(|| Arc::new(unknown()))
     }
 
     /// Whether all operands are of functions that commits apply at once.
@@ -126,7 +126,7 @@ impl MergeFunctions {
             count += 1;
             if let Some((last, earlier)) = condensed.last_mut()
                 && *last == function
-                && let Some(implementation) = self.known(function).function
+                && let Some(implementation) = &self.known(function).function
                 && let Ok(Some(both)) = catch_unwind(AssertUnwindSafe(|| implementation.combine(key, earlier, bytes)))
             {
                 *earlier = both;

@@ -80,7 +80,7 @@ impl Core {
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
-        let functions = Arc::new(MergeFunctions::built_in());
+        let functions = Arc::new(known_functions(&settings)?);
         let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions)?;
         let mut state = first_state(&settings, &replayed, version);
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
@@ -280,6 +280,20 @@ fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::ver
     let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, None));
     memtables.reverse();
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
+}
+
+/// The merge functions that are built in. Fails if one of the application's own has the name of another.
+fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
+    let functions = MergeFunctions::built_in();
+    let own = &settings.merge_functions;
+    for (index, (name, _)) in own.iter().enumerate() {
+        if functions.number(name).is_some() || own[..index].iter().any(|(other, _)| other == name) {
+            return Err(Error::InvalidArgument(format!(
+                "there is a merge function {name:?} already: give it another name"
+            )));
+        }
+    }
+    Ok(functions)
 }
 
 /// What tables need of the database, with a cache for it.

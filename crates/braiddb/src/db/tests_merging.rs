@@ -317,6 +317,11 @@ fn failures_are_contained_and_named() {
     let tree = db.tree("t").unwrap();
     assert_eq!(tree.get(b"j").unwrap().as_deref(), Some(&b"1,2"[..]));
     assert!(matches!(db.merge_function("unknown"), Err(Error::NotFound(_))));
+    for names in [&["add"][..], &["mine", "mine"]] {
+        let own = names.iter().map(|name| ((*name).to_owned(), Arc::new(Join) as Arc<dyn MergeFunction>)).collect();
+        let refused = open(Settings { merge_functions: own, ..small(&mem()) });
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{names:?}");
+    }
     let other: MergeFunctionHandle = open(small(&mem())).unwrap().merge_function("add").unwrap();
     assert!(matches!(tree.merge(b"j", &other, b""), Err(Error::InvalidArgument(_))));
     let mut batch = db.batch();

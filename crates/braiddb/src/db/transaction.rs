@@ -448,8 +448,12 @@ impl Transaction {
         let (batch, trees) = (writes.into_batch(), trees.into_inner());
         match isolation {
             Isolation::Optimistic { .. } => {
-                let check = Check::new(reads.into_inner(), hold.sequence(), true);
-                let committed = commit(&db, batch, &trees, durability, Terms::Unchanged(Box::new(check)));
+                let reads = reads.into_inner();
+                let terms = match reads.is_empty() {
+                    true => Terms::None,
+                    false => Terms::Unchanged(Box::new(Check::new(reads, hold.sequence(), true))),
+                };
+                let committed = commit(&db, batch, &trees, durability, terms);
                 if committed.as_ref().is_err_and(Error::is_conflict) {
                     db.core().counters.note_conflict();
                 }

@@ -92,6 +92,11 @@ impl ReadSet {
         }
     }
 
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.ranges.is_empty() && self.growing.iter().all(Option::is_none)
+    }
+
     /// Bytes of memory that it takes, about.
     pub fn size_bytes(&self) -> usize {
         self.keys.len() + self.ranges.size_bytes()

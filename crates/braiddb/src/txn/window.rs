@@ -35,7 +35,7 @@ const IDLE_GROUPS_MAX: u32 = 4096;
 /// A piece is closed at this size.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Less than so many bytes are left for the leader to look through.
+/// Less than so many bytes are left for the leader to look through, and make no piece of their own.
 const LOOK_AHEAD_BYTES: usize = 2 << 10;
 
 /// Marks the key length of a range.
@@ -193,14 +193,10 @@ impl Window {
         if !self.is_open() || upto < pieces.from {
             return (Verdict::TooOld, upto);
         }
-        let last = pieces.open.last;
-        let bytes = pieces.later(upto).map(|piece| piece.bytes.len()).sum::<usize>() + pieces.open.bytes.len();
-        if last <= upto || bytes < LOOK_AHEAD_BYTES {
-            return (Verdict::Unchanged, upto);
-        }
-        if !pieces.open.bytes.is_empty() {
+        if pieces.open.bytes.len() >= LOOK_AHEAD_BYTES {
             pieces.close_open();
         }
+        let last = pieces.closed.back().map_or(upto, |piece| piece.last.max(upto));
         let later: Vec<Arc<Piece>> = pieces.later(upto).cloned().collect();
         drop(pieces);
         let is_changed = later.iter().any(|piece| piece.writes(reads, upto));
