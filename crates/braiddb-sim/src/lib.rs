@@ -6,8 +6,10 @@
 
 mod contents;
 mod crash;
+pub mod cycles;
 mod disk;
 mod faults;
+pub mod history;
 mod journal;
 pub mod model;
 pub mod numbered;

@@ -1,0 +1,134 @@
+//! The checker of lists finds what is wrong in histories made for it, and nothing in those that are right.
+
+use super::*;
+use crate::{history::Kind, model::prefix_bounds};
+
+/// A transaction of a made-up history; its sequence number says nothing.
+fn transaction(name: u64, times: (u64, u64), steps: Vec<Step>) -> Record {
+    let mut record = Record::new((name, 0), Kind::Optimistic, times.0, 0);
+    record.ended = times.1;
+    record.steps = steps;
+    record.outcome = Outcome::Committed(1);
+    record
+}
+
+fn get(key: &str, list: &[u64]) -> Step {
+    Step::Get(0, key.into(), (!list.is_empty()).then(|| encode(list)))
+}
+
+fn put(key: &str, list: &[u64]) -> Step {
+    Step::Write(Change::Put(0, key.into(), encode(list)))
+}
+
+/// All keys, seen to hold these lists.
+fn all(rows: &[(&str, &[u64])]) -> Step {
+    let rows = rows.iter().map(|(key, list)| Some((key.as_bytes().to_vec(), encode(list)))).chain([None]);
+    Step::Range(0, prefix_bounds(b""), rows.map(|row| Taken { is_back: false, row }).collect())
+}
+
+fn judge(records: &[Record], finally: &[(&str, &[u64])]) -> Result<u64, String> {
+    let finally = finally.iter().map(|(key, list)| ((0, key.as_bytes().to_vec()), encode(list))).collect();
+    check_lists(records, &finally, |_, _| true).map_err(|wrong| wrong.tell(records))
+}
+
+fn wrong(records: &[Record], finally: &[(&str, &[u64])]) -> String {
+    judge(records, finally).expect_err("it is wrong")
+}
+
+#[test]
+fn a_right_history_is_right() {
+    let own = vec![get("a", &[]), put("a", &[1]), get("a", &[1]), put("a", &[1, 2]), all(&[("a", &[1, 2])])];
+    let regrets = vec![
+        Step::Savepoint(1),
+        Step::Write(Change::DeleteRange(0, prefix_bounds(b""))),
+        get("a", &[]),
+        put("a", &[9]),
+        Step::RollBack(1),
+        get("a", &[1, 2]),
+        put("a", &[1, 2, 3]),
+    ];
+    // It is refused, and has seen what was there when it began.
+    let mut refused = transaction(3, (2, 20), vec![get("a", &[1, 2]), put("a", &[1, 2, 4]), all(&[("a", &[1, 2, 4])])]);
+    refused.outcome = Outcome::Refused;
+    let records =
+        [transaction(1, (0, 1), own), transaction(2, (2, 9), regrets), refused, transaction(4, (10, 11), vec![])];
+    assert_eq!(judge(&records, &[("a", &[1, 2, 3])]), Ok(4));
+    assert_eq!(judge(&[], &[]), Ok(0));
+}
+
+#[test]
+fn a_lost_update_is_found() {
+    let add = |name, number| transaction(name, (0, 9), vec![get("a", &[]), put("a", &[number])]);
+    let told = wrong(&[add(1, 1), add(2, 2)], &[("a", &[2])]);
+    assert!(told.contains("an update was lost") && told.contains("T1.0") && told.contains("T2.0"), "{told}");
+    let told = wrong(&[add(1, 1)], &[]);
+    assert!(told.contains("1 in 0/\"a\" was committed, and is not there"), "{told}");
+}
+
+#[test]
+fn a_write_skew_is_found() {
+    let both = || [get("a", &[]), get("b", &[])];
+    let one = transaction(1, (0, 9), [&both()[..], &[put("a", &[1])]].concat());
+    let other = transaction(2, (0, 9), [&both()[..], &[put("b", &[2])]].concat());
+    let told = wrong(&[one, other], &[("a", &[1]), ("b", &[2])]);
+    assert!(told.starts_with("a cycle (G2): [1] -rw 0/\"b\"-> [2] -rw 0/\"a\"-> [1]"), "{told}");
+}
+
+#[test]
+fn aborted_and_intermediate_reads_are_found() {
+    let mut aborted = transaction(1, (0, 9), vec![get("a", &[]), put("a", &[1])]);
+    aborted.outcome = Outcome::Refused;
+    let reader = |list: &[u64]| transaction(2, (0, 9), vec![get("a", list)]);
+    assert!(wrong(&[aborted, reader(&[1])], &[]).starts_with("aborted read: 1"));
+    let twice = transaction(1, (0, 9), vec![get("a", &[]), put("a", &[1]), put("a", &[1, 2])]);
+    assert!(wrong(&[twice.clone(), reader(&[1])], &[("a", &[1, 2])]).starts_with("intermediate read"));
+    assert!(judge(&[twice, reader(&[])], &[("a", &[1, 2])]).is_ok());
+    let back = vec![get("a", &[]), Step::Savepoint(1), put("a", &[1]), Step::RollBack(1), put("a", &[2])];
+    assert!(wrong(&[transaction(1, (0, 9), back), reader(&[1])], &[("a", &[2])]).starts_with("aborted read: 1"));
+    let once = transaction(1, (0, 9), vec![put("a", &[1])]);
+    assert!(wrong(&[once.clone(), reader(&[1, 1])], &[("a", &[1])]).contains("holds 1 twice"));
+    assert!(wrong(&[once, reader(&[1, 7])], &[("a", &[1])]).contains("holds 7, which nobody wrote"));
+}
+
+#[test]
+fn circular_information_flow_is_found() {
+    let one = transaction(1, (0, 9), vec![put("a", &[1]), get("b", &[2])]);
+    let other = transaction(2, (0, 9), vec![put("b", &[2]), get("a", &[1])]);
+    assert!(wrong(&[one, other], &[("a", &[1]), ("b", &[2])]).starts_with("a cycle (G1c)"));
+}
+
+#[test]
+fn a_read_skew_is_found() {
+    let writer = transaction(1, (0, 9), vec![get("a", &[]), get("b", &[]), put("a", &[1]), put("b", &[2])]);
+    let reader = transaction(2, (0, 9), vec![get("a", &[]), get("b", &[2])]);
+    assert!(wrong(&[writer, reader], &[("a", &[1]), ("b", &[2])]).starts_with("a cycle (G-single)"));
+}
+
+#[test]
+fn a_long_fork_is_found() {
+    let one = transaction(1, (0, 9), vec![get("a", &[]), put("a", &[1])]);
+    let other = transaction(2, (0, 9), vec![get("b", &[]), put("b", &[2])]);
+    let sees = |name, a: &[u64], b: &[u64]| transaction(name, (0, 9), vec![get("a", a), get("b", b)]);
+    let told = wrong(&[one, other, sees(3, &[1], &[]), sees(4, &[], &[2])], &[("a", &[1]), ("b", &[2])]);
+    assert!(told.starts_with("a cycle (G2)") && told.contains("T3.0") && told.contains("T4.0"), "{told}");
+}
+
+#[test]
+fn a_phantom_is_found() {
+    let one = transaction(1, (0, 9), vec![all(&[]), put("a", &[1])]);
+    let other = transaction(2, (0, 9), vec![all(&[]), put("b", &[2])]);
+    let told = wrong(&[one.clone(), other], &[("a", &[1]), ("b", &[2])]);
+    assert!(told.starts_with("a cycle (G2): "), "{told}");
+    let after = transaction(2, (0, 9), vec![all(&[("a", &[1])]), put("b", &[2])]);
+    assert_eq!(judge(&[one, after], &[("a", &[1]), ("b", &[2])]), Ok(3));
+}
+
+#[test]
+fn what_was_over_before_comes_before() {
+    let writer = transaction(1, (0, 5), vec![get("a", &[]), put("a", &[1])]);
+    let idle = transaction(3, (2, 3), vec![]);
+    let stale = |began| transaction(2, (began, 9), vec![get("a", &[])]);
+    assert!(judge(&[writer.clone(), idle.clone(), stale(4)], &[("a", &[1])]).is_ok());
+    let told = wrong(&[writer, idle, stale(6)], &[("a", &[1])]);
+    assert!(told.starts_with("a cycle (G-single, in real time): [1] -time-> -time-> [2] -rw 0/\"a\"-> [1]"), "{told}");
+}

@@ -1,0 +1,462 @@
+//! What transactions did and saw, and whether it can have been so.
+//!
+//! A [`Record`] is one transaction as its caller knows it: when it began and ended, all it wrote, all it was answered, and
+//! what became of it. [`check_replay`] judges a history of them by the engine's own sequence numbers: commits are replayed in
+//! that order on a model, and each answer must be what the model gives just before the commit, and at the snapshot. A checker
+//! that does not trust these numbers is in [`crate::cycles`].
+//!
+//! Moments are numbers of a clock that counts: what ended at a smaller one than another thing began was over before.
+
+use crate::model::{Bounds, Bytes, Change, Contents, Model, TreeNumber, apply, difference, is_empty_range, short};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    ops::{Bound, RangeBounds},
+};
+
+/// A key and its value.
+pub type Row = (Bytes, Bytes);
+
+/// An answer of an iterator: from which end, and the row, or that there is none left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Whether it came from the back.
+    pub is_back: bool,
+    /// The row.
+    pub row: Option<Row>,
+}
+
+/// What a transaction was asked for, and what it answered.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A key was looked up.
+    Get(TreeNumber, Bytes, Option<Bytes>),
+    /// It was asked whether a key is there.
+    Contains(TreeNumber, Bytes, bool),
+    /// Rows of a range were taken.
+    Range(TreeNumber, Bounds, Vec<Taken>),
+    /// Something was written.
+    Write(Change),
+    /// A point to go back to was set.
+    Savepoint(u64),
+    /// What was written since that point was taken back.
+    RollBack(u64),
+}
+
+/// How a transaction was kept apart from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is refused when others were in the way.
+    Optimistic,
+    /// Others wait for it.
+    Exclusive,
+    /// Writes that are committed at once, without having read anything.
+    Blind,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was committed at this sequence number; one that wrote nothing is told that of its snapshot.
+    Committed(u64),
+    /// Others were in the way.
+    Refused,
+    /// It was dropped.
+    Dropped,
+}
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The logical thread, and the how manieth of it.
+    pub name: (u64, u64),
+    /// How it was kept apart from others.
+    pub kind: Kind,
+    /// Before it was begun.
+    pub began: u64,
+    /// After it was over.
+    pub ended: u64,
+    /// The last commit that it saw.
+    pub snapshot: u64,
+    /// What it did, in order.
+    pub steps: Vec<Step>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl Record {
+    /// A transaction that has done nothing yet.
+    pub fn new(name: (u64, u64), kind: Kind, began: u64, snapshot: u64) -> Record {
+        Record { name, kind, began, ended: u64::MAX, snapshot, steps: Vec::new(), outcome: Outcome::Dropped }
+    }
+
+    /// What it wrote and did not take back.
+    pub fn changes(&self) -> Vec<Change> {
+        let mut writes = Writes::default();
+        self.steps.iter().for_each(|step| writes.follow(step));
+        writes.changes
+    }
+
+    /// The sequence number of its commit, if it changed anything by one.
+    pub fn commit(&self) -> Option<u64> {
+        match self.outcome {
+            Outcome::Committed(sequence) if self.changes().iter().any(is_felt) => Some(sequence),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a change is written at all: a range without keys is not.
+fn is_felt(change: &Change) -> bool {
+    !matches!(change, Change::DeleteRange(_, bounds) if is_empty_range(bounds) || half_open(bounds).is_none())
+}
+
+/// What a transaction has written so far.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    pub(crate) changes: Vec<Change>,
+    savepoints: Vec<(u64, usize)>,
+}
+
+impl Writes {
+    pub(crate) fn follow(&mut self, step: &Step) {
+        match step {
+            Step::Write(change) => self.changes.push(change.clone()),
+            Step::Savepoint(name) => self.savepoints.push((*name, self.changes.len())),
+            Step::RollBack(name) => {
+                let at = self.savepoints.iter().position(|(known, _)| known == name);
+                let at = at.expect("a savepoint is gone back to only if it was set");
+                self.savepoints.truncate(at + 1);
+                self.changes.truncate(self.savepoints[at].1);
+            }
+            Step::Get(..) | Step::Contains(..) | Step::Range(..) => {}
+        }
+    }
+}
+
+/// What is wrong with a history, and which of its records show it.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    /// In words.
+    pub text: String,
+    /// Indexes of records.
+    pub involved: Vec<usize>,
+}
+
+impl Wrong {
+    /// Something wrong that these records show.
+    pub fn new(text: impl Into<String>, involved: impl Into<Vec<usize>>) -> Wrong {
+        Wrong { text: text.into(), involved: involved.into() }
+    }
+
+    /// All of it, with the stories of those involved.
+    pub fn tell(&self, records: &[Record]) -> String {
+        let mut text = self.text.clone();
+        let mut told = BTreeSet::new();
+        for index in self.involved.iter().filter(|index| told.insert(**index)) {
+            text.push_str(&format!("\n  {}", records[*index]));
+        }
+        text
+    }
+}
+
+/// Judges a history by its sequence numbers; `finally` is what the database held when all was over. Says how many answers
+/// were compared.
+pub fn check_replay(records: &[Record], finally: &Contents) -> Result<u64, Wrong> {
+    let commits = commits_in_order(records)?;
+    let mut model = Model::new();
+    for (sequence, index) in &commits {
+        model.commit(*sequence, &records[*index].changes());
+    }
+    check_order(records)?;
+    let mut compared = 0;
+    for (index, record) in records.iter().enumerate().filter(|(_, record)| record.kind != Kind::Blind) {
+        compared += check_answers(&model, &commits, records, index, record.snapshot)?;
+        match (record.outcome, record.commit()) {
+            (_, Some(sequence)) if sequence <= record.snapshot => {
+                return Err(Wrong::new(format!("a commit at {sequence} is not after its snapshot"), [index]));
+            }
+            (_, Some(sequence)) => compared += check_answers(&model, &commits, records, index, sequence - 1)?,
+            (Outcome::Committed(sequence), None) if sequence != record.snapshot => {
+                return Err(Wrong::new(
+                    format!("nothing was written, and yet it is told to be at {sequence}"),
+                    [index],
+                ));
+            }
+            (Outcome::Refused, _) => check_reason(&commits, records, index)?,
+            _ => {}
+        }
+    }
+    let expected = model.contents(model.last_sequence());
+    if expected != *finally {
+        return Err(Wrong::new(format!("in the end: {}", difference(&expected, finally)), []));
+    }
+    Ok(compared)
+}
+
+/// Sequence number and index of all commits, in order.
+fn commits_in_order(records: &[Record]) -> Result<Vec<(u64, usize)>, Wrong> {
+    let commits = records.iter().enumerate().filter_map(|(index, record)| Some((record.commit()?, index)));
+    let mut commits: Vec<_> = commits.collect();
+    commits.sort_unstable();
+    match commits.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(Wrong::new("two commits have one sequence number", [pair[0].1, pair[1].1])),
+        None => Ok(commits),
+    }
+}
+
+/// What was committed before another thing began has the smaller number, and is seen.
+fn check_order(records: &[Record]) -> Result<(), Wrong> {
+    let mut by_end: Vec<usize> = (0..records.len()).filter(|index| records[*index].commit().is_some()).collect();
+    by_end.sort_unstable_by_key(|index| records[*index].ended);
+    // By the end: the largest number so far.
+    let mut last: Option<(u64, usize)> = None;
+    let mut largest = BTreeMap::new();
+    for index in by_end {
+        last = last.max(records[index].commit().map(|sequence| (sequence, index)));
+        largest.insert(records[index].ended, last);
+    }
+    for (index, record) in records.iter().enumerate() {
+        let Some((_, Some((sequence, before)))) = largest.range(..record.began).next_back() else { continue };
+        if record.kind != Kind::Blind && record.snapshot < *sequence {
+            let text = format!("a snapshot at {} misses a commit that was over before", record.snapshot);
+            return Err(Wrong::new(text, [*before, index]));
+        }
+        if record.commit().is_some_and(|own| own <= *sequence) {
+            return Err(Wrong::new("a commit has a smaller number than one that was over before", [*before, index]));
+        }
+    }
+    Ok(())
+}
+
+/// Each answer that a transaction got must be that of the state at `at` with its own writes.
+fn check_answers(
+    model: &Model,
+    commits: &[(u64, usize)],
+    records: &[Record],
+    index: usize,
+    at: u64,
+) -> Result<u64, Wrong> {
+    let before = model.contents(at);
+    let mut contents = before.clone();
+    let mut writes = Writes::default();
+    let mut compared = 0;
+    for step in &records[index].steps {
+        writes.follow(step);
+        match step {
+            Step::Write(change) => apply(&mut contents, std::slice::from_ref(change)),
+            Step::RollBack(_) => {
+                contents = before.clone();
+                apply(&mut contents, &writes.changes);
+            }
+            Step::Savepoint(_) => {}
+            Step::Get(..) | Step::Contains(..) | Step::Range(..) => {
+                compared += 1;
+                if let Some(expected) = differs(&contents, step) {
+                    let involved = writers_of(commits, records, step, records[index].snapshot, at);
+                    let text = format!("at {at} this should give {expected}: {step}");
+                    return Err(Wrong::new(text, [involved, vec![index]].concat()));
+                }
+            }
+        }
+    }
+    Ok(compared)
+}
+
+/// Who wrote what a read is about, between a snapshot and the moment that it should hold at.
+fn writers_of(commits: &[(u64, usize)], records: &[Record], step: &Step, snapshot: u64, at: u64) -> Vec<usize> {
+    let mut coverage = Coverage::default();
+    coverage.read(&Writes::default(), step);
+    let between = commits.iter().filter(|(sequence, _)| snapshot.saturating_sub(1) < *sequence && *sequence <= at);
+    let writers = between.filter(|(_, index)| records[*index].changes().iter().any(|change| coverage.meets(change)));
+    writers.map(|(_, index)| *index).collect()
+}
+
+/// What a read should have given, if that is something else.
+fn differs(contents: &Contents, step: &Step) -> Option<String> {
+    match step {
+        Step::Get(tree, key, found) => {
+            let expected = contents.get(&(*tree, key.clone()));
+            (expected != found.as_ref()).then(|| text_of(expected))
+        }
+        Step::Contains(tree, key, found) => {
+            let expected = contents.contains_key(&(*tree, key.clone()));
+            (expected != *found).then(|| expected.to_string())
+        }
+        Step::Range(tree, bounds, taken) => {
+            let within = |key: &Bytes| !is_empty_range(bounds) && bounds.contains(key);
+            let rows = contents.range((*tree, Vec::new())..).take_while(|((of, _), _)| of == tree);
+            let mut rows: VecDeque<(&Bytes, &Bytes)> =
+                rows.filter(|((_, key), _)| within(key)).map(|((_, key), value)| (key, value)).collect();
+            for taken in taken {
+                let expected = if taken.is_back { rows.pop_back() } else { rows.pop_front() };
+                if expected != taken.row.as_ref().map(|(key, value)| (key, value)) {
+                    let end = if taken.is_back { "back" } else { "front" };
+                    let expected = expected.map(|(key, value)| format!("{}={}", short(key), text_of(Some(value))));
+                    return Some(format!("{} from the {end}", expected.unwrap_or_else(|| "nothing more".to_owned())));
+                }
+            }
+            None
+        }
+        Step::Write(_) | Step::Savepoint(_) | Step::RollBack(_) => None,
+    }
+}
+
+/// One that was refused must have been in the way of a commit after its snapshot: nothing is refused needlessly.
+fn check_reason(commits: &[(u64, usize)], records: &[Record], index: usize) -> Result<(), Wrong> {
+    let record = &records[index];
+    if record.kind != Kind::Optimistic {
+        return Err(Wrong::new("what nobody can be in the way of was refused", [index]));
+    }
+    let mut writes = Writes::default();
+    let mut coverage = Coverage::default();
+    for step in &record.steps {
+        coverage.read(&writes, step);
+        writes.follow(step);
+    }
+    if !writes.changes.iter().any(is_felt) {
+        return Err(Wrong::new("it wrote nothing, and was refused", [index]));
+    }
+    let later = &commits[commits.partition_point(|(sequence, _)| *sequence <= record.snapshot)..];
+    let mut later = later.iter().map(|(_, index)| &records[*index]).filter(|other| other.began < record.ended);
+    if later.any(|other| other.changes().iter().any(|change| coverage.meets(change))) {
+        return Ok(());
+    }
+    Err(Wrong::new("it was refused, though nothing that it read was written since", [index]))
+}
+
+/// What was read: keys, and ranges, start inclusive, end exclusive, or open.
+#[derive(Debug, Default)]
+pub(crate) struct Coverage {
+    pub(crate) keys: BTreeSet<(TreeNumber, Bytes)>,
+    ranges: Vec<(TreeNumber, Bytes, Option<Bytes>)>,
+}
+
+impl Coverage {
+    /// Adds what a step reads, by somebody who has written this.
+    pub(crate) fn read(&mut self, own: &Writes, step: &Step) {
+        match step {
+            Step::Get(tree, key, _) | Step::Contains(tree, key, _) => {
+                let mut itself = Coverage::default();
+                itself.keys.insert((*tree, key.clone()));
+                // What it wrote itself was not read from others.
+                if !own.changes.iter().any(|change| itself.meets(change)) {
+                    self.keys.append(&mut itself.keys);
+                }
+            }
+            Step::Range(tree, bounds, taken) => {
+                let Some((from, to)) = half_open(bounds) else { return };
+                if taken.iter().any(|taken| taken.row.is_none()) {
+                    self.ranges.push((*tree, from, to));
+                    return;
+                }
+                let last = |is_back| taken.iter().rfind(|taken| taken.is_back == is_back).and_then(|t| t.row.as_ref());
+                if let Some((key, _)) = last(false) {
+                    self.ranges.push((*tree, from, Some(after(key))));
+                }
+                if let Some((key, _)) = last(true) {
+                    self.ranges.push((*tree, key.clone(), to));
+                }
+            }
+            Step::Write(_) | Step::Savepoint(_) | Step::RollBack(_) => {}
+        }
+    }
+
+    /// Whether any of it is written.
+    pub(crate) fn meets(&self, change: &Change) -> bool {
+        match change {
+            Change::Put(tree, key, _) | Change::Delete(tree, key) => {
+                self.keys.contains(&(*tree, key.clone())) || self.meets_range(*tree, key, Some(&after(key)))
+            }
+            Change::DeleteRange(tree, bounds) => half_open(bounds).is_some_and(|(from, to)| {
+                let mut keys = self.keys.range((*tree, from.clone())..);
+                let is_before = |end: &Option<Bytes>, key: &Bytes| end.as_ref().is_none_or(|end| key < end);
+                keys.next().is_some_and(|(of, key)| of == tree && is_before(&to, key))
+                    || self.meets_range(*tree, &from, to.as_ref())
+            }),
+        }
+    }
+
+    fn meets_range(&self, tree: TreeNumber, from: &Bytes, to: Option<&Bytes>) -> bool {
+        let is_before = |start: &Bytes, end: Option<&Bytes>| end.is_none_or(|end| start < end);
+        let ranges = self.ranges.iter().filter(|(of, _, _)| *of == tree);
+        ranges.into_iter().any(|(_, start, end)| {
+            let later = start.max(from);
+            is_before(later, end.as_ref()) && is_before(later, to)
+        })
+    }
+}
+
+/// The key that comes next after a key.
+fn after(key: &Bytes) -> Bytes {
+    [key.as_slice(), &[0]].concat()
+}
+
+/// Bounds as a start that is inclusive and an end that is exclusive, or open; `None` if no key can lie within.
+pub fn half_open((from, to): &Bounds) -> Option<(Bytes, Option<Bytes>)> {
+    let from = match from {
+        Bound::Included(key) => key.clone(),
+        Bound::Excluded(key) => after(key),
+        Bound::Unbounded => Vec::new(),
+    };
+    let to = match to {
+        Bound::Included(key) => Some(after(key)),
+        Bound::Excluded(key) => Some(key.clone()),
+        Bound::Unbounded => None,
+    };
+    (to.as_ref().is_none_or(|to| from < *to)).then_some((from, to))
+}
+
+fn text_of(value: Option<&Bytes>) -> String {
+    match value {
+        None => "nothing".to_owned(),
+        Some(value) if value.len().is_multiple_of(8) => {
+            // What zeros follow has no meaning.
+            let len = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let numbers = value[..len.next_multiple_of(8)].chunks_exact(8);
+            let numbers =
+                numbers.map(|chunk| chunk.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)));
+            format!("{:?}", numbers.collect::<Vec<u64>>())
+        }
+        Some(value) => short(value),
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Get(tree, key, found) => write!(f, "get {tree}/{} -> {}", short(key), text_of(found.as_ref())),
+            Step::Contains(tree, key, found) => write!(f, "contains {tree}/{} -> {found}", short(key)),
+            Step::Range(tree, (from, to), taken) => {
+                let (from, to) = (from.as_ref().map(|key| short(key)), to.as_ref().map(|key| short(key)));
+                write!(f, "range {tree}/{from:?}..{to:?} ->")?;
+                for Taken { is_back, row } in taken {
+                    let row = row.as_ref().map(|(key, value)| format!("{}={}", short(key), text_of(Some(value))));
+                    let end = if *is_back { " <" } else { " " };
+                    write!(f, "{end}{}", row.unwrap_or_else(|| "end".to_owned()))?;
+                }
+                Ok(())
+            }
+            Step::Write(Change::Put(tree, key, value)) => {
+                write!(f, "put {tree}/{}={}", short(key), text_of(Some(value)))
+            }
+            Step::Write(change) => write!(f, "{change:?}"),
+            Step::Savepoint(name) => write!(f, "savepoint {name}"),
+            Step::RollBack(name) => write!(f, "roll back to {name}"),
+        }
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Record { name: (thread, number), kind, began, ended, snapshot, outcome, .. } = self;
+        write!(f, "T{thread}.{number} ({kind:?}, from {began} to {ended}, snapshot {snapshot}, {outcome:?}):")?;
+        for step in &self.steps {
+            write!(f, "\n    {step}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
