@@ -4,6 +4,7 @@
 //! Everything follows from a seed: the same seed and the same calls give the same bytes, the same crash images and
 //! the same failures.
 
+pub mod contention;
 mod contents;
 mod crash;
 pub mod cycles;
