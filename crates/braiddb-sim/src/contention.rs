@@ -13,7 +13,7 @@ use crate::{
     model::{Bounds, Bytes, Change, Contents, TreeNumber, prefix_bounds},
     random::Random,
 };
-use braiddb::{Batch, Db, Durability, Result, Savepoint, Transaction, Tree};
+use braiddb::{Batch, Db, Durability, MergeFunctionHandle, Result, Savepoint, Transaction, Tree};
 use parking_lot::Mutex;
 use std::{
     ops::Bound,
@@ -40,6 +40,7 @@ const SMALL_FLOOD_KEY_LEN: usize = 3000;
 pub struct World {
     db: Db,
     trees: Vec<Tree>,
+    append: MergeFunctionHandle,
     /// Pairs of keys of each sort, tree and epoch.
     pairs: u64,
     /// By how much keys are made longer.
@@ -72,7 +73,9 @@ impl World {
     /// A world of an empty database; how many keys there are, and how long, is by chance.
     pub fn new(db: Db, random: &mut Random) -> World {
         let trees = TREES.iter().map(|name| said(db.tree(name))).collect();
+        let append = said(db.merge_function("append"));
         World {
+            append,
             db,
             trees,
             pairs: 1 + random.below(4),
@@ -149,7 +152,8 @@ impl World {
         let epoch = about(epoch, random);
         let (tree, key) = self.register(epoch, random);
         match random.below(8) {
-            0..=3 => Change::Put(tree, key, self.value(random)),
+            0..=2 => Change::Put(tree, key, self.value(random)),
+            3 => Change::Append(tree, key, self.number().to_le_bytes().to_vec()),
             4 | 5 => Change::Delete(tree, key),
             _ => {
                 let sort = REGISTERS[tree as usize];
@@ -298,6 +302,7 @@ impl World {
                 Change::Put(tree, key, value) => batch.put(self.tree(*tree), key, value),
                 Change::Delete(tree, key) => batch.delete(self.tree(*tree), key),
                 Change::DeleteRange(tree, bounds) => batch.delete_range(self.tree(*tree), bounds.clone()),
+                Change::Append(tree, key, more) => batch.merge(self.tree(*tree), key, &self.append, more),
             };
         }
         batch
@@ -356,6 +361,7 @@ impl Open {
             Change::Put(tree, key, value) => transaction.put(world.tree(*tree), key, value),
             Change::Delete(tree, key) => transaction.delete(world.tree(*tree), key),
             Change::DeleteRange(tree, bounds) => transaction.delete_range(world.tree(*tree), bounds.clone()),
+            Change::Append(tree, key, more) => transaction.merge(world.tree(*tree), key, &world.append, more),
         });
         self.record.steps.push(Step::Write(change));
     }

@@ -339,8 +339,9 @@ impl Coverage {
             Step::Get(tree, key, _) | Step::Contains(tree, key, _) => {
                 let mut itself = Coverage::default();
                 itself.keys.insert((*tree, key.clone()));
-                // What it wrote itself was not read from others.
-                if !own.changes.iter().any(|change| itself.meets(change)) {
+                // What it wrote itself was not read from others; but what it appended to was.
+                let decides = |change: &&Change| !matches!(change, Change::Append(..));
+                if !own.changes.iter().filter(decides).any(|change| itself.meets(change)) {
                     self.keys.append(&mut itself.keys);
                 }
             }
@@ -365,7 +366,7 @@ impl Coverage {
     /// Whether any of it is written.
     pub(crate) fn meets(&self, change: &Change) -> bool {
         match change {
-            Change::Put(tree, key, _) | Change::Delete(tree, key) => {
+            Change::Put(tree, key, _) | Change::Delete(tree, key) | Change::Append(tree, key, _) => {
                 self.keys.contains(&(*tree, key.clone())) || self.meets_range(*tree, key, Some(&after(key)))
             }
             Change::DeleteRange(tree, bounds) => half_open(bounds).is_some_and(|(from, to)| {

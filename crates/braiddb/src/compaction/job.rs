@@ -160,6 +160,9 @@ pub fn merge(
         partition.all_runs().cloned().partition(|h| chosen.contains(&h.run().meta().number));
     let mut merger = Merger::new(context, partition, &merged, runs_of(&kept))?;
     let split_bytes = if let Target::Parts(bytes) = target { Some(bytes) } else { None };
+    if split_bytes.is_none() {
+        merger.output = RunOutput::new(context).whole();
+    }
     merger.run(split_bytes)?;
     let (mut parts, dropped) = merger.finish()?;
     tracing::debug!(partition = partition.id, inputs = merged.len(), parts = parts.len(), dropped, "merged runs");

@@ -32,6 +32,8 @@ const _: () = assert!(SPARE_BLOCKS < RUN_BLOCKS_MAX / 2 && PART_BLOCKS_MAX < RUN
 pub struct RunOutput<'a> {
     context: &'a JobContext<'a>,
     run_options: RunOptions,
+    /// A run is cut when it has so many bytes.
+    bytes_max: u64,
     writer: Option<SortedRunWriter>,
     held: HeldTombstones,
     /// The tree of the open run's last entry.
@@ -46,6 +48,7 @@ impl<'a> RunOutput<'a> {
         RunOutput {
             context,
             run_options: context.run_options,
+            bytes_max: context.run_bytes_max,
             writer: None,
             held: HeldTombstones::default(),
             tree: None,
@@ -57,6 +60,13 @@ impl<'a> RunOutput<'a> {
     /// Runs of which no more is written at once: for those that will not last.
     pub fn in_writes_of(mut self, bytes_max: usize) -> RunOutput<'a> {
         self.run_options.write_bytes = self.run_options.write_bytes.min(bytes_max);
+        self
+    }
+
+    /// Runs that are not cut for their bytes. What is merged into one, and not split, must not become several: it would be merged
+    /// again at once, for ever.
+    pub fn whole(mut self) -> RunOutput<'a> {
+        self.bytes_max = u64::MAX;
         self
     }
 
@@ -110,7 +120,7 @@ impl<'a> RunOutput<'a> {
 
     fn write(&mut self, entry: &EntryRef<'_>) -> Result<()> {
         let blocks = self.open_blocks();
-        let is_long = blocks + SPARE_BLOCKS >= RUN_BLOCKS_MAX || self.open_bytes() >= self.context.run_bytes_max;
+        let is_long = blocks + SPARE_BLOCKS >= RUN_BLOCKS_MAX || self.open_bytes() >= self.bytes_max;
         let is_same_key = |writer: &SortedRunWriter| writer.last_key() == entry.key;
         if (is_long && !self.writer.as_ref().is_some_and(is_same_key)) || blocks >= RUN_BLOCKS_MAX {
             self.finish_run()?;
