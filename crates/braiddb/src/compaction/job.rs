@@ -7,7 +7,7 @@ use super::{
     output::RunOutput,
 };
 use crate::{
-    base::{EntryRef, Error, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits},
+    base::{EntryKind, EntryRef, Error, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits},
     table::{Position, Run, RunMeta},
     version::{FileSet, Partition, RunHandle},
     view::{Bounds, ViewMeta, build_view, fold_view},
@@ -287,19 +287,26 @@ impl<'a> Merger<'a> {
             if self.partition.layout.end.as_deref().is_some_and(|end| entry.key >= end) {
                 break;
             }
-            if sieve.holds_other_than(entry.key) {
+            let stands = if sieve.holds_other_than(entry.key) {
                 self.add_held(&mut sieve, &mut cutter)?;
-            }
-            let entry = self.scan.entry();
-            let others = &self.others;
-            let may_be_between = |after, before| others.iter().any(|run| has_between(run, entry.key, after, before));
-            if sieve.judge(&entry, may_be_between) {
+                self.judge(&mut sieve, &self.scan.entry())
+            } else {
+                self.judge(&mut sieve, &entry)
+            };
+            if stands {
                 self.add_scanned(&mut cutter)?;
             }
         }
         self.add_held(&mut sieve, &mut cutter)?;
         self.dropped = sieve.dropped();
         Ok(())
+    }
+
+    /// Whether an entry is to be written now.
+    #[inline]
+    fn judge(&self, sieve: &mut Sieve<'_>, entry: &EntryRef<'_>) -> bool {
+        let others = &self.others;
+        sieve.judge(entry, |after, before| others.iter().any(|run| has_between(run, entry.key, after, before)))
     }
 
     /// Writes the versions of a key that were held back.
@@ -316,8 +323,11 @@ impl<'a> Merger<'a> {
     }
 
     /// Whether a tombstone hides nothing any more.
+    #[inline]
     fn is_droppable(&self, entry: &EntryRef<'_>) -> bool {
-        entry.sequence <= self.context.strata[0] && self.is_bottom(entry.key, entry.sequence)
+        entry.kind == EntryKind::Tombstone
+            && entry.sequence <= self.context.strata[0]
+            && self.is_bottom(entry.key, entry.sequence)
     }
 
     /// Whether no run that is not merged has a version of `key` that is older.
@@ -330,12 +340,13 @@ impl<'a> Merger<'a> {
 
     /// Writes the entry that the scan is on.
     fn add_scanned(&mut self, cutter: &mut Cutter) -> Result<()> {
-        if cutter.cuts_before(&self.output, self.scan.entry().key) {
+        if cutter.split_bytes.is_some() && cutter.cuts_before(&self.output, self.scan.entry().key) {
             let key = self.scan.entry().key.to_vec();
             self.finish_part(Some(key))?;
         }
         let entry = self.scan.entry();
-        self.output.add(&entry, self.is_droppable(&entry))?;
+        let droppable = self.is_droppable(&entry);
+        self.output.add(&entry, droppable)?;
         cutter.note(entry.key);
         Ok(())
     }
