@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use braiddb::{PartitionStats, RunStats, Stats};
+use braiddb::{PartitionStats, ReaderStats, RunStats, Stats};
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,6 +20,13 @@ pub fn write_text(stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
     if let Some(note) = &stats.log_tail_note {
         writeln!(out, "end of the log   {note}")?;
     }
+    if let Some(age_us) = stats.oldest_snapshot_age_us {
+        let (count, oldest) = (show_count(stats.snapshots as u64), stats.oldest_snapshot.unwrap_or_default());
+        writeln!(out, "readers          {count}, the oldest of commit {oldest}, for {:.1} s", seconds(age_us))?;
+    }
+    for reader in &stats.overstaying {
+        writeln!(out, "has stayed long  {}", show_reader(reader))?;
+    }
     for damage in &stats.damaged_partitions {
         writeln!(out, "damaged          {damage}")?;
     }
@@ -30,6 +37,20 @@ pub fn write_text(stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "partitions       {} with {runs} runs", stats.partitions.len())?;
     writeln!(out)?;
     out.write_all(draw_partitions(&stats.partitions, 100).as_bytes())
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+fn show_reader(reader: &ReaderStats) -> String {
+    let holds = match reader.is_expired {
+        true => "expired".to_owned(),
+        false => format!("{} dead entries known to be held", show_count(reader.dead_entries_held)),
+    };
+    let ReaderStats { kind, sequence, age_us, commits_behind, .. } = reader;
+    let behind = show_count(*commits_behind);
+    format!("{kind} of commit {sequence}, for {:.1} s, {behind} commits behind, {holds}", seconds(*age_us))
 }
 
 /// All of it, for programs.
@@ -64,6 +85,10 @@ pub fn to_json(stats: &Stats) -> Value {
         "pressure_per_mille": stats.pressure_per_mille,
         "snapshots": stats.snapshots,
         "oldest_snapshot": stats.oldest_snapshot,
+        "oldest_snapshot_age_us": stats.oldest_snapshot_age_us,
+        "overstaying": stats.overstaying.iter().map(reader_json).collect::<Vec<_>>(),
+        "dead_entries_held": stats.dead_entries_held,
+        "readers_expired": stats.readers_expired,
         "last_sequence": stats.last_sequence,
         "frozen_memtables": stats.frozen_memtables,
         "failure": stats.failure,
@@ -71,6 +96,17 @@ pub fn to_json(stats: &Stats) -> Value {
         "recovered_records": stats.recovered_records,
         "log_tail_note": stats.log_tail_note,
         "partitions": stats.partitions.iter().map(partition_json).collect::<Vec<_>>(),
+    })
+}
+
+fn reader_json(reader: &ReaderStats) -> Value {
+    json!({
+        "kind": reader.kind.to_string(),
+        "sequence": reader.sequence,
+        "age_us": reader.age_us,
+        "commits_behind": reader.commits_behind,
+        "dead_entries_held": reader.dead_entries_held,
+        "is_expired": reader.is_expired,
     })
 }
 

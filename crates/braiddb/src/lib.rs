@@ -48,13 +48,13 @@ mod version;
 mod view;
 mod wal;
 
-pub use base::{Error, Result, SequenceNumber};
+pub use base::{Error, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
     Batch, Cursor, Db, Durability, ETag, Iter, Key, MergeFunctionHandle, MultiIter, MultiTransactionIter, MultiTree,
-    PartitionStats, RunStats, Snapshot, Stats, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update,
-    Value, VerifyReport, Version,
+    PartitionStats, ReaderStats, RunStats, Snapshot, Stats, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions,
+    Update, Value, VerifyReport, Version,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

@@ -7,7 +7,10 @@ use crate::{
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
     table::KeyBlocks,
 };
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
+
+/// Readers older than this are told of, where nothing else was asked for.
+const READER_AGE_WARN_NS: u64 = 60_000_000_000;
 
 impl Db {
     /// Opens the database in the directory `path`, and creates it if there is none.
@@ -69,6 +72,8 @@ impl Builder {
                 hash_index_after: 2048,
                 read_in_place: true,
                 merge_functions: Vec::new(),
+                reader_age_warn_ns: READER_AGE_WARN_NS,
+                reader_age_max_ns: u64::MAX,
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
             },
@@ -213,6 +218,25 @@ impl Builder {
         self
     }
 
+    /// A snapshot, cursor, iterator or transaction that has been in use for so long is told of: once in the log (`tracing`), and in
+    /// [`crate::Stats::overstaying`] as long as it is there. A minute by default; [`Duration::MAX`] for never. What it keeps from being
+    /// removed is what was overwritten or deleted since it began.
+    pub fn reader_age_warn(mut self, age: Duration) -> Builder {
+        self.settings.reader_age_warn_ns = nanos(age);
+        self
+    }
+
+    /// A snapshot, cursor, iterator or transaction that has been in use for longer expires: it keeps nothing from being removed any more, and
+    /// its next read fails with [`crate::Error::ReaderExpired`], as the commit of such a transaction does if it writes anything. What it has
+    /// shown stays right, and so do the rows that a cursor has decoded ahead, which it may still show: 32, or somewhat more where it
+    /// merges. A cursor besides keeps the files that it reads open, and their space, until it is called again or dropped.
+    /// [`Cursor::refresh`](crate::Cursor::refresh) makes a cursor new. Readers are looked at about once a second, more often where the limit is
+    /// shorter than that; without background threads, when something is committed. No limit by default, or with [`Duration::MAX`].
+    pub fn reader_age_max(mut self, age: Duration) -> Builder {
+        self.settings.reader_age_max_ns = nanos(age);
+        self
+    }
+
     /// Opens the database in the directory `path`.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(self.settings, path.as_ref())
@@ -223,6 +247,10 @@ impl Builder {
         self.settings.vfs = Arc::new(MemVfs::new());
         Db::open_with(self.settings, Path::new("/memory"))
     }
+}
+
+fn nanos(age: Duration) -> u64 {
+    u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(unix)]

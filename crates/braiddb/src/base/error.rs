@@ -1,6 +1,7 @@
 //! The one error type.
 
-use std::{io, path::PathBuf};
+use super::{ReaderKind, SequenceNumber};
+use std::{io, path::PathBuf, time::Duration};
 
 /// What every fallible call returns.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -98,6 +99,20 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// A snapshot, cursor, iterator or transaction was in use for longer than [`crate::Builder::reader_age_max`] allows. It holds
+    /// nothing any more, and shows nothing any more: whatever it would show might not be so. What it has shown was right.
+    #[error(
+        "a {kind} that reads as of commit {sequence} was in use for {age:.1?}, longer than the database was told to allow: take \
+         a new one, and read in smaller pieces or raise `reader_age_max`"
+    )]
+    ReaderExpired {
+        /// What it is.
+        kind: ReaderKind,
+        /// The last commit that it saw.
+        sequence: SequenceNumber,
+        /// How long ago it was taken.
+        age: Duration,
+    },
     /// The caller's own reason not to commit a transaction: see [`Error::abort`].
     #[error("{0}")]
     Aborted(Box<dyn std::error::Error + Send + Sync>),
@@ -161,6 +176,9 @@ impl Error {
             Error::MergeFailed { function, key, reason } => {
                 Error::MergeFailed { function: function.clone(), key: key.clone(), reason: reason.clone() }
             }
+            Error::ReaderExpired { kind, sequence, age } => {
+                Error::ReaderExpired { kind: *kind, sequence: *sequence, age: *age }
+            }
             Error::Aborted(reason) => Error::abort(reason.to_string()),
             Error::Unsupported { path, detail } => Error::Unsupported { path: path.clone(), detail: detail.clone() },
             Error::Closed => Error::Closed,
@@ -182,6 +200,11 @@ impl Error {
         matches!(self, Error::Conflict { .. })
     }
 
+    /// Whether what was read from had been in use for too long, and was given up: a new one may be taken.
+    pub fn is_reader_expired(&self) -> bool {
+        matches!(self, Error::ReaderExpired { .. })
+    }
+
     /// Of an error from a commit: whether the commit may be there after the next open. If not, nothing of it was applied, and
     /// nothing ever will be.
     pub fn is_commit_unknown(&self) -> bool {
@@ -193,9 +216,11 @@ impl Error {
         matches!(self, Error::Aborted(_))
     }
 
-    /// Whether the same call may succeed later without anything being changed by the caller.
+    /// Whether the same call may succeed later without anything being changed by the caller; of a transaction, a snapshot or their
+    /// like, if that is begun again.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::DiskFull { .. } | Error::Locked { .. } | Error::Conflict { .. })
+        use Error::{Conflict, DiskFull, Locked, ReaderExpired};
+        matches!(self, DiskFull { .. } | Locked { .. } | Conflict { .. } | ReaderExpired { .. })
     }
 
     /// Whether a named thing was missing.

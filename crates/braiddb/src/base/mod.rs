@@ -8,6 +8,7 @@ pub mod limits;
 mod merge_order;
 mod prefix;
 mod range_tombstone;
+mod reader_kind;
 mod rows;
 
 pub use cursor::Cursor;
@@ -17,4 +18,5 @@ pub use ids::{FileId, FileNumber, MAX_SEQUENCE, SequenceNumber, TreeId, internal
 pub use merge_order::{MergeOrder, key_head};
 pub use prefix::shared_prefix_len;
 pub use range_tombstone::{RangeTombstone, RangeTombstoneSet};
+pub use reader_kind::ReaderKind;
 pub use rows::{Beyond, ROW_LANES, RowSlots, near_lane};

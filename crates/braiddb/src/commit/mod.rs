@@ -9,4 +9,4 @@ mod tests;
 
 pub use batch::{Operation, PreparedBatch, RawBatch, decode_group};
 pub use queue::CommitQueue;
-pub use snapshots::SnapshotList;
+pub use snapshots::{Held, Looked, Seen, SnapshotList};

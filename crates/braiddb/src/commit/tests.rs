@@ -1,7 +1,7 @@
 //! Tests of batches, the queue and the snapshot list.
 
 use super::*;
-use crate::base::EntryKind;
+use crate::base::{EntryKind, ReaderKind};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -73,14 +73,56 @@ fn the_bytes_of_a_batch_are_these() {
 #[test]
 fn strata_are_the_snapshots_and_now() {
     let list = SnapshotList::new(5);
-    let five = list.acquire();
+    let five = list.acquire(ReaderKind::Cursor, 70);
     list.publish(9);
-    assert_eq!((list.strata(), list.in_use()), (vec![5, 9], (1, Some(5))));
-    list.acquire_again(five);
-    list.release(five);
+    let oldest = Seen { kind: ReaderKind::Cursor, sequence: 5, taken_ns: 70, is_expired: false };
+    assert_eq!((list.strata(), list.in_use()), (vec![5, 9], (1, Some(oldest))));
+    list.acquire_again(&five);
+    list.release(&five);
     assert_eq!(list.strata(), [5, 9]);
-    list.release(five);
-    assert_eq!(list.strata(), [9]);
+    list.release(&five);
+    assert_eq!((list.strata(), list.in_use()), (vec![9], (0, None)));
+}
+
+#[test]
+fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
+    let list = SnapshotList::new(5);
+    let acquire = |now_ns| {
+        let held = list.acquire(ReaderKind::Snapshot, now_ns);
+        list.publish(held.sequence + 1);
+        held
+    };
+    let sequences = |seen: &[Seen]| seen.iter().map(|seen| (seen.sequence, seen.is_expired)).collect::<Vec<_>>();
+    let [five, six, seven] = [100, 200, 300].map(acquire);
+    let looked = list.look(350, 200, 250);
+    assert_eq!(sequences(&looked.overstaying), [(5, false)]);
+    assert_eq!(
+        list.look(350, 200, 250),
+        Looked::default(),
+        "each is told of once, and an age at the limit is within it"
+    );
+    let looked = list.look(351, 200, 250);
+    assert_eq!((sequences(&looked.expired), sequences(&looked.overstaying)), (vec![(5, true)], vec![]));
+    assert_eq!(list.look(351, 200, 250), Looked::default());
+    assert_eq!([five, six, seven].map(|held| list.is_expired(&held)), [true, false, false]);
+    assert_eq!((list.strata(), list.in_use().0), (vec![6, 7, 8], 2));
+    assert_eq!(sequences(&list.oldest(200, 9)), [(6, false), (5, true)]);
+    assert_eq!(sequences(&list.oldest(300, 1)), [(6, false), (5, true)]);
+    // A further hold of what has expired does not bring it back; nor does a clock that is behind, or a larger limit.
+    list.acquire_again(&five);
+    list.release(&five);
+    list.look(340, 200, 1000);
+    assert!(list.is_expired(&five) && !list.is_expired(&six));
+    assert_eq!(list.strata(), [6, 7, 8]);
+    // Who looked at the clock before all others had expired, and came after that, has not.
+    list.look(900, 1000, 0);
+    let late = list.acquire(ReaderKind::Snapshot, 500);
+    assert!(list.is_expired(&seven) && !list.is_expired(&late));
+    assert_eq!((late.taken_ns, list.strata()), (900, vec![8]));
+    for held in [five, six, seven, late] {
+        list.release(&held);
+    }
+    assert_eq!((list.oldest(u64::MAX, 9), list.in_use()), (vec![], (0, None)));
 }
 
 #[test]

@@ -132,6 +132,7 @@ impl Core {
     /// Flushes all memtables.
     pub fn flush_all(&self) -> Result<()> {
         self.check_writable()?;
+        self.look_at_readers();
         {
             let _write = self.write.lock();
             self.wait_for_flush()?;
@@ -202,6 +203,7 @@ impl Core {
 
     /// Does all work that is due, in the calling thread.
     pub fn run_inline(&self) {
+        self.look_at_readers_if_due();
         self.prepare_log();
         while let Some(job) = self.next_job(Role::All, false) {
             if !self.run_job(job) {
@@ -615,6 +617,7 @@ impl Core {
             return true;
         }
         if role == Role::Logger {
+            self.look_at_readers_if_due();
             self.prepare_log();
             self.tidy_log();
         }

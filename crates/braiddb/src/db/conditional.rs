@@ -4,8 +4,8 @@
 //! if others have written the key meanwhile, it is read again.
 
 use super::{
-    batch::commit, bytes::Value, core::Core, key::KeyBuf, record_version::Version, transacting::Membership, tree::Tree,
-    write::Terms,
+    batch::commit, bytes::Value, core::Core, key::KeyBuf, record_version::Version, snapshot::Hold,
+    transacting::Membership, tree::Tree, write::Terms,
 };
 use crate::{
     base::{EntryKind, Result, SequenceNumber},
@@ -136,7 +136,7 @@ impl Tree {
             }
             let mut reads = ReadSet::default();
             reads.add_key(&internal);
-            let terms = Terms::Unchanged(Box::new(Check::new(reads, visible, false)));
+            let terms = Terms::Unchanged(Box::new(Check::new(reads, visible, None)));
             let durability = core.settings.durability;
             match commit(self.db(), batch, slice::from_ref(self.state()), durability, terms) {
                 Err(e) if e.is_conflict() => self.db().pause(retries, e)?,
@@ -149,11 +149,7 @@ impl Tree {
 
 impl Core {
     /// The value of an internal key and its version, at a snapshot, or now.
-    pub fn get_versioned(
-        self: &Arc<Self>,
-        key: &[u8],
-        snapshot: Option<SequenceNumber>,
-    ) -> Result<Option<(Value, Version)>> {
+    pub fn get_versioned(self: &Arc<Self>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
         let incarnation = self.incarnation;
         let own =
             |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), Version::new(incarnation, sequence));

@@ -22,7 +22,7 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::settings::Settings;
-use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, stats::Counters};
+use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, snapshot::Hold, stats::Counters};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -35,7 +35,7 @@ use crate::{
     version::{FileSet, Manifest, Version},
     wal::Wal,
 };
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -148,6 +148,8 @@ pub struct Core {
     pub resident_bytes: AtomicUsize,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
+    /// Readers are looked at again from then on.
+    pub next_reader_look_ns: AtomicU64,
     pub queue: CommitQueue<Request, Result<Answer>>,
     pub write: Mutex<WriteState>,
     /// What the latest commits have written, for transactions.
@@ -330,6 +332,18 @@ impl Core {
         // What flushes and merges work with.
         let reserved = reserved + (self.settings.background_threads * JOB_BYTES).min(memory / 10);
         self.table.cache.set_capacity(memory.saturating_sub(reserved).max(memory / 8));
+    }
+
+    /// The state to read from, and the sequence number to read at: a hold's, or now's. Fails if the hold has expired. Whoever goes
+    /// over to another state gets it here again.
+    #[inline]
+    pub fn state_for(&self, hold: Option<&Hold>) -> Result<(Guard<Arc<ReadState>>, SequenceNumber)> {
+        // The state comes first, either way: see `ReadState` and `SnapshotList`.
+        let state = self.state.load();
+        match hold {
+            None => Ok((state, self.snapshots.visible())),
+            Some(hold) => hold.check().map(|()| (state, hold.sequence())),
+        }
     }
 
     /// Nanoseconds of the runtime's clock.

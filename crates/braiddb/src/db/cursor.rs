@@ -13,7 +13,7 @@ use super::{
     snapshot::Hold,
 };
 use crate::{
-    base::{Cursor as _, EntryKind, Error, Result, TreeId},
+    base::{Cursor as _, EntryKind, Error, ReaderKind, Result, TreeId},
     read::{ReadState, ScanCursor},
     table::blob::BlobValue,
 };
@@ -96,8 +96,9 @@ impl Cursor {
     /// A cursor over a tree that is known to have been there.
     pub(super) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
         let core = db.core();
-        let hold = hold.unwrap_or_else(|| Hold::now(core));
-        // After the hold: whatever the state has left out was not needed at its number.
+        let hold = hold.unwrap_or_else(|| Hold::now(core, ReaderKind::Cursor));
+        // After the hold: whatever the state has left out was not needed at its number. Before the first read, which asks whether
+        // that has expired.
         let state = core.state.load_full();
         let scan = ScanCursor::new(&state, hold.sequence(), tree.id);
         let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
@@ -238,8 +239,9 @@ impl Cursor {
         self.place = Place::Fresh;
         self.blob.take();
         self.is_gone = self.tree.check().is_err();
-        if self.hold.sequence() != core.snapshots.visible() {
-            self.hold = Hold::now(&core);
+        // Where nothing was committed, the hold is made new all the same: it is not to grow old.
+        if self.hold.sequence() != core.snapshots.visible() || self.hold.held().taken_ns != core.coarse_now_ns() {
+            self.hold = Hold::now(&core, ReaderKind::Cursor);
         }
         let state = core.state.load();
         if !Arc::ptr_eq(&state, &self.state) {
@@ -279,7 +281,21 @@ impl Cursor {
     fn check(&mut self) -> Result<()> {
         self.blob.take();
         let is_there = if self.is_gone { self.tree.check() } else { Ok(()) };
-        is_there.and_then(|()| self.core().check_open()).inspect_err(|_| self.place = Place::Fresh)
+        let is_open = is_there.and_then(|()| self.core().check_open()).inspect_err(|_| self.place = Place::Fresh);
+        is_open.and_then(|()| self.check_hold())
+    }
+
+    /// Fails if the hold has expired; to be called after the state was loaded that is read from, and lets go of it then.
+    #[inline]
+    fn check_hold(&mut self) -> Result<()> {
+        self.hold.check().inspect_err(|_| self.let_go())
+    }
+
+    #[cold]
+    fn let_go(&mut self) {
+        self.place = Place::Fresh;
+        self.state = Arc::new(ReadState::empty());
+        self.scan.reset(&self.state, self.hold.sequence());
     }
 
     /// After a step onto a row that was decoded ahead, in the direction of `by`.
@@ -295,6 +311,8 @@ impl Cursor {
         self.core().check_open().inspect_err(|_| self.place = Place::Fresh)?;
         if self.origin.steps.unsigned_abs() >= STEPS_PER_LOOK {
             self.look()?;
+        } else {
+            self.check_hold()?;
         }
         self.origin.steps += if is_forward { 1 } else { -1 };
         let moved = if is_forward { self.scan.next() } else { self.scan.prev() };
@@ -307,6 +325,7 @@ impl Cursor {
         self.origin.key.set(self.scan.entry().key);
         (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
         let state = self.core().state.load_full();
+        self.check_hold()?;
         if Arc::ptr_eq(&state, &self.state) {
             return Ok(());
         }
@@ -359,6 +378,7 @@ impl Cursor {
         for _ in 0..HEAL_TRIES {
             self.core().heal(error)?;
             self.state = self.core().state.load_full();
+            self.check_hold()?;
             self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
             match self.replay() {
                 Ok(()) => return Ok(()),
@@ -380,7 +400,7 @@ impl Cursor {
             return Err(e);
         }
         // What is beneath operands is looked up, and a damaged view set aside on the way.
-        match core.get_slowly(entry.key, Some(self.hold.sequence()))? {
+        match core.get_slowly(entry.key, Some(&self.hold))? {
             Some((value, _)) => Ok(value),
             None => Err(e),
         }

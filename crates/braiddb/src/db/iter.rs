@@ -10,7 +10,7 @@ use super::{
     key::TREE_ID_LEN,
     snapshot::Hold,
 };
-use crate::base::{Error, Result, TreeId};
+use crate::base::{Error, ReaderKind, Result, TreeId};
 use std::{
     ops::{Bound, RangeBounds},
     sync::Arc,
@@ -77,7 +77,7 @@ impl Iter {
         hold: Option<Hold>,
     ) -> Iter {
         let failed = tree.check().and_then(|()| db.core().check_open()).err();
-        let hold = hold.unwrap_or_else(|| Hold::now(db.core()));
+        let hold = hold.unwrap_or_else(|| Hold::now(db.core(), ReaderKind::Iterator));
         let done = end.as_ref().is_some_and(|end| *end <= start);
         Iter { db: db.clone(), tree: Arc::clone(tree), hold, start, end, front: None, back: None, failed, done }
     }
@@ -145,6 +145,10 @@ impl Iter {
         let row =
             self.advance(forward).and_then(|there| if there { self.take_row(forward).map(Some) } else { Ok(None) });
         self.done = !matches!(row, Ok(Some(_)));
+        if row.is_err() {
+            // It reads no further: what it was reading need not stay.
+            (self.front, self.back) = (None, None);
+        }
         row.transpose()
     }
 

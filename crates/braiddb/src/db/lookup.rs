@@ -2,7 +2,7 @@
 
 use super::{background::damaged_view, core::Core, key::KeyBuf, merging::FoundOperands, snapshot::Hold};
 use crate::{
-    base::{EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId},
+    base::{EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     read::{self, GROUP_KEYS, Lookup, ReadState},
     table::blob::BlobValue,
 };
@@ -40,7 +40,7 @@ impl Core {
     pub fn get<R>(
         &self,
         key: &[u8],
-        snapshot: Option<SequenceNumber>,
+        snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>) -> R,
     ) -> Result<Option<R>> {
         self.get_entry(key, snapshot, |value, _| read(value))
@@ -51,14 +51,12 @@ impl Core {
     pub fn get_entry<R>(
         &self,
         key: &[u8],
-        snapshot: Option<SequenceNumber>,
+        snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
     ) -> Result<Option<R>> {
         self.check_open()?;
         {
-            // The state comes first: see `ReadState`.
-            let state = self.state.load();
-            let at = snapshot.unwrap_or_else(|| self.snapshots.visible());
+            let (state, at) = self.state_for(snapshot)?;
             let guard = crossbeam_epoch::pin();
             match read::get(&state, key, at, &guard) {
                 Ok(None) => return Ok(None),
@@ -77,15 +75,10 @@ impl Core {
 
     /// [`Core::get`] of a large value, and of whatever must be healed first.
     #[cold]
-    pub fn get_slowly(
-        &self,
-        key: &[u8],
-        snapshot: Option<SequenceNumber>,
-    ) -> Result<Option<(BlobValue, SequenceNumber)>> {
+    pub fn get_slowly(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(BlobValue, SequenceNumber)>> {
         self.healing(|| {
             // The state stays until a blob has been read.
-            let state = self.state.load();
-            let snapshot = snapshot.unwrap_or_else(|| self.snapshots.visible());
+            let (state, snapshot) = self.state_for(snapshot)?;
             let (found, sequence) = {
                 let guard = crossbeam_epoch::pin();
                 match read::get(&state, key, snapshot, &guard)? {
@@ -107,12 +100,11 @@ impl Core {
     }
 
     /// Whether an internal key has a value at a snapshot, or now.
-    pub fn contains(&self, key: &[u8], snapshot: Option<SequenceNumber>) -> Result<bool> {
+    pub fn contains(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<bool> {
         self.check_open()?;
         self.healing(|| {
             let guard = crossbeam_epoch::pin();
-            let state = self.state.load();
-            let snapshot = snapshot.unwrap_or_else(|| self.snapshots.visible());
+            let (state, snapshot) = self.state_for(snapshot)?;
             Ok(read::get(&state, key, snapshot, &guard)?.is_some())
         })
     }
@@ -122,13 +114,13 @@ impl Core {
         self: &Arc<Self>,
         tree: TreeId,
         keys: &[K],
-        snapshot: Option<SequenceNumber>,
+        snapshot: Option<&Hold>,
         mut read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.check_open()?;
         // Several states may be read from, if a damaged view is met: what is seen now must stay.
-        let hold = if snapshot.is_none() { Some(Hold::now(self)) } else { None };
-        let snapshot = snapshot.or(hold.as_ref().map(Hold::sequence)).unwrap_or_default();
+        let hold = if snapshot.is_none() { Some(Hold::now(self, ReaderKind::MultiGet)) } else { None };
+        let snapshot = snapshot.or(hold.as_ref());
         let mut internal = Vec::with_capacity(GROUP_KEYS);
         for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
             internal.clear();
@@ -148,10 +140,10 @@ impl Core {
         &self,
         keys: &[KeyBuf],
         next: &mut usize,
-        snapshot: SequenceNumber,
+        snapshot: Option<&Hold>,
         read: &mut impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let state = self.state.load();
+        let (state, snapshot) = self.state_for(snapshot)?;
         let mut lookups = [Lookup::default(); GROUP_KEYS];
         read::prepare(&state, keys, &mut lookups, &crossbeam_epoch::pin());
         while *next < keys.len() {

@@ -19,6 +19,7 @@ mod merging;
 mod multi;
 mod open;
 mod pressure;
+mod readers;
 mod record_version;
 mod replay;
 mod settings;
@@ -53,6 +54,8 @@ mod tests_open;
 #[cfg(test)]
 mod tests_panics;
 #[cfg(test)]
+mod tests_readers;
+#[cfg(test)]
 mod tests_review;
 #[cfg(test)]
 mod tests_transactions;
@@ -70,7 +73,7 @@ pub use multi::{MultiIter, MultiTree};
 pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;
-pub use stats::{PartitionStats, RunStats, Stats};
+pub use stats::{PartitionStats, ReaderStats, RunStats, Stats};
 pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;

@@ -105,6 +105,7 @@ impl Core {
             resident_bytes: AtomicUsize::new(0),
             change: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
+            next_reader_look_ns: AtomicU64::new(0),
             queue: CommitQueue::default(),
             write: Mutex::new(WriteState { last_sequence, payload: Vec::new(), exclusive: None }),
             window: Window::new(settings.window_bytes()),

@@ -59,6 +59,9 @@ pub struct Settings {
     pub read_in_place: bool,
     /// Merge functions of the application's own, by name.
     pub merge_functions: Vec<(String, Arc<dyn MergeFunction>)>,
+    /// `u64::MAX` for never, as for the next.
+    pub reader_age_warn_ns: u64,
+    pub reader_age_max_ns: u64,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
 }

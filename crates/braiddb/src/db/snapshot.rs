@@ -4,43 +4,59 @@ use super::{
     bytes::Value, core::Core, cursor::Cursor, database::Db, iter::Iter, key::KeyBuf, record_version::Version,
     tree::Tree,
 };
-use crate::base::{Result, SequenceNumber};
+use crate::{
+    base::{ReaderKind, Result, SequenceNumber},
+    commit::Held,
+};
 use std::{ops::RangeBounds, sync::Arc};
 
-/// A hold on a sequence number: what it sees is kept while this lives.
+/// A hold on a sequence number: what it sees is kept while this lives, unless it expires. Clones are the same reader.
 #[derive(Debug)]
 pub struct Hold {
     core: Arc<Core>,
-    sequence: SequenceNumber,
+    held: Held,
 }
 
 impl Hold {
     /// A hold on what is visible now.
-    pub fn now(core: &Arc<Core>) -> Hold {
-        Hold { core: Arc::clone(core), sequence: core.snapshots.acquire() }
+    pub fn now(core: &Arc<Core>, kind: ReaderKind) -> Hold {
+        let held = core.snapshots.acquire(kind, core.coarse_now_ns());
+        Hold { core: Arc::clone(core), held }
     }
 
     /// What it holds.
     pub fn sequence(&self) -> SequenceNumber {
-        self.sequence
+        self.held.sequence
+    }
+
+    /// The same, for the list of readers.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Fails if it has expired. Tells nothing of states that are loaded later: see [`Core::state_for`].
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        self.core.check_held(&self.held)
     }
 }
 
 impl Clone for Hold {
     fn clone(&self) -> Hold {
-        self.core.snapshots.acquire_again(self.sequence);
-        Hold { core: Arc::clone(&self.core), sequence: self.sequence }
+        self.core.snapshots.acquire_again(&self.held);
+        Hold { core: Arc::clone(&self.core), held: self.held }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.core.snapshots.release(self.sequence);
+        self.core.snapshots.release(&self.held);
     }
 }
 
 /// The database as it was when the snapshot was taken, for as long as it lives. Costs a number, whatever its age;
-/// but old versions that it can see take space until it goes. Never blocks anyone.
+/// but old versions that it can see take space until it goes. Never blocks anyone. If it lives for longer than
+/// [`crate::Builder::reader_age_max`], where that is set, its reads fail with [`crate::Error::ReaderExpired`].
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     db: Db,
@@ -49,7 +65,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new(db: &Db) -> Snapshot {
-        Snapshot::held(db, Hold::now(db.core()))
+        Snapshot::held(db, Hold::now(db.core(), ReaderKind::Snapshot))
     }
 
     /// A snapshot of what is held.
@@ -65,25 +81,25 @@ impl Snapshot {
     /// The value of `key`, if there was one.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.core().get(&key, Some(self.sequence()), |value| Value::new(value.into_owned()))
+        self.db.core().get(&key, Some(&self.hold), |value| Value::new(value.into_owned()))
     }
 
     /// The value of `key` and its version, if there was one.
     pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.core().get_versioned(&key, Some(self.sequence()))
+        self.db.core().get_versioned(&key, Some(&self.hold))
     }
 
     /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].
     pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.core().get(&key, Some(self.sequence()), |value| read(&value))
+        self.db.core().get(&key, Some(&self.hold), |value| read(&value))
     }
 
     /// Whether there was a value of `key`.
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.core().contains(&key, Some(self.sequence()))
+        self.db.core().contains(&key, Some(&self.hold))
     }
 
     /// The values of many keys.
@@ -101,7 +117,7 @@ impl Snapshot {
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         tree.state().check()?;
-        self.db.core().multi_get(tree.state().id, keys, Some(self.sequence()), read)
+        self.db.core().multi_get(tree.state().id, keys, Some(&self.hold), read)
     }
 
     /// A cursor over all pairs of a tree.

@@ -1,7 +1,10 @@
 //! Counters and what is told of them.
 
 use super::core::Core;
-use crate::version::{Partition, Version};
+use crate::{
+    base::{ReaderKind, SequenceNumber},
+    version::{Partition, Version},
+};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +28,7 @@ pub struct Counters {
     pub stall_ns_max: AtomicU64,
     pub conflicts: AtomicU64,
     pub retries: AtomicU64,
+    pub readers_expired: AtomicU64,
     pub recovered_records: AtomicU64,
     pub log_tail_note: Mutex<Option<String>>,
 }
@@ -94,6 +98,27 @@ pub struct PartitionStats {
     pub view_stale: u64,
 }
 
+/// A reader that has been in use for long, in [`Stats`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReaderStats {
+    /// What it is. What was made of a snapshot or a transaction counts as part of it.
+    pub kind: ReaderKind,
+    /// The last commit that it sees.
+    pub sequence: SequenceNumber,
+    /// How long it has been in use, in microseconds.
+    pub age_us: u64,
+    /// How many batches were committed since. It holds at most one old version of each key that they wrote to.
+    pub commits_behind: u64,
+    /// Dead entries that merges are known to have kept for it, or for it and others: those that were left in partitions when they were
+    /// last merged whole, for readers that are all still there. What has not been merged since it began is not among them, so
+    /// zero means little; and other readers may hold the same entries.
+    pub dead_entries_held: u64,
+    /// Whether it is older than was allowed: then it holds no entries any more, and its handle waits to be told so. If it is a
+    /// cursor or an iterator, or has any, files that it was reading stay until then.
+    pub is_expired: bool,
+}
+
 /// What a database has done since it was opened, and what it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -160,10 +185,20 @@ pub struct Stats {
     pub recovered_records: u64,
     /// How the log ended then, if not cleanly: a torn last record, which cannot be told from damage to it.
     pub log_tail_note: Option<String>,
-    /// Snapshots and iterators in use.
+    /// Snapshots, cursors, iterators and transactions in use, but for those that have expired. What was made of a snapshot or
+    /// a transaction counts as part of it.
     pub snapshots: usize,
     /// The sequence number of the oldest.
     pub oldest_snapshot: Option<u64>,
+    /// How long that has been in use, in microseconds.
+    pub oldest_snapshot_age_us: Option<u64>,
+    /// The oldest of them, at most 8, that have been in use for longer than [`crate::Builder::reader_age_warn`] says; and after
+    /// them at most 8 that have expired and are still there.
+    pub overstaying: Vec<ReaderStats>,
+    /// Dead entries that are known to be kept for readers: see [`ReaderStats::dead_entries_held`].
+    pub dead_entries_held: u64,
+    /// Readers that have expired: see [`crate::Builder::reader_age_max`].
+    pub readers_expired: u64,
     /// The newest commit.
     pub last_sequence: u64,
     /// Memtables that wait for their flush.
@@ -186,7 +221,7 @@ impl Core {
         let memtable_bytes = (memtables + self.chunk_pool.bytes()) as u64;
         let cache = self.table.cache.stats();
         let cache_bytes = self.table.cache.usage_bytes() as u64;
-        let (snapshots, oldest_snapshot) = self.snapshots.in_use();
+        let readers = self.reader_summary();
         let resident = self.disk.lock().files.resident_bytes() as u64;
         Stats {
             commits: get(&counters.commits),
@@ -220,8 +255,12 @@ impl Core {
             pressure_per_mille: self.pressure.per_mille(),
             recovered_records: get(&counters.recovered_records),
             log_tail_note: counters.log_tail_note.lock().clone(),
-            snapshots,
-            oldest_snapshot,
+            snapshots: readers.count,
+            oldest_snapshot: readers.oldest,
+            oldest_snapshot_age_us: readers.oldest_age_us,
+            overstaying: readers.overstaying,
+            dead_entries_held: readers.dead_held,
+            readers_expired: get(&counters.readers_expired),
             last_sequence: self.snapshots.visible(),
             frozen_memtables: state.frozen.len(),
             failure: self.failure.lock().clone(),

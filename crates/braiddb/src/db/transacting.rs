@@ -108,13 +108,15 @@ impl Core {
         if check.upto >= self.snapshots.visible() {
             return Ok(());
         }
-        let verdict = match check.look_ahead(&self.window) {
-            Verdict::TooOld if check.is_held => self.healing(|| {
-                // The state comes after what it must hold.
+        let verdict = match (check.look_ahead(&self.window), check.held) {
+            (Verdict::TooOld, Some(held)) => self.healing(|| {
+                // The state comes after what it must hold, and before it is known that its traces were.
                 let visible = self.snapshots.visible();
-                check.look_in(&self.state.load_full(), visible)
+                let state = self.state.load_full();
+                self.check_held(&held)?;
+                check.look_in(&state, visible)
             })?,
-            verdict => verdict,
+            (verdict, _) => verdict,
         };
         match verdict {
             Verdict::Unchanged => Ok(()),

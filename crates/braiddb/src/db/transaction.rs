@@ -18,7 +18,7 @@ use super::{
     write::Terms,
 };
 use crate::{
-    base::{Error, Result, SequenceNumber, internal_key, limits},
+    base::{Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
     codec::Operands,
     txn::{Check, Overlay, ReadSet, Savepoint, Written},
 };
@@ -45,6 +45,9 @@ enum Isolation {
 /// for which [`Error::is_conflict`] holds, and nothing was done; [`Db::update`] then begins anew by itself. Writing what was
 /// not read never conflicts, and a transaction that writes nothing is never refused. Those of [`Db::begin_exclusive`] are
 /// never refused: everybody else waits.
+///
+/// One that lives for longer than [`crate::Builder::reader_age_max`], where that is set, is refused nevertheless, an exclusive one as well: its
+/// reads fail with [`Error::ReaderExpired`], and so does its commit, unless it writes nothing.
 ///
 /// Dropped without a commit, it has not happened. One that lives for long keeps old versions from being removed, as a snapshot
 /// does. What it reads and writes is noted in memory, of which it may take up to half of the database's; beyond that calls fail
@@ -95,7 +98,7 @@ impl Transaction {
     fn new(db: &Db, isolation: Isolation) -> Transaction {
         Transaction {
             db: db.clone(),
-            hold: Hold::now(db.core()),
+            hold: Hold::now(db.core(), ReaderKind::Transaction),
             isolation,
             reads: RefCell::default(),
             writes: RefCell::default(),
@@ -161,6 +164,7 @@ impl Transaction {
             if writes.is_empty() { None } else { writes.get(key).cloned() }
         };
         if let Some(written) = written {
+            self.hold.check()?;
             return self.resolve(key, written).map(Some);
         }
         self.note_key(key)?;
@@ -180,7 +184,7 @@ impl Transaction {
                     return value.map(Some);
                 }
                 self.note_key(key)?;
-                let base = core.get(key, Some(self.sequence()), |value| value.into_owned())?;
+                let base = core.get(key, Some(&self.hold), |value| value.into_owned())?;
                 core.functions.apply(user_key, base.as_deref(), &operands).map(Some)
             }
         }
@@ -202,7 +206,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(Value::new)),
-            None => self.db.core().get(&key, Some(self.sequence()), |value| Value::new(value.into_owned())),
+            None => self.db.core().get(&key, Some(&self.hold), |value| Value::new(value.into_owned())),
         }
     }
 
@@ -214,7 +218,7 @@ impl Transaction {
         match self.own(&key)? {
             Some(value) => Ok(value.map(|value| (Value::new(value), None))),
             None => {
-                let stored = self.db.core().get_versioned(&key, Some(self.sequence()))?;
+                let stored = self.db.core().get_versioned(&key, Some(&self.hold))?;
                 Ok(stored.map(|(value, version)| (value, Some(version))))
             }
         }
@@ -226,7 +230,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(|value| read(&value))),
-            None => self.db.core().get(&key, Some(self.sequence()), |value| read(&value)),
+            None => self.db.core().get(&key, Some(&self.hold), |value| read(&value)),
         }
     }
 
@@ -239,7 +243,7 @@ impl Transaction {
     fn contains_key(&self, key: &[u8]) -> Result<bool> {
         match self.own(key)? {
             Some(value) => Ok(value.is_some()),
-            None => self.db.core().contains(key, Some(self.sequence())),
+            None => self.db.core().contains(key, Some(&self.hold)),
         }
     }
 
@@ -445,13 +449,14 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(hold.sequence());
         }
+        hold.check()?;
         let (batch, trees) = (writes.into_batch(), trees.into_inner());
         match isolation {
             Isolation::Optimistic { .. } => {
                 let reads = reads.into_inner();
                 let terms = match reads.is_empty() {
                     true => Terms::None,
-                    false => Terms::Unchanged(Box::new(Check::new(reads, hold.sequence(), true))),
+                    false => Terms::Unchanged(Box::new(Check::new(reads, hold.sequence(), Some(*hold.held())))),
                 };
                 let committed = commit(&db, batch, &trees, durability, terms);
                 if committed.as_ref().is_err_and(Error::is_conflict) {

@@ -84,10 +84,14 @@ impl<'t> TransactionIter<'t> {
         }
         let row = self.advance(is_forward);
         self.is_done = !matches!(row, Ok(Some(_)));
+        if row.is_err() {
+            (self.front.cursor, self.back.cursor) = (None, None);
+        }
         row.transpose()
     }
 
     fn advance(&mut self, is_forward: bool) -> Result<Option<(Key, Value)>> {
+        self.transaction.hold().check()?;
         let TransactionIter { transaction, tree, start, end, front, back, .. } = self;
         let (side, other) = if is_forward { (front, back) } else { (back, front) };
         // What the other end has shown is not shown again.

@@ -6,6 +6,9 @@ use crate::base::{Error, Result};
 /// How often a transaction is begun again.
 const RETRIES_MAX: u32 = 1000;
 
+/// How often one is that was in use for so long that it expired: what takes that long each time should not go on for ever.
+const EXPIRIES_MAX: u32 = 3;
+
 /// So often without a pause.
 const RETRIES_AT_ONCE: u32 = 4;
 
@@ -14,7 +17,8 @@ const PAUSE_US_MAX: u64 = 2000;
 
 impl Db {
     /// Has `work` done in a transaction, and commits that. If others were in the way ([`crate::Error::is_conflict`]), both are done
-    /// again, after a pause that is random and grows; after 1000 times the conflict is returned. So `work` may run more than
+    /// again, after a pause that is random and grows; after 1000 times the conflict is returned. If the transaction was in use for longer than
+    /// [`crate::Builder::reader_age_max`] allows, both are done again three times at most. So `work` may run more than
     /// once: what it does beside the transaction should bear that. If it returns an error, nothing is committed.
     ///
     /// ```
@@ -37,7 +41,7 @@ impl Db {
 
     /// [`Db::update`] with another durability than the database's.
     pub fn update_with<R>(&self, durability: Durability, mut work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
-        let mut retries = 0;
+        let (mut retries, mut expiries) = (0, 0);
         loop {
             let transaction = self.begin()?;
             let done = match work(&transaction) {
@@ -50,6 +54,10 @@ impl Db {
             };
             match done {
                 Err(e) if e.is_conflict() => self.pause(retries, e)?,
+                Err(e) if e.is_reader_expired() && expiries < EXPIRIES_MAX => {
+                    expiries += 1;
+                    self.pause(retries, e)?;
+                }
                 done => return done,
             }
             retries += 1;

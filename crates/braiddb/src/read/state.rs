@@ -1,9 +1,13 @@
 //! The read state: everything a reader needs, behind one pointer.
 //!
 //! A state never changes, except that the commit leader adds to the active memtable. A reader loads the state first
-//! and its sequence number after that; so whatever the state's runs have left out was not needed at that number.
+//! and its sequence number after that; so whatever the state's runs have left out was not needed at that number. A reader of a
+//! snapshot asks then whether that is still held: see [`crate::commit::SnapshotList`].
 
-use crate::{memtable::Memtable, version::Version};
+use crate::{
+    memtable::{Memtable, MemtableOptions},
+    version::Version,
+};
 use parking_lot::Mutex;
 use std::{
     any::Any,
@@ -24,6 +28,16 @@ pub struct ReadState {
 }
 
 impl ReadState {
+    /// A state of nothing, for who has no right to another any more. There is nothing that could be read in it.
+    pub fn empty() -> ReadState {
+        ReadState {
+            active: Arc::new(Memtable::new(MemtableOptions::for_capacity(0))),
+            frozen: Vec::new(),
+            version: Arc::default(),
+            garbage: Arc::default(),
+        }
+    }
+
     /// All memtables, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)

@@ -10,6 +10,7 @@
 use super::{ReadSet, Verdict, Window};
 use crate::{
     base::{Result, SequenceNumber},
+    commit::Held,
     read::{self, ReadState},
 };
 
@@ -20,15 +21,15 @@ pub struct Check {
     pub reads: ReadSet,
     /// No commit up to this one has written any of it.
     pub upto: SequenceNumber,
-    /// Whether the snapshot that was read is held.
-    pub is_held: bool,
+    /// The snapshot that was read, if it is held.
+    pub held: Option<Held>,
 }
 
 impl Check {
     /// A check of what was read at a snapshot.
-    pub fn new(mut reads: ReadSet, snapshot: SequenceNumber, is_held: bool) -> Check {
+    pub fn new(mut reads: ReadSet, snapshot: SequenceNumber, held: Option<Held>) -> Check {
         reads.seal();
-        Check { reads, upto: snapshot, is_held }
+        Check { reads, upto: snapshot, held }
     }
 
     /// Looks through the window ahead of the commit, so that little is left to do while others wait. Says what it found;
@@ -42,7 +43,7 @@ impl Check {
     }
 
     /// Looks where all is stored. `state` was loaded after commit `visible` was seen to be published, and the snapshot that
-    /// was read is held.
+    /// was read was seen to be held after that.
     pub fn look_in(&mut self, state: &ReadState, visible: SequenceNumber) -> Result<Verdict> {
         for key in self.reads.keys() {
             if read::newest_sequence(state, key, visible)? > self.upto {
