@@ -305,22 +305,28 @@ fn a_cursor_that_heals_finds_that_it_has_expired() {
     let db = open(of_vfs()).unwrap();
     let tree = db.tree("t").unwrap();
     let mut cursor = tree.cursor();
-    let core = Arc::clone(db.core());
-    let expire = move |event: &str| {
-        if event.contains("a view is damaged") {
-            clock.advance(MAX_NS + 1);
-            core.snapshots.look(clock.monotonic_ns(), WARN_NS, MAX_NS);
+    let (core, has_expired) = (Arc::clone(db.core()), Arc::new(AtomicBool::new(false)));
+    let expire = {
+        let has_expired = Arc::clone(&has_expired);
+        move |event: &str| {
+            if event.contains("a view is damaged") {
+                clock.advance(MAX_NS + 1);
+                core.snapshots.look(clock.monotonic_ns(), WARN_NS, MAX_NS);
+                has_expired.store(true, Ordering::Relaxed);
+            }
         }
     };
-    let ended = tracing::subscriber::with_default(Listener::new(expire), || {
-        let mut passed = 0;
-        while cursor.next()? {
+    tracing::subscriber::with_default(Listener::new(expire), || {
+        for passed in 0.. {
+            let moved = cursor.next();
+            if has_expired.load(Ordering::Relaxed) {
+                expired(moved);
+                return;
+            }
+            assert!(moved.unwrap(), "the damage was never met");
             assert_eq!(cursor.key(), key(passed));
-            passed += 1;
         }
-        Ok(passed)
     });
-    expired(ended);
 }
 
 fn damage_view(vfs: &Arc<dyn Vfs>) {
