@@ -2,9 +2,15 @@
 
 use super::{
     Cursor, Db, Settings, Tree,
+    key::KeyBuf,
     tests_common::{DIR, mem, open, small},
 };
-use crate::platform::OpenMode;
+use crate::{
+    base::MAX_SEQUENCE,
+    platform::OpenMode,
+    read::{self, GROUP_KEYS, Lookup, ReadState},
+    version::FileSet,
+};
 use std::{collections::BTreeMap, path::Path};
 
 pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -280,4 +286,57 @@ fn a_cursor_goes_on_where_it_was_when_a_view_is_damaged_further_on() {
         let healed = vfs.list(Path::new(DIR)).unwrap().iter().all(|file| file.name != view.name);
         assert!(healed, "the damaged view was never met");
     }
+}
+
+/// A key that has others open the view of its run while it is looked at.
+struct OpensView<'a> {
+    key: KeyBuf,
+    open: &'a dyn Fn(),
+}
+
+impl std::ops::Deref for OpensView<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        (self.open)();
+        &self.key
+    }
+}
+
+/// A new run's own view is opened by who first reads it. Another thread did so just when a lookup of many keys had passed the step
+/// that finds a key's place in the view; the next steps took the place of the first key of all, and keys that were there
+/// were not found.
+#[test]
+fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
+    let db = open(Settings { hash_index_after: u64::MAX, ..small(&mem()) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    let number = |i: u32| i.to_be_bytes();
+    for i in 0..1000 {
+        tree.put(number(i), b"v").unwrap();
+    }
+    db.compact().unwrap();
+    let (core, looks) = (db.core(), std::cell::Cell::new(0));
+    for opened_at in 0..80 {
+        // Runs as they are just after they have been written.
+        let version = FileSet::new(&core.dir, &core.table).version(core.disk.lock().manifest.layout(), None).unwrap();
+        assert!(version.partitions.iter().all(|p| p.main_view().is_none()));
+        let state = ReadState { version: std::sync::Arc::new(version), ..ReadState::empty() };
+        looks.set(0);
+        let open = || {
+            looks.set(looks.get() + 1);
+            if looks.get() == opened_at {
+                state.version.partitions.iter().for_each(|p| p.apart.iter().for_each(|run| drop(run.view().unwrap())));
+            }
+        };
+        let key = |i: u32| OpensView { key: KeyBuf::new(tree.state().id, &number(900 + i)), open: &open };
+        let keys: Vec<_> = (0..GROUP_KEYS as u32).map(key).collect();
+        let mut lookups = [Lookup::default(); GROUP_KEYS];
+        let guard = crossbeam_epoch::pin();
+        read::prepare(&state, &keys, &mut lookups, &guard);
+        for (key, lookup) in keys.iter().zip(&lookups) {
+            let found = read::get_prepared(&state, &key.key, lookup, MAX_SEQUENCE, &guard).unwrap();
+            assert!(found.is_some(), "opened at look {opened_at}");
+        }
+    }
+    assert!(looks.get() >= 2 * GROUP_KEYS, "{} looks: there were none in between", looks.get());
 }

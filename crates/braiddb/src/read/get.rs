@@ -22,7 +22,8 @@ const RUNS_AT_ONCE: usize = 24;
 pub struct Lookup {
     hash: u64,
     partition: usize,
-    leaf: Leaf,
+    /// Where in the partition's view to look for the segment; `None` if that was not open yet, or has a hash index.
+    leaf: Option<Leaf>,
     /// The segment of the partition's view that the key belongs to; `None` without a view, or one without entries.
     segment: Option<u32>,
     /// Whether the partition's view has a hash index.
@@ -70,14 +71,15 @@ pub fn prepare<K: Deref<Target = [u8]>>(
         if let Some((view, _)) = main_view(lookup) {
             lookup.by_hash = view.prefetch_by_hash(lookup.hash);
             if !lookup.by_hash {
-                lookup.leaf = view.find_leaf(key);
+                lookup.leaf = Some(view.find_leaf(key));
             }
         }
     }
     for (lookup, key) in lookups.iter_mut().zip(keys) {
         match main_view(lookup) {
             Some((view, runs)) if lookup.by_hash => view.prefetch_candidate(runs, lookup.hash, true),
-            Some((view, _)) => lookup.segment = view.segment_in_leaf(key, lookup.leaf),
+            // Others may open the view at any time.
+            Some((view, _)) => lookup.segment = lookup.leaf.and_then(|leaf| view.segment_in_leaf(key, leaf)),
             None => {}
         }
     }
