@@ -14,6 +14,8 @@ mod plan;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_combine;
 
 pub use combine::Sieve;
 pub use context::{JobContext, Relocate};

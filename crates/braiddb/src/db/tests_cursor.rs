@@ -325,7 +325,8 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
         let open = || {
             looks.set(looks.get() + 1);
             if looks.get() == opened_at {
-                state.version.partitions.iter().for_each(|p| p.apart.iter().for_each(|run| drop(run.view().unwrap())));
+                let runs = state.version.partitions.iter().flat_map(|p| &p.apart);
+                assert!(runs.map(|run| run.view().unwrap().meta().entries).sum::<u64>() > 900);
             }
         };
         let key = |i: u32| OpensView { key: KeyBuf::new(tree.state().id, &number(900 + i)), open: &open };

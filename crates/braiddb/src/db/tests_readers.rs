@@ -2,7 +2,7 @@
 //! what they held comes back, and that none of them ever shows what is not so.
 
 use super::{
-    Cursor, Db, Durability, Settings, Snapshot, Tree,
+    Cursor, Db, Durability, Settings, Snapshot, Tree, Value,
     tests_common::{DIR, bounded, mem, open, small},
 };
 use crate::{
@@ -122,7 +122,7 @@ fn every_kind_of_reader_expires_past_the_limit_and_not_at_it() {
 
     clock.advance(MAX_NS);
     db.compact().unwrap();
-    let old = |value: Option<crate::Value>| assert_eq!(value.as_deref(), Some(&b"old"[..]));
+    let old = |value: Option<Value>| assert_eq!(value.as_deref(), Some(&b"old"[..]));
     for snapshot in [&snapshot, &copy, &of_tx] {
         old(snapshot.get(&tree, key(7)).unwrap());
     }
@@ -588,7 +588,7 @@ const STRIDE: u64 = 50;
 fn left(number: u64, of_key: u64) -> Option<Vec<u8>> {
     let wrote = number - (number + STRIDE - of_key % STRIDE) % STRIDE;
     let value = [wrote.to_be_bytes(), of_key.to_be_bytes()].concat();
-    ((wrote + of_key) % 3 != 0).then(|| value.repeat(if of_key % 7 == 0 { 20 } else { 2 }))
+    (!(wrote + of_key).is_multiple_of(3)).then(|| value.repeat(if of_key.is_multiple_of(7) { 20 } else { 2 }))
 }
 
 /// What the threads of the race share.
@@ -631,7 +631,7 @@ impl Race {
             }
             let sequence = self.db.write(batch, Durability::Buffered).unwrap();
             assert_eq!(sequence + self.first, number);
-            if number % 3 == 0 {
+            if number.is_multiple_of(3) {
                 // All expire, and what they held is dropped at once.
                 self.clock.advance(SECOND_NS + 1);
                 self.db.compact().unwrap();
