@@ -10,7 +10,15 @@
 #![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and starts threads")]
 
 use braiddb::{Compression, Db, Durability, Error, Tree, Update, Version};
-use std::{hint::black_box, sync::Arc, thread, time::Instant};
+use std::{
+    hint::black_box,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -144,10 +152,17 @@ const KINDS: &[Kind] = &[
             tree.fetch_update(b"by fetch_update", |value| Update::Put(next(value).to_le_bytes().to_vec())).map(|_| ())
         })
     }),
-    ("8 threads counting by the merge function add", |db, tree, _| {
-        count(db, tree, b"by merge", |db, tree| {
-            tree.merge(b"by merge", &db.merge_function("add")?, 1_u64.to_le_bytes()).map(|_| ())
+    ("8 threads putting one record, for comparison", |db, tree, _| {
+        let next = AtomicU64::new(0);
+        count(db, tree, b"by put", move |_, tree| {
+            let number = next.fetch_add(1, Ordering::Relaxed) + 1;
+            tree.put(b"others", number.to_le_bytes())?;
+            if number == THREADS * COUNTS { tree.put(b"by put", number.to_le_bytes()).map(|_| ()) } else { Ok(()) }
         })
+    }),
+    ("8 threads counting by the merge function add", |db, tree, _| {
+        let add = db.merge_function("add")?;
+        count(db, tree, b"by merge", move |_, tree| tree.merge(b"by merge", &add, 1_u64.to_le_bytes()).map(|_| ()))
     }),
     ("the text of a version", |db, _, _| {
         let version = db.version_of(1 << 40);
@@ -199,15 +214,15 @@ fn count(
     db: &Db,
     tree: &Tree,
     name: &'static [u8],
-    one_more: fn(&Db, &Tree) -> braiddb::Result<()>,
+    one_more: impl Fn(&Db, &Tree) -> braiddb::Result<()> + Send + Sync + 'static,
 ) -> Result<f64, Failure> {
     tree.delete(name)?;
-    let shared = Arc::new((db.clone(), tree.clone()));
+    let shared = Arc::new((db.clone(), tree.clone(), one_more));
     let ns = timed(THREADS * COUNTS, || {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || (0..COUNTS).try_for_each(|_| one_more(&shared.0, &shared.1)))
+                thread::spawn(move || (0..COUNTS).try_for_each(|_| shared.2(&shared.0, &shared.1)))
             })
             .collect();
         for thread in threads {
