@@ -2,12 +2,17 @@
 
 use super::{
     Db, Durability, Settings, Transaction, Tree,
-    tests_common::{bounded, mem, open, small},
+    tests_common::{DIR, bounded, fault, mem, open, small},
 };
-use crate::base::{Error, Result};
+use crate::{
+    base::{Error, Result},
+    platform::fault_vfs::{FaultVfs, Operation},
+};
 use std::{
     collections::BTreeMap,
+    io,
     ops::Bound::{Excluded, Included},
+    path::Path,
     sync::{Arc, Barrier, mpsc},
 };
 
@@ -383,6 +388,43 @@ fn updates_of_one_counter_lose_nothing() {
         tree.put(b"n", b"").unwrap();
         assert!(tx.commit().unwrap_err().is_conflict());
     });
+}
+
+/// The story: a commit was noted in the window, then no room was found for it, and its number was given to another. Whoever had
+/// looked at that number by then did not look again, and missed what the other wrote.
+#[test]
+fn a_commit_that_finds_no_room_leaves_no_number_behind() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(small(&fault(&vfs))).unwrap();
+    let tree = db.tree("t").unwrap();
+    let held_up = db.begin().unwrap();
+    assert!(held_up.get(&tree, b"k").unwrap().is_none());
+    held_up.put(&tree, b"mine", b"").unwrap();
+    vfs.fail(Operation::Create, 0, u32::MAX, io::ErrorKind::StorageFull);
+    let filled = (0..2000).find_map(|n| tree.put(key(n), vec![n as u8; 200]).err());
+    assert!(filled.is_some_and(|e| e.is_disk_full()));
+    for n in 0..20 {
+        assert!(tree.put(vec![n; 3000], b"").unwrap_err().is_disk_full());
+    }
+    vfs.heal();
+    tree.put(b"k", b"by another").unwrap();
+    assert!(held_up.commit().unwrap_err().is_conflict());
+    assert!(tree.get(b"mine").unwrap().is_none());
+}
+
+/// Once an exclusive transaction is applied, there is no error but that its outcome is unknown.
+#[test]
+fn an_exclusive_commit_whose_sync_fails_is_unknown() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(small(&fault(&vfs))).unwrap();
+    let tree = db.tree("t").unwrap();
+    let exclusive = db.begin_exclusive().unwrap();
+    exclusive.put(&tree, b"k", b"v").unwrap();
+    vfs.fail(Operation::Sync, 0, u32::MAX, io::ErrorKind::Other);
+    let failed = exclusive.commit_with(Durability::Sync).unwrap_err();
+    assert!(failed.is_commit_unknown(), "{failed}");
+    assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"v"[..]), "it was applied");
+    assert!(matches!(tree.put(b"k", b"w"), Err(Error::ReadOnly { .. })));
 }
 
 /// An error of the work's own ends an update at once, and nothing is committed.

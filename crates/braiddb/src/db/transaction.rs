@@ -465,11 +465,14 @@ impl Transaction {
                 committed
             }
             Isolation::Exclusive { .. } => {
+                let core = db.core();
+                // Nobody closes in between: once it is applied, there is no error but that its outcome is unknown.
+                let _inside = core.enter_past_closing()?;
                 let sequence = commit(&db, batch, &trees, Durability::Buffered, Terms::Exclusive)?;
                 // Others need not wait for the device.
                 drop(isolation);
-                if durability == Durability::Sync {
-                    db.sync()?;
+                if let Some(wal) = core.wal.as_ref().filter(|_| durability == Durability::Sync) {
+                    core.sync_to(wal.end_lsn())?;
                 }
                 Ok(sequence)
             }

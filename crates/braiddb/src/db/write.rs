@@ -215,6 +215,9 @@ impl Core {
         drops: u64,
     ) -> Result<Committed> {
         self.check_writable()?;
+        // Both before commits are noted in the window: a number that is noted must be used up.
+        let state = self.make_room()?;
+        let wal = self.wal.as_ref().ok_or(Error::Closed)?;
         let WriteState { last_sequence, payload, .. } = write;
         if self.window.is_open() {
             self.admit(*last_sequence, group, drops);
@@ -233,8 +236,6 @@ impl Core {
                 (payload, count as u64)
             }
         };
-        let state = self.make_room()?;
-        let wal = self.wal.as_ref().ok_or(Error::Closed)?;
         let first_sequence = *last_sequence + 1;
         // Numbers are used up even if the log cannot take the group.
         *last_sequence += count;

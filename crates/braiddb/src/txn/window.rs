@@ -151,6 +151,8 @@ impl Window {
     pub fn note(&self, sequence: SequenceNumber, batch: &[u8]) {
         let mut pieces = self.pieces.lock();
         let pieces = &mut *pieces;
+        // Whoever has looked at a number does not look at it again.
+        assert!(sequence > pieces.open.last, "the numbers that are noted grow");
         let bytes = &mut pieces.open.bytes;
         bytes.extend_from_slice(&sequence.to_le_bytes());
         let len_at = bytes.len();
