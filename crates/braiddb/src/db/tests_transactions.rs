@@ -395,7 +395,8 @@ fn updates_of_one_counter_lose_nothing() {
 #[test]
 fn a_commit_that_finds_no_room_leaves_no_number_behind() {
     let vfs = FaultVfs::new(Path::new(DIR));
-    let db = open(small(&fault(&vfs))).unwrap();
+    // So long a log that only runs are refused.
+    let db = open(Settings { log_segment_bytes: 1 << 20, ..small(&fault(&vfs)) }).unwrap();
     let tree = db.tree("t").unwrap();
     let held_up = db.begin().unwrap();
     assert!(held_up.get(&tree, b"k").unwrap().is_none());
