@@ -12,7 +12,7 @@ mod reader_kind;
 mod rows;
 
 pub use cursor::Cursor;
-pub use entry::{EntryKind, EntryRef};
+pub use entry::{Content, EntryKind, EntryRef};
 pub use error::{Error, Result};
 pub use ids::{FileId, FileNumber, MAX_SEQUENCE, SequenceNumber, TreeId, internal_key, split_internal_key};
 pub use merge_order::{MergeOrder, key_head};

@@ -22,7 +22,8 @@ pub const FILE_HEADER_LEN: usize = 64;
 ///
 /// 1. The first.
 /// 2. Entries of kind 4, operands of merge functions. A build that knows version 1 alone would show operands as values.
-pub const FORMAT_VERSION: u32 = 2;
+/// 3. Entries of kinds 5 and 6, values with an end and streams.
+pub const FORMAT_VERSION: u32 = 3;
 
 /// A required feature of runs: there may be zeros between data blocks, and the index tells how many.
 pub const PADDED_BLOCKS: u64 = 1;
