@@ -60,14 +60,14 @@ fn open(directory: &str) -> Result<Db> {
 }
 
 fn compressed(db: &Db, name: &str, compression: Compression) -> Result<Tree> {
-    db.tree_with(name, TreeOptions { compression: Some(compression), blob_threshold: None })
+    db.tree_with(name, TreeOptions { compression: Some(compression), ..TreeOptions::default() })
 }
 
 fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
     let mut trees = vec![
         compressed(db, "plain", Compression::None)?,
         compressed(db, "lz4", Compression::Lz4)?,
-        db.tree_with("large", TreeOptions { compression: None, blob_threshold: Some(200) })?,
+        db.tree_with("large", TreeOptions { blob_threshold: Some(200), ..TreeOptions::default() })?,
     ];
     if with_zstd {
         trees.push(compressed(db, "zstd", Compression::Zstd)?);

@@ -34,6 +34,10 @@ const HEAD_ROOM: usize = 10;
 /// A batch that gets a second operation is expected to get more, and has room made for so many bytes.
 const ROOM_BYTES: usize = 2048;
 
+/// What is told of operands on a value that expires and is not committed yet.
+pub const MERGED_INTO_EXPIRING: &str =
+    "a merge function is used on a value that expires and is put by the same batch or transaction: commit that before";
+
 /// Operations in the order they were asked for, each as it goes into the log: if they come in the order of the log as
 /// well, they are not copied again.
 #[derive(Clone, Debug, Default)]
@@ -143,6 +147,9 @@ impl RawBatch {
         }
         if self.has_operands && self.is_disordered {
             self = self.with_operands_piled();
+            if let Some(reason) = self.error {
+                return Err(Error::InvalidArgument(reason));
+            }
         }
         if (self.is_disordered && self.operations > 1) || self.value_len_max >= len_min {
             (self.bytes, self.operations) = self.rewritten(len_min, place)?;
@@ -201,6 +208,10 @@ impl RawBatch {
                         Some(before) => operands.on_top_of(&before, 0),
                         None => value,
                     },
+                    Some((EntryKind::Expiring, _)) => {
+                        piled.fail(MERGED_INTO_EXPIRING.to_owned());
+                        value
+                    }
                     Some(_) => operands.on(Base::Absent),
                     None if deleted.iter().any(|(start, end)| *start <= key && key < *end) => operands.on(Base::Absent),
                     None => value,

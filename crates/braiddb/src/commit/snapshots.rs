@@ -22,6 +22,8 @@ pub struct Held {
     pub sequence: SequenceNumber,
     /// When that was taken.
     pub taken_ns: u64,
+    /// The same by the database's time, in microseconds since 1970: what had expired by then, it does not see.
+    pub taken_us: u64,
 }
 
 /// A reader in the list.
@@ -33,6 +35,7 @@ struct Reader {
     holds: usize,
     sequence: SequenceNumber,
     taken_ns: u64,
+    taken_us: u64,
 }
 
 /// A reader, as others see it.
@@ -64,8 +67,9 @@ struct Alone(AtomicU64);
 struct Readers {
     by_id: BTreeMap<u64, Reader>,
     next_id: u64,
-    /// The latest time that the list was told.
+    /// The latest times that the list was told.
     now_ns: u64,
+    now_us: u64,
 }
 
 /// Which readers are in use, and which of them have stayed for too long.
@@ -114,16 +118,18 @@ impl SnapshotList {
     }
 
     /// Takes a snapshot of now. Each must be released.
-    pub fn acquire(&self, kind: ReaderKind, now_ns: u64) -> Held {
+    pub fn acquire(&self, kind: ReaderKind, now_ns: u64, now_us: u64) -> Held {
         let mut readers = self.readers.lock();
         let sequence = self.visible();
         // Who was held up after looking at the clock has not been a reader meanwhile, and must not be born expired.
         let taken_ns = readers.now_ns.max(now_ns);
         readers.now_ns = taken_ns;
+        // Nor must it see what jobs have let go of meanwhile, since it had expired.
+        let taken_us = readers.now_us.max(now_us);
         let id = readers.next_id;
         readers.next_id += 1;
-        readers.by_id.insert(id, Reader { kind, was_told_of: false, holds: 1, sequence, taken_ns });
-        Held { id, sequence, taken_ns }
+        readers.by_id.insert(id, Reader { kind, was_told_of: false, holds: 1, sequence, taken_ns, taken_us });
+        Held { id, sequence, taken_ns, taken_us }
     }
 
     /// Takes another hold of a snapshot that is in use. It is the same reader, of the same age, and may have expired.
@@ -168,6 +174,14 @@ impl SnapshotList {
             }
         }
         strata
+    }
+
+    /// The time by which no reader sees what had expired then, now or later: that of the one that was taken first, or now.
+    pub fn expired_by(&self, now_us: u64) -> u64 {
+        let mut readers = self.readers.lock();
+        readers.now_us = readers.now_us.max(now_us);
+        let now_us = readers.now_us;
+        self.holding(&readers).map(|reader| reader.taken_us).fold(now_us, u64::min)
     }
 
     /// How many readers hold something, and the oldest of them.

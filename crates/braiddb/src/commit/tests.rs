@@ -73,7 +73,7 @@ fn the_bytes_of_a_batch_are_these() {
 #[test]
 fn strata_are_the_snapshots_and_now() {
     let list = SnapshotList::new(5);
-    let five = list.acquire(ReaderKind::Cursor, 70);
+    let five = list.acquire(ReaderKind::Cursor, 70, 0);
     list.publish(9);
     let oldest = Seen { kind: ReaderKind::Cursor, sequence: 5, taken_ns: 70, is_expired: false };
     assert_eq!((list.strata(), list.in_use()), (vec![5, 9], (1, Some(oldest))));
@@ -88,7 +88,7 @@ fn strata_are_the_snapshots_and_now() {
 fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
     let list = SnapshotList::new(5);
     let acquire = |now_ns| {
-        let held = list.acquire(ReaderKind::Snapshot, now_ns);
+        let held = list.acquire(ReaderKind::Snapshot, now_ns, 0);
         list.publish(held.sequence + 1);
         held
     };
@@ -116,7 +116,7 @@ fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
     assert_eq!(list.strata(), [6, 7, 8]);
     // Who looked at the clock before all others had expired, and came after that, has not.
     list.look(900, 1000, 0);
-    let late = list.acquire(ReaderKind::Snapshot, 500);
+    let late = list.acquire(ReaderKind::Snapshot, 500, 0);
     assert!(list.is_expired(&seven) && !list.is_expired(&late));
     assert_eq!((late.taken_ns, list.strata()), (900, vec![8]));
     for held in [five, six, seven, late] {

@@ -1,13 +1,16 @@
 //! What a flush or merge needs from the database.
 
 use crate::{
-    base::{FileId, FileNumber, Result, SequenceNumber, TreeId},
+    base::{Content, EntryKind, EntryRef, FileId, FileNumber, Result, SequenceNumber, TreeId},
     codec::{Compression, MergeFunctions},
     table::{RunOptions, TableContext},
     version::FileSet,
 };
 use parking_lot::Mutex;
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// Gives a blob's new reference, if the blob was moved: called with the internal key and the reference.
 pub type Relocate<'a> = &'a (dyn Fn(&[u8], &[u8]) -> Result<Option<Vec<u8>>> + Sync);
@@ -30,6 +33,10 @@ pub struct JobContext<'a> {
     pub new_file_id: &'a (dyn Fn() -> FileId + Sync),
     /// For each of these sequence numbers, ascending, the newest version at or below it is kept.
     pub strata: Vec<SequenceNumber>,
+    /// What has expired by this time, in microseconds since 1970, no reader sees any more.
+    pub expired_by_us: u64,
+    /// How many such values were met.
+    pub expired: &'a AtomicU64,
     /// Moves blobs out of files that are to be given up.
     pub relocate: Option<Relocate<'a>>,
     /// A run is cut when it has this many bytes.
@@ -41,6 +48,22 @@ pub struct JobContext<'a> {
 }
 
 impl JobContext<'_> {
+    /// An entry as it is to be judged: one that has expired is a tombstone.
+    #[inline]
+    pub fn judged<'e>(&self, entry: EntryRef<'e>) -> EntryRef<'e> {
+        if entry.kind == EntryKind::Expiring { self.judged_by_time(entry) } else { entry }
+    }
+
+    #[cold]
+    fn judged_by_time<'e>(&self, entry: EntryRef<'e>) -> EntryRef<'e> {
+        let content = Content::of(entry.kind, entry.value);
+        if content.is_none_or(|content| content.expires_us > Some(self.expired_by_us)) {
+            return entry;
+        }
+        self.expired.fetch_add(1, Ordering::Relaxed);
+        EntryRef { kind: EntryKind::Tombstone, value: &[], ..entry }
+    }
+
     /// A number and path for a new run.
     pub fn new_run(&self) -> (FileNumber, PathBuf) {
         let number = (self.new_file_number)();

@@ -81,7 +81,7 @@ pub fn flush(
         // Below a partition without runs there is nothing that a tombstone could hide.
         let droppable = partition.all_runs().next().is_none();
         while more && is_before_end(partition, scan.entry().key) {
-            group.add(&scan.entry(), &mut sieve, droppable)?;
+            group.add(scan.entry(), &mut sieve, droppable)?;
             more = scan.advance();
         }
         group.add_held(&mut sieve, droppable)?;
@@ -95,16 +95,18 @@ pub fn flush(
 
 /// A run in the making and the partitions that get it.
 struct Group<'a> {
+    context: &'a JobContext<'a>,
     output: RunOutput<'a>,
     partitions: Vec<u64>,
 }
 
 impl<'a> Group<'a> {
     fn new(context: &'a JobContext<'a>) -> Group<'a> {
-        Group { output: RunOutput::new(context).in_writes_of(WRITE_BYTES_MAX), partitions: Vec::new() }
+        Group { context, output: RunOutput::new(context).in_writes_of(WRITE_BYTES_MAX), partitions: Vec::new() }
     }
 
-    fn add(&mut self, entry: &EntryRef<'_>, sieve: &mut Sieve<'_>, droppable: bool) -> Result<()> {
+    fn add(&mut self, entry: EntryRef<'_>, sieve: &mut Sieve<'_>, droppable: bool) -> Result<()> {
+        let entry = &self.context.judged(entry);
         if sieve.holds_other_than(entry.key) {
             self.add_held(sieve, droppable)?;
         }

@@ -287,14 +287,13 @@ impl<'a> Merger<'a> {
             if self.partition.layout.end.as_deref().is_some_and(|end| entry.key >= end) {
                 break;
             }
-            let stands = if sieve.holds_other_than(entry.key) {
+            if sieve.holds_other_than(entry.key) {
                 self.add_held(&mut sieve, &mut cutter)?;
-                self.judge(&mut sieve, &self.scan.entry())
-            } else {
-                self.judge(&mut sieve, &entry)
-            };
-            if stands {
-                self.add_scanned(&mut cutter)?;
+            }
+            let entry = context.judged(self.scan.entry());
+            let is_tombstone = entry.kind == EntryKind::Tombstone;
+            if self.judge(&mut sieve, &entry) {
+                self.add_scanned(&mut cutter, is_tombstone)?;
             }
         }
         self.add_held(&mut sieve, &mut cutter)?;
@@ -338,13 +337,16 @@ impl<'a> Merger<'a> {
         })
     }
 
-    /// Writes the entry that the scan is on.
-    fn add_scanned(&mut self, cutter: &mut Cutter) -> Result<()> {
+    /// Writes the entry that the scan is on, as it is or as a tombstone.
+    fn add_scanned(&mut self, cutter: &mut Cutter, is_tombstone: bool) -> Result<()> {
         if cutter.split_bytes.is_some() && cutter.cuts_before(&self.output, self.scan.entry().key) {
             let key = self.scan.entry().key.to_vec();
             self.finish_part(Some(key))?;
         }
-        let entry = self.scan.entry();
+        let mut entry = self.scan.entry();
+        if is_tombstone {
+            entry = EntryRef { kind: EntryKind::Tombstone, value: &[], ..entry };
+        }
         let droppable = self.is_droppable(&entry);
         self.output.add(&entry, droppable)?;
         cutter.note(entry.key);
@@ -418,8 +420,37 @@ fn is_cut_here(output: &RunOutput<'_>, split_bytes: u64, last_key: &[u8], key: &
     output.fills_part(split_bytes) || (tree_ends && output.fills_part(split_bytes / 4 * 3))
 }
 
-/// The runs of a partition that a range tombstone deletes wholly, for every snapshot: they need not be read again.
-pub fn droppable_runs(partition: &Partition, oldest_snapshot: SequenceNumber) -> BTreeSet<FileNumber> {
+/// The runs of a partition of which no snapshot sees anything, and that need not be read again: those that a range tombstone
+/// deletes wholly, and those that have expired wholly.
+pub fn droppable_runs(
+    partition: &Partition,
+    oldest_snapshot: SequenceNumber,
+    expired_by_us: u64,
+) -> BTreeSet<FileNumber> {
+    let mut dropped = deleted_runs(partition, oldest_snapshot);
+    dropped.extend(expired_runs(partition, expired_by_us));
+    dropped
+}
+
+/// The runs of which every entry has expired. What is older than such an entry must not come to light again: so where
+/// another run may have anything older, it is left to a merge.
+fn expired_runs(partition: &Partition, expired_by_us: u64) -> impl Iterator<Item = FileNumber> + '_ {
+    let hides = |meta: &RunMeta, other: &RunMeta| {
+        other.number != meta.number
+            && other.min_sequence < meta.max_sequence
+            && other.smallest <= meta.largest
+            && meta.smallest <= other.largest
+    };
+    let is_expired = move |meta: &RunMeta| {
+        meta.expiries.entries == meta.entries
+            && meta.range_tombstones == 0
+            && meta.expiries.latest().is_some_and(|latest| latest <= expired_by_us)
+            && !partition.all_runs().any(|other| hides(meta, other.run().meta()))
+    };
+    partition.all_runs().map(|handle| handle.run().meta()).filter(move |meta| is_expired(meta)).map(|meta| meta.number)
+}
+
+fn deleted_runs(partition: &Partition, oldest_snapshot: SequenceNumber) -> BTreeSet<FileNumber> {
     let Some(tombstones) = &partition.tombstones else { return BTreeSet::new() };
     let layout = &partition.layout;
     let is_dropped = |meta: &RunMeta| {

@@ -1,7 +1,7 @@
 //! Plans: what to do with a partition, decided from sizes and counts alone.
 //!
 //! - *Rebuild*: the view is missing or damaged; braid it anew from the runs.
-//! - *Major*, all runs: too many entries are dead.
+//! - *Major*, all runs: too many entries are dead, or one has been expired for too long.
 //! - *Major*, all loose runs and those that are sparse: files shared with partitions that have let them go.
 //! - *Cut*: the partition has grown too large, and there is a key between its runs, as where keys grow with time: each
 //!   side keeps its runs as they are.
@@ -43,7 +43,7 @@ pub struct RunShape {
 pub struct ViewShape {
     /// All its entries.
     pub entries: u64,
-    /// Those that are stale or tombstones.
+    /// Those that are stale or tombstones, and about as many as have expired.
     pub dead: u64,
 }
 
@@ -65,6 +65,8 @@ pub struct PartitionShape {
     /// A key that no run lies on both sides of, with at least a quarter of the bytes on either; asked for if the partition
     /// is too large.
     pub cut: Option<Vec<u8>>,
+    /// How long ago the first of its entries expired, in microseconds; 0 if none has.
+    pub expired_for_us: u64,
     /// Its bytes when a split last gave one part, since it could not be cut; 0 if none did.
     pub unsplit_bytes: u64,
     /// Whether a blob file waits to be given up that runs of this partition refer to.
@@ -90,6 +92,8 @@ pub struct PlanOptions {
     pub view_runs_max_idle: usize,
     /// The most dead entries among all, in per cent.
     pub dead_percent_max: u64,
+    /// What has expired is let go of after so long at the latest, in microseconds.
+    pub expired_for_us_max: u64,
     /// Whether the database is idle: then loose runs are folded whatever their number.
     pub idle: bool,
 }
@@ -164,7 +168,7 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
 pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let count = shape.runs.len() + shape.loose.len();
     let bytes: u64 = all(shape).map(|r| r.bytes).sum();
-    if is_too_dead(shape, options) || shape.relocate_blobs {
+    if is_too_dead(shape, options) || shape.relocate_blobs || shape.expired_for_us >= options.expired_for_us_max {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
     }
     let sparse: Vec<FileNumber> = shape.runs.iter().filter(|r| r.is_sparse).map(|r| r.number).collect();

@@ -13,6 +13,7 @@ fn options(idle: bool) -> PlanOptions {
         view_runs_max: 8,
         view_runs_max_idle: 4,
         dead_percent_max: 25,
+        expired_for_us_max: 1000,
         idle,
     }
 }
@@ -40,6 +41,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         counts: Some(ViewShape { entries: 100, dead: 0 }),
         dead_held: 0,
         cut: None,
+        expired_for_us: 0,
         unsplit_bytes: 0,
         relocate_blobs: false,
     }
@@ -106,6 +108,8 @@ fn plans_by_shape() {
             PartitionShape { loose_reads: 34_000, ..shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[1]) },
             false,
         ),
+        ("expired lately", PartitionShape { expired_for_us: 999, ..shape(&[10, 10], &[1]) }, false),
+        ("expired long ago", PartitionShape { expired_for_us: 1000, ..shape(&[10, 10], &[1]) }, false),
         ("sparse blobs", PartitionShape { relocate_blobs: true, ..shape(&[10], &[]) }, false),
     ];
     let text: String =
@@ -146,6 +150,8 @@ a loose run, read often: Some(Fold)
 a loose run, read now and then: None
 a large view, read as often: Some(Split)
 a full view, read often: None
+expired lately: None
+expired long ago: Some(Major { inputs: [1, 2, 101] })
 sparse blobs: Some(Major { inputs: [1] })
 ";
     assert_eq!(text, expected);

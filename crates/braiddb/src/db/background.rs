@@ -56,6 +56,9 @@ const DEAD_PERCENT_MAX: u64 = 40;
 /// The most dead entries of the database while nothing is committed, in per cent.
 const DEAD_PERCENT_MAX_IDLE: u64 = 13;
 
+/// What has expired is let go of after a day at the latest: as long as one merge a day of every partition is no burden.
+const EXPIRED_FOR_US_MAX: u64 = 24 * 3600 * 1_000_000;
+
 /// A run of which partitions read less than this share, in per mille of its entries, is sparse.
 const SPARSE_PER_MILLE: u64 = 600;
 
@@ -194,7 +197,7 @@ impl Core {
         let is_large = bytes > self.settings.partition_bytes() || blocks > PARTITION_BLOCKS_MAX;
         let plan = if is_large { Plan::Split } else { Plan::Major { inputs } };
         // Runs that can be let go of unread go first, and the others are merged by the next try.
-        let is_step = !droppable_runs(&partition, self.snapshots.strata()[0]).is_empty();
+        let is_step = !droppable_runs(&partition, self.snapshots.strata()[0], self.expired_by_us()).is_empty();
         let done = if bytes == 0 { Ok(()) } else { self.run_partition(&partition, &plan) };
         self.work.lock().busy.remove(&id);
         self.signal_work();
@@ -273,6 +276,7 @@ impl Core {
             view_runs_max: VIEW_RUNS_MAX,
             view_runs_max_idle: VIEW_RUNS_MAX_IDLE,
             dead_percent_max: DEAD_PERCENT_MAX,
+            expired_for_us_max: EXPIRED_FOR_US_MAX,
             idle,
         };
         // What is merged whole need not be folded before.
@@ -345,7 +349,15 @@ impl Core {
                 loose_reads += handle.reads();
             }
         }
-        let counts = partition.counts().map(|(entries, dead)| ViewShape { entries, dead });
+        let expired_by_us = self.expired_by_us();
+        let counts = partition.counts().map(|(entries, dead)| {
+            let expired = expired_entries(partition, expired_by_us).min(entries);
+            // What is dead already may be so twice.
+            let dead = dead
+                + (u128::from(entries.saturating_sub(dead)) * u128::from(expired) / u128::from(entries.max(1))) as u64;
+            ViewShape { entries, dead }
+        });
+        let earliest = partition.all_runs().filter_map(|handle| handle.run().meta().expiries.earliest()).min();
         let moves_blobs =
             |meta: &crate::table::RunMeta| meta.blob_uses.iter().any(|u| work.sparse_blobs.contains(&u.file));
         let held = work.held.get(&partition.id).filter(|(_, snapshots)| {
@@ -360,6 +372,7 @@ impl Core {
             has_view: partition.view.is_some(),
             counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),
+            expired_for_us: earliest.map_or(0, |earliest| expired_by_us.saturating_sub(earliest)),
             unsplit_bytes: work.unsplit.get(&partition.id).copied().unwrap_or(0),
             relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
@@ -547,6 +560,17 @@ impl Core {
             tracing::debug!(error = %e, "no log segment could be made ahead of need");
         }
     }
+}
+
+/// About how many of the entries that [`Partition::counts`] counts have expired.
+fn expired_entries(partition: &Partition, expired_by_us: u64) -> u64 {
+    let counted = if partition.view.is_some() { partition.runs.len() } else { 0 };
+    let oldest = partition.apart.last().filter(|_| counted == 0);
+    let expired = |handle: &Arc<RunHandle>| {
+        let expired = handle.run().meta().expiries.expired_by(expired_by_us);
+        if expired == 0 { 0 } else { expired * partition.share_per_mille(handle) / 1000 }
+    };
+    partition.runs[..counted].iter().chain(oldest).map(expired).sum()
 }
 
 /// How much of each run all partitions together read, in per mille.

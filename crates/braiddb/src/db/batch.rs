@@ -51,7 +51,10 @@ impl Batch {
 
     /// Gives `key` a value.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
-        self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref());
+        match tree.db().core().with_default_expiry(tree.state(), value.as_ref()) {
+            None => self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref()),
+            Some(expiring) => self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring),
+        }
         self
     }
 

@@ -4,12 +4,12 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default) |
+//! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default), and where values expire: after how many microseconds (varint) |
 //! | `i` | the next tree id, u32; ids below it are never given out again |
 //! | `c` | the application cursor |
 //! | `f` + name | the number of a merge function of the application's own, u64 |
 
-use super::settings::TreeOptions;
+use super::{expiry::micros, settings::TreeOptions};
 use crate::{
     base::{Error, Result, TreeId, internal_key},
     codec::{ByteReader, Compression, put_varint},
@@ -21,6 +21,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// The longest tree name, in bytes.
@@ -53,6 +54,9 @@ impl TreeState {
         out.push(u8::from(self.multi));
         out.push(self.options.compression.map_or(255, |c| c as u8));
         put_varint(&mut out, self.options.blob_threshold.map_or(0, |t| t.max(1) as u64));
+        if let Some(ttl) = self.options.ttl {
+            put_varint(&mut out, micros(ttl));
+        }
         out
     }
 
@@ -73,7 +77,8 @@ impl TreeState {
             byte => Some(Compression::from_byte(byte)?),
         };
         let blob_threshold = usize::try_from(reader.varint()?).ok().filter(|&t| t > 0);
-        let options = TreeOptions { compression, blob_threshold };
+        let ttl = if reader.is_at_end() { None } else { Some(Duration::from_micros(reader.varint()?)) };
+        let options = TreeOptions { compression, blob_threshold, ttl };
         let name = RwLock::new(String::from_utf8(name.to_vec()).ok()?);
         Some(TreeState { id, name, multi, options, dropped: AtomicBool::new(false) })
     }

@@ -12,7 +12,7 @@ use crate::{
     commit::RawBatch,
     txn::{Check, ReadSet},
 };
-use std::{borrow::Cow, slice, sync::Arc};
+use std::{borrow::Cow, slice, sync::Arc, time::Duration};
 
 /// What becomes of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Update {
     Keep,
     /// It gets this value.
     Put(Vec<u8>),
+    /// It gets this value, which expires after so long: see [`Tree::put_with_ttl`].
+    PutWithTtl(Vec<u8>, Duration),
     /// It is taken away.
     Delete,
 }
@@ -131,7 +133,13 @@ impl Tree {
             let mut batch = RawBatch::default();
             match update.unwrap_or_else(|| decide(None)) {
                 Update::Keep => return Ok(None),
-                Update::Put(value) => batch.push(EntryKind::Value, &[&internal], &value),
+                Update::Put(value) => match core.with_default_expiry(self.state(), &value) {
+                    None => batch.push(EntryKind::Value, &[&internal], &value),
+                    Some(expiring) => batch.push(EntryKind::Expiring, &[&internal], &expiring),
+                },
+                Update::PutWithTtl(value, ttl) => {
+                    batch.push(EntryKind::Expiring, &[&internal], &core.expiring_after(&value, ttl));
+                }
                 Update::Delete => batch.push(EntryKind::Tombstone, &[&internal], b""),
             }
             let mut reads = ReadSet::default();

@@ -22,7 +22,7 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::settings::Settings;
-use super::{blobs::BlobStore, catalog::Catalog, pressure::Pressure, snapshot::Hold, stats::Counters};
+use super::{blobs::BlobStore, catalog::Catalog, clock::Clock, pressure::Pressure, snapshot::Hold, stats::Counters};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -140,6 +140,7 @@ pub struct Core {
     /// The random number of the database's present life.
     pub incarnation: u64,
     pub settings: Settings,
+    pub clock: Clock,
     pub table: TableContext,
     pub state: ArcSwap<ReadState>,
     /// What memtables leave for the next ones.

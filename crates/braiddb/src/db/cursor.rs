@@ -9,11 +9,11 @@ use super::{
     core::Core,
     database::Db,
     key::{KeyBuf, TREE_ID_LEN},
-    lookup::Unresolved,
+    lookup::{Unresolved, has_expired},
     snapshot::Hold,
 };
 use crate::{
-    base::{Cursor as _, EntryKind, Error, ReaderKind, Result, TreeId},
+    base::{Content, Cursor as _, EntryKind, EntryRef, Error, ReaderKind, Result, TreeId},
     read::{ReadState, ScanCursor},
     table::blob::BlobValue,
 };
@@ -217,6 +217,9 @@ impl Cursor {
         let entry = self.scan.entry_there();
         let mut value = entry.value;
         if entry.kind != EntryKind::Value {
+            if let Some(Content { kind: EntryKind::Value, value, .. }) = Content::of(entry.kind, entry.value) {
+                return Ok((&entry.key[TREE_ID_LEN..], value));
+            }
             value = match self.blob.get() {
                 Some(value) => value,
                 None => {
@@ -338,7 +341,7 @@ impl Cursor {
     /// After a move: heals what it met, and says whether there is a row of the tree.
     #[inline]
     fn arrive(&mut self, is_forward: bool, moved: Result<()>) -> Result<bool> {
-        if let Err(e) = moved {
+        if let Err(e) = moved.and_then(|()| self.pass_expired(is_forward)) {
             self.heal(e)?;
         }
         let is_row = self.scan.valid() && self.scan.entry().key.starts_with(&self.tree_id().first_key());
@@ -350,24 +353,51 @@ impl Cursor {
         Ok(is_row)
     }
 
+    /// Goes on as long as it stands on a row of the tree that has expired: such rows do not count.
+    #[inline]
+    fn pass_expired(&mut self, is_forward: bool) -> Result<()> {
+        // What was decoded ahead has no end.
+        if self.scan.is_ahead() || !self.scan.valid() || self.scan.entry_there().kind != EntryKind::Expiring {
+            return Ok(());
+        }
+        self.pass_all_expired(is_forward)
+    }
+
+    #[cold]
+    fn pass_all_expired(&mut self, is_forward: bool) -> Result<()> {
+        let (tree, now_us) = (self.tree_id().first_key(), self.hold.held().taken_us);
+        let is_passed = |entry: EntryRef<'_>| entry.key.starts_with(&tree) && has_expired(&entry, now_us);
+        while self.scan.valid() && is_passed(self.scan.entry()) {
+            if is_forward { self.scan.next()? } else { self.scan.prev()? }
+        }
+        Ok(())
+    }
+
     /// Moves to the origin, and from there as many rows as the cursor had gone.
     fn replay(&mut self) -> Result<()> {
         // One guard for all that a seek touches: the ones made within cost nothing then.
         let _guard = crossbeam_epoch::pin();
         let Origin { is_forward, key, is_end, steps } = &self.origin;
+        let (is_forward, steps) = (*is_forward, *steps);
         match (is_forward, is_end) {
             (true, _) => self.scan.seek(key)?,
             (false, false) => self.scan.seek_before(key)?,
             (false, true) => self.scan.seek_last()?,
         }
-        if *steps == 0 { Ok(()) } else { self.replay_steps() }
+        self.pass_expired(is_forward)?;
+        if steps == 0 { Ok(()) } else { self.replay_steps() }
     }
 
     #[cold]
     fn replay_steps(&mut self) -> Result<()> {
         let steps = self.origin.steps;
         for _ in 0..steps.unsigned_abs() {
-            if steps > 0 { self.scan.next()? } else { self.scan.prev()? }
+            if steps > 0 {
+                self.scan.next()?
+            } else {
+                self.scan.prev()?
+            }
+            self.pass_expired(steps > 0)?;
         }
         Ok(())
     }
@@ -392,8 +422,13 @@ impl Cursor {
     fn read_blob(&self) -> Result<BlobValue> {
         let core = self.core();
         let entry = self.scan.entry();
-        let resolved = core.resolve(&self.state, Unresolved::of(&entry));
-        let Err(e) = resolved else { return resolved };
+        let now_us = self.hold.held().taken_us;
+        let e = match core.resolve(&self.state, Unresolved::of(&entry), now_us) {
+            Ok(Some(value)) => return Ok(value),
+            // Rows that have expired are passed over.
+            Ok(None) => Error::corruption(&core.dir, 0, "a row was shown that has expired"),
+            Err(e) => e,
+        };
         // Whoever opened the database since it was closed may have removed what was to be read.
         core.check_open()?;
         if entry.kind != EntryKind::Merge {
@@ -401,7 +436,7 @@ impl Cursor {
         }
         // What is beneath operands is looked up, and a damaged view set aside on the way.
         match core.get_slowly(entry.key, Some(&self.hold))? {
-            Some((value, _)) => Ok(value),
+            Some(resolved) => Ok(resolved.value),
             None => Err(e),
         }
     }

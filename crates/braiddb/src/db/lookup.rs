@@ -2,7 +2,7 @@
 
 use super::{background::damaged_view, core::Core, key::KeyBuf, merging::FoundOperands, snapshot::Hold};
 use crate::{
-    base::{EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
+    base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     read::{self, GROUP_KEYS, Lookup, ReadState},
     table::blob::BlobValue,
 };
@@ -13,24 +13,55 @@ const HEAL_TRIES: usize = 64;
 
 /// What an entry holds, when its value is not simply there.
 #[derive(Debug)]
-pub enum Unresolved {
+pub struct Unresolved {
+    what: What,
+    /// From then on there is none.
+    expires_us: Option<u64>,
+}
+
+#[derive(Debug)]
+enum What {
     /// It is, after all.
     Value(Vec<u8>),
     /// A reference to where it stands.
     Blob(Vec<u8>),
     /// What is to be done to what is beneath.
     Operands(FoundOperands),
+    /// Nothing that can be understood.
+    Nonsense,
 }
 
 impl Unresolved {
     /// What an entry holds.
     pub fn of(entry: &EntryRef<'_>) -> Unresolved {
-        match entry.kind {
-            EntryKind::BlobRef => Unresolved::Blob(entry.value.to_vec()),
-            EntryKind::Merge => Unresolved::Operands(FoundOperands::of(entry)),
-            _ => Unresolved::Value(entry.value.to_vec()),
-        }
+        let Some(content) = Content::of(entry.kind, entry.value) else {
+            return Unresolved { what: What::Nonsense, expires_us: None };
+        };
+        let what = match content.kind {
+            EntryKind::BlobRef => What::Blob(content.value.to_vec()),
+            EntryKind::Merge => What::Operands(FoundOperands::of(entry)),
+            _ => What::Value(content.value.to_vec()),
+        };
+        Unresolved { what, expires_us: content.expires_us }
     }
+}
+
+/// A value that is not simply there, and what is known of it.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The value.
+    pub value: BlobValue,
+    /// The commit that wrote it.
+    pub sequence: SequenceNumber,
+    /// When it expires, in microseconds since 1970.
+    pub expires_us: Option<u64>,
+}
+
+/// Whether an entry has expired by a time.
+#[inline]
+pub fn has_expired(entry: &EntryRef<'_>, now_us: u64) -> bool {
+    entry.kind == EntryKind::Expiring
+        && Content::of(entry.kind, entry.value).is_some_and(|content| content.expires_us <= Some(now_us))
 }
 
 impl Core {
@@ -67,7 +98,7 @@ impl Core {
                 _ => {}
             }
         }
-        Ok(self.get_slowly(key, snapshot)?.map(|(value, sequence)| match value {
+        Ok(self.get_slowly(key, snapshot)?.map(|Resolved { value, sequence, .. }| match value {
             BlobValue::Owned(value) => read(Cow::Owned(value), sequence),
             BlobValue::InPlace(value) => read(Cow::Borrowed(&value), sequence),
         }))
@@ -75,28 +106,42 @@ impl Core {
 
     /// [`Core::get`] of a large value, and of whatever must be healed first.
     #[cold]
-    pub fn get_slowly(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(BlobValue, SequenceNumber)>> {
+    pub fn get_slowly(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
         self.healing(|| {
             // The state stays until a blob has been read.
-            let (state, snapshot) = self.state_for(snapshot)?;
+            let (state, at) = self.state_for(snapshot)?;
             let (found, sequence) = {
                 let guard = crossbeam_epoch::pin();
-                match read::get(&state, key, snapshot, &guard)? {
+                match read::get(&state, key, at, &guard)? {
                     None => return Ok(None),
                     Some(entry) => (Unresolved::of(&entry), entry.sequence),
                 }
             };
-            Ok(Some((self.resolve(&state, found)?, sequence)))
+            let expires_us = found.expires_us;
+            let value = self.resolve(&state, found, self.time_of(snapshot))?;
+            Ok(value.map(|value| Resolved { value, sequence, expires_us }))
         })
     }
 
-    /// The value of an entry that was found in `state`.
-    pub fn resolve(&self, state: &ReadState, found: Unresolved) -> Result<BlobValue> {
-        match found {
-            Unresolved::Value(value) => Ok(BlobValue::Owned(value)),
-            Unresolved::Blob(reference) => self.blobs.read(&reference),
-            Unresolved::Operands(operands) => self.merged(state, &operands).map(BlobValue::Owned),
+    /// The time by which values have expired for a reader: when it was taken, or now.
+    pub fn time_of(&self, snapshot: Option<&Hold>) -> u64 {
+        snapshot.map_or_else(|| self.now().us, |hold| hold.held().taken_us)
+    }
+
+    /// The value of an entry that was found in `state`; `None` if it has expired by `now_us`.
+    pub fn resolve(&self, state: &ReadState, found: Unresolved, now_us: u64) -> Result<Option<BlobValue>> {
+        if found.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
+            return Ok(None);
         }
+        match found.what {
+            What::Value(value) => Ok(BlobValue::Owned(value)),
+            What::Blob(reference) => self.blobs.read(&reference),
+            What::Operands(operands) => self.merged(state, &operands, now_us).map(BlobValue::Owned),
+            What::Nonsense => {
+                Err(Error::corruption(&self.dir, 0, "an entry with an expiry time holds what cannot be understood"))
+            }
+        }
+        .map(Some)
     }
 
     /// Whether an internal key has a value at a snapshot, or now.
@@ -104,8 +149,10 @@ impl Core {
         self.check_open()?;
         self.healing(|| {
             let guard = crossbeam_epoch::pin();
-            let (state, snapshot) = self.state_for(snapshot)?;
-            Ok(read::get(&state, key, snapshot, &guard)?.is_some())
+            let (state, at) = self.state_for(snapshot)?;
+            let found = read::get(&state, key, at, &guard)?;
+            Ok(found
+                .is_some_and(|entry| entry.kind != EntryKind::Expiring || !has_expired(&entry, self.time_of(snapshot))))
         })
     }
 
@@ -143,13 +190,13 @@ impl Core {
         snapshot: Option<&Hold>,
         read: &mut impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let (state, snapshot) = self.state_for(snapshot)?;
+        let (state, at) = self.state_for(snapshot)?;
         let mut lookups = [Lookup::default(); GROUP_KEYS];
         read::prepare(&state, keys, &mut lookups, &crossbeam_epoch::pin());
         while *next < keys.len() {
             let unresolved = {
                 let guard = crossbeam_epoch::pin();
-                match read::get_prepared(&state, &keys[*next], &lookups[*next], snapshot, &guard)? {
+                match read::get_prepared(&state, &keys[*next], &lookups[*next], at, &guard)? {
                     Some(entry) if entry.kind != EntryKind::Value => Some(Unresolved::of(&entry)),
                     found => {
                         read(*next, found.map(|entry| entry.value));
@@ -158,7 +205,7 @@ impl Core {
                 }
             };
             if let Some(unresolved) = unresolved {
-                read(*next, Some(&self.resolve(&state, unresolved)?));
+                read(*next, self.resolve(&state, unresolved, self.time_of(snapshot))?.as_deref());
             }
             *next += 1;
         }

@@ -41,6 +41,11 @@ struct Relocation {
 }
 
 impl Core {
+    /// The time by which no reader sees what had expired then.
+    pub fn expired_by_us(&self) -> u64 {
+        self.snapshots.expired_by(self.now().us)
+    }
+
     fn run_options(&self) -> RunOptions {
         RunOptions {
             compression: self.settings.compression,
@@ -59,6 +64,8 @@ impl Core {
         install: impl FnOnce(R) -> Result<()>,
     ) -> Result<()> {
         let created = Mutex::default();
+        // Before the work: readers who come later see nothing of what it leaves out.
+        let (strata, expired_by_us) = (self.snapshots.strata(), self.expired_by_us());
         let compressions = self.catalog.compressions.read().clone();
         let compression_of = move |tree: TreeId| -> Compression {
             compressions.get(&tree).copied().unwrap_or(self.settings.compression)
@@ -74,7 +81,9 @@ impl Core {
             functions: &self.functions,
             new_file_number: &|| self.new_file_number(),
             new_file_id: &|| self.settings.runtime.random_u64(),
-            strata: self.snapshots.strata(),
+            strata,
+            expired_by_us,
+            expired: &self.counters.expired,
             relocate: relocate.map(|_| &relocate_blob as compaction::Relocate<'_>),
             run_bytes_max: self.settings.partition_bytes().saturating_mul(2),
             created: &created,
@@ -242,7 +251,7 @@ impl Core {
     /// Carries out a plan for a partition, which no other job works on.
     pub fn run_plan(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
         let oldest = self.snapshots.strata()[0];
-        let dropped = compaction::droppable_runs(partition, oldest);
+        let dropped = compaction::droppable_runs(partition, oldest, self.expired_by_us());
         if !dropped.is_empty() {
             return self.drop_runs(partition, &dropped);
         }

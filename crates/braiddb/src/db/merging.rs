@@ -1,7 +1,8 @@
 //! Merge functions in use: operands are written without a look at the value, and the value is made of them when it is read.
 
 use super::{
-    batch::Batch, catalog::catalog_key, core::Core, database::Db, key::TREE_ID_LEN, settings::Durability, tree::Tree,
+    batch::Batch, catalog::catalog_key, core::Core, database::Db, expiry::check_can_merge, key::TREE_ID_LEN,
+    lookup::Unresolved, settings::Durability, tree::Tree,
 };
 use crate::{
     base::{EntryKind, EntryRef, Error, Result, SequenceNumber},
@@ -9,6 +10,7 @@ use crate::{
     commit::{Operation, RawBatch},
     memtable::{Memtable, MemtableWriter},
     read::{self, ReadState},
+    table::blob::BlobValue,
 };
 use std::sync::Arc;
 
@@ -111,6 +113,7 @@ impl Tree {
         function: &MergeFunctionHandle,
         operand: impl AsRef<[u8]>,
     ) -> Result<SequenceNumber> {
+        check_can_merge(self.state())?;
         let operand = function.operand(self.db(), operand.as_ref())?;
         self.write(EntryKind::Merge, key.as_ref(), &operand)
     }
@@ -126,7 +129,7 @@ impl Batch {
         function: &MergeFunctionHandle,
         operand: impl AsRef<[u8]>,
     ) -> &mut Batch {
-        match function.operand(tree.db(), operand.as_ref()) {
+        match check_can_merge(tree.state()).and_then(|()| function.operand(tree.db(), operand.as_ref())) {
             Ok(operand) => self.push(EntryKind::Merge, tree, key.as_ref(), &operand),
             Err(e) => self.fail(e.to_string()),
         }
@@ -186,7 +189,7 @@ fn applied(
 impl Core {
     /// The value that operands make of what is beneath them at a snapshot. `entry` was found in `state`, and so is all else.
     #[cold]
-    pub fn merged(&self, state: &ReadState, entry: &FoundOperands) -> Result<Vec<u8>> {
+    pub fn merged(&self, state: &ReadState, entry: &FoundOperands, now_us: u64) -> Result<Vec<u8>> {
         let FoundOperands { key, sequence, operands } = entry;
         let user_key = key.get(TREE_ID_LEN..).unwrap_or_default();
         let mut lists = vec![(*sequence, operands.clone())];
@@ -199,15 +202,17 @@ impl Core {
                 Base::Beneath => {}
             }
             let Some(beneath) = sequence.checked_sub(operands.reach + 1) else { break None };
-            let found = {
+            let (sequence, found) = {
                 let guard = crossbeam_epoch::pin();
-                read::get(state, key, beneath, &guard)?.map(|entry| (entry.kind, entry.sequence, entry.value.to_vec()))
+                match read::get(state, key, beneath, &guard)? {
+                    None => break None,
+                    Some(EntryRef { kind: EntryKind::Merge, sequence, value, .. }) => (sequence, Err(value.to_vec())),
+                    Some(entry) => (entry.sequence, Ok(Unresolved::of(&entry))),
+                }
             };
             match found {
-                None => break None,
-                Some((EntryKind::Merge, sequence, value)) => lists.push((sequence, value)),
-                Some((EntryKind::BlobRef, _, reference)) => break Some(self.blobs.read(&reference)?.to_vec()),
-                Some((_, _, value)) => break Some(value),
+                Err(operands) => lists.push((sequence, operands)),
+                Ok(value) => break self.resolve(state, value, now_us)?.map(BlobValue::into_vec),
             }
         };
         let mut value = base;

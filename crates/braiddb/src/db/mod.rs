@@ -5,10 +5,12 @@ mod batch;
 mod blobs;
 mod bytes;
 mod catalog;
+mod clock;
 mod conditional;
 mod core;
 mod cursor;
 mod database;
+mod expiry;
 mod hash_indexes;
 pub mod inspect;
 mod iter;
@@ -41,6 +43,8 @@ mod tests_common;
 mod tests_conditional;
 #[cfg(test)]
 mod tests_cursor;
+#[cfg(test)]
+mod tests_expiry;
 #[cfg(test)]
 mod tests_hash_index;
 #[cfg(test)]

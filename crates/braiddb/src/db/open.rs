@@ -12,6 +12,7 @@ use super::{
     background::damaged_view,
     blobs::BlobStore,
     catalog::{Catalog, TreeState, catalog_key},
+    clock::Clock,
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
     pressure::Pressure,
     replay::{Replayed, replay},
@@ -23,7 +24,7 @@ use crate::{
     codec::{Compression, MergeFunctions},
     commit::{CommitQueue, SnapshotList},
     memtable::ChunkPool,
-    platform::{FileLock, OpenMode},
+    platform::{DirEntry, FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
         Demand, TableContext,
@@ -67,15 +68,19 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
     Some((stem.parse().ok().filter(|_| known)?, extension))
 }
 
+/// The highest number in the name of an engine file; 0 if there is none.
+fn highest(names: &[DirEntry]) -> u64 {
+    names.iter().filter_map(|e| numbered(&e.name)).map(|(number, _)| number).max().unwrap_or(0)
+}
+
 impl Core {
     /// Opens or creates the database in `dir`.
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
         let settings = Settings { memory: settings.memory.min(MEMORY_MAX), ..settings };
         let lock = take_lock(&settings, dir)?;
         let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
-        let highest = names.iter().filter_map(|e| numbered(&e.name)).map(|(n, _)| n).max().unwrap_or(0);
         let manifest = open_manifest(&settings, dir)?;
-        let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest.saturating_add(1))));
+        let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest(&names).saturating_add(1))));
         let table = table_context(&settings);
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
@@ -91,7 +96,7 @@ impl Core {
             }
         };
         let mut disk = DiskState { manifest, files };
-        let Replayed { records, outcome, .. } = replayed;
+        let Replayed { records, outcome, last_commit_us, .. } = replayed;
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
@@ -99,6 +104,7 @@ impl Core {
         let core = Arc::new(Core {
             dir: dir.to_owned(),
             incarnation: disk.manifest.layout().incarnation,
+            clock: Clock::new(&*settings.runtime, last_commit_us),
             table,
             state: ArcSwap::from_pointee(state),
             chunk_pool: Arc::new(ChunkPool::for_memtables(2, settings.memtable_bytes())),
@@ -259,7 +265,7 @@ fn open_blobs(
     dir: &Path,
     table: &TableContext,
     next_file: &Arc<AtomicU64>,
-    names: &[crate::platform::DirEntry],
+    names: &[DirEntry],
 ) -> BlobStore {
     let writer = (!settings.read_only).then(|| {
         Arc::new(BlobWriter::new(BlobWriterContext {

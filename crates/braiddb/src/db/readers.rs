@@ -7,6 +7,7 @@
 //! older than another expire. How that stays safe is told at [`crate::commit::SnapshotList`].
 
 use super::{
+    clock::Moment,
     core::{Core, WorkState},
     stats::ReaderStats,
 };
@@ -34,6 +35,12 @@ pub struct ReaderSummary {
 }
 
 impl Core {
+    /// The present moment.
+    #[inline]
+    pub fn now(&self) -> Moment {
+        self.clock.now(&*self.settings.runtime)
+    }
+
     /// The clock by which readers grow old.
     #[inline]
     pub fn coarse_now_ns(&self) -> u64 {

@@ -23,6 +23,8 @@ pub struct Replayed {
     pub memtables: Vec<Arc<Memtable>>,
     pub last_sequence: SequenceNumber,
     pub records: u64,
+    /// When the last commit was made, in microseconds since 1970; 0 if the log has none.
+    pub last_commit_us: u64,
     pub outcome: RecoveryOutcome,
 }
 
@@ -53,7 +55,8 @@ pub fn replay(
         walk.memtables.push(walk.memtable);
     }
     let last_sequence = layout.flushed.max(outcome.highest_sequence);
-    Ok(Replayed { memtables: walk.memtables, last_sequence, records: walk.records, outcome })
+    let Walk { memtables, records, last_commit_us, .. } = walk;
+    Ok(Replayed { memtables, last_sequence, records, last_commit_us, outcome })
 }
 
 /// One walk along the log.
@@ -65,6 +68,7 @@ struct Walk<'a> {
     memtables: Vec<Arc<Memtable>>,
     memtable: Arc<Memtable>,
     records: u64,
+    last_commit_us: u64,
     /// The values that records refer to, each with where its record stands, in log order.
     references: Vec<(Lsn, Vec<u8>)>,
     /// The blob files they stand in, and the last sequence number that refers to each.
@@ -86,6 +90,7 @@ impl<'a> Walk<'a> {
             memtables: Vec::new(),
             memtable: Core::new_memtable(settings, None),
             records: 0,
+            last_commit_us: 0,
             references: Vec::new(),
             files: BTreeMap::new(),
         }
@@ -133,6 +138,7 @@ impl<'a> Walk<'a> {
             self.memtables.push(full);
         }
         self.insert(payload, info);
+        self.last_commit_us = info.commit_time_us;
         self.references.extend(references);
         Ok(Visit::Taken)
     }

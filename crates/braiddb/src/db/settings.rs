@@ -5,7 +5,7 @@ use crate::{
     platform::{Runtime, Vfs, pages::HUGE_PAGE_BYTES},
     table::KeyBlocks,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,6 +26,9 @@ pub struct TreeOptions {
     pub compression: Option<Compression>,
     /// Values of this many bytes or more go to blob files.
     pub blob_threshold: Option<usize>,
+    /// Values that are put into it expire after so long, unless their put says otherwise ([`crate::Tree::put_with_ttl`]). Such a
+    /// tree has no merge functions, and is no multi-tree.
+    pub ttl: Option<Duration>,
 }
 
 /// No partition is split that is smaller: with less, each key would have a file of its own.

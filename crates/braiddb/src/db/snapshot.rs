@@ -20,7 +20,8 @@ pub struct Hold {
 impl Hold {
     /// A hold on what is visible now.
     pub fn now(core: &Arc<Core>, kind: ReaderKind) -> Hold {
-        let held = core.snapshots.acquire(kind, core.coarse_now_ns());
+        let now = core.now();
+        let held = core.snapshots.acquire(kind, now.ns, now.us);
         Hold { core: Arc::clone(core), held }
     }
 
@@ -71,6 +72,10 @@ impl Snapshot {
     /// A snapshot of what is held.
     pub(super) fn held(db: &Db, hold: Hold) -> Snapshot {
         Snapshot { db: db.clone(), hold }
+    }
+
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
     }
 
     /// The last commit it sees.

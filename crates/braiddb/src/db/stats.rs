@@ -19,6 +19,7 @@ pub struct Counters {
     pub flushes: AtomicU64,
     pub merges: AtomicU64,
     pub loose_merges: AtomicU64,
+    pub expired: AtomicU64,
     pub folds: AtomicU64,
     pub views_healed: AtomicU64,
     pub hash_indexes: AtomicU64,
@@ -159,6 +160,8 @@ pub struct Stats {
     pub merges: u64,
     /// Those of them that merged loose runs into one loose run.
     pub loose_merges: u64,
+    /// Values that flushes and merges have come by and let go of, since they had expired.
+    pub expired: u64,
     /// Folds of loose runs into views, and views rebuilt.
     pub folds: u64,
     /// Damaged views set aside.
@@ -242,6 +245,7 @@ impl Core {
             flushes: get(&counters.flushes),
             merges: get(&counters.merges),
             loose_merges: get(&counters.loose_merges),
+            expired: get(&counters.expired),
             folds: get(&counters.folds),
             views_healed: get(&counters.views_healed),
             hash_indexes: get(&counters.hash_indexes),

@@ -4,17 +4,73 @@ use super::{Db, Durability, Settings};
 use crate::{
     base::Result,
     codec::Compression,
-    platform::{MemVfs, SystemRuntime, Vfs, fault_vfs::FaultVfs},
+    platform::{MemVfs, Runtime, SystemRuntime, Vfs, fault_vfs::FaultVfs},
     table::KeyBlocks,
 };
 use std::{
+    io,
     path::Path,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
     time::Duration,
 };
 
 /// The directory of the database.
 pub const DIR: &str = "/db";
+
+pub const SECOND_NS: u64 = 1_000_000_000;
+
+/// A clock that stands until it is moved.
+#[derive(Debug)]
+pub struct Clock {
+    now_ns: AtomicU64,
+    wall_ahead_us: AtomicI64,
+    system: SystemRuntime,
+}
+
+impl Clock {
+    pub fn new() -> Arc<Clock> {
+        Arc::new(Clock {
+            now_ns: AtomicU64::new(1000 * SECOND_NS),
+            wall_ahead_us: AtomicI64::new(0),
+            system: SystemRuntime::new(),
+        })
+    }
+
+    pub fn advance(&self, ns: u64) {
+        self.now_ns.fetch_add(ns, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock so far ahead of the monotonic one.
+    pub fn set_wall(&self, ahead_us: i64) {
+        self.wall_ahead_us.store(ahead_us, Ordering::SeqCst);
+    }
+}
+
+impl Runtime for Clock {
+    fn unix_time_us(&self) -> u64 {
+        (self.monotonic_ns() / 1000).saturating_add_signed(self.wall_ahead_us.load(Ordering::SeqCst))
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::SeqCst)
+    }
+    fn random_u64(&self) -> u64 {
+        self.system.random_u64()
+    }
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        self.system.spawn(name, body)
+    }
+    fn sleep_us(&self, micros: u64) {
+        self.advance(micros * 1000);
+    }
+    fn process_name(&self) -> String {
+        self.system.process_name()
+    }
+}
 
 /// A file system in memory.
 pub fn mem() -> Arc<dyn Vfs> {

@@ -3,67 +3,26 @@
 
 use super::{
     Cursor, Db, Durability, Settings, Snapshot, Tree, Value,
-    tests_common::{DIR, bounded, mem, open, small},
+    tests_common::{Clock, DIR, SECOND_NS, bounded, mem, open, small},
 };
 use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
-    platform::{OpenMode, Runtime, SystemRuntime, Vfs},
+    platform::{OpenMode, Runtime, Vfs},
     read::GROUP_KEYS,
     txn::{Check, ReadSet, Verdict},
 };
 use std::{
     fmt::{Debug, Write},
-    io,
     path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::JoinHandle,
 };
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// The limits of the tests' databases.
 const WARN_NS: u64 = 10 * SECOND_NS;
 const MAX_NS: u64 = 60 * SECOND_NS;
-
-/// A clock that stands until it is moved.
-#[derive(Debug)]
-struct Clock {
-    now_ns: AtomicU64,
-    system: SystemRuntime,
-}
-
-impl Clock {
-    fn new() -> Arc<Clock> {
-        Arc::new(Clock { now_ns: AtomicU64::new(1000 * SECOND_NS), system: SystemRuntime::new() })
-    }
-
-    fn advance(&self, ns: u64) {
-        self.now_ns.fetch_add(ns, Ordering::SeqCst);
-    }
-}
-
-impl Runtime for Clock {
-    fn unix_time_us(&self) -> u64 {
-        self.monotonic_ns() / 1000
-    }
-    fn monotonic_ns(&self) -> u64 {
-        self.now_ns.load(Ordering::SeqCst)
-    }
-    fn random_u64(&self) -> u64 {
-        self.system.random_u64()
-    }
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-        self.system.spawn(name, body)
-    }
-    fn sleep_us(&self, micros: u64) {
-        self.advance(micros * 1000);
-    }
-    fn process_name(&self) -> String {
-        self.system.process_name()
-    }
-}
 
 fn settings(clock: &Arc<Clock>) -> Settings {
     let runtime = Arc::clone(clock) as Arc<dyn Runtime>;

@@ -5,6 +5,7 @@ use super::{
     bytes::{Key, Value},
     catalog::{TreeState, catalog_key},
     database::Db,
+    expiry::check_can_merge,
     iter::{prefix_end, user_bounds},
     key::{KeyBuf, TREE_ID_LEN},
     merging::MergeFunctionHandle,
@@ -18,8 +19,9 @@ use super::{
     write::Terms,
 };
 use crate::{
-    base::{Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
+    base::{Content, EntryKind, Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
     codec::Operands,
+    commit::MERGED_INTO_EXPIRING,
     txn::{Check, Overlay, ReadSet, Savepoint, Written},
 };
 use std::{
@@ -176,6 +178,9 @@ impl Transaction {
         match written {
             Written::Value(value) => Ok(Some(value)),
             Written::Gone => Ok(None),
+            Written::Expiring(entry) => Ok(Content::of(EntryKind::Expiring, &entry)
+                .filter(|content| content.expires_us > Some(self.hold.held().taken_us))
+                .map(|content| content.value.to_vec())),
             Written::Operands(operands) => {
                 let core = self.db.core();
                 let Some(operands) = Operands::decode(&operands) else { return Ok(None) };
@@ -304,17 +309,14 @@ impl Transaction {
         }
     }
 
-    fn write(&self, tree: &Arc<TreeState>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        if value.is_some_and(|value| value.len() as u64 > limits::MAX_VALUE_LEN) {
-            let len = value.map_or(0, <[u8]>::len);
-            return Err(Error::InvalidArgument(format!(
-                "a value has {len} bytes; the most is {}",
-                limits::MAX_VALUE_LEN
-            )));
+    pub(super) fn write(&self, tree: &Arc<TreeState>, key: &[u8], written: Written) -> Result<()> {
+        let len = written.len();
+        if len as u64 > limits::MAX_VALUE_LEN {
+            let reason = format!("a value has {len} bytes; the most is {}", limits::MAX_VALUE_LEN);
+            return Err(Error::InvalidArgument(reason));
         }
-        self.make_room(key.len() + value.map_or(0, <[u8]>::len))?;
+        self.make_room(key.len() + len)?;
         self.touch(tree);
-        let written = value.map_or(Written::Gone, |value| Written::Value(value.to_vec()));
         self.writes.borrow_mut().set(key, written);
         Ok(())
     }
@@ -336,7 +338,11 @@ impl Transaction {
     ) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        check_can_merge(tree.state())?;
         let operand = function.operand(&self.db, operand.as_ref())?;
+        if matches!(self.writes.borrow().get(&key), Some(Written::Expiring(_))) {
+            return Err(Error::InvalidArgument(MERGED_INTO_EXPIRING.to_owned()));
+        }
         self.make_room(key.len() + operand.len())?;
         self.touch(tree.state());
         if let Some(operands) = Operands::decode(&operand) {
@@ -348,13 +354,17 @@ impl Transaction {
     /// Gives `key` a value.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
-        self.write(tree.state(), &KeyBuf::of(tree.state(), key.as_ref())?, Some(value.as_ref()))
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        self.make_room(key.len() + value.as_ref().len())?;
+        let expiring = self.db.core().with_default_expiry(tree.state(), value.as_ref());
+        let written = expiring.map_or_else(|| Written::Value(value.as_ref().to_vec()), Written::Expiring);
+        self.write(tree.state(), &key, written)
     }
 
     /// Takes `key` away; it need not be there.
     pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
-        self.write(tree.state(), &KeyBuf::of(tree.state(), key.as_ref())?, None)
+        self.write(tree.state(), &KeyBuf::of(tree.state(), key.as_ref())?, Written::Gone)
     }
 
     /// Takes all keys in `range` away.
@@ -381,13 +391,13 @@ impl Transaction {
     /// Adds a value to those of `key`.
     pub fn add(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
-        self.write(tree.state(), &pair, Some(b""))
+        self.write(tree.state(), &pair, Written::Value(Vec::new()))
     }
 
     /// Takes a value from those of `key`; it need not be there.
     pub fn remove(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
-        self.write(tree.state(), &pair, None)
+        self.write(tree.state(), &pair, Written::Gone)
     }
 
     /// Takes all values of `key` away.

@@ -177,16 +177,18 @@ impl Side {
     fn next(&self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Next {
         let stored = self.cursor.as_ref().filter(|_| self.is_on_row).map(|cursor| cursor.internal_key());
         let stored = stored.filter(|key| self.is_within(key, start, end, is_start_shown));
+        let is_shown =
+            |(_, written): &(&[u8], &Written)| **written != Written::Gone && !transaction.is_expired(written);
         let writes = transaction.writes().borrow();
         let own = if writes.is_empty() {
             None
         } else if self.is_forward {
             let from = if self.has_begun { Excluded(self.at.as_slice()) } else { Included(start) };
-            writes.range(from, end).find(|(_, written)| **written != Written::Gone)
+            writes.range(from, end).find(is_shown)
         } else {
             let from = if is_start_shown { Excluded(start) } else { Included(start) };
             let end = if self.has_begun { self.at.as_slice() } else { end };
-            writes.range(from, end).rev().find(|(_, written)| **written != Written::Gone)
+            writes.range(from, end).rev().find(is_shown)
         };
         match (stored, own) {
             (None, None) => Next::Nowhere,

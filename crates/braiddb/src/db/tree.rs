@@ -61,7 +61,10 @@ impl Tree {
 
     /// Gives `key` a value, in place of the one it has. The commit's sequence number.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        self.write(EntryKind::Value, key.as_ref(), value.as_ref())
+        match self.db.core().with_default_expiry(&self.state, value.as_ref()) {
+            None => self.write(EntryKind::Value, key.as_ref(), value.as_ref()),
+            Some(expiring) => self.write(EntryKind::Expiring, key.as_ref(), &expiring),
+        }
     }
 
     /// Takes `key` away; it need not be there.

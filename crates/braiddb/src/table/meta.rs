@@ -1,5 +1,6 @@
 //! What the manifest knows of a run.
 
+use super::Expiries;
 use crate::{
     base::{FileId, FileNumber, SequenceNumber, limits::MAX_INTERNAL_KEY_LEN},
     codec::{ByteReader, put_bytes, put_varint},
@@ -45,6 +46,8 @@ pub struct RunMeta {
     pub range_tombstones: u32,
     /// References to blob files, by file number.
     pub blob_uses: Vec<BlobUse>,
+    /// When its entries expire.
+    pub expiries: Expiries,
     /// Whether the keys stand apart, too.
     pub has_key_block: bool,
     /// Where the embedded view begins; 0 if there is none.
@@ -54,7 +57,7 @@ pub struct RunMeta {
 }
 
 impl RunMeta {
-    /// Appends it: numbers as varints in the order of the fields, the file id as u64, keys with their length before
+    /// Appends all but the expiries: numbers as varints in the order of the fields, the file id as u64, keys with their length before
     /// them, blob uses with their number before them, `has_key_block` as a byte.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
@@ -73,7 +76,7 @@ impl RunMeta {
         put_varint(out, self.view_bytes);
     }
 
-    /// Reads what [`RunMeta::encode`] wrote.
+    /// Reads what [`RunMeta::encode`] wrote; without expiries.
     pub fn decode(reader: &mut ByteReader<'_>) -> Option<RunMeta> {
         Some(RunMeta {
             number: reader.varint()?,
@@ -89,6 +92,7 @@ impl RunMeta {
             max_sequence: reader.varint()?,
             range_tombstones: reader.varint()?.try_into().ok()?,
             blob_uses: decode_blob_uses(reader)?,
+            expiries: Expiries::default(),
             has_key_block: match reader.u8()? {
                 0 => false,
                 1 => true,

@@ -636,9 +636,10 @@ impl PinnedBlock {
 impl Tail {
     /// What the file says of itself; takes the keys out of the index.
     fn take_meta(&mut self, number: FileNumber) -> RunMeta {
-        let Index { smallest, largest, blob_uses, .. } = &mut self.index;
+        let Index { smallest, largest, blob_uses, expiries, .. } = &mut self.index;
         let (smallest, largest) = (std::mem::take(smallest), std::mem::take(largest));
-        self.footer.meta(number, self.file_id, smallest, largest, std::mem::take(blob_uses))
+        let (blob_uses, expiries) = (std::mem::take(blob_uses), std::mem::take(expiries));
+        self.footer.meta(number, self.file_id, smallest, largest, blob_uses, expiries)
     }
 }
 

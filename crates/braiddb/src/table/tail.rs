@@ -35,6 +35,7 @@
 //! | 136..144 | checksum of 0..136, by file id and the footer's offset |
 
 use super::{
+    Expiries,
     format::{PAGE_BYTES, UNIT_HEADER_LEN},
     meta::{BlobUse, RunMeta, decode_blob_uses, decode_key, encode_blob_uses},
 };
@@ -170,6 +171,7 @@ impl Footer {
         smallest: Vec<u8>,
         largest: Vec<u8>,
         blob_uses: Vec<BlobUse>,
+        expiries: Expiries,
     ) -> RunMeta {
         RunMeta {
             number,
@@ -185,6 +187,7 @@ impl Footer {
             max_sequence: self.max_sequence,
             range_tombstones: self.range_tombstones,
             blob_uses,
+            expiries,
             has_key_block: self.has_key_block,
             view_offset: self.view_offset,
             view_bytes: self.view_bytes,
@@ -255,6 +258,7 @@ pub(super) struct Index {
     pub smallest: Vec<u8>,
     pub largest: Vec<u8>,
     pub blob_uses: Vec<BlobUse>,
+    pub expiries: Expiries,
 }
 
 /// The contents of the index; of a file with padded blocks, if it says so.
@@ -265,6 +269,7 @@ pub(super) fn encode_index(
     smallest: &[u8],
     largest: &[u8],
     blob_uses: &[BlobUse],
+    expiries: &Expiries,
 ) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, blocks.len() as u64);
@@ -286,6 +291,9 @@ pub(super) fn encode_index(
     put_bytes(&mut out, smallest);
     put_bytes(&mut out, largest);
     encode_blob_uses(blob_uses, &mut out);
+    if !expiries.is_empty() {
+        expiries.encode(&mut out);
+    }
     out
 }
 
@@ -325,6 +333,7 @@ impl Index {
         let chunks = decode_chunks(&mut reader, footer)?;
         let (smallest, largest) = (decode_key(&mut reader)?, decode_key(&mut reader)?);
         let blob_uses = decode_blob_uses(&mut reader)?;
+        let expiries = if reader.is_at_end() { Expiries::default() } else { Expiries::decode(&mut reader)? };
         reader.is_at_end().then(|| Index {
             offsets: Offsets::new(offsets, is_padded),
             is_padded,
@@ -333,6 +342,7 @@ impl Index {
             smallest,
             largest,
             blob_uses,
+            expiries,
         })
     }
 

@@ -535,7 +535,8 @@ fn decoders_take_any_bytes() {
         ..tail::Footer::default()
     };
     let uses = [BlobUse { file: 1, bytes: 2, values: 3 }];
-    let encode = |is_padded, blocks: &[_]| tail::encode_index(is_padded, blocks, &chunks, b"a", b"b", &uses);
+    let expiries = Expiries { entries: 2, times: vec![5, 70] };
+    let encode = |is_padded, blocks: &[_]| tail::encode_index(is_padded, blocks, &chunks, b"a", b"b", &uses, &expiries);
     let (index, old_index) = (encode(true, &blocks), encode(false, &unpadded));
     for is_padded in [false, true] {
         assert_eq!(tail::Index::decode(&index, &footer, is_padded).is_some(), is_padded);
@@ -546,7 +547,7 @@ fn decoders_take_any_bytes() {
         let blocks = [tail::BlockEntry { padding, ..block }; 5];
         let by = 5 * u64::from(padding - block.padding);
         let moved = chunks.map(|chunk| tail::ChunkEntry { offset: chunk.offset + by, ..chunk });
-        let index = tail::encode_index(true, &blocks, &moved, b"a", b"b", &uses);
+        let index = tail::encode_index(true, &blocks, &moved, b"a", b"b", &uses, &Expiries::default());
         let (keys_offset, tombstones_offset) = (footer.keys_offset + by, footer.tombstones_offset + by);
         let footer = tail::Footer { keys_offset, tombstones_offset, ..footer.clone() };
         assert_eq!(tail::Index::decode(&index, &footer, true).is_some(), is_taken);

@@ -4,7 +4,7 @@
 //! [`RunWriter::finish`]: the keys compressed, a few bytes each; the index 16 bytes a block.
 
 use super::{
-    Lately, Moment, Position, TableContext,
+    Expiries, ExpiryCounter, Lately, Moment, Position, TableContext,
     block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_ENTRY_BYTES},
     format::{PAGE_BYTES, UNIT_HEADER_LEN, encode_tombstones, put_unit, stamp_unit},
     key_block::{KeyBlockBuilder, KeyBlocks},
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     base::{
-        EntryKind, EntryRef, Error, FileId, FileNumber, MAX_SEQUENCE, RangeTombstone, RangeTombstoneSet, Result,
-        SequenceNumber,
+        Content, EntryKind, EntryRef, Error, FileId, FileNumber, MAX_SEQUENCE, RangeTombstone, RangeTombstoneSet,
+        Result, SequenceNumber,
         limits::{MAX_INTERNAL_KEY_LEN, MAX_RUN_BLOCKS},
     },
     codec::{Compression, FileHeader, FileKind, PADDED_BLOCKS, checksum},
@@ -95,6 +95,7 @@ pub struct RunWriter {
     last: Option<(Vec<u8>, SequenceNumber)>,
     range_tombstones: Vec<RangeTombstone>,
     blob_uses: BTreeMap<FileNumber, BlobUse>,
+    expiries: ExpiryCounter,
 }
 
 impl RunWriter {
@@ -139,6 +140,7 @@ impl RunWriter {
             last: None,
             range_tombstones: Vec::new(),
             blob_uses: BTreeMap::new(),
+            expiries: ExpiryCounter::default(),
         })
     }
 
@@ -220,11 +222,12 @@ impl RunWriter {
         let (smallest, largest) = self.put_tombstones(&tombstones)?;
         self.footer.index_offset = self.position();
         let blob_uses: Vec<BlobUse> = std::mem::take(&mut self.blob_uses).into_values().collect();
-        let index = encode_index(true, &self.blocks, &chunks, &smallest, &largest, &blob_uses);
+        let expiries = std::mem::take(&mut self.expiries).finish();
+        let index = encode_index(true, &self.blocks, &chunks, &smallest, &largest, &blob_uses, &expiries);
         self.put(Compression::None, &index)?;
         self.footer.index_end = self.position();
         self.put_view(embed)?;
-        let meta = self.put_footer(smallest, largest, blob_uses);
+        let meta = self.put_footer(smallest, largest, blob_uses, expiries);
         self.flush()?;
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
         debug_assert_eq!(meta.file_bytes, self.written);
@@ -248,6 +251,11 @@ impl RunWriter {
                 key.extend_from_slice(entry.key);
                 *sequence = entry.sequence;
             }
+        }
+        if entry.kind == EntryKind::Expiring
+            && let Some(Content { expires_us: Some(expires_us), .. }) = Content::of(entry.kind, entry.value)
+        {
+            self.expiries.add(expires_us);
         }
         let footer = &mut self.footer;
         footer.entries += 1;
@@ -363,11 +371,17 @@ impl RunWriter {
         self.write(&view)
     }
 
-    fn put_footer(&mut self, smallest: Vec<u8>, largest: Vec<u8>, blob_uses: Vec<BlobUse>) -> RunMeta {
+    fn put_footer(
+        &mut self,
+        smallest: Vec<u8>,
+        largest: Vec<u8>,
+        blob_uses: Vec<BlobUse>,
+        expiries: Expiries,
+    ) -> RunMeta {
         self.footer.blocks = self.blocks.len() as u32;
         self.footer.file_bytes = self.position() + FOOTER_LEN as u64;
         self.buffer.extend_from_slice(&self.footer.encode(self.file_id));
-        self.footer.meta(self.number, self.file_id, smallest, largest, blob_uses)
+        self.footer.meta(self.number, self.file_id, smallest, largest, blob_uses, expiries)
     }
 
     /// Where the next byte will stand.

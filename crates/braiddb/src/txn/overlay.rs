@@ -21,6 +21,8 @@ const WRITE_BYTES: usize = 2 * size_of::<Vec<u8>>();
 pub enum Written {
     /// A value.
     Value(Vec<u8>),
+    /// A value with its expiry, as it stands in an entry.
+    Expiring(Vec<u8>),
     /// That there is none.
     Gone,
     /// What merge functions are to do to what the snapshot holds, or to a base that they have with them: see `codec/operands.rs`.
@@ -28,9 +30,10 @@ pub enum Written {
 }
 
 impl Written {
-    fn len(&self) -> usize {
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
         match self {
-            Written::Value(bytes) | Written::Operands(bytes) => bytes.len(),
+            Written::Value(bytes) | Written::Expiring(bytes) | Written::Operands(bytes) => bytes.len(),
             Written::Gone => 0,
         }
     }
@@ -105,6 +108,8 @@ impl Overlay {
             None => operands.on(Base::Beneath),
             Some(Written::Value(value)) => operands.on(Base::Value(value)),
             Some(Written::Gone) => operands.on(Base::Absent),
+            // Whoever calls has refused that.
+            Some(Written::Expiring(_)) => operands.on(Base::Beneath),
             Some(Written::Operands(before)) => match Operands::decode(before) {
                 Some(before) => operands.on_top_of(&before, 0),
                 None => operands.on(Base::Beneath),
@@ -209,6 +214,7 @@ impl Overlay {
         for (key, value) in &self.points {
             match value {
                 Written::Value(value) => batch.push(EntryKind::Value, &[key], value),
+                Written::Expiring(entry) => batch.push(EntryKind::Expiring, &[key], entry),
                 Written::Gone => batch.push(EntryKind::Tombstone, &[key], b""),
                 Written::Operands(operands) => batch.push(EntryKind::Merge, &[key], operands),
             }

@@ -16,11 +16,12 @@
 //! | 9 | `LastSequence` | every sequence number up to it may have been used |
 //! | 10 | `Incarnation` | random id of the database, drawn at creation and at restore |
 //! | 11 | `Epoch` | the log epoch in force |
+//! | 12 | `NewRun` with entries that expire | run meta, expiries |
 
 use crate::{
     base::{FileNumber, SequenceNumber},
     codec::{ByteReader, put_bytes, put_varint},
-    table::RunMeta,
+    table::{Expiries, RunMeta},
     view::ViewMeta,
 };
 
@@ -141,8 +142,12 @@ impl Change {
         };
         match self {
             Change::NewRun(meta) => {
-                out.push(1);
+                let expires = !meta.expiries.is_empty();
+                out.push(if expires { 12 } else { 1 });
                 meta.encode(out);
+                if expires {
+                    meta.expiries.encode(out);
+                }
             }
             Change::NewPartition { id, start, end } => {
                 tagged(out, 2, &[*id]);
@@ -196,6 +201,10 @@ impl Change {
             9 => Change::LastSequence(reader.varint()?),
             10 => Change::Incarnation(reader.varint()?),
             11 => Change::Epoch(reader.varint()?),
+            12 => {
+                let meta = RunMeta::decode(reader)?;
+                Change::NewRun(Box::new(RunMeta { expiries: Expiries::decode(reader)?, ..meta }))
+            }
             _ => return None,
         })
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     platform::{File, MemVfs, OpenMode, Runtime, SystemRuntime, Vfs},
-    table::{BlobUse, RunMeta},
+    table::{BlobUse, Expiries, RunMeta},
 };
 use std::{path::Path, sync::Arc};
 
@@ -22,6 +22,11 @@ fn run(number: u64) -> RunMeta {
         max_sequence: 30,
         range_tombstones: 0,
         blob_uses: vec![BlobUse { file: 9, bytes: 100, values: 2 }],
+        expiries: if number % 2 == 0 {
+            Expiries::default()
+        } else {
+            Expiries { entries: 3, times: vec![number, number + 90] }
+        },
         has_key_block: true,
         view_offset: 8192,
         view_bytes: 4096,

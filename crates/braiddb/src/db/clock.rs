@@ -1,0 +1,127 @@
+//! The database's time: by it, values expire.
+//!
+//! It is the system's wall clock, but never goes back while the database is open. When the wall clock is set back, the time goes
+//! on from where it was, as fast as the monotonic clock; when it is set ahead, so is the time. So no record comes back that has
+//! expired, and how long a record lives is right even where the date is wrong. An open begins at the wall clock, or at the
+//! time of the log's last commit if that is later: a machine that has lost its clock does not go back by years.
+
+use crate::platform::Runtime;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// A moment by both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Nanoseconds of the monotonic clock, some milliseconds late at most.
+    pub ns: u64,
+    /// Microseconds since 1970.
+    pub us: u64,
+}
+
+/// The database's clock.
+#[derive(Debug)]
+pub struct Clock {
+    /// By how much the wall clock is ahead of the monotonic one: the most that was seen.
+    ahead_us: AtomicI64,
+    /// When that was looked at last.
+    looked_ns: AtomicU64,
+}
+
+/// By how much the wall clock is ahead, or less if the thread is held up in between.
+fn ahead_us(runtime: &dyn Runtime) -> i64 {
+    let wall_us = i64::try_from(runtime.unix_time_us()).unwrap_or(i64::MAX);
+    wall_us.saturating_sub(in_us(runtime.monotonic_coarse_ns()))
+}
+
+fn in_us(ns: u64) -> i64 {
+    i64::try_from(ns / 1000).unwrap_or(i64::MAX)
+}
+
+impl Clock {
+    /// A clock that begins now, and not before `floor_us`.
+    pub fn new(runtime: &dyn Runtime, floor_us: u64) -> Clock {
+        let now_ns = runtime.monotonic_coarse_ns();
+        let floor_us = i64::try_from(floor_us).unwrap_or(i64::MAX).saturating_sub(in_us(now_ns));
+        let ahead_us = ahead_us(runtime).max(floor_us);
+        Clock { ahead_us: AtomicI64::new(ahead_us), looked_ns: AtomicU64::new(now_ns) }
+    }
+
+    /// The present moment.
+    #[inline]
+    pub fn now(&self, runtime: &dyn Runtime) -> Moment {
+        let ns = runtime.monotonic_coarse_ns();
+        // The wall clock is asked once a tick of the other.
+        if self.looked_ns.load(Ordering::Relaxed) != ns {
+            self.look(runtime, ns);
+        }
+        let us = in_us(ns).saturating_add(self.ahead_us.load(Ordering::Relaxed));
+        Moment { ns, us: u64::try_from(us).unwrap_or(0) }
+    }
+
+    #[cold]
+    fn look(&self, runtime: &dyn Runtime, now_ns: u64) {
+        self.ahead_us.fetch_max(ahead_us(runtime), Ordering::Relaxed);
+        self.looked_ns.store(now_ns, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Clock;
+    use crate::platform::Runtime;
+    use std::{
+        io,
+        sync::atomic::{AtomicI64, AtomicU64, Ordering},
+        thread::JoinHandle,
+    };
+
+    /// Clocks that are set by hand.
+    #[derive(Debug, Default)]
+    struct Clocks {
+        ns: AtomicU64,
+        ahead_us: AtomicI64,
+    }
+
+    impl Runtime for Clocks {
+        fn unix_time_us(&self) -> u64 {
+            (self.monotonic_ns() / 1000).saturating_add_signed(self.ahead_us.load(Ordering::Relaxed))
+        }
+        fn monotonic_ns(&self) -> u64 {
+            self.ns.load(Ordering::Relaxed)
+        }
+        fn random_u64(&self) -> u64 {
+            4
+        }
+        fn spawn(&self, _: &str, _: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn sleep_us(&self, _: u64) {}
+        fn process_name(&self) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn it_follows_the_wall_clock_ahead_and_never_back() {
+        let runtime = Clocks::default();
+        runtime.ahead_us.store(1_000_000, Ordering::Relaxed);
+        let clock = Clock::new(&runtime, 0);
+        let at = |ns: u64, ahead_us: i64| {
+            runtime.ns.store(ns, Ordering::Relaxed);
+            runtime.ahead_us.store(ahead_us, Ordering::Relaxed);
+            clock.now(&runtime).us
+        };
+        assert_eq!(at(5_000, 1_000_000), 1_000_005);
+        assert_eq!(at(6_000, 3_000_000), 3_000_006, "the wall clock was set ahead");
+        assert_eq!(at(7_000, -5), 3_000_007, "it was set back: time goes on");
+        assert_eq!(at(1_007_000, 2_000_000), 3_001_007);
+    }
+
+    #[test]
+    fn it_begins_no_earlier_than_it_is_told() {
+        let runtime = Clocks::default();
+        runtime.ns.store(4_000, Ordering::Relaxed);
+        assert_eq!(Clock::new(&runtime, 9_000).now(&runtime).us, 9_000);
+        runtime.ahead_us.store(20_000, Ordering::Relaxed);
+        assert_eq!(Clock::new(&runtime, 9_000).now(&runtime).us, 20_004);
+    }
+}

@@ -1,0 +1,195 @@
+//! Values that expire.
+//!
+//! The entry holds when. From that moment on, by the database's time (see `clock.rs`), readers find nothing there, and flushes
+//! and merges take it for a tombstone once no reader can see the value any more. A reader that holds a snapshot goes by the time
+//! when that was taken: what it sees does not change.
+
+use super::{
+    batch::Batch,
+    bytes::Value,
+    catalog::TreeState,
+    core::Core,
+    key::KeyBuf,
+    lookup::Resolved,
+    snapshot::{Hold, Snapshot},
+    transaction::Transaction,
+    tree::Tree,
+};
+use crate::{
+    base::{Content, EntryKind, Error, Result, SequenceNumber},
+    txn::Written,
+};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Microseconds since 1970; what lies before is expired anyhow, and what lies beyond all reckoning never expires.
+fn since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, micros)
+}
+
+/// A duration in microseconds.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The value of an entry that expires.
+fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
+    let mut entry = Vec::with_capacity(9 + value.len());
+    Content { kind: EntryKind::Value, value, expires_us: Some(expires_us) }.entry(&mut entry);
+    entry
+}
+
+/// Fails for a tree whose values all expire: operands cannot.
+pub fn check_can_merge(tree: &TreeState) -> Result<()> {
+    if tree.options.ttl.is_some() {
+        let reason =
+            "values of the tree expire (TreeOptions::ttl), and operands of merge functions cannot: use fetch_update";
+        return Err(Error::InvalidArgument(reason.to_owned()));
+    }
+    Ok(())
+}
+
+impl Core {
+    /// When a value expires that lives for so long from now on.
+    fn expiry_after(&self, ttl: Duration) -> u64 {
+        self.now().us.saturating_add(micros(ttl))
+    }
+
+    /// The value of an entry that expires so long from now on.
+    pub fn expiring_after(&self, value: &[u8], ttl: Duration) -> Vec<u8> {
+        expiring(value, self.expiry_after(ttl))
+    }
+
+    /// The same for a plain put into a tree; `None` if that does not expire.
+    #[inline]
+    pub fn with_default_expiry(&self, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
+        tree.options.ttl.map(|ttl| self.expiring_after(value, ttl))
+    }
+
+    fn get_with_expiry(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        self.check_open()?;
+        let found = self.get_slowly(key, snapshot)?;
+        Ok(found.map(|Resolved { value, expires_us, .. }| {
+            let expires = expires_us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us)));
+            (Value::new(value.into_vec()), expires)
+        }))
+    }
+}
+
+impl Tree {
+    /// Gives `key` a value that expires after `ttl`: from then on it is as if the key had been deleted, and its space comes back by
+    /// itself. Good to some milliseconds.
+    ///
+    /// Time is the system's, but never goes back while the database is open: see the architecture's chapter on values that expire.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let db = braiddb::Db::in_memory()?;
+    /// let sessions = db.tree("sessions")?;
+    /// sessions.put_with_ttl(b"7f3a", b"ann", Duration::from_secs(1800))?;
+    /// sessions.put_with_ttl(b"91c0", b"bob", Duration::ZERO)?;
+    /// assert!(sessions.contains(b"7f3a")?);
+    /// assert!(!sessions.contains(b"91c0")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SequenceNumber> {
+        let expires_us = self.db().core().expiry_after(ttl);
+        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), expires_us))
+    }
+
+    /// The same with the moment when it expires, which may be past.
+    pub fn put_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<SequenceNumber> {
+        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), since_1970(expires)))
+    }
+
+    /// The value of `key`, if there is one, and when it expires, if it does.
+    pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        let key = KeyBuf::of(self.state(), key.as_ref())?;
+        self.db().core().get_with_expiry(&key, None)
+    }
+}
+
+impl Snapshot {
+    /// The value of `key`, if there was one, and when it expires, if it does.
+    pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        tree.db().core().get_with_expiry(&key, Some(self.hold()))
+    }
+}
+
+impl Batch {
+    /// Gives `key` a value that expires when `ttl` has passed from now on, not from the commit: see [`Tree::put_with_ttl`].
+    pub fn put_with_ttl(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> &mut Batch {
+        let expires_us = tree.db().core().expiry_after(ttl);
+        self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), expires_us));
+        self
+    }
+
+    /// The same with the moment when it expires.
+    pub fn put_until(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> &mut Batch {
+        self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), since_1970(expires)));
+        self
+    }
+}
+
+impl Transaction {
+    /// Gives `key` a value that expires when `ttl` has passed from now on, not from the commit: see [`Tree::put_with_ttl`].
+    pub fn put_with_ttl(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let expires_us = tree.db().core().expiry_after(ttl);
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us)
+    }
+
+    /// The same with the moment when it expires.
+    pub fn put_until(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<()> {
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), since_1970(expires))
+    }
+
+    fn put_expiring(&self, tree: &Tree, key: &[u8], value: &[u8], expires_us: u64) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key)?;
+        self.write(tree.state(), &key, Written::Expiring(expiring(value, expires_us)))
+    }
+
+    /// Whether a write of its own is a value that has expired for it.
+    pub(super) fn is_expired(&self, written: &Written) -> bool {
+        let Written::Expiring(entry) = written else { return false };
+        let content = Content::of(EntryKind::Expiring, entry);
+        content.is_none_or(|content| content.expires_us <= Some(self.hold().held().taken_us))
+    }
+}

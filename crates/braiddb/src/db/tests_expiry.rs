@@ -1,0 +1,457 @@
+//! Tests of values that expire: that they are there until then and gone from then on, however they are read and wherever they
+//! stand; that their space comes back; and what clocks that jump do.
+
+use super::{
+    Db, Durability, Settings, Tree, TreeOptions, Update,
+    tests_common::{Clock, DIR, SECOND_NS, mem, open, small},
+};
+use crate::{
+    base::{Error, Result},
+    platform::{Runtime, Vfs},
+};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+const DAY_NS: u64 = 24 * 3600 * SECOND_NS;
+
+fn settings(clock: &Arc<Clock>, vfs: &Arc<dyn Vfs>) -> Settings {
+    Settings { runtime: Arc::clone(clock) as Arc<dyn Runtime>, ..small(vfs) }
+}
+
+fn world() -> (Arc<Clock>, Db, Tree) {
+    let clock = Clock::new();
+    let db = open(settings(&clock, &mem())).unwrap();
+    let tree = db.tree("t").unwrap();
+    (clock, db, tree)
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// All that a tree shows, read in each way there is, which must agree.
+fn contents(db: &Db, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let rows: Vec<_> = tree.iter().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+    let mut back: Vec<_> = tree.iter().rev().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+    back.reverse();
+    assert_eq!(rows, back);
+    let tx = db.begin().unwrap();
+    let of_tx: Vec<_> = tx.iter(tree).map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+    assert_eq!(rows, of_tx);
+    let mut cursor = tree.cursor();
+    let mut at = 0;
+    while cursor.next().unwrap() {
+        let (key, value) = cursor.row().unwrap();
+        assert_eq!((key, value), (rows[at].0.as_slice(), rows[at].1.as_slice()));
+        at += 1;
+    }
+    assert_eq!(at, rows.len());
+    rows
+}
+
+/// Whether a key is there, asked in each way there is, which must agree.
+fn is_there(db: &Db, tree: &Tree, key: &[u8]) -> bool {
+    let there = tree.contains(key).unwrap();
+    let snapshot = db.snapshot();
+    assert_eq!(tree.get(key).unwrap().is_some(), there);
+    assert_eq!(tree.multi_get(&[key]).unwrap()[0].is_some(), there);
+    assert_eq!(tree.get_versioned(key).unwrap().is_some(), there);
+    assert_eq!(tree.get_with_expiry(key).unwrap().is_some(), there);
+    assert_eq!(snapshot.get(tree, key).unwrap().is_some(), there);
+    assert_eq!(snapshot.contains(tree, key).unwrap(), there);
+    assert_eq!(snapshot.multi_get(tree, &[key]).unwrap()[0].is_some(), there);
+    let mut cursor = tree.cursor();
+    assert_eq!(cursor.seek(key).unwrap() && cursor.key() == key, there);
+    assert_eq!(contents(db, tree).iter().any(|(k, _)| k == key), there);
+    there
+}
+
+/// Calls `check` with what was written in a memtable, in a run, and in one that was merged.
+fn in_each_place(check: impl Fn(&Arc<Clock>, &Db, &Tree, &dyn Fn(&Db))) {
+    let places: [&dyn Fn(&Db); 3] = [&|_| {}, &|db| db.flush().unwrap(), &|db| db.compact().unwrap()];
+    for place in places {
+        let (clock, db, tree) = world();
+        check(&clock, &db, &tree, place);
+    }
+}
+
+#[test]
+fn a_value_is_there_until_it_expires() {
+    in_each_place(|clock, db, tree, place| {
+        for key in [b"a", b"c", b"e"] {
+            tree.put(key, b"plain").unwrap();
+        }
+        tree.put_with_ttl(b"b", b"ten", seconds(10)).unwrap();
+        tree.put_with_ttl(b"d", b"twenty", seconds(20)).unwrap();
+        tree.put_until(b"f", b"past", UNIX_EPOCH).unwrap();
+        place(db);
+        assert!(is_there(db, tree, b"b") && is_there(db, tree, b"d") && !is_there(db, tree, b"f"));
+        clock.advance(10 * SECOND_NS - 1000);
+        assert!(is_there(db, tree, b"b"));
+        assert_eq!(contents(db, tree).len(), 5);
+        clock.advance(1000);
+        assert!(!is_there(db, tree, b"b") && is_there(db, tree, b"d") && is_there(db, tree, b"c"));
+        place(db);
+        assert!(!is_there(db, tree, b"b") && is_there(db, tree, b"d") && is_there(db, tree, b"c"));
+        clock.advance(DAY_NS);
+        assert_eq!(contents(db, tree).len(), 3);
+    });
+}
+
+#[test]
+fn a_cursor_goes_past_what_has_expired_in_both_directions() {
+    in_each_place(|clock, db, tree, place| {
+        for number in 0..100_u8 {
+            let ttl = seconds(if number % 7 == 3 { 1000 } else { 1 });
+            tree.put_with_ttl([number], [number], ttl).unwrap();
+        }
+        db.tree("after").unwrap().put_with_ttl(b"", b"", seconds(1)).unwrap();
+        place(db);
+        clock.advance(SECOND_NS);
+        let stay: Vec<u8> = (0..100).filter(|number| number % 7 == 3).collect();
+        let mut cursor = tree.cursor();
+        for &number in &stay {
+            assert!(cursor.next().unwrap());
+            assert_eq!(cursor.row().unwrap(), (&[number][..], &[number][..]));
+        }
+        assert!(!cursor.next().unwrap() && cursor.prev().unwrap());
+        assert_eq!(cursor.key(), [94]);
+        assert!(cursor.seek([45]).unwrap() && cursor.key() == [45]);
+        assert!(cursor.prev().unwrap() && cursor.key() == [38]);
+        assert!(cursor.seek_before([45]).unwrap() && cursor.key() == [38]);
+        assert!(cursor.next().unwrap() && cursor.key() == [45]);
+        assert!(!cursor.seek([95]).unwrap() && !cursor.seek_before([3]).unwrap());
+        assert!(cursor.seek_last().unwrap() && cursor.key() == [94]);
+        assert!(cursor.seek_first().unwrap() && cursor.key() == [3]);
+    });
+}
+
+#[test]
+fn a_reader_goes_by_the_time_when_it_was_taken() {
+    in_each_place(|clock, db, tree, place| {
+        tree.put_with_ttl(b"k", b"v", seconds(10)).unwrap();
+        let (snapshot, tx, mut cursor) = (db.snapshot(), db.begin().unwrap(), tree.cursor());
+        let expires = UNIX_EPOCH + seconds(1010);
+        clock.advance(DAY_NS);
+        place(db);
+        assert!(!is_there(db, tree, b"k"));
+        assert_eq!(snapshot.get(tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(snapshot.get_with_expiry(tree, b"k").unwrap().map(|found| found.1), Some(Some(expires)));
+        assert_eq!(tx.get(tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+        assert!(cursor.seek(b"k").unwrap() && cursor.value().unwrap() == b"v");
+        cursor.refresh();
+        assert!(!cursor.seek(b"k").unwrap());
+        drop((snapshot, tx));
+        db.compact().unwrap();
+        assert!(!is_there(db, tree, b"k"));
+        assert_eq!(entries(db), 2, "only the tree's name and the next one's number are left");
+    });
+}
+
+/// Entries in all runs.
+fn entries(db: &Db) -> u64 {
+    db.stats().partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|run| run.entries).sum()
+}
+
+#[test]
+fn what_was_beneath_stays_hidden() {
+    in_each_place(|clock, db, tree, place| {
+        tree.put(b"k", b"old").unwrap();
+        let before = db.snapshot();
+        db.flush().unwrap();
+        tree.put_with_ttl(b"k", b"new", seconds(10)).unwrap();
+        tree.put_with_ttl(b"l", b"new", seconds(10)).unwrap();
+        place(db);
+        clock.advance(10 * SECOND_NS);
+        place(db);
+        assert!(!is_there(db, tree, b"k"));
+        assert_eq!(before.get(tree, b"k").unwrap().as_deref(), Some(&b"old"[..]));
+        drop(before);
+        db.compact().unwrap();
+        assert!(!is_there(db, tree, b"k") && entries(db) == 2);
+        tree.put(b"k", b"newest").unwrap();
+        assert!(is_there(db, tree, b"k"));
+    });
+}
+
+#[test]
+fn a_tree_may_have_all_its_values_expire() {
+    let (clock, vfs) = (Clock::new(), mem());
+    let db = open(settings(&clock, &vfs)).unwrap();
+    let options = TreeOptions { ttl: Some(seconds(10)), ..TreeOptions::default() };
+    let tree = db.tree_with("t", options).unwrap();
+    let expires = |tree: &Tree, key: &[u8]| tree.get_with_expiry(key).unwrap().unwrap().1;
+    let at = |second| Some(UNIX_EPOCH + seconds(second));
+    tree.put(b"put", b"v").unwrap();
+    let mut batch = db.batch();
+    batch.put(&tree, b"batch", b"v").put_with_ttl(&tree, b"own", b"v", seconds(5));
+    batch.put_until(&tree, b"until", b"v", UNIX_EPOCH + seconds(2000));
+    db.write(batch, Durability::Buffered).unwrap();
+    db.update(|tx| tx.put(&tree, b"tx", b"v")).unwrap();
+    tree.put_if_absent(b"absent", b"v").unwrap().unwrap();
+    tree.fetch_update(b"update", |_| Update::Put(b"v".to_vec())).unwrap();
+    tree.fetch_update(b"for", |_| Update::PutWithTtl(b"v".to_vec(), seconds(3))).unwrap();
+    for key in [&b"put"[..], b"batch", b"tx", b"absent", b"update"] {
+        assert_eq!(expires(&tree, key), at(1010));
+    }
+    assert_eq!([b"own", b"for"].map(|key| expires(&tree, key)), [at(1005), at(1003)]);
+    assert_eq!(expires(&tree, b"until"), at(2000));
+    db.rename_tree("t", "u").unwrap();
+    db.close().unwrap();
+    let db = open(settings(&clock, &vfs)).unwrap();
+    let tree = db.open_tree("u").unwrap();
+    clock.advance(SECOND_NS);
+    tree.put(b"put", b"v").unwrap();
+    assert_eq!(expires(&tree, b"put"), at(1011));
+    db.tree("plain").unwrap().put(b"k", b"v").unwrap();
+    assert_eq!(expires(&db.tree("plain").unwrap(), b"k"), None);
+    clock.advance(10 * SECOND_NS);
+    assert_eq!(contents(&db, &tree).len(), 1);
+    // Operands have no end.
+    let add = db.merge_function("add").unwrap();
+    let refused = |result: Result<()>| assert!(matches!(result, Err(Error::InvalidArgument(_))));
+    refused(tree.merge(b"k", &add, [1; 8]).map(|_| ()));
+    let mut batch = db.batch();
+    batch.merge(&tree, b"k", &add, [1; 8]);
+    refused(db.write(batch, Durability::Buffered).map(|_| ()));
+    refused(db.begin().unwrap().merge(&tree, b"k", &add, [1; 8]));
+}
+
+#[test]
+fn a_transaction_sees_its_own_writes_until_they_expire() {
+    let (clock, db, tree) = world();
+    for key in [b"a", b"b", b"c", b"d"] {
+        tree.put(key, b"stored").unwrap();
+    }
+    let tx = db.begin().unwrap();
+    tx.put_with_ttl(&tree, b"b", b"own", seconds(10)).unwrap();
+    tx.put_until(&tree, b"c", b"past", UNIX_EPOCH + seconds(1)).unwrap();
+    tx.put_until(&tree, b"e", b"past", UNIX_EPOCH).unwrap();
+    let savepoint = tx.savepoint();
+    tx.put_with_ttl(&tree, b"d", b"own", Duration::ZERO).unwrap();
+    assert!(!tx.contains(&tree, b"d").unwrap());
+    tx.roll_back_to(savepoint).unwrap();
+    let keys = |rows: Vec<Vec<u8>>| rows.concat();
+    let ahead = keys(tx.iter(&tree).map(|row| row.unwrap().0.to_vec()).collect());
+    let back = keys(tx.iter(&tree).rev().map(|row| row.unwrap().0.to_vec()).collect());
+    assert_eq!((&ahead[..], &back[..]), (&b"abd"[..], &b"dba"[..]));
+    assert_eq!(tx.get(&tree, b"b").unwrap().as_deref(), Some(&b"own"[..]));
+    assert_eq!(tx.get(&tree, b"c").unwrap(), None);
+    let add = db.merge_function("add").unwrap();
+    assert!(matches!(tx.merge(&tree, b"b", &add, [1; 8]), Err(Error::InvalidArgument(_))));
+    tx.commit().unwrap();
+    assert_eq!(contents(&db, &tree).len(), 3);
+    clock.advance(10 * SECOND_NS);
+    assert_eq!(contents(&db, &tree).len(), 2);
+}
+
+#[test]
+fn what_has_expired_counts_as_absent_to_conditions() {
+    let (clock, db, tree) = world();
+    tree.put_with_ttl(b"k", b"1", seconds(10)).unwrap();
+    let version = tree.get_versioned(b"k").unwrap().unwrap().1;
+    assert!(tree.put_if_absent(b"k", b"2").unwrap().is_none());
+    clock.advance(10 * SECOND_NS);
+    assert!(tree.put_if_version(b"k", b"2", version).unwrap().is_none());
+    assert!(tree.compare_and_set(b"k", Some(b"1"), Some(b"2")).unwrap().is_none());
+    assert!(tree.compare_and_set(b"k", None, Some(b"2")).unwrap().is_some());
+    assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"2"[..]));
+    tree.put_with_ttl(b"k", b"3", seconds(10)).unwrap();
+    clock.advance(10 * SECOND_NS);
+    assert!(tree.put_if_absent(b"k", b"4").unwrap().is_some());
+    assert!(is_there(&db, &tree, b"k"));
+}
+
+#[test]
+fn merge_functions_find_nothing_where_a_value_has_expired() {
+    in_each_place(|clock, db, tree, place| {
+        let add = db.merge_function("add").unwrap();
+        let append = db.merge_function("append").unwrap();
+        tree.put_with_ttl(b"n", 40_u64.to_le_bytes(), seconds(10)).unwrap();
+        tree.put_with_ttl(b"s", b"old", seconds(10)).unwrap();
+        place(db);
+        tree.merge(b"n", &add, 2_u64.to_le_bytes()).unwrap();
+        tree.merge(b"s", &append, b"+").unwrap();
+        place(db);
+        assert_eq!(tree.get(b"n").unwrap().as_deref(), Some(&42_u64.to_le_bytes()[..]));
+        assert_eq!(tree.get(b"s").unwrap().as_deref(), Some(&b"old+"[..]));
+        let before = db.snapshot();
+        clock.advance(10 * SECOND_NS);
+        place(db);
+        assert_eq!(tree.get(b"n").unwrap().as_deref(), Some(&2_u64.to_le_bytes()[..]));
+        assert_eq!(tree.get(b"s").unwrap().as_deref(), Some(&b"+"[..]));
+        assert_eq!(before.get(tree, b"s").unwrap().as_deref(), Some(&b"old+"[..]));
+        drop(before);
+        db.compact().unwrap();
+        assert_eq!(tree.get(b"n").unwrap().as_deref(), Some(&2_u64.to_le_bytes()[..]));
+        // In one batch, an end would be lost.
+        let mut batch = db.batch();
+        batch.put_with_ttl(tree, b"m", b"x", seconds(10)).merge(tree, b"m", &append, b"y");
+        assert!(matches!(db.write(batch, Durability::Buffered), Err(Error::InvalidArgument(_))));
+        let mut batch = db.batch();
+        batch.merge(tree, b"m", &append, b"y").put_with_ttl(tree, b"m", b"x", seconds(10));
+        db.write(batch, Durability::Buffered).unwrap();
+        assert_eq!(tree.get(b"m").unwrap().as_deref(), Some(&b"x"[..]));
+    });
+}
+
+#[test]
+fn space_comes_back_by_itself() {
+    let (clock, db, tree) = world();
+    for number in 0..2000_u32 {
+        tree.put_with_ttl(number.to_be_bytes(), [7; 50], seconds(1000)).unwrap();
+    }
+    db.flush().unwrap();
+    assert!(entries(&db) >= 2000);
+    clock.advance(1000 * SECOND_NS);
+    // Some commit has the work done; with threads, they would do it.
+    tree.put(b"k", b"v").unwrap();
+    assert!(entries(&db) < 10, "{} entries are left", entries(&db));
+    assert_eq!(contents(&db, &tree).len(), 1);
+}
+
+#[test]
+fn what_little_has_expired_goes_within_a_day() {
+    let (clock, db, tree) = world();
+    for number in 0..300_u32 {
+        tree.put(number.to_be_bytes(), [7; 50]).unwrap();
+    }
+    tree.put_with_ttl(b"session", [7; 50], seconds(10)).unwrap();
+    db.compact().unwrap();
+    let before = db.stats().expired;
+    clock.advance(10 * SECOND_NS + DAY_NS - 1000);
+    tree.put(b"k", b"v").unwrap();
+    assert_eq!(db.stats().expired, before);
+    clock.advance(1000);
+    tree.put(b"k", b"v").unwrap();
+    assert_eq!(db.stats().expired, before + 1);
+    // And that is all there is to do.
+    let merges = db.stats().merges;
+    clock.advance(2 * DAY_NS);
+    tree.put(b"k", b"v").unwrap();
+    assert_eq!(db.stats().merges, merges);
+}
+
+#[test]
+fn runs_that_have_expired_wholly_are_not_read() {
+    let (clock, db, tree) = world();
+    db.flush().unwrap();
+    tree.put(b"a", b"old").unwrap();
+    db.flush().unwrap();
+    for number in 0..200_u32 {
+        tree.put_with_ttl(number.to_be_bytes(), [7; 50], seconds(10)).unwrap();
+    }
+    db.flush().unwrap();
+    clock.advance(10 * SECOND_NS);
+    db.compact().unwrap();
+    assert_eq!((db.stats().expired, entries(&db)), (0, 3));
+    // A run that hides older entries is merged with them.
+    tree.put_with_ttl(b"a", b"new", seconds(10)).unwrap();
+    db.flush().unwrap();
+    clock.advance(10 * SECOND_NS);
+    db.compact().unwrap();
+    assert!(!is_there(&db, &tree, b"a"));
+    assert_eq!((db.stats().expired, entries(&db)), (1, 2));
+}
+
+#[test]
+fn snapshots_hold_back_what_they_see() {
+    let (clock, db, tree) = world();
+    for number in 0..200_u32 {
+        tree.put_with_ttl(number.to_be_bytes(), [7; 50], seconds(10)).unwrap();
+    }
+    let early = db.snapshot();
+    clock.advance(10 * SECOND_NS);
+    let late = db.snapshot();
+    db.compact().unwrap();
+    assert_eq!((early.iter(&tree).count(), late.iter(&tree).count()), (200, 0));
+    drop(early);
+    db.compact().unwrap();
+    assert_eq!((late.iter(&tree).count(), entries(&db)), (0, 2));
+}
+
+#[test]
+fn a_cursor_on_expired_rows_keeps_its_place_when_they_go() {
+    let (clock, db, tree) = world();
+    for number in 0..3000_u32 {
+        let ttl = seconds(if number % 3 == 0 { 1000 } else { 1 });
+        tree.put_with_ttl(number.to_be_bytes(), [7; 50], ttl).unwrap();
+    }
+    clock.advance(SECOND_NS);
+    let mut cursor = tree.cursor();
+    for number in (0..3000_u32).step_by(3) {
+        assert!(cursor.next().unwrap());
+        assert_eq!(cursor.key(), number.to_be_bytes());
+        if number % 600 == 0 {
+            // The cursor goes over to a state without them, and counts the rows from where it began.
+            db.compact().unwrap();
+            cursor.seek(cursor.key().to_vec()).unwrap();
+        }
+    }
+    assert!(!cursor.next().unwrap());
+}
+
+#[test]
+fn clocks_that_jump() {
+    let (clock, vfs) = (Clock::new(), mem());
+    let db = open(settings(&clock, &vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put_with_ttl(b"k", b"v", seconds(100)).unwrap();
+    tree.put_with_ttl(b"l", b"v", seconds(9000)).unwrap();
+    // Ahead by an hour: what expires by then is gone, ...
+    clock.set_wall(3600 * 1_000_000);
+    clock.advance(1);
+    assert!(!is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l"));
+    // ... and does not come back with the right time.
+    clock.set_wall(0);
+    clock.advance(1);
+    assert!(!is_there(&db, &tree, b"k"));
+    // How long a value lives is right all the same.
+    tree.put_with_ttl(b"m", b"v", seconds(10)).unwrap();
+    clock.advance(10 * SECOND_NS - 1000);
+    assert!(is_there(&db, &tree, b"m"));
+    clock.advance(1000);
+    assert!(!is_there(&db, &tree, b"m"));
+    // Back beyond what was committed: an open does not begin before that.
+    tree.put_with_ttl(b"n", b"v", seconds(10)).unwrap();
+    drop((db, tree));
+    clock.set_wall(-900 * 1_000_000);
+    let db = open(settings(&clock, &vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    let expires = |key: &[u8]| tree.get_with_expiry(key).unwrap().and_then(|found| found.1);
+    assert_eq!(expires(b"l"), Some(UNIX_EPOCH + seconds(10_000)));
+    tree.put_with_ttl(b"o", b"v", seconds(10)).unwrap();
+    assert_eq!(expires(b"o"), Some(UNIX_EPOCH + seconds(1020)));
+}
+
+#[test]
+fn moments_beyond_all_reckoning() {
+    let (clock, db, tree) = world();
+    tree.put_with_ttl(b"k", b"v", Duration::MAX).unwrap();
+    let far = SystemTime::now().checked_add(Duration::from_secs(1 << 40)).unwrap();
+    tree.put_until(b"l", b"v", far).unwrap();
+    tree.put_until(b"m", b"v", UNIX_EPOCH - seconds(1)).unwrap();
+    clock.advance(u64::MAX / 2);
+    assert!(is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l") && !is_there(&db, &tree, b"m"));
+    db.compact().unwrap();
+    assert!(is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l"));
+}
+
+#[test]
+fn they_are_replayed() {
+    let (clock, vfs) = (Clock::new(), mem());
+    let db = open(settings(&clock, &vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put_with_ttl(b"k", b"v", seconds(100)).unwrap();
+    tree.put_with_ttl(b"l", b"v", seconds(10)).unwrap();
+    db.close().unwrap();
+    clock.advance(10 * SECOND_NS);
+    let db = Db::open_with(Settings { read_only: true, ..settings(&clock, &vfs) }, Path::new(DIR)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    assert!(is_there(&db, &tree, b"k") && !is_there(&db, &tree, b"l"));
+    clock.advance(90 * SECOND_NS);
+    assert!(!is_there(&db, &tree, b"k"));
+}

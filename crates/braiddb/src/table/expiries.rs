@@ -1,0 +1,176 @@
+//! When the entries of a run expire: so much of it that merges can be planned, without a look at the run.
+
+use crate::codec::{ByteReader, put_varint};
+
+/// How many moments are kept of a run.
+const TIMES_MAX: usize = 17;
+
+/// How many are kept while it is written.
+const SAMPLES_MAX: usize = 4096;
+
+/// When entries expire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expiries {
+    /// How many do.
+    pub entries: u64,
+    /// When the first does, and the last, and in between some moments that part the others evenly; ascending, in microseconds since
+    /// 1970. Of few entries, all.
+    pub times: Vec<u64>,
+}
+
+impl Expiries {
+    /// Whether none expires.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// When the first expires.
+    pub fn earliest(&self) -> Option<u64> {
+        self.times.first().copied()
+    }
+
+    /// When the last expires.
+    pub fn latest(&self) -> Option<u64> {
+        self.times.last().copied()
+    }
+
+    /// About how many have expired by a time: not none if one has, and none if none has.
+    pub fn expired_by(&self, time: u64) -> u64 {
+        let past = self.times.partition_point(|&t| t <= time) as u64;
+        let times = self.times.len() as u64;
+        match past {
+            0 => 0,
+            _ if past == times => self.entries,
+            _ if times == self.entries => past,
+            _ => (self.entries * (past - 1) / (times - 1)).max(1),
+        }
+    }
+
+    /// Appends it: entries, number of times, the first time, by how much each other one is later than the one before; varints.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.entries);
+        put_varint(out, self.times.len() as u64);
+        let mut before = 0;
+        for &time in &self.times {
+            put_varint(out, time - before);
+            before = time;
+        }
+    }
+
+    /// Reads what [`Expiries::encode`] wrote of some; of none, nothing is written.
+    pub fn decode(reader: &mut ByteReader<'_>) -> Option<Expiries> {
+        let entries = reader.varint()?;
+        let count = usize::try_from(reader.varint()?).ok()?;
+        if count == 0 || count > TIMES_MAX || count as u64 > entries {
+            return None;
+        }
+        let (mut times, mut time) = (Vec::with_capacity(count), 0u64);
+        for _ in 0..count {
+            time = time.checked_add(reader.varint()?)?;
+            times.push(time);
+        }
+        Some(Expiries { entries, times })
+    }
+}
+
+/// The expiries of a run in the making.
+#[derive(Debug, Default)]
+pub struct ExpiryCounter {
+    entries: u64,
+    earliest: Option<u64>,
+    latest: u64,
+    /// One of every `1 << shift` entries.
+    samples: Vec<u64>,
+    shift: u32,
+}
+
+impl ExpiryCounter {
+    /// Notes an entry.
+    pub fn add(&mut self, time: u64) {
+        self.earliest = Some(self.earliest.map_or(time, |earliest| earliest.min(time)));
+        self.latest = self.latest.max(time);
+        if self.entries.is_multiple_of(1 << self.shift) {
+            if self.samples.len() == SAMPLES_MAX {
+                let mut is_kept = false;
+                self.samples.retain(|_| {
+                    is_kept = !is_kept;
+                    is_kept
+                });
+                self.shift += 1;
+            }
+            // Half of the samples are as many as a number of entries that the new step divides.
+            self.samples.push(time);
+        }
+        self.entries += 1;
+    }
+
+    /// What is known of all.
+    pub fn finish(mut self) -> Expiries {
+        let Some(earliest) = self.earliest else { return Expiries::default() };
+        self.samples.sort_unstable();
+        if self.samples.len() > TIMES_MAX || self.shift > 0 {
+            let (count, last) = (self.samples.len(), TIMES_MAX - 1);
+            let mut times: Vec<u64> = (0..=last).map(|at| self.samples[at * (count - 1) / last]).collect();
+            (times[0], times[last]) = (earliest, self.latest);
+            self.samples = times;
+        }
+        Expiries { entries: self.entries, times: self.samples }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Expiries, ExpiryCounter, TIMES_MAX};
+    use crate::codec::ByteReader;
+
+    fn counted(times: impl IntoIterator<Item = u64>) -> Expiries {
+        let mut counter = ExpiryCounter::default();
+        times.into_iter().for_each(|time| counter.add(time));
+        counter.finish()
+    }
+
+    #[test]
+    fn few_are_known_exactly() {
+        let expiries = counted([50, 10, 30, 30]);
+        assert_eq!(expiries, Expiries { entries: 4, times: vec![10, 30, 30, 50] });
+        let by: Vec<u64> = [9, 10, 29, 30, 49, 50, 99].iter().map(|&time| expiries.expired_by(time)).collect();
+        assert_eq!(by, [0, 1, 1, 3, 3, 4, 4]);
+        assert!(counted([]).is_empty() && counted([]).expired_by(u64::MAX) == 0);
+    }
+
+    #[test]
+    fn many_are_known_about() {
+        for count in [18_u64, 100, 4096, 4097, 100_000] {
+            // In an order that has nothing to do with the time.
+            let expiries = counted((0..count).map(|n| 1000 + n * 7919 % count));
+            assert_eq!((expiries.entries, expiries.times.len()), (count, TIMES_MAX));
+            assert_eq!((expiries.earliest(), expiries.latest()), (Some(1000), Some(1000 + count - 1)));
+            assert_eq!((expiries.expired_by(999), expiries.expired_by(1000 + count)), (0, count));
+            assert!(expiries.expired_by(1000) >= 1);
+            for tenth in 1..10 {
+                let (real, told) = (count * tenth / 10, expiries.expired_by(1000 + count * tenth / 10));
+                assert!(told.abs_diff(real) <= count / 8 + 1, "{told} of {count} for {real}");
+            }
+        }
+    }
+
+    #[test]
+    fn they_come_back_and_nonsense_does_not() {
+        for expiries in [counted([7]), counted([u64::MAX, 0]), counted((0..1000).map(|n| n * n))] {
+            let mut bytes = Vec::new();
+            expiries.encode(&mut bytes);
+            let mut reader = ByteReader::new(&bytes);
+            assert_eq!(Expiries::decode(&mut reader), Some(expiries));
+            assert!(reader.is_at_end());
+            for len in 0..bytes.len() {
+                assert_eq!(Expiries::decode(&mut ByteReader::new(&bytes[..len])), None);
+            }
+        }
+        // None, more times than entries, more than there can be, past the end of time.
+        for bytes in
+            [&[0, 0][..], &[1, 0], &[1, 2, 5, 5], &[99, 18, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]
+        {
+            assert_eq!(Expiries::decode(&mut ByteReader::new(bytes)), None);
+        }
+    }
+}
