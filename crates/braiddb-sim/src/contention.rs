@@ -10,7 +10,7 @@
 use crate::{
     cycles::{decode, encode},
     history::{Kind, Outcome, Record, Step, Taken},
-    model::{Bounds, Bytes, Change, Contents, TreeNumber, prefix_bounds},
+    model::{Bounds, Bytes, Change, Contents, TreeNumber, moment, prefix_bounds},
     random::Random,
 };
 use braiddb::{Batch, Db, Durability, MergeFunctionHandle, Result, Savepoint, Transaction, Tree};
@@ -303,6 +303,7 @@ impl World {
                 Change::Delete(tree, key) => batch.delete(self.tree(*tree), key),
                 Change::DeleteRange(tree, bounds) => batch.delete_range(self.tree(*tree), bounds.clone()),
                 Change::Append(tree, key, more) => batch.merge(self.tree(*tree), key, &self.append, more),
+                Change::PutUntil(tree, key, value, us) => batch.put_until(self.tree(*tree), key, value, moment(*us)),
             };
         }
         batch
@@ -362,6 +363,7 @@ impl Open {
             Change::Delete(tree, key) => transaction.delete(world.tree(*tree), key),
             Change::DeleteRange(tree, bounds) => transaction.delete_range(world.tree(*tree), bounds.clone()),
             Change::Append(tree, key, more) => transaction.merge(world.tree(*tree), key, &world.append, more),
+            Change::PutUntil(tree, key, value, us) => transaction.put_until(world.tree(*tree), key, value, moment(*us)),
         });
         self.record.steps.push(Step::Write(change));
     }

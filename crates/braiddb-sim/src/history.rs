@@ -366,7 +366,10 @@ impl Coverage {
     /// Whether any of it is written.
     pub(crate) fn meets(&self, change: &Change) -> bool {
         match change {
-            Change::Put(tree, key, _) | Change::Delete(tree, key) | Change::Append(tree, key, _) => {
+            Change::Put(tree, key, _)
+            | Change::PutUntil(tree, key, ..)
+            | Change::Delete(tree, key)
+            | Change::Append(tree, key, _) => {
                 self.keys.contains(&(*tree, key.clone())) || self.meets_range(*tree, key, Some(&after(key)))
             }
             Change::DeleteRange(tree, bounds) => half_open(bounds).is_some_and(|(from, to)| {

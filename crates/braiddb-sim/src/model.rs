@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     ops::{Bound, RangeBounds},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// A tree, by whatever number the test gave it.
@@ -34,13 +35,27 @@ pub enum Change {
     DeleteRange(TreeNumber, Bounds),
     /// More bytes at the end of a key's value, by a merge function; no value counts as empty.
     Append(TreeNumber, Bytes, Bytes),
+    /// A value for a key up to a moment, in microseconds since 1970. A [`History`] has no clock: there only what lasts until
+    /// [`FAR_US`] counts.
+    PutUntil(TreeNumber, Bytes, Bytes, u64),
 }
+
+/// A moment in microseconds since 1970.
+pub fn moment(us: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(us)
+}
+
+/// A moment that no clock of a test comes to.
+pub const FAR_US: u64 = u64::MAX / 2;
 
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Change::Put(tree, key, value) => {
                 write!(f, "put {tree}/{} ({} bytes, {})", short(key), value.len(), short(value))
+            }
+            Change::PutUntil(tree, key, value, expires_us) => {
+                write!(f, "put {tree}/{} ({} bytes, {}) until {expires_us}", short(key), value.len(), short(value))
             }
             Change::Delete(tree, key) => write!(f, "delete {tree}/{}", short(key)),
             Change::Append(tree, key, more) => write!(f, "append {} bytes to {tree}/{}", more.len(), short(key)),
@@ -81,8 +96,39 @@ pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
     }
 }
 
-/// A commit's sequence number, and the value since then; `None` if there is none.
-type Version = (u64, Option<Bytes>);
+/// A key's value since a commit.
+#[derive(Clone, Debug)]
+struct Version {
+    sequence: u64,
+    /// `None` if there is none.
+    value: Option<Bytes>,
+    /// From when on it is another, if ever, and which.
+    then: Option<(u64, Option<Bytes>)>,
+}
+
+impl Version {
+    fn at(&self, time_us: u64) -> Option<&[u8]> {
+        match &self.then {
+            Some((expires_us, then)) if *expires_us <= time_us => then.as_deref(),
+            _ => self.value.as_deref(),
+        }
+    }
+}
+
+/// What a reader sees: a commit, and the time by which values have expired for it, which is the model's if it has none of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// The last commit that it sees.
+    pub sequence: u64,
+    /// Microseconds since 1970.
+    pub time_us: Option<u64>,
+}
+
+impl From<u64> for At {
+    fn from(sequence: u64) -> At {
+        At { sequence, time_us: None }
+    }
+}
 
 /// Every version of every key.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +136,8 @@ pub struct Model {
     /// By tree and key: the versions, oldest first.
     versions: BTreeMap<(TreeNumber, Bytes), Vec<Version>>,
     last: u64,
+    /// The present time, in microseconds since 1970.
+    pub now_us: u64,
 }
 
 impl Model {
@@ -112,36 +160,58 @@ impl Model {
         self.last = sequence;
         for change in changes {
             match change {
-                Change::Put(tree, key, value) => self.set((*tree, key.clone()), sequence, Some(value.clone())),
-                Change::Delete(tree, key) => self.set((*tree, key.clone()), sequence, None),
+                Change::Put(tree, key, value) => self.set((*tree, key.clone()), sequence, Some(value.clone()), None),
+                Change::PutUntil(tree, key, value, expires_us) => {
+                    self.set((*tree, key.clone()), sequence, Some(value.clone()), Some((*expires_us, None)));
+                }
+                Change::Delete(tree, key) => self.set((*tree, key.clone()), sequence, None, None),
                 Change::Append(tree, key, more) => {
-                    let value = [self.get(*tree, key, sequence).unwrap_or_default(), more].concat();
-                    self.set((*tree, key.clone()), sequence, Some(value));
+                    let key = (*tree, key.clone());
+                    let longer = |value: Option<&Bytes>| Some([value.map_or(&[][..], |v| v), more].concat());
+                    let last = self.versions.get(&key).and_then(|versions| versions.last());
+                    let value = longer(last.and_then(|last| last.value.as_ref()));
+                    let then = last.and_then(|last| last.then.as_ref());
+                    let then = then.map(|(expires_us, then)| (*expires_us, longer(then.as_ref())));
+                    self.set(key, sequence, value, then);
                 }
                 Change::DeleteRange(tree, bounds) => {
                     for (key, _) in self.range(*tree, bounds, sequence) {
-                        self.set((*tree, key), sequence, None);
+                        self.set((*tree, key), sequence, None, None);
                     }
                 }
             }
         }
     }
 
-    fn set(&mut self, key: (TreeNumber, Bytes), sequence: u64, value: Option<Bytes>) {
+    fn set(
+        &mut self,
+        key: (TreeNumber, Bytes),
+        sequence: u64,
+        value: Option<Bytes>,
+        then: Option<(u64, Option<Bytes>)>,
+    ) {
         let versions = self.versions.entry(key).or_default();
+        let version = Version { sequence, value, then };
         match versions.last_mut() {
-            Some(last) if last.0 == sequence => last.1 = value,
-            _ => versions.push((sequence, value)),
+            Some(last) if last.sequence == sequence => *last = version,
+            _ => versions.push(version),
         }
     }
 
-    /// A key's value as of a sequence number.
-    pub fn get(&self, tree: TreeNumber, key: &[u8], at: u64) -> Option<&[u8]> {
-        self.versions.get(&(tree, key.to_vec())).and_then(|versions| as_of(versions, at))
+    fn as_of<'v>(&self, versions: &'v [Version], at: At) -> Option<&'v [u8]> {
+        let after = versions.partition_point(|version| version.sequence <= at.sequence);
+        versions[..after].last().and_then(|version| version.at(at.time_us.unwrap_or(self.now_us)))
     }
 
-    /// A range's keys and values as of a sequence number, in order.
-    pub fn range(&self, tree: TreeNumber, bounds: &Bounds, at: u64) -> Vec<(Bytes, Bytes)> {
+    /// A key's value as a reader sees it.
+    pub fn get(&self, tree: TreeNumber, key: &[u8], at: impl Into<At>) -> Option<&[u8]> {
+        let at = at.into();
+        self.versions.get(&(tree, key.to_vec())).and_then(|versions| self.as_of(versions, at))
+    }
+
+    /// A range's keys and values as a reader sees them, in order.
+    pub fn range(&self, tree: TreeNumber, bounds: &Bounds, at: impl Into<At>) -> Vec<(Bytes, Bytes)> {
+        let at = at.into();
         if is_empty_range(bounds) {
             return Vec::new();
         }
@@ -149,19 +219,18 @@ impl Model {
             .range((tree, Vec::new())..)
             .take_while(|((of, _), _)| *of == tree)
             .filter(|((_, key), _)| bounds.contains(key))
-            .filter_map(|((_, key), versions)| Some((key.clone(), as_of(versions, at)?.to_vec())))
+            .filter_map(|((_, key), versions)| Some((key.clone(), self.as_of(versions, at)?.to_vec())))
             .collect()
     }
 
-    /// All keys and values of all trees as of a sequence number.
-    pub fn contents(&self, at: u64) -> Contents {
-        self.versions.iter().filter_map(|(key, versions)| Some((key.clone(), as_of(versions, at)?.to_vec()))).collect()
+    /// All keys and values of all trees as a reader sees them.
+    pub fn contents(&self, at: impl Into<At>) -> Contents {
+        let at = at.into();
+        let seen = |(key, versions): (&(TreeNumber, Bytes), &Vec<Version>)| {
+            Some((key.clone(), self.as_of(versions, at)?.to_vec()))
+        };
+        self.versions.iter().filter_map(seen).collect()
     }
-}
-
-fn as_of(versions: &[Version], at: u64) -> Option<&[u8]> {
-    let after = versions.partition_point(|(sequence, _)| *sequence <= at);
-    versions[..after].last().and_then(|(_, value)| value.as_deref())
 }
 
 /// A model of trees that hold many values to a key. It knows the present only.
@@ -276,7 +345,10 @@ pub fn apply(contents: &mut Contents, changes: &[Change]) {
             Change::Put(tree, key, value) => {
                 contents.insert((*tree, key.clone()), value.clone());
             }
-            Change::Delete(tree, key) => {
+            Change::PutUntil(tree, key, value, expires_us) if *expires_us >= FAR_US => {
+                contents.insert((*tree, key.clone()), value.clone());
+            }
+            Change::Delete(tree, key) | Change::PutUntil(tree, key, ..) => {
                 contents.remove(&(*tree, key.clone()));
             }
             Change::Append(tree, key, more) => {
@@ -335,6 +407,22 @@ mod tests {
         assert_eq!(model.range(1, &backwards, 4), []);
         assert_eq!(prefix_bounds(b"a\xff\xff").1, Bound::Excluded("b".into()));
         assert_eq!(prefix_bounds(b"\xff").1, Bound::Unbounded);
+    }
+
+    #[test]
+    fn the_model_knows_what_expires() {
+        let mut model = Model::new();
+        model.now_us = 10;
+        model.commit(1, &[Change::PutUntil(1, "a".into(), "1".into(), 20)]);
+        model.commit(2, &[Change::Append(1, "a".into(), "2".into())]);
+        let at = |sequence, time_us| At { sequence, time_us: Some(time_us) };
+        assert_eq!(model.get(1, b"a", 1), Some(&b"1"[..]));
+        assert_eq!(model.get(1, b"a", at(1, 20)), None);
+        assert_eq!(model.get(1, b"a", 2), Some(&b"12"[..]));
+        model.now_us = 20;
+        assert_eq!(model.get(1, b"a", 2), Some(&b"2"[..]));
+        assert_eq!(model.get(1, b"a", at(2, 19)), Some(&b"12"[..]));
+        assert_eq!((model.contents(1).len(), model.contents(2).len()), (0, 1));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 28] = [
+const WORKLOAD: [Step; 30] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,
@@ -33,10 +33,12 @@ const WORKLOAD: [Step; 28] = [
     Step::Sync,
     Step::Transaction,
     Step::Append,
+    Step::Expiring,
     Step::Batch,
     Step::Append,
     Step::Reopen,
     Step::Transaction,
+    Step::Expiring,
     Step::BigValueSync,
     Step::PutBuffered,
     Step::Batch,

@@ -7,8 +7,8 @@ mod common;
 
 use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Transaction, Tree, Value};
 use braiddb_sim::{
-    Random, SimDisk,
-    model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short},
+    Random, SimDisk, SimRuntime, mix,
+    model::{At, Bounds, Bytes, Change, Model, MultiModel, TreeNumber, moment, prefix_bounds, short},
 };
 use common::{
     SmallOptions, append_of,
@@ -26,6 +26,11 @@ use std::{
     ops::{Bound, RangeBounds},
     sync::Arc,
 };
+
+/// When the simulated clock begins, in microseconds since 1970.
+const START_US: u64 = 1_577_836_800_000_000;
+
+const HOUR_US: u64 = 3_600_000_000;
 
 /// How many keys there are.
 const KEYS: u8 = 44;
@@ -50,12 +55,39 @@ fn sized_value(size: u8, tag: u64) -> Bytes {
 
 #[derive(Clone, Debug)]
 enum Write {
-    Put { tree: usize, key: u8, size: u8 },
-    Delete { tree: usize, key: u8 },
-    Append { tree: usize, key: u8, len: u8 },
-    DeleteRange { tree: usize, bounds: RangeOf },
-    Add { key: u8, value: u8 },
-    Remove { key: u8, value: u8 },
+    Put {
+        tree: usize,
+        key: u8,
+        size: u8,
+    },
+    Delete {
+        tree: usize,
+        key: u8,
+    },
+    Append {
+        tree: usize,
+        key: u8,
+        len: u8,
+    },
+    /// A value that expires so many half hours after now; some of them have.
+    PutUntil {
+        tree: usize,
+        key: u8,
+        size: u8,
+        after: i8,
+    },
+    DeleteRange {
+        tree: usize,
+        bounds: RangeOf,
+    },
+    Add {
+        key: u8,
+        value: u8,
+    },
+    Remove {
+        key: u8,
+        value: u8,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +100,10 @@ enum Step {
         writes: Vec<Write>,
         sync: bool,
         way: Way,
+    },
+    /// Time passes.
+    Pass {
+        hours: u8,
     },
     /// Many keys in a row, so that memtables fill and partitions split.
     Fill {
@@ -158,6 +194,8 @@ fn any_write() -> impl Strategy<Value = Write> {
         6 => (0..2_usize, 0..KEYS, 0..9_u8).prop_map(|(tree, key, size)| Write::Put { tree, key, size }),
         2 => (0..2_usize, 0..KEYS).prop_map(|(tree, key)| Write::Delete { tree, key }),
         2 => (0..2_usize, 0..KEYS, 0..90_u8).prop_map(|(tree, key, len)| Write::Append { tree, key, len }),
+        3 => (0..2_usize, 0..KEYS, 0..9_u8, -1..5_i8)
+            .prop_map(|(tree, key, size, after)| Write::PutUntil { tree, key, size, after }),
         1 => (0..2_usize, any_range()).prop_map(|(tree, bounds)| Write::DeleteRange { tree, bounds }),
         1 => (0..8_u8, 0..6_u8).prop_map(|(key, value)| Write::Add { key, value }),
         1 => (0..8_u8, 0..6_u8).prop_map(|(key, value)| Write::Remove { key, value }),
@@ -175,6 +213,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0..8_u8).prop_map(|key| Step::RemoveAll { key }),
         4 => (vec(any_write(), 1..12), any::<bool>(), any_way())
             .prop_map(|(writes, sync, way)| Step::Batch { writes, sync, way }),
+        2 => (1..40_u8).prop_map(|hours| Step::Pass { hours: if hours > 30 { hours } else { 1 + hours % 3 } }),
         2 => (tree.clone(), 0..300_u16, 1..60_u8, 0..9_u8)
             .prop_map(|(tree, first, count, size)| Step::Fill { tree, first, count, size }),
         3 => (tree.clone(), vec(0..KEYS, 1..20)).prop_map(|(tree, keys)| Step::Get { tree, keys }),
@@ -326,6 +365,12 @@ struct Held {
     tree: TreeNumber,
 }
 
+/// Whether a batch cannot take a change after these: operands on a value of its own that expires.
+fn is_refused(before: &[Change], change: &Change) -> bool {
+    let Change::Append(tree, key, _) = change else { return false };
+    before.iter().any(|change| matches!(change, Change::PutUntil(of, put, ..) if of == tree && put == key))
+}
+
 /// The database and the model of it.
 struct World<'a> {
     coverage: &'a Coverage,
@@ -339,7 +384,10 @@ struct World<'a> {
     multi: Option<MultiTree>,
     model: Model,
     multi_model: MultiModel,
-    snapshots: Vec<(Snapshot, [TreeNumber; 2])>,
+    snapshots: Vec<(Snapshot, At, [TreeNumber; 2])>,
+    runtime: Arc<SimRuntime>,
+    /// How much time has passed.
+    hours: u64,
     held: Vec<Held>,
     tag: u64,
 }
@@ -358,6 +406,8 @@ impl<'a> World<'a> {
             model: Model::new(),
             multi_model: MultiModel::default(),
             snapshots: Vec::new(),
+            runtime: SimRuntime::new(1),
+            hours: 0,
             held: Vec::new(),
             tag: 0,
         };
@@ -366,11 +416,20 @@ impl<'a> World<'a> {
     }
 
     fn open(&mut self) -> Outcome {
-        let db = self.options.open(&self.disk, self.tag).said("open")?;
+        self.runtime = SimRuntime::new(mix(self.tag, self.disk.next_session()));
+        self.runtime.advance_us(self.hours * HOUR_US);
+        let builder = self.options.builder_by(&self.disk, Arc::clone(&self.runtime));
+        let db = builder.open(common::PATH).said("open")?;
+        self.model.now_us = self.now_us();
         self.trees = vec![db.tree("left").said("tree")?, db.tree("right").said("tree")?];
         self.multi = Some(db.multi_tree("multi").said("multi_tree")?);
         self.db = Some(db);
         Ok(())
+    }
+
+    /// The time of the runtime's clock, but for less than half an hour that passes while things are done.
+    fn now_us(&self) -> u64 {
+        START_US + self.hours * HOUR_US
     }
 
     fn db(&self) -> &Db {
@@ -403,6 +462,12 @@ impl<'a> World<'a> {
             Write::Put { tree, key: number, size } => {
                 Some(Change::Put(self.numbers[*tree], key(*number), sized_value(*size, self.tag)))
             }
+            Write::PutUntil { tree, key: number, size, after } => {
+                // Half an hour from when anything is read.
+                let expires_us = self.now_us().saturating_add_signed(i64::from(*after) * HOUR_US as i64) + HOUR_US / 2;
+                let value = sized_value(*size, self.tag);
+                Some(Change::PutUntil(self.numbers[*tree], key(*number), value, expires_us))
+            }
             Write::Delete { tree, key: number } => Some(Change::Delete(self.numbers[*tree], key(*number))),
             Write::Append { tree, key: number, len } => {
                 Some(Change::Append(self.numbers[*tree], key(*number), value(usize::from(*len), self.tag)))
@@ -423,6 +488,9 @@ impl<'a> World<'a> {
         let change = self.change_of(write);
         let result = match (&change, write) {
             (Some(Change::Put(_, key, value)), Write::Put { tree, .. }) => self.trees[*tree].put(key, value),
+            (Some(Change::PutUntil(_, key, value, expires_us)), Write::PutUntil { tree, .. }) => {
+                self.trees[*tree].put_until(key, value, moment(*expires_us))
+            }
             (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => self.trees[*tree].delete(key),
             (Some(Change::Append(_, key, more)), Write::Append { tree, .. }) => {
                 self.trees[*tree].merge(key, &append_of(self.db()), more)
@@ -446,9 +514,15 @@ impl<'a> World<'a> {
         let mut changes = Vec::new();
         for write in writes {
             let change = self.change_of(write);
+            if change.as_ref().is_some_and(|change| is_refused(&changes, change)) {
+                continue;
+            }
             let done = match (&change, write) {
                 (Some(Change::Put(_, key, value)), Write::Put { tree, .. }) => {
                     writer.put(&self.trees[*tree], key, value)
+                }
+                (Some(Change::PutUntil(_, key, value, expires_us)), Write::PutUntil { tree, .. }) => {
+                    writer.put_until(&self.trees[*tree], key, value, *expires_us)
                 }
                 (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => writer.delete(&self.trees[*tree], key),
                 (Some(Change::Append(_, key, more)), Write::Append { tree, .. }) => {
@@ -499,7 +573,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn check_get(&self, view: &View<'_>, tree: TreeNumber, at: u64, keys: &[u8]) -> Outcome {
+    fn check_get(&self, view: &View<'_>, tree: TreeNumber, at: impl Into<At>, keys: &[u8]) -> Outcome {
+        let at = at.into();
         let keys: Vec<Bytes> = keys.iter().map(|number| key(*number)).collect();
         let many = view.multi_get(&keys).said("multi_get")?;
         ensure!(many.len() == keys.len(), "multi_get gave {} values for {} keys", many.len(), keys.len());
@@ -519,7 +594,14 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn check_range(&self, view: &View<'_>, tree: TreeNumber, at: u64, bounds: &Bounds, directions: u64) -> Outcome {
+    fn check_range(
+        &self,
+        view: &View<'_>,
+        tree: TreeNumber,
+        at: impl Into<At>,
+        bounds: &Bounds,
+        directions: u64,
+    ) -> Outcome {
         let mut expected = VecDeque::from(self.model.range(tree, bounds, at));
         let count = expected.len() + 1;
         drain(&mut view.range(bounds.clone()), &mut expected, directions, count, true)
@@ -568,6 +650,11 @@ impl<'a> World<'a> {
             }
             Step::Batch { writes, sync, way } => self.batch(writes, *sync, *way)?,
             Step::Fill { tree, first, count, size } => self.fill(*tree, *first, *count, *size)?,
+            Step::Pass { hours } => {
+                self.hours += u64::from(*hours);
+                self.runtime.advance_us(u64::from(*hours) * HOUR_US);
+                self.model.now_us = self.now_us();
+            }
             Step::Get { tree, keys } => {
                 self.check_get(&View::Now(&self.trees[*tree]), self.numbers[*tree], u64::MAX, keys)?;
             }
@@ -628,17 +715,18 @@ impl<'a> World<'a> {
                     snapshot.sequence(),
                     self.model.last_sequence()
                 );
-                self.snapshots.push((snapshot, self.numbers));
+                let at = At { sequence: snapshot.sequence(), time_us: Some(self.now_us()) };
+                self.snapshots.push((snapshot, at, self.numbers));
             }
             Step::ReadSnapshot { which, tree, bounds, directions } => {
-                if let Some((snapshot, numbers)) = self.snapshots.get(usize::from(*which) % self.snapshots.len().max(1))
+                if let Some((snapshot, at, numbers)) =
+                    self.snapshots.get(usize::from(*which) % self.snapshots.len().max(1))
                     && numbers[*tree] == self.numbers[*tree]
                 {
                     let view = View::At(snapshot, &self.trees[*tree]);
-                    let at = snapshot.sequence();
-                    self.check_range(&view, numbers[*tree], at, &bounds.bounds(), *directions)
-                        .and_then(|()| self.check_get(&view, numbers[*tree], at, &[0, 5, 10, 20, 26, 31, 40]))
-                        .map_err(|text| format!("{text}, in a snapshot at {at}"))?;
+                    self.check_range(&view, numbers[*tree], *at, &bounds.bounds(), *directions)
+                        .and_then(|()| self.check_get(&view, numbers[*tree], *at, &[0, 5, 10, 20, 26, 31, 40]))
+                        .map_err(|text| format!("{text}, in a snapshot at {at:?}"))?;
                 }
             }
             Step::DropSnapshot { which } => {

@@ -82,7 +82,7 @@ fn batch_of(db: &Db, changes: &[Change]) -> Batch {
             Change::Put(of, key, value) => batch.put(&tree(of), key, value),
             Change::Delete(of, key) => batch.delete(&tree(of), key),
             Change::DeleteRange(of, bounds) => batch.delete_range(&tree(of), bounds.clone()),
-            Change::Append(..) => unreachable!("not in this battery"),
+            Change::Append(..) | Change::PutUntil(..) => unreachable!("not in this battery"),
         };
     }
     batch

@@ -15,6 +15,7 @@ pub struct Coverage {
     pub splits: Counter,
     pub blob_bytes: Counter,
     pub view_bytes: Counter,
+    pub expired: Counter,
     pub blocks_in_place: Counter,
     pub hash_indexes: Counter,
 }
@@ -29,6 +30,7 @@ impl Coverage {
         self.splits.add((stats.partitions.len() as u64).saturating_sub(1));
         self.blob_bytes.add(stats.blob_bytes_written);
         self.view_bytes.add(stats.view_bytes_written);
+        self.expired.add(stats.expired);
         self.blocks_in_place.add(stats.blocks_in_place);
         self.hash_indexes.add(stats.hash_indexes);
     }
@@ -48,7 +50,7 @@ impl Coverage {
     }
 
     /// Those of what happens often first.
-    fn counters(&self) -> [(&'static str, &Counter); 9] {
+    fn counters(&self) -> [(&'static str, &Counter); 10] {
         let Coverage {
             flushes,
             merges,
@@ -57,6 +59,7 @@ impl Coverage {
             splits,
             blob_bytes,
             view_bytes,
+            expired,
             blocks_in_place,
             hash_indexes,
         } = self;
@@ -68,6 +71,7 @@ impl Coverage {
             ("merge of loose runs", loose_merges),
             ("fold", folds),
             ("view", view_bytes),
+            ("value that had expired", expired),
             // These last, for they come of reads, which not all batteries do.
             ("block read in place", blocks_in_place),
             ("hash index", hash_indexes),

@@ -5,7 +5,7 @@
 use braiddb::{Builder, Compression, Db, Error, MergeFunctionHandle, Tree, platform::Vfs};
 use braiddb_sim::{
     Random, SimDisk, SimRuntime, mix,
-    model::{Change, Contents},
+    model::{Change, Contents, moment},
     numbered::FOLD_BYTES_PER_ENTRY,
 };
 use std::{
@@ -106,11 +106,16 @@ impl SmallOptions {
 
     /// A builder with these options on a disk; everything is done inline.
     pub fn builder(&self, disk: &Arc<SimDisk>, seed: u64) -> Builder {
+        self.builder_by(disk, SimRuntime::new(mix(seed, disk.next_session())))
+    }
+
+    /// The same with a runtime of the caller's.
+    pub fn builder_by(&self, disk: &Arc<SimDisk>, runtime: Arc<SimRuntime>) -> Builder {
         disk.set_mapping(self.map_log || disk.maps_files());
         let vfs: Arc<dyn Vfs> = disk.clone();
         Db::builder()
             .vfs(vfs)
-            .runtime(SimRuntime::new(mix(seed, disk.next_session())))
+            .runtime(runtime)
             .background_threads(0)
             .memory(4 << 20)
             .memtable_bytes(self.memtable_bytes)
@@ -192,6 +197,9 @@ pub fn batch_of(db: &Db, trees: &[Tree], changes: &[Change]) -> braiddb::Batch {
             Change::Delete(tree, key) => batch.delete(&trees[*tree as usize], key),
             Change::DeleteRange(tree, bounds) => batch.delete_range(&trees[*tree as usize], bounds.clone()),
             Change::Append(tree, key, more) => batch.merge(&trees[*tree as usize], key, &append_of(db), more),
+            Change::PutUntil(tree, key, value, expires_us) => {
+                batch.put_until(&trees[*tree as usize], key, value, moment(*expires_us))
+            }
         };
     }
     batch

@@ -9,7 +9,7 @@ use super::{
 use braiddb::{Db, Durability, Result, Tree};
 use braiddb_sim::{
     CrashPolicy, Random, SimDisk,
-    model::{Change, Contents, History, apply},
+    model::{Change, Contents, FAR_US, History, apply},
     numbered::FOLD_BYTES_PER_ENTRY,
 };
 use std::{ops::Bound, sync::Arc};
@@ -24,6 +24,8 @@ pub enum Step {
     Transaction,
     /// Operands of a merge function.
     Append,
+    /// Values that expire: some much later, some that have.
+    Expiring,
     Delete,
     DeleteRange,
     BigValueSync,
@@ -34,12 +36,13 @@ pub enum Step {
     Reopen,
 }
 
-pub const ALPHABET: [Step; 13] = [
+pub const ALPHABET: [Step; 14] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::Batch,
     Step::Transaction,
     Step::Append,
+    Step::Expiring,
     Step::Delete,
     Step::DeleteRange,
     Step::BigValueSync,
@@ -82,6 +85,12 @@ impl Step {
                 let append = |tree, slot, len, tag| Change::Append(tree, key(slot), value(len, tag));
                 let changes =
                     vec![append(0, slot, 20, tag), append(0, slot, 9, tag + 1), append(1, slot + 1, 30, tag + 2)];
+                (changes, if at.is_multiple_of(2) { Durability::Sync } else { Durability::Buffered })
+            }
+            Step::Expiring => {
+                let until = |tree, slot, len, us| Change::PutUntil(tree, key(slot), value(len, tag), us);
+                let changes =
+                    vec![until(0, slot, 60, FAR_US), until(1, slot + 1, 1300, FAR_US), until(0, slot + 2, 20, 1)];
                 (changes, if at.is_multiple_of(2) { Durability::Sync } else { Durability::Buffered })
             }
             Step::Delete => (vec![Change::Delete(0, key(slot))], Durability::Sync),

@@ -2,7 +2,7 @@
 
 use super::append_of;
 use braiddb::{Batch, Db, Durability, MultiTree, Result, Transaction, Tree};
-use braiddb_sim::model::{Bounds, Change};
+use braiddb_sim::model::{Bounds, Change, moment};
 
 /// How writes are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,14 @@ impl Writer {
         Ok(())
     }
 
+    pub fn put_until(&mut self, tree: &Tree, key: &[u8], value: &[u8], expires_us: u64) -> Result<()> {
+        match self {
+            Writer::Batch(_, batch) => _ = batch.put_until(tree, key, value, moment(expires_us)),
+            Writer::Transaction(_, transaction) => transaction.put_until(tree, key, value, moment(expires_us))?,
+        }
+        Ok(())
+    }
+
     pub fn add(&mut self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(_, batch) => _ = batch.add(tree, key, value),
@@ -89,6 +97,9 @@ impl Writer {
             Change::Delete(tree, key) => self.delete(&trees[*tree as usize], key),
             Change::DeleteRange(tree, bounds) => self.delete_range(&trees[*tree as usize], bounds.clone()),
             Change::Append(tree, key, more) => self.append(&trees[*tree as usize], key, more),
+            Change::PutUntil(tree, key, value, expires_us) => {
+                self.put_until(&trees[*tree as usize], key, value, *expires_us)
+            }
         }
     }
 
