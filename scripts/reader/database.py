@@ -1,10 +1,12 @@
 """A database directory: opens every file, checks it against the others, and finds the contents."""
 
+import time
+
 from .blob import BlobFile, Reference
-from .fields import BLOB, Corrupt, EXPIRING, MERGE, RANGE_DELETE, Reader, TOMBSTONE, VALUE, require
+from .fields import BLOB, Corrupt, MERGE, RANGE_DELETE, Reader, TOMBSTONE, VALUE, require
 from .log import Log, Segment
 from .manifest import Manifest, read_current
-from .run import Run
+from .run import Run, expiry
 from .view import View, is_within
 
 
@@ -64,6 +66,7 @@ class Tree:
         require(flags <= 1, "a tree with unknown flags")
         self.is_multi = flags == 1
         self.compression, self.blob_threshold = reader.fixed(1), reader.varint()
+        self.ttl = None if reader.is_at_end() else reader.varint()
         require(self.compression in (0, 1, 2, 255) and reader.is_at_end(), "a catalog entry of another form")
 
 
@@ -71,6 +74,7 @@ class Database:
     def __init__(self, directory):
         self.directory = directory
         self.counts, self.blobs, self.walks, self.by_key = {}, {}, {}, None
+        self.now = time.time_ns() // 1000
         number, synced = self.during("CURRENT", read_current)
         self.manifest = self.during(f"MANIFEST-{number:06}", Manifest, synced)
         self.runs = {number: self.during(f"{number:06}.run", self.open_run, meta) for number, meta in self.manifest.runs.items()}
@@ -92,13 +96,15 @@ class Database:
     def open_run(self, data, meta):
         run = Run(data)
         run.verify()
-        told = (meta.file_id, meta.length, meta.smallest, meta.largest, meta.blob_uses, meta.has_key_chunks)
-        found = (run.file_id, len(data), run.smallest, run.largest, run.blob_uses, len(run.chunks) > 0)
+        told = (meta.file_id, meta.length, meta.smallest, meta.largest, meta.blob_uses, meta.has_key_chunks, meta.expiries)
+        found = (run.file_id, len(data), run.smallest, run.largest, run.blob_uses, len(run.chunks) > 0, run.expiries)
         require(told == found, "the manifest tells another run")
         names = ["raw_bytes", "entries", "tombstones", "blocks", "smallest_sequence", "largest_sequence", "range_tombstones"]
         for name in names + ["view", "view_length"]:
             require(getattr(meta, name) == run.footer[name], f"the manifest tells another {name.replace('_', ' ')}")
         self.verify_blob_uses(run)
+        run.verify_expiries()
+        self.count("entries of runs that expire", run.expiries[0])
         if run.footer["view_length"]:
             View.of_run(run).verify()
             self.count("embedded views")
@@ -205,7 +211,8 @@ class Database:
         self.count("blob files")
 
     def value(self, entry):
-        key, _, kind, value = entry
+        key = entry[0]
+        _, kind, value = expiry(entry)
         if kind == VALUE:
             return value
         if kind == MERGE:
@@ -244,16 +251,23 @@ class Database:
             return None
         entry = max(versions, key=lambda entry: entry[1])
         is_covered = any(start <= key < end and entry[1] < deleted <= at for start, end, deleted in self.tombstones)
-        return None if entry[2] == TOMBSTONE or is_covered else entry
+        return None if self.is_gone(entry) or is_covered else entry
+
+    def is_gone(self, entry):
+        expires = expiry(entry)[0]
+        if expires is not None and expires <= self.now:
+            self.count("values that have expired")
+            return True
+        return entry[2] == TOMBSTONE
 
     def live(self):
         """The newest version of each key that is not deleted."""
         before = None
         for entry in sorted(self.entries, key=lambda entry: (entry[0], -entry[1])):
-            key, sequence, kind, _ = entry
+            key, sequence, _, _ = entry
             is_newest, before = key != before, key
             is_covered = any(start <= key < end and sequence < deleted for start, end, deleted in self.tombstones)
-            if is_newest and kind != TOMBSTONE and not is_covered:
+            if is_newest and not is_covered and not self.is_gone(entry):
                 yield entry
 
     def contents(self):

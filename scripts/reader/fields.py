@@ -6,7 +6,7 @@ from .lz4_block import unpack as unpack_lz4
 from .xxh3 import xxh3_64
 
 MASK = (1 << 64) - 1
-VALUE, TOMBSTONE, BLOB, MERGE, EXPIRING, MULTI_VALUE, RANGE_DELETE = range(1, 8)
+VALUE, TOMBSTONE, BLOB, MERGE, EXPIRING, STREAM, RANGE_DELETE = range(1, 8)
 
 
 class Corrupt(Exception):
@@ -78,7 +78,7 @@ class Header:
         require(len(data) >= 64, "the file header is cut short")
         require(data[:8] == magic, f"no {magic.decode()} at the front")
         require(checksum(0, 0, data[:56]) == number(data, 56, 8), "the header's checksum does not match")
-        require(number(data, 8, 4) in (1, 2) and number(data, 12, 4) == 0, "an unknown version")
+        require(number(data, 8, 4) in (1, 2, 3) and number(data, 12, 4) == 0, "an unknown version")
         self.features = number(data, 16, 8)
         require(self.features & ~known_features == 0, "an unknown required feature")
         self.file_id, self.first, self.second = (number(data, at, 8) for at in (32, 40, 48))
@@ -86,7 +86,7 @@ class Header:
 
 def unpack(compression, packed, length):
     """The contents of something stored, of which `length` bytes are to come out."""
-    require(compression <= 2, "an unknown compression")
+    require(compression <= 3, "an unknown compression")
     if compression == 0:
         require(len(packed) == length, "stored bytes have another length")
         return packed

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from .fields import Corrupt, Header, Reader, checksum, number, require
+from .run import read_expiries
 
 
 @dataclass
@@ -23,6 +24,7 @@ class RunMeta:
     has_key_chunks: bool
     view: int
     view_length: int
+    expiries: tuple = (0, [])
 
 
 @dataclass
@@ -85,9 +87,9 @@ class Manifest:
     def apply(self, reader):
         while not reader.is_at_end():
             tag = reader.fixed(1)
-            require(1 <= tag <= 11, "an unknown change")
+            require(1 <= tag <= 12, "an unknown change")
             (self.new_run, self.new_partition, self.drop_partition, self.add_loose, self.set_runs, self.set_flushed, self.set_log,
-             self.set_next_file, self.set_last_sequence, self.set_incarnation, self.set_epoch)[tag - 1](reader)
+             self.set_next_file, self.set_last_sequence, self.set_incarnation, self.set_epoch, self.new_expiring_run)[tag - 1](reader)
         named = {run for partition in self.partitions.values() for run in partition.runs + partition.loose}
         require(named <= self.runs.keys(), "a partition has a run that is unknown")
         self.runs = {number: run for number, run in self.runs.items() if number in named}
@@ -99,6 +101,11 @@ class Manifest:
         uses = [(reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.varint())]
         run = RunMeta(*numbers, *bounds, *sequences, uses, reader.flag(), reader.varint(), reader.varint())
         self.runs[run.number] = run
+        return run
+
+    def new_expiring_run(self, reader):
+        run = self.new_run(reader)
+        run.expiries = read_expiries(reader)
 
     def new_partition(self, reader):
         partition, start = reader.varint(), reader.bytes()

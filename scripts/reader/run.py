@@ -1,6 +1,25 @@
 """A run: entries in order, the range tombstones, and where the view of itself stands ("Runs" in docs/format.md)."""
 
-from .fields import Header, RANGE_DELETE, Reader, TOMBSTONE, checksum, number, require, unpack
+from .fields import EXPIRING, Header, RANGE_DELETE, Reader, TOMBSTONE, checksum, number, require, unpack
+
+
+def read_expiries(reader):
+    """How many entries expire, and some of the times when."""
+    entries, count, times, time = reader.varint(), reader.varint(), [], 0
+    require(1 <= count <= min(17, entries), "expiries of another form")
+    for _ in range(count):
+        time += reader.varint()
+        times.append(time)
+    return entries, times
+
+
+def expiry(entry):
+    """When an entry expires, or None; and (kind, value) without that."""
+    _, _, kind, value = entry
+    if kind != EXPIRING:
+        return None, kind, value
+    require(len(value) >= 9 and value[8] in (1, 3, 6), "an expiring entry of another form")
+    return number(value, 0, 8), value[8], value[9:]
 
 
 class Run:
@@ -80,6 +99,7 @@ class Run:
         require((len(self.chunks) > 0) == (self.footer["flags"] & 1 == 1), "key chunks and their flag disagree")
         self.smallest, self.largest = reader.bytes(), reader.bytes()
         self.blob_uses = [(reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.varint())]
+        self.expiries = (0, []) if reader.is_at_end() else read_expiries(reader)
         require(reader.is_at_end(), "the index is too long")
 
     def block(self, number_of_block):
@@ -117,6 +137,14 @@ class Run:
     def entries(self):
         for _, entry in self.places():
             yield entry
+
+    def verify_expiries(self):
+        times = sorted(entry_time for entry_time, _, _ in map(expiry, self.entries()) if entry_time is not None)
+        entries, told = self.expiries
+        require(entries == len(times), "another number of entries expires")
+        require(len(times) > 17 or told == times, "entries expire at other times")
+        require(not times or (told[0], told[-1]) == (times[0], times[-1]), "the first or last entry expires at another time")
+        require(set(told) <= set(times), "no entry expires at a time that is told")
 
     def after(self, place):
         block, slot = place

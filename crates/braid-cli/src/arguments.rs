@@ -136,6 +136,9 @@ pub struct PutArguments {
     pub value: String,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
+    /// The value expires after so many seconds; not in a tree of many values to a key
+    #[arg(long, value_name = "SECONDS")]
+    pub ttl: Option<u64>,
     /// When the command returns
     #[arg(long, default_value = "sync")]
     pub durability: DurabilityArgument,

@@ -12,9 +12,11 @@ use braiddb::{Compression, Db, Durability, Result, Tree, TreeOptions, encode_set
 use std::{
     env,
     process::{self, Command},
+    time::{Duration, UNIX_EPOCH},
 };
 
 const KEYS: u64 = 900;
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 struct Random(u64);
 
@@ -74,6 +76,7 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
     }
     let multi = db.multi_tree("pairs")?;
     let merged = db.tree("merged")?;
+    let lasting = db.tree_with("lasting", TreeOptions { ttl: Some(100 * YEAR), ..TreeOptions::default() })?;
     let append = db.merge_function("append")?;
     let functions = ["add", "max", "union"].map(|name| db.merge_function(name));
     let functions = functions.into_iter().collect::<Result<Vec<_>>>()?;
@@ -101,6 +104,13 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
                     };
                     batch.merge(&merged, number.to_be_bytes(), &functions[number as usize % 3], operand)
                 }
+                58..64 => {
+                    // Long before this runs, or long after. By itself, since operands of the batch may follow.
+                    let (length, years) = (random.below(300), [20, 200][random.below(2) as usize]);
+                    tree.put_until(key, random.bytes(length), UNIX_EPOCH + years * YEAR)?;
+                    &mut batch
+                }
+                64..66 => batch.put(&lasting, key, "for a century"),
                 _ => {
                     let length = random.below(500);
                     batch.put(tree, key, random.bytes(length))

@@ -1,6 +1,9 @@
 //! One key: `get`, `put`, `del`.
 
-use std::io::{Read, Write};
+use std::{
+    io::{Read, Write},
+    time::Duration,
+};
 
 use anyhow::Result;
 
@@ -52,15 +55,25 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
     let key = parse_key(&arguments.key, key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
     let mut batch = db.batch();
     match NamedTree::find(&db, &arguments.tree)? {
+        Some(NamedTree::Multi(_)) if arguments.ttl.is_some() => {
+            return Err(usage(format!("the tree {} has many values to a key: they cannot expire", arguments.tree)));
+        }
         Some(NamedTree::Multi(tree)) => {
             batch.add(&tree, &key, &value);
         }
         _ => {
             let tree = db.tree(&arguments.tree)?;
             let indexes = Indexes::load(&db, &arguments.tree)?;
+            if arguments.ttl.is_some() && !indexes.specs.is_empty() {
+                let reason = "the tree has indexes, whose records would stay: it cannot have values that expire";
+                return Err(usage(reason.to_owned()));
+            }
             let old = tree.get(&key)?.map(|stored| indexes.keys_of_stored(&stored)).unwrap_or_default();
             indexes.replace(&mut batch, &key, &old, &indexes.keys_of_stored(&value));
-            batch.put(&tree, &key, &value);
+            match arguments.ttl {
+                None => batch.put(&tree, &key, &value),
+                Some(seconds) => batch.put_with_ttl(&tree, &key, &value, Duration::from_secs(seconds)),
+            };
         }
     }
     db.write(batch, arguments.durability.into())?;

@@ -4,7 +4,7 @@
 //! file can be looked at wherever it lies. What is damaged is told as an error with its offset, after what could be read.
 
 use crate::{
-    base::{EntryKind, EntryRef, Error, Result},
+    base::{Content, EntryKind, EntryRef, Error, Result},
     cache::BlockCache,
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     commit::decode_group,
@@ -122,6 +122,13 @@ impl Printer<'_> {
             (EntryKind::BlobRef, Some(blob)) => {
                 format!("-> {:06}.blob at {}, {} bytes", blob.file, blob.offset, blob.len)
             }
+            (EntryKind::Expiring, _) => match Content::of(kind, value) {
+                Some(Content { kind, value, expires_us }) => {
+                    let expires_us = expires_us.unwrap_or_default();
+                    format!("until {expires_us} us since 1970: {kind:?} {}", self.show_value(kind, value))
+                }
+                None => self.show(value),
+            },
             (EntryKind::RangeDelete, _) => format!(".. {}", self.show_key(value)),
             _ => self.show(value),
         }
@@ -151,6 +158,10 @@ impl Printer<'_> {
             meta.view_bytes,
             meta.view_offset
         ))?;
+        if let (Some(earliest), Some(latest)) = (meta.expiries.earliest(), meta.expiries.latest()) {
+            let count = meta.expiries.entries;
+            self.line(format_args!("{count} entries expire, from {earliest} to {latest} us since 1970"))?;
+        }
         for used in &meta.blob_uses {
             self.line(format_args!(
                 "refers to {} values, {} bytes, in {:06}.blob",
