@@ -3,7 +3,7 @@
 
 use super::{
     Db, Durability, Settings, Tree, TreeOptions, Update,
-    tests_common::{Clock, DIR, SECOND_NS, mem, open, small},
+    tests_common::{Clock, DIR, SECOND_NS, bounded, mem, open, small},
 };
 use crate::{
     base::{Error, Result},
@@ -314,6 +314,24 @@ fn space_comes_back_by_itself() {
 }
 
 #[test]
+fn space_comes_back_where_nothing_is_committed() {
+    let clock = Clock::new();
+    let db = open(Settings { background_threads: 1, ..settings(&clock, &mem()) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    for number in 0..2000_u32 {
+        tree.put_with_ttl(number.to_be_bytes(), [7; 50], seconds(1000)).unwrap();
+    }
+    db.flush().unwrap();
+    clock.advance(1000 * SECOND_NS);
+    // A thread looks once a second.
+    bounded("the space of what has expired", move || {
+        while entries(&db) > 10 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
 fn what_little_has_expired_goes_within_a_day() {
     let (clock, db, tree) = world();
     for number in 0..300_u32 {
@@ -321,6 +339,7 @@ fn what_little_has_expired_goes_within_a_day() {
     }
     tree.put_with_ttl(b"session", [7; 50], seconds(10)).unwrap();
     db.compact().unwrap();
+    assert!(db.verify().unwrap().problems.is_empty());
     let before = db.stats().expired;
     clock.advance(10 * SECOND_NS + DAY_NS - 1000);
     tree.put(b"k", b"v").unwrap();

@@ -1,9 +1,12 @@
 //! Checks a run whole: every byte against its checksum, and every statement against the others.
 
-use super::run::{Run, Tail, read_bytes, read_tail};
+use super::{
+    Expiries, ExpiryCounter,
+    run::{Run, Tail, read_bytes, read_tail},
+};
 use crate::cache::UnitNote;
 use crate::{
-    base::{EntryKind, Error, Result, SequenceNumber},
+    base::{Content, EntryKind, Error, Result, SequenceNumber},
     codec::checksum,
 };
 use std::{cmp::Reverse, sync::Arc};
@@ -17,6 +20,7 @@ struct Sums {
     sequences: Option<(SequenceNumber, SequenceNumber)>,
     smallest: Option<Vec<u8>>,
     largest: Option<Vec<u8>>,
+    expiries: ExpiryCounter,
 }
 
 impl Sums {
@@ -24,6 +28,11 @@ impl Sums {
         let (least, most) = self.sequences.unwrap_or((sequence, sequence));
         self.sequences = Some((least.min(sequence), most.max(sequence)));
     }
+}
+
+/// Of the times in between, no more is promised than that they are about right.
+fn bounds_of(expiries: &Expiries) -> (u64, Option<u64>, Option<u64>) {
+    (expiries.entries, expiries.earliest(), expiries.latest())
 }
 
 /// Checks the file of a run; returns its length.
@@ -52,7 +61,8 @@ pub(super) fn verify(run: &Arc<Run>) -> Result<u64> {
         && sums.sequences.unwrap_or_default() == (meta.min_sequence, meta.max_sequence)
         && sums.smallest.unwrap_or_default() == meta.smallest
         && sums.largest.unwrap_or_default() == meta.largest
-        && tail.file_id == meta.file_id;
+        && tail.file_id == meta.file_id
+        && bounds_of(&sums.expiries.finish()) == bounds_of(&meta.expiries);
     if !is_same {
         return Err(bad(tail.footer.index_offset, "the entries do not add up to what index and footer say"));
     }
@@ -87,6 +97,11 @@ fn verify_entries(run: &Arc<Run>) -> Result<Sums> {
             if !is_same || keys.position() != position {
                 return Err(bad(position.block, format!("the key block differs from block {}", position.block)));
             }
+        }
+        if entry.kind == EntryKind::Expiring {
+            let expires_us = Content::of(entry.kind, entry.value).and_then(|content| content.expires_us);
+            let nonsense = || bad(position.block, format!("entry {} expires and cannot be understood", position.slot));
+            sums.expiries.add(expires_us.ok_or_else(nonsense)?);
         }
         sums.entries += 1;
         sums.tombstones += u64::from(entry.kind == EntryKind::Tombstone);
