@@ -319,7 +319,8 @@ impl Cursor {
         }
         self.origin.steps += if is_forward { 1 } else { -1 };
         let moved = if is_forward { self.scan.next() } else { self.scan.prev() };
-        self.arrive(is_forward, moved)
+        let passed = moved.and_then(|()| self.pass_expired(is_forward));
+        self.arrive(is_forward, passed)
     }
 
     /// Keeps the present key, and goes over to the present state if that is another one.
@@ -341,7 +342,7 @@ impl Cursor {
     /// After a move: heals what it met, and says whether there is a row of the tree.
     #[inline]
     fn arrive(&mut self, is_forward: bool, moved: Result<()>) -> Result<bool> {
-        if let Err(e) = moved.and_then(|()| self.pass_expired(is_forward)) {
+        if let Err(e) = moved {
             self.heal(e)?;
         }
         let is_row = self.scan.valid() && self.scan.entry().key.starts_with(&self.tree_id().first_key());
