@@ -8,6 +8,7 @@ use std::{path::PathBuf, time::Duration};
 pub const USAGE: &str = "\
 usage: bench-compare run [OPTIONS]           run what is not in the results yet, then report
        bench-compare parts [OPTIONS]         the parts of reading one by one, against LMDB loaded in order; then report
+       bench-compare multi [OPTIONS]         many values to a key, against LMDB's dupsort; prints a table
        bench-compare report RESULTS FOLDER   write report.md and SVG plots into the folder
        bench-compare list                    the engines and workloads there are
 
@@ -23,12 +24,16 @@ options of run, those marked * of parts as well:
   --phase-limit S   seconds for a phase (60); it stops there and is measured by what it did
   --retry           run again what failed
 * --operations N    gets and seeks of each kind in a round (200000), of parts alone
+
+options of multi: --n N pairs (1000000), --rounds R of reads (7), --load-rounds R (3), --operations N of each kind in a round (200000),
+--folder DIR (data)
 ";
 
 /// What is asked for.
 pub enum Command {
     Run(RunOptions),
     Parts(PartsOptions),
+    Multi(MultiOptions),
     Report { results: PathBuf, into: PathBuf },
     Child(ChildOptions),
     WriteAndDie { engine: String, n: u64, folder: PathBuf },
@@ -48,6 +53,15 @@ pub struct RunOptions {
     pub limit: Duration,
     pub phase_limit: Duration,
     pub retry: bool,
+}
+
+/// Of `multi`.
+pub struct MultiOptions {
+    pub n: u64,
+    pub rounds: u32,
+    pub load_rounds: u32,
+    pub operations: u64,
+    pub folder: PathBuf,
 }
 
 /// Of `parts`.
@@ -84,6 +98,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Command> {
     match words.as_slice() {
         ["run", options @ ..] => Ok(Command::Run(parse_run(options)?)),
         ["parts", options @ ..] => Ok(Command::Parts(parse_parts(options)?)),
+        ["multi", options @ ..] => Ok(Command::Multi(parse_multi(options)?)),
         ["report", results, into] => Ok(Command::Report { results: results.into(), into: into.into() }),
         ["list"] => Ok(Command::List),
         ["child", workload, engine, n, phase_limit, folder] => Ok(Command::Child(ChildOptions {
@@ -144,6 +159,26 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
     }
     // Some workloads take a small part of N.
     ensure!(options.sizes.iter().all(|n| *n >= 1600), "N is 1600 at least");
+    Ok(options)
+}
+
+fn parse_multi(words: &[&str]) -> Result<MultiOptions> {
+    let mut options =
+        MultiOptions { n: 1_000_000, rounds: 7, load_rounds: 3, operations: 200_000, folder: "data".into() };
+    let mut words = words.iter();
+    while let Some(&name) = words.next() {
+        let value = *words.next().with_context(|| format!("{name} wants a value"))?;
+        match name {
+            "--n" => options.n = value.parse()?,
+            "--rounds" => options.rounds = value.parse()?,
+            "--load-rounds" => options.load_rounds = value.parse()?,
+            "--operations" => options.operations = value.parse()?,
+            "--folder" => options.folder = value.into(),
+            _ => bail!("unknown option {name}; see `bench-compare help`"),
+        }
+    }
+    let is_enough = options.n >= 1000 && options.rounds > 0 && options.load_rounds > 0 && options.operations > 1;
+    ensure!(is_enough, "too little to measure");
     Ok(options)
 }
 

@@ -10,6 +10,7 @@ mod engines;
 mod histogram;
 mod machine;
 mod meter;
+mod multi;
 mod parts;
 mod report;
 mod results;
@@ -34,6 +35,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Run(options) => runner::run(&options),
         Command::Parts(options) => parts::run(&options),
+        Command::Multi(options) => multi::run(&options),
         Command::Report { results, into } => report::write(&results, &into),
         Command::Child(child) => runner::run_child(&child),
         Command::WriteAndDie { engine, n, folder } => workloads::write_and_die(&engines::by_name(&engine)?, n, &folder),

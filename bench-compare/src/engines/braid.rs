@@ -51,6 +51,11 @@ impl Braid {
         Ok(Braid { db, tree, durability })
     }
 
+    /// The database.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
     /// How often something was not in the cache and had to be read.
     pub fn cache_misses(&self) -> u64 {
         self.db.stats().cache_misses

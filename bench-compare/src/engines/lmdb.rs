@@ -27,7 +27,7 @@ unsafe impl Send for Lmdb {}
 // SAFETY: as above.
 unsafe impl Sync for Lmdb {}
 
-fn check(code: i32) -> Result<()> {
+pub(super) fn check(code: i32) -> Result<()> {
     if code == ffi::MDB_SUCCESS {
         return Ok(());
     }
@@ -36,14 +36,14 @@ fn check(code: i32) -> Result<()> {
     bail!("LMDB: {} ({code})", text.to_string_lossy())
 }
 
-fn as_val(bytes: &[u8]) -> ffi::MDB_val {
+pub(super) fn as_val(bytes: &[u8]) -> ffi::MDB_val {
     ffi::MDB_val { mv_size: bytes.len(), mv_data: bytes.as_ptr().cast_mut().cast() }
 }
 
 /// # Safety
 ///
 /// The value was filled by LMDB, and its transaction goes on for as long as the slice is used.
-unsafe fn as_slice<'a>(val: &ffi::MDB_val) -> &'a [u8] {
+pub(super) unsafe fn as_slice<'a>(val: &ffi::MDB_val) -> &'a [u8] {
     if val.mv_size == 0 {
         return &[];
     }
@@ -53,6 +53,11 @@ unsafe fn as_slice<'a>(val: &ffi::MDB_val) -> &'a [u8] {
 
 impl Lmdb {
     pub fn open(setup: Setup<'_>) -> Result<Lmdb> {
+        Lmdb::open_with(setup, 0)
+    }
+
+    /// With a database of other flags.
+    pub(super) fn open_with(setup: Setup<'_>, dbi_flags: u32) -> Result<Lmdb> {
         let mut flags = ffi::MDB_NOTLS | ffi::MDB_NOMEMINIT;
         if !setup.durable {
             // lmdb.h: WRITEMAP may be faster where the data fits into memory. Without a sync at commit the page cache keeps what was
@@ -77,13 +82,17 @@ impl Lmdb {
         let txn = lmdb.begin(0)?;
         // SAFETY: the transaction is this thread's and ends here.
         unsafe {
-            check(ffi::mdb_dbi_open(txn, ptr::null(), 0, &mut lmdb.dbi))?;
+            check(ffi::mdb_dbi_open(txn, ptr::null(), dbi_flags, &mut lmdb.dbi))?;
             check(ffi::mdb_txn_commit(txn))?;
         }
         Ok(lmdb)
     }
 
-    fn begin(&self, flags: u32) -> Result<*mut ffi::MDB_txn> {
+    pub(super) fn dbi(&self) -> ffi::MDB_dbi {
+        self.dbi
+    }
+
+    pub(super) fn begin(&self, flags: u32) -> Result<*mut ffi::MDB_txn> {
         let mut txn = ptr::null_mut();
         // SAFETY: the environment is open.
         check(unsafe { ffi::mdb_txn_begin(self.env, ptr::null_mut(), flags, &mut txn) })?;

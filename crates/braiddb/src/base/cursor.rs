@@ -36,3 +36,37 @@ pub trait Cursor {
         self.entry().sequence
     }
 }
+
+impl<C: Cursor + ?Sized> Cursor for Box<C> {
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        (**self).seek(key)
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        (**self).seek_before(key)
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        (**self).seek_first()
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        (**self).seek_last()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        (**self).prev()
+    }
+
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+
+    fn entry(&self) -> EntryRef<'_> {
+        (**self).entry()
+    }
+}

@@ -1,7 +1,7 @@
 //! Every limit, by name.
 
-/// The longest user key, in bytes.
-pub const MAX_KEY_LEN: usize = 65_000;
+/// The longest user key, in bytes; and the longest value of a multi-tree.
+pub const MAX_KEY_LEN: usize = 65_536;
 
 /// The longest value, in bytes (4 GiB - 1).
 pub const MAX_VALUE_LEN: u64 = u32::MAX as u64;

@@ -88,6 +88,20 @@ impl RangeTombstoneSet {
         Some((&self.starts[after - 1], &self.starts[after]))
     }
 
+    /// The fragments that meet `start..end`, in order: where each begins and ends, and what covers it, newest first.
+    pub fn fragments_in<'a>(
+        &'a self,
+        start: &'a [u8],
+        end: &'a [u8],
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8], &'a [SequenceNumber])> {
+        let first = self.starts.partition_point(|s| s.as_slice() <= start).saturating_sub(1);
+        let fragments = self.starts[first..].windows(2).zip(&self.covers[first..]);
+        fragments
+            .map(|(bounds, cover)| (bounds[0].as_slice(), bounds[1].as_slice(), cover.as_slice()))
+            .take_while(move |(from, _, _)| *from < end)
+            .filter(move |(_, to, cover)| *to > start && !cover.is_empty())
+    }
+
     /// The newest tombstone at or below `snapshot` that covers `key`; 0 if there is none.
     pub fn newest_covering(&self, key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         if self.tombstones.is_empty() {
@@ -119,5 +133,14 @@ mod tests {
         assert_eq!(newest("h", 99), 0);
         assert_eq!(newest("x", 99), 0);
         assert_eq!(set.len(), 2);
+        let fragments = |start: &str, end: &str| {
+            let found = set.fragments_in(start.as_bytes(), end.as_bytes());
+            found.map(|(from, to, _)| format!("{}{}", from.escape_ascii(), to.escape_ascii())).collect::<Vec<_>>()
+        };
+        assert_eq!(fragments("", "z"), ["bd", "df", "fh"]);
+        assert_eq!(fragments("c", "d"), ["bd"]);
+        assert_eq!(fragments("d", "f"), ["df"]);
+        assert_eq!(fragments("e", "g"), ["df", "fh"]);
+        assert!(fragments("h", "z").is_empty() && fragments("", "b").is_empty());
     }
 }

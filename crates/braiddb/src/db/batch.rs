@@ -6,7 +6,7 @@ use super::{
     catalog::{TreeState, catalog_key},
     database::Db,
     iter::user_bounds,
-    multi::{MultiTree, multi_key},
+    multi::{MultiTree, TERMINATOR, bounds_of, escape},
     tree::{Tree, check_key},
 };
 use crate::{
@@ -99,14 +99,15 @@ impl Batch {
         if let Err(e) = check_key(value) {
             self.raw.fail(format!("in a multi-tree: {e}"));
         }
-        self.raw.push(kind, &[&tree.state().id.first_key(), &multi_key(key, value)], b"");
+        self.raw.push(kind, &[&tree.state().id.first_key(), &escape(key), &TERMINATOR, value], b"");
         self
     }
 
-    /// Takes all values of `key` away.
-    pub(super) fn remove_all(&mut self, tree: &MultiTree, start: &[u8], end: &[u8]) -> &mut Batch {
-        self.touch(tree.state(), b"");
-        self.raw.push(EntryKind::RangeDelete, &[start], end);
+    /// Takes all values of `key` away, but not those that this batch adds after it.
+    pub fn remove_all(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>) -> &mut Batch {
+        self.touch(tree.state(), key.as_ref());
+        let (start, end) = bounds_of(tree.state().id, key.as_ref());
+        self.raw.push(EntryKind::RangeDelete, &[&start], &end);
         self
     }
 

@@ -253,6 +253,17 @@ impl Cursor {
         self.scan.reset(&self.state, self.hold.sequence());
     }
 
+    /// What it reads, and what it holds.
+    pub(super) fn source(&self) -> (&Db, &Arc<TreeState>, &Hold) {
+        (&self.db, &self.tree, &self.hold)
+    }
+
+    /// Stands on no row any more.
+    pub(super) fn leave(&mut self) {
+        self.place = Place::Fresh;
+        self.scan.invalidate();
+    }
+
     /// The internal key of the row it stands on.
     pub(super) fn internal_key(&self) -> &[u8] {
         self.scan.entry().key

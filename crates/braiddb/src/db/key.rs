@@ -37,6 +37,22 @@ impl KeyBuf {
         key
     }
 
+    /// The key that these pieces make, the tree's id first.
+    #[inline]
+    pub fn of_pieces(pieces: &[&[u8]]) -> KeyBuf {
+        let mut key = KeyBuf { len: pieces.iter().map(|piece| piece.len()).sum(), short: [0; SHORT], long: Vec::new() };
+        if key.len <= SHORT {
+            let mut at = 0;
+            for piece in pieces {
+                key.short[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
+            }
+        } else {
+            key.long = pieces.concat();
+        }
+        key
+    }
+
     /// The key of `user_key` in an open tree. Fails if the tree was dropped, or the key is too long.
     #[inline]
     pub fn of(tree: &TreeState, user_key: &[u8]) -> Result<KeyBuf> {
@@ -90,6 +106,7 @@ mod tests {
         for len in 0..bytes.len() {
             let expected = [&[0, 0, 1, 2], &bytes[..len]].concat();
             assert_eq!(*KeyBuf::new(TreeId(258), &bytes[..len]), *expected);
+            assert_eq!(*KeyBuf::of_pieces(&[&[0, 0, 1, 2], &bytes[..len / 2], &bytes[len / 2..len]]), *expected);
             reused.set_in(TreeId(258), &bytes[..len]);
             assert_eq!(*reused, *expected);
             reused.set(&bytes[..len]);

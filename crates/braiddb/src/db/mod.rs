@@ -8,6 +8,7 @@ mod catalog;
 mod clock;
 mod conditional;
 mod core;
+mod counting;
 mod cursor;
 mod database;
 mod expiry;
@@ -19,6 +20,7 @@ mod lookup;
 mod maintain;
 mod merging;
 mod multi;
+mod multi_cursor;
 mod open;
 mod pressure;
 mod readers;
@@ -54,6 +56,8 @@ mod tests_memtables;
 #[cfg(test)]
 mod tests_merging;
 #[cfg(test)]
+mod tests_multi;
+#[cfg(test)]
 mod tests_open;
 #[cfg(test)]
 mod tests_panics;
@@ -74,6 +78,7 @@ pub use database::{Db, TreeInfo};
 pub use iter::Iter;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};
+pub use multi_cursor::MultiCursor;
 pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;

@@ -13,61 +13,142 @@ use super::{
     batch::Batch,
     bytes::{Key, Value},
     catalog::TreeState,
+    counting::count,
     database::Db,
     iter::Iter,
+    key::KeyBuf,
+    multi_cursor::MultiCursor,
+    snapshot::Hold,
     tree::check_key,
 };
-use crate::base::{Result, SequenceNumber};
+use crate::base::{Error, Result, SequenceNumber, TreeId};
 use std::{
+    borrow::Cow,
     ops::{Bound, RangeBounds},
     sync::Arc,
 };
 
 /// Ends the escaped key.
-const TERMINATOR: [u8; 2] = [0, 1];
+pub(super) const TERMINATOR: [u8; 2] = [0, 1];
 
 /// The least bytes greater than every pair of an escaped key.
 const AFTER_TERMINATOR: [u8; 2] = [0, 2];
 
-fn escape(key: &[u8], out: &mut Vec<u8>) {
+/// The escaped key; most stand as they are.
+pub(super) fn escape(key: &[u8]) -> Cow<'_, [u8]> {
+    let zeros = key.iter().filter(|&&byte| byte == 0).count();
+    if zeros == 0 {
+        return Cow::Borrowed(key);
+    }
+    let mut out = Vec::with_capacity(key.len() + zeros);
     for &byte in key {
         out.push(byte);
         if byte == 0 {
             out.push(0xff);
         }
     }
+    Cow::Owned(out)
 }
 
-/// The user key of a pair.
-pub fn multi_key(key: &[u8], value: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(key.len() + value.len() + 4);
-    escape(key, &mut out);
-    out.extend_from_slice(&TERMINATOR);
-    out.extend_from_slice(value);
-    out
-}
-
-/// The key and value of a pair; `None` if the bytes are not those of a pair.
-pub fn split_multi_key(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let mut key = Vec::with_capacity(bytes.len());
-    let mut at = 0;
+/// Where the value of a pair begins, and whether its key is escaped; `None` if the bytes are not those of a pair.
+pub(super) fn split(bytes: &[u8]) -> Option<(usize, bool)> {
+    let (mut at, mut is_escaped) = (0, false);
     loop {
-        let byte = *bytes.get(at)?;
-        if byte != 0 {
-            key.push(byte);
-            at += 1;
-            continue;
-        }
+        at += bytes[at..].iter().position(|&byte| byte == 0)?;
         match *bytes.get(at + 1)? {
-            0xff => key.push(0),
-            1 => return Some((key, bytes[at + 2..].to_vec())),
+            0xff => is_escaped = true,
+            1 => return Some((at + 2, is_escaped)),
             _ => return None,
         }
         at += 2;
     }
 }
 
+/// Puts a key as it was into `out`, which is empty; `escaped` has no terminator.
+pub(super) fn unescape(escaped: &[u8], out: &mut Vec<u8>) {
+    let mut rest = escaped;
+    while let Some(at) = rest.iter().position(|&byte| byte == 0) {
+        out.extend_from_slice(&rest[..=at]);
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Bytes where a pair should be.
+#[cold]
+pub(super) fn no_pair(bytes: &[u8]) -> Error {
+    Error::corruption("", 0, format!("a multi-tree holds the key b\"{}\", which is no pair", bytes.escape_ascii()))
+}
+
+/// The internal key of a pair.
+#[inline]
+pub(super) fn pair_key(tree: TreeId, key: &[u8], value: &[u8]) -> KeyBuf {
+    KeyBuf::of_pieces(&[&tree.first_key(), &escape(key), &TERMINATOR, value])
+}
+
+/// Where the pairs of a key begin, and where they end.
+pub(super) fn bounds_of(tree: TreeId, key: &[u8]) -> (KeyBuf, KeyBuf) {
+    let escaped = escape(key);
+    let bound = |after: &[u8]| KeyBuf::of_pieces(&[&tree.first_key(), &escaped, after]);
+    (bound(&TERMINATOR), bound(&AFTER_TERMINATOR))
+}
+
+/// The internal bounds of the pairs whose keys lie in a range.
+pub(super) fn bounds_of_keys<K: AsRef<[u8]>>(
+    tree: TreeId,
+    range: &impl RangeBounds<K>,
+) -> (Vec<u8>, Option<Vec<u8>>) {
+    let start = match range.start_bound() {
+        Bound::Included(key) => bounds_of(tree, key.as_ref()).0.to_vec(),
+        Bound::Excluded(key) => bounds_of(tree, key.as_ref()).1.to_vec(),
+        Bound::Unbounded => tree.first_key().to_vec(),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(key) => Some(bounds_of(tree, key.as_ref()).1.to_vec()),
+        Bound::Excluded(key) => Some(bounds_of(tree, key.as_ref()).0.to_vec()),
+        Bound::Unbounded => tree.end_key().map(Vec::from),
+    };
+    (start, end)
+}
+
+/// The internal bounds of the pairs of a key whose values lie in a range.
+pub(super) fn bounds_of_values<V: AsRef<[u8]>>(
+    tree: TreeId,
+    key: &[u8],
+    range: &impl RangeBounds<V>,
+) -> (Vec<u8>, Vec<u8>) {
+    let (first, end) = bounds_of(tree, key);
+    let at = |value: &V, after: &[u8]| [&*first, value.as_ref(), after].concat();
+    let start = match range.start_bound() {
+        Bound::Included(value) => at(value, &[]),
+        Bound::Excluded(value) => at(value, &[0]),
+        Bound::Unbounded => first.to_vec(),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(value) => at(value, &[0]),
+        Bound::Excluded(value) => at(value, &[]),
+        Bound::Unbounded => end.to_vec(),
+    };
+    (start, end)
+}
+
 /// A tree that keeps many values to a key, sorted; each pair once. Cheap to clone; threads share it freely.
+///
+/// Keys and values have up to 64 KiB each; a million values of one key are as good as one value of each of a million keys.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::in_memory()?;
+/// let tags = db.multi_tree("tags")?;
+/// tags.add(b"Ten", b"grunge")?;
+/// tags.add(b"Ten", b"1991")?;
+/// tags.add(b"Vs.", b"1993")?;
+/// assert_eq!(tags.count(b"Ten")?, 2);
+/// let (_, first) = tags.values(b"Ten").next().unwrap()?;
+/// assert_eq!(first, b"1991");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct MultiTree {
     db: Db,
@@ -114,59 +195,93 @@ impl MultiTree {
 
     /// Takes all values of `key` away, in constant time.
     pub fn remove_all(&self, key: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        check_key(key.as_ref())?;
-        let (start, end) = self.bounds_of(key.as_ref());
         self.write(|batch| {
-            batch.remove_all(self, &start, &end);
+            batch.remove_all(self, key);
         })
     }
 
     /// Whether `value` is among those of `key`.
     pub fn contains(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        check_key(key.as_ref())?;
-        check_key(value.as_ref())?;
-        self.state.check()?;
-        let mut internal = self.state.id.first_key().to_vec();
-        internal.extend_from_slice(&multi_key(key.as_ref(), value.as_ref()));
-        self.db.core().contains(&internal, None)
+        self.contains_at(key.as_ref(), value.as_ref(), None)
     }
 
-    /// Where the pairs of a key begin, and where they end.
-    pub(super) fn bounds_of(&self, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        let mut start = self.state.id.first_key().to_vec();
-        escape(key, &mut start);
-        let mut end = start.clone();
-        start.extend_from_slice(&TERMINATOR);
-        end.extend_from_slice(&AFTER_TERMINATOR);
-        (start, end)
+    #[inline]
+    pub(super) fn contains_at(&self, key: &[u8], value: &[u8], hold: Option<&Hold>) -> Result<bool> {
+        self.db.core().contains(&self.checked_pair(key, value)?, hold)
+    }
+
+    /// The internal key of a pair. Fails if the tree was dropped, or either is too long.
+    #[inline]
+    pub(super) fn checked_pair(&self, key: &[u8], value: &[u8]) -> Result<KeyBuf> {
+        self.state.check()?;
+        check_key(key)?;
+        check_key(value)?;
+        Ok(pair_key(self.state.id, key, value))
+    }
+
+    /// How many values `key` has. Exact.
+    ///
+    /// O(log n) where the data is settled, and the snapshot not older than that; beyond that it costs a look-up for each write
+    /// that was not merged into a view since, and at most a walk over all values.
+    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.count_at(key.as_ref(), None)
+    }
+
+    pub(super) fn count_at(&self, key: &[u8], hold: Option<&Hold>) -> Result<u64> {
+        self.state.check()?;
+        check_key(key)?;
+        let (start, end) = bounds_of(self.state.id, key);
+        count(&self.db, &self.state, &start, &end, hold)
+    }
+
+    /// The first value of `key`.
+    pub fn first(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.values(key).next().map(|pair| pair.map(|(_, value)| value)).transpose()
+    }
+
+    /// The last value of `key`.
+    pub fn last(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.values(key).next_back().map(|pair| pair.map(|(_, value)| value)).transpose()
+    }
+
+    /// A cursor over all pairs, as of now.
+    pub fn cursor(&self) -> MultiCursor {
+        MultiCursor::over(self, None)
     }
 
     /// The pairs of `key`, by value.
     pub fn values(&self, key: impl AsRef<[u8]>) -> MultiIter {
-        let (start, end) = self.bounds_of(key.as_ref());
-        MultiIter(Iter::over(&self.db, &self.state, start, Some(end), None))
+        self.values_at::<&[u8]>(key.as_ref(), .., None)
+    }
+
+    /// The pairs of `key` whose values lie in `range`, by value.
+    pub fn values_range<V: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<V>) -> MultiIter {
+        self.values_at(key.as_ref(), range, None)
+    }
+
+    pub(super) fn values_at<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        range: impl RangeBounds<V>,
+        hold: Option<Hold>,
+    ) -> MultiIter {
+        let (start, end) = bounds_of_values(self.state.id, key, &range);
+        MultiIter(Iter::over(&self.db, &self.state, start, Some(end), hold))
     }
 
     /// The pairs whose keys lie in `range`, by key and value.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> MultiIter {
-        let start = match range.start_bound() {
-            Bound::Included(key) => self.bounds_of(key.as_ref()).0,
-            Bound::Excluded(key) => self.bounds_of(key.as_ref()).1,
-            Bound::Unbounded => self.state.id.first_key().to_vec(),
-        };
-        let end = match range.end_bound() {
-            Bound::Included(key) => Some(self.bounds_of(key.as_ref()).1),
-            Bound::Excluded(key) => Some(self.bounds_of(key.as_ref()).0),
-            Bound::Unbounded => self.state.id.end_key().map(Vec::from),
-        };
-        MultiIter(Iter::over(&self.db, &self.state, start, end, None))
+        self.range_at(range, None)
+    }
+
+    pub(super) fn range_at<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>, hold: Option<Hold>) -> MultiIter {
+        let (start, end) = bounds_of_keys(self.state.id, &range);
+        MultiIter(Iter::over(&self.db, &self.state, start, end, hold))
     }
 
     /// The pairs whose keys begin with `prefix`, by key and value.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> MultiIter {
-        let mut escaped = Vec::new();
-        escape(prefix.as_ref(), &mut escaped);
-        MultiIter(Iter::over_prefix(&self.db, &self.state, &escaped, None))
+        MultiIter(Iter::over_prefix(&self.db, &self.state, &escape(prefix.as_ref()), None))
     }
 
     /// All pairs, by key and value.
@@ -175,16 +290,21 @@ impl MultiTree {
     }
 }
 
-/// The pairs of a multi-tree, in order, from both ends.
+/// The pairs of a multi-tree, in order, from both ends. Each is copied; a [`MultiCursor`] lends them and is faster.
 #[derive(Debug)]
 pub struct MultiIter(Iter);
 
 pub(super) fn split_pair(pair: Result<(Key, Value)>) -> Result<(Key, Value)> {
-    let (bytes, _) = pair?;
-    let (key, value) = split_multi_key(&bytes).ok_or_else(|| {
-        crate::base::Error::corruption("", 0, format!("a multi-tree holds the key {bytes:?}, which is no pair"))
-    })?;
-    Ok((Key::new(key), Value::new(value)))
+    let mut bytes = Vec::from(pair?.0);
+    let Some((at, is_escaped)) = split(&bytes) else { return Err(no_pair(&bytes)) };
+    let value = Value::new(bytes[at..].to_vec());
+    bytes.truncate(at - TERMINATOR.len());
+    if is_escaped {
+        let mut key = Vec::with_capacity(bytes.len());
+        unescape(&bytes, &mut key);
+        bytes = key;
+    }
+    Ok((Key::new(bytes), value))
 }
 
 impl Iterator for MultiIter {
@@ -200,3 +320,5 @@ impl DoubleEndedIterator for MultiIter {
         self.0.next_back().map(split_pair)
     }
 }
+
+impl std::iter::FusedIterator for MultiIter {}

@@ -1,7 +1,15 @@
 //! Snapshots: the database as it was at one commit.
 
 use super::{
-    bytes::Value, core::Core, cursor::Cursor, database::Db, iter::Iter, key::KeyBuf, record_version::Version,
+    bytes::Value,
+    core::Core,
+    cursor::Cursor,
+    database::Db,
+    iter::Iter,
+    key::KeyBuf,
+    multi::{MultiIter, MultiTree},
+    multi_cursor::MultiCursor,
+    record_version::Version,
     tree::Tree,
 };
 use crate::{
@@ -143,5 +151,40 @@ impl Snapshot {
     /// All pairs of a tree, in order.
     pub fn iter(&self, tree: &Tree) -> Iter {
         self.prefix(tree, b"")
+    }
+
+    /// Whether `value` was among those of `key` in a multi-tree.
+    pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        tree.contains_at(key.as_ref(), value.as_ref(), Some(&self.hold))
+    }
+
+    /// How many values `key` had: see [`MultiTree::count`].
+    pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
+        tree.count_at(key.as_ref(), Some(&self.hold))
+    }
+
+    /// The pairs of `key` in a multi-tree, by value.
+    pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiIter {
+        self.values_range::<&[u8]>(tree, key, ..)
+    }
+
+    /// The pairs of `key` in a multi-tree whose values lie in `range`, by value.
+    pub fn values_range<V: AsRef<[u8]>>(
+        &self,
+        tree: &MultiTree,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<V>,
+    ) -> MultiIter {
+        tree.values_at(key.as_ref(), range, Some(self.hold.clone()))
+    }
+
+    /// The pairs of a multi-tree whose keys lie in `range`, by key and value.
+    pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiIter {
+        tree.range_at(range, Some(self.hold.clone()))
+    }
+
+    /// A cursor over all pairs of a multi-tree.
+    pub fn pair_cursor(&self, tree: &MultiTree) -> MultiCursor {
+        MultiCursor::over(tree, Some(self.hold.clone()))
     }
 }

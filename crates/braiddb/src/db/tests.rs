@@ -204,7 +204,7 @@ fn a_batch_is_atomic_and_a_bad_one_changes_nothing() {
     assert_eq!(db.snapshot().sequence(), sequence);
     assert_eq!(db.application_cursor().unwrap().as_deref(), Some(&b"here"[..]));
     let mut batch = db.batch();
-    batch.put(&a, b"2", b"x").put(&a, vec![0; 65_001], b"x");
+    batch.put(&a, b"2", b"x").put(&a, vec![0; 65_537], b"x");
     assert!(db.write(batch, Durability::Sync).is_err());
     assert_eq!(a.get(b"2").unwrap(), None);
     assert_eq!(db.snapshot().sequence(), sequence);

@@ -4,12 +4,13 @@ use super::{
     batch::commit,
     bytes::{Key, Value},
     catalog::{TreeState, catalog_key},
+    counting::count,
     database::Db,
     expiry::check_can_merge,
     iter::{prefix_end, user_bounds},
     key::{KeyBuf, TREE_ID_LEN},
     merging::MergeFunctionHandle,
-    multi::{MultiTree, multi_key},
+    multi::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
     record_version::Version,
     settings::Durability,
     snapshot::{Hold, Snapshot},
@@ -26,7 +27,7 @@ use crate::{
 };
 use std::{
     cell::{Cell, RefCell},
-    ops::RangeBounds,
+    ops::{Bound::Included, RangeBounds},
     sync::Arc,
 };
 
@@ -284,8 +285,24 @@ impl Transaction {
 
     /// The pairs of `key`, by value.
     pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiTransactionIter<'_> {
-        let (start, end) = tree.bounds_of(key.as_ref());
+        self.values_range::<&[u8]>(tree, key, ..)
+    }
+
+    /// The pairs of `key` whose values lie in `range`, by value.
+    pub fn values_range<V: AsRef<[u8]>>(
+        &self,
+        tree: &MultiTree,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<V>,
+    ) -> MultiTransactionIter<'_> {
+        let (start, end) = bounds_of_values(tree.state().id, key.as_ref(), &range);
         MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, Some(end)))
+    }
+
+    /// The pairs of a multi-tree whose keys lie in `range`, by key and value.
+    pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiTransactionIter<'_> {
+        let (start, end) = bounds_of_keys(tree.state().id, &range);
+        MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, end))
     }
 
     /// Whether `value` is among those of `key`.
@@ -293,13 +310,46 @@ impl Transaction {
         self.contains_key(&self.pair(tree, key.as_ref(), value.as_ref())?)
     }
 
-    fn pair(&self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+    /// How many values `key` has: see [`MultiTree::count`]. All of them count as read, and so do those that are not there.
+    pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
         self.check_tree(tree.db(), tree.state())?;
-        check_key(key)?;
-        check_key(value)?;
-        let mut internal = Vec::new();
-        internal_key(tree.state().id, &multi_key(key, value), &mut internal);
-        Ok(internal)
+        check_key(key.as_ref())?;
+        let (start, end) = bounds_of(tree.state().id, key.as_ref());
+        self.count_between(tree.state(), &start, &end)
+    }
+
+    /// How many keys of `start..end` there are, its own writes included; all of it counts as read.
+    fn count_between(&self, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<u64> {
+        self.hold.check()?;
+        if let Some(reads) = self.reads() {
+            let mut reads = reads.borrow_mut();
+            let slot = reads.begin_range(start);
+            reads.grow_end(slot, end, false);
+            reads.end_range(slot);
+        }
+        self.check_size()?;
+        let writes = self.writes.borrow();
+        let (mut keys, mut from) = (0, start);
+        for (deleted, to) in writes.deleted().meeting(start, end) {
+            if from < deleted {
+                keys += count(&self.db, tree, from, deleted, Some(&self.hold))?;
+            }
+            from = to;
+        }
+        if from < end {
+            keys += count(&self.db, tree, from, end, Some(&self.hold))?;
+        }
+        for (key, written) in writes.range(Included(start), end) {
+            let was_there =
+                writes.deleted().covering(key).is_none() && self.db.core().contains(key, Some(&self.hold))?;
+            keys = keys + u64::from(*written != Written::Gone) - u64::from(was_there);
+        }
+        Ok(keys)
+    }
+
+    fn pair(&self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<KeyBuf> {
+        self.check_tree(tree.db(), tree.state())?;
+        tree.checked_pair(key, value)
     }
 
     fn touch(&self, tree: &Arc<TreeState>) {
@@ -404,8 +454,8 @@ impl Transaction {
     pub fn remove_all(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         check_key(key.as_ref())?;
-        let (start, end) = tree.bounds_of(key.as_ref());
-        self.delete_between(tree.state(), start, end)
+        let (start, end) = bounds_of(tree.state().id, key.as_ref());
+        self.delete_between(tree.state(), start.to_vec(), end.to_vec())
     }
 
     /// Stores the application's own cursor with the transaction: see [`super::Batch::set_application_cursor`].

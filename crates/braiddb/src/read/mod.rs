@@ -2,6 +2,7 @@
 
 mod ahead;
 mod chain;
+mod count;
 mod get;
 mod merge;
 mod scan;
@@ -14,6 +15,7 @@ mod strands;
 mod tests;
 
 pub use chain::{PartitionChain, Source as PartitionSource};
+pub use count::{Counted, count};
 pub use get::{GROUP_KEYS, Lookup, get, get_prepared, prepare};
 pub use merge::Merge;
 pub use scan::{ScanCursor, Source};

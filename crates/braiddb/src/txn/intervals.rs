@@ -56,6 +56,13 @@ impl Intervals {
         self.covering(start).is_some() || self.ends.range::<[u8], _>((Excluded(start), Excluded(end))).next().is_some()
     }
 
+    /// The ranges that meet `start..end`, in order.
+    pub fn meeting<'a>(&'a self, start: &'a [u8], end: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let first = self.covering(start).map_or(start, |(first, _)| first);
+        let from_first = self.ends.range::<[u8], _>((Included(first), Unbounded));
+        from_first.map(|(from, to)| (from.as_slice(), to.as_slice())).take_while(move |(from, _)| *from < end)
+    }
+
     /// The ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.ends.iter().map(|(start, end)| (start.as_slice(), end.as_slice()))

@@ -3,7 +3,7 @@
 use super::builder::ViewBuilder;
 use super::format::ViewMeta;
 use super::reader::View;
-use crate::base::{EntryKind, EntryRef, FileId, FileNumber, MergeOrder, Result, SequenceNumber};
+use crate::base::{EntryKind, EntryRef, FileId, FileNumber, MergeOrder, RangeTombstoneSet, Result, SequenceNumber};
 use crate::table::{KeyScan, Position, Run, TableContext};
 use std::{cmp::Ordering, path::Path, sync::Arc};
 
@@ -72,6 +72,11 @@ pub(crate) struct Covering<'a>(Vec<&'a Arc<Run>>);
 impl<'a> Covering<'a> {
     pub(crate) fn new(runs: &'a [Arc<Run>]) -> Covering<'a> {
         Covering(runs.iter().filter(|run| !run.range_tombstones().is_empty()).collect())
+    }
+
+    /// The sets of them that are not empty.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = &'a RangeTombstoneSet> {
+        self.0.iter().map(|run| &**run.range_tombstones())
     }
 
     /// Whether a range tombstone newer than `sequence` covers `key`.

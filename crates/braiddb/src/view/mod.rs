@@ -8,6 +8,7 @@ mod anchors;
 mod bits;
 mod build;
 mod builder;
+mod count;
 mod counters;
 mod cursor;
 mod directory;

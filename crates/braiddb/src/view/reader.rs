@@ -5,6 +5,7 @@
 
 pub use super::anchors::Leaf;
 use super::bits::is_equal;
+use super::count::LiveCounts;
 use super::counters::count_segment_read;
 use super::directory::Directory;
 use super::format::{
@@ -186,6 +187,8 @@ pub struct View {
     /// About how many gets went without it.
     searches: AtomicU64,
     demand: Arc<Demand>,
+    /// How many keys stand where, once ranges were counted.
+    pub(super) live_counts: LiveCounts,
     /// Whether the file goes with this handle.
     obsolete: AtomicBool,
 }
@@ -287,6 +290,7 @@ impl View {
             hash_index: OnceLock::new(),
             searches: AtomicU64::new(0),
             demand: Arc::clone(&ctx.demand),
+            live_counts: LiveCounts::default(),
             obsolete: AtomicBool::new(false),
         })
     }
@@ -304,7 +308,7 @@ impl View {
     /// Bytes of memory it holds, apart from what is in the block cache.
     pub fn resident_bytes(&self) -> usize {
         let parts = self.directory.resident_bytes() + self.pages.resident_bytes();
-        size_of::<View>() + parts + self.hash_index_bytes()
+        size_of::<View>() + parts + self.hash_index_bytes() + self.live_counts.resident_bytes()
     }
 
     /// From now on, the file is removed when the last handle goes. Nothing happens to a view within a run file.

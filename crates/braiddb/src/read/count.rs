@@ -1,0 +1,230 @@
+//! How many keys there are in a range.
+//!
+//! A partition's view counts by itself what it shows to who sees all of it. To that comes what the sources over it change:
+//! each of their entries in the range adds a key that the view has not, or takes away one that it has. Where a range
+//! tombstone over the view deletes all that the view has in a part of the range, that part counts for nothing in the view.
+//!
+//! What cannot be counted so is left for the caller to walk: where the snapshot does not see all of the view, where a range
+//! tombstone cuts through the view's sequence numbers, where entries must be resolved, and where so many entries stand over
+//! the view that a walk is quicker than to look each of them up beneath.
+
+use super::{Merge, ReadState};
+use crate::{
+    base::{Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber},
+    codec::hash64,
+    memtable::MemtableCursor,
+    table::Run,
+    version::{Partition, RunHandle, is_counted},
+    view::{View, ViewCursor},
+};
+use std::sync::Arc;
+
+/// So many entries over a view are always looked up beneath.
+const LOOKUPS_MIN: u64 = 256;
+/// Beyond those, one for so many keys of the view: a look-up takes as long as a walk over about so many rows.
+const ROWS_PER_LOOKUP: u64 = 12;
+/// A seek in a run that stands apart counts as so many gets.
+const GETS_PER_SEEK: u64 = 4;
+
+/// What came of counting a range.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The keys that were counted.
+    pub keys: u64,
+    /// The parts of the range whose keys must be counted one by one.
+    pub left: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Counts the keys of `start..end` that exist at `snapshot`.
+pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumber) -> Result<Counted> {
+    let mut counted = Counted::default();
+    if start >= end {
+        return Ok(counted);
+    }
+    let tombstones: Vec<_> = state.memtables().filter_map(|memtable| memtable.range_tombstones()).collect();
+    for partition in &state.version.partitions[state.version.find(start)..] {
+        let layout = &partition.layout;
+        if layout.start.as_slice() >= end {
+            break;
+        }
+        let start = start.max(&layout.start);
+        let end = layout.end.as_deref().map_or(end, |partition_end| end.min(partition_end));
+        let range = Part { state, partition, tombstones: &tombstones, start, end, snapshot };
+        match range.count()? {
+            Some(keys) => counted.keys += keys,
+            None => match counted.left.last_mut() {
+                // They are walked in one go.
+                Some((_, reach)) if *reach == start => end.clone_into(reach),
+                _ => counted.left.push((start.to_vec(), end.to_vec())),
+            },
+        }
+    }
+    Ok(counted)
+}
+
+/// The part of a range that lies in one partition.
+struct Part<'a> {
+    state: &'a ReadState,
+    partition: &'a Partition,
+    /// Those of the memtables.
+    tombstones: &'a [Arc<RangeTombstoneSet>],
+    start: &'a [u8],
+    end: &'a [u8],
+    snapshot: SequenceNumber,
+}
+
+/// The view that counts by itself, and its runs; none of a partition without runs.
+#[derive(Clone, Copy)]
+struct Base<'a> {
+    view: Option<(&'a View, &'a [Arc<Run>])>,
+    max_sequence: SequenceNumber,
+}
+
+/// What the base shows of a key that has an entry over it.
+#[derive(Clone, Copy)]
+struct Beneath {
+    sequence: SequenceNumber,
+    is_tombstone: bool,
+}
+
+impl<'a> Part<'a> {
+    fn count(&self) -> Result<Option<u64>> {
+        let (base, apart) = self.base()?;
+        if self.snapshot < base.max_sequence {
+            return Ok(None);
+        }
+        let Some(deleted) = self.deleted(&base, &apart) else { return Ok(None) };
+        let Some(keys) = self.count_in_base(&base, &deleted)? else { return Ok(None) };
+        let Some(mut over) = self.over(&apart)? else { return Ok(Some(keys)) };
+        let mut keys = keys as i64;
+        let mut lookups = LOOKUPS_MIN + keys as u64 / ROWS_PER_LOOKUP;
+        while over.valid() && over.key() < self.end {
+            let entry = over.entry();
+            let beneath = if base.view.is_none() || is_within(&deleted, entry.key) {
+                None
+            } else if lookups == 0 {
+                return Ok(None);
+            } else {
+                lookups -= 1;
+                base.find(entry.key, self.snapshot)?
+            };
+            let Some(change) = self.change(entry, beneath) else { return Ok(None) };
+            keys += change;
+            over.next()?;
+        }
+        Ok(Some(keys as u64))
+    }
+
+    /// The view that most is counted by, and the runs over it: the partition's view, or that of its largest run.
+    fn base(&self) -> Result<(Base<'a>, Vec<&'a RunHandle>)> {
+        let partition = self.partition;
+        let mut apart: Vec<&RunHandle> = partition.apart.iter().map(|handle| &**handle).collect();
+        let mut view = partition.view.as_ref().map(|view| (&**view, &*partition.view_runs));
+        if view.is_none()
+            && let Some(at) = (0..apart.len()).max_by_key(|&at| apart[at].run().meta().entries)
+        {
+            let largest = apart.swap_remove(at);
+            view = Some((&**largest.view()?, &**largest.alone()));
+        }
+        apart.retain(|handle| {
+            let meta = handle.run().meta();
+            meta.smallest.as_slice() < self.end && self.start <= meta.largest.as_slice()
+        });
+        let max_sequence = view.map_or(0, |(view, _)| view.meta().max_sequence);
+        Ok((Base { view, max_sequence }, apart))
+    }
+
+    /// The ranges in which what stands over the base deletes all of it, in order and apart; `None` if it may delete a part
+    /// of what the base has somewhere.
+    fn deleted(&self, base: &Base<'_>, apart: &[&'a RunHandle]) -> Option<Vec<(&'a [u8], &'a [u8])>> {
+        let of_runs = apart.iter().map(|handle| &**handle.run().range_tombstones());
+        let sets = self.tombstones.iter().map(|set| &**set).chain(of_runs);
+        let mut deleted = Vec::new();
+        for (from, to, cover) in sets.flat_map(|set| set.fragments_in(self.start, self.end)) {
+            match cover.iter().find(|&&sequence| sequence <= self.snapshot) {
+                None => {}
+                Some(&sequence) if sequence > base.max_sequence => {
+                    deleted.push((from.max(self.start), to.min(self.end)));
+                }
+                Some(_) => return None,
+            }
+        }
+        deleted.sort_unstable();
+        deleted.dedup_by(|next, before| {
+            let touches = next.0 <= before.1;
+            if touches {
+                before.1 = before.1.max(next.1);
+            }
+            touches
+        });
+        Some(deleted)
+    }
+
+    /// The keys that the base shows and nothing over it deletes as a range.
+    fn count_in_base(&self, base: &Base<'_>, deleted: &[(&[u8], &[u8])]) -> Result<Option<u64>> {
+        let Some((view, runs)) = base.view else { return Ok(Some(0)) };
+        let guard = crossbeam_epoch::pin();
+        let (mut keys, mut from) = (0, self.start);
+        for (gap_end, next) in deleted.iter().copied().chain([(self.end, self.end)]) {
+            if from < gap_end {
+                let Some(shown) = view.count_live(runs, from, gap_end, &guard)? else { return Ok(None) };
+                keys += shown;
+            }
+            from = next;
+        }
+        Ok(Some(keys))
+    }
+
+    /// What stands over the base, on its first entry of the range; `None` if nothing does.
+    fn over(&self, apart: &[&RunHandle]) -> Result<Option<Merge<Box<dyn Cursor>>>> {
+        let mut sources: Vec<Box<dyn Cursor>> = Vec::new();
+        for memtable in self.state.memtables().filter(|memtable| memtable.entry_count() > 0) {
+            sources.push(Box::new(MemtableCursor::new(Arc::clone(memtable), self.snapshot)));
+        }
+        let is_counted = !apart.is_empty() && is_counted(hash64(self.start));
+        for handle in apart {
+            if is_counted {
+                handle.note_read(GETS_PER_SEEK);
+            }
+            let (view, runs) = (Arc::clone(handle.view()?), Arc::clone(handle.alone()));
+            sources.push(Box::new(ViewCursor::new(view, runs, self.snapshot)));
+        }
+        if sources.is_empty() {
+            return Ok(None);
+        }
+        let mut over = Merge::new(sources);
+        over.seek(self.start)?;
+        Ok(Some(over))
+    }
+
+    /// How an entry over the base changes the count; `None` if it must be resolved.
+    fn change(&self, entry: EntryRef<'_>, beneath: Option<Beneath>) -> Option<i64> {
+        if beneath.is_some_and(|beneath| beneath.sequence > entry.sequence) {
+            return Some(0);
+        }
+        if entry.kind.needs_resolving() {
+            return None;
+        }
+        let covering = self.tombstones.iter().map(|set| set.newest_covering(entry.key, self.snapshot));
+        let newest = covering.max().unwrap_or(0).max(self.partition.newest_covering(entry.key, self.snapshot));
+        let is_live = entry.kind != EntryKind::Tombstone && entry.sequence >= newest;
+        let is_counted = |beneath: Beneath| !beneath.is_tombstone && beneath.sequence >= newest;
+        Some(i64::from(is_live) - i64::from(beneath.is_some_and(is_counted)))
+    }
+}
+
+impl Base<'_> {
+    /// What the base shows of a key.
+    fn find(&self, key: &[u8], snapshot: SequenceNumber) -> Result<Option<Beneath>> {
+        let Some((view, runs)) = self.view else { return Ok(None) };
+        let guard = crossbeam_epoch::pin();
+        let found = view.get(runs, key, snapshot, &guard)?;
+        Ok(found.map(|entry| Beneath { sequence: entry.sequence, is_tombstone: entry.kind == EntryKind::Tombstone }))
+    }
+}
+
+/// Whether a key lies in one of these ranges, which are in order and apart.
+fn is_within(ranges: &[(&[u8], &[u8])], key: &[u8]) -> bool {
+    let after = ranges.partition_point(|(from, _)| *from <= key);
+    after > 0 && key < ranges[after - 1].1
+}
