@@ -4,16 +4,9 @@ use super::{
     Braid, Setup,
     multi::{MultiEngine, MultiReader, VisitPair},
 };
-use crate::data::Key;
-use anyhow::{Result, ensure};
+use crate::{data::Key, meter};
+use anyhow::Result;
 use braiddb::{Durability, MultiCursor, MultiTree};
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
-/// How long coming to rest may take.
-const REST_TIME_MAX: Duration = Duration::from_secs(120);
 
 pub struct BraidMulti {
     braid: Braid,
@@ -43,12 +36,8 @@ impl MultiEngine for BraidMulti {
     }
 
     fn settle(&self) -> Result<()> {
-        let start = Instant::now();
         self.braid.db().flush()?;
-        while self.braid.db().stats().partitions.iter().any(|partition| !partition.loose.is_empty()) {
-            ensure!(start.elapsed() < REST_TIME_MAX, "loose runs stay");
-            thread::sleep(Duration::from_millis(20));
-        }
+        meter::wait_for_rest();
         Ok(())
     }
 
@@ -70,6 +59,10 @@ impl MultiReader for BraidMultiReader<'_> {
 
     fn count(&mut self, key: &[u8]) -> Result<u64> {
         Ok(self.tree.count(key)?)
+    }
+
+    fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64> {
+        Ok(self.cursor.count_of(key)?)
     }
 
     fn values(&mut self, key: &[u8], visit: VisitPair<'_>) -> Result<()> {

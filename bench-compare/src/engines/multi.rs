@@ -26,6 +26,11 @@ pub trait MultiReader {
     /// How many values a key has.
     fn count(&mut self, key: &[u8]) -> Result<u64>;
 
+    /// The same at the moment and by the cursor of scans.
+    fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64> {
+        self.count(key)
+    }
+
     /// Shows the values of a key, in order.
     fn values(&mut self, key: &[u8], visit: VisitPair<'_>) -> Result<()>;
 

@@ -51,6 +51,8 @@ impl Shape {
 enum Question {
     Contains,
     Count,
+    /// The same through a cursor.
+    CountByCursor,
     /// All pairs.
     IterateAll,
     /// The values of one key, first to last; told a value.
@@ -60,13 +62,14 @@ enum Question {
 }
 
 impl Question {
-    const ALL: [Question; 5] =
-        [Question::Contains, Question::Count, Question::IterateAll, Question::IterateKey, Question::SeekValue];
+    const ALL: [Question; 6] =
+        [Question::Contains, Question::Count, Question::CountByCursor, Question::IterateAll, Question::IterateKey, Question::SeekValue];
 
     fn name(self) -> &'static str {
         match self {
             Question::Contains => "contains, half of them there",
             Question::Count => "count",
+            Question::CountByCursor => "count, through a cursor",
             Question::IterateAll => "iterate all, a pair",
             Question::IterateKey => "iterate a key's values, a value",
             Question::SeekValue => "seek a value of a key",
@@ -93,6 +96,13 @@ impl Question {
                 for _ in 0..operations {
                     let (key, _) = shape.pair(random.below(shape.pairs()));
                     seen.add(&key, &reader.count(&key)?.to_le_bytes());
+                }
+                asked = operations;
+            }
+            Question::CountByCursor => {
+                for _ in 0..operations {
+                    let (key, _) = shape.pair(random.below(shape.pairs()));
+                    seen.add(&key, &reader.count_by_cursor(&key)?.to_le_bytes());
                 }
                 asked = operations;
             }
@@ -193,7 +203,7 @@ fn measure(options: &MultiOptions, shape: &Shape, folder: &Path) -> Result<()> {
     print(shape, "bytes of files a pair", bytes);
     let [Some(braiddb), Some(lmdb)] = &loaded else { unreachable!("both were loaded") };
     let mut readers = [braiddb.reader()?, lmdb.reader()?];
-    for question in Question::ALL {
+    for question in Question::ALL.into_iter().filter(|question| question.name().contains(&options.only)) {
         let mut times = [vec![], vec![]];
         let mut expected = None;
         // The round before the first one warms up.

@@ -258,12 +258,6 @@ impl Cursor {
         (&self.db, &self.tree, &self.hold)
     }
 
-    /// Stands on no row any more.
-    pub(super) fn leave(&mut self) {
-        self.place = Place::Fresh;
-        self.scan.invalidate();
-    }
-
     /// The internal key of the row it stands on.
     pub(super) fn internal_key(&self) -> &[u8] {
         self.scan.entry().key

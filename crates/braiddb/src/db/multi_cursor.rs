@@ -6,17 +6,30 @@
 use super::{
     counting::count,
     cursor::Cursor,
-    multi::{MultiTree, TERMINATOR, bounds_of, no_pair, pair_key, split, unescape},
+    multi::{MultiTree, TERMINATOR, bounds_of, escape, no_pair, pair_key, split, unescape},
     snapshot::Hold,
+    tree::check_key,
 };
 use crate::base::{Result, SequenceNumber, TreeId};
+
+/// Whether a cursor stands on a pair, or beside the values of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// On the row of the cursor beneath, if that stands on one.
+    There,
+    /// Right before that row, after the values of a key.
+    Before,
+    /// Right after that row, before the values of a key.
+    After,
+}
 
 /// Reads the pairs of a multi-tree in order, from any key or value, forward and backward, as of one moment. Keys and values are
 /// borrowed, not copied.
 ///
 /// A new cursor stands nowhere: [`next`](MultiCursor::next) takes it to the first pair, [`prev`](MultiCursor::prev) to the last.
-/// Moves return whether there is a pair to stand on. Those that stay among the values of a key, and find no other, leave the cursor
-/// where it is; all others leave it off all pairs then. It keeps old versions from being removed as a [`crate::Snapshot`] does.
+/// Moves return whether there is a pair to stand on. Those that stay among the values of one key, and find no other, leave the
+/// cursor between that key and the one beside it: `next` and `prev` go on from there. It keeps old versions from being removed as a
+/// [`crate::Snapshot`] does.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -39,26 +52,43 @@ use crate::base::{Result, SequenceNumber, TreeId};
 pub struct MultiCursor {
     cursor: Cursor,
     tree: TreeId,
-    /// The escaped key of the present pair, and the terminator; empty before the first.
+    place: Place,
+    /// The escaped key of the pair that it stands on, or was on last, and the terminator; empty before the first.
     front: Vec<u8>,
     /// Its key, where that has zero bytes.
     unescaped: Vec<u8>,
     is_escaped: bool,
+    /// The escaped key that was counted last, and how many values it has: at one moment that does not change.
+    counted: Option<(Vec<u8>, u64)>,
 }
 
 impl MultiCursor {
     pub(super) fn over(tree: &MultiTree, hold: Option<Hold>) -> MultiCursor {
-        let cursor = Cursor::over(tree.db(), tree.state(), hold);
-        MultiCursor { cursor, tree: tree.state().id, front: Vec::new(), unescaped: Vec::new(), is_escaped: false }
+        MultiCursor {
+            cursor: Cursor::over(tree.db(), tree.state(), hold),
+            tree: tree.state().id,
+            place: Place::There,
+            front: Vec::new(),
+            unescaped: Vec::new(),
+            is_escaped: false,
+            counted: None,
+        }
     }
 
     /// After a move: takes the pair apart that it stands on.
     #[inline]
     fn arrive(&mut self, is_there: bool) -> Result<bool> {
-        if is_there && (self.front.is_empty() || !self.cursor.key().starts_with(&self.front)) {
+        self.place = Place::There;
+        if is_there && !self.is_within_key() {
             self.enter_key()?;
         }
         Ok(is_there)
+    }
+
+    /// Whether the row of the cursor beneath is of the present key.
+    #[inline]
+    fn is_within_key(&self) -> bool {
+        !self.front.is_empty() && self.cursor.key().starts_with(&self.front)
     }
 
     fn enter_key(&mut self) -> Result<()> {
@@ -66,7 +96,7 @@ impl MultiCursor {
         let row = self.cursor.key();
         let Some((at, is_escaped)) = split(row) else {
             let error = no_pair(row);
-            self.cursor.leave();
+            self.place = Place::Before;
             return Err(error);
         };
         self.front.extend_from_slice(&row[..at]);
@@ -83,6 +113,33 @@ impl MultiCursor {
         self.arrive(is_there)
     }
 
+    /// The same for who wants a value of `key` alone.
+    fn begin_within(&mut self, key: &[u8], is_forward: bool, internal: &[u8]) -> Result<bool> {
+        let escaped = escape(key);
+        self.is_escaped = escaped.len() != key.len();
+        self.front.clear();
+        self.front.extend_from_slice(&escaped);
+        self.front.extend_from_slice(&TERMINATOR);
+        if self.is_escaped {
+            self.unescaped.clear();
+            self.unescaped.extend_from_slice(key);
+        }
+        let is_there = self.cursor.begin_at(is_forward, internal)?;
+        Ok(self.arrive_within(is_there, is_forward))
+    }
+
+    /// After a move to another value of the present key: whether there was one.
+    #[inline]
+    fn arrive_within(&mut self, is_there: bool, is_forward: bool) -> bool {
+        let is_within = is_there && self.is_within_key();
+        self.place = match (is_within, is_forward) {
+            (true, _) => Place::There,
+            (false, true) => Place::Before,
+            (false, false) => Place::After,
+        };
+        is_within
+    }
+
     /// Moves to the first pair whose key is `key` or greater.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.begin_at(true, &bounds_of(self.tree, key.as_ref()).0)
@@ -93,36 +150,24 @@ impl MultiCursor {
         self.begin_at(false, &bounds_of(self.tree, key.as_ref()).0)
     }
 
-    /// Moves to the first pair of `key` whose value is `value` or greater. Without one it stands on no pair.
+    /// Moves to the first pair of `key` whose value is `value` or greater.
     pub fn seek_value(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        let is_there = self.begin_at(true, &pair_key(self.tree, key.as_ref(), value.as_ref()))?;
-        self.stay_within(is_there, key.as_ref())
+        self.begin_within(key.as_ref(), true, &pair_key(self.tree, key.as_ref(), value.as_ref()))
     }
 
-    /// Moves to the last pair of `key` whose value is less than `value`. Without one it stands on no pair.
+    /// Moves to the last pair of `key` whose value is less than `value`.
     pub fn seek_value_before(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        let is_there = self.begin_at(false, &pair_key(self.tree, key.as_ref(), value.as_ref()))?;
-        self.stay_within(is_there, key.as_ref())
+        self.begin_within(key.as_ref(), false, &pair_key(self.tree, key.as_ref(), value.as_ref()))
     }
 
-    /// Moves to the first value of `key`. Without one it stands on no pair.
+    /// Moves to the first value of `key`.
     pub fn seek_first_value(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.seek_value(key, b"")
     }
 
-    /// Moves to the last value of `key`. Without one it stands on no pair.
+    /// Moves to the last value of `key`.
     pub fn seek_last_value(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let is_there = self.begin_at(false, &bounds_of(self.tree, key.as_ref()).1)?;
-        self.stay_within(is_there, key.as_ref())
-    }
-
-    /// Leaves a pair of another key.
-    fn stay_within(&mut self, is_there: bool, key: &[u8]) -> Result<bool> {
-        if is_there && self.key() != key {
-            self.cursor.leave();
-            return Ok(false);
-        }
-        Ok(is_there)
+        self.begin_within(key.as_ref(), false, &bounds_of(self.tree, key.as_ref()).1)
     }
 
     /// Moves to the first pair.
@@ -141,63 +186,51 @@ impl MultiCursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a pair borrows from its cursor, as no iterator's item can")]
     pub fn next(&mut self) -> Result<bool> {
-        let is_there = self.cursor.next()?;
+        let is_there = if self.place == Place::Before { self.cursor.is_on_row() } else { self.cursor.next()? };
         self.arrive(is_there)
     }
 
     /// Moves to the pair before.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        let is_there = self.cursor.prev()?;
+        let is_there = if self.place == Place::After { self.cursor.is_on_row() } else { self.cursor.prev()? };
         self.arrive(is_there)
     }
 
-    /// Moves to the next value of the key it stands on; stays where it is if there is none.
+    /// Moves to the next value of the key it stands on, or beside.
     #[inline]
     pub fn next_value(&mut self) -> Result<bool> {
-        if !self.is_on_pair() {
+        if self.place == Place::Before || self.place == Place::There && !self.cursor.is_on_row() {
             return Ok(false);
-        }
-        if self.cursor.next()? && self.cursor.key().starts_with(&self.front) {
-            return Ok(true);
-        }
-        let is_there = self.cursor.prev()?;
-        self.arrive(is_there).map(|_| false)
-    }
-
-    /// Moves to the value before, of the key it stands on; stays where it is if there is none.
-    #[inline]
-    pub fn prev_value(&mut self) -> Result<bool> {
-        if !self.is_on_pair() {
-            return Ok(false);
-        }
-        if self.cursor.prev()? && self.cursor.key().starts_with(&self.front) {
-            return Ok(true);
         }
         let is_there = self.cursor.next()?;
-        self.arrive(is_there).map(|_| false)
+        Ok(self.arrive_within(is_there, true))
     }
 
-    /// Moves to the first pair of the next key, past all values that are left of this one. On no pair, to the first of all.
-    pub fn next_key(&mut self) -> Result<bool> {
-        if !self.is_on_pair() {
-            return self.next();
+    /// Moves to the value before, of the key it stands on, or beside.
+    #[inline]
+    pub fn prev_value(&mut self) -> Result<bool> {
+        if self.place == Place::After || self.place == Place::There && !self.cursor.is_on_row() {
+            return Ok(false);
         }
+        let is_there = self.cursor.prev()?;
+        Ok(self.arrive_within(is_there, false))
+    }
+
+    /// Moves to the first pair of the next key, past all values that are left of this one.
+    pub fn next_key(&mut self) -> Result<bool> {
         // With one value to a key, that is the next pair.
-        if !self.cursor.next()? || !self.cursor.key().starts_with(&self.front) {
-            return self.arrive(self.cursor.is_on_row());
+        if !self.is_on_pair() || !self.next_value()? {
+            return self.next();
         }
         let end = bounds_of(self.tree, self.key()).1;
         self.begin_at(true, &end)
     }
 
-    /// Moves to the last pair of the key before, past all values of this one. On no pair, to the last of all.
+    /// Moves to the last pair of the key before, past all values of this one.
     pub fn prev_key(&mut self) -> Result<bool> {
-        if !self.is_on_pair() {
+        if !self.is_on_pair() || !self.prev_value()? {
             return self.prev();
-        }
-        if !self.cursor.prev()? || !self.cursor.key().starts_with(&self.front) {
-            return self.arrive(self.cursor.is_on_row());
         }
         let start = bounds_of(self.tree, self.key()).0;
         self.begin_at(false, &start)
@@ -206,7 +239,7 @@ impl MultiCursor {
     /// Whether it stands on a pair.
     #[inline]
     pub fn is_on_pair(&self) -> bool {
-        self.cursor.is_on_row()
+        self.place == Place::There && self.cursor.is_on_row()
     }
 
     /// The key it stands on. Panics if there is none.
@@ -218,21 +251,44 @@ impl MultiCursor {
     /// The value it stands on. Panics if there is none.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        &self.cursor.key()[self.front.len()..]
+        self.pair().1
     }
 
     /// Key and value it stands on. Panics if there is no pair.
     #[inline]
     pub fn pair(&self) -> (&[u8], &[u8]) {
+        assert!(self.place == Place::There, "the cursor stands on no pair");
         let (front, value) = self.cursor.key().split_at(self.front.len());
         (if self.is_escaped { &self.unescaped } else { &front[..front.len() - TERMINATOR.len()] }, value)
     }
 
     /// How many values the key has that it stands on: see [`MultiTree::count`]. Panics if it stands on no pair.
-    pub fn count(&self) -> Result<u64> {
+    pub fn count(&mut self) -> Result<u64> {
+        assert!(self.is_on_pair(), "the cursor stands on no pair");
+        match &self.counted {
+            Some((escaped, values)) if *escaped == self.front[..self.front.len() - TERMINATOR.len()] => Ok(*values),
+            _ => self.count_anew(&self.key().to_vec()),
+        }
+    }
+
+    /// How many values a key has, at the moment that the cursor shows; it stays where it is. Asked for one key again, it knows.
+    pub fn count_of(&mut self, key: impl AsRef<[u8]>) -> Result<u64> {
+        match &self.counted {
+            Some((escaped, values)) if *escaped == *escape(key.as_ref()) => Ok(*values),
+            _ => self.count_anew(key.as_ref()),
+        }
+    }
+
+    fn count_anew(&mut self, key: &[u8]) -> Result<u64> {
         let (db, tree, hold) = self.cursor.source();
-        let (start, end) = bounds_of(self.tree, self.key());
-        count(db, tree, &start, &end, Some(hold))
+        check_key(key)?;
+        let (start, end) = bounds_of(self.tree, key);
+        let values = count(db, tree, &start, &end, Some(hold))?;
+        let (escaped, known) = self.counted.get_or_insert_default();
+        escaped.clear();
+        escaped.extend_from_slice(&escape(key));
+        *known = values;
+        Ok(values)
     }
 
     /// The commit whose pairs it shows.
@@ -243,5 +299,6 @@ impl MultiCursor {
     /// Takes it to the present: it shows all that was committed before, and stands nowhere.
     pub fn refresh(&mut self) {
         self.cursor.refresh();
+        (self.place, self.counted) = (Place::There, None);
     }
 }

@@ -173,7 +173,12 @@ fn check_cursor(tree: &MultiTree, pairs: &Pairs, random: &mut Random, values: u6
                 expect(is_there, cursor, pairs.iter().rfind(|(of, _)| *of == key));
             }
         }
+        assert_eq!(cursor.count_of(&key).unwrap(), values_of(pairs, &key).len() as u64);
         if !cursor.is_on_pair() {
+            let pair = if random.below(2) == 0 { pairs.iter().next() } else { pairs.iter().next_back() };
+            let is_first = pair == pairs.iter().next();
+            let is_there = if is_first { cursor.seek_first() } else { cursor.seek_last() };
+            expect(is_there.unwrap(), cursor, pair);
             continue;
         }
         assert_eq!(cursor.count().unwrap(), values_of(pairs, cursor.key()).len() as u64);
@@ -203,13 +208,27 @@ fn step_cursor(cursor: &mut MultiCursor, pairs: &Pairs, way: u64) {
         1 => expect(cursor.prev().unwrap(), cursor, before),
         2 => {
             let expected = after.filter(|(key, _)| *key == at.0);
-            assert_eq!(cursor.next_value().unwrap(), expected.is_some());
-            expect(true, cursor, Some(expected.unwrap_or(&at)));
+            expect(cursor.next_value().unwrap(), cursor, expected);
+            if expected.is_none() {
+                assert!(!cursor.is_on_pair() && !cursor.next_value().unwrap());
+                match at.1.len() % 3 {
+                    0 => expect(cursor.next().unwrap(), cursor, after),
+                    1 => expect(cursor.prev_value().unwrap(), cursor, Some(&at)),
+                    _ => expect(cursor.prev().unwrap(), cursor, Some(&at)),
+                }
+            }
         }
         3 => {
             let expected = before.filter(|(key, _)| *key == at.0);
-            assert_eq!(cursor.prev_value().unwrap(), expected.is_some());
-            expect(true, cursor, Some(expected.unwrap_or(&at)));
+            expect(cursor.prev_value().unwrap(), cursor, expected);
+            if expected.is_none() {
+                assert!(!cursor.is_on_pair() && !cursor.prev_value().unwrap());
+                match at.1.len() % 3 {
+                    0 => expect(cursor.prev_key().unwrap(), cursor, before),
+                    1 => expect(cursor.next_value().unwrap(), cursor, Some(&at)),
+                    _ => expect(cursor.next_key().unwrap(), cursor, Some(&at)),
+                }
+            }
         }
         4 => expect(cursor.next_key().unwrap(), cursor, pairs.iter().find(|(key, _)| *key > at.0)),
         _ => expect(cursor.prev_key().unwrap(), cursor, pairs.iter().rfind(|(key, _)| *key < at.0)),

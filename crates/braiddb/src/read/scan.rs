@@ -243,12 +243,6 @@ impl ScanCursor {
         self.merge.entry()
     }
 
-    /// Stands on no row any more.
-    pub fn invalidate(&mut self) {
-        self.restart();
-        self.merge.invalidate();
-    }
-
     /// Ends a scan, before a seek.
     #[inline]
     fn restart(&mut self) {

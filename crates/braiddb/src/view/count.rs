@@ -3,7 +3,7 @@
 //! Who sees all of a view counts by selectors: an entry that is neither stale nor a tombstone is a key. The two ends of the
 //! range are found by search, at one key read each. Short ranges are counted segment by segment. Once as many segments were
 //! counted so as half of the view has, or are to be, all of them are counted once, and the counts are kept, a byte a segment
-//! and a sum for every 64: from then on a range costs its ends, however long it is.
+//! and a sum for every 16: from then on a range costs its ends, however long it is.
 //!
 //! What a run's own range tombstones delete may stand unmarked (see `run_writer.rs`). So where the runs have any, entries that
 //! may be older than those are read.
@@ -11,6 +11,8 @@
 use super::build::Covering;
 use super::format::{SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment, lanes_below};
 use super::reader::View;
+use super::search::{candidate, compare_counted, correct};
+use super::simd::{Simd, Task};
 use crate::base::{Result, SequenceNumber};
 use crate::table::Run;
 use crossbeam_epoch::Guard;
@@ -18,7 +20,7 @@ use std::ops::{Add, Range, Sub};
 use std::sync::{Arc, OnceLock, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
 /// Counts are summed up once for so many segments.
-const SEGMENTS_PER_SUM: usize = 64;
+const SEGMENTS_PER_SUM: usize = 16;
 /// Ranges of so many segments are counted directly, and make no case for keeping counts.
 const SEGMENTS_DIRECT: u64 = 4;
 /// So many segments are counted under one guard.
@@ -86,7 +88,7 @@ impl LiveCounts {
 struct KeptCounts {
     /// For each segment.
     counts: Box<[u8]>,
-    /// What stands before every 64th segment.
+    /// What stands before every 16th segment.
     sums: Vec<Tally>,
 }
 
@@ -104,6 +106,54 @@ impl KeptCounts {
     fn before(&self, segment: u32) -> Tally {
         let sum = segment as usize / SEGMENTS_PER_SUM;
         self.sums[sum] + Tally::of_bytes(&self.counts[sum * SEGMENTS_PER_SUM..segment as usize])
+    }
+}
+
+/// A segment, and the lane of the first key that is at least the one looked for; the entry count if there is none.
+type End<'a> = (u32, Segment<'a>, usize);
+
+/// Finds both ends of a range; what one waits for is asked for together with what the other does. `None` if there is nothing.
+struct FindEnds<'a> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    keys: [&'a [u8]; 2],
+    guard: &'a Guard,
+}
+
+impl<'a> Task for FindEnds<'a> {
+    type Output = Result<Option<[End<'a>; 2]>>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Self::Output {
+        let FindEnds { view, runs, keys, guard } = self;
+        let Some(first) = view.segment_with(simd, keys[0]) else { return Ok(None) };
+        view.prefetch_record(first);
+        let Some(last) = view.segment_with(simd, keys[1]) else { return Ok(None) };
+        if last != first {
+            view.prefetch_record(last);
+        }
+        let at_first = view.segment(first, guard)?;
+        let at_last = if last == first { at_first } else { view.segment(last, guard)? };
+        let mut ends = [(first, at_first, 0), (last, at_last, 0)];
+        let mut candidates = [None; 2];
+        for (index, (number, segment, _)) in ends.iter().enumerate() {
+            candidates[index] = candidate(segment, simd, keys[index]).filter(|&lane| lane < segment.count());
+            if let Some(lane) = candidates[index] {
+                let (run, position) = view.locate(runs, *number, segment, lane)?;
+                runs[run].prefetch(position);
+            }
+        }
+        for (index, (number, segment, lane)) in ends.iter_mut().enumerate() {
+            *lane = match candidates[index] {
+                Some(candidate) => {
+                    let key = view.entry(runs, *number, segment, candidate, guard)?.key;
+                    correct(segment, candidate, compare_counted(keys[index], key)).lane
+                }
+                // By bisection; and what is wrong is told there.
+                None => view.find_with_guard(runs, *number, segment, keys[index], guard)?.lane,
+            };
+        }
+        Ok(Some(ends))
     }
 }
 
@@ -129,12 +179,11 @@ impl View {
         end: &[u8],
         guard: &Guard,
     ) -> Result<Option<u64>> {
-        let Some(first) = self.segment_for(start) else { return Ok(Some(0)) };
-        let at_first = self.segment(first, guard)?;
-        let from = self.find_with_guard(runs, first, &at_first, start, guard)?.lane;
-        let Some(last) = self.segment_for(end).filter(|last| first <= *last) else { return Ok(Some(0)) };
-        let at_last = self.segment(last, guard)?;
-        let to = self.find_with_guard(runs, last, &at_last, end, guard)?.lane;
+        let find = FindEnds { view: self, runs, keys: [start, end], guard };
+        let Some([(first, at_first, from), (last, at_last, to)]) = self.simd.run(find)? else { return Ok(Some(0)) };
+        if first > last {
+            return Ok(Some(0));
+        }
         let counted = Counted::new(self, runs, Some((start, end)));
         let tally = if first == last {
             counted.segment(first, &at_first, lanes_below(to) & !lanes_below(from), guard)?
