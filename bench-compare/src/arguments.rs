@@ -26,7 +26,7 @@ options of run, those marked * of parts as well:
 * --operations N    gets and seeks of each kind in a round (200000), of parts alone
 
 options of multi: --n N pairs (1000000), --rounds R of reads (7), --load-rounds R (3), --operations N of each kind in a round (200000),
---only TEXT of reads whose names have it (all), --folder DIR (data)
+--values LIST a key has (1,100,all), --only TEXT of reads whose names have it (all), --folder DIR (data)
 ";
 
 /// What is asked for.
@@ -60,6 +60,8 @@ pub struct MultiOptions {
     pub n: u64,
     pub rounds: u32,
     pub load_rounds: u32,
+    /// How many a key has, of each shape.
+    pub values: Vec<u64>,
     /// Reads whose names have this alone.
     pub only: String,
     pub operations: u64,
@@ -165,14 +167,22 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
 }
 
 fn parse_multi(words: &[&str]) -> Result<MultiOptions> {
-    let mut options =
-        MultiOptions { n: 1_000_000, rounds: 7, load_rounds: 3, only: String::new(), operations: 200_000, folder: "data".into() };
+    let mut options = MultiOptions {
+        n: 1_000_000,
+        rounds: 7,
+        load_rounds: 3,
+        values: vec![1, 100, u64::MAX],
+        only: String::new(),
+        operations: 200_000,
+        folder: "data".into(),
+    };
     let mut words = words.iter();
     while let Some(&name) = words.next() {
         let value = *words.next().with_context(|| format!("{name} wants a value"))?;
         match name {
             "--n" => options.n = value.parse()?,
             "--rounds" => options.rounds = value.parse()?,
+            "--values" => options.values = value.split(',').map(str::parse).collect::<Result<_, _>>()?,
             "--only" => options.only = value.to_owned(),
             "--load-rounds" => options.load_rounds = value.parse()?,
             "--operations" => options.operations = value.parse()?,

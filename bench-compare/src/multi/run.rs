@@ -137,7 +137,7 @@ pub fn run(options: &MultiOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
     let folder = fs::canonicalize(&options.folder)?.join("multi");
     println!("{:>9} x {:<9} {:34} {:>10} {:>10} {:>7}", "keys", "values", "", NAMES[0], NAMES[1], "ratio");
-    for values in [1, 100, options.n] {
+    for values in options.values.iter().map(|&values| values.min(options.n)) {
         let shape = Shape { keys: (options.n / values).max(1), values };
         let _ = fs::remove_dir_all(&folder);
         measure(options, &shape, &folder)?;

@@ -163,6 +163,9 @@ impl<'a> Part<'a> {
     /// The keys that the base shows and nothing over it deletes as a range.
     fn count_in_base(&self, base: &Base<'_>, deleted: &[(&[u8], &[u8])]) -> Result<Option<u64>> {
         let Some((view, runs)) = base.view else { return Ok(Some(0)) };
+        if deleted.is_empty() && self.is_whole() {
+            return view.count_all_live(runs);
+        }
         let guard = crossbeam_epoch::pin();
         let (mut keys, mut from) = (0, self.start);
         for (gap_end, next) in deleted.iter().copied().chain([(self.end, self.end)]) {
@@ -173,6 +176,12 @@ impl<'a> Part<'a> {
             from = next;
         }
         Ok(Some(keys))
+    }
+
+    /// Whether it is all of the partition, and its own view counts: that has nothing outside.
+    fn is_whole(&self) -> bool {
+        let Partition { layout, view, .. } = self.partition;
+        view.is_some() && self.start == layout.start && layout.end.as_deref() == Some(self.end)
     }
 
     /// What stands over the base, on its first entry of the range; `None` if nothing does.

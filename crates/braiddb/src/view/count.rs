@@ -5,10 +5,13 @@
 //! counted so as half of the view has, or are to be, all of them are counted once, and the counts are kept, a byte a segment
 //! and a sum for every 16: from then on a range costs its ends, however long it is.
 //!
+//! Counts of long ranges are kept too (`count_memo.rs`).
+//!
 //! What a run's own range tombstones delete may stand unmarked (see `run_writer.rs`). So where the runs have any, entries that
 //! may be older than those are read.
 
 use super::build::Covering;
+use super::count_memo::{CountMemo, MemoRange};
 use super::format::{SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment, lanes_below};
 use super::reader::View;
 use super::search::{candidate, compare_counted, correct};
@@ -21,8 +24,6 @@ use std::sync::{Arc, OnceLock, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
 /// Counts are summed up once for so many segments.
 const SEGMENTS_PER_SUM: usize = 16;
-/// Ranges of so many segments are counted directly, and make no case for keeping counts.
-const SEGMENTS_DIRECT: u64 = 4;
 /// So many segments are counted under one guard.
 const SEGMENTS_PER_GUARD: u32 = 256;
 /// In a segment's count: some entries must be resolved.
@@ -79,7 +80,8 @@ pub(super) struct LiveCounts {
 impl LiveCounts {
     /// Bytes of memory held.
     pub(super) fn resident_bytes(&self) -> usize {
-        self.kept.get().map_or(0, |kept| kept.counts.len() + kept.sums.len() * size_of::<Tally>())
+        let bytes = |kept: &KeptCounts| kept.counts.len() + kept.sums.len() * size_of::<Tally>();
+        self.kept.get().map_or(0, |kept| bytes(kept) + kept.memo.resident_bytes())
     }
 }
 
@@ -90,6 +92,9 @@ struct KeptCounts {
     counts: Box<[u8]>,
     /// What stands before every 16th segment.
     sums: Vec<Tally>,
+    all: Tally,
+    /// Of ranges.
+    memo: CountMemo,
 }
 
 impl KeptCounts {
@@ -99,7 +104,12 @@ impl KeptCounts {
             *before = sum + Tally::of_bytes(chunk);
             Some(sum)
         });
-        KeptCounts { sums: sums.collect(), counts: counts.into_boxed_slice() }
+        KeptCounts {
+            sums: sums.collect(),
+            all: Tally::of_bytes(&counts),
+            memo: CountMemo::new(counts.len() as u32),
+            counts: counts.into_boxed_slice(),
+        }
     }
 
     /// What stands before a segment, which is there.
@@ -179,6 +189,12 @@ impl View {
         end: &[u8],
         guard: &Guard,
     ) -> Result<Option<u64>> {
+        let memo = self.live_counts.kept.get().map(|kept| &kept.memo).zip(MemoRange::of(start, end));
+        if let Some((memo, range)) = memo
+            && let Some(keys) = memo.get(range)
+        {
+            return Ok(Some(keys));
+        }
         let find = FindEnds { view: self, runs, keys: [start, end], guard };
         let Some([(first, at_first, from), (last, at_last, to)]) = self.simd.run(find)? else { return Ok(Some(0)) };
         if first > last {
@@ -191,6 +207,21 @@ impl View {
             let at_ends = counted.segment(first, &at_first, !lanes_below(from), guard)?
                 + counted.segment(last, &at_last, lanes_below(to), guard)?;
             at_ends + counted.whole(first + 1..last)?
+        };
+        if tally.unresolved > 0 {
+            return Ok(None);
+        }
+        if let Some((memo, range)) = memo.filter(|_| first < last) {
+            memo.put(range, tally.live);
+        }
+        Ok(Some(tally.live))
+    }
+
+    /// [`View::count_live`] of all that the view has.
+    pub fn count_all_live(&self, runs: &[Arc<Run>]) -> Result<Option<u64>> {
+        let tally = match self.live_counts.kept.get() {
+            Some(kept) => kept.all,
+            None => Counted::new(self, runs, None).keep()?.all,
         };
         Ok((tally.unresolved == 0).then_some(tally.live))
     }
@@ -259,15 +290,25 @@ impl<'a> Counted<'a> {
             return Ok(kept.before(segments.end) - kept.before(segments.start));
         }
         let len = segments.len() as u64;
-        if len > SEGMENTS_DIRECT {
+        if len > 0 {
             let walked = walked.fetch_add(len, Relaxed) + len;
             if 2 * walked >= u64::from(all) {
-                let counts = KeptCounts::new(Counted::new(self.view, self.runs, None).bytes(0..all)?);
-                let kept = kept.get_or_init(|| counts);
+                let kept = self.keep()?;
                 return Ok(kept.before(segments.end) - kept.before(segments.start));
             }
         }
         Ok(Tally::of_bytes(&self.bytes(segments)?))
+    }
+
+    /// The counts of all segments, from now on kept.
+    fn keep(&self) -> Result<&'a KeptCounts> {
+        let kept = &self.view.live_counts.kept;
+        if let Some(kept) = kept.get() {
+            return Ok(kept);
+        }
+        let all = Counted::new(self.view, self.runs, None);
+        let counts = KeptCounts::new(all.bytes(0..self.view.directory.segments())?);
+        Ok(kept.get_or_init(|| counts))
     }
 
     fn bytes(&self, segments: Range<u32>) -> Result<Vec<u8>> {

@@ -9,6 +9,7 @@ mod bits;
 mod build;
 mod builder;
 mod count;
+mod count_memo;
 mod counters;
 mod cursor;
 mod directory;
