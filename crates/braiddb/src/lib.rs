@@ -53,8 +53,8 @@ pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
     Batch, Cursor, Db, Durability, ETag, Iter, Key, MergeFunctionHandle, MultiIter, MultiTransactionIter, MultiTree,
-    PartitionStats, ReaderStats, RunStats, Snapshot, Stats, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions,
-    Update, Value, VerifyReport, Version,
+    PartitionStats, PendingStream, ReaderStats, RunStats, Snapshot, Stats, StreamReader, StreamWriter, Transaction,
+    TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport, Version,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

@@ -104,6 +104,11 @@ impl RawBatch {
         }
     }
 
+    /// Counts bytes of values that were put elsewhere before.
+    pub fn count_placed(&mut self, bytes: u64) {
+        self.user_bytes += usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+
     /// Makes the batch fail when it is prepared; the first reason is kept.
     pub fn fail(&mut self, reason: String) {
         self.error.get_or_insert(reason);
@@ -143,6 +148,9 @@ impl RawBatch {
         }
         if self.has_operands && self.is_disordered {
             self = self.with_operands_piled();
+            if let Some(reason) = self.error {
+                return Err(Error::InvalidArgument(reason));
+            }
         }
         if (self.is_disordered && self.operations > 1) || self.value_len_max >= len_min {
             (self.bytes, self.operations) = self.rewritten(len_min, place)?;
@@ -201,6 +209,10 @@ impl RawBatch {
                         Some(before) => operands.on_top_of(&before, 0),
                         None => value,
                     },
+                    Some((EntryKind::BlobRef | EntryKind::Stream, _)) => {
+                        piled.fail("an operand on a stream of the same batch: commit the stream first".to_owned());
+                        value
+                    }
                     Some(_) => operands.on(Base::Absent),
                     None if deleted.iter().any(|(start, end)| *start <= key && key < *end) => operands.on(Base::Absent),
                     None => value,

@@ -18,6 +18,8 @@ pub enum Unresolved {
     Value(Vec<u8>),
     /// A reference to where it stands.
     Blob(Vec<u8>),
+    /// A list of the pieces that it stands in.
+    Stream(Vec<u8>),
     /// What is to be done to what is beneath.
     Operands(FoundOperands),
 }
@@ -27,6 +29,7 @@ impl Unresolved {
     pub fn of(entry: &EntryRef<'_>) -> Unresolved {
         match entry.kind {
             EntryKind::BlobRef => Unresolved::Blob(entry.value.to_vec()),
+            EntryKind::Stream => Unresolved::Stream(entry.value.to_vec()),
             EntryKind::Merge => Unresolved::Operands(FoundOperands::of(entry)),
             _ => Unresolved::Value(entry.value.to_vec()),
         }
@@ -95,6 +98,7 @@ impl Core {
         match found {
             Unresolved::Value(value) => Ok(BlobValue::Owned(value)),
             Unresolved::Blob(reference) => self.blobs.read(&reference),
+            Unresolved::Stream(list) => self.blobs.read_pieces(&self.blobs.pieces(&list)?).map(BlobValue::Owned),
             Unresolved::Operands(operands) => self.merged(state, &operands).map(BlobValue::Owned),
         }
     }

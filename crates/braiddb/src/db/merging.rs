@@ -207,6 +207,7 @@ impl Core {
                 None => break None,
                 Some((EntryKind::Merge, sequence, value)) => lists.push((sequence, value)),
                 Some((EntryKind::BlobRef, _, reference)) => break Some(self.blobs.read(&reference)?.to_vec()),
+                Some((EntryKind::Stream, _, list)) => break Some(self.blobs.read_pieces(&self.blobs.pieces(&list)?)?),
                 Some((_, _, value)) => break Some(value),
             }
         };

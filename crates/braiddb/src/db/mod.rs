@@ -17,7 +17,9 @@ mod lookup;
 mod maintain;
 mod merging;
 mod multi;
+mod on_the_way;
 mod open;
+mod piece_writer;
 mod pressure;
 mod readers;
 mod record_version;
@@ -25,9 +27,12 @@ mod replay;
 mod settings;
 mod snapshot;
 mod stats;
+mod stream_reader;
+mod streams;
 mod transacting;
 mod transaction;
 mod transaction_iter;
+mod transaction_streams;
 mod tree;
 mod update;
 mod verify;
@@ -58,6 +63,8 @@ mod tests_readers;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
+mod tests_streams;
+#[cfg(test)]
 mod tests_transactions;
 #[cfg(test)]
 mod tests_turns;
@@ -74,6 +81,8 @@ pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;
 pub use stats::{PartitionStats, ReaderStats, RunStats, Stats};
+pub use stream_reader::StreamReader;
+pub use streams::{PendingStream, StreamWriter};
 pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;

@@ -73,6 +73,14 @@ impl Snapshot {
         Snapshot { db: db.clone(), hold }
     }
 
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
     /// The last commit it sees.
     pub fn sequence(&self) -> SequenceNumber {
         self.hold.sequence()
