@@ -6,7 +6,7 @@ from .lz4_block import unpack as unpack_lz4
 from .xxh3 import xxh3_64
 
 MASK = (1 << 64) - 1
-VALUE, TOMBSTONE, BLOB, MERGE, EXPIRING, MULTI_VALUE, RANGE_DELETE = range(1, 8)
+VALUE, TOMBSTONE, BLOB, MERGE, EXPIRING, STREAM, RANGE_DELETE = range(1, 8)
 
 
 class Corrupt(Exception):
