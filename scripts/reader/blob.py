@@ -1,17 +1,40 @@
 """Blob files: large values, and the references to them ("Blob files" in docs/format.md)."""
 
-from .fields import Header, Reader, checksum, number, require, unpack
+from .fields import BLOB, EXPIRING, Header, Reader, STREAM, VALUE, checksum, number, require, unpack
 
 CHUNK = 65536
 
 
 class Reference:
-    def __init__(self, data):
-        reader = Reader(data)
+    def __init__(self, reader):
         self.file, self.offset, self.value_length, self.record_length = (reader.varint() for _ in range(4))
         self.offset *= 8
         self.compression, self.checksum = reader.varint(), reader.fixed(8)
-        require(reader.is_at_end(), "a blob reference is too long")
+
+
+def references(kind, value):
+    """Those that an entry holds, in the order of its value."""
+    kind, value = unwrapped(kind, value)
+    if kind not in (BLOB, STREAM):
+        return []
+    reader, found = Reader(value), []
+    length = reader.varint() if kind == STREAM else None
+    while not reader.is_at_end():
+        found.append(Reference(reader))
+    if kind == BLOB:
+        require(len(found) == 1, "a blob reference is too long")
+    else:
+        require(length == sum(one.value_length for one in found), "a stream's pieces have another length than it says")
+        require(all(one.value_length > 0 for one in found), "a stream has an empty piece")
+    return found
+
+
+def unwrapped(kind, value):
+    """Kind and value of what an entry holds, its expiry taken off."""
+    if kind != EXPIRING:
+        return kind, value
+    require(len(value) >= 9 and value[8] in (VALUE, BLOB, STREAM), "an expiring entry holds nothing that may expire")
+    return value[8], value[9:]
 
 
 class BlobFile:

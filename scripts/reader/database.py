@@ -2,8 +2,8 @@
 
 import time
 
-from .blob import BlobFile, Reference
-from .fields import BLOB, Corrupt, MERGE, RANGE_DELETE, Reader, TOMBSTONE, VALUE, require
+from .blob import BlobFile, references, unwrapped
+from .fields import Corrupt, MERGE, RANGE_DELETE, Reader, STREAM, TOMBSTONE, VALUE, require
 from .log import Log, Segment
 from .manifest import Manifest, read_current
 from .run import Run, expiry
@@ -121,9 +121,10 @@ class Database:
         """Reads all values that the run refers to, those that are superseded too."""
         uses = {}
         for entry in run.entries():
-            if entry[2] == BLOB:
+            found = references(entry[2], entry[3])
+            if found:
                 self.value(entry)
-                reference = Reference(entry[3])
+            for reference in found:
                 length, count = uses.get(reference.file, (0, 0))
                 uses[reference.file] = length + reference.record_length, count + 1
         found = [(file, *use) for file, use in sorted(uses.items())]
@@ -198,9 +199,9 @@ class Database:
         try:
             for sequence, operations in batches:
                 for kind, key, value in operations:
-                    if kind == BLOB:
+                    if kind != RANGE_DELETE and (found := references(kind, value)):
                         self.value((key, sequence, kind, value))
-                        self.count("blobs in the log")
+                        self.count("blobs in the log" if len(found) == 1 else "streams in the log")
             return True
         except Corrupt:
             return False
@@ -211,18 +212,20 @@ class Database:
         self.count("blob files")
 
     def value(self, entry):
-        key = entry[0]
-        _, kind, value = expiry(entry)
-        if kind == VALUE:
-            return value
+        key, _, kind, value = entry
         if kind == MERGE:
             return self.merged(entry)
-        require(kind == BLOB, "an entry of a reserved kind")
-        reference = Reference(value)
+        found, (kind, value) = references(kind, value), unwrapped(kind, value)
+        require(kind == VALUE or found or kind == STREAM, "an entry of no kind")
+        if kind == VALUE:
+            return value
+        self.count("streams read" if kind == STREAM else "blobs read")
+        return b"".join(self.piece(reference, key) for reference in found)
+
+    def piece(self, reference, key):
         if reference.file not in self.blobs:
             self.open_blob_file(reference.file)
         require(reference.offset in self.walks[reference.file], f"{reference.file:06}.blob: a walk does not meet a record")
-        self.count("blobs read")
         return self.during(f"{reference.file:06}.blob", lambda _: self.blobs[reference.file].value(reference, key))
 
     def merged(self, entry):
@@ -254,7 +257,7 @@ class Database:
         return None if self.is_gone(entry) or is_covered else entry
 
     def is_gone(self, entry):
-        expires = expiry(entry)[0]
+        expires = expiry(entry)
         if expires is not None and expires <= self.now:
             self.count("values that have expired")
             return True

@@ -86,7 +86,7 @@ class Header:
 
 def unpack(compression, packed, length):
     """The contents of something stored, of which `length` bytes are to come out."""
-    require(compression <= 3, "an unknown compression")
+    require(compression <= 2, "an unknown compression")
     if compression == 0:
         require(len(packed) == length, "stored bytes have another length")
         return packed

@@ -14,12 +14,8 @@ def read_expiries(reader):
 
 
 def expiry(entry):
-    """When an entry expires, or None; and (kind, value) without that."""
-    _, _, kind, value = entry
-    if kind != EXPIRING:
-        return None, kind, value
-    require(len(value) >= 9 and value[8] in (1, 3, 6), "an expiring entry of another form")
-    return number(value, 0, 8), value[8], value[9:]
+    """When an entry expires, or None."""
+    return number(entry[3], 0, 8) if entry[2] == EXPIRING else None
 
 
 class Run:
@@ -139,7 +135,7 @@ class Run:
             yield entry
 
     def verify_expiries(self):
-        times = sorted(entry_time for entry_time, _, _ in map(expiry, self.entries()) if entry_time is not None)
+        times = sorted(time for time in map(expiry, self.entries()) if time is not None)
         entries, told = self.expiries
         require(entries == len(times), "another number of entries expires")
         require(len(times) > 17 or told == times, "entries expire at other times")

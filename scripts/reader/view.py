@@ -1,6 +1,6 @@
 """A sorted view: the order in which the entries of its runs stand ("Sorted views" in docs/format.md)."""
 
-from .fields import BLOB, EXPIRING, Header, MERGE, Reader, TOMBSTONE, checksum, number, require
+from .fields import BLOB, EXPIRING, Header, MERGE, Reader, STREAM, TOMBSTONE, checksum, number, require
 from .xxh3 import xxh3_64
 
 PAGE, FOOTER = 4096, 96
@@ -122,7 +122,7 @@ class View:
             require(separator <= items[0][2][0], "a separator past the keys behind it")
         require(all(selector == 0xFF for selector in record[len(items) : 32]), "selectors past the last entry")
         for lane, (run, _, (key, _, kind, _), is_stale) in enumerate(items):
-            needs_more = kind in (BLOB, MERGE, EXPIRING)
+            needs_more = kind in (BLOB, MERGE, EXPIRING, STREAM)
             selector = run | needs_more << 5 | (kind == TOMBSTONE) << 6 | is_stale << 7
             require(record[lane] == selector, f"selector {record[lane]:#04x} of {key.hex()} should be {selector:#04x}")
             require(record[64 + lane] == xxh3_64(key) & 0xFF, f"the tag of {key.hex()} is another")

@@ -302,7 +302,9 @@ impl World {
                 Change::Put(tree, key, value) => batch.put(self.tree(*tree), key, value),
                 Change::Delete(tree, key) => batch.delete(self.tree(*tree), key),
                 Change::DeleteRange(tree, bounds) => batch.delete_range(self.tree(*tree), bounds.clone()),
-                Change::Append(tree, key, more) => batch.merge(self.tree(*tree), key, &self.append, more),
+                Change::Append(tree, key, more) | Change::Extend(tree, key, more) => {
+                    batch.merge(self.tree(*tree), key, &self.append, more)
+                }
                 Change::PutUntil(tree, key, value, us) => batch.put_until(self.tree(*tree), key, value, moment(*us)),
             };
         }
@@ -363,6 +365,7 @@ impl Open {
             Change::Delete(tree, key) => transaction.delete(world.tree(*tree), key),
             Change::DeleteRange(tree, bounds) => transaction.delete_range(world.tree(*tree), bounds.clone()),
             Change::Append(tree, key, more) => transaction.merge(world.tree(*tree), key, &world.append, more),
+            Change::Extend(tree, key, more) => transaction.append_stream(world.tree(*tree), key, more.as_slice()),
             Change::PutUntil(tree, key, value, us) => transaction.put_until(world.tree(*tree), key, value, moment(*us)),
         });
         self.record.steps.push(Step::Write(change));

@@ -340,7 +340,7 @@ impl Coverage {
                 let mut itself = Coverage::default();
                 itself.keys.insert((*tree, key.clone()));
                 // What it wrote itself was not read from others; but what it appended to was.
-                let decides = |change: &&Change| !matches!(change, Change::Append(..));
+                let decides = |change: &&Change| !matches!(change, Change::Append(..) | Change::Extend(..));
                 if !own.changes.iter().filter(decides).any(|change| itself.meets(change)) {
                     self.keys.append(&mut itself.keys);
                 }
@@ -369,7 +369,8 @@ impl Coverage {
             Change::Put(tree, key, _)
             | Change::PutUntil(tree, key, ..)
             | Change::Delete(tree, key)
-            | Change::Append(tree, key, _) => {
+            | Change::Append(tree, key, _)
+            | Change::Extend(tree, key, _) => {
                 self.keys.contains(&(*tree, key.clone())) || self.meets_range(*tree, key, Some(&after(key)))
             }
             Change::DeleteRange(tree, bounds) => half_open(bounds).is_some_and(|(from, to)| {

@@ -35,6 +35,8 @@ pub enum Change {
     DeleteRange(TreeNumber, Bounds),
     /// More bytes at the end of a key's value, by a merge function; no value counts as empty.
     Append(TreeNumber, Bytes, Bytes),
+    /// More bytes at the end of what a reader would see now, by a stream; no value counts as empty.
+    Extend(TreeNumber, Bytes, Bytes),
     /// A value for a key up to a moment, in microseconds since 1970. A [`History`] has no clock: there only what lasts until
     /// [`FAR_US`] counts.
     PutUntil(TreeNumber, Bytes, Bytes, u64),
@@ -58,7 +60,9 @@ impl fmt::Debug for Change {
                 write!(f, "put {tree}/{} ({} bytes, {}) until {expires_us}", short(key), value.len(), short(value))
             }
             Change::Delete(tree, key) => write!(f, "delete {tree}/{}", short(key)),
-            Change::Append(tree, key, more) => write!(f, "append {} bytes to {tree}/{}", more.len(), short(key)),
+            Change::Append(tree, key, more) | Change::Extend(tree, key, more) => {
+                write!(f, "append {} bytes to {tree}/{}", more.len(), short(key))
+            }
             Change::DeleteRange(tree, (from, to)) => {
                 write!(f, "delete {tree}/{:?}..{:?}", from.as_ref().map(|k| short(k)), to.as_ref().map(|k| short(k)))
             }
@@ -172,6 +176,16 @@ impl Model {
                     let value = longer(last.and_then(|last| last.value.as_ref()));
                     let then = last.and_then(|last| last.then.as_ref());
                     let then = then.map(|(expires_us, then)| (*expires_us, longer(then.as_ref())));
+                    self.set(key, sequence, value, then);
+                }
+                Change::Extend(tree, key, more) => {
+                    let key = (*tree, key.clone());
+                    let last = self.versions.get(&key).and_then(|versions| versions.last());
+                    let value = last.and_then(|last| last.at(self.now_us)).unwrap_or_default();
+                    let value = Some([value, more].concat());
+                    // A value that expires goes on to do so; one that operands were merged into is a value like any other from now on.
+                    let then = last.and_then(|last| last.then.clone());
+                    let then = then.filter(|(expires_us, then)| *expires_us > self.now_us && then.is_none());
                     self.set(key, sequence, value, then);
                 }
                 Change::DeleteRange(tree, bounds) => {
@@ -351,7 +365,7 @@ pub fn apply(contents: &mut Contents, changes: &[Change]) {
             Change::Delete(tree, key) | Change::PutUntil(tree, key, ..) => {
                 contents.remove(&(*tree, key.clone()));
             }
-            Change::Append(tree, key, more) => {
+            Change::Append(tree, key, more) | Change::Extend(tree, key, more) => {
                 contents.entry((*tree, key.clone())).or_default().extend_from_slice(more);
             }
             Change::DeleteRange(tree, bounds) => {

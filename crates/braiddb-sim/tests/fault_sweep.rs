@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 30] = [
+const WORKLOAD: [Step; 36] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,
@@ -28,8 +28,11 @@ const WORKLOAD: [Step; 30] = [
     Step::DeleteRange,
     Step::PutSync,
     Step::BigValueSync,
+    Step::Stream,
+    Step::Extend,
     Step::Compact,
     Step::PutBuffered,
+    Step::Stream,
     Step::Sync,
     Step::Transaction,
     Step::Append,
@@ -43,9 +46,12 @@ const WORKLOAD: [Step; 30] = [
     Step::PutBuffered,
     Step::Batch,
     Step::BigValueBuffered,
+    Step::Extend,
     Step::BigValueSync,
     Step::Flush,
+    Step::Extend,
     Step::PutBuffered,
+    Step::Stream,
     Step::Delete,
     Step::Compact,
 ];

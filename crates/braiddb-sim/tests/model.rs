@@ -5,7 +5,7 @@
 
 mod common;
 
-use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Transaction, Tree, Value};
+use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, StreamReader, Transaction, Tree, Value};
 use braiddb_sim::{
     Random, SimDisk, SimRuntime, mix,
     model::{At, Bounds, Bytes, Change, Model, MultiModel, TreeNumber, moment, prefix_bounds, short},
@@ -23,6 +23,7 @@ use proptest::{
 };
 use std::{
     collections::VecDeque,
+    io::{Read, Seek, SeekFrom},
     ops::{Bound, RangeBounds},
     sync::Arc,
 };
@@ -75,6 +76,18 @@ enum Write {
         key: u8,
         size: u8,
         after: i8,
+    },
+    /// A value from a reader.
+    Stream {
+        tree: usize,
+        key: u8,
+        size: u8,
+    },
+    /// More of it, from a reader.
+    Extend {
+        tree: usize,
+        key: u8,
+        size: u8,
     },
     DeleteRange {
         tree: usize,
@@ -196,6 +209,8 @@ fn any_write() -> impl Strategy<Value = Write> {
         2 => (0..2_usize, 0..KEYS, 0..90_u8).prop_map(|(tree, key, len)| Write::Append { tree, key, len }),
         3 => (0..2_usize, 0..KEYS, 0..9_u8, -1..5_i8)
             .prop_map(|(tree, key, size, after)| Write::PutUntil { tree, key, size, after }),
+        3 => (0..2_usize, 0..KEYS, 0..9_u8).prop_map(|(tree, key, size)| Write::Stream { tree, key, size }),
+        3 => (0..2_usize, 0..KEYS, 0..9_u8).prop_map(|(tree, key, size)| Write::Extend { tree, key, size }),
         1 => (0..2_usize, any_range()).prop_map(|(tree, bounds)| Write::DeleteRange { tree, bounds }),
         1 => (0..8_u8, 0..6_u8).prop_map(|(key, value)| Write::Add { key, value }),
         1 => (0..8_u8, 0..6_u8).prop_map(|(key, value)| Write::Remove { key, value }),
@@ -309,6 +324,29 @@ where
     Ok(())
 }
 
+/// Reads a value from its end, from its middle, and as a whole.
+fn check_stream(reader: Option<StreamReader>, expected: Option<&[u8]>) -> Outcome {
+    let (Some(mut reader), Some(expected)) = (reader, expected) else {
+        ensure!(expected.is_none(), "it is not there");
+        return Ok(());
+    };
+    let len = expected.len() as u64;
+    ensure!(reader.len() == len, "{} bytes instead of {len}", reader.len());
+    let said = |e: std::io::Error| e.to_string();
+    let mut end = Vec::new();
+    reader.seek(SeekFrom::End(-((len / 3) as i64))).map_err(said)?;
+    reader.read_to_end(&mut end).map_err(said)?;
+    ensure!(end == expected[(len - len / 3) as usize..], "its last third");
+    let middle = len / 2..len / 2 + 100;
+    let part = reader.read_range(middle.clone()).said("read_range")?;
+    ensure!(part == expected[middle.start as usize..middle.end.min(len) as usize], "the range {middle:?}");
+    let mut all = Vec::new();
+    reader.rewind().map_err(said)?;
+    reader.read_to_end(&mut all).map_err(said)?;
+    ensure!(all == expected, "the whole of it");
+    Ok(())
+}
+
 /// The present of a tree, or a snapshot of it.
 enum View<'a> {
     Now(&'a Tree),
@@ -320,6 +358,13 @@ impl View<'_> {
         match self {
             View::Now(tree) => tree.get(key),
             View::At(snapshot, tree) => snapshot.get(tree, key),
+        }
+    }
+
+    fn stream(&self, key: &[u8]) -> Result<Option<StreamReader>> {
+        match self {
+            View::Now(tree) => tree.stream(key),
+            View::At(snapshot, tree) => snapshot.stream(tree, key),
         }
     }
 
@@ -365,10 +410,13 @@ struct Held {
     tree: TreeNumber,
 }
 
-/// Whether a batch cannot take a change after these: operands on a value of its own that expires.
+/// Whether a batch cannot take a change after these: operands on a value of its own that expires, or may.
 fn is_refused(before: &[Change], change: &Change) -> bool {
     let Change::Append(tree, key, _) = change else { return false };
-    before.iter().any(|change| matches!(change, Change::PutUntil(of, put, ..) if of == tree && put == key))
+    before.iter().any(|change| match change {
+        Change::PutUntil(of, put, ..) | Change::Extend(of, put, _) => of == tree && put == key,
+        _ => false,
+    })
 }
 
 /// The database and the model of it.
@@ -459,7 +507,7 @@ impl<'a> World<'a> {
     fn change_of(&mut self, write: &Write) -> Option<Change> {
         self.tag += 1;
         match write {
-            Write::Put { tree, key: number, size } => {
+            Write::Put { tree, key: number, size } | Write::Stream { tree, key: number, size } => {
                 Some(Change::Put(self.numbers[*tree], key(*number), sized_value(*size, self.tag)))
             }
             Write::PutUntil { tree, key: number, size, after } => {
@@ -471,6 +519,9 @@ impl<'a> World<'a> {
             Write::Delete { tree, key: number } => Some(Change::Delete(self.numbers[*tree], key(*number))),
             Write::Append { tree, key: number, len } => {
                 Some(Change::Append(self.numbers[*tree], key(*number), value(usize::from(*len), self.tag)))
+            }
+            Write::Extend { tree, key: number, size } => {
+                Some(Change::Extend(self.numbers[*tree], key(*number), sized_value(*size, self.tag)))
             }
             Write::DeleteRange { tree, bounds } => Some(Change::DeleteRange(self.numbers[*tree], bounds.bounds())),
             Write::Add { key: number, value } => {
@@ -491,6 +542,13 @@ impl<'a> World<'a> {
             (Some(Change::PutUntil(_, key, value, expires_us)), Write::PutUntil { tree, .. }) => {
                 self.trees[*tree].put_until(key, value, moment(*expires_us))
             }
+            (Some(Change::Put(_, key, value)), Write::Stream { tree, .. }) => {
+                self.abandon(*tree, key, value)?;
+                self.trees[*tree].put_stream(key, value.as_slice())
+            }
+            (Some(Change::Extend(_, key, more)), Write::Extend { tree, .. }) => {
+                self.trees[*tree].append_stream(key, more.as_slice())
+            }
             (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => self.trees[*tree].delete(key),
             (Some(Change::Append(_, key, more)), Write::Append { tree, .. }) => {
                 self.trees[*tree].merge(key, &append_of(self.db()), more)
@@ -509,11 +567,27 @@ impl<'a> World<'a> {
         self.commit(result, change.as_slice())
     }
 
+    /// Begins a stream and gives it up, now and then.
+    fn abandon(&self, tree: usize, key: &[u8], value: &[u8]) -> Outcome {
+        if self.tag.is_multiple_of(3) {
+            let pending = self.trees[tree].write_stream(key, value).said("write_stream")?;
+            ensure!(pending.len() == value.len() as u64, "a stream of {} bytes", pending.len());
+        }
+        Ok(())
+    }
+
     fn batch(&mut self, writes: &[Write], sync: bool, way: Way) -> Outcome {
+        // A batch cannot append to a stream of its own.
+        let appends = |write: &Write| matches!(write, Write::Append { .. } | Write::Extend { .. });
+        let streams = way != Way::Batch || !writes.iter().any(appends);
         let mut writer = Writer::new(self.db(), &self.trees, way).said("begin")?;
         let mut changes = Vec::new();
         for write in writes {
-            let change = self.change_of(write);
+            let mut change = self.change_of(write);
+            if let (Some(Change::Extend(tree, key, more)), Way::Batch) = (&change, way) {
+                // What a batch does: by the merge function.
+                change = Some(Change::Append(*tree, key.clone(), more.clone()));
+            }
             if change.as_ref().is_some_and(|change| is_refused(&changes, change)) {
                 continue;
             }
@@ -523,6 +597,15 @@ impl<'a> World<'a> {
                 }
                 (Some(Change::PutUntil(_, key, value, expires_us)), Write::PutUntil { tree, .. }) => {
                     writer.put_until(&self.trees[*tree], key, value, *expires_us)
+                }
+                (Some(Change::Put(_, key, value)), Write::Stream { tree, .. }) if streams => {
+                    writer.put_stream(&self.trees[*tree], key, value)
+                }
+                (Some(Change::Put(_, key, value)), Write::Stream { tree, .. }) => {
+                    writer.put(&self.trees[*tree], key, value)
+                }
+                (Some(Change::Append(_, key, more) | Change::Extend(_, key, more)), Write::Extend { tree, .. }) => {
+                    writer.append_stream(&self.trees[*tree], key, more)
                 }
                 (Some(Change::Delete(_, key)), Write::Delete { tree, .. }) => writer.delete(&self.trees[*tree], key),
                 (Some(Change::Append(_, key, more)), Write::Append { tree, .. }) => {
@@ -555,6 +638,12 @@ impl<'a> World<'a> {
             drain(&mut transaction.iter(tree), &mut forward, 0, usize::MAX, true)?;
             let mut mixed = VecDeque::from(expected);
             drain(&mut transaction.iter(tree), &mut mixed, self.tag, usize::MAX, true)?;
+            for number_of_key in [5, 9, 12, 26] {
+                let key = key(number_of_key);
+                let found = transaction.stream(tree, &key).said("stream")?;
+                check_stream(found, model.get(*number, &key, u64::MAX))
+                    .map_err(|text| format!("a transaction's stream of {}: {text}", short(&key)))?;
+            }
         }
         Ok(())
     }
@@ -590,6 +679,8 @@ impl<'a> World<'a> {
                 expected.map(short)
             );
             ensure!(view.contains(key).said("contains")? == expected.is_some(), "contains {}", short(key));
+            check_stream(view.stream(key).said("stream")?, expected)
+                .map_err(|text| format!("a stream of {}: {text}", short(key)))?;
         }
         Ok(())
     }

@@ -123,7 +123,9 @@ impl World {
                         Change::Put(_, key, value) => batch.put(tree, key, value),
                         Change::Delete(_, key) => batch.delete(tree, key),
                         Change::DeleteRange(_, bounds) => batch.delete_range(tree, bounds.clone()),
-                        Change::Append(..) => unreachable!("not in this battery"),
+                        Change::Append(..) | Change::Extend(..) | Change::PutUntil(..) => {
+                            unreachable!("not in this battery")
+                        }
                     };
                 }
             }

@@ -77,6 +77,7 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
     let multi = db.multi_tree("pairs")?;
     let merged = db.tree("merged")?;
     let lasting = db.tree_with("lasting", TreeOptions { ttl: Some(100 * YEAR), ..TreeOptions::default() })?;
+    let streams = db.tree("streams")?;
     let append = db.merge_function("append")?;
     let functions = ["add", "max", "union"].map(|name| db.merge_function(name));
     let functions = functions.into_iter().collect::<Result<Vec<_>>>()?;
@@ -121,6 +122,15 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
             let tree = &trees[random.below(trees.len() as u64) as usize];
             let (start, end) = (random.key(), random.key());
             batch.delete_range(tree, start.clone().min(end.clone())..start.max(end));
+        }
+        if round % 29 == 28 {
+            let (number, length) = (random.below(4), 10_000 + random.below(30_000));
+            let bytes = random.bytes(length);
+            if number % 2 == 0 {
+                batch.put_stream(streams.write_stream(number.to_be_bytes(), bytes.as_slice())?);
+            } else {
+                streams.append_stream(number.to_be_bytes(), bytes.as_slice())?;
+            }
         }
         if round % 97 == 96 {
             multi.remove_all(random.key())?;

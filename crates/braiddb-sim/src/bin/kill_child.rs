@@ -79,10 +79,15 @@ fn batch_of(db: &Db, changes: &[Change]) -> Batch {
     let mut batch = db.batch();
     for change in changes {
         match change {
+            // Longer than a piece: from a reader, and one that is given up before.
+            Change::Put(of, key, value) if value.len() > 600 => {
+                drop(tree(of).write_stream(key, &value[..value.len() / 2]).expect("a stream that is given up"));
+                batch.put_stream(tree(of).write_stream(key, value.as_slice()).expect("a stream"))
+            }
             Change::Put(of, key, value) => batch.put(&tree(of), key, value),
             Change::Delete(of, key) => batch.delete(&tree(of), key),
             Change::DeleteRange(of, bounds) => batch.delete_range(&tree(of), bounds.clone()),
-            Change::Append(..) | Change::PutUntil(..) => unreachable!("not in this battery"),
+            Change::Append(..) | Change::Extend(..) | Change::PutUntil(..) => unreachable!("not in this battery"),
         };
     }
     batch

@@ -196,7 +196,9 @@ pub fn batch_of(db: &Db, trees: &[Tree], changes: &[Change]) -> braiddb::Batch {
             Change::Put(tree, key, value) => batch.put(&trees[*tree as usize], key, value),
             Change::Delete(tree, key) => batch.delete(&trees[*tree as usize], key),
             Change::DeleteRange(tree, bounds) => batch.delete_range(&trees[*tree as usize], bounds.clone()),
-            Change::Append(tree, key, more) => batch.merge(&trees[*tree as usize], key, &append_of(db), more),
+            Change::Append(tree, key, more) | Change::Extend(tree, key, more) => {
+                batch.merge(&trees[*tree as usize], key, &append_of(db), more)
+            }
             Change::PutUntil(tree, key, value, expires_us) => {
                 batch.put_until(&trees[*tree as usize], key, value, moment(*expires_us))
             }

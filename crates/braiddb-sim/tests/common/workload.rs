@@ -30,13 +30,17 @@ pub enum Step {
     DeleteRange,
     BigValueSync,
     BigValueBuffered,
+    /// A value from a reader, durable at every other place, after one that is begun and given up.
+    Stream,
+    /// More of a value, from a reader: of a stream, of a value in a blob, or of none.
+    Extend,
     Flush,
     Compact,
     Sync,
     Reopen,
 }
 
-pub const ALPHABET: [Step; 14] = [
+pub const ALPHABET: [Step; 16] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::Batch,
@@ -47,6 +51,8 @@ pub const ALPHABET: [Step; 14] = [
     Step::DeleteRange,
     Step::BigValueSync,
     Step::BigValueBuffered,
+    Step::Stream,
+    Step::Extend,
     Step::Flush,
     Step::Compact,
     Step::Sync,
@@ -100,6 +106,15 @@ impl Step {
             }
             Step::BigValueSync => (vec![put(1, 3000)], Durability::Sync),
             Step::BigValueBuffered => (vec![put(1, 3000)], Durability::Buffered),
+            Step::Stream => {
+                let durability = if at.is_multiple_of(2) { Durability::Buffered } else { Durability::Sync };
+                (vec![put(1, 2500), put(0, 20)], durability)
+            }
+            Step::Extend => {
+                let durability = if at.is_multiple_of(2) { Durability::Sync } else { Durability::Buffered };
+                let more = |tree, slot, len| Change::Extend(tree, key(slot), value(len, tag + 3));
+                (vec![more(1, slot, 40), more(1, slot.saturating_sub(1), 400), more(0, slot, 900)], durability)
+            }
             Step::Flush | Step::Compact | Step::Sync | Step::Reopen => return None,
         })
     }
@@ -109,9 +124,24 @@ impl Step {
         let way = match self {
             Step::Transaction if at.is_multiple_of(2) => Way::Transaction,
             Step::Transaction => Way::Exclusive,
+            Step::Stream => {
+                drop(trees[1].write_stream(key(at % 6), value(1500, at).as_slice())?);
+                Way::Batch
+            }
+            Step::Extend => Way::Transaction,
             _ => Way::Batch,
         };
         let mut writer = Writer::new(db, trees, way)?;
+        if matches!(self, Step::Stream | Step::Extend) {
+            for change in changes {
+                match change {
+                    Change::Put(tree, key, value) => writer.put_stream(&trees[*tree as usize], key, value)?,
+                    Change::Extend(tree, key, more) => writer.append_stream(&trees[*tree as usize], key, more)?,
+                    other => unreachable!("{other:?} is no stream"),
+                }
+            }
+            return writer.commit(durability);
+        }
         changes.iter().try_for_each(|change| writer.change(trees, change))?;
         writer.commit(durability)
     }

@@ -75,6 +75,22 @@ impl Writer {
         Ok(())
     }
 
+    pub fn put_stream(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Writer::Batch(_, batch) => _ = batch.put_stream(tree.write_stream(key, value)?),
+            Writer::Transaction(_, transaction) => transaction.put_stream(tree, key, value)?,
+        }
+        Ok(())
+    }
+
+    /// In a batch by the merge function: who appends to a stream reads.
+    pub fn append_stream(&mut self, tree: &Tree, key: &[u8], more: &[u8]) -> Result<()> {
+        match self {
+            Writer::Batch(..) => self.append(tree, key, more),
+            Writer::Transaction(_, transaction) => transaction.append_stream(tree, key, more),
+        }
+    }
+
     pub fn add(&mut self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(_, batch) => _ = batch.add(tree, key, value),
@@ -97,6 +113,7 @@ impl Writer {
             Change::Delete(tree, key) => self.delete(&trees[*tree as usize], key),
             Change::DeleteRange(tree, bounds) => self.delete_range(&trees[*tree as usize], bounds.clone()),
             Change::Append(tree, key, more) => self.append(&trees[*tree as usize], key, more),
+            Change::Extend(tree, key, more) => self.append_stream(&trees[*tree as usize], key, more),
             Change::PutUntil(tree, key, value, expires_us) => {
                 self.put_until(&trees[*tree as usize], key, value, *expires_us)
             }

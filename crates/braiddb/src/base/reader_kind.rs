@@ -16,6 +16,8 @@ pub enum ReaderKind {
     Transaction,
     /// A call that looks up many keys as of one moment.
     MultiGet,
+    /// A [`crate::StreamReader`] of its own.
+    Stream,
 }
 
 impl fmt::Display for ReaderKind {
@@ -26,6 +28,7 @@ impl fmt::Display for ReaderKind {
             ReaderKind::Iterator => "iterator",
             ReaderKind::Transaction => "transaction",
             ReaderKind::MultiGet => "multi_get",
+            ReaderKind::Stream => "stream",
         })
     }
 }

@@ -12,7 +12,7 @@
 //! deletes first.
 
 use crate::{
-    base::{EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, key_head, limits},
+    base::{Content, EntryKind, Error, RangeTombstone, RangeTombstoneSet, Result, key_head, limits},
     codec::{Base, ByteReader, Operands, put_bytes, put_varint, varint_len, write_varint},
 };
 use std::{collections::HashMap, ops::Range};
@@ -79,7 +79,7 @@ impl RawBatch {
         self.operations += 1;
         self.user_bytes += key_len + value.len();
         self.has_operands |= kind == EntryKind::Merge;
-        if kind == EntryKind::Value {
+        if matches!(kind, EntryKind::Value | EntryKind::Expiring) {
             self.value_len_max = self.value_len_max.max(value.len());
         }
     }
@@ -106,6 +106,11 @@ impl RawBatch {
         } else if self.bytes.capacity() - self.bytes.len() < len {
             self.bytes.reserve(len.max(ROOM_BYTES));
         }
+    }
+
+    /// Counts bytes of values that were put elsewhere before.
+    pub fn count_placed(&mut self, bytes: u64) {
+        self.user_bytes += usize::try_from(bytes).unwrap_or(usize::MAX);
     }
 
     /// Makes the batch fail when it is prepared; the first reason is kept.
@@ -171,14 +176,19 @@ impl RawBatch {
         let operations = effective(&self.stored());
         let mut bytes = Vec::with_capacity(self.bytes.len());
         bytes.resize(HEAD_ROOM, 0);
+        let mut room = Vec::new();
         for Stored { operation: Operation { kind, key, value }, bytes: whole } in &operations {
-            let is_asked = *kind == EntryKind::Value && value.len() >= len_min;
-            match if is_asked { place(key, value)? } else { None } {
+            let content = Content::of(*kind, value).filter(|content| content.kind == EntryKind::Value);
+            let asked = content.filter(|content| content.value.len() >= len_min);
+            match asked.map_or(Ok(None), |content| place(key, content.value))? {
                 None => bytes.extend_from_slice(whole),
                 Some(placed) => {
-                    bytes.push(EntryKind::BlobRef as u8);
+                    let expires_us = content.and_then(|content| content.expires_us);
+                    let placed = Content { kind: EntryKind::BlobRef, value: &placed, expires_us };
+                    let (kind, value) = placed.entry(&mut room);
+                    bytes.push(kind as u8);
                     put_bytes(&mut bytes, key);
-                    put_bytes(&mut bytes, &placed);
+                    put_bytes(&mut bytes, value);
                 }
             }
         }
@@ -210,6 +220,10 @@ impl RawBatch {
                     },
                     Some((EntryKind::Expiring, _)) => {
                         piled.fail(MERGED_INTO_EXPIRING.to_owned());
+                        value
+                    }
+                    Some((EntryKind::BlobRef | EntryKind::Stream, _)) => {
+                        piled.fail("an operand on a stream of the same batch: commit the stream first".to_owned());
                         value
                     }
                     Some(_) => operands.on(Base::Absent),

@@ -3,7 +3,7 @@
 use crate::{
     base::{Content, EntryKind, EntryRef, FileId, FileNumber, Result, SequenceNumber, TreeId},
     codec::{Compression, MergeFunctions},
-    table::{RunOptions, TableContext},
+    table::{RunOptions, TableContext, blob::BlobRef},
     version::FileSet,
 };
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Gives a blob's new reference, if the blob was moved: called with the internal key and the reference.
-pub type Relocate<'a> = &'a (dyn Fn(&[u8], &[u8]) -> Result<Option<Vec<u8>>> + Sync);
+pub type Relocate<'a> = &'a (dyn Fn(&[u8], &BlobRef) -> Result<Option<BlobRef>> + Sync);
 
 /// Everything a job asks of the database around it.
 pub struct JobContext<'a> {

@@ -7,7 +7,10 @@
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
     base::{EntryKind, EntryRef, Error, RangeTombstone, Result, TreeId, limits, split_internal_key},
-    table::{RunMeta, RunOptions, blob::BlobRef},
+    table::{
+        RunMeta, RunOptions,
+        blob::{map_references, visit_references},
+    },
     view::SortedRunWriter,
 };
 
@@ -132,18 +135,14 @@ impl<'a> RunOutput<'a> {
             self.tree = Some(tree);
             writer.set_compression((self.context.compression_of)(tree));
         }
-        let moved = match (self.context.relocate, entry.kind) {
-            (Some(relocate), EntryKind::BlobRef) => relocate(entry.key, entry.value)?,
-            _ => None,
+        let moved = match self.context.relocate {
+            Some(relocate) => map_references(entry.kind, entry.value, |blob| relocate(entry.key, blob))?,
+            None => None,
         };
         let entry = EntryRef { value: moved.as_deref().unwrap_or(entry.value), ..*entry };
         writer.add(entry)?;
-        if entry.kind == EntryKind::BlobRef {
-            let blob = BlobRef::decode(entry.value)
-                .ok_or_else(|| Error::InvalidArgument("an entry holds an unreadable blob reference".to_owned()))?;
-            writer.add_blob_use(blob.file, blob.stored_len);
-        }
-        Ok(())
+        visit_references(entry.kind, entry.value, |blob| writer.add_blob_use(blob.file, blob.stored_len))
+            .ok_or_else(|| Error::InvalidArgument("an entry holds an unreadable blob reference".to_owned()))
     }
 
     fn finish_run(&mut self) -> Result<()> {

@@ -7,6 +7,9 @@ use super::{
     database::Db,
     iter::user_bounds,
     multi::{MultiTree, TERMINATOR, bounds_of, escape},
+    on_the_way::OnTheWay,
+    piece_writer::Placed,
+    streams::commit_streams,
     tree::{Tree, check_key},
 };
 use crate::{
@@ -27,6 +30,8 @@ pub struct Batch {
     raw: RawBatch,
     /// By id.
     trees: Vec<Arc<TreeState>>,
+    /// What streams have written that it refers to.
+    streams: Vec<Arc<OnTheWay>>,
 }
 
 impl Batch {
@@ -42,6 +47,12 @@ impl Batch {
     pub(super) fn push(&mut self, kind: EntryKind, tree: &Tree, key: &[u8], value: &[u8]) {
         self.touch(tree.state(), key);
         self.raw.push(kind, &[&tree.state().id.first_key(), key], value);
+    }
+
+    pub(super) fn push_placed(&mut self, tree: &Tree, key: &[u8], placed: &Placed, on_the_way: Arc<OnTheWay>) {
+        self.push(placed.kind, tree, key, &placed.value);
+        self.raw.count_placed(placed.len.saturating_sub(placed.value.len() as u64));
+        self.streams.push(on_the_way);
     }
 
     /// Makes the batch fail when it is written.
@@ -137,10 +148,11 @@ impl Batch {
     pub fn clear(&mut self) {
         self.raw.clear();
         self.trees.clear();
+        self.streams.clear();
     }
 
     pub(super) fn commit(self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
-        commit(db, self.raw, &self.trees, durability, Terms::None)
+        commit_streams(db, self.raw, &self.trees, durability, Terms::None, &self.streams)
     }
 }
 

@@ -2,6 +2,12 @@
 //!
 //! A blob file may go when it is closed for writing, no commit that wrote to it is on its way, everything committed to
 //! it is in runs, and no run refers to it. What runs refer to is counted in their metas: so the count can never drift.
+//!
+//! A commit may also refer to what others have written: an append to a stream keeps the pieces that are there. So it has their files
+//! count as on their way before it commits ([`BlobStore::pin`]). Who wants to do so has found them in an entry of some state. Either
+//! they are still known: then they stay, since a file is forgotten under the same lock under which it is decided that it
+//! may go, and none goes that is on its way. Or one is not: then some state does without it, which was published before that was
+//! decided; so whoever looks the key up again, in the present state, finds where its value was moved to, or another value.
 
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
@@ -9,7 +15,7 @@ use crate::{
     platform::{File, OpenMode, Vfs},
     table::{
         TableContext,
-        blob::{BlobFile, BlobRef, BlobValue, BlobWriter, blob_path},
+        blob::{BlobFile, BlobRef, BlobValue, BlobWriter, Lane, Pieces, blob_path},
     },
     version::Layout,
 };
@@ -87,15 +93,54 @@ impl BlobStore {
 
     /// Writes a value for a commit on its way; the caller says later what became of the commit.
     pub fn write(&self, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
+        self.write_to(Lane::Values, key, value, compression)
+    }
+
+    /// The same in a lane of the writer.
+    pub fn write_to(&self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         let writer = self.writer.as_ref().ok_or(Error::Closed)?;
         // No file counts as unused while a value is written whose file is not marked as in use yet.
         self.writing.fetch_add(1, Ordering::AcqRel);
-        let written = writer.append(key, value, compression);
+        let written = writer.append_to(lane, key, value, compression);
         if let Ok(blob) = &written {
             self.files.lock().uses.entry(blob.file).or_default().on_their_way += 1;
         }
         self.writing.fetch_sub(1, Ordering::AcqRel);
         written
+    }
+
+    /// Counts these files as on their way once more; whether all of them are still known. The caller says later what became of the
+    /// commit that is to refer to them.
+    pub fn pin(&self, numbers: &BTreeSet<FileNumber>) -> bool {
+        let mut files = self.files.lock();
+        let are_known = numbers.iter().all(|number| files.uses.contains_key(number));
+        if are_known {
+            for number in numbers {
+                files.uses.entry(*number).or_default().on_their_way += 1;
+            }
+        }
+        are_known
+    }
+
+    /// Makes what was written of a stream durable, whether a commit refers to it or not.
+    pub fn sync_bulk(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
+        self.writer.as_ref().map_or(Ok(()), |w| w.sync_bulk(numbers))
+    }
+
+    /// Has the log see to it that these files are durable as they are now before what is appended to it next is.
+    pub fn need(&self, numbers: &BTreeSet<FileNumber>) {
+        if let Some(writer) = &self.writer {
+            writer.need(numbers);
+        }
+    }
+
+    /// Lets the next part of a stream begin a file, if the present one is among these.
+    pub fn leave_bulk_file(&self, numbers: &BTreeSet<FileNumber>) {
+        if let Some(writer) = &self.writer
+            && writer.current_of(Lane::Bulk).is_some_and(|number| numbers.contains(&number))
+        {
+            writer.roll(Lane::Bulk);
+        }
     }
 
     /// The commit that wrote these was numbered `sequence`, or failed (`None`).
@@ -147,20 +192,44 @@ impl BlobStore {
             }
             files.uses.contains_key(&number)
         };
-        // What was let go of is opened for one value alone: to map it would not pay.
-        let table = TableContext { in_place: self.table.in_place && is_in_use, ..self.table.clone() };
-        let file = BlobFile::open(&table, &self.dir, number).map_err(|e| match e {
-            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-                Error::corruption(path, 0, "the blob file is missing")
-            }
-            e => e,
-        })?;
+        let file = self.open(number, is_in_use)?;
         let mut files = self.files.lock();
         if !files.uses.contains_key(&number) {
             // It was let go of, and an old state still reads it: who kept it open would keep its space taken.
             return Ok(Arc::new(file));
         }
         Ok(Arc::clone(files.open.entry(number).or_insert_with(|| Arc::new(file))))
+    }
+
+    /// Opens a file.
+    fn open(&self, number: FileNumber, is_in_use: bool) -> Result<BlobFile> {
+        // What was let go of is opened for one value alone: to map it would not pay.
+        let table = TableContext { in_place: self.table.in_place && is_in_use, ..self.table.clone() };
+        BlobFile::open(&table, &self.dir, number).map_err(|e| match e {
+            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Error::corruption(path, 0, "the blob file is missing")
+            }
+            e => e,
+        })
+    }
+
+    /// The whole value that stands in these pieces.
+    pub fn read_pieces(&self, pieces: &Pieces) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        for piece in &pieces.list {
+            self.file(piece.file)?.read_streaming(piece, &mut |bytes| value.extend_from_slice(bytes))?;
+        }
+        Ok(value)
+    }
+
+    /// The pieces of which the list, as it stands in an entry, tells.
+    pub fn pieces(&self, list: &[u8]) -> Result<Pieces> {
+        Pieces::decode(list).ok_or_else(|| self.misunderstood())
+    }
+
+    /// The error about an entry that makes no sense.
+    pub fn misunderstood(&self) -> Error {
+        Error::corruption(&self.dir, 0, "an entry holds a blob reference that cannot be understood")
     }
 
     /// The value that a reference, as it stands in an entry, leads to.
@@ -170,19 +239,21 @@ impl BlobStore {
     }
 
     /// As [`BlobStore::read`], but reads and checks the value whatever was read of it lately.
-    pub fn read_anew(&self, reference: &[u8]) -> Result<Vec<u8>> {
-        let blob = self.decode(reference)?;
-        self.file(blob.file)?.read_anew(&blob)
+    pub fn read_anew(&self, blob: &BlobRef) -> Result<Vec<u8>> {
+        self.file(blob.file)?.read_anew(blob)
+    }
+
+    /// Reads the value and checks it, and keeps nothing of it.
+    pub fn verify(&self, blob: &BlobRef) -> Result<()> {
+        self.file(blob.file)?.read_streaming(blob, &mut |_| {})
     }
 
     fn decode(&self, reference: &[u8]) -> Result<BlobRef> {
-        BlobRef::decode(reference)
-            .ok_or_else(|| Error::corruption(&self.dir, 0, "an entry holds a blob reference that cannot be understood"))
+        BlobRef::decode(reference).ok_or_else(|| self.misunderstood())
     }
 
     /// Whether a reference from the log leads into a file that is long enough for it. Reads nothing of the value.
-    pub fn is_present(&self, reference: &[u8]) -> Result<bool> {
-        let Some(blob) = BlobRef::decode(reference) else { return Ok(false) };
+    pub fn is_present(&self, blob: &BlobRef) -> Result<bool> {
         match self.file(blob.file).and_then(|file| file.len()) {
             Ok(len) => Ok(blob.offset.checked_add(blob.stored_len).is_some_and(|end| end <= len)),
             Err(e) if e.is_corruption() => Ok(false),
@@ -191,10 +262,9 @@ impl BlobStore {
     }
 
     /// Whether a reference from the log leads to a whole value. Reads it.
-    pub fn is_complete(&self, reference: &[u8]) -> Result<bool> {
-        let Some(blob) = BlobRef::decode(reference) else { return Ok(false) };
+    pub fn is_complete(&self, blob: &BlobRef) -> Result<bool> {
         match self.file(blob.file) {
-            Ok(file) => file.exists_and_complete(&blob),
+            Ok(file) => file.exists_and_complete(blob),
             Err(e) if e.is_corruption() => Ok(false),
             Err(e) => Err(e),
         }
@@ -226,7 +296,8 @@ impl BlobStore {
     }
 
     fn is_settled(&self, number: FileNumber, used: &Use, flushed: SequenceNumber) -> bool {
-        let open = self.writer.as_ref().is_some_and(|w| w.current_file() == Some(number));
+        // In this order: once a file is not current any more, whoever writes to it has begun before.
+        let open = self.writer.as_ref().is_some_and(|w| w.is_current(number));
         let writing = self.writing.load(Ordering::Acquire) > 0;
         !open && !writing && used.on_their_way == 0 && used.last_sequence <= flushed
     }
@@ -235,16 +306,26 @@ impl BlobStore {
     /// hold of it, is dropped.
     pub fn release_unused(&self, layout: &Layout) -> Vec<Box<dyn Any + Send + Sync>> {
         let live = BlobStore::live_bytes(layout);
-        let unused: Vec<FileNumber> = {
-            let files = self.files.lock();
+        self.leave_unused(&live, layout.flushed);
+        let unused: Vec<(FileNumber, Option<Arc<BlobFile>>)> = {
+            let mut files = self.files.lock();
             let unused = |(number, used): (&FileNumber, &Use)| {
                 (!live.contains_key(number) && self.is_settled(*number, used, layout.flushed)).then_some(*number)
             };
-            files.uses.iter().filter_map(unused).collect()
+            let unused: Vec<FileNumber> = files.uses.iter().filter_map(unused).collect();
+            // At once: who wants to keep one must not find it here any more.
+            let forget = |number: FileNumber| {
+                files.uses.remove(&number);
+                (number, files.open.remove(&number))
+            };
+            unused.into_iter().map(forget).collect()
         };
         let mut released: Vec<Box<dyn Any + Send + Sync>> = Vec::new();
-        for number in unused {
-            match self.file(number) {
+        for (number, open) in unused {
+            if let Some(writer) = &self.writer {
+                writer.forget(number);
+            }
+            match open.map_or_else(|| self.open(number, false).map(Arc::new), Ok) {
                 Ok(file) => {
                     file.mark_obsolete();
                     released.push(Box::new(file));
@@ -253,11 +334,21 @@ impl BlobStore {
                 Err(e) if e.is_corruption() => self.remove(number),
                 Err(e) => tracing::warn!(number, error = %e, "an unused blob file cannot be opened to be removed"),
             }
-            let mut files = self.files.lock();
-            files.open.remove(&number);
-            files.uses.remove(&number);
         }
         released
+    }
+
+    /// Has the writer go on in another file where nothing refers to the present one. Who has begun to write to it before is still
+    /// counted as writing, and nobody begins after: so when it is looked at next, it is known what becomes of it.
+    fn leave_unused(&self, live: &BTreeMap<FileNumber, u64>, flushed: SequenceNumber) {
+        let Some(writer) = &self.writer else { return };
+        for lane in [Lane::Values, Lane::Bulk] {
+            let Some(number) = writer.current_of(lane).filter(|number| !live.contains_key(number)) else { continue };
+            let used = self.files.lock().uses.get(&number).copied();
+            if used.is_some_and(|used| used.on_their_way == 0 && used.last_sequence <= flushed) {
+                writer.roll(lane);
+            }
+        }
     }
 
     fn remove(&self, number: FileNumber) {

@@ -8,13 +8,7 @@ use crate::{
 use std::sync::Arc;
 
 /// Counts the internal keys of `start..end`, within a tree, that exist for a hold, or now.
-pub(super) fn count(
-    db: &Db,
-    tree: &Arc<TreeState>,
-    start: &[u8],
-    end: &[u8],
-    hold: Option<&Hold>,
-) -> Result<u64> {
+pub(super) fn count(db: &Db, tree: &Arc<TreeState>, start: &[u8], end: &[u8], hold: Option<&Hold>) -> Result<u64> {
     let core = db.core();
     core.check_open()?;
     let counted = |hold: Option<&Hold>| -> Result<Counted> {

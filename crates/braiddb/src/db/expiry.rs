@@ -59,7 +59,12 @@ impl Core {
         expiring(value, self.expiry_after(ttl))
     }
 
-    /// The same for a plain put into a tree; `None` if that does not expire.
+    /// When a value expires that is put into a tree now; `None` if it does not.
+    pub fn default_expiry(&self, tree: &TreeState) -> Option<u64> {
+        tree.options.ttl.map(|ttl| self.expiry_after(ttl))
+    }
+
+    /// The value of the entry for a plain put into a tree; `None` if that does not expire.
     #[inline]
     pub fn with_default_expiry(&self, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
         tree.options.ttl.map(|ttl| self.expiring_after(value, ttl))
@@ -183,13 +188,17 @@ impl Transaction {
     fn put_expiring(&self, tree: &Tree, key: &[u8], value: &[u8], expires_us: u64) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key)?;
-        self.write(tree.state(), &key, Written::Expiring(expiring(value, expires_us)))
+        self.write(
+            tree.state(),
+            &key,
+            Written::Placed(EntryKind::Expiring, expiring(value, expires_us), value.len() as u64),
+        )
     }
 
     /// Whether a write of its own is a value that has expired for it.
     pub(super) fn is_expired(&self, written: &Written) -> bool {
-        let Written::Expiring(entry) = written else { return false };
-        let content = Content::of(EntryKind::Expiring, entry);
-        content.is_none_or(|content| content.expires_us <= Some(self.hold().held().taken_us))
+        let Written::Placed(kind, value, _) = written else { return false };
+        let expires_us = Content::of(*kind, value).and_then(|content| content.expires_us);
+        expires_us.is_some_and(|expires_us| expires_us <= self.hold().held().taken_us)
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     platform::{File, OpenMode, Vfs},
     table::{
         Position, Run, TableContext,
-        blob::{BlobFile, BlobRef, ScanItem},
+        blob::{BlobFile, BlobRef, Pieces, ScanItem},
     },
     version::{CURRENT_NAME, Change, Current, read_records},
     view::View,
@@ -129,6 +129,11 @@ impl Printer<'_> {
                 }
                 None => self.show(value),
             },
+            (EntryKind::Stream, _) if let Some(pieces) = Pieces::decode(value) => {
+                let mut files: Vec<u64> = pieces.list.iter().map(|piece| piece.file).collect();
+                files.dedup();
+                format!("-> {} bytes in {} pieces, in blob files {files:?}", pieces.len(), pieces.list.len())
+            }
             (EntryKind::RangeDelete, _) => format!(".. {}", self.show_key(value)),
             _ => self.show(value),
         }

@@ -25,6 +25,8 @@ enum What {
     Value(Vec<u8>),
     /// A reference to where it stands.
     Blob(Vec<u8>),
+    /// A list of the pieces that it stands in.
+    Stream(Vec<u8>),
     /// What is to be done to what is beneath.
     Operands(FoundOperands),
     /// Nothing that can be understood.
@@ -39,6 +41,7 @@ impl Unresolved {
         };
         let what = match content.kind {
             EntryKind::BlobRef => What::Blob(content.value.to_vec()),
+            EntryKind::Stream => What::Stream(content.value.to_vec()),
             EntryKind::Merge => What::Operands(FoundOperands::of(entry)),
             _ => What::Value(content.value.to_vec()),
         };
@@ -136,6 +139,7 @@ impl Core {
         match found.what {
             What::Value(value) => Ok(BlobValue::Owned(value)),
             What::Blob(reference) => self.blobs.read(&reference),
+            What::Stream(list) => self.blobs.read_pieces(&self.blobs.pieces(&list)?).map(BlobValue::Owned),
             What::Operands(operands) => self.merged(state, &operands, now_us).map(BlobValue::Owned),
             What::Nonsense => {
                 Err(Error::corruption(&self.dir, 0, "an entry with an expiry time holds what cannot be understood"))

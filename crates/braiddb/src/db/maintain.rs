@@ -7,14 +7,17 @@ use crate::{
     compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan, Target},
     memtable::Memtable,
     read::ReadState,
-    table::{RunOptions, blob::BlobRef},
+    table::{
+        RunOptions,
+        blob::{BlobRef, Lane},
+    },
     version::{Change, Edit, Layout, Partition, RunHandle, Version},
     view::ViewMeta,
     wal::Wal,
 };
 use parking_lot::Mutex;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
 };
@@ -32,12 +35,24 @@ fn parts_of_split(partitions: usize) -> u64 {
     }
 }
 
+/// What was moved is synced whenever it is so much, so that nobody else's sync has to see to much of it.
+const MOVED_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
+
 /// Blobs that a merge moves out of files which are to be given up.
 #[derive(Debug, Default)]
 struct Relocation {
     condemned: BTreeSet<FileNumber>,
-    /// The files they were written to.
-    written: Mutex<Vec<FileNumber>>,
+    moved: Mutex<Moved>,
+}
+
+#[derive(Debug, Default)]
+struct Moved {
+    /// The files they were written to; each counts once as on its way.
+    files: BTreeSet<FileNumber>,
+    bytes_unsynced: u64,
+    /// What was moved of this key, and where to. Versions of a stream share pieces; none is to be moved twice.
+    key: Vec<u8>,
+    of_key: HashMap<BlobRef, BlobRef>,
 }
 
 impl Core {
@@ -70,8 +85,8 @@ impl Core {
         let compression_of = move |tree: TreeId| -> Compression {
             compressions.get(&tree).copied().unwrap_or(self.settings.compression)
         };
-        let relocate_blob = |key: &[u8], reference: &[u8]| -> Result<Option<Vec<u8>>> {
-            relocate.map_or(Ok(None), |relocation| self.relocate_blob(key, reference, relocation))
+        let relocate_blob = |key: &[u8], blob: &BlobRef| -> Result<Option<BlobRef>> {
+            relocate.map_or(Ok(None), |relocation| self.relocate_blob(key, blob, relocation))
         };
         let done = work(&JobContext {
             table: &self.table,
@@ -91,6 +106,9 @@ impl Core {
         })
         .and_then(|made| {
             // What runs refer to must be on disk before they are; the log behind them need not.
+            if let Some(relocation) = relocate {
+                self.blobs.sync_bulk(&relocation.moved.lock().files)?;
+            }
             self.blobs.sync()?;
             self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
             install(made)
@@ -113,11 +131,19 @@ impl Core {
     }
 
     /// Moves a blob out of a file that is to be given up.
-    fn relocate_blob(&self, key: &[u8], reference: &[u8], relocation: &Relocation) -> Result<Option<Vec<u8>>> {
-        let Some(blob) = BlobRef::decode(reference).filter(|b| relocation.condemned.contains(&b.file)) else {
+    fn relocate_blob(&self, key: &[u8], blob: &BlobRef, relocation: &Relocation) -> Result<Option<BlobRef>> {
+        if !relocation.condemned.contains(&blob.file) {
             return Ok(None);
-        };
-        let value = match self.blobs.read_anew(reference) {
+        }
+        let mut moved = relocation.moved.lock();
+        if moved.key != key {
+            moved.key = key.to_vec();
+            moved.of_key.clear();
+        }
+        if let Some(known) = moved.of_key.get(blob) {
+            return Ok(Some(*known));
+        }
+        let value = match self.blobs.read_anew(blob) {
             // One damaged value is no reason never to merge the partition again: its reference stays as it is.
             Err(e) if e.is_corruption() => {
                 tracing::error!(error = %e, "a damaged value stays in its blob file");
@@ -126,11 +152,17 @@ impl Core {
             }
             read => read?,
         };
-        let moved = self.blobs.write(key, &value, blob.compression)?;
-        relocation.written.lock().push(moved.file);
-        let mut bytes = Vec::new();
-        moved.encode(&mut bytes);
-        Ok(Some(bytes))
+        let new = self.blobs.write_to(Lane::Bulk, key, &value, blob.compression)?;
+        if !moved.files.insert(new.file) {
+            self.blobs.settle(&[new.file], None);
+        }
+        moved.of_key.insert(*blob, new);
+        moved.bytes_unsynced += new.stored_len;
+        if moved.bytes_unsynced >= MOVED_BYTES_UNSYNCED_MAX {
+            moved.bytes_unsynced = 0;
+            self.blobs.sync_bulk(&moved.files)?;
+        }
+        Ok(Some(new))
     }
 
     /// Flushes the oldest frozen memtable; false if there is none. One flush at a time: the caller sees to it.
@@ -228,6 +260,15 @@ impl Core {
         Ok(())
     }
 
+    /// Lets go of blob files that nothing refers to, as every edit does.
+    pub fn reclaim_blobs(&self) {
+        // Who drops a stream may be inside already.
+        let Ok(_inside) = self.enter_past_closing() else { return };
+        if self.check_writable().is_ok() {
+            self.release_blobs(self.disk.lock().manifest.layout());
+        }
+    }
+
     /// Unused blob files go once the readers of all states up to now have gone.
     fn release_blobs(&self, layout: &Layout) {
         let released = self.blobs.release_unused(layout);
@@ -260,13 +301,14 @@ impl Core {
             _ => self.relocation(),
         };
         let done = self.run_merge(partition, plan, &relocation);
-        self.blobs.settle(&relocation.written.lock(), None);
+        let files: Vec<FileNumber> = relocation.moved.lock().files.iter().copied().collect();
+        self.blobs.settle(&files, None);
         done
     }
 
     /// The blob files to be given up.
     fn relocation(&self) -> Relocation {
-        Relocation { condemned: self.work.lock().sparse_blobs.clone(), written: Mutex::default() }
+        Relocation { condemned: self.work.lock().sparse_blobs.clone(), moved: Mutex::default() }
     }
 
     fn run_merge(&self, partition: &Arc<Partition>, plan: &Plan, relocation: &Relocation) -> Result<()> {

@@ -21,7 +21,9 @@ mod maintain;
 mod merging;
 mod multi;
 mod multi_cursor;
+mod on_the_way;
 mod open;
+mod piece_writer;
 mod pressure;
 mod readers;
 mod record_version;
@@ -29,9 +31,12 @@ mod replay;
 mod settings;
 mod snapshot;
 mod stats;
+mod stream_reader;
+mod streams;
 mod transacting;
 mod transaction;
 mod transaction_iter;
+mod transaction_streams;
 mod tree;
 mod update;
 mod verify;
@@ -66,6 +71,8 @@ mod tests_readers;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
+mod tests_streams;
+#[cfg(test)]
 mod tests_transactions;
 #[cfg(test)]
 mod tests_turns;
@@ -83,6 +90,8 @@ pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;
 pub use stats::{PartitionStats, ReaderStats, RunStats, Stats};
+pub use stream_reader::StreamReader;
+pub use streams::{PendingStream, StreamWriter};
 pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;

@@ -94,10 +94,7 @@ pub(super) fn bounds_of(tree: TreeId, key: &[u8]) -> (KeyBuf, KeyBuf) {
 }
 
 /// The internal bounds of the pairs whose keys lie in a range.
-pub(super) fn bounds_of_keys<K: AsRef<[u8]>>(
-    tree: TreeId,
-    range: &impl RangeBounds<K>,
-) -> (Vec<u8>, Option<Vec<u8>>) {
+pub(super) fn bounds_of_keys<K: AsRef<[u8]>>(tree: TreeId, range: &impl RangeBounds<K>) -> (Vec<u8>, Option<Vec<u8>>) {
     let start = match range.start_bound() {
         Bound::Included(key) => bounds_of(tree, key.as_ref()).0.to_vec(),
         Bound::Excluded(key) => bounds_of(tree, key.as_ref()).1.to_vec(),

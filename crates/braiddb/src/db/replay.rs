@@ -12,11 +12,15 @@ use crate::{
     codec::MergeFunctions,
     commit::decode_group,
     memtable::Memtable,
-    table::blob::{BlobRef, blob_path},
+    table::blob::{BlobRef, blob_path, visit_references},
     version::Layout,
     wal::{self, Lsn, RecordInfo, RecoveryInput, RecoveryOutcome, Visit},
 };
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+    sync::Arc,
+};
 
 /// What replay has found.
 pub struct Replayed {
@@ -69,8 +73,10 @@ struct Walk<'a> {
     memtable: Arc<Memtable>,
     records: u64,
     last_commit_us: u64,
-    /// The values that records refer to, each with where its record stands, in log order.
-    references: Vec<(Lsn, Vec<u8>)>,
+    /// The values that records refer to, each with where the first record stands that does, in log order. What that one needs, any
+    /// later one has: of a stream that is appended to, each version refers to nearly all that the one before did.
+    references: Vec<(Lsn, BlobRef)>,
+    known: HashSet<BlobRef>,
     /// The blob files they stand in, and the last sequence number that refers to each.
     files: BTreeMap<FileNumber, SequenceNumber>,
 }
@@ -92,6 +98,7 @@ impl<'a> Walk<'a> {
             records: 0,
             last_commit_us: 0,
             references: Vec::new(),
+            known: HashSet::new(),
             files: BTreeMap::new(),
         }
     }
@@ -117,14 +124,19 @@ impl<'a> Walk<'a> {
     fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
         self.records += 1;
         let flushed = self.layout.flushed;
-        let mut references = Vec::new();
+        let (mut references, mut is_clear) = (Vec::new(), true);
         let batches = decode_group(payload, |batch, op| {
-            if op.kind == EntryKind::BlobRef && info.first_sequence + batch > flushed {
-                references.push((info.lsn, op.value.to_vec()));
+            if info.first_sequence + batch > flushed {
+                let visit = |blob: &BlobRef| {
+                    if !self.known.contains(blob) {
+                        references.push((info.lsn, *blob));
+                    }
+                };
+                is_clear &= visit_references(op.kind, op.value, visit).is_some();
             }
         });
         // Before anything of it is applied: a part of a record never counts.
-        if batches != Some(info.last_sequence - info.first_sequence + 1) {
+        if batches != Some(info.last_sequence - info.first_sequence + 1) || !is_clear {
             let reason = "the record's checksum matches but its contents cannot be understood";
             return Ok(Visit::EndHere(reason.to_owned()));
         }
@@ -139,6 +151,7 @@ impl<'a> Walk<'a> {
         }
         self.insert(payload, info);
         self.last_commit_us = info.commit_time_us;
+        self.known.extend(references.iter().map(|(_, blob)| *blob));
         self.references.extend(references);
         Ok(Visit::Taken)
     }
@@ -150,11 +163,10 @@ impl<'a> Walk<'a> {
             if sequence <= self.layout.flushed {
                 return;
             }
-            if op.kind == EntryKind::BlobRef
-                && let Some(blob) = BlobRef::decode(op.value)
-            {
+            // Those that cannot be understood were refused before.
+            let _ = visit_references(op.kind, op.value, |blob| {
                 self.files.insert(blob.file, sequence);
-            }
+            });
             match op.kind {
                 EntryKind::RangeDelete => writer.insert_range_tombstone(op.range_tombstone(sequence)),
                 EntryKind::Merge => {
@@ -176,8 +188,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn missing(reference: &[u8]) -> String {
-    let name = BlobRef::decode(reference)
-        .map_or_else(String::new, |blob| blob_path(Path::new(""), blob.file).display().to_string());
-    format!("a value it refers to is missing from its blob file {name}, or damaged there")
+fn missing(blob: &BlobRef) -> String {
+    let name = blob_path(Path::new(""), blob.file);
+    format!("a value it refers to is missing from its blob file {}, or damaged there", name.display())
 }

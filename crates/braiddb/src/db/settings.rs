@@ -79,7 +79,19 @@ const LOG_SEGMENT_BYTES_MIN: u64 = 1 << 20;
 const WINDOW_BYTES_MIN: usize = 256 << 10;
 const WINDOW_BYTES_MAX: usize = 16 << 20;
 
+/// How long the first pieces of a stream are.
+const PIECE_BYTES_MIN: u64 = 256;
+const PIECE_BYTES_MAX: u64 = 1 << 20;
+
+/// No less of them fit into a blob file, but where that is very small.
+const PIECES_PER_FILE_MIN: u64 = 64;
+
 impl Settings {
+    /// How long the first pieces of a stream are; later ones are longer.
+    pub fn piece_bytes(&self) -> usize {
+        (self.blob_file_bytes / PIECES_PER_FILE_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize
+    }
+
     /// The length of a log segment: half a memtable, and no more than was asked for. A segment is let go of when all in it is
     /// flushed, so long ones keep what short ones would give back.
     pub fn log_segment_bytes(&self) -> u64 {

@@ -82,6 +82,10 @@ impl Snapshot {
         Snapshot { db: db.clone(), hold }
     }
 
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+
     pub(super) fn hold(&self) -> &Hold {
         &self.hold
     }

@@ -115,7 +115,8 @@ fn counts_are_exact_whatever_was_written_and_wherever_it_is() {
         let vfs = mem();
         let settings = Settings { loose_runs: 2 + random.below(6) as usize, ..small(&vfs) };
         let partition_bytes = [Some(64 << 10), Some(8 << 20)][random.below(2) as usize];
-        let db = open(Settings { partition_bytes, memtable_bytes: Some(8 << 10 << random.below(3)), ..settings }).unwrap();
+        let db =
+            open(Settings { partition_bytes, memtable_bytes: Some(8 << 10 << random.below(3)), ..settings }).unwrap();
         let (tree, other) = (db.multi_tree("pairs").unwrap(), db.tree("other").unwrap());
         let mut pairs = Pairs::new();
         let mut snapshots: Vec<(Snapshot, Pairs)> = Vec::new();

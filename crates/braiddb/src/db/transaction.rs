@@ -1,7 +1,6 @@
 //! Transactions as users hold them.
 
 use super::{
-    batch::commit,
     bytes::{Key, Value},
     catalog::{TreeState, catalog_key},
     counting::count,
@@ -11,16 +10,18 @@ use super::{
     key::{KeyBuf, TREE_ID_LEN},
     merging::MergeFunctionHandle,
     multi::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
+    on_the_way::OnTheWay,
     record_version::Version,
     settings::Durability,
     snapshot::{Hold, Snapshot},
+    streams::commit_streams,
     transacting::{Exclusive, Membership},
     transaction_iter::{MultiTransactionIter, TransactionIter},
     tree::{Tree, check_key},
     write::Terms,
 };
 use crate::{
-    base::{Content, EntryKind, Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
+    base::{EntryKind, Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
     codec::Operands,
     commit::MERGED_INTO_EXPIRING,
     txn::{Check, Overlay, ReadSet, Savepoint, Written},
@@ -81,6 +82,8 @@ pub struct Transaction {
     writes: RefCell<Overlay>,
     /// Those written to, by id.
     trees: RefCell<Vec<Arc<TreeState>>>,
+    /// What its streams have written, or refer to.
+    pub(super) streams: RefCell<OnTheWay>,
     bytes_max: usize,
     /// Whether a failure has left it without something it should have: it cannot be committed.
     failed: Cell<bool>,
@@ -106,6 +109,7 @@ impl Transaction {
             reads: RefCell::default(),
             writes: RefCell::default(),
             trees: RefCell::default(),
+            streams: RefCell::new(OnTheWay::new(db.core())),
             bytes_max: db.core().settings.transaction_bytes_max(),
             failed: Cell::new(false),
         }
@@ -179,9 +183,7 @@ impl Transaction {
         match written {
             Written::Value(value) => Ok(Some(value)),
             Written::Gone => Ok(None),
-            Written::Expiring(entry) => Ok(Content::of(EntryKind::Expiring, &entry)
-                .filter(|content| content.expires_us > Some(self.hold.held().taken_us))
-                .map(|content| content.value.to_vec())),
+            Written::Placed(kind, value, _) => self.read_placed(kind, &value),
             Written::Operands(operands) => {
                 let core = self.db.core();
                 let Some(operands) = Operands::decode(&operands) else { return Ok(None) };
@@ -198,7 +200,7 @@ impl Transaction {
 
     /// Notes that a key is looked up.
     #[inline]
-    fn note_key(&self, key: &[u8]) -> Result<()> {
+    pub(super) fn note_key(&self, key: &[u8]) -> Result<()> {
         if let Some(reads) = self.reads() {
             reads.borrow_mut().add_key(key);
             self.check_size()?;
@@ -352,7 +354,7 @@ impl Transaction {
         tree.checked_pair(key, value)
     }
 
-    fn touch(&self, tree: &Arc<TreeState>) {
+    pub(super) fn touch(&self, tree: &Arc<TreeState>) {
         let mut trees = self.trees.borrow_mut();
         if let Err(at) = trees.binary_search_by_key(&tree.id.0, |tree| tree.id.0) {
             trees.insert(at, Arc::clone(tree));
@@ -372,7 +374,7 @@ impl Transaction {
     }
 
     /// Fails if so many more bytes would be too many.
-    fn make_room(&self, added: usize) -> Result<()> {
+    pub(super) fn make_room(&self, added: usize) -> Result<()> {
         let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes() + added;
         if bytes > self.bytes_max { self.refuse_size(bytes) } else { Ok(()) }
     }
@@ -390,11 +392,12 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         check_can_merge(tree.state())?;
         let operand = function.operand(&self.db, operand.as_ref())?;
-        if matches!(self.writes.borrow().get(&key), Some(Written::Expiring(_))) {
+        if matches!(self.writes.borrow().get(&key), Some(Written::Placed(EntryKind::Expiring, ..))) {
             return Err(Error::InvalidArgument(MERGED_INTO_EXPIRING.to_owned()));
         }
         self.make_room(key.len() + operand.len())?;
         self.touch(tree.state());
+        self.take_into_memory(&key)?;
         if let Some(operands) = Operands::decode(&operand) {
             self.writes.borrow_mut().merge(&key, &operands);
         }
@@ -407,7 +410,10 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.make_room(key.len() + value.as_ref().len())?;
         let expiring = self.db.core().with_default_expiry(tree.state(), value.as_ref());
-        let written = expiring.map_or_else(|| Written::Value(value.as_ref().to_vec()), Written::Expiring);
+        let written = match expiring {
+            None => Written::Value(value.as_ref().to_vec()),
+            Some(entry) => Written::Placed(EntryKind::Expiring, entry, value.as_ref().len() as u64),
+        };
         self.write(tree.state(), &key, written)
     }
 
@@ -504,13 +510,14 @@ impl Transaction {
             let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
             return Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max });
         }
-        let Transaction { db, hold, isolation, reads, writes, trees, .. } = self;
+        let Transaction { db, hold, isolation, reads, writes, trees, streams, .. } = self;
         let writes = writes.into_inner();
         if writes.is_empty() {
             return Ok(hold.sequence());
         }
         hold.check()?;
         let (batch, trees) = (writes.into_batch(), trees.into_inner());
+        let streams = [Arc::new(streams.into_inner())];
         match isolation {
             Isolation::Optimistic { .. } => {
                 let reads = reads.into_inner();
@@ -518,7 +525,7 @@ impl Transaction {
                     true => Terms::None,
                     false => Terms::Unchanged(Box::new(Check::new(reads, hold.sequence(), Some(*hold.held())))),
                 };
-                let committed = commit(&db, batch, &trees, durability, terms);
+                let committed = commit_streams(&db, batch, &trees, durability, terms, &streams);
                 if committed.as_ref().is_err_and(Error::is_conflict) {
                     db.core().counters.note_conflict();
                 }
@@ -528,7 +535,8 @@ impl Transaction {
                 let core = db.core();
                 // Nobody closes in between: once it is applied, there is no error but that its outcome is unknown.
                 let _inside = core.enter_past_closing()?;
-                let sequence = commit(&db, batch, &trees, Durability::Buffered, Terms::Exclusive)?;
+                let terms = Terms::Exclusive;
+                let sequence = commit_streams(&db, batch, &trees, Durability::Buffered, terms, &streams)?;
                 // Others need not wait for the device.
                 drop(isolation);
                 if let Some(wal) = core.wal.as_ref().filter(|_| durability == Durability::Sync) {

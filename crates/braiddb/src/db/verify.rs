@@ -2,9 +2,9 @@
 
 use super::core::Core;
 use crate::{
-    base::{EntryKind, Error, Result},
+    base::{Error, Result},
     memtable::Memtable,
-    table::blob::BlobRef,
+    table::blob::{BlobRef, visit_references},
     version::{CURRENT_NAME, Current, FileSet, Partition, RunHandle, manifest_name, read_records},
     view::Bounds,
     wal,
@@ -107,15 +107,11 @@ impl Core {
                 Err(_) => return Ok(()),
             }
             let entry = scan.entry();
-            if entry.kind != EntryKind::BlobRef {
-                continue;
-            }
-            if BlobRef::decode(entry.value).is_none() {
+            let found = visit_references(entry.kind, entry.value, |blob| self.verify_blob(blob, report));
+            if found.is_none() {
                 let detail = "a blob reference cannot be understood";
                 report.problems.push(Error::corruption(handle.run().path(), 0, detail));
-                continue;
             }
-            self.verify_blob(entry.value, report);
         }
     }
 
@@ -123,15 +119,16 @@ impl Core {
     fn verify_blobs_in_memory(&self, memtable: &Arc<Memtable>, report: &mut VerifyReport) {
         let mut scan = memtable.scan();
         while scan.advance() {
-            if scan.entry().kind == EntryKind::BlobRef {
-                self.verify_blob(scan.entry().value, report);
+            let entry = scan.entry();
+            if visit_references(entry.kind, entry.value, |blob| self.verify_blob(blob, report)).is_none() {
+                report.problems.push(self.blobs.misunderstood());
             }
         }
     }
 
-    fn verify_blob(&self, reference: &[u8], report: &mut VerifyReport) {
-        match self.blobs.read_anew(reference) {
-            Ok(value) => report.bytes += value.len() as u64,
+    fn verify_blob(&self, blob: &BlobRef, report: &mut VerifyReport) {
+        match self.blobs.verify(blob) {
+            Ok(()) => report.bytes += blob.len,
             Err(e) => report.problems.push(e),
         }
     }

@@ -21,8 +21,8 @@ const WRITE_BYTES: usize = 2 * size_of::<Vec<u8>>();
 pub enum Written {
     /// A value.
     Value(Vec<u8>),
-    /// A value with its expiry, as it stands in an entry.
-    Expiring(Vec<u8>),
+    /// A value that stands in blob files, or expires: the kind and value of the entry, and the length of what it stands for.
+    Placed(EntryKind, Vec<u8>, u64),
     /// That there is none.
     Gone,
     /// What merge functions are to do to what the snapshot holds, or to a base that they have with them: see `codec/operands.rs`.
@@ -33,7 +33,7 @@ impl Written {
     /// How many bytes it has.
     pub fn len(&self) -> usize {
         match self {
-            Written::Value(bytes) | Written::Expiring(bytes) | Written::Operands(bytes) => bytes.len(),
+            Written::Value(bytes) | Written::Operands(bytes) | Written::Placed(_, bytes, _) => bytes.len(),
             Written::Gone => 0,
         }
     }
@@ -102,14 +102,13 @@ impl Overlay {
         }
     }
 
-    /// Has merge functions change a key's value; the operands have no base with them.
+    /// Has merge functions change a key's value; the operands have no base with them. A value that stands in blob files must have
+    /// been made one in memory before, and none that expires is taken.
     pub fn merge(&mut self, key: &[u8], operands: &Operands<'_>) {
         let piled = match self.get(key) {
-            None => operands.on(Base::Beneath),
+            None | Some(Written::Placed(..)) => operands.on(Base::Beneath),
             Some(Written::Value(value)) => operands.on(Base::Value(value)),
             Some(Written::Gone) => operands.on(Base::Absent),
-            // Whoever calls has refused that.
-            Some(Written::Expiring(_)) => operands.on(Base::Beneath),
             Some(Written::Operands(before)) => match Operands::decode(before) {
                 Some(before) => operands.on_top_of(&before, 0),
                 None => operands.on(Base::Beneath),
@@ -214,7 +213,10 @@ impl Overlay {
         for (key, value) in &self.points {
             match value {
                 Written::Value(value) => batch.push(EntryKind::Value, &[key], value),
-                Written::Expiring(entry) => batch.push(EntryKind::Expiring, &[key], entry),
+                Written::Placed(kind, value, len) => {
+                    batch.push(*kind, &[key], value);
+                    batch.count_placed(len.saturating_sub(value.len() as u64));
+                }
                 Written::Gone => batch.push(EntryKind::Tombstone, &[key], b""),
                 Written::Operands(operands) => batch.push(EntryKind::Merge, &[key], operands),
             }

@@ -182,13 +182,7 @@ impl View {
     /// How many keys of `start..end` there are for who sees each key's newest version. `None` if some of them must be resolved to tell.
     ///
     /// O(log n) once counts are kept: two searches. Before that O(n / 32), and O(n) of what the runs' own range tombstones meet.
-    pub fn count_live(
-        &self,
-        runs: &[Arc<Run>],
-        start: &[u8],
-        end: &[u8],
-        guard: &Guard,
-    ) -> Result<Option<u64>> {
+    pub fn count_live(&self, runs: &[Arc<Run>], start: &[u8], end: &[u8], guard: &Guard) -> Result<Option<u64>> {
         let memo = self.live_counts.kept.get().map(|kept| &kept.memo).zip(MemoRange::of(start, end));
         if let Some((memo, range)) = memo
             && let Some(keys) = memo.get(range)

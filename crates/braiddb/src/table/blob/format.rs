@@ -91,12 +91,17 @@ impl BlobRef {
     /// The reference that these bytes are; `None` if they are none.
     pub fn decode(bytes: &[u8]) -> Option<BlobRef> {
         let mut reader = ByteReader::new(bytes);
+        BlobRef::read(&mut reader).filter(|_| reader.is_at_end())
+    }
+
+    /// The next reference; `None` if there is none.
+    pub fn read(reader: &mut ByteReader<'_>) -> Option<BlobRef> {
         let file = reader.varint()?;
         let offset = reader.varint()?.checked_mul(RECORD_ALIGN)?;
         let (len, stored_len) = (reader.varint()?, reader.varint()?);
         let compression = Compression::from_byte(u8::try_from(reader.varint()?).ok()?)?;
         let checksum = reader.u64()?;
-        let sane = len <= limits::MAX_VALUE_LEN && offset.checked_add(stored_len).is_some() && reader.is_at_end();
+        let sane = len <= limits::MAX_VALUE_LEN && offset.checked_add(stored_len).is_some();
         sane.then_some(BlobRef { file, offset, len, stored_len, compression, checksum })
     }
 }

@@ -12,6 +12,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
     fmt,
     path::PathBuf,
     sync::{
@@ -57,6 +58,16 @@ pub struct BlobWriterStats {
     pub files: u64,
 }
 
+/// Which of the open files a value goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// With other values, to be synced by whoever syncs next.
+    Values,
+    /// With other parts of long values. [`BlobWriter::sync`] leaves them alone before [`BlobWriter::need`] says that a commit
+    /// refers to them: so whoever waits for a sync does not wait for gigabytes of another's.
+    Bulk,
+}
+
 /// Writes blobs.
 ///
 /// **Threads.** Any thread may call anything. `append` reserves a range of the current file under a short lock and
@@ -64,6 +75,10 @@ pub struct BlobWriterStats {
 /// hole. Each finished write counts up its file's `written`; `sync` notes that count before it flushes and remembers it
 /// after, so that what is written meanwhile stays to be synced. A full file is forgotten once none of its writes is
 /// under way and all are synced.
+///
+/// **Lanes.** There are two current files, one a [`Lane`]. Of a file of the bulk lane, `sync` looks only at what is `needed`: as
+/// much as was written when a commit came to refer to a part of it. Who writes there syncs it himself ([`BlobWriter::sync_bulk`]),
+/// little by little, and holds nobody up who syncs other files.
 ///
 /// **Order.** A record that refers to a blob is appended to the log after `append` returned, and the log calls `sync`
 /// before it syncs itself. A new file's directory entry is synced with its first data.
@@ -85,11 +100,24 @@ pub struct BlobWriter {
 
 #[derive(Debug, Default)]
 struct State {
-    current: Option<Arc<OpenFile>>,
-    /// Where the next record goes in the current file.
-    end: u64,
+    /// By lane.
+    current: [Current; 2],
     /// Full files that may hold data which is not synced.
     full: Vec<Arc<OpenFile>>,
+}
+
+#[derive(Debug, Default)]
+struct Current {
+    file: Option<Arc<OpenFile>>,
+    /// Where the next record goes in it.
+    end: u64,
+}
+
+impl State {
+    /// All files.
+    fn files(&self) -> impl Iterator<Item = &Arc<OpenFile>> {
+        self.full.iter().chain(self.current.iter().filter_map(|current| current.file.as_ref()))
+    }
 }
 
 #[derive(Debug)]
@@ -102,10 +130,25 @@ struct OpenFile {
     writing: AtomicU64,
     /// Writes finished.
     written: AtomicU64,
-    /// How many of those are synced. Written by the syncer.
+    /// How many of those are synced. Written by whoever has `syncing`.
     synced: AtomicU64,
-    /// Whether the directory entry is synced. Written by the syncer.
+    /// How many of them commits refer to, at least; in the bulk lane alone.
+    needed: AtomicU64,
+    lane: Lane,
+    /// Held by whoever syncs the file.
+    syncing: Mutex<()>,
+    /// Whether the directory entry is synced.
     named: AtomicBool,
+}
+
+impl OpenFile {
+    /// How many of the writes must be synced before the log is.
+    fn needed(&self) -> u64 {
+        match self.lane {
+            Lane::Values => self.written.load(Ordering::Acquire),
+            Lane::Bulk => self.needed.load(Ordering::Acquire),
+        }
+    }
 }
 
 /// A range that is one thread's to write.
@@ -137,9 +180,15 @@ impl BlobWriter {
         }
     }
 
-    /// The file that the next value may go to.
-    pub fn current_file(&self) -> Option<FileNumber> {
-        self.state.lock().current.as_ref().map(|file| file.number)
+    /// Whether the next value may go to this file.
+    pub fn is_current(&self, number: FileNumber) -> bool {
+        let state = self.state.lock();
+        state.current.iter().any(|current| current.file.as_ref().is_some_and(|file| file.number == number))
+    }
+
+    /// The file that the next value of a lane may go to.
+    pub fn current_of(&self, lane: Lane) -> Option<FileNumber> {
+        self.state.lock().current[lane as usize].file.as_ref().map(|file| file.number)
     }
 
     /// Writes a value and tells where it stands. Its chunks are compressed where that pays. It is durable once
@@ -147,6 +196,17 @@ impl BlobWriter {
     ///
     /// [`Error::DiskFull`]: nothing was written that counts, and the same call may succeed later.
     pub fn append(&self, internal_key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
+        self.append_to(Lane::Values, internal_key, value, compression)
+    }
+
+    /// The same in a lane.
+    pub fn append_to(
+        &self,
+        lane: Lane,
+        internal_key: &[u8],
+        value: &[u8],
+        compression: Compression,
+    ) -> Result<BlobRef> {
         self.check()?;
         let value_len = value.len() as u64;
         if internal_key.len() > limits::MAX_INTERNAL_KEY_LEN || value_len > limits::MAX_VALUE_LEN {
@@ -163,7 +223,7 @@ impl BlobWriter {
 
         // Taken first: what stands after what is reserved now is written later, whoever writes it.
         let since = Moment::now(&*self.context.runtime);
-        let reservation = self.reserve(stored_len)?;
+        let reservation = self.reserve(stored_len, lane)?;
         let (file, offset) = (&reservation.file, reservation.offset);
         self.context.lately.note(file.file_id, offset, since);
         let (mut head, sum) = packed.head(&header, internal_key, file.file_id, offset);
@@ -187,52 +247,86 @@ impl BlobWriter {
         })
     }
 
-    /// Makes every value durable whose `append` returned before the call, with the directory entry of its file. Costs
-    /// nothing if there is none.
+    /// Makes every value durable whose `append` returned before the call, with the directory entry of its file; of the bulk lane
+    /// those alone that are needed. Costs nothing if there is none.
     pub fn sync(&self) -> Result<()> {
         let _alone = self.syncing.lock();
         self.check()?;
-        let files: Vec<Arc<OpenFile>> = {
-            let state = self.state.lock();
-            state.full.iter().chain(&state.current).cloned().collect()
-        };
-        let mut unnamed = false;
+        let files: Vec<Arc<OpenFile>> = self.state.lock().files().cloned().collect();
         for file in &files {
-            let written = file.written.load(Ordering::Acquire);
-            if written > file.synced.load(Ordering::Relaxed) {
-                file.file.sync_data().map_err(|e| self.failed(Error::io("sync", &file.path, e)))?;
-                file.synced.store(written, Ordering::Release);
-                unnamed |= !file.named.load(Ordering::Relaxed);
+            if file.needed() > file.synced.load(Ordering::Acquire) {
+                self.sync_file(file)?;
             }
         }
-        if unnamed {
-            let dir = &self.context.dir;
-            self.context.vfs.sync_dir(dir).map_err(|e| self.failed(Error::io("sync", dir, e)))?;
-            for file in &files {
-                file.named.store(true, Ordering::Relaxed);
-            }
-        }
+        self.name(files.iter().filter(|file| file.needed() > 0))?;
         self.state.lock().full.retain(|file| {
             // Nobody can begin a write in a full file, so once none is under way the counts stand.
             let idle = file.writing.load(Ordering::Acquire) == 0;
-            !idle || file.written.load(Ordering::Acquire) > file.synced.load(Ordering::Relaxed)
+            let is_synced = file.written.load(Ordering::Acquire) <= file.synced.load(Ordering::Relaxed);
+            !idle || !is_synced || !file.named.load(Ordering::Relaxed)
         });
+        Ok(())
+    }
+
+    /// Makes durable what was written to these files of the bulk lane, needed or not.
+    pub fn sync_bulk(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
+        self.check()?;
+        let is_meant = |file: &&Arc<OpenFile>| file.lane == Lane::Bulk && numbers.contains(&file.number);
+        let files: Vec<Arc<OpenFile>> = self.state.lock().files().filter(is_meant).cloned().collect();
+        files.iter().try_for_each(|file| self.sync_file(file))?;
+        self.name(files.iter())
+    }
+
+    /// Has [`BlobWriter::sync`] see to what was written to these files: a commit is about to refer to it.
+    pub fn need(&self, numbers: &BTreeSet<FileNumber>) {
+        for file in self.state.lock().files().filter(|file| numbers.contains(&file.number)) {
+            file.needed.fetch_max(file.written.load(Ordering::Acquire), Ordering::AcqRel);
+        }
+    }
+
+    fn sync_file(&self, file: &OpenFile) -> Result<()> {
+        let _alone = file.syncing.lock();
+        // Whoever had it may have failed: then a sync that succeeds would mean nothing.
+        self.check()?;
+        let written = file.written.load(Ordering::Acquire);
+        if written > file.synced.load(Ordering::Relaxed) {
+            file.file.sync_data().map_err(|e| self.failed(Error::io("sync", &file.path, e)))?;
+            file.synced.store(written, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Makes the directory entries of these files durable.
+    fn name<'a>(&self, files: impl Iterator<Item = &'a Arc<OpenFile>>) -> Result<()> {
+        let unnamed: Vec<_> = files.filter(|file| !file.named.load(Ordering::Acquire)).collect();
+        if unnamed.is_empty() {
+            return Ok(());
+        }
+        let dir = &self.context.dir;
+        self.context.vfs.sync_dir(dir).map_err(|e| self.failed(Error::io("sync", dir, e)))?;
+        for file in unnamed {
+            file.named.store(true, Ordering::Release);
+        }
         Ok(())
     }
 
     /// The files that are being written or may hold data that is not synced: not to be taken for garbage.
     pub fn open_files(&self) -> Vec<FileNumber> {
-        let state = self.state.lock();
-        state.full.iter().chain(&state.current).map(|file| file.number).collect()
+        self.state.lock().files().map(|file| file.number).collect()
     }
 
-    /// Lets the next value begin a new file, so that the present one can be reclaimed or copied. Returns its number.
-    pub fn roll(&self) -> Option<FileNumber> {
+    /// Lets the next value of a lane begin a new file, so that the present one can be reclaimed or copied. Returns its number.
+    pub fn roll(&self, lane: Lane) -> Option<FileNumber> {
         let mut state = self.state.lock();
-        let full = state.current.take()?;
+        let full = state.current[lane as usize].file.take()?;
         let number = full.number;
         state.full.push(full);
         Some(number)
+    }
+
+    /// Lets go of a full file that nothing refers to: who kept it open would keep its space taken.
+    pub fn forget(&self, number: FileNumber) {
+        self.state.lock().full.retain(|file| file.number != number);
     }
 
     /// Counts since the writer was made.
@@ -258,26 +352,27 @@ impl BlobWriter {
     }
 
     /// Takes a range of `len` bytes in the current file, or in a new one.
-    fn reserve(&self, len: u64) -> Result<Reservation> {
+    fn reserve(&self, len: u64, lane: Lane) -> Result<Reservation> {
         let mut state = self.state.lock();
-        let fits = state.end.checked_add(len).is_some_and(|end| end <= self.context.file_len);
-        let file = match &state.current {
-            Some(file) if fits || state.end <= FILE_HEADER_LEN as u64 => file.clone(),
-            _ => {
-                let file = Arc::new(self.create()?);
-                let full = state.current.replace(file.clone());
-                state.full.extend(full);
-                state.end = FILE_HEADER_LEN as u64;
+        let State { current, full } = &mut *state;
+        let Current { file, end } = &mut current[lane as usize];
+        let fits = end.checked_add(len).is_some_and(|end| end <= self.context.file_len);
+        let file = match file {
+            Some(file) if fits || *end <= FILE_HEADER_LEN as u64 => file.clone(),
+            present => {
+                let file = Arc::new(self.create(lane)?);
+                full.extend(present.replace(file.clone()));
+                *end = FILE_HEADER_LEN as u64;
                 file
             }
         };
-        let offset = state.end;
-        state.end = (offset + len).next_multiple_of(RECORD_ALIGN);
+        let offset = *end;
+        *end = (offset + len).next_multiple_of(RECORD_ALIGN);
         file.writing.fetch_add(1, Ordering::AcqRel);
         Ok(Reservation { file, offset })
     }
 
-    fn create(&self) -> Result<OpenFile> {
+    fn create(&self, lane: Lane) -> Result<OpenFile> {
         let context = &self.context;
         let number = (context.next_file_number)();
         let path = blob_path(&context.dir, number);
@@ -298,6 +393,9 @@ impl BlobWriter {
             writing: AtomicU64::new(0),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
+            needed: AtomicU64::new(0),
+            lane,
+            syncing: Mutex::default(),
             named: AtomicBool::new(false),
         })
     }

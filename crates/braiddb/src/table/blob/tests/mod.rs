@@ -1,6 +1,6 @@
 //! Tests of blob files, on a file system in memory that fails and crashes on demand.
 
-use super::{BLOB_CHUNK_LEN, BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext, ScanItem, blob_path};
+use super::{BLOB_CHUNK_LEN, BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext, Lane, ScanItem, blob_path};
 use crate::{
     base::{Error, FileNumber, limits},
     cache::BlockCache,
@@ -123,7 +123,7 @@ fn a_full_file_is_followed_by_another() {
     assert_eq!(writer.open_files().len(), 10);
     writer.sync().unwrap();
     assert_eq!(writer.open_files(), [10]);
-    assert_eq!(writer.roll(), Some(10));
+    assert_eq!(writer.roll(Lane::Values), Some(10));
     // Larger than a file.
     let large = writer.append(b"key", &value_of(1, 9000), Compression::None).unwrap();
     assert_eq!((large.file, large.offset), (11, FILE_HEADER_LEN as u64));

@@ -1,0 +1,112 @@
+//! The blob files of a commit to come.
+
+use super::{core::Core, settings::Durability};
+use crate::{
+    base::{FileNumber, Result, SequenceNumber},
+    codec::Compression,
+    table::blob::{BlobRef, Lane, Pieces},
+};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Blob files that a commit is to refer to. As long as this is there, none of them goes: those with what was written for the
+/// commit, and those with what others have written and it refers to as well.
+///
+/// Dropped, it says what became of the commit. If there was none, what was written is given up: files that hold nothing
+/// else go at once, and of others, merges move out what still counts once that is less than half of them.
+#[derive(Debug)]
+pub struct OnTheWay {
+    core: Arc<Core>,
+    files: BTreeSet<FileNumber>,
+    has_written: bool,
+    /// The commit that refers to them, or 0.
+    sequence: AtomicU64,
+}
+
+impl OnTheWay {
+    /// No files.
+    pub fn new(core: &Arc<Core>) -> OnTheWay {
+        OnTheWay { core: Arc::clone(core), files: BTreeSet::new(), has_written: false, sequence: AtomicU64::new(0) }
+    }
+
+    /// Whether they are files of this database.
+    pub fn is_of(&self, core: &Arc<Core>) -> bool {
+        Arc::ptr_eq(&self.core, core)
+    }
+
+    /// Writes a value, or a piece of one.
+    pub fn write(&mut self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
+        let _inside = self.core.enter()?;
+        self.core.check_writable()?;
+        let blob = self.core.blobs.write_to(lane, key, value, compression)?;
+        self.has_written = true;
+        if !self.files.insert(blob.file) {
+            // One count a file is enough.
+            self.core.blobs.settle(&[blob.file], None);
+        }
+        Ok(blob)
+    }
+
+    /// Keeps the files of pieces that others have written; `false` if one of them was let go of since the pieces were found: see
+    /// [`super::blobs::BlobStore::pin`].
+    pub fn pin(&mut self, pieces: &Pieces) -> bool {
+        let is_new = |number: &FileNumber| !self.files.contains(number);
+        let new: BTreeSet<FileNumber> = pieces.list.iter().map(|piece| piece.file).filter(is_new).collect();
+        let are_known = self.core.blobs.pin(&new);
+        if are_known {
+            self.files.extend(new);
+        }
+        are_known
+    }
+
+    /// Takes over what another has.
+    pub fn absorb(&mut self, mut other: OnTheWay) {
+        self.has_written |= other.has_written;
+        for number in std::mem::take(&mut other.files) {
+            if !self.files.insert(number) {
+                self.core.blobs.settle(&[number], None);
+            }
+        }
+    }
+
+    /// Makes what was written to files of the bulk lane durable. A failure ends writing, as that of any sync does.
+    pub fn sync(&self) -> Result<()> {
+        let _inside = self.core.enter_past_closing()?;
+        self.core.blobs.sync_bulk(&self.files).inspect_err(|e| {
+            self.core.leave_marker();
+            self.core.latch(e);
+        })
+    }
+
+    /// To be called before the commit: has what it refers to be as durable as the commit will be, and before it is.
+    pub fn make_ready(&self, durability: Durability) -> Result<()> {
+        if self.has_written && durability == Durability::Sync {
+            // Here, and not where the log is synced, so that nobody else has to wait for it.
+            self.sync()?;
+        }
+        self.core.blobs.need(&self.files);
+        Ok(())
+    }
+
+    /// A commit refers to them.
+    pub fn committed(&self, sequence: SequenceNumber) {
+        self.sequence.fetch_max(sequence, Ordering::AcqRel);
+    }
+}
+
+impl Drop for OnTheWay {
+    fn drop(&mut self) {
+        let files: Vec<FileNumber> = self.files.iter().copied().collect();
+        let sequence = Some(*self.sequence.get_mut()).filter(|sequence| *sequence > 0);
+        self.core.blobs.settle(&files, sequence);
+        if sequence.is_none() && self.has_written && !files.is_empty() {
+            self.core.blobs.leave_bulk_file(&self.files);
+            self.core.reclaim_blobs();
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Writing a value piece by piece, to be committed later.
+//!
+//! What is written gathers in memory until it makes a piece, which goes to a blob file. The first pieces are short, so that
+//! streams of moderate length take little memory, and later ones longer, so that the list of a long stream stays short: of 4 GiB it has
+//! 1072 pieces, in about 25 KiB. A value that never fills a piece is an ordinary one: it stands in the entry, or in one blob.
+//!
+//! **Appends.** The new value's list is the old one, and the new pieces behind it. Where what is appended is less than a piece, the
+//! old pieces at the end that are no more than twice as long as what comes behind them are written again together with it, up to
+//! the length of a long piece. So each byte is written again only into a piece at least half as long again: no more than 38 times,
+//! however short the appends. And of the pieces at the end that are not long yet, each is more than twice as long as the next: there
+//! are no more than 23 of them, and any two neighbours among the others make a long piece or more.
+
+use super::{core::Core, key::KeyBuf, on_the_way::OnTheWay, settings::TreeOptions};
+use crate::{
+    base::{Content, EntryKind, Error, Result, limits},
+    codec::Compression,
+    table::blob::{Lane, Pieces},
+};
+use std::{
+    io::{self, Read},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+/// After so many pieces they are longer.
+const SHORT_PIECES: usize = 64;
+
+/// How much longer.
+const LONG_PIECE: usize = 4;
+
+/// What was written is synced whenever it is so much: neither the system nor the commit is to have much of it left.
+const SYNC_BYTES: u64 = 16 << 20;
+
+/// The least that is made room for at once.
+const ROOM_MIN: usize = 8 << 10;
+
+/// A value as it is to stand in an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The kind and value of the entry.
+    pub kind: EntryKind,
+    pub value: Vec<u8>,
+    /// The length of what it stands for.
+    pub len: u64,
+}
+
+impl Placed {
+    fn value(value: Vec<u8>) -> Placed {
+        Placed { kind: EntryKind::Value, len: value.len() as u64, value }
+    }
+
+    fn pieces(pieces: &Pieces) -> Placed {
+        let (kind, value) = pieces.entry();
+        Placed { kind, value, len: pieces.len() }
+    }
+
+    /// The same, to expire when what it is made of would have.
+    pub fn expiring(self, expires_us: Option<u64>) -> Placed {
+        let mut room = Vec::new();
+        let (kind, value) = Content { kind: self.kind, value: &self.value, expires_us }.entry(&mut room);
+        Placed { kind, value: value.to_vec(), len: self.len }
+    }
+}
+
+/// What a key has before an append.
+#[derive(Debug)]
+pub enum Base {
+    Value(Vec<u8>),
+    Pieces(Pieces),
+}
+
+impl Base {
+    fn len(&self) -> u64 {
+        match self {
+            Base::Value(value) => value.len() as u64,
+            Base::Pieces(pieces) => pieces.len(),
+        }
+    }
+}
+
+/// A value that is being written.
+#[derive(Debug)]
+pub struct PieceWriter {
+    core: Arc<Core>,
+    key: KeyBuf,
+    compression: Compression,
+    threshold: usize,
+    pieces: Pieces,
+    /// The length of those.
+    written: u64,
+    /// What is no piece yet, in its first bytes.
+    buffer: Vec<u8>,
+    filled: usize,
+    on_the_way: OnTheWay,
+    unsynced: u64,
+    has_failed: bool,
+}
+
+impl PieceWriter {
+    /// Of a value for `key`, an internal one.
+    pub fn new(core: &Arc<Core>, key: KeyBuf, options: &TreeOptions) -> PieceWriter {
+        PieceWriter {
+            core: Arc::clone(core),
+            key,
+            compression: options.compression.unwrap_or(core.settings.compression),
+            threshold: options.blob_threshold.unwrap_or(core.settings.blob_threshold),
+            pieces: Pieces::default(),
+            written: 0,
+            buffer: Vec::new(),
+            filled: 0,
+            on_the_way: OnTheWay::new(core),
+            unsynced: 0,
+            has_failed: false,
+        }
+    }
+
+    /// The length of what was written so far.
+    pub fn len(&self) -> u64 {
+        self.written + self.filled as u64
+    }
+
+    fn piece_len(&self) -> usize {
+        let short = self.core.settings.piece_bytes();
+        if self.pieces.list.len() < SHORT_PIECES { short } else { LONG_PIECE * short }
+    }
+
+    /// Appends bytes. After a failure nothing more is taken.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let room = self.room(bytes.len())?;
+            let now = bytes.len().min(room.len());
+            let (head, rest) = bytes.split_at(now);
+            room[..now].copy_from_slice(head);
+            self.filled += now;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Appends all that a reader has. What it says, or that it panics, is the error.
+    pub fn read_from(&mut self, reader: &mut dyn Read) -> Result<()> {
+        let done = self.try_read_from(reader);
+        self.has_failed |= done.is_err();
+        done
+    }
+
+    fn try_read_from(&mut self, reader: &mut dyn Read) -> Result<()> {
+        loop {
+            let piece_len = self.piece_len();
+            let room = self.room(piece_len)?;
+            // The caller's code; nothing is locked, and all that it can leave half done is its own.
+            let read = catch_unwind(AssertUnwindSafe(|| reader.read(room)));
+            match read.unwrap_or_else(|panic| Err(io::Error::other(told(&*panic)))) {
+                Ok(0) => return Ok(()),
+                Ok(count) if count <= room.len() => self.filled += count,
+                Ok(_) => return Err(Error::InvalidArgument("a reader says it has read more than fits".to_owned())),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // What is read from another stream of a database fails with the database's error.
+                Err(e) => return Err(e.downcast::<Error>().unwrap_or_else(Error::abort)),
+            }
+        }
+    }
+
+    /// The free end of the buffer, of which no more than `wanted` bytes will be used; never empty.
+    fn room(&mut self, wanted: usize) -> Result<&mut [u8]> {
+        self.check_not_failed()?;
+        if self.filled == self.piece_len() {
+            self.write_piece(Lane::Bulk)?;
+        }
+        if self.len() >= limits::MAX_VALUE_LEN {
+            self.has_failed = true;
+            return Err(too_long());
+        }
+        let left = usize::try_from(limits::MAX_VALUE_LEN - self.len()).unwrap_or(usize::MAX);
+        let end = self.piece_len().min(self.filled.saturating_add(wanted)).min(self.filled.saturating_add(left));
+        if self.buffer.len() < end {
+            // Twice as much, so that what is short takes little and what is long is not moved often.
+            let len = end.min((2 * self.buffer.len()).max(self.filled + ROOM_MIN)).max(self.filled + 1);
+            self.buffer.resize(len, 0);
+        }
+        let end = end.min(self.buffer.len());
+        Ok(&mut self.buffer[self.filled..end])
+    }
+
+    fn check_not_failed(&self) -> Result<()> {
+        if self.has_failed {
+            return Err(Error::InvalidArgument("the stream has failed before: write it anew".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn write_piece(&mut self, lane: Lane) -> Result<()> {
+        let written = self.try_write_piece(lane);
+        self.has_failed |= written.is_err();
+        written
+    }
+
+    fn try_write_piece(&mut self, lane: Lane) -> Result<()> {
+        let piece = self.on_the_way.write(lane, &self.key, &self.buffer[..self.filled], self.compression)?;
+        self.pieces.list.push(piece);
+        self.written += self.filled as u64;
+        self.filled = 0;
+        self.unsynced += piece.stored_len;
+        if self.unsynced >= SYNC_BYTES {
+            self.on_the_way.sync()?;
+            self.unsynced = 0;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left in memory, if there are pieces before it.
+    fn finish_pieces(&mut self) -> Result<()> {
+        self.check_not_failed()?;
+        if !self.pieces.list.is_empty() && self.filled > 0 { self.write_piece(Lane::Bulk) } else { Ok(()) }
+    }
+
+    /// The value as it is to stand in an entry, and the files that the entry refers to.
+    pub fn finish(mut self) -> Result<(Placed, OnTheWay)> {
+        self.finish_pieces()?;
+        if self.pieces.list.is_empty() {
+            if self.filled < self.threshold {
+                self.buffer.truncate(self.filled);
+                return Ok((Placed::value(self.buffer), self.on_the_way));
+            }
+            self.write_piece(Lane::Values)?;
+        }
+        Ok((Placed::pieces(&self.pieces), self.on_the_way))
+    }
+
+    /// Ends the value, to be appended to others: [`Tail::onto`].
+    pub fn into_tail(mut self) -> Result<(Tail, OnTheWay)> {
+        self.finish_pieces()?;
+        self.buffer.truncate(self.filled);
+        let PieceWriter { core, key, compression, threshold, pieces, buffer, on_the_way, .. } = self;
+        let short = if pieces.list.is_empty() { buffer } else { Vec::new() };
+        Ok((Tail { core, key, compression, threshold, pieces, short }, on_the_way))
+    }
+}
+
+/// What is to be appended to a value.
+#[derive(Debug)]
+pub struct Tail {
+    core: Arc<Core>,
+    key: KeyBuf,
+    compression: Compression,
+    threshold: usize,
+    /// All of it, if it is a piece or more.
+    pieces: Pieces,
+    /// Else all of it.
+    short: Vec<u8>,
+}
+
+impl Tail {
+    /// The value that begins with `base`, whose files are on their way with those of the commit.
+    pub fn onto(&self, base: Option<Base>, on_the_way: &mut OnTheWay) -> Result<Placed> {
+        let own_len = self.pieces.len() + self.short.len() as u64;
+        if base.as_ref().map_or(0, Base::len) + own_len > limits::MAX_VALUE_LEN {
+            return Err(too_long());
+        }
+        let (mut list, mut bytes) = match base {
+            None => (Pieces::default(), Vec::new()),
+            Some(Base::Value(value)) => (Pieces::default(), value),
+            Some(Base::Pieces(pieces)) => (pieces, Vec::new()),
+        };
+        let long = LONG_PIECE * self.core.settings.piece_bytes();
+        let mut lane = Lane::Bulk;
+        if self.pieces.list.is_empty() {
+            bytes.extend_from_slice(&self.short);
+            bytes = self.join_end(&mut list, bytes, long)?;
+            if list.list.is_empty() && bytes.len() < self.threshold {
+                return Ok(Placed::value(bytes));
+            }
+            lane = Lane::Values;
+        }
+        for piece in bytes.chunks(long) {
+            list.list.push(on_the_way.write(lane, &self.key, piece, self.compression)?);
+        }
+        list.list.extend_from_slice(&self.pieces.list);
+        Ok(Placed::pieces(&list))
+    }
+
+    /// Takes the pieces from the end of a list that are no more than twice as long as what comes behind them.
+    fn join_end(&self, list: &mut Pieces, mut bytes: Vec<u8>, len_max: usize) -> Result<Vec<u8>> {
+        let fits = |last: u64, len: u64| last <= 2 * len && last + len <= len_max as u64;
+        while let Some(last) = list.list.pop_if(|last| fits(last.len, bytes.len() as u64)) {
+            let mut joined = self.core.blobs.read_anew(&last)?;
+            joined.extend_from_slice(&bytes);
+            bytes = joined;
+        }
+        Ok(bytes)
+    }
+}
+
+fn too_long() -> Error {
+    Error::InvalidArgument(format!("a value would be longer than {} bytes", limits::MAX_VALUE_LEN))
+}
+
+fn told(panic: &(dyn std::any::Any + Send)) -> String {
+    let message = panic.downcast_ref::<&str>().copied();
+    let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the reader of a stream panicked: {}", message.unwrap_or("without a message"))
+}
