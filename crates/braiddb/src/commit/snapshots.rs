@@ -118,14 +118,17 @@ impl SnapshotList {
     }
 
     /// Takes a snapshot of now. Each must be released.
-    pub fn acquire(&self, kind: ReaderKind, now_ns: u64, now_us: u64) -> Held {
+    pub fn acquire(&self, kind: ReaderKind, now: impl FnOnce() -> (u64, u64)) -> Held {
         let mut readers = self.readers.lock();
         let sequence = self.visible();
+        // After that: who sees a commit sees as expired what had expired for whoever made it.
+        let (now_ns, now_us) = now();
         // Who was held up after looking at the clock has not been a reader meanwhile, and must not be born expired.
         let taken_ns = readers.now_ns.max(now_ns);
         readers.now_ns = taken_ns;
         // Nor must it see what jobs have let go of meanwhile, since it had expired.
         let taken_us = readers.now_us.max(now_us);
+        readers.now_us = taken_us;
         let id = readers.next_id;
         readers.next_id += 1;
         readers.by_id.insert(id, Reader { kind, was_told_of: false, holds: 1, sequence, taken_ns, taken_us });
@@ -181,7 +184,7 @@ impl SnapshotList {
         let mut readers = self.readers.lock();
         readers.now_us = readers.now_us.max(now_us);
         let now_us = readers.now_us;
-        self.holding(&readers).map(|reader| reader.taken_us).fold(now_us, u64::min)
+        self.holding(&readers).next().map_or(now_us, |first| first.taken_us)
     }
 
     /// How many readers hold something, and the oldest of them.

@@ -73,7 +73,7 @@ fn the_bytes_of_a_batch_are_these() {
 #[test]
 fn strata_are_the_snapshots_and_now() {
     let list = SnapshotList::new(5);
-    let five = list.acquire(ReaderKind::Cursor, 70, 0);
+    let five = list.acquire(ReaderKind::Cursor, || (70, 0));
     list.publish(9);
     let oldest = Seen { kind: ReaderKind::Cursor, sequence: 5, taken_ns: 70, is_expired: false };
     assert_eq!((list.strata(), list.in_use()), (vec![5, 9], (1, Some(oldest))));
@@ -88,7 +88,7 @@ fn strata_are_the_snapshots_and_now() {
 fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
     let list = SnapshotList::new(5);
     let acquire = |now_ns| {
-        let held = list.acquire(ReaderKind::Snapshot, now_ns, 0);
+        let held = list.acquire(ReaderKind::Snapshot, || (now_ns, 0));
         list.publish(held.sequence + 1);
         held
     };
@@ -116,7 +116,7 @@ fn what_was_taken_before_a_moment_has_expired_and_holds_nothing() {
     assert_eq!(list.strata(), [6, 7, 8]);
     // Who looked at the clock before all others had expired, and came after that, has not.
     list.look(900, 1000, 0);
-    let late = list.acquire(ReaderKind::Snapshot, 500, 0);
+    let late = list.acquire(ReaderKind::Snapshot, || (500, 0));
     assert!(list.is_expired(&seven) && !list.is_expired(&late));
     assert_eq!((late.taken_ns, list.strata()), (900, vec![8]));
     for held in [five, six, seven, late] {
@@ -193,4 +193,21 @@ fn when_a_leader_panics_its_members_are_told_and_the_next_one_leads() {
     assert_eq!(all.iter().filter(|(_, answer)| answer.is_none()).count(), 1, "the leader panics: {all:?}");
     assert!(all.iter().any(|(_, answer)| *answer == Some(None)), "its members are told: {all:?}");
     assert_eq!(queue.submit(9, 64, |_| 1, |group, answer| answer(group[0])), Some(9));
+}
+
+#[test]
+fn the_times_of_readers_never_go_back_and_jobs_go_by_the_oldest() {
+    let list = SnapshotList::new(5);
+    let take = |now_us| list.acquire(ReaderKind::Snapshot, || (0, now_us));
+    let first = take(100);
+    let second = take(90);
+    assert_eq!((first.taken_us, second.taken_us), (100, 100), "a clock that another thread has read before");
+    assert_eq!(list.expired_by(300), 100);
+    list.release(&first);
+    assert_eq!(list.expired_by(250), 100);
+    list.release(&second);
+    // What a job was told may go by 300 is gone for all who come later.
+    assert_eq!(list.expired_by(200), 300);
+    let third = take(150);
+    assert_eq!((third.taken_us, list.expired_by(900)), (300, 300));
 }

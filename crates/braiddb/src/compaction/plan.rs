@@ -67,6 +67,8 @@ pub struct PartitionShape {
     pub cut: Option<Vec<u8>>,
     /// How long ago the first of its entries expired, in microseconds; 0 if none has.
     pub expired_for_us: u64,
+    /// About how many of its entries have expired.
+    pub expired: u64,
     /// Its bytes when a split last gave one part, since it could not be cut; 0 if none did.
     pub unsplit_bytes: u64,
     /// Whether a blob file waits to be given up that runs of this partition refer to.
@@ -94,6 +96,8 @@ pub struct PlanOptions {
     pub dead_percent_max: u64,
     /// What has expired is let go of after so long at the latest, in microseconds.
     pub expired_for_us_max: u64,
+    /// And after so long, if it is a hundredth of all entries: sooner if it is more, later if less.
+    pub expired_hundredth_for_us_max: u64,
     /// Whether the database is idle: then loose runs are folded whatever their number.
     pub idle: bool,
 }
@@ -168,7 +172,7 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
 pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let count = shape.runs.len() + shape.loose.len();
     let bytes: u64 = all(shape).map(|r| r.bytes).sum();
-    if is_too_dead(shape, options) || shape.relocate_blobs || shape.expired_for_us >= options.expired_for_us_max {
+    if is_too_dead(shape, options) || shape.relocate_blobs || is_expired_too_long(shape, options) {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
     }
     let sparse: Vec<FileNumber> = shape.runs.iter().filter(|r| r.is_sparse).map(|r| r.number).collect();
@@ -243,6 +247,14 @@ fn is_too_dead(shape: &PartitionShape, options: &PlanOptions) -> bool {
     let Some(counts) = &shape.counts else { return false };
     let dead = counts.dead.saturating_sub(shape.dead_held);
     dead * 100 > counts.entries * options.dead_percent_max
+}
+
+/// Whether something has been expired for so long that it must go, or so much for some time.
+fn is_expired_too_long(shape: &PartitionShape, options: &PlanOptions) -> bool {
+    let entries: u64 = all(shape).map(|r| r.entries).sum();
+    let waited = u128::from(shape.expired_for_us) * u128::from(shape.expired) * 100;
+    let most = u128::from(options.expired_hundredth_for_us_max) * u128::from(entries);
+    shape.expired_for_us >= options.expired_for_us_max || (shape.expired > 0 && waited >= most)
 }
 
 /// The runs of the view, and the loose ones. Where there is no view yet, the oldest loose run is as good as one if it is

@@ -14,6 +14,7 @@ fn options(idle: bool) -> PlanOptions {
         view_runs_max_idle: 4,
         dead_percent_max: 25,
         expired_for_us_max: 1000,
+        expired_hundredth_for_us_max: 100,
         idle,
     }
 }
@@ -42,6 +43,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         dead_held: 0,
         cut: None,
         expired_for_us: 0,
+        expired: 0,
         unsplit_bytes: 0,
         relocate_blobs: false,
     }
@@ -109,6 +111,8 @@ fn plans_by_shape() {
             false,
         ),
         ("expired lately", PartitionShape { expired_for_us: 999, ..shape(&[10, 10], &[1]) }, false),
+        ("a fiftieth expired lately", PartitionShape { expired_for_us: 49, expired: 2, ..shape(&[99], &[1]) }, false),
+        ("a fiftieth expired before", PartitionShape { expired_for_us: 50, expired: 2, ..shape(&[99], &[1]) }, false),
         ("expired long ago", PartitionShape { expired_for_us: 1000, ..shape(&[10, 10], &[1]) }, false),
         ("sparse blobs", PartitionShape { relocate_blobs: true, ..shape(&[10], &[]) }, false),
     ];
@@ -151,6 +155,8 @@ a loose run, read now and then: None
 a large view, read as often: Some(Split)
 a full view, read often: None
 expired lately: None
+a fiftieth expired lately: None
+a fiftieth expired before: Some(Major { inputs: [1, 101] })
 expired long ago: Some(Major { inputs: [1, 2, 101] })
 sparse blobs: Some(Major { inputs: [1] })
 ";

@@ -56,8 +56,11 @@ const DEAD_PERCENT_MAX: u64 = 40;
 /// The most dead entries of the database while nothing is committed, in per cent.
 const DEAD_PERCENT_MAX_IDLE: u64 = 13;
 
-/// What has expired is let go of after a day at the latest: as long as one merge a day of every partition is no burden.
-const EXPIRED_FOR_US_MAX: u64 = 24 * 3600 * 1_000_000;
+/// If a hundredth of a partition has been expired for a day, it is let go of; what is more sooner, what is less later: ...
+const EXPIRED_HUNDREDTH_FOR_US_MAX: u64 = 24 * 3600 * 1_000_000;
+
+/// ... after a month at the latest. Even if each partition is merged for that, it is no burden.
+const EXPIRED_FOR_US_MAX: u64 = 30 * 24 * 3600 * 1_000_000;
 
 /// A run of which partitions read less than this share, in per mille of its entries, is sparse.
 const SPARSE_PER_MILLE: u64 = 600;
@@ -206,6 +209,7 @@ impl Core {
 
     /// Does all work that is due, in the calling thread.
     pub fn run_inline(&self) {
+        self.keep_time();
         self.look_at_readers_if_due();
         self.prepare_log();
         while let Some(job) = self.next_job(Role::All, false) {
@@ -277,6 +281,7 @@ impl Core {
             view_runs_max_idle: VIEW_RUNS_MAX_IDLE,
             dead_percent_max: DEAD_PERCENT_MAX,
             expired_for_us_max: EXPIRED_FOR_US_MAX,
+            expired_hundredth_for_us_max: EXPIRED_HUNDREDTH_FOR_US_MAX,
             idle,
         };
         // What is merged whole need not be folded before.
@@ -351,7 +356,8 @@ impl Core {
         }
         let expired_by_us = self.expired_by_us();
         let counts = partition.counts().map(|(entries, dead)| {
-            let expired = expired_entries(partition, expired_by_us).min(entries);
+            let counted = if partition.view.is_some() { &partition.runs[..] } else { oldest_apart(partition) };
+            let expired = expired_entries(partition, counted, expired_by_us).min(entries);
             // What is dead already may be so twice.
             let dead = dead
                 + (u128::from(entries.saturating_sub(dead)) * u128::from(expired) / u128::from(entries.max(1))) as u64;
@@ -373,6 +379,10 @@ impl Core {
             counts,
             dead_held: held.map_or(0, |(dead, _)| *dead),
             expired_for_us: earliest.map_or(0, |earliest| expired_by_us.saturating_sub(earliest)),
+            expired: earliest.map_or(0, |_| {
+                expired_entries(partition, &partition.runs, expired_by_us)
+                    + expired_entries(partition, &partition.loose_runs(), expired_by_us)
+            }),
             unsplit_bytes: work.unsplit.get(&partition.id).copied().unwrap_or(0),
             relocate_blobs: !work.sparse_blobs.is_empty() && partition.all_runs().any(|h| moves_blobs(h.run().meta())),
         }
@@ -518,6 +528,31 @@ impl Core {
         self.release_log(wal)
     }
 
+    /// Notes where a clock was set; later if the disk is full.
+    fn keep_time(&self) {
+        if self.check_writable().is_ok()
+            && let Err(error) = self.note_time()
+        {
+            tracing::debug!(%error, "that a clock was set could not be noted");
+        }
+    }
+
+    /// Has a memtable flushed that has held a value for long that has expired: else, where little is committed, that would stay for
+    /// ever. Whether there was one.
+    fn freeze_what_has_expired(&self) -> bool {
+        let earliest = self.state.load().active.earliest_expiry();
+        if earliest == u64::MAX || self.check_writable().is_err() {
+            return false;
+        }
+        let is_due = self.expired_by_us().saturating_sub(EXPIRED_HUNDREDTH_FOR_US_MAX) >= earliest;
+        let Some(_write) = self.write.try_lock().filter(|_| is_due) else { return false };
+        if !self.state.load().frozen.is_empty() {
+            return false;
+        }
+        self.freeze();
+        true
+    }
+
     /// The same for the thread that flushes, which must not wait for a flush, nor for a writer who waits for one.
     fn trim_log_as_flusher(&self) -> Result<()> {
         let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
@@ -562,15 +597,18 @@ impl Core {
     }
 }
 
-/// About how many of the entries that [`Partition::counts`] counts have expired.
-fn expired_entries(partition: &Partition, expired_by_us: u64) -> u64 {
-    let counted = if partition.view.is_some() { partition.runs.len() } else { 0 };
-    let oldest = partition.apart.last().filter(|_| counted == 0);
+/// The run that [`Partition::counts`] counts without a view.
+fn oldest_apart(partition: &Partition) -> &[Arc<RunHandle>] {
+    partition.apart.last().map_or(&[], std::slice::from_ref)
+}
+
+/// About how many of the partition's entries in these runs have expired.
+fn expired_entries(partition: &Partition, runs: &[Arc<RunHandle>], expired_by_us: u64) -> u64 {
     let expired = |handle: &Arc<RunHandle>| {
         let expired = handle.run().meta().expiries.expired_by(expired_by_us);
-        if expired == 0 { 0 } else { expired * partition.share_per_mille(handle) / 1000 }
+        if expired == 0 { 0 } else { expired.saturating_mul(partition.share_per_mille(handle)) / 1000 }
     };
-    partition.runs[..counted].iter().chain(oldest).map(expired).sum()
+    runs.iter().map(expired).fold(0, u64::saturating_add)
 }
 
 /// How much of each run all partitions together read, in per mille.
@@ -635,12 +673,16 @@ impl Core {
             self.run_job(job);
             return true;
         }
+        if role == Role::Flusher && self.freeze_what_has_expired() {
+            return true;
+        }
         if role == Role::Flusher && self.look_for_idleness(&mut self.work.lock()) {
             self.settle();
             self.signal_work();
             return true;
         }
         if role == Role::Logger {
+            self.keep_time();
             self.look_at_readers_if_due();
             self.prepare_log();
             self.tidy_log();

@@ -141,6 +141,8 @@ pub struct Core {
     pub incarnation: u64,
     pub settings: Settings,
     pub clock: Clock,
+    /// How far the manifest says that time was ahead of the wall clock.
+    pub noted_ahead_us: AtomicU64,
     pub table: TableContext,
     pub state: ArcSwap<ReadState>,
     /// What memtables leave for the next ones.

@@ -408,6 +408,15 @@ impl Cursor {
         Ok(())
     }
 
+    /// What a damaged view makes it do.
+    #[cfg(test)]
+    pub(super) fn begin_anew(&mut self) -> Result<()> {
+        self.state = self.core().state.load_full();
+        self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
+        let moved = self.replay();
+        self.arrive(true, moved).map(|_| ())
+    }
+
     #[cold]
     fn heal(&mut self, mut error: Error) -> Result<()> {
         self.place = Place::Fresh;

@@ -291,6 +291,9 @@ impl Shared {
         if is_writable && let Err(e) = core.trim_log() {
             tracing::warn!(error = %e, "the log could not be made shorter");
         }
+        if is_writable && let Err(e) = core.note_time() {
+            tracing::debug!(error = %e, "that a clock was set could not be noted");
+        }
         // From here on nothing is added that the sync would miss.
         core.refuse_calls();
         let synced = match &core.wal {

@@ -26,6 +26,18 @@ fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
+impl Core {
+    /// How far the database's time is ahead of the wall clock.
+    pub fn ahead_us(&self) -> u64 {
+        self.now().us.saturating_sub(self.settings.runtime.unix_time_us())
+    }
+
+    /// A moment of the wall clock by the database's time.
+    fn expiry_at(&self, time: SystemTime) -> u64 {
+        since_1970(time).saturating_add(self.ahead_us())
+    }
+}
+
 /// A duration in microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
@@ -74,7 +86,8 @@ impl Core {
         self.check_open()?;
         let found = self.get_slowly(key, snapshot)?;
         Ok(found.map(|Resolved { value, expires_us, .. }| {
-            let expires = expires_us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us)));
+            let wall_us = |us: u64| Duration::from_micros(us.saturating_sub(self.ahead_us()));
+            let expires = expires_us.and_then(|us| UNIX_EPOCH.checked_add(wall_us(us)));
             (Value::new(value.into_vec()), expires)
         }))
     }
@@ -116,7 +129,7 @@ impl Tree {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> Result<SequenceNumber> {
-        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), since_1970(expires)))
+        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().core().expiry_at(expires)))
     }
 
     /// The value of `key`, if there is one, and when it expires, if it does.
@@ -156,7 +169,8 @@ impl Batch {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> &mut Batch {
-        self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), since_1970(expires)));
+        let expires_us = tree.db().core().expiry_at(expires);
+        self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), expires_us));
         self
     }
 }
@@ -182,7 +196,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> Result<()> {
-        self.put_expiring(tree, key.as_ref(), value.as_ref(), since_1970(expires))
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.db().core().expiry_at(expires))
     }
 
     fn put_expiring(&self, tree: &Tree, key: &[u8], value: &[u8], expires_us: u64) -> Result<()> {

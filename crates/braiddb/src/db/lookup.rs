@@ -97,6 +97,11 @@ impl Core {
                 Ok(Some(entry)) if entry.kind == EntryKind::Value => {
                     return Ok(Some(read(Cow::Borrowed(entry.value), entry.sequence)));
                 }
+                Ok(Some(entry)) if entry.kind == EntryKind::Expiring => {
+                    if let Some(plain) = self.plain_by(&entry, self.time_of(snapshot)) {
+                        return Ok(plain.map(|value| read(Cow::Borrowed(value), entry.sequence)));
+                    }
+                }
                 // What is left takes long anyway, and is done once more from the start.
                 _ => {}
             }
@@ -105,6 +110,15 @@ impl Core {
             BlobValue::Owned(value) => read(Cow::Owned(value), sequence),
             BlobValue::InPlace(value) => read(Cow::Borrowed(&value), sequence),
         }))
+    }
+
+    /// What an entry that expires holds for a reader of this time: a value, or none any more. `None` if that is not simply there.
+    fn plain_by<'e>(&self, entry: &EntryRef<'e>, now_us: u64) -> Option<Option<&'e [u8]>> {
+        let content = Content::of(entry.kind, entry.value)?;
+        if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
+            return Some(None);
+        }
+        (content.kind == EntryKind::Value).then_some(Some(content.value))
     }
 
     /// [`Core::get`] of a large value, and of whatever must be healed first.

@@ -25,6 +25,9 @@ use std::{
 /// A partition that gets fewer bytes from a flush shares a run with its like.
 const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
 
+/// So much is noted of how far time is ahead of the wall clock; clocks that are corrected little by little have less.
+const TIME_AHEAD_US_MIN: u64 = 1_000_000;
+
 /// Into about how many parts a partition is split that has outgrown its size, by how many there are. With more, a database that
 /// grows is rewritten less often, and space comes back in smaller pieces; of large databases there should not be too many.
 fn parts_of_split(partitions: usize) -> u64 {
@@ -56,6 +59,20 @@ struct Moved {
 }
 
 impl Core {
+    /// What an edit says of the time.
+    fn time_change(&self) -> Change {
+        Change::Time { now_us: self.now().us, ahead_us: self.ahead_us() }
+    }
+
+    /// Has the manifest say how far time is ahead of the wall clock, if that has changed: a clock was set.
+    pub fn note_time(&self) -> Result<()> {
+        let noted_us = self.noted_ahead_us.load(Ordering::Relaxed);
+        if self.ahead_us().abs_diff(noted_us) < TIME_AHEAD_US_MIN {
+            return Ok(());
+        }
+        self.install(&mut self.disk.lock(), Vec::new(), None)
+    }
+
     /// The time by which no reader sees what had expired then.
     pub fn expired_by_us(&self) -> u64 {
         self.snapshots.expired_by(self.now().us)
@@ -237,6 +254,11 @@ impl Core {
         self.check_open()?;
         changes.push(Change::NextFile(self.next_file.load(Ordering::Relaxed)));
         changes.push(Change::LastSequence(self.snapshots.visible()));
+        let time = self.time_change();
+        if let Change::Time { ahead_us, .. } = &time {
+            self.noted_ahead_us.store(*ahead_us, Ordering::Relaxed);
+        }
+        changes.push(time);
         disk.manifest.commit(&Edit::new(changes)).inspect_err(|e| {
             if !e.is_disk_full() {
                 self.latch(e);

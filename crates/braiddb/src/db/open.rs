@@ -68,6 +68,13 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
     Some((stem.parse().ok().filter(|_| known)?, extension))
 }
 
+/// The database's time goes on from there: from that of the last edit, or of a commit since.
+fn time_floor(layout: &Layout, replayed: &Replayed) -> u64 {
+    // Commits tell the wall clock's time.
+    let committed_us = replayed.last_commit_us.saturating_add(layout.time_ahead_us);
+    if replayed.last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
+}
+
 /// The highest number in the name of an engine file; 0 if there is none.
 fn highest(names: &[DirEntry]) -> u64 {
     names.iter().filter_map(|e| numbered(&e.name)).map(|(number, _)| number).max().unwrap_or(0)
@@ -96,7 +103,8 @@ impl Core {
             }
         };
         let mut disk = DiskState { manifest, files };
-        let Replayed { records, outcome, last_commit_us, .. } = replayed;
+        let floor_us = time_floor(disk.manifest.layout(), &replayed);
+        let Replayed { records, outcome, .. } = replayed;
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
@@ -104,7 +112,8 @@ impl Core {
         let core = Arc::new(Core {
             dir: dir.to_owned(),
             incarnation: disk.manifest.layout().incarnation,
-            clock: Clock::new(&*settings.runtime, last_commit_us),
+            clock: Clock::new(&*settings.runtime, floor_us),
+            noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
             table,
             state: ArcSwap::from_pointee(state),
             chunk_pool: Arc::new(ChunkPool::for_memtables(2, settings.memtable_bytes())),

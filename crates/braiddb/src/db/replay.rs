@@ -27,7 +27,7 @@ pub struct Replayed {
     pub memtables: Vec<Arc<Memtable>>,
     pub last_sequence: SequenceNumber,
     pub records: u64,
-    /// When the last commit was made, in microseconds since 1970; 0 if the log has none.
+    /// The latest time of a commit by the wall clock, in microseconds since 1970; 0 if the log has none.
     pub last_commit_us: u64,
     pub outcome: RecoveryOutcome,
 }
@@ -150,7 +150,7 @@ impl<'a> Walk<'a> {
             self.memtables.push(full);
         }
         self.insert(payload, info);
-        self.last_commit_us = info.commit_time_us;
+        self.last_commit_us = self.last_commit_us.max(info.commit_time_us);
         self.known.extend(references.iter().map(|(_, blob)| *blob));
         self.references.extend(references);
         Ok(Visit::Taken)

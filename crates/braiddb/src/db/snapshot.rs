@@ -28,8 +28,10 @@ pub struct Hold {
 impl Hold {
     /// A hold on what is visible now.
     pub fn now(core: &Arc<Core>, kind: ReaderKind) -> Hold {
-        let now = core.now();
-        let held = core.snapshots.acquire(kind, now.ns, now.us);
+        let held = core.snapshots.acquire(kind, || {
+            let now = core.now();
+            (now.ns, now.us)
+        });
         Hold { core: Arc::clone(core), held }
     }
 

@@ -332,9 +332,10 @@ fn space_comes_back_where_nothing_is_committed() {
 }
 
 #[test]
-fn what_little_has_expired_goes_within_a_day() {
+fn what_little_has_expired_goes_in_time() {
     let (clock, db, tree) = world();
-    for number in 0..300_u32 {
+    // With the catalog's two, a hundred entries: what has expired is a hundredth of them.
+    for number in 0..97_u32 {
         tree.put(number.to_be_bytes(), [7; 50]).unwrap();
     }
     tree.put_with_ttl(b"session", [7; 50], seconds(10)).unwrap();
@@ -343,15 +344,79 @@ fn what_little_has_expired_goes_within_a_day() {
     let before = db.stats().expired;
     clock.advance(10 * SECOND_NS + DAY_NS - 1000);
     tree.put(b"k", b"v").unwrap();
-    assert_eq!(db.stats().expired, before);
+    assert_eq!((db.stats().expired, entries(&db)), (before, 100));
     clock.advance(1000);
     tree.put(b"k", b"v").unwrap();
-    assert_eq!(db.stats().expired, before + 1);
+    assert_eq!((db.stats().expired, entries(&db)), (before + 1, 99));
     // And that is all there is to do.
     let merges = db.stats().merges;
-    clock.advance(2 * DAY_NS);
+    clock.advance(200 * DAY_NS);
     tree.put(b"k", b"v").unwrap();
     assert_eq!(db.stats().merges, merges);
+}
+
+#[test]
+fn one_session_has_not_everything_merged() {
+    let (clock, db, tree) = world();
+    for number in 0..20_000_u32 {
+        tree.put(number.to_be_bytes(), [7; 50]).unwrap();
+    }
+    db.compact().unwrap();
+    // A run that all partitions share.
+    for number in (0..20_000_u32).step_by(500) {
+        tree.put(number.to_be_bytes(), [8; 20]).unwrap();
+    }
+    db.tree("sessions").unwrap().put_with_ttl(b"s", b"v", seconds(10)).unwrap();
+    db.flush().unwrap();
+    assert!(db.stats().partitions.len() > 10);
+    let merges = db.stats().merges;
+    clock.advance(10 * SECOND_NS + DAY_NS);
+    tree.put(b"k", b"v").unwrap();
+    assert!(db.stats().merges - merges <= 1, "{} merges", db.stats().merges - merges);
+}
+
+#[test]
+fn what_was_never_flushed_goes_too() {
+    let clock = Clock::new();
+    let db = open(Settings { background_threads: 1, ..settings(&clock, &mem()) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put_with_ttl(b"k", b"v", seconds(10)).unwrap();
+    clock.advance(10 * SECOND_NS + DAY_NS);
+    bounded("the flush of what has expired", move || {
+        while db.stats().flushes == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(db.stats().expired, 1);
+    });
+}
+
+#[test]
+fn large_values_that_expire_stand_in_blob_files() {
+    in_each_place(|clock, db, tree, place| {
+        let value = vec![7; 5000];
+        tree.put_with_ttl(b"k", &value, seconds(10)).unwrap();
+        db.update(|tx| tx.put_with_ttl(tree, b"l", &value, seconds(20))).unwrap();
+        let (written, before) = (db.stats().blob_bytes_written, db.snapshot());
+        assert!(written > 0);
+        place(db);
+        assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&value[..]));
+        assert_eq!(tree.multi_get(&[b"k", b"l"]).unwrap().len(), 2);
+        assert_eq!(tree.iter().map(|row| row.unwrap().1.len()).sum::<usize>(), 10_000);
+        assert_eq!(tree.read_range(b"l", 4990..6000).unwrap().as_deref(), Some(&value[..10]));
+        assert!(db.verify().unwrap().problems.is_empty());
+        clock.advance(10 * SECOND_NS);
+        assert!(!is_there(db, tree, b"k") && is_there(db, tree, b"l"));
+        assert!(tree.stream(b"k").unwrap().is_none() && before.stream(tree, b"k").unwrap().is_some());
+        // An append keeps the end, and begins a value where there is none any more.
+        tree.append_stream(b"k", &b"more"[..]).unwrap();
+        tree.append_stream(b"l", &b"more"[..]).unwrap();
+        assert_eq!(tree.get_with_expiry(b"l").unwrap().map(|found| found.1), Some(Some(UNIX_EPOCH + seconds(1020))));
+        assert_eq!(tree.get_with_expiry(b"k").unwrap().unwrap().1, None);
+        clock.advance(10 * SECOND_NS);
+        place(db);
+        assert!(is_there(db, tree, b"k") && !is_there(db, tree, b"l"));
+        assert_eq!(before.get(tree, b"l").unwrap().as_deref(), Some(&value[..]));
+    });
 }
 
 #[test]
@@ -393,24 +458,44 @@ fn snapshots_hold_back_what_they_see() {
 }
 
 #[test]
-fn a_cursor_on_expired_rows_keeps_its_place_when_they_go() {
+fn a_cursor_among_expired_rows_keeps_its_place_when_they_go() {
     let (clock, db, tree) = world();
+    for number in 0..9000_u32 {
+        let ttl = seconds(if number % 3 == 0 { 1000 } else { 1 });
+        tree.put_with_ttl(number.to_be_bytes(), [7; 50], ttl).unwrap();
+    }
+    clock.advance(SECOND_NS);
+    let (mut ahead, mut back) = (tree.cursor(), tree.cursor());
     for number in 0..3000_u32 {
+        assert!(ahead.next().unwrap() && back.prev().unwrap());
+        assert_eq!(ahead.key(), (3 * number).to_be_bytes());
+        assert_eq!(back.key(), (8997 - 3 * number).to_be_bytes());
+        if number == 500 {
+            // The cursors go over to a state without them, at the latest after 1024 steps.
+            db.compact().unwrap();
+        }
+    }
+    assert!(!ahead.next().unwrap() && !back.prev().unwrap());
+}
+
+#[test]
+fn a_cursor_that_begins_anew_counts_the_rows_that_are_there() {
+    let (clock, db, tree) = world();
+    for number in 0..600_u32 {
         let ttl = seconds(if number % 3 == 0 { 1000 } else { 1 });
         tree.put_with_ttl(number.to_be_bytes(), [7; 50], ttl).unwrap();
     }
     clock.advance(SECOND_NS);
     let mut cursor = tree.cursor();
-    for number in (0..3000_u32).step_by(3) {
+    assert!(cursor.seek([]).unwrap());
+    for _ in 0..100 {
         assert!(cursor.next().unwrap());
-        assert_eq!(cursor.key(), number.to_be_bytes());
-        if number % 600 == 0 {
-            // The cursor goes over to a state without them, and counts the rows from where it began.
-            db.compact().unwrap();
-            cursor.seek(cursor.key().to_vec()).unwrap();
-        }
     }
-    assert!(!cursor.next().unwrap());
+    cursor.begin_anew().unwrap();
+    assert_eq!(cursor.key(), 300_u32.to_be_bytes());
+    db.compact().unwrap();
+    cursor.begin_anew().unwrap();
+    assert_eq!(cursor.key(), 300_u32.to_be_bytes());
 }
 
 #[test]
@@ -428,22 +513,53 @@ fn clocks_that_jump() {
     clock.set_wall(0);
     clock.advance(1);
     assert!(!is_there(&db, &tree, b"k"));
-    // How long a value lives is right all the same.
+    // How long a value lives is right all the same, and so is when, if that is told.
     tree.put_with_ttl(b"m", b"v", seconds(10)).unwrap();
-    clock.advance(10 * SECOND_NS - 1000);
-    assert!(is_there(&db, &tree, b"m"));
-    clock.advance(1000);
-    assert!(!is_there(&db, &tree, b"m"));
-    // Back beyond what was committed: an open does not begin before that.
-    tree.put_with_ttl(b"n", b"v", seconds(10)).unwrap();
+    tree.put_until(b"n", b"v", UNIX_EPOCH + seconds(1010)).unwrap();
+    for key in [b"m", b"n"] {
+        assert_eq!(tree.get_with_expiry(key).unwrap().and_then(|found| found.1), Some(UNIX_EPOCH + seconds(1010)));
+    }
+    clock.advance(10 * SECOND_NS - 2000);
+    assert!(is_there(&db, &tree, b"m") && is_there(&db, &tree, b"n"));
+    clock.advance(2000);
+    assert!(!is_there(&db, &tree, b"m") && !is_there(&db, &tree, b"n"));
+    // An open goes on from there.
+    tree.put_with_ttl(b"o", b"v", seconds(100)).unwrap();
     drop((db, tree));
-    clock.set_wall(-900 * 1_000_000);
     let db = open(settings(&clock, &vfs)).unwrap();
     let tree = db.tree("t").unwrap();
-    let expires = |key: &[u8]| tree.get_with_expiry(key).unwrap().and_then(|found| found.1);
-    assert_eq!(expires(b"l"), Some(UNIX_EPOCH + seconds(10_000)));
-    tree.put_with_ttl(b"o", b"v", seconds(10)).unwrap();
-    assert_eq!(expires(b"o"), Some(UNIX_EPOCH + seconds(1020)));
+    assert!(!is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l") && is_there(&db, &tree, b"o"));
+    clock.advance(100 * SECOND_NS);
+    assert!(!is_there(&db, &tree, b"o"));
+}
+
+/// A machine that comes up with its clock at 1970.
+#[test]
+fn an_open_does_not_begin_before_what_the_database_knows() {
+    for is_flushed in [false, true] {
+        let (clock, vfs) = (Clock::new(), mem());
+        clock.set_wall(1_700_000_000_000_000);
+        let db = open(settings(&clock, &vfs)).unwrap();
+        let tree = db.tree("t").unwrap();
+        tree.put_with_ttl(b"k", b"v", seconds(10)).unwrap();
+        clock.advance(20 * SECOND_NS);
+        tree.put_with_ttl(b"l", b"v", seconds(100)).unwrap();
+        assert!(!is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l"));
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        clock.set_wall(0);
+        let db = open(settings(&clock, &vfs)).unwrap();
+        let tree = db.tree("t").unwrap();
+        assert!(!is_there(&db, &tree, b"k") && is_there(&db, &tree, b"l"));
+        tree.put_with_ttl(b"m", b"v", seconds(10)).unwrap();
+        clock.set_wall(1_700_000_000_000_000);
+        clock.advance(1);
+        assert!(is_there(&db, &tree, b"m"), "the right time is no jump");
+        clock.advance(10 * SECOND_NS);
+        assert!(!is_there(&db, &tree, b"m"));
+    }
 }
 
 #[test]

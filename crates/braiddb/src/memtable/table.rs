@@ -10,7 +10,7 @@ use super::{
     writer::{Inserted, TreeWriter},
 };
 use crate::{
-    base::{EntryKind, EntryRef, MAX_SEQUENCE, RangeTombstone, RangeTombstoneSet, SequenceNumber},
+    base::{Content, EntryKind, EntryRef, MAX_SEQUENCE, RangeTombstone, RangeTombstoneSet, SequenceNumber},
     codec::hash64,
     platform::pages::HUGE_PAGE_BYTES,
 };
@@ -82,6 +82,7 @@ struct Counters {
     arena_bytes_used: AtomicUsize,
     min_sequence: AtomicU64,
     max_sequence: AtomicU64,
+    earliest_expiry: AtomicU64,
 }
 
 /// The right to write to a memtable, held for a group of writes. Others wait for it; readers do not.
@@ -99,6 +100,7 @@ impl Memtable {
         let counters = Counters {
             entries: AtomicUsize::new(0),
             raw_bytes: AtomicUsize::new(0),
+            earliest_expiry: AtomicU64::new(u64::MAX),
             arena_bytes: AtomicUsize::new(writer.reserved_bytes()),
             arena_bytes_used: AtomicUsize::new(writer.used_bytes()),
             min_sequence: AtomicU64::new(MAX_SEQUENCE),
@@ -213,6 +215,11 @@ impl Memtable {
         self.counters.min_sequence.load(Relaxed)
     }
 
+    /// When the first of its values expires, in microseconds since 1970; `u64::MAX` if none does.
+    pub fn earliest_expiry(&self) -> u64 {
+        self.counters.earliest_expiry.load(Relaxed)
+    }
+
     /// The greatest sequence number of entries and range tombstones; 0 if it is empty.
     pub fn max_sequence(&self) -> SequenceNumber {
         self.counters.max_sequence.load(Relaxed)
@@ -224,6 +231,13 @@ impl Memtable {
 }
 
 impl Counters {
+    #[cold]
+    fn note_expiry(&self, value: &[u8]) {
+        if let Some(Content { expires_us: Some(expires_us), .. }) = Content::of(EntryKind::Expiring, value) {
+            self.earliest_expiry.fetch_min(expires_us, Relaxed);
+        }
+    }
+
     fn note_sequence(&self, sequence: SequenceNumber) {
         if sequence < self.min_sequence.load(Relaxed) {
             self.min_sequence.store(sequence, Relaxed);
@@ -254,6 +268,9 @@ impl MemtableWriter<'_> {
         counters.arena_bytes.store(self.tree.reserved_bytes(), Relaxed);
         counters.arena_bytes_used.store(self.tree.used_bytes(), Relaxed);
         counters.note_sequence(sequence);
+        if kind == EntryKind::Expiring {
+            counters.note_expiry(value);
+        }
     }
 
     /// Adds a range tombstone.

@@ -42,7 +42,10 @@ impl Expiries {
             0 => 0,
             _ if past == times => self.entries,
             _ if times == self.entries => past,
-            _ => (self.entries * (past - 1) / (times - 1)).max(1),
+            _ => {
+                let share = u128::from(self.entries) * u128::from(past - 1) / u128::from(times - 1);
+                (share as u64).max(1)
+            }
         }
     }
 
@@ -79,9 +82,10 @@ pub struct ExpiryCounter {
     entries: u64,
     earliest: Option<u64>,
     latest: u64,
-    /// One of every `1 << shift` entries.
+    /// Some of the entries, each with the same chance.
     samples: Vec<u64>,
-    shift: u32,
+    /// Of the generator that chooses them.
+    state: u64,
 }
 
 impl ExpiryCounter {
@@ -89,26 +93,24 @@ impl ExpiryCounter {
     pub fn add(&mut self, time: u64) {
         self.earliest = Some(self.earliest.map_or(time, |earliest| earliest.min(time)));
         self.latest = self.latest.max(time);
-        if self.entries.is_multiple_of(1 << self.shift) {
-            if self.samples.len() == SAMPLES_MAX {
-                let mut is_kept = false;
-                self.samples.retain(|_| {
-                    is_kept = !is_kept;
-                    is_kept
-                });
-                self.shift += 1;
-            }
-            // Half of the samples are as many as a number of entries that the new step divides.
-            self.samples.push(time);
-        }
         self.entries += 1;
+        if self.samples.len() < SAMPLES_MAX {
+            self.samples.push(time);
+            return;
+        }
+        // Keys follow patterns, so which entries are looked at must not.
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let chosen = (u128::from(self.state) * u128::from(self.entries)) >> 64;
+        if let Some(sample) = usize::try_from(chosen).ok().and_then(|at| self.samples.get_mut(at)) {
+            *sample = time;
+        }
     }
 
     /// What is known of all.
     pub fn finish(mut self) -> Expiries {
         let Some(earliest) = self.earliest else { return Expiries::default() };
         self.samples.sort_unstable();
-        if self.samples.len() > TIMES_MAX || self.shift > 0 {
+        if self.samples.len() > TIMES_MAX {
             let (count, last) = (self.samples.len(), TIMES_MAX - 1);
             let mut times: Vec<u64> = (0..=last).map(|at| self.samples[at * (count - 1) / last]).collect();
             (times[0], times[last]) = (earliest, self.latest);
@@ -152,6 +154,21 @@ mod tests {
                 assert!(told.abs_diff(real) <= count / 8 + 1, "{told} of {count} for {real}");
             }
         }
+    }
+
+    #[test]
+    fn patterns_of_keys_are_no_matter() {
+        for step in [2, 3, 4, 8, 16, 64] {
+            let expiries = counted((0..100_000).map(|n| if n % step == 0 { 1_000_000 + n } else { 10 }));
+            let (told, real) = (expiries.expired_by(1000), 100_000 - 100_000 / step);
+            assert!(told.abs_diff(real) < 9000, "{told} for {real}");
+        }
+    }
+
+    #[test]
+    fn numbers_from_a_damaged_file_are_no_matter() {
+        let expiries = Expiries { entries: u64::MAX, times: vec![1, 2, 3, 9] };
+        assert!(expiries.expired_by(5) > u64::MAX / 2);
     }
 
     #[test]

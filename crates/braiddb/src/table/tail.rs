@@ -334,6 +334,9 @@ impl Index {
         let (smallest, largest) = (decode_key(&mut reader)?, decode_key(&mut reader)?);
         let blob_uses = decode_blob_uses(&mut reader)?;
         let expiries = if reader.is_at_end() { Expiries::default() } else { Expiries::decode(&mut reader)? };
+        if expiries.entries > footer.entries {
+            return None;
+        }
         reader.is_at_end().then(|| Index {
             offsets: Offsets::new(offsets, is_padded),
             is_padded,

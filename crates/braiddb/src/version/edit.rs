@@ -17,6 +17,7 @@
 //! | 10 | `Incarnation` | random id of the database, drawn at creation and at restore |
 //! | 11 | `Epoch` | the log epoch in force |
 //! | 12 | `NewRun` with entries that expire | run meta, expiries |
+//! | 13 | `Time` | the database's time, and how far that was ahead of the wall clock; microseconds |
 
 use crate::{
     base::{FileNumber, SequenceNumber},
@@ -76,6 +77,13 @@ pub enum Change {
     Incarnation(u64),
     /// The log epoch in force.
     Epoch(u64),
+    /// When the edit was made.
+    Time {
+        /// By the database's time, in microseconds since 1970; never goes back.
+        now_us: u64,
+        /// How far that was ahead of the wall clock, in microseconds.
+        ahead_us: u64,
+    },
 }
 
 /// Changes that take effect together.
@@ -174,6 +182,7 @@ impl Change {
             Change::LastSequence(sequence) => tagged(out, 9, &[*sequence]),
             Change::Incarnation(id) => tagged(out, 10, &[*id]),
             Change::Epoch(epoch) => tagged(out, 11, &[*epoch]),
+            Change::Time { now_us, ahead_us } => tagged(out, 13, &[*now_us, *ahead_us]),
         }
     }
 
@@ -203,8 +212,10 @@ impl Change {
             11 => Change::Epoch(reader.varint()?),
             12 => {
                 let meta = RunMeta::decode(reader)?;
-                Change::NewRun(Box::new(RunMeta { expiries: Expiries::decode(reader)?, ..meta }))
+                let expiries = Expiries::decode(reader).filter(|expiries| expiries.entries <= meta.entries)?;
+                Change::NewRun(Box::new(RunMeta { expiries, ..meta }))
             }
+            13 => Change::Time { now_us: reader.varint()?, ahead_us: reader.varint()? },
             _ => return None,
         })
     }

@@ -43,6 +43,9 @@ pub struct Layout {
     pub next_file: FileNumber,
     /// The highest sequence number that may have been used.
     pub last_sequence: SequenceNumber,
+    /// The latest of the edits' times, and how far that was ahead of the wall clock: see [`Change::Time`].
+    pub time_us: u64,
+    pub time_ahead_us: u64,
     /// The random id of the database.
     pub incarnation: u64,
     /// The log epoch in force.
@@ -103,6 +106,9 @@ impl Layout {
             }
             Change::NextFile(number) => self.next_file = self.next_file.max(*number),
             Change::LastSequence(sequence) => self.last_sequence = self.last_sequence.max(*sequence),
+            Change::Time { now_us, ahead_us } => {
+                (self.time_us, self.time_ahead_us) = (self.time_us.max(*now_us), *ahead_us);
+            }
             Change::Incarnation(id) => self.incarnation = *id,
             Change::Epoch(epoch) => self.epoch = *epoch,
         }
@@ -143,6 +149,7 @@ impl Layout {
             Change::Epoch(self.epoch),
             Change::NextFile(self.next_file),
             Change::LastSequence(self.last_sequence),
+            Change::Time { now_us: self.time_us, ahead_us: self.time_ahead_us },
             Change::Flushed(self.flushed),
             Change::Log { oldest_segment: self.oldest_segment, durable_lsn: self.durable_lsn },
         ];

@@ -15,7 +15,7 @@
 use super::{Current, Edit, Layout};
 use crate::{
     base::{Error, FileNumber, Result},
-    codec::{ByteReader, FILE_HEADER_LEN, FileHeader, FileKind, checksum},
+    codec::{ByteReader, FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind, checksum},
     platform::{File, OpenMode, Runtime, Vfs},
 };
 use std::{
@@ -95,6 +95,8 @@ pub struct Manifest {
     current_is_behind: bool,
     layout: Layout,
     bytes_written: u64,
+    /// Whether its header is of an earlier version, which knew fewer changes.
+    is_older: bool,
 }
 
 impl Manifest {
@@ -124,6 +126,7 @@ impl Manifest {
             current_is_behind: false,
             layout,
             bytes_written: len,
+            is_older: false,
         })
     }
 
@@ -169,6 +172,7 @@ impl Manifest {
             current_is_behind: false,
             layout,
             bytes_written: 0,
+            is_older: header.version < FORMAT_VERSION,
         };
         if !read_only {
             manifest.settle_tail(len, slot.manifest_len, &bytes)?;
@@ -223,7 +227,7 @@ impl Manifest {
             self.current.update(self.number, self.len)?;
             self.current_is_behind = false;
         }
-        if self.len > REWRITE_BYTES_MIN.max(4 * self.rewritten_len) {
+        if self.is_older || self.len > REWRITE_BYTES_MIN.max(4 * self.rewritten_len) {
             return self.rewrite(layout);
         }
         let payload = edit.encode();
@@ -280,6 +284,7 @@ impl Manifest {
         self.number = number;
         self.len = len;
         self.rewritten_len = len;
+        self.is_older = false;
         self.bytes_written += len;
         self.layout = layout;
         self.note_current()?;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
     platform::{File, MemVfs, OpenMode, Runtime, SystemRuntime, Vfs},
     table::{BlobUse, Expiries, RunMeta},
 };
@@ -58,6 +59,7 @@ fn split() -> Edit {
         set(31),
         Change::Log { oldest_segment: 5, durable_lsn: 1 << 40 },
         Change::LastSequence(77),
+        Change::Time { now_us: 1 << 51, ahead_us: 12 },
         Change::Incarnation(u64::MAX),
         Change::Epoch(3),
     ])
@@ -126,6 +128,31 @@ impl World {
     fn file(&self, name: &str) -> Arc<dyn File> {
         self.mem.open(&Path::new(DIR).join(name), OpenMode::ReadWrite).unwrap()
     }
+}
+
+#[test]
+fn a_manifest_of_an_earlier_version_is_written_anew_before_anything_is_added() {
+    let world = world();
+    let manifest = Manifest::create(&world.vfs, &world.runtime, Path::new(DIR), first()).unwrap();
+    let version_of = |number: u64| {
+        let name = manifest_name(number);
+        let mut bytes = [0; FILE_HEADER_LEN];
+        world.file(&name).read_exact_at(&mut bytes, 0).unwrap();
+        let header = FileHeader::decode(FileKind::Manifest, &bytes, Path::new(&name), 0).unwrap();
+        (header, world.file(&name))
+    };
+    let (header, file) = version_of(manifest.number());
+    file.write_at(&FileHeader { version: FORMAT_VERSION - 1, ..header }.encode(), 0).unwrap();
+    drop(manifest);
+    let mut manifest = world.open().unwrap().unwrap();
+    let before = manifest.number();
+    manifest.commit(&add_run(21)).unwrap();
+    assert!(manifest.number() > before);
+    assert_eq!(version_of(manifest.number()).0.version, FORMAT_VERSION);
+    let number = manifest.number();
+    manifest.commit(&add_run(22)).unwrap();
+    assert_eq!((manifest.number(), manifest.layout().runs.len()), (number, 2));
+    assert_eq!(world.open().unwrap().unwrap().layout().runs.len(), 2);
 }
 
 #[test]
