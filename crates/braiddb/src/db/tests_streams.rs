@@ -621,6 +621,70 @@ fn others_commits_leave_a_stream_alone() {
     assert!(synced() > before);
 }
 
+/// Appends of several threads to few keys, while files are given up and moved behind them, and readers look on.
+#[test]
+fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
+    const THREADS: u8 = 3;
+    const APPENDS: u16 = 60;
+    /// Writer, number, length, and as many bytes.
+    fn chunk(writer: u8, number: u16) -> Vec<u8> {
+        let len = (u32::from(number) * 97 % 700 + 1) as u16;
+        let mut chunk = vec![writer];
+        chunk.extend(number.to_le_bytes());
+        chunk.extend(len.to_le_bytes());
+        chunk.extend(bytes(usize::from(len), u64::from(writer) << 16 | u64::from(number)));
+        chunk
+    }
+    /// How many chunks of each writer there are; all whole, each writer's in order.
+    fn counts(value: &[u8]) -> [u16; THREADS as usize] {
+        let mut counts = [0; THREADS as usize];
+        let mut rest = value;
+        while let [writer, low, high, ..] = rest {
+            let number = u16::from_le_bytes([*low, *high]);
+            let expected = chunk(*writer, number);
+            assert!(rest.starts_with(&expected), "chunk {number} of {writer}");
+            assert_eq!(number, counts[usize::from(*writer)], "of writer {writer}");
+            counts[usize::from(*writer)] += 1;
+            rest = &rest[expected.len()..];
+        }
+        counts
+    }
+    let vfs = mem();
+    let db = open(Settings { background_threads: 2, ..small(&vfs) }).unwrap();
+    let t = tree(&db);
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for writer in 0..THREADS {
+            let (t, done) = (&t, &done);
+            scope.spawn(move || {
+                for number in 0..APPENDS {
+                    t.append_stream(b"k", chunk(writer, number).as_slice()).unwrap();
+                    // Dead bytes among the living.
+                    t.put_stream(b"other", bytes(2000, u64::from(number)).as_slice()).unwrap();
+                }
+                done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            });
+        }
+        let mut before = [0; THREADS as usize];
+        while done.load(std::sync::atomic::Ordering::SeqCst) < usize::from(THREADS) {
+            if let Some(mut reader) = t.stream(b"k").unwrap() {
+                let mut value = Vec::new();
+                reader.read_to_end(&mut value).unwrap();
+                let now = counts(&value);
+                assert!(now.iter().zip(before).all(|(now, before)| *now >= before));
+                before = now;
+            }
+            db.compact().unwrap();
+        }
+    });
+    assert_eq!(counts(&t.get(b"k").unwrap().unwrap()), [APPENDS; THREADS as usize]);
+    db.compact().unwrap();
+    assert!(db.verify().unwrap().problems.is_empty());
+    db.close().unwrap();
+    let db = open(small(&vfs)).unwrap();
+    assert_eq!(counts(&tree(&db).get(b"k").unwrap().unwrap()), [APPENDS; THREADS as usize]);
+}
+
 /// What is longer than a value may be is refused as soon as that is seen, and nothing is left of it.
 #[test]
 fn what_is_too_long_is_refused() {
