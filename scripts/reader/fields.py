@@ -78,7 +78,7 @@ class Header:
         require(len(data) >= 64, "the file header is cut short")
         require(data[:8] == magic, f"no {magic.decode()} at the front")
         require(checksum(0, 0, data[:56]) == number(data, 56, 8), "the header's checksum does not match")
-        require(number(data, 8, 4) in (1, 2) and number(data, 12, 4) == 0, "an unknown version")
+        require(number(data, 8, 4) in (1, 2, 3) and number(data, 12, 4) == 0, "an unknown version")
         self.features = number(data, 16, 8)
         require(self.features & ~known_features == 0, "an unknown required feature")
         self.file_id, self.first, self.second = (number(data, at, 8) for at in (32, 40, 48))
