@@ -5,7 +5,7 @@
 
 mod common;
 
-use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, StreamReader, Transaction, Tree, Value};
+use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Transaction, Tree, Value};
 use braiddb_sim::{
     Random, SimDisk, SimRuntime, mix,
     model::{At, Bounds, Bytes, Change, Model, MultiModel, TreeNumber, moment, prefix_bounds, short},
@@ -13,7 +13,9 @@ use braiddb_sim::{
 use common::{
     SmallOptions, append_of,
     coverage::Coverage,
-    full_text, value, volume,
+    full_text, value,
+    view::{View, check_stream},
+    volume,
     writer::{Way, Writer},
 };
 use proptest::{
@@ -21,12 +23,7 @@ use proptest::{
     prelude::*,
     test_runner::{RngAlgorithm, TestCaseError, TestRng, TestRunner},
 };
-use std::{
-    collections::VecDeque,
-    io::{Read, Seek, SeekFrom},
-    ops::{Bound, RangeBounds},
-    sync::Arc,
-};
+use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
 /// When the simulated clock begins, in microseconds since 1970.
 const START_US: u64 = 1_577_836_800_000_000;
@@ -322,86 +319,6 @@ where
         }
     }
     Ok(())
-}
-
-/// Reads a value from its end, from its middle, and as a whole.
-fn check_stream(reader: Option<StreamReader>, expected: Option<&[u8]>) -> Outcome {
-    let (Some(mut reader), Some(expected)) = (reader, expected) else {
-        ensure!(expected.is_none(), "it is not there");
-        return Ok(());
-    };
-    let len = expected.len() as u64;
-    ensure!(reader.len() == len, "{} bytes instead of {len}", reader.len());
-    let said = |e: std::io::Error| e.to_string();
-    let mut end = Vec::new();
-    reader.seek(SeekFrom::End(-((len / 3) as i64))).map_err(said)?;
-    reader.read_to_end(&mut end).map_err(said)?;
-    ensure!(end == expected[(len - len / 3) as usize..], "its last third");
-    let middle = len / 2..len / 2 + 100;
-    let part = reader.read_range(middle.clone()).said("read_range")?;
-    ensure!(part == expected[middle.start as usize..middle.end.min(len) as usize], "the range {middle:?}");
-    let mut all = Vec::new();
-    reader.rewind().map_err(said)?;
-    reader.read_to_end(&mut all).map_err(said)?;
-    ensure!(all == expected, "the whole of it");
-    Ok(())
-}
-
-/// The present of a tree, or a snapshot of it.
-enum View<'a> {
-    Now(&'a Tree),
-    At(&'a Snapshot, &'a Tree),
-}
-
-impl View<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        match self {
-            View::Now(tree) => tree.get(key),
-            View::At(snapshot, tree) => snapshot.get(tree, key),
-        }
-    }
-
-    fn stream(&self, key: &[u8]) -> Result<Option<StreamReader>> {
-        match self {
-            View::Now(tree) => tree.stream(key),
-            View::At(snapshot, tree) => snapshot.stream(tree, key),
-        }
-    }
-
-    fn contains(&self, key: &[u8]) -> Result<bool> {
-        match self {
-            View::Now(tree) => tree.contains(key),
-            View::At(snapshot, tree) => snapshot.contains(tree, key),
-        }
-    }
-
-    fn multi_get(&self, keys: &[Bytes]) -> Result<Vec<Option<Value>>> {
-        match self {
-            View::Now(tree) => tree.multi_get(keys),
-            View::At(snapshot, tree) => snapshot.multi_get(tree, keys),
-        }
-    }
-
-    fn range(&self, bounds: impl RangeBounds<Bytes>) -> Iter {
-        match self {
-            View::Now(tree) => tree.range(bounds),
-            View::At(snapshot, tree) => snapshot.range(tree, bounds),
-        }
-    }
-
-    fn prefix(&self, prefix: &[u8]) -> Iter {
-        match self {
-            View::Now(tree) => tree.prefix(prefix),
-            View::At(snapshot, tree) => snapshot.prefix(tree, prefix),
-        }
-    }
-
-    fn iter(&self) -> Iter {
-        match self {
-            View::Now(tree) => tree.iter(),
-            View::At(snapshot, tree) => snapshot.iter(tree),
-        }
-    }
 }
 
 struct Held {

@@ -51,6 +51,12 @@ fn example() -> Result<(), braiddb::Error> {
     if let Some((value, version)) = stock.get_versioned("0003")? {
         assert!(stock.put_if_version("0003", [value[0] + 1], version)?.is_some());
     }
+
+    // Large values come from any reader, and are read from any place, in constant memory.
+    let songs = db.tree("songs")?;
+    songs.put_stream("0001/1", &b"Once upon a time"[..])?;
+    songs.append_stream("0001/1", &b", I could lose myself"[..])?;
+    assert_eq!(songs.read_range("0001/1", 18..24)?.as_deref(), Some(&b"I coul"[..]));
     // README ends.
     Ok(())
 }

@@ -21,6 +21,7 @@ use std::{
 
 pub mod coverage;
 pub mod threads;
+pub mod view;
 pub mod workload;
 pub mod writer;
 

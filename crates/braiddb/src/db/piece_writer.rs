@@ -251,10 +251,14 @@ pub struct Tail {
 }
 
 impl Tail {
+    /// Its length.
+    pub fn len(&self) -> u64 {
+        self.pieces.len() + self.short.len() as u64
+    }
+
     /// The value that begins with `base`, whose files are on their way with those of the commit.
     pub fn onto(&self, base: Option<Base>, on_the_way: &mut OnTheWay) -> Result<Placed> {
-        let own_len = self.pieces.len() + self.short.len() as u64;
-        if base.as_ref().map_or(0, Base::len) + own_len > limits::MAX_VALUE_LEN {
+        if base.as_ref().map_or(0, Base::len) + self.len() > limits::MAX_VALUE_LEN {
             return Err(too_long());
         }
         let (mut list, mut bytes) = match base {

@@ -126,10 +126,12 @@ impl Core {
                 Base::Value(_) => true,
                 Base::Pieces(pieces) => on_the_way.pin(pieces),
             };
-            drop(state);
-            // Else a file was let go of since: the present state does without it.
             if is_pinned {
                 return Ok(Some((base, expires_us)));
+            }
+            // A file was let go of, and the state that does without it was published before: so there is another now.
+            if Arc::ptr_eq(&self.state.load(), &state) {
+                return Err(Error::corruption(&self.dir, 0, "a blob file is missing that an entry refers to"));
             }
         }
     }

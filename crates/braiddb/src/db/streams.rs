@@ -220,6 +220,7 @@ impl Tree {
             let placed = tail.onto(base, &mut on_the_way)?.expiring(expires_us);
             let mut batch = RawBatch::default();
             batch.push(placed.kind, &[internal], &placed.value);
+            batch.count_placed(tail.len());
             let mut reads = ReadSet::default();
             reads.add_key(internal);
             let terms = Terms::Unchanged(Box::new(Check::new(reads, visible, None)));

@@ -3,7 +3,7 @@
 use super::{
     Db, Durability, Settings, Tree,
     on_the_way::OnTheWay,
-    tests_common::{DIR, fault, killed, mem, open, small},
+    tests_common::{DIR, bounded, fault, killed, mem, open, small},
 };
 use crate::{
     base::{Content, EntryKind, Error},
@@ -572,18 +572,14 @@ fn readers_of_streams_expire() {
     let db = open(Settings { reader_age_max_ns: 1, runtime, ..small(&vfs) }).unwrap();
     let t = tree(&db);
     t.put_stream(b"k", bytes(40_000, 1).as_slice()).unwrap();
-    let mut reader = t.stream(b"k").unwrap();
-    while reader.is_none() {
-        reader = t.stream(b"k").unwrap();
-    }
-    let mut reader = reader.unwrap();
-    let expired = loop {
+    let mut reader = t.stream(b"k").unwrap().unwrap();
+    let read = |_| {
         db.core().look_at_readers();
         reader.rewind().unwrap();
-        if let Err(e) = io::copy(&mut reader, &mut io::sink()) {
-            break e;
-        }
+        io::copy(&mut reader, &mut io::sink()).err()
     };
+    // The clock that readers grow old by is a coarse one.
+    let expired = (0..1_000_000).find_map(read).unwrap();
     assert!(expired.downcast::<Error>().unwrap().is_reader_expired());
 }
 
@@ -619,6 +615,121 @@ fn others_commits_leave_a_stream_alone() {
     writer.write_all(&bytes(70_000, 1)).unwrap();
     writer.commit_with(Durability::Sync).unwrap();
     assert!(synced() > before);
+}
+
+/// A list that leads to a file which is not there is damage, and no reason to look for ever whether it was moved.
+#[test]
+fn an_append_to_a_stream_without_its_file_is_refused() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    tree(&db).put_stream(b"k", bytes(5000, 1).as_slice()).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let (name, _) = blob_files(&vfs).remove(0);
+    vfs.remove(&Path::new(DIR).join(name)).unwrap();
+    let db = open(small(&vfs)).unwrap();
+    let refused = bounded("an append", move || tree(&db).append_stream(b"k", &b"more"[..]).unwrap_err());
+    assert!(refused.is_corruption() && refused.to_string().contains("missing"), "{refused}");
+}
+
+/// Versions that share pieces are moved together, each piece once.
+#[test]
+fn shared_pieces_are_moved_once() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let t = tree(&db);
+    let value = bytes(30_000, 1);
+    let (mut one, mut other) = (t.stream_writer(b"1").unwrap(), t.stream_writer(b"2").unwrap());
+    for part in value.chunks(256) {
+        one.write_all(part).unwrap();
+        other.write_all(&bytes(12 * part.len(), 1000 + other.len())).unwrap();
+    }
+    one.commit().unwrap();
+    other.commit().unwrap();
+    t.delete(b"2").unwrap();
+    let mut snapshots = Vec::new();
+    let mut expected = value.clone();
+    for number in 0..2_u8 {
+        snapshots.push((db.snapshot(), expected.clone()));
+        t.append_stream(b"1", [number; 300].as_slice()).unwrap();
+        expected.extend([number; 300]);
+    }
+    db.compact().unwrap();
+    for round in 0..3_u8 {
+        t.put(b"3", [round]).unwrap();
+        db.compact().unwrap();
+    }
+    // The pieces of three versions, once.
+    let left: u64 = blob_files(&vfs).iter().map(|(_, len)| len).sum();
+    assert!(left < 70_000, "{left}");
+    for (snapshot, expected) in &snapshots {
+        assert!(snapshot.get(&t, b"1").unwrap().unwrap() == expected);
+    }
+    check(&t, b"1", &expected);
+}
+
+/// Appends of several threads to few keys, while files are given up and moved behind them, and readers look on.
+#[test]
+fn appends_of_many_threads_lose_nothing_while_files_are_moved() {
+    const THREADS: u8 = 3;
+    const APPENDS: u16 = 60;
+    /// Writer, number, length, and as many bytes.
+    fn chunk(writer: u8, number: u16) -> Vec<u8> {
+        let len = (u32::from(number) * 97 % 700 + 1) as u16;
+        let mut chunk = vec![writer];
+        chunk.extend(number.to_le_bytes());
+        chunk.extend(len.to_le_bytes());
+        chunk.extend(bytes(usize::from(len), u64::from(writer) << 16 | u64::from(number)));
+        chunk
+    }
+    /// How many chunks of each writer there are; all whole, each writer's in order.
+    fn counts(value: &[u8]) -> [u16; THREADS as usize] {
+        let mut counts = [0; THREADS as usize];
+        let mut rest = value;
+        while let [writer, low, high, ..] = rest {
+            let number = u16::from_le_bytes([*low, *high]);
+            let expected = chunk(*writer, number);
+            assert!(rest.starts_with(&expected), "chunk {number} of {writer}");
+            assert_eq!(number, counts[usize::from(*writer)], "of writer {writer}");
+            counts[usize::from(*writer)] += 1;
+            rest = &rest[expected.len()..];
+        }
+        counts
+    }
+    let vfs = mem();
+    let db = open(Settings { background_threads: 2, ..small(&vfs) }).unwrap();
+    let t = tree(&db);
+    let done = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for writer in 0..THREADS {
+            let (t, done) = (&t, &done);
+            scope.spawn(move || {
+                for number in 0..APPENDS {
+                    t.append_stream(b"k", chunk(writer, number).as_slice()).unwrap();
+                    // Dead bytes among the living.
+                    t.put_stream(b"other", bytes(2000, u64::from(number)).as_slice()).unwrap();
+                }
+                done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            });
+        }
+        let mut before = [0; THREADS as usize];
+        while done.load(std::sync::atomic::Ordering::SeqCst) < usize::from(THREADS) {
+            if let Some(mut reader) = t.stream(b"k").unwrap() {
+                let mut value = Vec::new();
+                reader.read_to_end(&mut value).unwrap();
+                let now = counts(&value);
+                assert!(now.iter().zip(before).all(|(now, before)| *now >= before));
+                before = now;
+            }
+            db.compact().unwrap();
+        }
+    });
+    assert_eq!(counts(&t.get(b"k").unwrap().unwrap()), [APPENDS; THREADS as usize]);
+    db.compact().unwrap();
+    assert!(db.verify().unwrap().problems.is_empty());
+    db.close().unwrap();
+    let db = open(small(&vfs)).unwrap();
+    assert_eq!(counts(&tree(&db).get(b"k").unwrap().unwrap()), [APPENDS; THREADS as usize]);
 }
 
 /// What is longer than a value may be is refused as soon as that is seen, and nothing is left of it.
