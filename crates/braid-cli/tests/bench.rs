@@ -284,7 +284,7 @@ fn what_makes_no_sense_is_2() {
         ("--num many", "--num"),
         ("--reads 0", "--reads"),
         ("--key-size 7", "8 to"),
-        ("--key-size 65000", "8 to"),
+        ("--key-size 65536", "8 to"),
         ("--value-size 9-8", "MIN-MAX"),
         ("--value-size 2G", "up to 1G"),
         ("--compressible 1.5", "0 to 1"),

@@ -269,6 +269,11 @@ impl MultiModel {
         self.pairs.retain(|(of, _)| of != key);
     }
 
+    /// The values of a key, in order.
+    pub fn values(&self, key: &[u8]) -> Vec<Bytes> {
+        self.pairs.iter().filter(|(of, _)| of == key).map(|(_, value)| value.clone()).collect()
+    }
+
     /// The keys of a range, each with each of its values, in order.
     pub fn range(&self, bounds: &Bounds) -> Vec<(Bytes, Bytes)> {
         self.pairs.iter().filter(|(key, _)| !is_empty_range(bounds) && bounds.contains(key)).cloned().collect()

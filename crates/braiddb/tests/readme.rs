@@ -26,6 +26,7 @@ fn example() -> Result<(), braiddb::Error> {
     batch.add(&by_artist, "nirvana", "0003");
     db.write(batch, Durability::Sync)?;
     assert!(by_artist.contains("nirvana", "0003")?);
+    assert_eq!(by_artist.count("nirvana")?, 1);
 
     // A snapshot reads as of now, for as long as it lives.
     let snapshot = db.snapshot();

@@ -16,7 +16,7 @@ use crate::notation::parse_size;
 const BENCHMARKS: &str = "fillseq,fillrandom,overwrite,readrandom,readmissing,multireadrandom,seekrandom,prefixscan,\
                           readseq,readreverse,updaterandom,readwhilewriting,compact,readrandom,verify";
 /// The longest key that the engine takes, less the byte that a missing key has more.
-const KEY_BYTES_MAX: usize = 65_000 - 1;
+const KEY_BYTES_MAX: usize = 65_536 - 1;
 /// Longer values would make the pool that they are cut from too large.
 const VALUE_BYTES_MAX: u64 = 1 << 30;
 

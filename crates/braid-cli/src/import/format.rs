@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The longest key that the engine takes.
-const KEY_BYTES_MAX: usize = 65_000;
+const KEY_BYTES_MAX: usize = 65_536;
 
 /// What the input is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

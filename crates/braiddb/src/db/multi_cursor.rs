@@ -11,6 +11,7 @@ use super::{
     tree::check_key,
 };
 use crate::base::{Result, SequenceNumber, TreeId};
+use std::cell::RefCell;
 
 /// Whether a cursor stands on a pair, or beside the values of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +59,8 @@ pub struct MultiCursor {
     /// Its key, where that has zero bytes.
     unescaped: Vec<u8>,
     is_escaped: bool,
-    /// The escaped key that was counted last, and how many values it has: at one moment that does not change.
-    counted: Option<(Vec<u8>, u64)>,
+    /// The key that was counted last, and how many values it has: at one moment that does not change.
+    counted: RefCell<Option<(Vec<u8>, u64)>>,
 }
 
 impl MultiCursor {
@@ -71,7 +72,7 @@ impl MultiCursor {
             front: Vec::new(),
             unescaped: Vec::new(),
             is_escaped: false,
-            counted: None,
+            counted: RefCell::default(),
         }
     }
 
@@ -263,30 +264,26 @@ impl MultiCursor {
     }
 
     /// How many values the key has that it stands on: see [`MultiTree::count`]. Panics if it stands on no pair.
-    pub fn count(&mut self) -> Result<u64> {
-        assert!(self.is_on_pair(), "the cursor stands on no pair");
-        match &self.counted {
-            Some((escaped, values)) if *escaped == self.front[..self.front.len() - TERMINATOR.len()] => Ok(*values),
-            _ => self.count_anew(&self.key().to_vec()),
-        }
+    pub fn count(&self) -> Result<u64> {
+        self.count_of(self.key())
     }
 
     /// How many values a key has, at the moment that the cursor shows; it stays where it is. Asked for one key again, it knows.
-    pub fn count_of(&mut self, key: impl AsRef<[u8]>) -> Result<u64> {
-        match &self.counted {
-            Some((escaped, values)) if *escaped == *escape(key.as_ref()) => Ok(*values),
-            _ => self.count_anew(key.as_ref()),
+    pub fn count_of(&self, key: impl AsRef<[u8]>) -> Result<u64> {
+        let key = key.as_ref();
+        if let Some((counted, values)) = &*self.counted.borrow()
+            && counted == key
+        {
+            return Ok(*values);
         }
-    }
-
-    fn count_anew(&mut self, key: &[u8]) -> Result<u64> {
-        let (db, tree, hold) = self.cursor.source();
         check_key(key)?;
+        let (db, tree, hold) = self.cursor.source();
         let (start, end) = bounds_of(self.tree, key);
         let values = count(db, tree, &start, &end, Some(hold))?;
-        let (escaped, known) = self.counted.get_or_insert_default();
-        escaped.clear();
-        escaped.extend_from_slice(&escape(key));
+        let mut counted = self.counted.borrow_mut();
+        let (counted, known) = counted.get_or_insert_default();
+        counted.clear();
+        counted.extend_from_slice(key);
         *known = values;
         Ok(values)
     }
@@ -299,6 +296,7 @@ impl MultiCursor {
     /// Takes it to the present: it shows all that was committed before, and stands nowhere.
     pub fn refresh(&mut self) {
         self.cursor.refresh();
-        (self.place, self.counted) = (Place::There, None);
+        self.place = Place::There;
+        self.counted.take();
     }
 }

@@ -1,0 +1,63 @@
+//! Many values to a key: an index of albums by artist.
+//!
+//! ```text
+//! cargo run -p braiddb --example multi_values
+//! ```
+
+use braiddb::{Db, Durability, Result};
+
+fn main() -> Result<()> {
+    let db = Db::in_memory()?;
+    let (albums, by_artist) = (db.tree("albums")?, db.multi_tree("by artist")?);
+    let rows = [
+        ("0001", "Pearl Jam", "Ten"),
+        ("0002", "Pearl Jam", "Vs."),
+        ("0003", "Nirvana", "In Utero"),
+        ("0004", "Pearl Jam", "Vitalogy"),
+    ];
+
+    // A record and its place in the index are one commit.
+    for (id, artist, title) in rows {
+        let mut batch = db.batch();
+        batch.put(&albums, id, title).add(&by_artist, artist, id);
+        db.write(batch, Durability::Sync)?;
+    }
+    assert_eq!(by_artist.count("Pearl Jam")?, 3);
+    assert!(by_artist.contains("Nirvana", "0003")?);
+
+    // All albums of each artist; a cursor lends what it stands on.
+    let mut cursor = by_artist.cursor();
+    while cursor.next_key()? {
+        println!("{}: {} albums", String::from_utf8_lossy(cursor.key()), cursor.count()?);
+        loop {
+            let title = albums.get(cursor.value())?.unwrap_or_default();
+            println!("  {}", String::from_utf8_lossy(&title));
+            if !cursor.next_value()? {
+                break;
+            }
+        }
+    }
+
+    // By value: the first album at or after a number, the last before it, and all between two.
+    assert!(cursor.seek_value("Pearl Jam", "0003")?);
+    assert_eq!(cursor.value(), b"0004");
+    assert!(cursor.seek_value_before("Pearl Jam", "0003")?);
+    assert_eq!(cursor.value(), b"0002");
+    let newest_first: Vec<_> = by_artist.values_range("Pearl Jam", "0001"..="0002").rev().collect::<Result<_>>()?;
+    assert_eq!(newest_first[0].1, b"0002");
+
+    // What a transaction counts is checked: had somebody added an album meanwhile, it would run again.
+    db.update(|tx| {
+        if tx.count(&by_artist, "Nirvana")? < 2 {
+            tx.add(&by_artist, "Nirvana", "0005")?;
+            tx.put(&albums, "0005", "Nevermind")?;
+        }
+        Ok(())
+    })?;
+
+    let before = db.snapshot();
+    by_artist.remove_all("Nirvana")?;
+    assert_eq!((before.count(&by_artist, "Nirvana")?, by_artist.count("Nirvana")?), (2, 0));
+    println!("{} of Nirvana's were there before", before.values(&by_artist, "Nirvana").count());
+    Ok(())
+}
