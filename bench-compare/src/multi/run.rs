@@ -62,8 +62,14 @@ enum Question {
 }
 
 impl Question {
-    const ALL: [Question; 6] =
-        [Question::Contains, Question::Count, Question::CountByCursor, Question::IterateAll, Question::IterateKey, Question::SeekValue];
+    const ALL: [Question; 6] = [
+        Question::Contains,
+        Question::Count,
+        Question::CountByCursor,
+        Question::IterateAll,
+        Question::IterateKey,
+        Question::SeekValue,
+    ];
 
     fn name(self) -> &'static str {
         match self {

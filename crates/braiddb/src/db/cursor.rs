@@ -253,6 +253,11 @@ impl Cursor {
         self.scan.reset(&self.state, self.hold.sequence());
     }
 
+    /// Whether it stands on a row, and all after that are known to have user keys that differ within so many bytes.
+    pub(super) fn is_last_with(&mut self, prefix_len: usize) -> bool {
+        self.is_on_row() && self.scan.is_last_with(TREE_ID_LEN + prefix_len)
+    }
+
     /// What it reads, and what it holds.
     pub(super) fn source(&self) -> (&Db, &Arc<TreeState>, &Hold) {
         (&self.db, &self.tree, &self.hold)

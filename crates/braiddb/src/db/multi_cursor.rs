@@ -20,7 +20,7 @@ enum Place {
     There,
     /// Right before that row, after the values of a key.
     Before,
-    /// Right after that row, before the values of a key.
+    /// Right after that row: before the values of a key, or after them where that row is the last.
     After,
 }
 
@@ -204,6 +204,11 @@ impl MultiCursor {
         if self.place == Place::Before || self.place == Place::There && !self.cursor.is_on_row() {
             return Ok(false);
         }
+        // Mostly that is known of the last value, and the next row need not be read.
+        if self.place == Place::There && self.cursor.is_last_with(self.front.len()) {
+            self.place = Place::After;
+            return Ok(false);
+        }
         let is_there = self.cursor.next()?;
         Ok(self.arrive_within(is_there, true))
     }
@@ -211,7 +216,12 @@ impl MultiCursor {
     /// Moves to the value before, of the key it stands on, or beside.
     #[inline]
     pub fn prev_value(&mut self) -> Result<bool> {
-        if self.place == Place::After || self.place == Place::There && !self.cursor.is_on_row() {
+        if self.place == Place::After {
+            let is_within = self.cursor.is_on_row() && self.is_within_key();
+            self.place = if is_within { Place::There } else { Place::After };
+            return Ok(is_within);
+        }
+        if self.place == Place::There && !self.cursor.is_on_row() {
             return Ok(false);
         }
         let is_there = self.cursor.prev()?;

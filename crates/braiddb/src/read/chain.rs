@@ -110,6 +110,11 @@ impl Source {
         self.cursor.go_to(place)
     }
 
+    /// [`ViewCursor::is_last_with`].
+    pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
+        self.cursor.is_last_with(prefix_len)
+    }
+
     /// [`ViewCursor::go_past`].
     pub fn go_past(&mut self) {
         self.cursor.go_past();

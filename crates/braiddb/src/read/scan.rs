@@ -237,6 +237,21 @@ impl ScanCursor {
         }
     }
 
+    /// Whether all rows after this one are known to have keys that differ from its own within so many bytes: where one source
+    /// alone is left, and that without a move.
+    pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
+        if self.is_ahead() {
+            return false;
+        }
+        match self.merge.first_two(true) {
+            Some((Source::Partitions(chain, _), None)) => match chain.first_two(true) {
+                Some((source, None)) => source.is_last_with(prefix_len),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// The row it stands on, which was not decoded ahead.
     #[inline]
     pub fn entry_there(&self) -> EntryRef<'_> {

@@ -13,7 +13,8 @@
 
 use super::find::{FindLane, FindShown, Found, Locate, PrefetchRows};
 use super::format::{
-    MAX_RECORD_BYTES, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, lanes_below,
+    BASE_BISECT, MAX_RECORD_BYTES, SAME_KEY, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE,
+    lanes_below,
 };
 use super::reader::View;
 use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
@@ -157,6 +158,24 @@ impl ViewCursor {
         self.present = None;
         self.snapshot = snapshot;
         self.sees_all = snapshot >= self.view.meta().max_sequence;
+    }
+
+    /// Whether all keys after the present one are known to differ from it within so many bytes, without a look at any.
+    pub fn is_last_with(&mut self, prefix_len: usize) -> bool {
+        // What is wrong with it is told to who moves on.
+        if !self.sees_all || !self.valid() || self.load(self.standing).is_err() {
+            return false;
+        }
+        let Loaded { record, count, shown, .. } = &*self.loaded;
+        let Ok(segment) = self.view.parse(self.standing, record) else { return false };
+        let after = shown & !lanes_below(self.lane + 1);
+        let next = (after.trailing_zeros() as usize).min(*count);
+        let base = segment.base();
+        let differs_at = |difference: u8| 8 * usize::from(base) + usize::from(difference) < 8 * prefix_len;
+        let between = segment.differences().get(self.lane + 1..=next.min(SEGMENT_LANES - 1)).unwrap_or_default();
+        after != 0
+            && base != BASE_BISECT
+            && between.iter().any(|&difference| difference != SAME_KEY && differs_at(difference))
     }
 
     /// Lets go of all blocks. The cursor is not valid then.
