@@ -6,7 +6,7 @@
 use crate::{
     arguments::MultiOptions,
     data::{Checksum, Key, KeyOrder, Random, mix},
-    engines::{Access, BraidMulti, LmdbMulti, MultiEngine, MultiReader, Setup},
+    engines::{Access, Braid, BraidMulti, Engine, LmdbMulti, MultiEngine, MultiReader, Op, Setup},
     meter, report,
 };
 use anyhow::{Result, ensure};
@@ -172,12 +172,45 @@ fn open(subject: usize, folder: &Path, shape: &Shape) -> Result<Box<dyn MultiEng
     Ok(if subject == 0 { Box::new(BraidMulti::open(setup)?) } else { Box::new(LmdbMulti::open(setup)?) })
 }
 
+/// The pairs as rows of a plain tree: nanoseconds of the clock and of all processors, and bytes, a row.
+fn put_plainly(pairs: &[(Key, Key)], folder: &Path) -> Result<[f64; 3]> {
+    fs::create_dir_all(folder)?;
+    let setup = Setup {
+        folder,
+        budget: 256 << 20,
+        data_bytes: pairs.len() as u64 * 32,
+        access: Access::Read,
+        durable: false,
+        prefix_len: None,
+        in_memory: false,
+    };
+    let braid = Braid::open(setup)?;
+    let (start, cpu_start) = (Instant::now(), meter::cpu_time());
+    for batch in pairs.chunks(BATCH_LEN) {
+        let ops: Vec<_> = batch.iter().map(|(key, value)| Op { key, value: Some(value) }).collect();
+        braid.write(&ops)?;
+    }
+    let wall = start.elapsed();
+    braid.flush()?;
+    meter::wait_for_rest();
+    let figures = [wall.as_secs_f64() * 1e9, (meter::cpu_time() - cpu_start).as_secs_f64() * 1e9];
+    let bytes = meter::folder_bytes(folder) as f64;
+    drop(braid);
+    fs::remove_dir_all(folder)?;
+    Ok([figures[0], figures[1], bytes].map(|figure| figure / pairs.len() as f64))
+}
+
 fn measure(options: &MultiOptions, shape: &Shape, folder: &Path) -> Result<()> {
     let mut loaded: [Option<Box<dyn MultiEngine>>; 2] = [None, None];
+    let mut plain = [vec![], vec![], vec![]];
     let (mut wall, mut cpu, mut single) = ([vec![], vec![]], [vec![], vec![]], [vec![], vec![]]);
     let mut bytes = [vec![], vec![]];
     for round in 0..options.load_rounds as usize {
         let pairs = shape.shuffled(round as u64);
+        if shape.values == 1 {
+            let figures = put_plainly(&pairs, &folder.join("plain"))?;
+            plain.iter_mut().zip(figures).for_each(|(all, figure)| all.push(figure));
+        }
         for turn in 0..2 {
             let subject = (round + turn) % 2;
             loaded[subject] = None;
@@ -207,6 +240,12 @@ fn measure(options: &MultiOptions, shape: &Shape, folder: &Path) -> Result<()> {
     print(shape, "  processor time until rest", cpu);
     print(shape, "add again, one a commit", single);
     print(shape, "bytes of files a pair", bytes);
+    if shape.values == 1 {
+        let [wall, cpu, bytes] = plain.map(report::median);
+        println!(
+            "the same as rows of a plain tree of BraidDB: {wall:.1} ns a row, {cpu:.1} until rest, {bytes:.1} bytes of files"
+        );
+    }
     let [Some(braiddb), Some(lmdb)] = &loaded else { unreachable!("both were loaded") };
     let mut readers = [braiddb.reader()?, lmdb.reader()?];
     for question in Question::ALL.into_iter().filter(|question| question.name().contains(&options.only)) {
