@@ -247,6 +247,11 @@ fn measure(options: &MultiOptions, shape: &Shape, folder: &Path) -> Result<()> {
         );
     }
     let [Some(braiddb), Some(lmdb)] = &loaded else { unreachable!("both were loaded") };
+    ask_all(options, shape, [&**braiddb, &**lmdb])
+}
+
+/// Asks both everything, in turns.
+fn ask_all(options: &MultiOptions, shape: &Shape, [braiddb, lmdb]: [&dyn MultiEngine; 2]) -> Result<()> {
     let mut readers = [braiddb.reader()?, lmdb.reader()?];
     for question in Question::ALL.into_iter().filter(|question| question.name().contains(&options.only)) {
         let mut times = [vec![], vec![]];
