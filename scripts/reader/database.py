@@ -74,9 +74,9 @@ class Database:
     def __init__(self, directory):
         self.directory = directory
         self.counts, self.blobs, self.walks, self.by_key = {}, {}, {}, None
-        self.now = time.time_ns() // 1000
         number, synced = self.during("CURRENT", read_current)
         self.manifest = self.during(f"MANIFEST-{number:06}", Manifest, synced)
+        self.now = max(time.time_ns() // 1000 + self.manifest.time_ahead, self.manifest.time)
         self.runs = {number: self.during(f"{number:06}.run", self.open_run, meta) for number, meta in self.manifest.runs.items()}
         self.read_partitions()
         self.read_log()

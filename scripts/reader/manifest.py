@@ -68,7 +68,7 @@ class Manifest:
     def __init__(self, data, synced):
         self.runs, self.partitions = {}, {}
         self.flushed = self.log = self.durable_lsn = self.next_file = self.last_sequence = self.incarnation = self.epoch = 0
-        self.ignored = 0
+        self.ignored = self.time = self.time_ahead = 0
         file_id = Header(data, b"BRAIDMAN").file_id
         require(64 <= synced <= len(data), "the manifest is shorter than CURRENT says")
         at = 64
@@ -87,9 +87,9 @@ class Manifest:
     def apply(self, reader):
         while not reader.is_at_end():
             tag = reader.fixed(1)
-            require(1 <= tag <= 12, "an unknown change")
+            require(1 <= tag <= 13, "an unknown change")
             (self.new_run, self.new_partition, self.drop_partition, self.add_loose, self.set_runs, self.set_flushed, self.set_log,
-             self.set_next_file, self.set_last_sequence, self.set_incarnation, self.set_epoch, self.new_expiring_run)[tag - 1](reader)
+             self.set_next_file, self.set_last_sequence, self.set_incarnation, self.set_epoch, self.new_expiring_run, self.set_time)[tag - 1](reader)
         named = {run for partition in self.partitions.values() for run in partition.runs + partition.loose}
         require(named <= self.runs.keys(), "a partition has a run that is unknown")
         self.runs = {number: run for number, run in self.runs.items() if number in named}
@@ -106,6 +106,9 @@ class Manifest:
     def new_expiring_run(self, reader):
         run = self.new_run(reader)
         run.expiries = read_expiries(reader)
+
+    def set_time(self, reader):
+        self.time, self.time_ahead = max(self.time, reader.varint()), reader.varint()
 
     def new_partition(self, reader):
         partition, start = reader.varint(), reader.bytes()

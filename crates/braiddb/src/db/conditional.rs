@@ -19,7 +19,7 @@ use std::{borrow::Cow, slice, sync::Arc, time::Duration};
 pub enum Update {
     /// It stays as it is.
     Keep,
-    /// It gets this value.
+    /// It gets this value, which expires if the tree's values do ([`crate::TreeOptions::ttl`]), and not otherwise.
     Put(Vec<u8>),
     /// It gets this value, which expires after so long: see [`Tree::put_with_ttl`].
     PutWithTtl(Vec<u8>, Duration),

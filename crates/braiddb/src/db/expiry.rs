@@ -97,7 +97,9 @@ impl Tree {
     /// Gives `key` a value that expires after `ttl`: from then on it is as if the key had been deleted, and its space comes back by
     /// itself. Good to some milliseconds.
     ///
-    /// Time is the system's, but never goes back while the database is open: see the architecture's chapter on values that expire.
+    /// Time is the system's, but never goes back. What merge functions do to the value does not prolong its life: when it ends, they begin
+    /// with nothing, and what they did before its end counts too. To count for a minute, use [`Tree::fetch_update`] with
+    /// [`crate::Update::PutWithTtl`]. To put the value again without an end takes its end away.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -419,7 +419,7 @@ impl Core {
         }
     }
 
-    /// Lets go of runs that a range tombstone deletes wholly. What is left of the view is braided anew by the next job.
+    /// Lets go of runs that a range tombstone deletes wholly, or that have expired wholly. What is left of the view is braided anew by the next job.
     fn drop_runs(&self, partition: &Partition, dropped: &BTreeSet<FileNumber>) -> Result<()> {
         let mut disk = self.disk.lock();
         let current = disk.manifest.layout().partitions[&partition.id].clone();

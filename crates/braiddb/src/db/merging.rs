@@ -94,7 +94,7 @@ impl Db {
 
 impl Tree {
     /// Has a merge function change the value of `key` by `operand`: atomic, and without a read. What the function has to say, an
-    /// error included, comes with the next read.
+    /// error included, comes with the next read. Operands do not expire, whatever is beneath them: see [`Tree::put_with_ttl`].
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -160,7 +160,7 @@ pub struct Stats {
     pub merges: u64,
     /// Those of them that merged loose runs into one loose run.
     pub loose_merges: u64,
-    /// Values that flushes and merges have come by and let go of, since they had expired.
+    /// Values that flushes and merges have come by and made tombstones, since they had expired. Runs that were dropped whole do not count.
     pub expired: u64,
     /// Folds of loose runs into views, and views rebuilt.
     pub folds: u64,
