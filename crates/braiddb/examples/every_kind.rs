@@ -8,7 +8,7 @@
 //! So the log has an epoch for each of the last lives, and commits that no run has. There are no background threads, and the generator
 //! of the operations is its own: each call makes the same contents.
 
-use braiddb::{Compression, Db, Durability, Result, Tree, TreeOptions, encode_set};
+use braiddb::{Batch, Compression, Db, Durability, Result, Tree, TreeOptions, encode_set};
 use std::{
     env,
     process::{self, Command},
@@ -124,19 +124,25 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
             batch.delete_range(tree, start.clone().min(end.clone())..start.max(end));
         }
         if round % 29 == 28 {
-            let (number, length) = (random.below(4), 10_000 + random.below(30_000));
-            let bytes = random.bytes(length);
-            if number % 2 == 0 {
-                batch.put_stream(streams.write_stream(number.to_be_bytes(), bytes.as_slice())?);
-            } else {
-                streams.append_stream(number.to_be_bytes(), bytes.as_slice())?;
-            }
+            write_stream(&streams, &mut batch, &mut random)?;
         }
         if round % 97 == 96 {
             multi.remove_all(random.key())?;
         }
         batch.set_application_cursor(round.to_string());
         db.write(batch, if round % 10 == 0 { Durability::Sync } else { Durability::Buffered })?;
+    }
+    Ok(())
+}
+
+/// A stream, in the batch, or more of one by itself.
+fn write_stream(streams: &Tree, batch: &mut Batch, random: &mut Random) -> Result<()> {
+    let (number, length) = (random.below(4), 10_000 + random.below(30_000));
+    let bytes = random.bytes(length);
+    if number % 2 == 0 {
+        batch.put_stream(streams.write_stream(number.to_be_bytes(), bytes.as_slice())?);
+    } else {
+        streams.append_stream(number.to_be_bytes(), bytes.as_slice())?;
     }
     Ok(())
 }

@@ -4,6 +4,8 @@
 //! cargo run --release -p braiddb --example sessions
 //! ```
 
+#![expect(clippy::disallowed_methods, reason = "this shows that time passes")]
+
 use braiddb::{Db, Result, Tree, TreeOptions, Update};
 use std::{thread::sleep, time::Duration};
 

@@ -17,9 +17,10 @@ use super::{
 };
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber},
+    platform::{SystemTime, UNIX_EPOCH},
     txn::Written,
 };
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Microseconds since 1970; what lies before is expired anyhow, and what lies beyond all reckoning never expires.
 fn since_1970(time: SystemTime) -> u64 {

@@ -25,4 +25,6 @@ pub use mem::MemVfs;
 pub use posix::PosixVfs;
 pub use read_mapping::ReadMapping;
 pub use runtime::{Runtime, SystemRuntime};
+/// Moments that the application names. What time it is, only [`Runtime`] says.
+pub use std::time::{SystemTime, UNIX_EPOCH};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};

@@ -23,7 +23,7 @@ fn run(number: u64) -> RunMeta {
         max_sequence: 30,
         range_tombstones: 0,
         blob_uses: vec![BlobUse { file: 9, bytes: 100, values: 2 }],
-        expiries: if number % 2 == 0 {
+        expiries: if number.is_multiple_of(2) {
             Expiries::default()
         } else {
             Expiries { entries: 3, times: vec![number, number + 90] }
