@@ -2,6 +2,7 @@
 
 use crate::{
     base::Result,
+    base::limits,
     codec::{Compression, MergeFunction},
     db::{Db, Durability, Settings},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
@@ -68,6 +69,7 @@ impl Builder {
                 block_bytes: 4096,
                 blob_threshold: 4096,
                 blob_file_bytes: 256 << 20,
+                stream_len_max: limits::MAX_VALUE_LEN,
                 key_blocks: KeyBlocks::default(),
                 hash_index_after: 2048,
                 read_in_place: true,

@@ -6,7 +6,7 @@
 
 use super::{JobContext, filter::HeldTombstones};
 use crate::{
-    base::{EntryKind, EntryRef, Error, RangeTombstone, Result, TreeId, limits, split_internal_key},
+    base::{EntryKind, EntryRef, RangeTombstone, Result, TreeId, limits, split_internal_key},
     table::{
         RunMeta, RunOptions,
         blob::{map_references, visit_references},
@@ -142,7 +142,13 @@ impl<'a> RunOutput<'a> {
         let entry = EntryRef { value: moved.as_deref().unwrap_or(entry.value), ..*entry };
         writer.add(entry)?;
         visit_references(entry.kind, entry.value, |blob| writer.add_blob_use(blob.file, blob.stored_len))
-            .ok_or_else(|| Error::InvalidArgument("an entry holds an unreadable blob reference".to_owned()))
+            .unwrap_or_else(|| {
+                tracing::error!(
+                    sequence = entry.sequence,
+                    "an entry holds references that cannot be understood; it stays as it is"
+                )
+            });
+        Ok(())
     }
 
     fn finish_run(&mut self) -> Result<()> {

@@ -173,9 +173,9 @@ pub(super) fn commit(
     core.check_writable()?;
     let check_trees = || trees.iter().try_for_each(|tree| tree.check());
     check_trees()?;
-    let threshold_of = |options: &TreeOptions| options.blob_threshold.unwrap_or(core.settings.blob_threshold);
+    let threshold_of = |options: &TreeOptions| options.blob_threshold.unwrap_or(core.settings.blob_threshold).max(1);
     let thresholds = trees.iter().map(|tree| threshold_of(&tree.options));
-    let threshold_min = thresholds.fold(core.settings.blob_threshold, usize::min);
+    let threshold_min = thresholds.fold(core.settings.blob_threshold.max(1), usize::min);
     let mut blobs: Vec<FileNumber> = Vec::new();
     let prepared = raw.prepare_placing(threshold_min, |key, value| {
         let id = key.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));

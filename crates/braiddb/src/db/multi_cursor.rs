@@ -125,7 +125,11 @@ impl MultiCursor {
             self.unescaped.clear();
             self.unescaped.extend_from_slice(key);
         }
-        let is_there = self.cursor.begin_at(is_forward, internal)?;
+        let is_there = self.cursor.begin_at(is_forward, internal).inspect_err(|_| {
+            // As the cursor beneath, it stands nowhere.
+            self.front.clear();
+            self.place = Place::There;
+        })?;
         Ok(self.arrive_within(is_there, is_forward))
     }
 

@@ -23,7 +23,8 @@ use std::{
 pub struct OnTheWay {
     core: Arc<Core>,
     files: BTreeSet<FileNumber>,
-    has_written: bool,
+    /// Those of them that something was written to for this commit.
+    written: BTreeSet<FileNumber>,
     /// The commit that refers to them, or 0.
     sequence: AtomicU64,
 }
@@ -31,7 +32,12 @@ pub struct OnTheWay {
 impl OnTheWay {
     /// No files.
     pub fn new(core: &Arc<Core>) -> OnTheWay {
-        OnTheWay { core: Arc::clone(core), files: BTreeSet::new(), has_written: false, sequence: AtomicU64::new(0) }
+        OnTheWay {
+            core: Arc::clone(core),
+            files: BTreeSet::new(),
+            written: BTreeSet::new(),
+            sequence: AtomicU64::new(0),
+        }
     }
 
     /// Whether they are files of this database.
@@ -44,7 +50,7 @@ impl OnTheWay {
         let _inside = self.core.enter()?;
         self.core.check_writable()?;
         let blob = self.core.blobs.write_to(lane, key, value, compression)?;
-        self.has_written = true;
+        self.written.insert(blob.file);
         if !self.files.insert(blob.file) {
             // One count a file is enough.
             self.core.blobs.settle(&[blob.file], None);
@@ -66,7 +72,7 @@ impl OnTheWay {
 
     /// Takes over what another has.
     pub fn absorb(&mut self, mut other: OnTheWay) {
-        self.has_written |= other.has_written;
+        self.written.append(&mut other.written);
         for number in std::mem::take(&mut other.files) {
             if !self.files.insert(number) {
                 self.core.blobs.settle(&[number], None);
@@ -85,7 +91,7 @@ impl OnTheWay {
 
     /// To be called before the commit: has what it refers to be as durable as the commit will be, and before it is.
     pub fn make_ready(&self, durability: Durability) -> Result<()> {
-        if self.has_written && durability == Durability::Sync {
+        if !self.written.is_empty() && durability == Durability::Sync {
             // Here, and not where the log is synced, so that nobody else has to wait for it.
             self.sync()?;
         }
@@ -104,8 +110,8 @@ impl Drop for OnTheWay {
         let files: Vec<FileNumber> = self.files.iter().copied().collect();
         let sequence = Some(*self.sequence.get_mut()).filter(|sequence| *sequence > 0);
         self.core.blobs.settle(&files, sequence);
-        if sequence.is_none() && self.has_written && !files.is_empty() {
-            self.core.blobs.leave_bulk_file(&self.files);
+        if sequence.is_none() && !self.written.is_empty() && !files.is_empty() {
+            self.core.blobs.leave_bulk_file(&self.written);
             self.core.reclaim_blobs();
         }
     }

@@ -103,7 +103,7 @@ impl PieceWriter {
             core: Arc::clone(core),
             key,
             compression: options.compression.unwrap_or(core.settings.compression),
-            threshold: options.blob_threshold.unwrap_or(core.settings.blob_threshold),
+            threshold: options.blob_threshold.unwrap_or(core.settings.blob_threshold).max(1),
             pieces: Pieces::default(),
             written: 0,
             buffer: Vec::new(),
@@ -122,6 +122,11 @@ impl PieceWriter {
     fn piece_len(&self) -> usize {
         let short = self.core.settings.piece_bytes();
         if self.pieces.list.len() < SHORT_PIECES { short } else { LONG_PIECE * short }
+    }
+
+    /// The longest value.
+    fn len_max(&self) -> u64 {
+        self.core.settings.stream_len_max
     }
 
     /// Appends bytes. After a failure nothing more is taken.
@@ -146,12 +151,15 @@ impl PieceWriter {
 
     fn try_read_from(&mut self, reader: &mut dyn Read) -> Result<()> {
         loop {
-            let piece_len = self.piece_len();
-            let room = self.room(piece_len)?;
+            let (piece_len, is_full) = (self.piece_len(), self.len() >= self.len_max());
+            let mut probe = [0];
+            // Where nothing more is taken, the reader must have no more.
+            let room = if is_full { &mut probe[..] } else { self.room(piece_len)? };
             // The caller's code; nothing is locked, and all that it can leave half done is its own.
             let read = catch_unwind(AssertUnwindSafe(|| reader.read(room)));
             match read.unwrap_or_else(|panic| Err(io::Error::other(told(&*panic)))) {
                 Ok(0) => return Ok(()),
+                Ok(_) if is_full => return Err(too_long()),
                 Ok(count) if count <= room.len() => self.filled += count,
                 Ok(_) => return Err(Error::InvalidArgument("a reader says it has read more than fits".to_owned())),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -167,11 +175,11 @@ impl PieceWriter {
         if self.filled == self.piece_len() {
             self.write_piece(Lane::Bulk)?;
         }
-        if self.len() >= limits::MAX_VALUE_LEN {
+        if self.len() >= self.len_max() {
             self.has_failed = true;
             return Err(too_long());
         }
-        let left = usize::try_from(limits::MAX_VALUE_LEN - self.len()).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.len_max() - self.len()).unwrap_or(usize::MAX);
         let end = self.piece_len().min(self.filled.saturating_add(wanted)).min(self.filled.saturating_add(left));
         if self.buffer.len() < end {
             // Twice as much, so that what is short takes little and what is long is not moved often.
@@ -258,7 +266,7 @@ impl Tail {
 
     /// The value that begins with `base`, whose files are on their way with those of the commit.
     pub fn onto(&self, base: Option<Base>, on_the_way: &mut OnTheWay) -> Result<Placed> {
-        if base.as_ref().map_or(0, Base::len) + self.len() > limits::MAX_VALUE_LEN {
+        if base.as_ref().map_or(0, Base::len) + self.len() > self.core.settings.stream_len_max {
             return Err(too_long());
         }
         let (mut list, mut bytes) = match base {
@@ -266,6 +274,8 @@ impl Tail {
             Some(Base::Value(value)) => (Pieces::default(), value),
             Some(Base::Pieces(pieces)) => (pieces, Vec::new()),
         };
+        // A value by itself may be empty, a piece may not.
+        list.list.retain(|piece| piece.len > 0);
         let long = LONG_PIECE * self.core.settings.piece_bytes();
         let mut lane = Lane::Bulk;
         if self.pieces.list.is_empty() {

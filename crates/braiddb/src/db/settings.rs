@@ -57,6 +57,8 @@ pub struct Settings {
     pub block_bytes: usize,
     pub blob_threshold: usize,
     pub blob_file_bytes: u64,
+    /// The longest value that a stream writes. Others than the limit of the format are for tests.
+    pub stream_len_max: u64,
     pub key_blocks: KeyBlocks,
     pub hash_index_after: u64,
     pub read_in_place: bool,

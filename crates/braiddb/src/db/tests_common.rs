@@ -99,6 +99,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         block_bytes: 512,
         blob_threshold: 256,
         blob_file_bytes: 16 << 10,
+        stream_len_max: u64::MAX >> 32,
         key_blocks: KeyBlocks::Always,
         hash_index_after: 1,
         read_in_place: true,

@@ -7,6 +7,8 @@ use super::{
 };
 use crate::{
     base::{Content, EntryKind, Error},
+    codec::Compression,
+    commit::RawBatch,
     platform::{Vfs, fault_vfs::FaultVfs},
     read,
     table::blob::Pieces,
@@ -752,4 +754,87 @@ fn what_is_too_long_is_refused() {
     let base = super::piece_writer::Base::Pieces(Pieces { list: vec![long] });
     let refused = tail.onto(Some(base), &mut OnTheWay::new(db.core())).unwrap_err();
     assert!(refused.to_string().contains("longer than 4294967295 bytes"), "{refused}");
+}
+
+/// An empty value may stand in a blob file; in a list of pieces it must not. It once did: then the list could not be read, and
+/// neither could what came after it in the log.
+#[test]
+fn a_stream_is_appended_to_an_empty_value_in_a_blob_file() {
+    let vfs = mem();
+    let settings = || Settings { blob_threshold: 0, ..small(&vfs) };
+    let db = open(settings()).unwrap();
+    let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
+    tree.put(b"k", b"").unwrap();
+    tree.put_stream(b"l", &b""[..]).unwrap();
+    // As an earlier build wrote it, which put empty values there.
+    let internal = [&tree.state().id.first_key()[..], b"m"].concat();
+    let empty = db.core().blobs.write(&internal, b"", Compression::None).unwrap();
+    let mut reference = Vec::new();
+    empty.encode(&mut reference);
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::BlobRef, &[&internal], &reference);
+    let sequence = db.core().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
+    db.core().blobs.settle(&[empty.file], Some(sequence));
+    let long = bytes(200 << 10, 1);
+    for key in [b"k", b"l", b"m"] {
+        assert_eq!(tree.get(key).unwrap().as_deref(), Some(&b""[..]));
+        tree.append_stream(key, &long[..]).unwrap();
+        db.update(|tx| tx.append_stream(&tree, key, &b"end"[..])).unwrap();
+        assert_eq!(tree.get(key).unwrap().unwrap().len(), long.len() + 3);
+    }
+    other.put(b"later", b"x").unwrap();
+    for is_flushed in [false, true] {
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        let db = Db::open_with(Settings { read_only: true, ..settings() }, Path::new(DIR)).unwrap();
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(tree.read_range(b"m", 0..1 << 30).unwrap().unwrap(), [&long[..], b"end"].concat());
+        assert_eq!(db.open_tree("other").unwrap().get(b"later").unwrap().as_deref(), Some(&b"x"[..]));
+    }
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+/// An entry that cannot be understood is told of when it is read. It once ended the log when that was replayed, and writing when
+/// it was flushed.
+#[test]
+fn references_that_cannot_be_understood_are_no_end_of_the_log() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    let internal = [&tree.state().id.first_key()[..], b"k"].concat();
+    let mut batch = RawBatch::default();
+    batch.push(EntryKind::Stream, &[&internal], b"nonsense");
+    db.core().commit(batch.prepare().unwrap(), Durability::Sync).unwrap();
+    tree.put(b"later", b"x").unwrap();
+    drop((db, tree));
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    for _ in 0..2 {
+        assert!(tree.get(b"k").unwrap_err().is_corruption());
+        assert_eq!(tree.get(b"later").unwrap().as_deref(), Some(&b"x"[..]));
+        db.flush().unwrap();
+        db.compact().unwrap();
+    }
+    tree.delete(b"k").unwrap();
+    assert_eq!(tree.iter().count(), 1);
+}
+
+#[test]
+fn a_stream_may_have_as_many_bytes_as_a_value() {
+    let vfs = mem();
+    let db = open(Settings { stream_len_max: 100_000, ..small(&vfs) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    let longest = bytes(100_000, 3);
+    tree.put_stream(b"k", &longest[..]).unwrap();
+    tree.put_stream(b"l", &longest[..99_999]).unwrap();
+    tree.append_stream(b"l", &longest[99_999..]).unwrap();
+    for key in [b"k", b"l"] {
+        assert!(tree.get(key).unwrap().as_deref() == Some(&longest[..]));
+        assert!(matches!(tree.append_stream(key, &b"1"[..]), Err(Error::InvalidArgument(_))));
+        tree.append_stream(key, &b""[..]).unwrap();
+    }
+    let longer = [&longest[..], b"1"].concat();
+    assert!(matches!(tree.put_stream(b"m", &longer[..]), Err(Error::InvalidArgument(_))));
+    assert!(!tree.contains(b"m").unwrap());
 }

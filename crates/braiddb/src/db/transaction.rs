@@ -536,6 +536,7 @@ impl Transaction {
                 // Nobody closes in between: once it is applied, there is no error but that its outcome is unknown.
                 let _inside = core.enter_past_closing()?;
                 let terms = Terms::Exclusive;
+                streams.iter().try_for_each(|stream| stream.make_ready(durability))?;
                 let sequence = commit_streams(&db, batch, &trees, Durability::Buffered, terms, &streams)?;
                 // Others need not wait for the device.
                 drop(isolation);
