@@ -5,7 +5,7 @@
 
 mod common;
 
-use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Transaction, Tree, Value};
+use braiddb::{Db, Durability, Iter, MultiTree, Result, Snapshot, Transaction, Tree, Update, Value};
 use braiddb_sim::{
     Random, SimDisk, SimRuntime, mix,
     model::{At, Bounds, Bytes, Change, Model, MultiModel, TreeNumber, moment, prefix_bounds, short},
@@ -110,6 +110,13 @@ enum Step {
         writes: Vec<Write>,
         sync: bool,
         way: Way,
+    },
+    /// Reads a key and writes it if it is as it was read, or is not.
+    Conditional {
+        tree: usize,
+        key: u8,
+        size: u8,
+        what: u8,
     },
     /// Time passes.
     Pass {
@@ -248,6 +255,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0..8_u8).prop_map(|key| Step::RemoveAll { key }),
         4 => (vec(any_write(), 1..12), any::<bool>(), any_way())
             .prop_map(|(writes, sync, way)| Step::Batch { writes, sync, way }),
+        3 => (tree.clone(), 0..KEYS, 0..9_u8, 0..6_u8)
+            .prop_map(|(tree, key, size, what)| Step::Conditional { tree, key, size, what }),
         2 => (1..40_u8).prop_map(|hours| Step::Pass { hours: if hours > 30 { hours } else { 1 + hours % 3 } }),
         2 => (tree.clone(), 0..300_u16, 1..60_u8, 0..9_u8)
             .prop_map(|(tree, first, count, size)| Step::Fill { tree, first, count, size }),
@@ -603,6 +612,39 @@ impl<'a> World<'a> {
         Ok(())
     }
 
+    /// Writes of one key on a condition, which holds or does not.
+    fn conditional(&mut self, tree: usize, number: u8, size: u8, what: u8) -> Outcome {
+        self.tag += 1;
+        let (handle, key, new) = (self.trees[tree].clone(), key(number), sized_value(size, self.tag));
+        let expected = self.model.get(self.numbers[tree], &key, u64::MAX).map(<[u8]>::to_vec);
+        let found = handle.get_versioned(&key).said("get_versioned")?;
+        ensure!(found.as_ref().map(|found| &*found.0) == expected.as_deref(), "get_versioned of {}", short(&key));
+        let (put, delete) = (
+            Change::Put(self.numbers[tree], key.clone(), new.clone()),
+            Change::Delete(self.numbers[tree], key.clone()),
+        );
+        let never = self.db().version_of(u64::MAX >> 2);
+        let (result, change) = match (what, found.map(|found| found.1)) {
+            (0, found) => (handle.put_if_absent(&key, &new), found.is_none().then_some(put)),
+            (1, _) => (handle.compare_and_set(&key, expected.as_deref(), Some(&new)), Some(put)),
+            (2, _) => (handle.compare_and_set(&key, Some(b"never there"), None), None),
+            (3, Some(version)) => (handle.put_if_version(&key, &new, version), Some(put)),
+            (4, Some(version)) => (handle.delete_if_version(&key, version), Some(delete)),
+            (3 | 4, None) => (handle.put_if_version(&key, &new, never), None),
+            _ => {
+                let before = handle.fetch_update(&key, |_| Update::Put(new.clone())).said("fetch_update")?;
+                ensure!(before.as_deref() == expected.as_deref(), "fetch_update of {}", short(&key));
+                (handle.get_versioned(&key).map(|found| found.map(|found| found.1)), Some(put))
+            }
+        };
+        let written = result.said("a write on a condition")?;
+        ensure!(written.is_some() == change.is_some(), "condition {what} on {} gave {written:?}", short(&key));
+        match (written, change) {
+            (Some(version), Some(change)) => self.commit(Ok(version.sequence()), &[change]),
+            _ => Ok(()),
+        }
+    }
+
     fn fill(&mut self, tree: usize, first: u16, count: u8, size: u8) -> Outcome {
         for number in 0..u16::from(count) {
             self.tag += 1;
@@ -790,6 +832,7 @@ impl<'a> World<'a> {
             }
             Step::Batch { writes, sync, way } => self.batch(writes, *sync, *way)?,
             Step::Fill { tree, first, count, size } => self.fill(*tree, *first, *count, *size)?,
+            Step::Conditional { tree, key, size, what } => self.conditional(*tree, *key, *size, *what)?,
             Step::Pass { hours } => {
                 self.hours += u64::from(*hours);
                 self.runtime.advance_us(u64::from(*hours) * HOUR_US);

@@ -4,6 +4,7 @@ use super::{
     batch::Batch,
     catalog::{TreeState, catalog_key, check_name},
     core::Core,
+    expiry::micros,
     multi::MultiTree,
     open::application_cursor_key,
     record_version::Version,
@@ -116,6 +117,11 @@ impl Db {
             return as_asked(tree);
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
+        if options.ttl.is_some_and(|ttl| micros(ttl) == 0) {
+            let reason =
+                format!("values of the tree {name:?} would expire at once: its ttl is less than a microsecond");
+            return Err(Error::InvalidArgument(reason));
+        }
         core.check_not_exclusive_here()?;
         let mut last_id = core.catalog.next_id.lock();
         if let Some(tree) = core.catalog.find(name) {

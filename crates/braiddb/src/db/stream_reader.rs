@@ -42,7 +42,8 @@ enum Source {
 /// Reads a value as of one moment, a part at a time: [`Read`] and [`Seek`]. Takes about a mebibyte of memory, whatever the
 /// value's length, if the value stands in blob files.
 ///
-/// It keeps what was overwritten meanwhile, as a snapshot does, and expires as one: then reads fail with an [`io::Error`] around
+/// It keeps what was overwritten meanwhile, as a snapshot does; and until it reads on, the files and memtables that it read from last, though
+/// nobody else needs them any more: so do not leave it lying about. It expires as a snapshot does: then reads fail with an [`io::Error`] around
 /// [`crate::Error::ReaderExpired`].
 ///
 /// ```

@@ -185,6 +185,8 @@ fn a_tree_may_have_all_its_values_expire() {
     let tree = db.tree_with("t", options).unwrap();
     let expires = |tree: &Tree, key: &[u8]| tree.get_with_expiry(key).unwrap().unwrap().1;
     let at = |second| Some(UNIX_EPOCH + seconds(second));
+    let at_once = TreeOptions { ttl: Some(Duration::from_nanos(999)), ..TreeOptions::default() };
+    assert!(matches!(db.tree_with("u", at_once), Err(Error::InvalidArgument(_))));
     tree.put(b"put", b"v").unwrap();
     let mut batch = db.batch();
     batch.put(&tree, b"batch", b"v").put_with_ttl(&tree, b"own", b"v", seconds(5));
