@@ -91,6 +91,38 @@ impl BlobStore {
         }
     }
 
+    /// The blob files of a database that another process writes, all open, so that none can vanish: those that the runs of a layout
+    /// refer to, and `others`. What `before` has open is not opened again. No writer.
+    pub fn beside_writer(
+        dir: &Path,
+        table: &TableContext,
+        before: Option<&BlobStore>,
+        layout: &Layout,
+        others: impl IntoIterator<Item = FileNumber>,
+    ) -> Result<BlobStore> {
+        let known = BlobStore::live_bytes(layout).into_keys().chain(others);
+        let store = BlobStore::new(dir, table, None, known);
+        if let Some(before) = before {
+            let (before, mut files) = (before.files.lock(), store.files.lock());
+            let Files { open, uses, .. } = &mut *files;
+            let kept = before.open.iter().filter(|(number, _)| uses.contains_key(number));
+            open.extend(kept.map(|(number, file)| (*number, Arc::clone(file))));
+        }
+        let numbers: Vec<FileNumber> = store.files.lock().uses.keys().copied().collect();
+        numbers.into_iter().try_for_each(|number| store.file(number).map(|_| ()))?;
+        Ok(store)
+    }
+
+    /// Whether a file is open.
+    pub fn has_open(&self, number: FileNumber) -> bool {
+        self.files.lock().open.contains_key(&number)
+    }
+
+    /// Lets go of all files.
+    pub fn let_go_of_all(&self) {
+        *self.files.lock() = Files::default();
+    }
+
     /// Writes a value for a commit on its way; the caller says later what became of the commit.
     pub fn write(&self, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.write_to(Lane::Values, key, value, compression)
@@ -190,11 +222,12 @@ impl BlobStore {
             if let Some(file) = files.open.get(&number) {
                 return Ok(Arc::clone(file));
             }
-            files.uses.contains_key(&number)
+            // Who writes nothing knows of no file before it is asked for, and of none that is let go of.
+            self.writer.is_none() || files.uses.contains_key(&number)
         };
         let file = self.open(number, is_in_use)?;
         let mut files = self.files.lock();
-        if !files.uses.contains_key(&number) {
+        if self.writer.is_some() && !files.uses.contains_key(&number) {
             // It was let go of, and an old state still reads it: who kept it open would keep its space taken.
             return Ok(Arc::new(file));
         }

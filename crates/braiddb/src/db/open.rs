@@ -38,7 +38,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -59,7 +59,7 @@ const MEMORY_MAX: usize = usize::MAX >> 8;
 const LOCK_NAME: &str = "LOCK";
 
 /// The kind of an engine file, by its name.
-fn numbered(name: &str) -> Option<(u64, &str)> {
+pub(super) fn numbered(name: &str) -> Option<(u64, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {
         return Some((number.parse().ok()?, "manifest"));
     }
@@ -69,15 +69,35 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
 }
 
 /// The database's time goes on from there: from that of the last edit, or of a commit since.
-fn time_floor(layout: &Layout, replayed: &Replayed) -> u64 {
+pub(super) fn time_floor(layout: &Layout, last_commit_us: u64) -> u64 {
     // Commits tell the wall clock's time.
-    let committed_us = replayed.last_commit_us.saturating_add(layout.time_ahead_us);
-    if replayed.last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
+    let committed_us = last_commit_us.saturating_add(layout.time_ahead_us);
+    if last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
 }
 
 /// The highest number in the name of an engine file; 0 if there is none.
-fn highest(names: &[DirEntry]) -> u64 {
+pub(super) fn highest(names: &[DirEntry]) -> u64 {
     names.iter().filter_map(|e| numbered(&e.name)).map(|(number, _)| number).max().unwrap_or(0)
+}
+
+/// What a core is made of.
+pub struct Parts {
+    pub settings: Settings,
+    pub dir: PathBuf,
+    pub lock: Option<Box<dyn FileLock>>,
+    pub table: TableContext,
+    pub state: ReadState,
+    pub last_sequence: SequenceNumber,
+    /// The database's time is at least this.
+    pub floor_us: u64,
+    pub disk: DiskState,
+    pub wal: Option<Wal>,
+    pub blobs: BlobStore,
+    pub catalog: Catalog,
+    pub functions: Arc<MergeFunctions>,
+    pub next_file: Arc<AtomicU64>,
+    pub counters: Counters,
+    pub leftovers: Vec<PathBuf>,
 }
 
 impl Core {
@@ -103,14 +123,38 @@ impl Core {
             }
         };
         let mut disk = DiskState { manifest, files };
-        let floor_us = time_floor(disk.manifest.layout(), &replayed);
+        let floor_us = time_floor(disk.manifest.layout(), replayed.last_commit_us);
         let Replayed { records, outcome, .. } = replayed;
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
-        let core = Arc::new(Core {
+        let core = Arc::new(Core::assemble(Parts {
+            leftovers: if settings.read_only { Vec::new() } else { leftovers },
+            settings,
             dir: dir.to_owned(),
+            lock,
+            table,
+            state,
+            last_sequence,
+            floor_us,
+            disk,
+            wal,
+            blobs,
+            catalog,
+            functions,
+            next_file,
+            counters: Counters::after_recovery(records, tail_note),
+        }));
+        core.settle_after_open()?;
+        Ok(core)
+    }
+
+    /// The core that has these parts.
+    pub fn assemble(parts: Parts) -> Core {
+        let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
+        Core {
+            dir,
             incarnation: disk.manifest.layout().incarnation,
             clock: Clock::new(&*settings.runtime, floor_us),
             noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
@@ -126,28 +170,27 @@ impl Core {
             window: Window::new(settings.window_bytes()),
             exclusivity: Exclusivity::default(),
             disk: Mutex::new(disk),
-            wal,
-            blobs,
-            catalog,
-            functions,
+            wal: parts.wal,
+            blobs: parts.blobs,
+            catalog: parts.catalog,
+            functions: parts.functions,
             work: Mutex::new(WorkState::default()),
             work_changed: Condvar::new(),
             signal: Mutex::new(0),
             signalled: Condvar::new(),
-            next_file,
+            next_file: parts.next_file,
             pressure: Pressure::default(),
-            counters: Counters::after_recovery(records, tail_note),
+            counters: parts.counters,
             closing: AtomicBool::new(false),
+            is_superseded: AtomicBool::new(false),
             gate: RwLock::default(),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             lock: Mutex::new(lock),
-            leftovers: Mutex::new(if settings.read_only { Vec::new() } else { leftovers }),
+            leftovers: Mutex::new(parts.leftovers),
             workers: Mutex::default(),
             settings,
-        });
-        core.settle_after_open()?;
-        Ok(core)
+        }
     }
 
     /// Sweeps up what a crash left behind, and shares out the memory.
@@ -299,7 +342,7 @@ fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::ver
 }
 
 /// The merge functions that are built in. Fails if one of the application's own has the name of another.
-fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
+pub(super) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
     let functions = MergeFunctions::built_in();
     let own = &settings.merge_functions;
     for (index, (name, _)) in own.iter().enumerate() {
@@ -313,7 +356,7 @@ fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
 }
 
 /// What tables need of the database, with a cache for it.
-fn table_context(settings: &Settings) -> TableContext {
+pub(super) fn table_context(settings: &Settings) -> TableContext {
     TableContext {
         vfs: Arc::clone(&settings.vfs),
         cache: BlockCache::new(settings.memory / 2),
@@ -336,7 +379,7 @@ fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout
 }
 
 /// Reads all trees from tree 0.
-fn load_catalog(
+pub(super) fn load_catalog(
     settings: &Settings,
     state: &ReadState,
     last_sequence: SequenceNumber,

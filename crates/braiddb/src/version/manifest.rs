@@ -79,7 +79,7 @@ fn record_checksum(file_id: u64, offset: u64, payload: &[u8]) -> u64 {
 }
 
 /// The open manifest and the layout it has led to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Manifest {
     vfs: Arc<dyn Vfs>,
     runtime: Arc<dyn Runtime>,
@@ -196,6 +196,11 @@ impl Manifest {
             self.current.update(self.number, self.len)?;
         }
         Ok(())
+    }
+
+    /// Whether CURRENT says something else by now than when this was opened, for reading only: another process has written.
+    pub fn has_gone_on(&self) -> Result<bool> {
+        Ok(self.current.look()? != self.current.newest())
     }
 
     /// What all edits have led to.
