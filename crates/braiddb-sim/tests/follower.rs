@@ -196,7 +196,11 @@ fn a_follower_shows_commit_boundaries_alone_whatever_the_writer_does() {
             // Where a fresh reader looked last, more is expected than the follower shows.
             if random.chance(1, 10) && !seen.looks.is_multiple_of(FRESH_EVERY) {
                 if let Some((db, contents)) = kept.take() {
-                    assert!(read_all(&db) == contents, "a state has changed: {}", difference(&contents, &read_all(&db)));
+                    assert!(
+                        read_all(&db) == contents,
+                        "a state has changed: {}",
+                        difference(&contents, &read_all(&db))
+                    );
                 }
                 kept = Some((follower.db(), expected.contents.clone()));
             }

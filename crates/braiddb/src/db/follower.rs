@@ -31,7 +31,7 @@ use crate::{
     memtable::Memtable,
     read::{Garbage, ReadState},
     table::TableContext,
-    version::{CURRENT_NAME, FileSet, Layout, Manifest, Version},
+    version::{CURRENT_NAME, Current, FileSet, Layout, Manifest, Version},
     wal::{Followed, RecordInfo, Tail},
 };
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -153,10 +153,12 @@ impl Follower {
         let table = table_context(&settings);
         let started_ns = settings.runtime.monotonic_ns();
         let mut effort = Effort::default();
+        let mut seen = None;
         let (following, db) = loop {
+            let before = std::mem::replace(&mut seen, Current::open(&*settings.vfs, dir, true)?.map(|c| c.newest()));
             match Following::begin(&settings, dir, &table) {
                 Err(e) if e.is_not_found() => return Err(e),
-                Err(e) => effort.again(e, &settings, started_ns, || Ok(true))?,
+                Err(e) => effort.again(e, &settings, started_ns, seen == before)?,
                 Ok(made) => break made,
             }
         };
@@ -214,16 +216,10 @@ struct Effort {
 
 impl Effort {
     /// After an error: waits a little if it may be that the writer was in the way, and returns the error if not.
-    fn again(
-        &mut self,
-        error: Error,
-        settings: &Settings,
-        started_ns: u64,
-        stands_still: impl FnOnce() -> Result<bool>,
-    ) -> Result<()> {
+    fn again(&mut self, error: Error, settings: &Settings, started_ns: u64, stands_still: bool) -> Result<()> {
         self.retries += 1;
         let has_time = settings.runtime.monotonic_ns().saturating_sub(started_ns) < TRY_FOR_NS;
-        self.in_vain = if stands_still()? { self.in_vain + 1 } else { 0 };
+        self.in_vain = if stands_still { self.in_vain + 1 } else { 0 };
         if self.in_vain >= TRIES_IN_VAIN || !has_time {
             return Err(error);
         }
@@ -258,9 +254,14 @@ impl Inner {
         let mut following = self.state.lock();
         let mut effort = Effort::default();
         let before = self.current.read().clone();
+        let mut seen = None;
         let made = loop {
             match following.go_on(settings, dir, table, &before) {
-                Err(e) => effort.again(e, settings, started_ns, || Ok(!following.manifest.has_gone_on()?))?,
+                Err(e) => {
+                    let now = following.manifest.look()?;
+                    let stands_still = std::mem::replace(&mut seen, Some(now)) == Some(now);
+                    effort.again(e, settings, started_ns, stands_still)?;
+                }
                 Ok(made) => break made,
             }
         };
@@ -311,7 +312,7 @@ impl Following {
         let mut files = FileSet::new(dir, table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = BlobStore::beside_writer(dir, table, None, manifest.layout(), [])?;
-        let (log, records) = Log::read(settings, dir, manifest.layout(), &blobs)?;
+        let (log, records) = Log::read(settings, dir, &manifest, &blobs)?;
         let mut following = Following { manifest, files, version, log, has_news: true, superseded: Vec::new() };
         following.check_views()?;
         let db = following.state(settings, dir, table, blobs, records)?;
@@ -351,7 +352,7 @@ impl Following {
         let records = match followed {
             Some(records) => records,
             None => {
-                let (log, records) = Log::read(settings, dir, new, &blobs)?;
+                let (log, records) = Log::read(settings, dir, &manifest, &blobs)?;
                 self.log = log;
                 records
             }
@@ -423,23 +424,35 @@ impl Following {
 
 impl Log {
     /// Reads the log from where the manifest says that it begins.
-    fn read(settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -> Result<(Log, u64)> {
+    fn read(settings: &Settings, dir: &Path, manifest: &Manifest, blobs: &BlobStore) -> Result<(Log, u64)> {
+        let layout = manifest.layout();
         let functions = Arc::new(known_functions(settings)?);
         let replayed = replay(settings, dir, layout, blobs, &functions)?;
         let Replayed { memtables, records, last_commit_us, blob_files, outcome, .. } = replayed;
+        if let Some(tail) = &outcome.tail
+            && !tail.is_same_segment()?
+        {
+            return Err(tail.lost());
+        }
+        // Segments are named by their numbers, which they keep when they are written anew.
+        if outcome.begins_after > layout.flushed {
+            let detail = format!(
+                "the log begins after commit {}, and what is in runs ends with {}",
+                outcome.begins_after, layout.flushed
+            );
+            return Err(Error::corruption(dir, 0, detail));
+        }
+        // What a record refers to may have been moved, once that was in runs.
+        if outcome.is_stopped && manifest.has_gone_on()? {
+            return Err(Error::corruption(dir, 0, outcome.tail_note.unwrap_or_default()));
+        }
         // Not past the last one that counts, as a writer's numbers must be.
         let last_sequence = layout.flushed.max(outcome.last_sequence);
         Ok((Log { tail: outcome.tail, memtables, last_sequence, last_commit_us, blob_files }, records))
     }
 
     /// Reads what was appended since; how many records that were. `None` if the log cannot be followed any more.
-    fn follow(
-        &mut self,
-        settings: &Settings,
-        dir: &Path,
-        layout: &Layout,
-        blobs: &BlobStore,
-    ) -> Result<Option<u64>> {
+    fn follow(&mut self, settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -> Result<Option<u64>> {
         let Some(tail) = &mut self.tail else {
             return Ok((layout.oldest_segment == 0).then_some(0));
         };

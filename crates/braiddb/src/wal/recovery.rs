@@ -103,6 +103,10 @@ pub struct RecoveryOutcome {
     pub ambiguous_tail: bool,
     /// From there on the log can be followed, if another process writes it.
     pub tail: Option<Tail>,
+    /// All commits before the first segment have no higher sequence number than this.
+    pub begins_after: SequenceNumber,
+    /// Whether the visitor ended it.
+    pub is_stopped: bool,
     start: WalStart,
 }
 
@@ -373,6 +377,8 @@ impl<'a> Chain<'a> {
         };
         let ambiguous_tail = tail_note.is_some() || self.found != Found::Nothing;
         let highest_sequence = self.end.last_sequence.max(self.beyond.last_sequence).max(self.input.flushed);
+        let is_stopped = self.stopped.is_some();
+        let begins_after = self.used.first().map_or(0, |segment| segment.header.previous_sequence);
         let end = self.stopped.map_or(self.end, |(position, _)| position);
         let mut used = self.used;
         used.retain(|segment| segment.header.epoch < end.epoch || segment.header.start_lsn <= end.lsn);
@@ -380,9 +386,10 @@ impl<'a> Chain<'a> {
             last.close(end.lsn);
             last.set_last_sequence(end.last_sequence);
         }
-        let tail = used.last().filter(|segment| segment.header.number == end.number).map(|segment| {
-            Tail::new(segment.header, segment.path.clone(), Arc::clone(&segment.file), end.clone())
-        });
+        let tail = used
+            .last()
+            .filter(|segment| segment.header.number == end.number)
+            .map(|segment| Tail::new(segment.header, segment.path.clone(), Arc::clone(&segment.file), end.clone()));
         let segments: Vec<SegmentInfo> = used.iter().map(|segment| segment.info()).collect();
         let unneeded =
             self.files.by_number.keys().copied().filter(|n| segments.iter().all(|s| s.number != *n)).collect();
@@ -398,6 +405,8 @@ impl<'a> Chain<'a> {
             tail_note,
             ambiguous_tail,
             tail,
+            begins_after,
+            is_stopped,
             start: WalStart {
                 epoch: next_epoch,
                 start_lsn,

@@ -3,8 +3,8 @@
 //! A [`Tail`] stands where a recovery ended, and goes on from there as far as whole records continue the chain. Their checksums
 //! have the segment's file id in them, and each carries the link of the one before: so what is taken is what was written there, in
 //! that order, whatever the writer does to the file meanwhile. What is not there yet may come later. A segment that was recycled
-//! never shows anything again; so who follows must look first whether the manifest has gone on, and begin anew if the log now
-//! begins elsewhere, or is of another epoch.
+//! never shows anything again: that is told by its header, which is the first thing to be written anew. So who follows must look first
+//! whether the manifest has gone on, and begin anew where the log now begins, if the tail is lost or another epoch was begun.
 
 use super::{
     format::{Link, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
@@ -45,20 +45,19 @@ impl Tail {
         Tail { header, path, file, position }
     }
 
-    /// Shows the commit groups that have come since to `visitor`, in order. One that it does not take is shown again next time.
+    /// Shows the commit groups that have come since to `visitor`, in order. Where it does not take one the log is lost: what that refers
+    /// to may have been moved meanwhile.
     pub fn follow(
         &mut self,
         vfs: &dyn Vfs,
         dir: &Path,
         visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
     ) -> Result<Followed> {
-        if !self.is_same_segment()? {
-            return Ok(Followed::Lost);
-        }
         loop {
             match self.segment(visitor)? {
-                Step::End => return Ok(Followed::All),
-                Step::Lost => return Ok(Followed::Lost),
+                // Asked afterwards: a segment that was not recycled by then has shown all it had.
+                Step::End if self.is_same_segment()? => return Ok(Followed::All),
+                Step::End | Step::Lost => return Ok(Followed::Lost),
                 Step::Sealed(number, file_id) => {
                     if !self.enter(vfs, dir, number, file_id)? {
                         return Ok(Followed::Lost);
@@ -68,9 +67,15 @@ impl Tail {
         }
     }
 
-    fn is_same_segment(&self) -> Result<bool> {
+    /// Whether the file is still what it was, so that what was read of it before was all of the log there.
+    pub fn is_same_segment(&self) -> Result<bool> {
         let header = read_header(&*self.file, &self.path)?;
         Ok(header.is_some_and(|(header, _)| header == self.header))
+    }
+
+    /// The error about a segment that was recycled while it was read.
+    pub fn lost(&self) -> Error {
+        Error::corruption(&self.path, 0, "the log segment was written anew while it was read")
     }
 
     /// Goes on in the segment that a seal names; whether it is there.
@@ -132,7 +137,7 @@ impl Tail {
                 };
                 let payload = reader.payload(at, &record)?;
                 if let Visit::EndHere(_) = visitor(&info, &payload)? {
-                    return Ok(Step::End);
+                    return Ok(Step::Lost);
                 }
             }
             self.position = after;
