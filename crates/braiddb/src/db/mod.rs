@@ -54,6 +54,8 @@ mod tests_cursor;
 #[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
+mod tests_follower;
+#[cfg(test)]
 mod tests_hash_index;
 #[cfg(test)]
 mod tests_loose;
