@@ -91,31 +91,29 @@ impl BlobStore {
         }
     }
 
-    /// The blob files of a database that another process writes, all open, so that none can vanish: those that the runs of a layout
-    /// refer to, and `others`. What `before` has open is not opened again. No writer.
+    /// The blob files of a database that another process writes. Those that the runs of a layout refer to are open, so that none can
+    /// vanish. Of `others`, those that `before` has open stay so; they are opened with [`BlobStore::open_all`]. No writer.
     pub fn beside_writer(
         dir: &Path,
         table: &TableContext,
         before: Option<&BlobStore>,
         layout: &Layout,
-        others: impl IntoIterator<Item = FileNumber>,
+        others: &BTreeSet<FileNumber>,
     ) -> Result<BlobStore> {
-        let known = BlobStore::live_bytes(layout).into_keys().chain(others);
-        let store = BlobStore::new(dir, table, None, known);
+        let live = BlobStore::live_bytes(layout);
+        let store = BlobStore::new(dir, table, None, []);
         if let Some(before) = before {
-            let (before, mut files) = (before.files.lock(), store.files.lock());
-            let Files { open, uses, .. } = &mut *files;
-            let kept = before.open.iter().filter(|(number, _)| uses.contains_key(number));
-            open.extend(kept.map(|(number, file)| (*number, Arc::clone(file))));
+            let before = before.files.lock();
+            let kept = before.open.iter().filter(|(number, _)| live.contains_key(number) || others.contains(number));
+            store.files.lock().open.extend(kept.map(|(number, file)| (*number, Arc::clone(file))));
         }
-        let numbers: Vec<FileNumber> = store.files.lock().uses.keys().copied().collect();
-        numbers.into_iter().try_for_each(|number| store.file(number).map(|_| ()))?;
+        store.open_all(live.keys())?;
         Ok(store)
     }
 
-    /// Whether a file is open.
-    pub fn has_open(&self, number: FileNumber) -> bool {
-        self.files.lock().open.contains_key(&number)
+    /// Opens these files.
+    pub fn open_all<'a>(&self, numbers: impl IntoIterator<Item = &'a FileNumber>) -> Result<()> {
+        numbers.into_iter().try_for_each(|number| self.file(*number).map(|_| ()))
     }
 
     /// Lets go of all files.

@@ -311,8 +311,9 @@ impl Following {
         let manifest = open_manifest(settings, dir)?;
         let mut files = FileSet::new(dir, table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
-        let blobs = BlobStore::beside_writer(dir, table, None, manifest.layout(), [])?;
+        let blobs = BlobStore::beside_writer(dir, table, None, manifest.layout(), &BTreeSet::new())?;
         let (log, records) = Log::read(settings, dir, &manifest, &blobs)?;
+        blobs.open_all(&log.blob_files)?;
         let mut following = Following { manifest, files, version, log, has_news: true, superseded: Vec::new() };
         following.check_views()?;
         let db = following.state(settings, dir, table, blobs, records)?;
@@ -330,6 +331,7 @@ impl Following {
                 self.has_news |= records > 0;
                 let db = if self.has_news {
                     let blobs = self.blobs(dir, table, before, self.manifest.layout())?;
+                    blobs.open_all(&self.log.blob_files)?;
                     Some(self.state(settings, dir, table, blobs, records)?)
                 } else {
                     None
@@ -347,7 +349,7 @@ impl Following {
         }
         self.files.forget_unused(new);
         let version = Arc::new(self.files.version(new, Some(&self.version))?);
-        let mut blobs = self.blobs(dir, table, before, new)?;
+        let blobs = self.blobs(dir, table, before, new)?;
         let followed = if is_same_log { self.log.follow(settings, dir, new, &blobs)? } else { None };
         let records = match followed {
             Some(records) => records,
@@ -357,9 +359,8 @@ impl Following {
                 records
             }
         };
-        if self.log.blob_files.iter().any(|number| !blobs.has_open(*number)) {
-            blobs = self.blobs(dir, table, &blobs, new)?;
-        }
+        // Not before: those of a log that is not followed any more may be gone.
+        blobs.open_all(&self.log.blob_files)?;
         (self.manifest, self.version) = (manifest, version);
         self.check_views()?;
         let db = self.state(settings, dir, table, blobs, records)?;
@@ -368,7 +369,7 @@ impl Following {
 
     /// The blob files of the next state.
     fn blobs(&self, dir: &Path, table: &TableContext, before: &BlobStore, layout: &Layout) -> Result<BlobStore> {
-        BlobStore::beside_writer(dir, table, Some(before), layout, self.log.blob_files.iter().copied())
+        BlobStore::beside_writer(dir, table, Some(before), layout, &self.log.blob_files)
     }
 
     /// A view that cannot be opened is done without, and slowly. Fails if there may be another by now.

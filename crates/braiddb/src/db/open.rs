@@ -101,7 +101,7 @@ pub struct Parts {
 }
 
 impl Core {
-    /// Opens or creates the database in `dir`.
+    /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::Follower`].
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
         let settings = Settings { memory: settings.memory.min(MEMORY_MAX), ..settings };
         let lock = take_lock(&settings, dir)?;
@@ -130,16 +130,16 @@ impl Core {
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let core = Arc::new(Core::assemble(Parts {
-            leftovers: if settings.read_only { Vec::new() } else { leftovers },
+            leftovers,
             settings,
             dir: dir.to_owned(),
-            lock,
+            lock: Some(lock),
             table,
             state,
             last_sequence,
             floor_us,
             disk,
-            wal,
+            wal: Some(wal),
             blobs,
             catalog,
             functions,
@@ -196,12 +196,10 @@ impl Core {
     /// Sweeps up what a crash left behind, and shares out the memory.
     fn settle_after_open(&self) -> Result<()> {
         let disk = self.disk.lock();
-        if !self.settings.read_only {
-            self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
-            // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
-            if self.settings.background_threads == 0 {
-                self.remove_leftovers()?;
-            }
+        self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
+        // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
+        if self.settings.background_threads == 0 {
+            self.remove_leftovers()?;
         }
         self.share_memory(&disk.files);
         self.measure_pressure(&self.state.load());
@@ -247,10 +245,7 @@ impl Core {
     }
 }
 
-fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
-    if settings.read_only {
-        return Ok(None);
-    }
+fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     let vfs = &settings.vfs;
     let holds_something = || match vfs.list(dir) {
         Ok(entries) => entries.iter().any(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some()),
@@ -263,7 +258,7 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>
     vfs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
     let path = dir.join(LOCK_NAME);
     match vfs.lock(&path, &settings.runtime.process_name()).map_err(|e| Error::io("lock", &path, e))? {
-        Ok(lock) => Ok(Some(lock)),
+        Ok(lock) => Ok(lock),
         Err(owner) => Err(Error::Locked { path: dir.to_owned(), owner }),
     }
 }
@@ -272,7 +267,7 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
     let (vfs, runtime) = (&settings.vfs, &settings.runtime);
     let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
     let data = names.iter().find(|e| matches!(numbered(&e.name), Some((_, kind)) if kind != "manifest"));
-    match Manifest::open(vfs, runtime, dir, settings.read_only) {
+    match Manifest::open(vfs, runtime, dir, false) {
         Ok(Some(manifest)) => return Ok(manifest),
         Ok(None) => {
             if let Some(data) = data {
@@ -286,7 +281,7 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
         }
         Err(e) => return Err(e),
     }
-    if settings.read_only || !settings.create {
+    if !settings.create {
         return Err(Error::NotFound(format!("there is no database in {}", dir.display())));
     }
     create_manifest(settings, dir, &names.into_iter().map(|e| e.name).collect::<Vec<_>>())
@@ -319,18 +314,16 @@ fn open_blobs(
     next_file: &Arc<AtomicU64>,
     names: &[DirEntry],
 ) -> BlobStore {
-    let writer = (!settings.read_only).then(|| {
-        Arc::new(BlobWriter::new(BlobWriterContext {
-            vfs: Arc::clone(&settings.vfs),
-            dir: dir.to_owned(),
-            runtime: Arc::clone(&settings.runtime),
-            next_file_number: number_source(next_file),
-            file_len: settings.blob_file_bytes,
-            lately: Arc::clone(&table.lately),
-        }))
-    });
+    let writer = Arc::new(BlobWriter::new(BlobWriterContext {
+        vfs: Arc::clone(&settings.vfs),
+        dir: dir.to_owned(),
+        runtime: Arc::clone(&settings.runtime),
+        next_file_number: number_source(next_file),
+        file_len: settings.blob_file_bytes,
+        lately: Arc::clone(&table.lately),
+    }));
     let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);
-    BlobStore::new(dir, table, writer, known)
+    BlobStore::new(dir, table, Some(writer), known)
 }
 
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
@@ -425,10 +418,7 @@ fn begin_epoch(
     last_sequence: SequenceNumber,
     next_file: &Arc<AtomicU64>,
     blobs: &BlobStore,
-) -> Result<Option<Wal>> {
-    if settings.read_only {
-        return Ok(None);
-    }
+) -> Result<Wal> {
     let vfs = &settings.vfs;
     let marker = dir.join(SYNC_FAILED_NAME);
     let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
@@ -459,7 +449,7 @@ fn begin_epoch(
     if rewrite {
         vfs.remove(&marker).map_err(|e| Error::io("remove", &marker, e))?;
     }
-    Ok(Some(wal))
+    Ok(wal)
 }
 
 /// The application cursor's internal key.
