@@ -16,6 +16,7 @@ mod hash_indexes;
 pub mod inspect;
 mod iter;
 mod key;
+mod log_kept;
 mod lookup;
 mod maintain;
 mod merging;
@@ -38,8 +39,11 @@ mod transaction;
 mod transaction_iter;
 mod transaction_streams;
 mod tree;
+mod unlogged;
 mod update;
 mod verify;
+mod watch;
+mod watches;
 mod write;
 
 #[cfg(test)]
@@ -76,6 +80,10 @@ mod tests_streams;
 mod tests_transactions;
 #[cfg(test)]
 mod tests_turns;
+#[cfg(test)]
+mod tests_unlogged;
+#[cfg(test)]
+mod tests_watch;
 
 pub use batch::Batch;
 pub use bytes::{Key, Value};
@@ -96,3 +104,10 @@ pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;
 pub use verify::VerifyReport;
+pub use watch::{
+    Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken, WatchOptions,
+    WatchStopper, Watcher,
+};
+
+use iter::prefix_end;
+use multi::{bounds_of, split as split_multi_key, unescape};

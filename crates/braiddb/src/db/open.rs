@@ -11,12 +11,14 @@ use super::settings::Settings;
 use super::{
     background::damaged_view,
     blobs::BlobStore,
-    catalog::{Catalog, TreeState, catalog_key},
+    catalog::{Catalog, DroppedTree, TreeState, catalog_key},
     clock::Clock,
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
+    log_kept,
     pressure::Pressure,
     replay::{Replayed, replay},
     stats::Counters,
+    watches::Watches,
 };
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
@@ -32,11 +34,12 @@ use crate::{
     },
     txn::Window,
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
-    wal::{self, RecoveryOutcome, Wal, WalContext, WalOptions},
+    wal::{self, ClosedLog, RecoveryOutcome, RetentionLimit, Wal, WalContext, WalOptions},
 };
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
+    collections::BTreeMap,
     io,
     path::Path,
     sync::{
@@ -96,19 +99,25 @@ impl Core {
         let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions)?;
         let mut state = first_state(&settings, &replayed, version);
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
-        let catalog = loop {
+        let (catalog, remembered) = loop {
             match load_catalog(&settings, &state, last_sequence, dir, &functions) {
                 Err(e) => heal_at_open(e, &mut files, &mut state, manifest.layout())?,
-                Ok(catalog) => break catalog,
+                Ok(loaded) => break loaded,
             }
         };
         let mut disk = DiskState { manifest, files };
         let floor_us = time_floor(disk.manifest.layout(), &replayed);
-        let Replayed { records, outcome, .. } = replayed;
+        let Replayed { records, mut outcome, .. } = replayed;
+        let (retention, is_new_retention) = log_kept::limits(&settings, remembered);
+        let floor = outcome.retain(retention, |segments| log_kept::hold_blobs(&blobs, segments))?;
+        if retention.is_on() {
+            blobs.hold_above(floor);
+        }
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
-        let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
+        let flushed = disk.manifest.layout().flushed;
+        let (wal, closed_log) = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let core = Arc::new(Core {
             dir: dir.to_owned(),
             incarnation: disk.manifest.layout().incarnation,
@@ -122,11 +131,21 @@ impl Core {
             snapshots: SnapshotList::new(last_sequence),
             next_reader_look_ns: AtomicU64::new(0),
             queue: CommitQueue::default(),
-            write: Mutex::new(WriteState { last_sequence, payload: Vec::new(), exclusive: None }),
+            write: Mutex::new(WriteState {
+                last_sequence,
+                payload: Vec::new(),
+                exclusive: None,
+                unlogged: 0,
+                reserved: last_sequence,
+            }),
             window: Window::new(settings.window_bytes()),
             exclusivity: Exclusivity::default(),
             disk: Mutex::new(disk),
             wal,
+            closed_log,
+            watches: Watches::default(),
+            flushed: AtomicU64::new(flushed),
+            unlogged: AtomicU64::new(0),
             blobs,
             catalog,
             functions,
@@ -147,6 +166,9 @@ impl Core {
             settings,
         });
         core.settle_after_open()?;
+        if is_new_retention && core.wal.is_some() {
+            core.remember_retention(retention)?;
+        }
         Ok(core)
     }
 
@@ -342,7 +364,8 @@ fn load_catalog(
     last_sequence: SequenceNumber,
     dir: &Path,
     functions: &MergeFunctions,
-) -> Result<Catalog> {
+) -> Result<(Catalog, Option<RetentionLimit>)> {
+    let (mut retention, mut dropped) = (None, BTreeMap::new());
     let mut trees = Vec::new();
     let mut next_id = 1;
     let mut cursor = ScanCursor::new(state, last_sequence, TreeId::CATALOG);
@@ -366,11 +389,14 @@ fn load_catalog(
                 let own = settings.merge_functions.iter().find(|(known, _)| *known == name);
                 functions.add(number, &name, own.map(|(_, function)| Arc::clone(function)));
             }
+            b'd' => dropped.extend([DroppedTree::decode(entry.value, entry.sequence).ok_or_else(bad)?]),
+            b'r' => retention = Some(log_kept::decode(entry.value).ok_or_else(bad)?),
             _ => {}
         }
         cursor.next()?;
     }
-    Ok(Catalog::new(trees, next_id))
+    let catalog = Catalog { dropped: RwLock::new(dropped), ..Catalog::new(trees, next_id) };
+    Ok((catalog, retention))
 }
 
 /// Makes what was replayed durable and begins a new epoch of the log.
@@ -382,9 +408,9 @@ fn begin_epoch(
     last_sequence: SequenceNumber,
     next_file: &Arc<AtomicU64>,
     blobs: &BlobStore,
-) -> Result<Option<Wal>> {
+) -> Result<(Option<Wal>, ClosedLog)> {
     if settings.read_only {
-        return Ok(None);
+        return Ok((None, outcome.into_closed_log()));
     }
     let vfs = &settings.vfs;
     let marker = dir.join(SYNC_FAILED_NAME);
@@ -416,7 +442,7 @@ fn begin_epoch(
     if rewrite {
         vfs.remove(&marker).map_err(|e| Error::io("remove", &marker, e))?;
     }
-    Ok(Some(wal))
+    Ok((Some(wal), ClosedLog::default()))
 }
 
 /// The application cursor's internal key.
