@@ -307,8 +307,8 @@ impl Shared {
         }
         let core = &self.core;
         let is_writable = !core.failed.load(Ordering::Acquire) && !core.settings.read_only;
-        // What is in no log must not be lost by closing. Nobody is refused yet; but what comes now has no promise.
-        let flushed = if is_writable && core.has_unlogged() { core.flush_all() } else { Ok(()) };
+        // What is in no log must not be lost by closing, or not without a word. Nobody is refused yet; but what comes now has no promise.
+        let flushed = if core.has_unlogged() { core.flush_all() } else { Ok(()) };
         if is_writable && let Err(e) = core.trim_log() {
             tracing::warn!(error = %e, "the log could not be made shorter");
         }
