@@ -89,6 +89,16 @@ impl MultiReader for LmdbMultiReader<'_> {
     }
 
     fn count(&mut self, key: &[u8]) -> Result<u64> {
+        // SAFETY: the transaction is this thread's, read-only and open; the cursor is its. Neither is used in between.
+        unsafe {
+            ffi::mdb_txn_reset(self.txn);
+            check(ffi::mdb_txn_renew(self.txn))?;
+            check(ffi::mdb_cursor_renew(self.txn, self.cursor))?;
+        }
+        self.count_by_cursor(key)
+    }
+
+    fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64> {
         if !self.go(&mut as_val(key), &mut as_val(&[]), ffi::MDB_SET)? {
             return Ok(0);
         }

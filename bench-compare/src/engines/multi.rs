@@ -23,13 +23,11 @@ pub trait MultiReader {
     /// Whether there is such a pair.
     fn contains(&mut self, key: &[u8], value: &[u8]) -> Result<bool>;
 
-    /// How many values a key has.
+    /// How many values a key has now.
     fn count(&mut self, key: &[u8]) -> Result<u64>;
 
     /// The same at the moment and by the cursor of scans.
-    fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64> {
-        self.count(key)
-    }
+    fn count_by_cursor(&mut self, key: &[u8]) -> Result<u64>;
 
     /// Shows the values of a key, in order.
     fn values(&mut self, key: &[u8], visit: VisitPair<'_>) -> Result<()>;

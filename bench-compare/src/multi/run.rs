@@ -74,8 +74,8 @@ impl Question {
     fn name(self) -> &'static str {
         match self {
             Question::Contains => "contains, half of them there",
-            Question::Count => "count",
-            Question::CountByCursor => "count, through a cursor",
+            Question::Count => "count, of now",
+            Question::CountByCursor => "count, through a cursor that stays",
             Question::IterateAll => "iterate all, a pair",
             Question::IterateKey => "iterate a key's values, a value",
             Question::SeekValue => "seek a value of a key",

@@ -36,7 +36,7 @@ use crate::{
     table::TableContext,
     txn::{Check, Verdict, Window},
     version::{FileSet, Manifest, Version},
-    wal::{ClosedLog, Wal},
+    wal::Wal,
 };
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
@@ -170,8 +170,6 @@ pub struct Core {
     pub disk: Mutex<DiskState>,
     /// `None` when the database is open for reading only.
     pub wal: Option<Wal>,
-    /// What is held of the log when the database is open for reading only.
-    pub closed_log: ClosedLog,
     pub watches: Watches,
     /// All commits up to this are in runs, by an edit that is durable.
     pub flushed: AtomicU64,
@@ -189,6 +187,8 @@ pub struct Core {
     pub pressure: Pressure,
     pub counters: Counters,
     pub closing: AtomicBool,
+    /// Whether this was closed since it is a follower's state of before.
+    pub is_superseded: AtomicBool,
     pub gate: RwLock<()>,
     pub failure: Mutex<Option<String>>,
     pub failed: AtomicBool,
@@ -246,7 +246,12 @@ impl Core {
     /// Fails once the database is closed.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
-        if self.closing.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.closing.load(Ordering::Acquire) { self.refuse_to_read() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_to_read(&self) -> Result<()> {
+        Err(if self.is_superseded.load(Ordering::Acquire) { Error::Superseded } else { Error::Closed })
     }
 
     /// Takes no more writes from now on: what is on disk is not known for sure. The first reason is kept.

@@ -253,6 +253,19 @@ impl Cursor {
         self.scan.reset(&self.state, self.hold.sequence());
     }
 
+    /// How many rows after this one have been decoded ahead and have user keys that begin so.
+    pub(super) fn rows_after_with(&self, prefix: &[u8]) -> u32 {
+        self.scan.rows_after(|key| key[TREE_ID_LEN..].starts_with(prefix))
+    }
+
+    /// Moves to the next row if that was decoded ahead.
+    #[inline]
+    pub(super) fn step_ahead(&mut self) -> bool {
+        let is_there = self.scan.step_ahead(true);
+        self.origin.steps += i64::from(is_there);
+        is_there
+    }
+
     /// Whether it stands on a row, and all after that are known to have user keys that differ within so many bytes.
     pub(super) fn is_last_with(&mut self, prefix_len: usize) -> bool {
         self.is_on_row() && self.scan.is_last_with(TREE_ID_LEN + prefix_len)

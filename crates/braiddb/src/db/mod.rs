@@ -12,6 +12,7 @@ mod counting;
 mod cursor;
 mod database;
 mod expiry;
+mod follower;
 mod hash_indexes;
 pub mod inspect;
 mod iter;
@@ -57,6 +58,8 @@ mod tests_cursor;
 #[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
+mod tests_follower;
+#[cfg(test)]
 mod tests_hash_index;
 #[cfg(test)]
 mod tests_loose;
@@ -90,6 +93,7 @@ pub use bytes::{Key, Value};
 pub use conditional::Update;
 pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
+pub use follower::{Follower, Refreshed};
 pub use iter::Iter;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};

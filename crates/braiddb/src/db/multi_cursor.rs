@@ -6,12 +6,16 @@
 use super::{
     counting::count,
     cursor::Cursor,
-    multi::{MultiTree, TERMINATOR, bounds_of, escape, no_pair, pair_key, split, unescape},
+    key::TREE_ID_LEN,
+    multi::{MultiTree, TERMINATOR, bounds_of, no_pair, pair_key, split, unescape},
     snapshot::Hold,
     tree::check_key,
 };
 use crate::base::{Result, SequenceNumber, TreeId};
 use std::cell::RefCell;
+
+/// After that many looks ahead in vain, there are 2 to this power of keys, less one, before the next.
+const PAUSE_SHIFT_MAX: u32 = 4;
 
 /// Whether a cursor stands on a pair, or beside the values of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +58,18 @@ pub struct MultiCursor {
     cursor: Cursor,
     tree: TreeId,
     place: Place,
-    /// The escaped key of the pair that it stands on, or was on last, and the terminator; empty before the first.
+    /// How many bytes of the row beneath are its escaped key and the terminator: of a cursor that stands on a pair.
+    front_len: usize,
+    /// Those bytes, of a cursor that stands beside the values of a key, or moves from one to another; empty if there are none.
     front: Vec<u8>,
     /// Its key, where that has zero bytes.
     unescaped: Vec<u8>,
     is_escaped: bool,
+    /// So many rows after the present one have been decoded ahead and are known to be of its key.
+    sure: u32,
+    /// How often that was looked for in vain, and how many keys are to be passed without another look.
+    vain_looks: u32,
+    pause: u32,
     /// The key that was counted last, and how many values it has: at one moment that does not change.
     counted: RefCell<Option<(Vec<u8>, u64)>>,
 }
@@ -69,38 +80,73 @@ impl MultiCursor {
             cursor: Cursor::over(tree.db(), tree.state(), hold),
             tree: tree.state().id,
             place: Place::There,
+            front_len: 0,
             front: Vec::new(),
             unescaped: Vec::new(),
             is_escaped: false,
+            sure: 0,
+            vain_looks: 0,
+            pause: 0,
             counted: RefCell::default(),
         }
     }
 
     /// After a move: takes the pair apart that it stands on.
     #[inline]
-    fn arrive(&mut self, is_there: bool) -> Result<bool> {
+    fn arrive(&mut self, is_there: bool, is_forward: bool) -> Result<bool> {
         self.place = Place::There;
-        if is_there && !self.is_within_key() {
+        self.sure = 0;
+        if is_there {
             self.enter_key()?;
+            if is_forward && self.pause == 0 {
+                self.look_ahead();
+            } else {
+                self.pause = self.pause.saturating_sub(1);
+            }
         }
         Ok(is_there)
     }
 
-    /// Whether the row of the cursor beneath is of the present key.
+    /// Finds out how many of the rows that were decoded ahead are of the present key. Where keys have one value each, that is tried
+    /// less and less often.
+    fn look_ahead(&mut self) {
+        let front = &self.cursor.key()[..self.front_len];
+        self.sure = self.cursor.rows_after_with(front);
+        self.vain_looks = if self.sure > 0 { 0 } else { (self.vain_looks + 1).min(PAUSE_SHIFT_MAX) };
+        self.pause = (1 << self.vain_looks) - 1;
+    }
+
+    /// Moves to the next pair if that is known to be of the same key.
+    #[inline]
+    fn step_within(&mut self) -> bool {
+        let is_there = self.sure > 0 && self.cursor.step_ahead();
+        self.sure = if is_there { self.sure - 1 } else { 0 };
+        is_there
+    }
+
+    /// Whether the row of the cursor beneath is of the key that it was on before.
     #[inline]
     fn is_within_key(&self) -> bool {
         !self.front.is_empty() && self.cursor.key().starts_with(&self.front)
     }
 
-    fn enter_key(&mut self) -> Result<()> {
+    /// Keeps what its pair begins with, before a move.
+    #[inline]
+    fn keep_front(&mut self) {
         self.front.clear();
+        self.front.extend_from_slice(&self.cursor.key()[..self.front_len]);
+    }
+
+    #[inline]
+    fn enter_key(&mut self) -> Result<()> {
         let row = self.cursor.key();
         let Some((at, is_escaped)) = split(row) else {
             let error = no_pair(row);
+            self.front.clear();
             self.place = Place::Before;
             return Err(error);
         };
-        self.front.extend_from_slice(&row[..at]);
+        self.front_len = at;
         self.is_escaped = is_escaped;
         if is_escaped {
             self.unescaped.clear();
@@ -110,16 +156,17 @@ impl MultiCursor {
     }
 
     fn begin_at(&mut self, is_forward: bool, internal: &[u8]) -> Result<bool> {
+        self.sure = 0;
         let is_there = self.cursor.begin_at(is_forward, internal)?;
-        self.arrive(is_there)
+        self.arrive(is_there, is_forward)
     }
 
-    /// The same for who wants a value of `key` alone.
-    fn begin_within(&mut self, key: &[u8], is_forward: bool, internal: &[u8]) -> Result<bool> {
-        let escaped = escape(key);
+    /// The same for who wants a value of `key` alone. `internal` ends with so many bytes that are not of the key.
+    fn begin_within(&mut self, key: &[u8], is_forward: bool, internal: &[u8], end_len: usize) -> Result<bool> {
+        let escaped = &internal[TREE_ID_LEN..internal.len() - end_len];
         self.is_escaped = escaped.len() != key.len();
         self.front.clear();
-        self.front.extend_from_slice(&escaped);
+        self.front.extend_from_slice(escaped);
         self.front.extend_from_slice(&TERMINATOR);
         if self.is_escaped {
             self.unescaped.clear();
@@ -128,7 +175,7 @@ impl MultiCursor {
         let is_there = self.cursor.begin_at(is_forward, internal).inspect_err(|_| {
             // As the cursor beneath, it stands nowhere.
             self.front.clear();
-            self.place = Place::There;
+            (self.place, self.sure) = (Place::There, 0);
         })?;
         Ok(self.arrive_within(is_there, is_forward))
     }
@@ -137,6 +184,8 @@ impl MultiCursor {
     #[inline]
     fn arrive_within(&mut self, is_there: bool, is_forward: bool) -> bool {
         let is_within = is_there && self.is_within_key();
+        self.front_len = self.front.len();
+        self.sure = if is_within && is_forward { self.cursor.rows_after_with(&self.front) } else { 0 };
         self.place = match (is_within, is_forward) {
             (true, _) => Place::There,
             (false, true) => Place::Before,
@@ -157,12 +206,14 @@ impl MultiCursor {
 
     /// Moves to the first pair of `key` whose value is `value` or greater.
     pub fn seek_value(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.begin_within(key.as_ref(), true, &pair_key(self.tree, key.as_ref(), value.as_ref()))
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.begin_within(key, true, &pair_key(self.tree, key, value), TERMINATOR.len() + value.len())
     }
 
     /// Moves to the last pair of `key` whose value is less than `value`.
     pub fn seek_value_before(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.begin_within(key.as_ref(), false, &pair_key(self.tree, key.as_ref(), value.as_ref()))
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.begin_within(key, false, &pair_key(self.tree, key, value), TERMINATOR.len() + value.len())
     }
 
     /// Moves to the first value of `key`.
@@ -172,46 +223,64 @@ impl MultiCursor {
 
     /// Moves to the last value of `key`.
     pub fn seek_last_value(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.begin_within(key.as_ref(), false, &bounds_of(self.tree, key.as_ref()).1)
+        let key = key.as_ref();
+        self.begin_within(key, false, &bounds_of(self.tree, key).1, TERMINATOR.len())
     }
 
     /// Moves to the first pair.
     pub fn seek_first(&mut self) -> Result<bool> {
+        self.sure = 0;
         let is_there = self.cursor.seek_first()?;
-        self.arrive(is_there)
+        self.arrive(is_there, true)
     }
 
     /// Moves to the last pair.
     pub fn seek_last(&mut self) -> Result<bool> {
+        self.sure = 0;
         let is_there = self.cursor.seek_last()?;
-        self.arrive(is_there)
+        self.arrive(is_there, false)
     }
 
     /// Moves to the next pair.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a pair borrows from its cursor, as no iterator's item can")]
     pub fn next(&mut self) -> Result<bool> {
+        if self.step_within() {
+            return Ok(true);
+        }
         let is_there = if self.place == Place::Before { self.cursor.is_on_row() } else { self.cursor.next()? };
-        self.arrive(is_there)
+        self.arrive(is_there, true)
     }
 
     /// Moves to the pair before.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
+        self.sure = 0;
         let is_there = if self.place == Place::After { self.cursor.is_on_row() } else { self.cursor.prev()? };
-        self.arrive(is_there)
+        self.arrive(is_there, false)
     }
 
     /// Moves to the next value of the key it stands on, or beside.
     #[inline]
     pub fn next_value(&mut self) -> Result<bool> {
+        if self.step_within() {
+            return Ok(true);
+        }
+        self.next_value_there()
+    }
+
+    /// [`MultiCursor::next_value`] where that is not known.
+    fn next_value_there(&mut self) -> Result<bool> {
         if self.place == Place::Before || self.place == Place::There && !self.cursor.is_on_row() {
             return Ok(false);
         }
-        // Mostly that is known of the last value, and the next row need not be read.
-        if self.place == Place::There && self.cursor.is_last_with(self.front.len()) {
-            self.place = Place::After;
-            return Ok(false);
+        if self.place == Place::There {
+            self.keep_front();
+            // Mostly that is known of the last value, and the next row need not be read.
+            if self.cursor.is_last_with(self.front_len) {
+                self.place = Place::After;
+                return Ok(false);
+            }
         }
         let is_there = self.cursor.next()?;
         Ok(self.arrive_within(is_there, true))
@@ -220,13 +289,17 @@ impl MultiCursor {
     /// Moves to the value before, of the key it stands on, or beside.
     #[inline]
     pub fn prev_value(&mut self) -> Result<bool> {
+        self.sure = 0;
         if self.place == Place::After {
             let is_within = self.cursor.is_on_row() && self.is_within_key();
             self.place = if is_within { Place::There } else { Place::After };
             return Ok(is_within);
         }
-        if self.place == Place::There && !self.cursor.is_on_row() {
-            return Ok(false);
+        if self.place == Place::There {
+            if !self.cursor.is_on_row() {
+                return Ok(false);
+            }
+            self.keep_front();
         }
         let is_there = self.cursor.prev()?;
         Ok(self.arrive_within(is_there, false))
@@ -273,7 +346,7 @@ impl MultiCursor {
     #[inline]
     pub fn pair(&self) -> (&[u8], &[u8]) {
         assert!(self.place == Place::There, "the cursor stands on no pair");
-        let (front, value) = self.cursor.key().split_at(self.front.len());
+        let (front, value) = self.cursor.key().split_at(self.front_len);
         (if self.is_escaped { &self.unescaped } else { &front[..front.len() - TERMINATOR.len()] }, value)
     }
 
@@ -310,7 +383,7 @@ impl MultiCursor {
     /// Takes it to the present: it shows all that was committed before, and stands nowhere.
     pub fn refresh(&mut self) {
         self.cursor.refresh();
-        self.place = Place::There;
+        (self.place, self.sure) = (Place::There, 0);
         self.counted.take();
     }
 }

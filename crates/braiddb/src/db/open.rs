@@ -34,14 +34,14 @@ use crate::{
     },
     txn::Window,
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
-    wal::{self, ClosedLog, RecoveryOutcome, RetentionLimit, Wal, WalContext, WalOptions},
+    wal::{self, RecoveryOutcome, RetentionLimit, Wal, WalContext, WalOptions},
 };
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
     collections::BTreeMap,
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -62,7 +62,7 @@ const MEMORY_MAX: usize = usize::MAX >> 8;
 const LOCK_NAME: &str = "LOCK";
 
 /// The kind of an engine file, by its name.
-fn numbered(name: &str) -> Option<(u64, &str)> {
+pub(super) fn numbered(name: &str) -> Option<(u64, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {
         return Some((number.parse().ok()?, "manifest"));
     }
@@ -72,19 +72,39 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
 }
 
 /// The database's time goes on from there: from that of the last edit, or of a commit since.
-fn time_floor(layout: &Layout, replayed: &Replayed) -> u64 {
+pub(super) fn time_floor(layout: &Layout, last_commit_us: u64) -> u64 {
     // Commits tell the wall clock's time.
-    let committed_us = replayed.last_commit_us.saturating_add(layout.time_ahead_us);
-    if replayed.last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
+    let committed_us = last_commit_us.saturating_add(layout.time_ahead_us);
+    if last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
 }
 
 /// The highest number in the name of an engine file; 0 if there is none.
-fn highest(names: &[DirEntry]) -> u64 {
+pub(super) fn highest(names: &[DirEntry]) -> u64 {
     names.iter().filter_map(|e| numbered(&e.name)).map(|(number, _)| number).max().unwrap_or(0)
 }
 
+/// What a core is made of.
+pub struct Parts {
+    pub settings: Settings,
+    pub dir: PathBuf,
+    pub lock: Option<Box<dyn FileLock>>,
+    pub table: TableContext,
+    pub state: ReadState,
+    pub last_sequence: SequenceNumber,
+    /// The database's time is at least this.
+    pub floor_us: u64,
+    pub disk: DiskState,
+    pub wal: Option<Wal>,
+    pub blobs: BlobStore,
+    pub catalog: Catalog,
+    pub functions: Arc<MergeFunctions>,
+    pub next_file: Arc<AtomicU64>,
+    pub counters: Counters,
+    pub leftovers: Vec<PathBuf>,
+}
+
 impl Core {
-    /// Opens or creates the database in `dir`.
+    /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::Follower`].
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
         let settings = Settings { memory: settings.memory.min(MEMORY_MAX), ..settings };
         let lock = take_lock(&settings, dir)?;
@@ -106,7 +126,7 @@ impl Core {
             }
         };
         let mut disk = DiskState { manifest, files };
-        let floor_us = time_floor(disk.manifest.layout(), &replayed);
+        let floor_us = time_floor(disk.manifest.layout(), replayed.last_commit_us);
         let Replayed { records, mut outcome, .. } = replayed;
         let (retention, is_new_retention) = log_kept::limits(&settings, remembered);
         let floor = outcome.retain(retention, |segments| log_kept::hold_blobs(&blobs, segments))?;
@@ -116,10 +136,37 @@ impl Core {
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
-        let flushed = disk.manifest.layout().flushed;
-        let (wal, closed_log) = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
-        let core = Arc::new(Core {
+        let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
+        let core = Arc::new(Core::assemble(Parts {
+            leftovers,
+            settings,
             dir: dir.to_owned(),
+            lock: Some(lock),
+            table,
+            state,
+            last_sequence,
+            floor_us,
+            disk,
+            wal: Some(wal),
+            blobs,
+            catalog,
+            functions,
+            next_file,
+            counters: Counters::after_recovery(records, tail_note),
+        }));
+        core.settle_after_open()?;
+        if is_new_retention {
+            core.remember_retention(retention)?;
+        }
+        Ok(core)
+    }
+
+    /// The core that has these parts.
+    pub fn assemble(parts: Parts) -> Core {
+        let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
+        let flushed = disk.manifest.layout().flushed;
+        Core {
+            dir,
             incarnation: disk.manifest.layout().incarnation,
             clock: Clock::new(&*settings.runtime, floor_us),
             noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
@@ -141,46 +188,39 @@ impl Core {
             window: Window::new(settings.window_bytes()),
             exclusivity: Exclusivity::default(),
             disk: Mutex::new(disk),
-            wal,
-            closed_log,
+            wal: parts.wal,
             watches: Watches::default(),
             flushed: AtomicU64::new(flushed),
             unlogged: AtomicU64::new(0),
-            blobs,
-            catalog,
-            functions,
+            blobs: parts.blobs,
+            catalog: parts.catalog,
+            functions: parts.functions,
             work: Mutex::new(WorkState::default()),
             work_changed: Condvar::new(),
             signal: Mutex::new(0),
             signalled: Condvar::new(),
-            next_file,
+            next_file: parts.next_file,
             pressure: Pressure::default(),
-            counters: Counters::after_recovery(records, tail_note),
+            counters: parts.counters,
             closing: AtomicBool::new(false),
+            is_superseded: AtomicBool::new(false),
             gate: RwLock::default(),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             lock: Mutex::new(lock),
-            leftovers: Mutex::new(if settings.read_only { Vec::new() } else { leftovers }),
+            leftovers: Mutex::new(parts.leftovers),
             workers: Mutex::default(),
             settings,
-        });
-        core.settle_after_open()?;
-        if is_new_retention && core.wal.is_some() {
-            core.remember_retention(retention)?;
         }
-        Ok(core)
     }
 
     /// Sweeps up what a crash left behind, and shares out the memory.
     fn settle_after_open(&self) -> Result<()> {
         let disk = self.disk.lock();
-        if !self.settings.read_only {
-            self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
-            // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
-            if self.settings.background_threads == 0 {
-                self.remove_leftovers()?;
-            }
+        self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
+        // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
+        if self.settings.background_threads == 0 {
+            self.remove_leftovers()?;
         }
         self.share_memory(&disk.files);
         self.measure_pressure(&self.state.load());
@@ -226,10 +266,7 @@ impl Core {
     }
 }
 
-fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
-    if settings.read_only {
-        return Ok(None);
-    }
+fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     let vfs = &settings.vfs;
     let holds_something = || match vfs.list(dir) {
         Ok(entries) => entries.iter().any(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some()),
@@ -242,7 +279,7 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>
     vfs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
     let path = dir.join(LOCK_NAME);
     match vfs.lock(&path, &settings.runtime.process_name()).map_err(|e| Error::io("lock", &path, e))? {
-        Ok(lock) => Ok(Some(lock)),
+        Ok(lock) => Ok(lock),
         Err(owner) => Err(Error::Locked { path: dir.to_owned(), owner }),
     }
 }
@@ -251,7 +288,7 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
     let (vfs, runtime) = (&settings.vfs, &settings.runtime);
     let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
     let data = names.iter().find(|e| matches!(numbered(&e.name), Some((_, kind)) if kind != "manifest"));
-    match Manifest::open(vfs, runtime, dir, settings.read_only) {
+    match Manifest::open(vfs, runtime, dir, false) {
         Ok(Some(manifest)) => return Ok(manifest),
         Ok(None) => {
             if let Some(data) = data {
@@ -265,7 +302,7 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
         }
         Err(e) => return Err(e),
     }
-    if settings.read_only || !settings.create {
+    if !settings.create {
         return Err(Error::NotFound(format!("there is no database in {}", dir.display())));
     }
     create_manifest(settings, dir, &names.into_iter().map(|e| e.name).collect::<Vec<_>>())
@@ -298,18 +335,16 @@ fn open_blobs(
     next_file: &Arc<AtomicU64>,
     names: &[DirEntry],
 ) -> BlobStore {
-    let writer = (!settings.read_only).then(|| {
-        Arc::new(BlobWriter::new(BlobWriterContext {
-            vfs: Arc::clone(&settings.vfs),
-            dir: dir.to_owned(),
-            runtime: Arc::clone(&settings.runtime),
-            next_file_number: number_source(next_file),
-            file_len: settings.blob_file_bytes,
-            lately: Arc::clone(&table.lately),
-        }))
-    });
+    let writer = Arc::new(BlobWriter::new(BlobWriterContext {
+        vfs: Arc::clone(&settings.vfs),
+        dir: dir.to_owned(),
+        runtime: Arc::clone(&settings.runtime),
+        next_file_number: number_source(next_file),
+        file_len: settings.blob_file_bytes,
+        lately: Arc::clone(&table.lately),
+    }));
     let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);
-    BlobStore::new(dir, table, writer, known)
+    BlobStore::new(dir, table, Some(writer), known)
 }
 
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
@@ -321,7 +356,7 @@ fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::ver
 }
 
 /// The merge functions that are built in. Fails if one of the application's own has the name of another.
-fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
+pub(super) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
     let functions = MergeFunctions::built_in();
     let own = &settings.merge_functions;
     for (index, (name, _)) in own.iter().enumerate() {
@@ -335,7 +370,7 @@ fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
 }
 
 /// What tables need of the database, with a cache for it.
-fn table_context(settings: &Settings) -> TableContext {
+pub(super) fn table_context(settings: &Settings) -> TableContext {
     TableContext {
         vfs: Arc::clone(&settings.vfs),
         cache: BlockCache::new(settings.memory / 2),
@@ -358,7 +393,7 @@ fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout
 }
 
 /// Reads all trees from tree 0.
-fn load_catalog(
+pub(super) fn load_catalog(
     settings: &Settings,
     state: &ReadState,
     last_sequence: SequenceNumber,
@@ -408,10 +443,7 @@ fn begin_epoch(
     last_sequence: SequenceNumber,
     next_file: &Arc<AtomicU64>,
     blobs: &BlobStore,
-) -> Result<(Option<Wal>, ClosedLog)> {
-    if settings.read_only {
-        return Ok((None, outcome.into_closed_log()));
-    }
+) -> Result<Wal> {
     let vfs = &settings.vfs;
     let marker = dir.join(SYNC_FAILED_NAME);
     let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
@@ -442,7 +474,7 @@ fn begin_epoch(
     if rewrite {
         vfs.remove(&marker).map_err(|e| Error::io("remove", &marker, e))?;
     }
-    Ok((Some(wal), ClosedLog::default()))
+    Ok(wal)
 }
 
 /// The application cursor's internal key.

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     base::{EntryKind, Error, MAX_SEQUENCE, Result, SequenceNumber, TreeId},
     codec::{ByteReader, put_bytes, put_varint},
-    commit::{PreparedBatch, RawBatch},
+    commit::{Operation, PreparedBatch, RawBatch},
     memtable::Memtable,
     txn::Verdict,
     version::Change,
@@ -101,6 +101,18 @@ impl Marker {
         let mut batch = RawBatch::default();
         self.add_to(&mut batch);
         batch.prepare()
+    }
+}
+
+/// The last commit before an operation of the log that did not go there, if the operation tells of such; else 0.
+pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
+    const KEY: [u8; 5] = [0, 0, 0, 0, b'g'];
+    match operation.key == KEY {
+        true => match Marker::decode(operation.value) {
+            Some(Marker::Unlogged(up_to)) => up_to,
+            _ => 0,
+        },
+        false => 0,
     }
 }
 

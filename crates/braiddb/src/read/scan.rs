@@ -237,6 +237,11 @@ impl ScanCursor {
         }
     }
 
+    /// How many rows after this one, in order, have been decoded ahead and have internal keys that are kept.
+    pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
+        if self.batch.is_on_row() { self.batch.rows_after(is_kept) } else { self.strands.rows_after(is_kept) }
+    }
+
     /// Whether all rows after this one are known to have keys that differ from its own within so many bytes: where one source
     /// alone is left, and that without a move.
     pub fn is_last_with(&mut self, prefix_len: usize) -> bool {

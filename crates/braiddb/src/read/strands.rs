@@ -87,6 +87,16 @@ impl Strands {
         is_there
     }
 
+    /// How many rows come after the one it stands on, going forward, whose keys are kept, as far as there is none between that is not.
+    pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
+        let after = self.picks.get(self.at + 1..self.picked).filter(|_| self.is_forward()).unwrap_or_default();
+        let is_kept = |item: &Item| is_kept(self.strands[item.strand()].key(*item));
+        match after.last() {
+            Some(last) if is_kept(last) => after.len() as u32,
+            _ => after.iter().take_while(|item| is_kept(item)).count() as u32,
+        }
+    }
+
     /// Stands nowhere. What the strands have stays.
     pub fn leave(&mut self) {
         (self.picked, self.at) = (0, 0);

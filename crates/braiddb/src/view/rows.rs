@@ -158,6 +158,14 @@ impl RowBatch {
         self.slots.row(self.at)
     }
 
+    /// How many rows come after the one it stands on, going forward, whose keys are kept, as far as there is none between that is not.
+    pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
+        if !self.is_forward {
+            return 0;
+        }
+        self.slots.kept(self.lanes & self.lanes.wrapping_sub(1), true, is_kept).count_ones()
+    }
+
     /// Goes on to the next row in a direction, if it is here.
     #[inline]
     pub fn step(&mut self, forward: bool) -> bool {

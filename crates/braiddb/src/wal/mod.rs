@@ -13,6 +13,7 @@ mod retention;
 mod scan;
 mod segment;
 mod sync;
+mod tail;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -25,4 +26,5 @@ pub use record::RecordHeader;
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};
 pub use retention::RetentionLimit;
 pub use segment::{Segment, SegmentInfo, WalStart};
+pub use tail::{Followed, Tail};
 pub use tape::{ClosedLog, Gone, HeldLog, LogItem, LogReader, ReadError, end_of_epoch, visit_groups};

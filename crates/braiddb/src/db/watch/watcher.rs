@@ -14,7 +14,10 @@ use crate::{
     commit::{Operation, decode_batch},
     db::{Db, MultiTree, Tree, Version, core::Core},
     platform::UNIX_EPOCH,
-    wal::{Gone, HeldLog, LogItem, LogReader, Lsn, ReadError, RecordInfo, end_of_epoch},
+    wal::{
+        ClosedLog, Gone, HeldLog, LogItem, LogReader, Lsn, ReadError, RecordInfo, RecoveryInput, RetentionLimit,
+        Segment, Visit, end_of_epoch, recover,
+    },
 };
 use std::{
     collections::VecDeque,
@@ -140,6 +143,7 @@ pub struct Watcher {
     db: Db,
     filter: Filter,
     is_unsynced: bool,
+    source: Source,
     reader: LogReader,
     pending: VecDeque<Pending>,
     trees: Trees,
@@ -179,7 +183,8 @@ impl Db {
     /// log itself if nobody else does. See [`WatchOptions::unsynced`]. A process that stores the token with what it makes
     /// of the changes, and resumes from there, sees each change exactly once.
     ///
-    /// A database that is open for reading only shows what its log held then, and nothing after it.
+    /// A database that is open for reading only shows what there is in its log when this is called, up to its own state, and nothing after it; beside a process that writes it,
+    /// what that lets go of meanwhile may end in an error. A token is to be had from there all the same.
     ///
     /// `InvalidArgument`: the token is another database's or of another life of it, or the database has lost what its watcher saw, or it
     /// has not come to that commit yet. Reading costs what is read: the log is read once, front to back, from the segment on in which it begins.
@@ -217,11 +222,12 @@ impl Watcher {
         if filter.tree.is_none() && !filter.prefix.is_empty() {
             return Err(Error::InvalidArgument("a prefix of keys is of one tree: say which".to_owned()));
         }
+        let source = Source::new(core)?;
         let after = match start {
             Start::Now => None,
             Start::After(commit) => Some(commit),
-            Start::Resume(token) => Some(core.check_token(&token)?),
-            Start::Oldest => Some(core.log_floor()),
+            Start::Resume(token) => Some(source.check_token(&token)?),
+            Start::Oldest => Some(source.floor()),
         };
         let visible = core.snapshots.visible();
         if let Some(after) = after.filter(|after| *after > visible) {
@@ -231,7 +237,7 @@ impl Watcher {
         }
         let reader = match (&core.wal, after) {
             (Some(wal), None) => wal.reader_at_end(),
-            _ => core.reader_after(after.unwrap_or(visible))?,
+            _ => source.reader_after(after.unwrap_or(visible))?,
         };
         let told = after.unwrap_or_else(|| reader.last_sequence());
         let token = ResumeToken {
@@ -246,6 +252,7 @@ impl Watcher {
             db: db.clone(),
             filter,
             is_unsynced,
+            source,
             reader,
             pending: VecDeque::new(),
             trees: Trees::default(),
@@ -256,7 +263,8 @@ impl Watcher {
         })
     }
 
-    /// The next commit; waits for one. `None` once the watcher was stopped; `Closed` once the database is.
+    /// The next commit; waits for one. `None` once the watcher was stopped, and where the database is open for reading only, at the
+    /// end; `Closed` once the database is.
     #[expect(clippy::should_implement_trait, reason = "an iterator's `next` cannot fail")]
     pub fn next(&mut self) -> Result<Option<ChangeSet>> {
         self.next_by(Patience::Endless)
@@ -295,7 +303,7 @@ impl Watcher {
             if let Some(shown) = self.show_pending(&core)? {
                 return Ok(Some(shown));
             }
-            if self.pending.is_empty() && self.read_on(&core)? {
+            if self.pending.is_empty() && self.read_on()? {
                 continue;
             }
             let now_ns = core.now_ns();
@@ -312,7 +320,7 @@ impl Watcher {
                 self.wait(&core, left_ns.min(pause_ns));
                 continue;
             }
-            if left_ns == 0 {
+            if left_ns == 0 || self.source.closed.is_some() {
                 return Ok(None);
             }
             self.wait(&core, left_ns);
@@ -339,26 +347,27 @@ impl Watcher {
     }
 
     fn wait(&self, core: &Core, pause_ns: u64) {
-        let (end, limit) = (core.log_limit(true), core.log_limit(self.is_unsynced));
+        let source = &self.source;
+        let (end, limit) = (source.limit(true), source.limit(self.is_unsynced));
         let visible = core.snapshots.visible();
-        let gap = core.gap_end();
+        let gap = source.gap_end();
         core.wait_for_commits(Duration::from_nanos(pause_ns), || {
             self.is_stopped.load(Ordering::Acquire)
                 || core.check_open().is_err()
                 || core.snapshots.visible() != visible
-                || core.log_limit(true) != end
-                || core.log_limit(self.is_unsynced) != limit
-                || core.gap_end() != gap
+                || source.limit(true) != end
+                || source.limit(self.is_unsynced) != limit
+                || source.gap_end() != gap
         });
     }
 
     /// Reads more of the log; whether there was anything.
-    fn read_on(&mut self, core: &Core) -> Result<bool> {
+    fn read_on(&mut self) -> Result<bool> {
         // In this order: the log has what was committed before, up to its end.
-        let gap = core.gap_end();
-        let (end, limit) = (core.log_limit(true), core.log_limit(self.is_unsynced));
+        let gap = self.source.gap_end();
+        let (end, limit) = (self.source.limit(true), self.source.limit(self.is_unsynced));
         let mut items = VecDeque::new();
-        let read = core.read_log(&mut self.reader, limit, &mut items);
+        let read = self.reader.read(&self.source, limit, READ_AHEAD_BYTES, &mut items);
         if items.is_empty() {
             read.map_err(|e| self.too_old(e))?;
             if gap <= self.told || limit < end || self.reader.lsn() < end {
@@ -450,52 +459,45 @@ impl Watcher {
     }
 }
 
-impl Core {
+/// Where the changes are: the log that is written, or what is found of one where the database is open for reading only.
+#[derive(Debug)]
+struct Source {
+    core: Arc<Core>,
+    closed: Option<ClosedLog>,
+}
+
+impl Source {
+    fn new(core: &Arc<Core>) -> Result<Source> {
+        let closed = if core.wal.is_some() { None } else { Some(core.find_log()?) };
+        Ok(Source { core: Arc::clone(core), closed })
+    }
+
     /// Up to where the log may be read: to its end, or as far as it is synced.
-    fn log_limit(&self, is_unsynced: bool) -> Lsn {
-        match &self.wal {
-            Some(wal) if is_unsynced => wal.end_lsn(),
-            Some(wal) => wal.durable_lsn().min(wal.end_lsn()),
-            None if is_unsynced => self.closed_log.end_lsn(),
-            None => self.closed_log.durable_lsn(),
+    fn limit(&self, is_unsynced: bool) -> Lsn {
+        match (&self.core.wal, &self.closed) {
+            (Some(wal), _) if is_unsynced => wal.end_lsn(),
+            (Some(wal), _) => wal.durable_lsn().min(wal.end_lsn()),
+            (None, Some(closed)) if is_unsynced => closed.end_lsn(),
+            (None, closed) => closed.as_ref().map_or(0, ClosedLog::durable_lsn),
         }
     }
 
     /// The last commit that is not in the log and is durable all the same.
     fn gap_end(&self) -> SequenceNumber {
-        self.unlogged.load(Ordering::Acquire).min(self.flushed.load(Ordering::Acquire))
+        self.core.unlogged.load(Ordering::Acquire).min(self.core.flushed.load(Ordering::Acquire))
     }
 
-    fn log_floor(&self) -> SequenceNumber {
-        match &self.wal {
-            Some(wal) => wal.floor(),
-            None => self.closed_log.with_segments(|_, floor| floor),
-        }
+    fn floor(&self) -> SequenceNumber {
+        self.with_segments(|_, floor| floor)
     }
 
     fn reader_after(&self, after: SequenceNumber) -> Result<LogReader> {
-        let reader = match &self.wal {
-            Some(wal) => LogReader::seek(wal, after),
-            None => LogReader::seek(&self.closed_log, after),
-        };
-        reader.map_err(|Gone { floor }| Error::WatchTooOld { after, floor })
-    }
-
-    fn read_log(
-        &self,
-        reader: &mut LogReader,
-        limit: Lsn,
-        items: &mut VecDeque<LogItem>,
-    ) -> std::result::Result<(), ReadError> {
-        match &self.wal {
-            Some(wal) => reader.read(wal, limit, READ_AHEAD_BYTES, items),
-            None => reader.read(&self.closed_log, limit, READ_AHEAD_BYTES, items),
-        }
+        LogReader::seek(self, after).map_err(|Gone { floor }| Error::WatchTooOld { after, floor })
     }
 
     /// The commit that a token stands after, if it is one of this database that has not lost what its watcher saw.
     fn check_token(&self, token: &ResumeToken) -> Result<SequenceNumber> {
-        if token.incarnation != self.incarnation {
+        if token.incarnation != self.core.incarnation {
             return Err(Error::InvalidArgument(
                 "the resume token is of another database, or of this one before it was restored: what it has not seen cannot be told; \
                  take a snapshot, and watch from its sequence number on"
@@ -505,12 +507,7 @@ impl Core {
         if token.is_synced {
             return Ok(token.sequence);
         }
-        let epoch = u32::try_from(token.epoch).unwrap_or(u32::MAX);
-        let end = match &self.wal {
-            Some(wal) => end_of_epoch(wal, epoch),
-            None => end_of_epoch(&self.closed_log, epoch),
-        };
-        match end {
+        match end_of_epoch(self, u32::try_from(token.epoch).unwrap_or(u32::MAX)) {
             Some(end) if token.lsn <= end => Ok(token.sequence),
             Some(_) => Err(Error::InvalidArgument(
                 "the resume token is of a watcher that saw commits before they were synced, and a crash has taken them back: take a \
@@ -518,7 +515,35 @@ impl Core {
                     .to_owned(),
             )),
             // Whether what it saw is there cannot be told any more.
-            None => Err(Error::WatchTooOld { after: token.sequence, floor: self.log_floor() }),
+            None => Err(Error::WatchTooOld { after: token.sequence, floor: self.floor() }),
         }
+    }
+}
+
+impl HeldLog for Source {
+    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
+        match (&self.core.wal, &self.closed) {
+            (Some(wal), _) => wal.with_segments(look),
+            (None, Some(closed)) => closed.with_segments(look),
+            (None, None) => look(&mut std::iter::empty(), SequenceNumber::MAX),
+        }
+    }
+}
+
+impl Core {
+    /// What there is of the log of a database that is open for reading only, as of its manifest.
+    fn find_log(&self) -> Result<ClosedLog> {
+        let disk = self.disk.lock();
+        let layout = disk.manifest.layout();
+        let input = RecoveryInput {
+            oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
+            durable_lsn: layout.durable_lsn,
+            flushed: layout.flushed,
+        };
+        drop(disk);
+        let mut outcome = recover(&*self.table.vfs, &self.dir, &input, &mut |_, _| Ok(Visit::Taken))?;
+        let whatever_there_is = RetentionLimit { bytes: u64::MAX, ..RetentionLimit::default() };
+        outcome.retain(whatever_there_is, |_| Ok(0))?;
+        Ok(outcome.into_closed_log())
     }
 }
