@@ -286,7 +286,7 @@ class Database:
             elif key == b"i":
                 next_tree = int.from_bytes(self.value(entry), "little")
             else:
-                require(key == b"c", "an unknown entry of the catalog")
+                require(key in (b"c", b"g", b"r") or key[:1] in (b"d", b"f"), "an unknown entry of the catalog")
         require(pairs.keys() <= trees.keys(), f"entries of unknown trees: {sorted(pairs.keys() - trees.keys())}")
         require(all(tree < (next_tree or 0) for tree in trees), "a tree id that is not given out yet")
         for tree in sorted(trees.values(), key=lambda tree: tree.name.encode()):

@@ -43,6 +43,13 @@ pub enum Command {
     Find(FindArguments),
     /// Write a tree as JSON lines
     Export(ExportArguments),
+    /// Print what was committed, as far back as the log is kept, as JSON lines
+    ///
+    /// One line a commit: its number, its time, what it changed, and a token to go on from. The log is kept as far back as recovery needs it,
+    /// and beyond that once --keep was given. What the log does not reach back to is an error, and what it does not tell a change
+    /// of type "gap": nothing is skipped silently. The database must not be open in another process, so there is nothing to wait for:
+    /// the command ends with the last commit.
+    Watch(WatchArguments),
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),
     /// Read every byte and check it
@@ -69,6 +76,8 @@ pub enum DurabilityArgument {
     Sync,
     /// When it is in the log's buffer; it is on the disk a little later.
     Buffered,
+    /// When it is in memory; it is on the disk, past the log, when the command ends.
+    None,
 }
 
 /// How a database is opened.
@@ -325,6 +334,35 @@ pub struct ExportArguments {
     /// Only the values, without their keys: records as an import takes them
     #[arg(long)]
     pub values: bool,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
+/// `braid watch`
+#[derive(Debug, Args)]
+pub struct WatchArguments {
+    /// The database
+    pub db: PathBuf,
+    /// Only changes of this tree
+    #[arg(long, value_name = "TREE")]
+    pub tree: Option<String>,
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY", requires = "tree")]
+    pub prefix: Option<String>,
+    /// Begin after the commit with which this token was printed
+    #[arg(long, value_name = "TOKEN")]
+    pub from: Option<String>,
+    /// Begin after the commit of this number
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    pub after: Option<u64>,
+    /// At most so many commits
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Have the database keep so much of its log from now on, such as 64M; 0 for no more than recovery needs
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "read_only")]
+    pub keep: Option<u64>,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     #[command(flatten)]

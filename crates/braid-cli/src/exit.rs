@@ -83,7 +83,7 @@ fn engine_code(error: &braiddb::Error) -> u8 {
     if error.is_corruption() {
         return CORRUPTION;
     }
-    if error.is_not_found() {
+    if error.is_not_found() || error.is_watch_too_old() {
         return NOT_FOUND;
     }
     match error {

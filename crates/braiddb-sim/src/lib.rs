@@ -12,6 +12,7 @@ mod disk;
 mod faults;
 pub mod history;
 mod journal;
+pub mod log_off;
 pub mod model;
 pub mod numbered;
 mod random;

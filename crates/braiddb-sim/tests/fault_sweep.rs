@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 36] = [
+const WORKLOAD: [Step; 40] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,
@@ -26,6 +26,7 @@ const WORKLOAD: [Step; 36] = [
     Step::Delete,
     Step::BigValueBuffered,
     Step::DeleteRange,
+    Step::PutUnlogged,
     Step::PutSync,
     Step::BigValueSync,
     Step::Stream,
@@ -39,7 +40,9 @@ const WORKLOAD: [Step; 36] = [
     Step::Expiring,
     Step::Batch,
     Step::Append,
+    Step::PutUnlogged,
     Step::Reopen,
+    Step::PutUnlogged,
     Step::Transaction,
     Step::Expiring,
     Step::BigValueSync,
@@ -52,6 +55,7 @@ const WORKLOAD: [Step; 36] = [
     Step::Extend,
     Step::PutBuffered,
     Step::Stream,
+    Step::PutUnlogged,
     Step::Delete,
     Step::Compact,
 ];

@@ -52,10 +52,11 @@ pub use base::{Error, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
-    Batch, Cursor, Db, Durability, ETag, Follower, Iter, Key, MergeFunctionHandle, MultiCursor, MultiIter,
-    MultiTransactionIter, MultiTree, PartitionStats, PendingStream, ReaderStats, Refreshed, RunStats, Snapshot, Stats,
-    StreamReader, StreamWriter, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
-    Version,
+    Batch, Change, ChangeSet, ChangedTree, Cursor, Db, Durability, ETag, Follower, Gap, Iter, Key, LoggedStream,
+    MergeBase, MergeFunctionHandle, MergeOperand, MultiCursor, MultiIter, MultiTransactionIter, MultiTree,
+    PartitionStats, PendingStream, ReaderStats, Refreshed, ResumeToken, RunStats, Snapshot, Stats, StreamReader,
+    StreamWriter, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport, Version,
+    WatchOptions, WatchStopper, Watcher,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

@@ -85,6 +85,8 @@ impl Builder {
                 hash_index_after: 2048,
                 read_in_place: true,
                 merge_functions: Vec::new(),
+                log_retention_bytes: None,
+                log_retention_age_us: None,
                 reader_age_warn_ns: READER_AGE_WARN_NS,
                 reader_age_max_ns: u64::MAX,
                 vfs: default_vfs(),
@@ -190,6 +192,22 @@ impl Builder {
     /// The most bytes of a log segment; 16 MiB by default. It has no more than half a memtable, and the first ones less.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Builder {
         self.settings.log_segment_bytes = bytes;
+        self
+    }
+
+    /// How much of the log is kept beyond what recovery needs, in bytes, for those who watch it: see [`Db::watch`]. Counted are
+    /// whole segments, and what is dead in blob files and stays for the sake of what they tell. Beyond that the oldest goes,
+    /// whoever may be watching. The database remembers it for all later openings; a new one keeps nothing (0). With it, each
+    /// flush syncs the log.
+    pub fn log_retention(mut self, bytes: u64) -> Builder {
+        self.settings.log_retention_bytes = Some(bytes);
+        self
+    }
+
+    /// How long it is kept at most: a segment of the log goes so long after the last commit in it, at the next flush. No limit by default, or
+    /// with [`Duration::MAX`]. Remembered as [`Builder::log_retention`] is, without which nothing is kept.
+    pub fn log_retention_age(mut self, age: Duration) -> Builder {
+        self.settings.log_retention_age_us = Some(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
         self
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{export, find, import, maintenance, point, scan, stats};
+use super::{export, find, import, maintenance, point, scan, stats, watch};
 use crate::{arguments::Command, bench, demo};
 
 /// Runs a command.
@@ -17,6 +17,7 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Import(arguments) => import::import(arguments),
         Command::Find(arguments) => find::find(&arguments),
         Command::Export(arguments) => export::export(&arguments),
+        Command::Watch(arguments) => watch::watch(&arguments),
         Command::Stats(arguments) => stats::stats(&arguments),
         Command::Verify(arguments) => maintenance::verify(&arguments),
         Command::Compact(arguments) => maintenance::compact(&arguments),

@@ -10,5 +10,6 @@ mod pairs;
 mod point;
 mod scan;
 mod stats;
+mod watch;
 
 pub use dispatch::run;

@@ -21,6 +21,7 @@ impl From<DurabilityArgument> for Durability {
         match argument {
             DurabilityArgument::Sync => Durability::Sync,
             DurabilityArgument::Buffered => Durability::Buffered,
+            DurabilityArgument::None => Durability::None,
         }
     }
 }
@@ -44,6 +45,13 @@ pub fn open_for_reading(path: &Path, arguments: &ReadArguments) -> Result<Db> {
     let db = open(true)?;
     eprintln!("braid: opened read-only: {why}");
     Ok(db)
+}
+
+/// Opens an existing database to read from it, and has it keep so much of its log from now on.
+pub fn open_keeping_log(path: &Path, arguments: &ReadArguments, bytes: u64) -> Result<ReadHandle> {
+    check_directory(path)?;
+    let db = builder(&arguments.open).create(false).log_retention(bytes).open(path)?;
+    Ok(ReadHandle { db, _shared_lock: None })
 }
 
 /// Opens a database to write to it.

@@ -124,7 +124,7 @@ impl DatabaseWriter {
         let batch = std::mem::replace(&mut self.batch, self.db.batch());
         self.db.write(batch, self.durability)?;
         self.pending.clear();
-        if progress.complete && self.durability == Durability::Buffered {
+        if progress.complete && self.durability != Durability::Sync {
             self.db.sync()?;
         }
         let durable = progress.complete || self.durability == Durability::Sync;

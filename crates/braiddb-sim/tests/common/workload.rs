@@ -18,6 +18,8 @@ use std::{ops::Bound, sync::Arc};
 pub enum Step {
     PutSync,
     PutBuffered,
+    /// To both trees, past the log.
+    PutUnlogged,
     /// Over both trees, with a range delete and a large value in it.
     Batch,
     /// The same in a transaction, an exclusive one at every other place.
@@ -40,9 +42,10 @@ pub enum Step {
     Reopen,
 }
 
-pub const ALPHABET: [Step; 16] = [
+pub const ALPHABET: [Step; 17] = [
     Step::PutSync,
     Step::PutBuffered,
+    Step::PutUnlogged,
     Step::Batch,
     Step::Transaction,
     Step::Append,
@@ -75,6 +78,7 @@ impl Step {
         Some(match self {
             Step::PutSync => (vec![put(0, 50)], Durability::Sync),
             Step::PutBuffered => (vec![put(0, 50)], Durability::Buffered),
+            Step::PutUnlogged => (vec![put(0, 70), put(1, 1300)], Durability::None),
             Step::Batch | Step::Transaction => {
                 let gone = (Bound::Included(key(1)), Bound::Excluded(key(3)));
                 let changes = vec![

@@ -113,6 +113,18 @@ pub enum Error {
         /// How long ago it was taken.
         age: Duration,
     },
+    /// What a watcher asks for is not all in the log any more: see [`crate::Db::watch`]. Nothing was skipped; to go on is to begin
+    /// anew.
+    #[error(
+        "what was committed after {after} is not all in the log any more, which goes back to {floor}: take a snapshot, read from it what \
+         you follow, and watch from its sequence number on; to have more kept, open the database with `Builder::log_retention`"
+    )]
+    WatchTooOld {
+        /// The last commit that the watcher has seen.
+        after: SequenceNumber,
+        /// The log holds what was committed after this one.
+        floor: SequenceNumber,
+    },
     /// The caller's own reason not to commit a transaction: see [`Error::abort`].
     #[error("{0}")]
     Aborted(Box<dyn std::error::Error + Send + Sync>),
@@ -136,6 +148,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a watcher asked for what the log does not hold any more.
+    pub fn is_watch_too_old(&self) -> bool {
+        matches!(self, Error::WatchTooOld { .. })
+    }
+
     /// Wraps what the operating system said; a full disk becomes [`Error::DiskFull`].
     pub fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
         let path = path.into();
@@ -185,6 +202,7 @@ impl Error {
             Error::ReaderExpired { kind, sequence, age } => {
                 Error::ReaderExpired { kind: *kind, sequence: *sequence, age: *age }
             }
+            Error::WatchTooOld { after, floor } => Error::WatchTooOld { after: *after, floor: *floor },
             Error::Aborted(reason) => Error::abort(reason.to_string()),
             Error::Unsupported { path, detail } => Error::Unsupported { path: path.clone(), detail: detail.clone() },
             Error::Superseded => Error::Superseded,

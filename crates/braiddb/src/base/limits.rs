@@ -27,3 +27,6 @@ pub const SEGMENT_ENTRIES: usize = 32;
 
 const _: () = assert!(MAX_RUN_BLOCKS <= u16::MAX as usize);
 const _: () = assert!(SEGMENT_ENTRIES <= 32);
+
+/// The longest application cursor, in bytes.
+pub const MAX_APPLICATION_CURSOR_LEN: usize = 64 << 10;

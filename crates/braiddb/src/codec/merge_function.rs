@@ -83,6 +83,11 @@ impl MergeFunctions {
             .map_or(FIRST_OWN_FUNCTION, |last| (last + 1).max(FIRST_OWN_FUNCTION))
     }
 
+    /// The name of a function.
+    pub fn name(&self, number: u64) -> String {
+        self.known(number).name.clone()
+    }
+
     fn known(&self, number: u64) -> Arc<Known> {
         let known = self.table.read().by_number.get(&number).cloned();
         let unknown = || Known { name: format!("number {number}"), function: None, is_eager: false };

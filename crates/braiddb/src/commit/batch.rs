@@ -319,6 +319,16 @@ pub fn decode_group<'a>(payload: &'a [u8], mut visit: impl FnMut(u64, Operation<
     Some(batch)
 }
 
+/// The same for the first batch of these bytes; how long that is.
+pub fn decode_batch<'a>(bytes: &'a [u8], mut visit: impl FnMut(Operation<'a>)) -> Option<usize> {
+    let mut reader = ByteReader::new(bytes);
+    let head = reader.varint().filter(|head| head & 1 == 0)?;
+    for _ in 0..head / 2 {
+        visit(Operation::read(&mut reader)?);
+    }
+    Some(reader.position())
+}
+
 impl<'a> Operation<'a> {
     #[inline]
     fn read(reader: &mut ByteReader<'a>) -> Option<Operation<'a>> {

@@ -122,6 +122,7 @@ impl Core {
         self.closing.store(true, Ordering::Release);
         self.signal_work();
         self.wake_leaders();
+        self.watches.wake();
         drop(self.gate.write());
     }
 

@@ -13,7 +13,7 @@ use super::{
     tree::{Tree, check_key},
 };
 use crate::{
-    base::{EntryKind, FileNumber, Result, SequenceNumber},
+    base::{EntryKind, Error, FileNumber, Result, SequenceNumber, TreeId, limits},
     commit::RawBatch,
 };
 use std::{
@@ -123,8 +123,11 @@ impl Batch {
     }
 
     /// Stores the application's own cursor with the batch: [`Db::application_cursor`] returns it once, and as long as,
-    /// this is the last batch committed that had one.
+    /// this is the last batch committed that had one. Up to 64 KiB; with more, the batch fails when it is written.
     pub fn set_application_cursor(&mut self, cursor: impl AsRef<[u8]>) -> &mut Batch {
+        if let Err(e) = check_cursor(cursor.as_ref()) {
+            self.raw.fail(e.to_string());
+        }
         self.raw.push(EntryKind::Value, &[&catalog_key(b'c', b"")], cursor.as_ref());
         self
     }
@@ -156,6 +159,15 @@ impl Batch {
     }
 }
 
+/// Fails for an application cursor that is too long.
+pub(super) fn check_cursor(cursor: &[u8]) -> Result<()> {
+    if cursor.len() > limits::MAX_APPLICATION_CURSOR_LEN {
+        let (len, most) = (cursor.len(), limits::MAX_APPLICATION_CURSOR_LEN);
+        return Err(Error::InvalidArgument(format!("the application cursor has {len} bytes; the most is {most}")));
+    }
+    Ok(())
+}
+
 /// Commits operations on `trees`, which stand by id.
 pub(super) fn commit(
     db: &Db,
@@ -179,6 +191,9 @@ pub(super) fn commit(
     let mut blobs: Vec<FileNumber> = Vec::new();
     let prepared = raw.prepare_placing(threshold_min, |key, value| {
         let id = key.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
+        if id == TreeId::CATALOG.0 {
+            return Ok(None);
+        }
         let tree = trees.binary_search_by_key(&id, |tree| tree.id.0).ok();
         let options = tree.map(|at| trees[at].options).unwrap_or_default();
         if value.len() < threshold_of(&options) {

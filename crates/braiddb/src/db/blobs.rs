@@ -71,6 +71,8 @@ pub struct BlobStore {
     files: Mutex<Files>,
     /// Values being written.
     writing: AtomicU64,
+    /// The log holds what was committed after this, and what that refers to stays; `u64::MAX` if nothing stays for the log's sake.
+    held_above: AtomicU64,
 }
 
 impl BlobStore {
@@ -88,6 +90,7 @@ impl BlobStore {
             writer,
             files: Mutex::new(Files { uses, ..Files::default() }),
             writing: AtomicU64::new(0),
+            held_above: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -193,6 +196,56 @@ impl BlobStore {
         let used = files.uses.entry(number).or_default();
         used.last_sequence = used.last_sequence.max(sequence);
         files.replayed.insert(number);
+    }
+
+    /// Notes a reference found in what is kept of the log.
+    pub fn note_held(&self, number: FileNumber, sequence: SequenceNumber) {
+        if let Some(used) = self.files.lock().uses.get_mut(&number) {
+            used.last_sequence = used.last_sequence.max(sequence);
+        }
+    }
+
+    /// Has files stay that were referred to by commits above `floor`.
+    pub fn hold_above(&self, floor: SequenceNumber) {
+        self.held_above.store(floor, Ordering::Release);
+    }
+
+    /// Whether there are any files.
+    pub fn has_files(&self) -> bool {
+        !self.files.lock().uses.is_empty()
+    }
+
+    /// Whether there is such a file, and nobody has let go of it.
+    pub fn is_known(&self, number: FileNumber) -> bool {
+        self.files.lock().uses.contains_key(&number)
+    }
+
+    /// The files that hold what is dead but for the log: the last commit that refers to each, and how many bytes that is.
+    pub fn held_bytes(&self, layout: &Layout, vfs: &dyn Vfs) -> Vec<(SequenceNumber, u64)> {
+        if !self.has_files() {
+            return Vec::new();
+        }
+        let live = BlobStore::live_bytes(layout);
+        let sizes = self.sizes(vfs);
+        let files = self.files.lock();
+        let is_held = |(number, used): (&FileNumber, &Use)| {
+            let size = sizes.get(number).copied().unwrap_or(0);
+            let dead = size.saturating_sub(live.get(number).copied().unwrap_or(0));
+            (used.last_sequence <= layout.flushed).then_some((used.last_sequence, dead))
+        };
+        files.uses.iter().filter_map(is_held).collect()
+    }
+
+    /// How long the files are.
+    fn sizes(&self, vfs: &dyn Vfs) -> HashMap<FileNumber, u64> {
+        let entries = vfs.list(&self.dir).unwrap_or_default();
+        let blob = |name: &str| name.strip_suffix(".blob")?.parse::<FileNumber>().ok();
+        entries.iter().filter_map(|entry| Some((blob(&entry.name)?, entry.len))).collect()
+    }
+
+    /// Up to where commits have no more need of the files that they refer to.
+    fn settled(&self, layout: &Layout) -> SequenceNumber {
+        layout.flushed.min(self.held_above.load(Ordering::Acquire))
     }
 
     /// Makes what replayed records refer to durable, whatever it was before; only then may the log say that they are.
@@ -337,11 +390,12 @@ impl BlobStore {
     /// hold of it, is dropped.
     pub fn release_unused(&self, layout: &Layout) -> Vec<Box<dyn Any + Send + Sync>> {
         let live = BlobStore::live_bytes(layout);
-        self.leave_unused(&live, layout.flushed);
+        let settled = self.settled(layout);
+        self.leave_unused(&live, settled);
         let unused: Vec<(FileNumber, Option<Arc<BlobFile>>)> = {
             let mut files = self.files.lock();
             let unused = |(number, used): (&FileNumber, &Use)| {
-                (!live.contains_key(number) && self.is_settled(*number, used, layout.flushed)).then_some(*number)
+                (!live.contains_key(number) && self.is_settled(*number, used, settled)).then_some(*number)
             };
             let unused: Vec<FileNumber> = files.uses.iter().filter_map(unused).collect();
             // At once: who wants to keep one must not find it here any more.
@@ -398,16 +452,12 @@ impl BlobStore {
         if live.is_empty() {
             return Vec::new();
         }
-        let sizes: HashMap<String, u64> = match vfs.list(&self.dir) {
-            Ok(entries) => entries.into_iter().map(|e| (e.name, e.len)).collect(),
-            Err(_) => return Vec::new(),
-        };
+        let (sizes, settled) = (self.sizes(vfs), self.settled(layout));
         let files = self.files.lock();
         let is_sparse = |(number, bytes): (FileNumber, u64)| {
             let used = files.uses.get(&number).copied().unwrap_or_default();
-            let name = blob_path(Path::new(""), number).to_string_lossy().into_owned();
-            let size = sizes.get(&name).copied().unwrap_or(0);
-            (self.is_settled(number, &used, layout.flushed) && bytes * 2 < size).then_some(number)
+            let size = sizes.get(&number).copied().unwrap_or(0);
+            (self.is_settled(number, &used, settled) && bytes * 2 < size).then_some(number)
         };
         live.into_iter().filter_map(is_sparse).collect()
     }

@@ -7,12 +7,15 @@
 //! | `n` + tree name | version u8 = 1, tree id u32, flags u8 (bit 0: multi-tree), compression u8 (255: the default), blob threshold varint (0: the default), and where values expire: after how many microseconds (varint) |
 //! | `i` | the next tree id, u32; ids below it are never given out again |
 //! | `c` | the application cursor |
+//! | `d` + id (u32, big endian) | a tree that was dropped, for those who read the log: what stood under `n`, and its name; goes when the log does not reach back to it |
+//! | `g` | what the log lacks: see `unlogged.rs` |
+//! | `r` | how much of the log is kept: bytes (varint), and for how many microseconds (varint) |
 //! | `f` + name | the number of a merge function of the application's own, u64 |
 
 use super::{expiry::micros, settings::TreeOptions};
 use crate::{
-    base::{Error, Result, TreeId, internal_key},
-    codec::{ByteReader, Compression, put_varint},
+    base::{Error, Result, SequenceNumber, TreeId, internal_key},
+    codec::{ByteReader, Compression, put_bytes, put_varint},
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -84,6 +87,33 @@ impl TreeState {
     }
 }
 
+/// What is kept of a tree that was dropped.
+#[derive(Clone, Debug)]
+pub struct DroppedTree {
+    pub name: String,
+    pub multi: bool,
+    /// The commit that dropped it.
+    pub sequence: SequenceNumber,
+}
+
+impl DroppedTree {
+    /// What the catalog is to keep of a tree.
+    pub fn encode(tree: &TreeState) -> Vec<u8> {
+        let (mut out, state) = (Vec::new(), tree.encode());
+        put_bytes(&mut out, &state);
+        out.extend_from_slice(tree.name.read().as_bytes());
+        out
+    }
+
+    /// The tree of a catalog entry, and its number.
+    pub fn decode(value: &[u8], sequence: SequenceNumber) -> Option<(TreeId, DroppedTree)> {
+        let mut reader = ByteReader::new(value);
+        let state = reader.bytes()?;
+        let tree = TreeState::decode(value.get(reader.position()..)?, state)?;
+        Some((tree.id, DroppedTree { name: tree.name.into_inner(), multi: tree.multi, sequence }))
+    }
+}
+
 /// The trees, cached.
 #[derive(Debug)]
 pub struct Catalog {
@@ -94,6 +124,8 @@ pub struct Catalog {
     pub by_name: RwLock<BTreeMap<String, Arc<TreeState>>>,
     /// What jobs need to know, without waiting for a change that commits.
     pub compressions: RwLock<BTreeMap<TreeId, Compression>>,
+    /// Trees that were dropped lately, and by which commit, for those who read the log. Guarded by `next_id` against changes.
+    pub dropped: RwLock<BTreeMap<TreeId, DroppedTree>>,
     /// How many trees were dropped since the database was opened. Counted up after the tree is marked and before the
     /// commit that deletes what it holds.
     pub drops: AtomicU64,
@@ -115,6 +147,7 @@ impl Catalog {
             next_id: Mutex::new(next_id),
             by_name: RwLock::new(by_name),
             compressions: RwLock::new(compressions),
+            dropped: RwLock::default(),
             drops: AtomicU64::new(0),
         }
     }

@@ -22,7 +22,10 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::settings::Settings;
-use super::{blobs::BlobStore, catalog::Catalog, clock::Clock, pressure::Pressure, snapshot::Hold, stats::Counters};
+use super::{
+    blobs::BlobStore, catalog::Catalog, clock::Clock, pressure::Pressure, snapshot::Hold, stats::Counters,
+    watches::Watches,
+};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -58,6 +61,8 @@ pub struct Request {
     pub batch: PreparedBatch,
     /// How many trees had been dropped when those it writes to were last seen to be there.
     pub drops: u64,
+    /// Whether it need not go to the log.
+    pub is_unlogged: bool,
     /// What must not have been written by others.
     pub check: Option<Box<Check>>,
     /// What came of the check, by the leader.
@@ -90,6 +95,10 @@ pub struct WriteState {
     pub payload: Vec<u8>,
     /// The thread that began the exclusive transaction that is open: nobody else commits.
     pub exclusive: Option<ThreadId>,
+    /// The last commit that did not go to the log, if none has gone there since; else 0.
+    pub unlogged: SequenceNumber,
+    /// Numbers up to this may have been used, as the manifest says.
+    pub reserved: SequenceNumber,
 }
 
 /// What is known of the exclusive transaction beside what `write` guards.
@@ -161,6 +170,11 @@ pub struct Core {
     pub disk: Mutex<DiskState>,
     /// `None` when the database is open for reading only.
     pub wal: Option<Wal>,
+    pub watches: Watches,
+    /// All commits up to this are in runs, by an edit that is durable.
+    pub flushed: AtomicU64,
+    /// The last commit that did not go to the log.
+    pub unlogged: AtomicU64,
     pub blobs: BlobStore,
     pub catalog: Catalog,
     pub functions: Arc<MergeFunctions>,

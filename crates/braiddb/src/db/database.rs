@@ -2,7 +2,7 @@
 
 use super::{
     batch::Batch,
-    catalog::{TreeState, catalog_key, check_name},
+    catalog::{DroppedTree, TreeState, catalog_key, check_name},
     core::Core,
     expiry::micros,
     follower::Follower,
@@ -20,6 +20,7 @@ use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, TreeId},
     codec::Compression,
     commit::RawBatch,
+    wal::Wal,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -151,7 +152,7 @@ impl Db {
         batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
         batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
         // A later durable commit to the tree makes this one durable too: the log has no holes.
-        core.commit(batch.prepare()?, Durability::Buffered)?;
+        core.commit(batch.prepare()?, core.settings.durability.of_catalog())?;
         *last_id = next_id;
         if let Some(compression) = tree.options.compression {
             core.catalog.compressions.write().insert(tree.id, compression);
@@ -186,6 +187,7 @@ impl Db {
         if let Some(end) = tree.id.end_key() {
             batch.push(EntryKind::RangeDelete, &[&tree.id.first_key()], &end);
         }
+        core.remember_dropped(&tree, &mut batch);
         // A commit that saw the tree before will find the count changed: none lands above the range delete.
         tree.dropped.store(true, Ordering::Release);
         core.catalog.drops.fetch_add(1, Ordering::Release);
@@ -195,6 +197,13 @@ impl Db {
             return dropped.map(|_| ());
         }
         core.catalog.by_name.write().remove(name);
+        let sequence = dropped.as_ref().map_or_else(|_| core.snapshots.visible(), |sequence| *sequence);
+        let gone = DroppedTree { name: name.to_owned(), multi: tree.multi, sequence };
+        let floor = core.wal.as_ref().map_or(0, Wal::floor);
+        let mut lately = core.catalog.dropped.write();
+        lately.retain(|_, tree| tree.sequence > floor);
+        lately.insert(tree.id, gone);
+        drop(lately);
         dropped.map(|_| ())
     }
 
@@ -251,16 +260,20 @@ impl Db {
         Snapshot::new(self)
     }
 
-    /// The application cursor that was committed last.
+    /// The application cursor that was committed last: see [`Batch::set_application_cursor`]. After an open, that of the last commit
+    /// that has survived and had one.
     pub fn application_cursor(&self) -> Result<Option<Vec<u8>>> {
         self.core().get(&application_cursor_key(), None, |value| value.into_owned())
     }
 
-    /// Makes all earlier commits survive a power failure.
+    /// Makes all earlier commits survive a power failure. Those that did not go to the log ([`Durability::None`]) are flushed.
     pub fn sync(&self) -> Result<()> {
         let core = self.core();
         let _inside = core.enter()?;
         core.check_writable()?;
+        if core.has_unlogged() {
+            core.flush_all()?;
+        }
         match &core.wal {
             Some(wal) => core.sync_to(wal.end_lsn()),
             None => Ok(()),
@@ -305,6 +318,8 @@ impl Shared {
         }
         let core = &self.core;
         let is_writable = !core.failed.load(Ordering::Acquire) && !core.settings.read_only;
+        // What is in no log must not be lost by closing, or not without a word. Nobody is refused yet; but what comes now has no promise.
+        let flushed = if core.has_unlogged() { core.flush_all() } else { Ok(()) };
         if is_writable && let Err(e) = core.trim_log() {
             tracing::warn!(error = %e, "the log could not be made shorter");
         }
@@ -327,7 +342,7 @@ impl Shared {
             // What was made ahead of need is of no use to the next.
             wal.trim_spares();
         }
-        synced
+        synced.and(flushed)
     }
 }
 

@@ -398,7 +398,7 @@ impl Following {
         let state = ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) };
         let functions = Arc::new(known_functions(settings)?);
         let last_sequence = self.log.last_sequence;
-        let catalog = load_catalog(settings, &state, last_sequence, dir, &functions)?;
+        let (catalog, _) = load_catalog(settings, &state, last_sequence, dir, &functions)?;
         let layout = self.manifest.layout();
         let core = Core::assemble(Parts {
             settings: settings.clone(),

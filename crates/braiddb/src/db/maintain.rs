@@ -59,6 +59,11 @@ struct Moved {
 }
 
 impl Core {
+    /// Writes an edit that changes no files.
+    pub(super) fn put_into_force(&self, changes: Vec<Change>) -> Result<()> {
+        self.install(&mut self.disk.lock(), changes, None)
+    }
+
     /// What an edit says of the time.
     fn time_change(&self) -> Change {
         Change::Time { now_us: self.now().us, ahead_us: self.ahead_us() }
@@ -198,6 +203,7 @@ impl Core {
     }
 
     fn install_flush(&self, memtable: &Arc<Memtable>, planned: &Version, outputs: Vec<FlushOutput>) -> Result<()> {
+        self.sync_what_is_retained()?;
         let mut disk = self.disk.lock();
         let flushed = memtable.max_sequence();
         let mut changes = Vec::new();
@@ -214,16 +220,18 @@ impl Core {
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
         self.install(&mut disk, changes, Some(memtable))?;
+        let beside = self.held_beside_log(&disk);
         drop(disk);
         if let Some(wal) = &self.wal {
             // It may have been sealed meanwhile, with nothing in it that is not flushed; but recovery begins there.
-            wal.release(flushed, |segment| segment.number == oldest_segment);
+            self.release_segments(wal, flushed, |segment| segment.number == oldest_segment, &beside);
         }
         Ok(())
     }
 
     /// Lets go of the log segments of which everything is in runs.
     pub fn release_log(&self, wal: &Wal) -> Result<()> {
+        self.sync_what_is_retained()?;
         let mut disk = self.disk.lock();
         let layout = disk.manifest.layout();
         let (flushed, oldest_segment) = (layout.flushed, wal.oldest_needed(layout.flushed));
@@ -232,8 +240,9 @@ impl Core {
         }
         let changes = vec![Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() }];
         self.install(&mut disk, changes, None)?;
+        let beside = self.held_beside_log(&disk);
         drop(disk);
-        wal.release(flushed, |_| false);
+        self.release_segments(wal, flushed, |_| false, &beside);
         Ok(())
     }
 
@@ -270,6 +279,8 @@ impl Core {
         let version = disk.files.version(disk.manifest.layout(), Some(&before)).inspect_err(|e| self.latch(e))?;
         drop(before);
         self.publish_version(version, flushed, &disk.files);
+        self.flushed.store(disk.manifest.layout().flushed, Ordering::Release);
+        self.watches.wake_if_waiting();
         disk.files.release_unused(disk.manifest.layout());
         self.release_blobs(disk.manifest.layout());
         Ok(())

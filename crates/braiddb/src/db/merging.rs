@@ -2,7 +2,7 @@
 
 use super::{
     batch::Batch, catalog::catalog_key, core::Core, database::Db, expiry::check_can_merge, key::TREE_ID_LEN,
-    lookup::Unresolved, settings::Durability, tree::Tree,
+    lookup::Unresolved, tree::Tree,
 };
 use crate::{
     base::{EntryKind, EntryRef, Error, Result, SequenceNumber},
@@ -86,7 +86,7 @@ impl Db {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'f', name.as_bytes())], &number.to_le_bytes());
         // A later durable commit makes this one durable too: the log has no holes.
-        core.commit(batch.prepare()?, Durability::Buffered)?;
+        core.commit(batch.prepare()?, core.settings.durability.of_catalog())?;
         core.functions.add(number, name, Some(Arc::clone(&own.1)));
         Ok(handle(number))
     }

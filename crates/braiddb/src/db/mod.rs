@@ -17,6 +17,7 @@ mod hash_indexes;
 pub mod inspect;
 mod iter;
 mod key;
+mod log_kept;
 mod lookup;
 mod maintain;
 mod merging;
@@ -39,8 +40,11 @@ mod transaction;
 mod transaction_iter;
 mod transaction_streams;
 mod tree;
+mod unlogged;
 mod update;
 mod verify;
+mod watch;
+mod watches;
 mod write;
 
 #[cfg(test)]
@@ -79,6 +83,10 @@ mod tests_streams;
 mod tests_transactions;
 #[cfg(test)]
 mod tests_turns;
+#[cfg(test)]
+mod tests_unlogged;
+#[cfg(test)]
+mod tests_watch;
 
 pub use batch::Batch;
 pub use bytes::{Key, Value};
@@ -100,3 +108,10 @@ pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;
 pub use verify::VerifyReport;
+pub use watch::{
+    Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken, WatchOptions,
+    WatchStopper, Watcher,
+};
+
+use iter::prefix_end;
+use multi::{bounds_of, split as split_multi_key, unescape};

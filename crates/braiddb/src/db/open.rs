@@ -11,12 +11,14 @@ use super::settings::Settings;
 use super::{
     background::damaged_view,
     blobs::BlobStore,
-    catalog::{Catalog, TreeState, catalog_key},
+    catalog::{Catalog, DroppedTree, TreeState, catalog_key},
     clock::Clock,
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
+    log_kept,
     pressure::Pressure,
     replay::{Replayed, replay},
     stats::Counters,
+    watches::Watches,
 };
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
@@ -32,11 +34,12 @@ use crate::{
     },
     txn::Window,
     version::{CURRENT_NAME, Change, Edit, FileSet, Layout, Manifest},
-    wal::{self, RecoveryOutcome, Wal, WalContext, WalOptions},
+    wal::{self, RecoveryOutcome, RetentionLimit, Wal, WalContext, WalOptions},
 };
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::{
@@ -116,15 +119,20 @@ impl Core {
         let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions)?;
         let mut state = first_state(&settings, &replayed, version);
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
-        let catalog = loop {
+        let (catalog, remembered) = loop {
             match load_catalog(&settings, &state, last_sequence, dir, &functions) {
                 Err(e) => heal_at_open(e, &mut files, &mut state, manifest.layout())?,
-                Ok(catalog) => break catalog,
+                Ok(loaded) => break loaded,
             }
         };
         let mut disk = DiskState { manifest, files };
         let floor_us = time_floor(disk.manifest.layout(), replayed.last_commit_us);
-        let Replayed { records, outcome, .. } = replayed;
+        let Replayed { records, mut outcome, .. } = replayed;
+        let (retention, is_new_retention) = log_kept::limits(&settings, remembered);
+        let floor = outcome.retain(retention, |segments| log_kept::hold_blobs(&blobs, segments))?;
+        if retention.is_on() {
+            blobs.hold_above(floor);
+        }
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
@@ -147,12 +155,16 @@ impl Core {
             counters: Counters::after_recovery(records, tail_note),
         }));
         core.settle_after_open()?;
+        if is_new_retention {
+            core.remember_retention(retention)?;
+        }
         Ok(core)
     }
 
     /// The core that has these parts.
     pub fn assemble(parts: Parts) -> Core {
         let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
+        let flushed = disk.manifest.layout().flushed;
         Core {
             dir,
             incarnation: disk.manifest.layout().incarnation,
@@ -166,11 +178,20 @@ impl Core {
             snapshots: SnapshotList::new(last_sequence),
             next_reader_look_ns: AtomicU64::new(0),
             queue: CommitQueue::default(),
-            write: Mutex::new(WriteState { last_sequence, payload: Vec::new(), exclusive: None }),
+            write: Mutex::new(WriteState {
+                last_sequence,
+                payload: Vec::new(),
+                exclusive: None,
+                unlogged: 0,
+                reserved: last_sequence,
+            }),
             window: Window::new(settings.window_bytes()),
             exclusivity: Exclusivity::default(),
             disk: Mutex::new(disk),
             wal: parts.wal,
+            watches: Watches::default(),
+            flushed: AtomicU64::new(flushed),
+            unlogged: AtomicU64::new(0),
             blobs: parts.blobs,
             catalog: parts.catalog,
             functions: parts.functions,
@@ -378,7 +399,8 @@ pub(super) fn load_catalog(
     last_sequence: SequenceNumber,
     dir: &Path,
     functions: &MergeFunctions,
-) -> Result<Catalog> {
+) -> Result<(Catalog, Option<RetentionLimit>)> {
+    let (mut retention, mut dropped) = (None, BTreeMap::new());
     let mut trees = Vec::new();
     let mut next_id = 1;
     let mut cursor = ScanCursor::new(state, last_sequence, TreeId::CATALOG);
@@ -402,11 +424,14 @@ pub(super) fn load_catalog(
                 let own = settings.merge_functions.iter().find(|(known, _)| *known == name);
                 functions.add(number, &name, own.map(|(_, function)| Arc::clone(function)));
             }
+            b'd' => dropped.extend([DroppedTree::decode(entry.value, entry.sequence).ok_or_else(bad)?]),
+            b'r' => retention = Some(log_kept::decode(entry.value).ok_or_else(bad)?),
             _ => {}
         }
         cursor.next()?;
     }
-    Ok(Catalog::new(trees, next_id))
+    let catalog = Catalog { dropped: RwLock::new(dropped), ..Catalog::new(trees, next_id) };
+    Ok((catalog, retention))
 }
 
 /// Makes what was replayed durable and begins a new epoch of the log.

@@ -6,7 +6,7 @@
 //! whole ends the log. How far the log is known to be durable stands at its end; so the values are read after the
 //! walk, and should one be bad, the log is walked once more, to end there.
 
-use super::{blobs::BlobStore, core::Core, merging::insert_operands, settings::Settings};
+use super::{blobs::BlobStore, core::Core, merging::insert_operands, settings::Settings, unlogged::unlogged_before};
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -137,8 +137,10 @@ impl<'a> Walk<'a> {
         self.records += 1;
         let flushed = self.layout.flushed;
         let mut references = Vec::new();
+        let mut stands_on = 0;
         let batches = decode_group(payload, |batch, op| {
             if info.first_sequence + batch > flushed {
+                stands_on = stands_on.max(unlogged_before(&op));
                 let visit = |blob: &BlobRef| {
                     if !self.known.contains(blob) {
                         references.push((info.lsn, *blob));
@@ -152,6 +154,10 @@ impl<'a> Walk<'a> {
         if batches != Some(info.last_sequence - info.first_sequence + 1) {
             let reason = "the record's checksum matches but its contents cannot be understood";
             return Ok(Visit::EndHere(reason.to_owned()));
+        }
+        if stands_on > flushed {
+            // Who follows the log beside its writer has an older manifest than that of the flush.
+            return Ok(Visit::EndHere(format!("it stands on commit {stands_on}, which is in no log and not in runs")));
         }
         for (_, reference) in &references {
             if !self.blobs.is_present(reference)? {

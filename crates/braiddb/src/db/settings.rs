@@ -17,6 +17,20 @@ pub enum Durability {
     /// When it survives a crash of the process. A crash of the system may lose the last such commits, never one
     /// without all later ones.
     Buffered,
+    /// When it is in memory: it does not go to the log. It is durable once it was flushed ([`crate::Db::flush_to`],
+    /// [`crate::Db::flush`], or by itself when a memtable is full, and when the database is closed). A crash, also of the process alone,
+    /// loses the last such commits, never one without all later ones, and all trees together: after it, each holds what was
+    /// committed up to the commit whose cursor [`crate::Db::application_cursor`] tells. For whoever can begin again from there.
+    ///
+    /// To commit otherwise after such commits has them flushed first: better not mix the two often.
+    None,
+}
+
+impl Durability {
+    /// What a change of the catalog is committed with that others may follow which are committed with this.
+    pub(super) fn of_catalog(self) -> Durability {
+        if self == Durability::None { Durability::None } else { Durability::Buffered }
+    }
 }
 
 /// How a tree is kept, where it is to differ from the database's default.
@@ -64,6 +78,9 @@ pub struct Settings {
     pub read_in_place: bool,
     /// Merge functions of the application's own, by name.
     pub merge_functions: Vec<(String, Arc<dyn MergeFunction>)>,
+    /// How much of the log is retained, and for how long; `None`: as it was last.
+    pub log_retention_bytes: Option<u64>,
+    pub log_retention_age_us: Option<u64>,
     /// `u64::MAX` for never, as for the next.
     pub reader_age_warn_ns: u64,
     pub reader_age_max_ns: u64,

@@ -130,6 +130,8 @@ pub struct Stats {
     pub user_bytes_written: u64,
     /// Bytes written to the log.
     pub log_bytes_written: u64,
+    /// Bytes of log segments that are kept beyond what recovery needs: see [`crate::Builder::log_retention`].
+    pub log_kept_bytes: u64,
     /// Bytes written to runs.
     pub run_bytes_written: u64,
     /// Bytes written to views of partitions.
@@ -229,6 +231,7 @@ impl Core {
         Stats {
             commits: get(&counters.commits),
             user_bytes_written: get(&counters.user_bytes),
+            log_kept_bytes: self.wal.as_ref().map_or(0, |wal| wal.retained().1),
             log_bytes_written: self.wal.as_ref().map_or(0, |w| w.stats().bytes_written),
             run_bytes_written: get(&counters.run_bytes),
             view_bytes_written: get(&counters.view_bytes),

@@ -93,11 +93,16 @@ impl Core {
     }
 
     /// Commits for the exclusive transaction that is open.
-    pub fn commit_alone(&self, batch: PreparedBatch, check_trees: impl Fn() -> Result<()>) -> Result<Committed> {
+    pub fn commit_alone(
+        &self,
+        batch: PreparedBatch,
+        is_unlogged: bool,
+        check_trees: impl Fn() -> Result<()>,
+    ) -> Result<Committed> {
         let mut write = self.write.lock();
         check_trees()?;
         let drops = self.catalog.drops.load(Ordering::Acquire);
-        let mut request = Request { batch, drops, check: None, verdict: Verdict::Unchanged };
+        let mut request = Request { batch, drops, is_unlogged, check: None, verdict: Verdict::Unchanged };
         let group = slice::from_mut(&mut request);
         let done = self.contained("a commit", || self.try_commit_group(&mut write, group, drops));
         done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))

@@ -1,6 +1,7 @@
 //! Transactions as users hold them.
 
 use super::{
+    batch::check_cursor,
     bytes::{Key, Value},
     catalog::{TreeState, catalog_key},
     counting::count,
@@ -465,8 +466,10 @@ impl Transaction {
     }
 
     /// Stores the application's own cursor with the transaction: see [`super::Batch::set_application_cursor`].
-    pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) {
+    pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
+        check_cursor(cursor.as_ref())?;
         self.writes.borrow_mut().set(&catalog_key(b'c', b""), Written::Value(cursor.as_ref().to_vec()));
+        Ok(())
     }
 
     /// A point to go back to.
@@ -537,7 +540,7 @@ impl Transaction {
                 let _inside = core.enter_past_closing()?;
                 let terms = Terms::Exclusive;
                 streams.iter().try_for_each(|stream| stream.make_ready(durability))?;
-                let sequence = commit_streams(&db, batch, &trees, Durability::Buffered, terms, &streams)?;
+                let sequence = commit_streams(&db, batch, &trees, durability.of_catalog(), terms, &streams)?;
                 // Others need not wait for the device.
                 drop(isolation);
                 if let Some(wal) = core.wal.as_ref().filter(|_| durability == Durability::Sync) {

@@ -75,10 +75,11 @@ impl Core {
             return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
         }
         self.pressure.slow_down(len as u64, &*self.settings.runtime, &self.counters);
+        let is_unlogged = durability == Durability::None;
         let committed = match terms {
-            Terms::None => self.submit(batch, None, check_trees)?,
-            Terms::Unchanged(check) => self.submit(batch, Some(check), check_trees)?,
-            Terms::Exclusive => self.commit_alone(batch, check_trees)?,
+            Terms::None => self.submit(batch, is_unlogged, None, check_trees)?,
+            Terms::Unchanged(check) => self.submit(batch, is_unlogged, Some(check), check_trees)?,
+            Terms::Exclusive => self.commit_alone(batch, is_unlogged, check_trees)?,
         };
         if durability == Durability::Sync {
             self.sync_to(committed.lsn)?;
@@ -92,13 +93,14 @@ impl Core {
     fn submit(
         &self,
         batch: PreparedBatch,
+        is_unlogged: bool,
         check: Option<Box<Check>>,
         check_trees: impl Fn() -> Result<()>,
     ) -> Result<Committed> {
         if self.exclusivity.is_taken.load(Ordering::Relaxed) {
             self.check_not_exclusive_here()?;
         }
-        let mut request = Request { batch, drops: 0, check, verdict: Verdict::Unchanged };
+        let mut request = Request { batch, drops: 0, is_unlogged, check, verdict: Verdict::Unchanged };
         let mut checks = 0;
         loop {
             // Before the look at the trees: a drop after it changes the count.
@@ -129,7 +131,10 @@ impl Core {
     pub fn sync_to(&self, lsn: u64) -> Result<()> {
         let Some(wal) = &self.wal else { return Ok(()) };
         match self.contained("a sync", || wal.sync(lsn)).unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.watches.wake_if_waiting();
+                Ok(())
+            }
             Err(e) => {
                 self.leave_marker();
                 self.latch(&e);
@@ -215,10 +220,11 @@ impl Core {
         drops: u64,
     ) -> Result<Committed> {
         self.check_writable()?;
-        // Both before commits are noted in the window: a number that is noted must be used up.
+        // All three before commits are noted in the window: a number that is noted must be used up.
+        let is_logged = self.prepare_for(write, group)?;
         let state = self.make_room()?;
         let wal = self.wal.as_ref().ok_or(Error::Closed)?;
-        let WriteState { last_sequence, payload, .. } = write;
+        let WriteState { last_sequence, payload, unlogged, .. } = write;
         if self.window.is_open() {
             self.admit(*last_sequence, group, drops);
         }
@@ -244,14 +250,23 @@ impl Core {
             last_sequence: *last_sequence,
             commit_time_us: self.settings.runtime.unix_time_us(),
         };
-        let lsn = wal.append(&header, payload).inspect_err(|e| {
-            if !e.is_disk_full() {
-                self.latch(e);
-            }
-        })?;
+        let lsn = match is_logged {
+            true => wal.append(&header, payload).inspect_err(|e| {
+                if !e.is_disk_full() {
+                    self.latch(e);
+                }
+            })?,
+            false => 0,
+        };
         insert(&state.active, &self.functions, payload, first_sequence);
         self.snapshots.publish(*last_sequence);
         self.counters.note_commits(count, user_bytes);
+        if !is_logged {
+            *unlogged = *last_sequence;
+            self.unlogged.store(*last_sequence, Ordering::Release);
+        }
+        // Here, while the right to write is held: see `Watches`.
+        self.watches.wake_if_waiting();
         if wal.take_call_for_next() {
             self.signal_work();
         }

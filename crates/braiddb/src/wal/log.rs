@@ -7,8 +7,10 @@ use super::{
     context::{WalContext, WalOptions, WalStats},
     format::{Epoch, Link, Lsn, MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
     record::{RECORD_HEADER_LEN_MAX, RecordFlags, RecordHeader, SEAL_LEN_MAX, encode_seal, payload_checksum},
+    retention::{Pin, Retained, RetentionLimit},
     segment::{MakeError, Segment, SegmentInfo, Spare, WalStart, sync_failed},
     sync::{Latch, SyncStage},
+    tape::{HeldLog, LogReader},
 };
 use crate::{
     base::{Error, FileNumber, MAX_SEQUENCE, Result, SequenceNumber},
@@ -71,7 +73,8 @@ pub struct GroupHeader {
 /// space incomplete.) Any failed sync, and any other failed write to a segment in use, latches the log for good: every
 /// later `append`, and every `sync` of what is not durable yet, fails; nothing is tried again.
 ///
-/// **Locks**, in the order in which they nest: `tail`, then `segments` or `spares`. Neither of the last two is held during I/O.
+/// **Locks**, in the order in which they nest: `tail`, then `segments`, then `retained`; or `tail`, then `spares`. None but the first is held
+/// during I/O.
 #[derive(Debug)]
 pub struct Wal {
     context: WalContext,
@@ -83,6 +86,8 @@ pub struct Wal {
     latch: Latch,
     /// The segments that hold needed records, in log order; the last one is written to.
     segments: Mutex<VecDeque<Arc<Segment>>>,
+    /// What is kept beyond those.
+    retained: Mutex<Retained>,
     spares: Mutex<Vec<Spare>>,
     /// How many syncs there had been when spares were last tidied.
     tidied_at_syncs: AtomicU64,
@@ -199,6 +204,7 @@ impl Wal {
             sync_stage: SyncStage::new(first_lsn),
             latch: Latch::default(),
             segments: Mutex::new(segments),
+            retained: Mutex::new(Retained { segments: start.retained, floor: start.floor, limit: start.retention }),
             spares: Mutex::default(),
             tidied_at_syncs: AtomicU64::new(0),
             next_len,
@@ -274,34 +280,76 @@ impl Wal {
     }
 
     /// Lets go of the oldest segments while all their records have sequence numbers up to `flushed` and `keep` does
-    /// not hold them back. They become spares or are removed; returns how many.
+    /// not hold them back: they are retained, within the limit. Those beyond it become spares or are removed; returns how many.
     ///
     /// That recovery begins at [`Wal::oldest_needed`]`(flushed)` must be durable before, and `keep` must hold back the
-    /// segment that was then the answer: once sealed, it may look unneeded itself.
+    /// segment that was then the answer: once sealed, it may look unneeded itself. What is to be retained must be synced before.
     pub fn release(&self, flushed: SequenceNumber, keep: impl Fn(&SegmentInfo) -> bool) -> usize {
-        let mut released = Vec::new();
-        {
+        self.release_with(flushed, keep, |_| 0)
+    }
+
+    /// The same where something is kept elsewhere for the sake of what is retained: `beside` tells how many bytes that is, if the log
+    /// goes back to a floor.
+    pub fn release_with(
+        &self,
+        flushed: SequenceNumber,
+        keep: impl Fn(&SegmentInfo) -> bool,
+        beside: impl Fn(SequenceNumber) -> u64,
+    ) -> usize {
+        let released = {
             let mut segments = self.segments.lock();
+            let mut retained = self.retained.lock();
             while segments.len() > 1
                 && let Some(first) = segments.front()
                 && first.last_sequence() <= flushed
                 && !keep(&first.info())
             {
-                released.extend(segments.pop_front());
+                retained.segments.extend(segments.pop_front());
             }
-        }
-        let (count, durable_lsn) = (released.len(), self.durable_lsn());
+            let now_us = self.context.runtime.unix_time_us();
+            retained.trim(now_us, segments.front(), beside)
+        };
+        let count = released.len();
         for segment in released {
-            let spare = segment.to_spare(durable_lsn);
-            let mut spares = self.spares.lock();
-            if spare.len == self.options.segment_len && spares.len() < self.options.spares_max {
-                spares.push(spare);
-            } else {
-                drop(spares);
-                spare.remove(&self.context);
-            }
+            self.let_go(&segment);
         }
         count
+    }
+
+    /// Has a segment that is not held any more used again, or removes it: nobody may write where somebody reads.
+    fn let_go(&self, segment: &Segment) {
+        let is_read = segment.readers.load(Ordering::Acquire) > 0;
+        let spare = segment.to_spare(self.durable_lsn());
+        let mut spares = self.spares.lock();
+        if !is_read && spare.len == self.options.segment_len && spares.len() < self.options.spares_max {
+            spares.push(spare);
+        } else {
+            drop(spares);
+            spare.remove(&self.context);
+        }
+    }
+
+    /// A reader of what is appended from now on.
+    pub fn reader_at_end(&self) -> LogReader {
+        let tail = self.tail.lock();
+        // The segment that is written to is not let go of.
+        LogReader::at(Pin::new(&tail.segment), tail.offset, tail.link, tail.last_sequence)
+    }
+
+    /// The last sequence number before what is held of the log.
+    pub fn floor(&self) -> SequenceNumber {
+        self.retained.lock().floor
+    }
+
+    /// How much is retained.
+    pub fn retention(&self) -> RetentionLimit {
+        self.retained.lock().limit
+    }
+
+    /// How many segments are retained, and their bytes.
+    pub fn retained(&self) -> (usize, u64) {
+        let retained = self.retained.lock();
+        (retained.segments.len(), retained.segments.iter().map(|segment| segment.header.len).sum())
     }
 
     /// Makes a spare ahead of need, so that a full segment costs the appender one sync less. For a background thread.
@@ -571,6 +619,14 @@ impl Wal {
             self.latch.set(format!("a log segment could not be made: {}", failure.error));
         }
         failure.error
+    }
+}
+
+impl HeldLog for Wal {
+    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
+        let segments = self.segments.lock();
+        let retained = self.retained.lock();
+        look(&mut retained.segments.iter().chain(segments.iter()), retained.floor)
     }
 }
 

@@ -9,10 +9,12 @@ mod inspect;
 mod log;
 mod record;
 mod recovery;
+mod retention;
 mod scan;
 mod segment;
 mod sync;
 mod tail;
+mod tape;
 #[cfg(test)]
 mod tests;
 
@@ -22,5 +24,7 @@ pub use inspect::{inspect_segment, record_payload};
 pub use log::{GroupHeader, Wal};
 pub use record::RecordHeader;
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};
-pub use segment::{SegmentInfo, WalStart};
+pub use retention::RetentionLimit;
+pub use segment::{Segment, SegmentInfo, WalStart};
 pub use tail::{Followed, Tail};
+pub use tape::{ClosedLog, Gone, HeldLog, LogItem, LogReader, ReadError, end_of_epoch, visit_groups};

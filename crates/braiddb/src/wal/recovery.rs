@@ -23,16 +23,18 @@
 use super::{
     format::{Epoch, Link, Lsn, MAX_LSN, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
     record::{Record, RecordFlags, decode_seal},
+    retention::{RetentionLimit, find_retained},
     scan::{Beyond, Found, SegmentReader},
     segment::{Segment, SegmentInfo, WalStart},
     tail::Tail,
+    tape::{ClosedLog, floor_of},
 };
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
     platform::{File, OpenMode, Vfs},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -55,6 +57,8 @@ pub struct RecoveryInput {
 /// A commit group in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordInfo {
+    /// The epoch that it was written in.
+    pub epoch: Epoch,
     /// Where it begins.
     pub lsn: Lsn,
     /// Just past it.
@@ -107,6 +111,7 @@ pub struct RecoveryOutcome {
     pub begins_after: SequenceNumber,
     /// Whether the visitor ended it.
     pub is_stopped: bool,
+    files: SeenFiles,
     start: WalStart,
 }
 
@@ -124,6 +129,40 @@ impl fmt::Debug for RecoveryOutcome {
 }
 
 impl RecoveryOutcome {
+    fn with_files(self, files: SeenFiles) -> RecoveryOutcome {
+        RecoveryOutcome { files, ..self }
+    }
+
+    /// Finds what was retained beyond what recovery needs, within a limit; it is not unneeded then. `keep_from` may leave out
+    /// the oldest: it is given all that is held, in log order, and tells how many of the first are not to be kept. Gives the floor of
+    /// what is.
+    pub fn retain(
+        &mut self,
+        limit: RetentionLimit,
+        keep_from: impl FnOnce(&[Arc<Segment>]) -> Result<usize>,
+    ) -> Result<SequenceNumber> {
+        self.start.retention = limit;
+        let Some(oldest) = self.start.older.first() else { return Ok(self.start.floor) };
+        let mut held: Vec<Arc<Segment>> = find_retained(&self.files, &oldest.header, limit)?.into();
+        let retained = held.len();
+        held.extend(self.start.older.iter().cloned());
+        let skipped = if limit.is_on() { keep_from(&held)?.min(retained) } else { 0 };
+        held.drain(..skipped);
+        let floor = floor_of(&held)?;
+        self.start.floor = floor.unwrap_or(self.start.previous_sequence);
+        held.truncate(retained - skipped);
+        self.unneeded.retain(|number| held.iter().all(|segment| segment.header.number != *number));
+        self.start.retained = held.into();
+        Ok(self.start.floor)
+    }
+
+    /// What is held of a log that will not be written.
+    pub fn into_closed_log(self) -> ClosedLog {
+        let segments = self.start.retained.into_iter().chain(self.start.older).collect();
+        let (end_lsn, durable_lsn) = (self.end_lsn, self.durable_lsn.min(self.end_lsn));
+        ClosedLog { segments, floor: self.start.floor, end_lsn, durable_lsn }
+    }
+
     /// Makes all that was replayed durable, whatever it was before; only then may it be served. `rewrite` writes it
     /// once more before: after a failed sync, the system may believe pages clean that never reached the disk. Gives
     /// what a new epoch begins with.
@@ -147,7 +186,7 @@ pub fn recover(
     input: &RecoveryInput,
     visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
 ) -> Result<RecoveryOutcome> {
-    let files = Files::list(vfs, dir)?;
+    let files = SeenFiles::list(vfs, dir)?;
     let mut chain = Chain {
         files: &files,
         input,
@@ -163,7 +202,8 @@ pub fn recover(
         chain.follow(oldest)?;
         chain.settle()?;
     }
-    chain.outcome()
+    let outcome = chain.outcome()?;
+    Ok(outcome.with_files(files))
 }
 
 /// A place in the chain, between two records.
@@ -185,7 +225,7 @@ enum Next<'a> {
 
 /// The walk along the chain.
 struct Chain<'a> {
-    files: &'a Files,
+    files: &'a SeenFiles,
     input: &'a RecoveryInput,
     visitor: &'a mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
     /// Where whole records end.
@@ -283,6 +323,7 @@ impl<'a> Chain<'a> {
             return Ok(());
         }
         let info = RecordInfo {
+            epoch: before.epoch,
             lsn: before.lsn,
             end_lsn: after.lsn,
             first_sequence: header.first_sequence,
@@ -407,6 +448,7 @@ impl<'a> Chain<'a> {
             tail,
             begins_after,
             is_stopped,
+            files: SeenFiles::default(),
             start: WalStart {
                 epoch: next_epoch,
                 start_lsn,
@@ -415,13 +457,16 @@ impl<'a> Chain<'a> {
                 previous_epoch: end.epoch,
                 previous_sequence: end.last_sequence.max(self.input.flushed),
                 older: used,
+                retained: VecDeque::new(),
+                floor: self.input.flushed.max(end.last_sequence),
+                retention: RetentionLimit::default(),
             },
         })
     }
 }
 
 /// A file with a segment's name.
-struct Candidate {
+pub struct Candidate {
     path: PathBuf,
     file: Arc<dyn File>,
     file_len: u64,
@@ -465,14 +510,27 @@ impl Candidate {
         Ok(Some(Candidate { path, file, file_len, header }))
     }
 
-    fn header(&self) -> Result<(&SegmentHeader, Link)> {
+    /// The header and the link of the first record; an error if it is damaged.
+    pub fn header(&self) -> Result<(&SegmentHeader, Link)> {
         match &self.header {
             Ok((header, link)) => Ok((header, *link)),
             Err((offset, detail)) => Err(Error::corruption(&self.path, *offset, detail.clone())),
         }
     }
 
-    fn segment(&self) -> Result<Arc<Segment>> {
+    /// How long the file is.
+    pub fn file_len(&self) -> u64 {
+        self.file_len
+    }
+
+    /// A reader of its records.
+    pub fn reader(&self) -> Result<SegmentReader<'_>> {
+        let (header, _) = self.header()?;
+        Ok(SegmentReader::new(header, &*self.file, &self.path))
+    }
+
+    /// The segment that it holds.
+    pub fn segment(&self) -> Result<Arc<Segment>> {
         let (header, link) = self.header()?;
         Ok(Arc::new(Segment::new(*header, link, self.path.clone(), self.file.clone())))
     }
@@ -495,13 +553,14 @@ impl Candidate {
 }
 
 /// All files with a segment's name, by number.
-struct Files {
+#[derive(Default)]
+pub struct SeenFiles {
     dir: PathBuf,
     by_number: BTreeMap<FileNumber, Candidate>,
 }
 
-impl Files {
-    fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Files> {
+impl SeenFiles {
+    fn list(vfs: &dyn Vfs, dir: &Path) -> Result<SeenFiles> {
         let mut by_number = BTreeMap::new();
         for entry in vfs.list(dir).map_err(|e| Error::io("list", dir, e))? {
             if let Some(number) = segment_number(&entry.name)
@@ -510,7 +569,7 @@ impl Files {
                 by_number.insert(number, candidate);
             }
         }
-        Ok(Files { dir: dir.to_owned(), by_number })
+        Ok(SeenFiles { dir: dir.to_owned(), by_number })
     }
 
     fn required(&self, number: FileNumber, what: &str) -> Result<&Candidate> {
@@ -519,7 +578,8 @@ impl Files {
         })
     }
 
-    fn valid(&self) -> impl Iterator<Item = (&Candidate, &SegmentHeader)> {
+    /// Those whose header is right.
+    pub fn valid(&self) -> impl Iterator<Item = (&Candidate, &SegmentHeader)> {
         self.by_number.values().filter_map(|candidate| Some((candidate, &candidate.header.as_ref().ok()?.0)))
     }
 

@@ -7,6 +7,7 @@
 use super::{
     context::WalContext,
     format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
+    retention::RetentionLimit,
 };
 use crate::{
     base::{Error, FileNumber, SequenceNumber},
@@ -14,11 +15,12 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{
+    collections::VecDeque,
     io,
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -36,6 +38,8 @@ pub struct Segment {
     end_lsn: AtomicU64,
     /// The mapping of the file while nobody writes through it: kept for whoever does so next.
     mapping: Mutex<Option<Box<dyn WriteMapping>>>,
+    /// How many read it: see [`super::retention`].
+    pub readers: AtomicUsize,
 }
 
 impl Segment {
@@ -43,7 +47,16 @@ impl Segment {
     pub fn new(header: SegmentHeader, first_link: Link, path: PathBuf, file: Arc<dyn File>) -> Segment {
         let last_sequence = AtomicU64::new(header.previous_sequence);
         let end_lsn = AtomicU64::new(u64::MAX);
-        Segment { header, first_link, path, file, last_sequence, end_lsn, mapping: Mutex::default() }
+        Segment {
+            header,
+            first_link,
+            path,
+            file,
+            last_sequence,
+            end_lsn,
+            mapping: Mutex::default(),
+            readers: AtomicUsize::new(0),
+        }
     }
 
     /// Takes the mapping out, if one was kept.
@@ -126,6 +139,12 @@ pub struct WalStart {
     pub(super) previous_epoch: Epoch,
     pub(super) previous_sequence: SequenceNumber,
     pub(super) older: Vec<Arc<Segment>>,
+    /// What stands before those and is kept all the same.
+    pub(super) retained: VecDeque<Arc<Segment>>,
+    /// The last sequence number before all that is held.
+    pub(super) floor: SequenceNumber,
+    /// How much is retained.
+    pub(super) retention: RetentionLimit,
 }
 
 impl WalStart {
@@ -139,6 +158,9 @@ impl WalStart {
             previous_epoch: 0,
             previous_sequence: 0,
             older: Vec::new(),
+            retained: VecDeque::new(),
+            floor: 0,
+            retention: RetentionLimit::default(),
         }
     }
 }

@@ -129,6 +129,7 @@ impl Tail {
                 }
                 after.last_sequence = header.last_sequence;
                 let info = RecordInfo {
+                    epoch: self.position.epoch,
                     lsn: self.position.lsn,
                     end_lsn: after.lsn,
                     first_sequence: header.first_sequence,

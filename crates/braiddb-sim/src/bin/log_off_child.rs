@@ -1,0 +1,54 @@
+//! The process that `tests/kill9_log_off.rs` kills: it commits numbered steps that do not go to the log, each with its number as
+//! application cursor, from the one on after which the database stands when it is opened, and tells on its standard output which are durable.
+//!
+//! Arguments: the directory, the seed. Lines of output:
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `open` number | the database is open, and this is its cursor |
+//! | `durable` number | this step and all before it have been made durable |
+
+use braiddb::Durability;
+use braiddb_sim::{Random, log_off, mix, numbered};
+use std::io::Write;
+
+/// The parent kills long before; if it has died itself, this ends some day.
+const STEPS_MAX: u64 = 200_000;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let dir = arguments.next().expect("the directory");
+    let seed: u64 = arguments.next().expect("the seed").parse().expect("a number");
+    let builder = numbered::builder(seed).background_threads(2).durability(Durability::None);
+    let db = builder.open(dir).expect("open");
+    let first = log_off::cursor_of(&db).expect("the cursor");
+    say(&format!("open {first}"));
+    let mut random = Random::new(mix(seed, first));
+    for number in first + 1..first + STEPS_MAX {
+        log_off::commit(&db, seed, number).expect("a commit");
+        match random.below(400) {
+            0..3 => {
+                // One of the last: what was flushed since is durable as well.
+                let back = random.below(3).min(number - 1);
+                match db.flush_to((number - back).to_le_bytes()) {
+                    Err(e) if e.is_not_found() => continue,
+                    done => done.expect("flush to a cursor"),
+                }
+                say(&format!("durable {}", number - back));
+            }
+            3 => {
+                db.sync().expect("sync");
+                say(&format!("durable {number}"));
+            }
+            4 => db.compact().expect("compact"),
+            _ => {}
+        }
+    }
+}
+
+/// One write call a line, so that no line is cut by the kill.
+fn say(line: &str) {
+    if std::io::stdout().write_all(format!("{line}\n").as_bytes()).is_err() {
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,57 @@
+//! A consumer of a queue that needs no log: what it has consumed can be had again from the queue.
+//!
+//! ```text
+//! cargo run --release -p braiddb --example log_off -- DIR
+//! ```
+//!
+//! Each batch carries the place in the queue as application cursor and does not go to the log. Now and then everything up to a place is made
+//! durable, and the queue may forget it. After a crash the database is exactly as one of the batches left it, in all trees, and its cursor says
+//! which: from there the consumer goes on. Run it, kill it, run it again.
+
+use braiddb::{Db, Durability};
+
+/// What the queue holds.
+const MESSAGES: u64 = 300_000;
+
+const BATCH: u64 = 100;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let place;
+    let dir = match std::env::args().nth(1) {
+        Some(dir) => dir.into(),
+        None => {
+            place = tempfile::tempdir()?;
+            place.path().join("db")
+        }
+    };
+    let db = Db::builder().durability(Durability::None).open(&dir)?;
+    let (by_user, totals) = (db.tree("by user")?, db.tree("totals")?);
+    let add = db.merge_function("add")?;
+    let begun = match db.application_cursor()? {
+        Some(cursor) => u64::from_le_bytes(cursor.as_slice().try_into()?),
+        None => 0,
+    };
+    println!("going on from message {begun}");
+    for first in (begun..MESSAGES).step_by(BATCH as usize) {
+        let end = (first + BATCH).min(MESSAGES);
+        let mut batch = db.batch();
+        for message in first..end {
+            let user = message.wrapping_mul(0x9e37_79b9) % 1000;
+            batch.put(&by_user, user.to_be_bytes(), message.to_le_bytes());
+            batch.merge(&totals, b"messages", &add, 1_i64.to_le_bytes());
+        }
+        batch.set_application_cursor(end.to_le_bytes());
+        db.write(batch, Durability::None)?;
+        if end % 50_000 == 0 {
+            db.flush_to(end.to_le_bytes())?;
+            println!("all up to message {end} is durable: the queue may forget it");
+        }
+    }
+    // Whatever happened on the way, each message counts once.
+    let total = totals.get(b"messages")?.ok_or("there is no total")?;
+    assert_eq!(u64::from_le_bytes(total[..].try_into()?), MESSAGES);
+    let stats = db.stats();
+    println!("{MESSAGES} messages; {} bytes to the log, {} to runs", stats.log_bytes_written, stats.run_bytes_written);
+    db.close()?; // what was not flushed is
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Follows a database by its change stream, stops in the middle, and goes on where it stood.
+//!
+//! ```text
+//! cargo run --release -p braiddb --example watch
+//! ```
+//!
+//! The follower keeps an index of albums by artist in a database of its own. It stores its place together with what it makes of the
+//! changes, as application cursor of the same batch: so whenever it is killed, it has seen each change exactly once.
+
+use braiddb::{Change, ChangeSet, Db, Durability, Error, ResumeToken, WatchOptions, Watcher};
+
+fn main() -> braiddb::Result<()> {
+    let source = Db::builder().log_retention(64 << 20).open_in_memory()?; // how far back watchers can begin
+    let albums = source.tree("albums")?;
+    albums.put("0001", "Pearl Jam / Ten")?;
+
+    let index = Db::in_memory()?;
+    let mut watcher = begin(&source, &index)?;
+    for (key, album) in
+        [("0002", "Pearl Jam / Vs."), ("0003", "Soundgarden / Superunknown"), ("0004", "Temple of the Dog")]
+    {
+        albums.put(key, album)?;
+    }
+    let first = watcher.try_next()?; // or next(), which waits
+    follow(&index, &first.into_iter().collect::<Vec<_>>())?;
+    println!("after one commit: {} artists", artists(&index)?);
+
+    // The follower is killed, and begins again from what it has stored.
+    drop(watcher);
+    albums.put("0005", "Mudhoney / Superfuzz Bigmuff")?;
+    let mut watcher = begin(&source, &index)?;
+    while let Some(commit) = watcher.try_next()? {
+        println!("commit {}: {} changes", commit.sequence, commit.changes.len());
+        follow(&index, &[commit])?;
+    }
+    println!("in the end: {} artists", artists(&index)?);
+    assert_eq!(artists(&index)?, 4);
+    Ok(())
+}
+
+/// A watcher that goes on where the index stands. Where that is not possible, the index is made anew from a snapshot.
+fn begin(source: &Db, index: &Db) -> braiddb::Result<Watcher> {
+    let options = WatchOptions::new().tree(&source.tree("albums")?);
+    if let Some(token) = index.application_cursor()? {
+        match source.watch(options.clone().resume(ResumeToken::from_bytes(&token)?)) {
+            Err(Error::WatchTooOld { .. }) => println!("the log does not go back so far: reading everything"),
+            watcher => return watcher,
+        }
+    }
+    let snapshot = source.snapshot();
+    let watcher = source.watch(options.after(snapshot.sequence()))?;
+    let by_artist = index.tree("by artist")?;
+    let mut batch = index.batch();
+    batch.delete_range::<&[u8]>(&by_artist, ..);
+    for pair in snapshot.range::<&[u8]>(&source.tree("albums")?, ..) {
+        let (key, album) = pair?;
+        batch.put(&by_artist, artist_of(&album), &key);
+    }
+    batch.set_application_cursor(watcher.token().to_bytes());
+    index.write(batch, Durability::Sync)?;
+    Ok(watcher)
+}
+
+/// Brings the index up to date, and notes how far it is.
+fn follow(index: &Db, commits: &[ChangeSet]) -> braiddb::Result<()> {
+    let by_artist = index.tree("by artist")?;
+    for commit in commits {
+        let mut batch = index.batch();
+        for change in &commit.changes {
+            match change {
+                Change::Put { key, value, .. } => _ = batch.put(&by_artist, artist_of(value), key),
+                // What else there is this example does not do. `Change::Gap` would mean to read all anew.
+                other => println!("not followed: {other:?}"),
+            }
+        }
+        batch.set_application_cursor(commit.token.to_bytes());
+        index.write(batch, Durability::Sync)?;
+    }
+    Ok(())
+}
+
+fn artist_of(album: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(album);
+    text.split(" / ").next().unwrap_or_default().to_lowercase().into_bytes()
+}
+
+fn artists(index: &Db) -> braiddb::Result<usize> {
+    index.tree("by artist")?.iter().try_fold(0, |count, row| row.map(|_| count + 1))
+}

@@ -1,0 +1,503 @@
+//! Tests of the change stream: every commit once, in order, whole; or an error, and never a hole.
+
+use super::{
+    Change, ChangeSet, Db, Durability, Gap, MergeBase, ResumeToken, Settings, WatchOptions, Watcher,
+    tests_common::{DIR, bounded, fault, killed, mem, open, small},
+};
+use crate::{
+    base::Error,
+    codec::Compression,
+    platform::{Vfs, fault_vfs::FaultVfs},
+};
+use std::{
+    collections::BTreeMap,
+    io::Read,
+    path::Path,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+fn keeping(vfs: &Arc<dyn Vfs>, bytes: u64) -> Settings {
+    Settings { log_retention_bytes: Some(bytes), ..small(vfs) }
+}
+
+/// All that there is to be shown.
+fn all(watcher: &mut Watcher) -> Vec<ChangeSet> {
+    let mut shown: Vec<ChangeSet> = Vec::new();
+    while let Some(next) = watcher.try_next().unwrap() {
+        assert!(shown.last().is_none_or(|last| last.sequence < next.sequence), "in order");
+        assert_eq!(next.token.sequence(), next.sequence);
+        shown.push(next);
+    }
+    shown
+}
+
+/// One line a change.
+fn told(sets: &[ChangeSet]) -> Vec<String> {
+    sets.iter().map(|set| set.changes.iter().map(line).collect::<Vec<_>>().join("; ")).collect()
+}
+
+fn line(change: &Change) -> String {
+    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    let end = |end: &Option<Vec<u8>>| end.as_deref().map_or("..".to_owned(), text);
+    let tree = change.tree().and_then(|tree| tree.name.clone()).unwrap_or_else(|| "?".into());
+    match change {
+        Change::Put { key, value, expires, .. } => {
+            let value = if value.len() > 20 { format!("{} bytes", value.len()) } else { text(value) };
+            let ends = if expires.is_some() { " for a time" } else { "" };
+            format!("{tree}: {} = {value}{ends}", text(key))
+        }
+        Change::PutStream { key, stream, .. } => format!("{tree}: {} = stream of {}", text(key), stream.len()),
+        Change::Delete { key, .. } => format!("{tree}: no {}", text(key)),
+        Change::DeleteRange { start, end: to, .. } => format!("{tree}: none of {} to {}", text(start), end(to)),
+        Change::Merge { key, base, operands, .. } => {
+            let base = match base {
+                MergeBase::Stored => "stored".to_owned(),
+                MergeBase::Nothing => "nothing".to_owned(),
+                MergeBase::Value(value) => text(value),
+            };
+            let operands: Vec<_> = operands.iter().map(|o| format!("{} {}", o.function, text(&o.operand))).collect();
+            format!("{tree}: {} = {base} {}", text(key), operands.join(", "))
+        }
+        Change::Add { key, value, .. } => format!("{tree}: {} has {}", text(key), text(value)),
+        Change::Remove { key, value, .. } => format!("{tree}: {} has no {}", text(key), text(value)),
+        Change::RemoveAll { key, .. } => format!("{tree}: {} has none", text(key)),
+        Change::CreateTree { multi, .. } => format!("{tree}: new{}", if *multi { ", of many" } else { "" }),
+        Change::DropTree { .. } => format!("{tree}: dropped"),
+        Change::RenameTree { from, .. } => format!("{tree}: was {from}"),
+        Change::ApplicationCursor { cursor } => format!("cursor {}", text(cursor)),
+        Change::Gap(Gap::Commits { .. }) => "gap".to_owned(),
+        Change::Gap(Gap::Range { start, end: to, .. }) => format!("{tree}: gap {} to {}", text(start), end(to)),
+    }
+}
+
+/// Does one of each thing that a commit can do.
+fn do_everything(db: &Db) {
+    let a = db.tree("a").unwrap();
+    let many = db.multi_tree("many").unwrap();
+    a.put(b"1", b"one").unwrap();
+    let mut batch = db.batch();
+    batch
+        .put(&a, b"2", b"two")
+        .put(&a, b"3", b"x")
+        .delete(&a, b"1")
+        .put(&a, b"3", b"three")
+        .set_application_cursor(b"here");
+    db.write(batch, Durability::Buffered).unwrap();
+    a.put(b"large", vec![7; 5000]).unwrap();
+    a.put_stream(b"stream", &mut std::io::repeat(3).take(2 << 20)).unwrap();
+    a.put_with_ttl(b"4", b"four", Duration::from_secs(1000)).unwrap();
+    a.put_with_ttl(b"5", vec![5; 300], Duration::from_secs(1000)).unwrap();
+    let append = db.merge_function("append").unwrap();
+    a.merge(b"2", &append, b"!").unwrap();
+    let mut batch = db.batch();
+    batch.put(&a, b"6", b"six").merge(&a, b"6", &append, b"?").delete(&a, b"7").merge(&a, b"7", &append, b"7");
+    db.write(batch, Durability::Buffered).unwrap();
+    a.delete_range(b"4".as_slice()..b"6").unwrap();
+    a.delete_range::<&[u8]>(..).unwrap();
+    many.add(b"k\0", b"v1").unwrap();
+    many.remove(b"k\0", b"v2").unwrap();
+    many.remove_all(b"k\0").unwrap();
+    db.rename_tree("a", "b").unwrap();
+    db.drop_tree("b").unwrap();
+}
+
+const EVERYTHING: [&str; 17] = [
+    "a: new",
+    "many: new, of many",
+    "a: 1 = one",
+    "cursor here; a: no 1; a: 2 = two; a: 3 = three",
+    "a: large = 5000 bytes",
+    "a: stream = stream of 2097152",
+    "a: 4 = four for a time",
+    "a: 5 = 300 bytes for a time",
+    "a: 2 = stored append !",
+    "a: 6 = six append ?; a: 7 = nothing append 7",
+    "a: none of 4 to 6",
+    "a: none of  to ..",
+    "many: k\\x00 has v1",
+    "many: k\\x00 has no v2",
+    "many: k\\x00 has none",
+    "b: was a",
+    "b: dropped",
+];
+
+#[test]
+fn everything_that_a_commit_can_do_is_shown_also_after_a_reopening() {
+    let vfs = mem();
+    let db = open(Settings { log_segment_bytes: 1 << 20, ..keeping(&vfs, 64 << 20) }).unwrap();
+    let start = db.watch(WatchOptions::new()).unwrap().token();
+    let mut live = db.watch(WatchOptions::new()).unwrap();
+    do_everything(&db);
+    assert_eq!(told(&all(&mut live)), EVERYTHING);
+    // From the log alone, with everything else rewritten.
+    db.compact().unwrap();
+    assert_eq!(told(&all(&mut db.watch(WatchOptions::new().resume(start)).unwrap())), EVERYTHING);
+    db.close().unwrap();
+    for read_only in [true, false] {
+        let db = open(Settings { read_only, ..small(&vfs) }).unwrap();
+        let mut again = db.watch(WatchOptions::new().resume(start)).unwrap();
+        assert_eq!(told(&all(&mut again)), EVERYTHING, "read only: {read_only}");
+    }
+}
+
+#[test]
+fn a_tree_and_a_prefix_are_all_that_is_shown_of_who_asks_for_them() {
+    let vfs = mem();
+    let db = open(keeping(&vfs, 1 << 20)).unwrap();
+    let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
+    let mut of_tree = db.watch(WatchOptions::new().tree(&a)).unwrap();
+    let mut of_prefix = db.watch(WatchOptions::new().tree(&a).prefix(b"k")).unwrap();
+    a.put(b"k1", b"1").unwrap();
+    b.put(b"k1", b"2").unwrap();
+    a.put(b"l", b"3").unwrap();
+    a.delete_range(b"a".as_slice()..b"k5").unwrap();
+    a.delete_range(b"l".as_slice()..).unwrap();
+    let last = b.put(b"k2", b"4").unwrap();
+    db.drop_tree("a").unwrap();
+    let expected = ["a: k1 = 1", "a: l = 3", "a: none of a to k5", "a: none of l to ..", "a: dropped"];
+    assert_eq!(told(&all(&mut of_tree)), expected);
+    assert_eq!(told(&all(&mut of_prefix)), ["a: k1 = 1", "a: none of k to k5", "a: dropped"]);
+    assert!(of_prefix.token().sequence() > last, "what is not shown is passed over");
+    assert!(matches!(db.watch(WatchOptions::new().prefix(b"k")), Err(Error::InvalidArgument(_))));
+}
+
+/// What a follower makes of changes: of each key the number of the commit that wrote it last, and which commits there were.
+#[derive(Default)]
+struct Follower {
+    contents: BTreeMap<Vec<u8>, Vec<u8>>,
+    numbers: Vec<u64>,
+}
+
+impl Follower {
+    fn apply(&mut self, set: &ChangeSet) {
+        for change in &set.changes {
+            match change {
+                Change::Put { key, value, .. } => {
+                    if key == b"number" {
+                        self.numbers.push(u64::from_le_bytes(value.as_slice().try_into().unwrap()));
+                    }
+                    self.contents.insert(key.clone(), value.clone());
+                }
+                Change::PutStream { key, stream, .. } => {
+                    let mut value = Vec::new();
+                    assert_eq!(stream.copy_to(&mut value).unwrap(), stream.len());
+                    self.contents.insert(key.clone(), value);
+                }
+                Change::Delete { key, .. } => {
+                    self.contents.remove(key);
+                }
+                Change::DeleteRange { start, end, .. } => {
+                    self.contents.retain(|key, _| key < start || end.as_ref().is_some_and(|end| key >= end));
+                }
+                Change::CreateTree { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// A batch of writes at random, with its number.
+fn commit_at_random(db: &Db, random: &mut Random, number: u64) {
+    let tree = db.tree("t").unwrap();
+    let mut batch = db.batch();
+    if random.below(20) == 0 {
+        let from = random.below(50);
+        batch.delete_range(&tree, format!("k{from:02}")..format!("k{:02}", from + random.below(9)));
+    }
+    for _ in 0..random.below(6) {
+        let key = format!("k{:02}", random.below(60));
+        match random.below(8) {
+            0 => batch.delete(&tree, key),
+            1 => batch.put(&tree, key, vec![number as u8; 256 + random.below(3000) as usize]),
+            _ => batch.put(&tree, key, vec![number as u8; random.below(200) as usize]),
+        };
+    }
+    batch.put(&tree, b"number", number.to_le_bytes());
+    let durability = if random.below(9) == 0 { Durability::Sync } else { Durability::Buffered };
+    db.write(batch, durability).unwrap();
+    if random.below(40) == 0 {
+        tree.put_stream(b"stream", &mut std::io::repeat(number as u8).take(random.below(20_000))).unwrap();
+    }
+}
+
+fn contents(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let pairs = db.tree("t").unwrap().range::<&[u8]>(..).map(Result::unwrap);
+    pairs.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+#[test]
+fn a_follower_that_is_killed_and_resumed_sees_each_commit_once_in_order() {
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let vfs = FaultVfs::new(Path::new(DIR));
+        let mut world: Arc<dyn Vfs> = fault(&vfs);
+        let mut files = vfs;
+        let mut db = open(Settings { stream_len_max: 1 << 20, ..keeping(&world, 1 << 30) }).unwrap();
+        let mut follower = Follower::default();
+        let mut kept = db.watch(WatchOptions::new()).unwrap().token();
+        let mut watcher = db.watch(WatchOptions::new().resume(kept)).unwrap();
+        let mut number = 0;
+        for _ in 0..600 {
+            match random.below(40) {
+                0 => db.flush().unwrap(),
+                1 => db.compact().unwrap(),
+                2..8 => {
+                    let most = random.below(30);
+                    for _ in 0..most {
+                        let Some(set) = watcher.try_next().unwrap() else { break };
+                        follower.apply(&set);
+                        kept = ResumeToken::from_bytes(&set.token.to_bytes()).unwrap();
+                    }
+                }
+                8..10 => watcher = db.watch(WatchOptions::new().resume(kept)).unwrap(),
+                10 => {
+                    drop(watcher);
+                    if random.below(2) == 0 {
+                        db.close().unwrap();
+                    } else {
+                        // Killed: what was written is there, synced or not.
+                        files = killed(&files);
+                        world = fault(&files);
+                        std::mem::forget(db);
+                    }
+                    db = open(small(&world)).unwrap();
+                    watcher = db.watch(WatchOptions::new().resume(kept)).unwrap();
+                }
+                _ => {
+                    number += 1;
+                    commit_at_random(&db, &mut random, number);
+                }
+            }
+        }
+        all(&mut watcher).iter().for_each(|set| follower.apply(set));
+        assert_eq!(follower.numbers, (1..=number).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(follower.contents, contents(&db), "seed {seed}");
+        assert!(db.verify().unwrap().problems.is_empty(), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_is_not_in_the_log_any_more_is_an_error_and_never_skipped() {
+    for bytes in [0, 64 << 10] {
+        let vfs = mem();
+        let db = open(keeping(&vfs, bytes)).unwrap();
+        let tree = db.tree("t").unwrap();
+        let mut slow = db.watch(WatchOptions::new()).unwrap();
+        let start = slow.token();
+        let mut fast = db.watch(WatchOptions::new()).unwrap();
+        let mut count = 0;
+        for number in 0..3000_u32 {
+            tree.put(format!("{number:05}"), [7; 100]).unwrap();
+            count += all(&mut fast).len();
+        }
+        assert_eq!(count, 3000, "who keeps up misses nothing");
+        // The slow one has its segment still, and no more.
+        let mut seen = 0;
+        let error = loop {
+            match slow.try_next() {
+                Ok(set) => assert_eq!(
+                    set.unwrap().sequence,
+                    start.sequence() + {
+                        seen += 1;
+                        seen
+                    }
+                ),
+                Err(e) => break e,
+            }
+        };
+        assert!(seen > 0 && seen < 2900, "{seen}");
+        let Error::WatchTooOld { after, floor } = error else { panic!("{error}") };
+        assert!(error.is_watch_too_old() && after == start.sequence() + seen && floor > after);
+        assert!(slow.try_next().is_err(), "and again");
+        assert!(db.watch(WatchOptions::new().resume(slow.token())).is_err_and(|e| e.is_watch_too_old()));
+        assert!(db.watch(WatchOptions::new().after(floor - 1)).is_err_and(|e| e.is_watch_too_old()));
+        // From the floor on all is there.
+        for options in [WatchOptions::new().after(floor), WatchOptions::new().from_oldest()] {
+            let sets = all(&mut db.watch(options).unwrap());
+            assert_eq!(sets.first().unwrap().sequence, floor + 1);
+            assert_eq!(sets.len() as u64, fast.token().sequence() - floor);
+        }
+        let held =
+            vfs.list(Path::new(DIR)).unwrap().iter().filter(|e| e.name.ends_with(".wal")).map(|e| e.len).sum::<u64>();
+        assert!(held <= bytes + (160 << 10), "{held} bytes of log");
+    }
+}
+
+#[test]
+fn values_in_blob_files_are_told_as_long_as_the_log_is_kept_and_then_their_space_comes_back() {
+    let vfs = mem();
+    let blob_bytes = || -> u64 {
+        vfs.list(Path::new(DIR)).unwrap().iter().filter(|e| e.name.ends_with(".blob")).map(|e| e.len).sum()
+    };
+    let plain = |settings: Settings| open(Settings { compression: Compression::None, ..settings }).unwrap();
+    let mut db = plain(keeping(&vfs, 4 << 20));
+    let tree = db.tree("t").unwrap();
+    let start = db.watch(WatchOptions::new()).unwrap().token();
+    for round in 0..40_u8 {
+        tree.put(b"value", vec![round; 10_000]).unwrap();
+        tree.put_stream(b"stream", &mut std::io::repeat(round).take(9000)).unwrap();
+        if round % 8 == 0 {
+            db.compact().unwrap();
+        }
+        if round == 20 {
+            drop(tree.clone());
+            db.close().unwrap();
+            db = plain(small(&vfs));
+        }
+        let tree = db.tree("t").unwrap();
+        tree.put(b"round", [round]).unwrap();
+        if round == 20 {
+            break;
+        }
+    }
+    db.compact().unwrap();
+    let mut rounds = 0;
+    for set in all(&mut db.watch(WatchOptions::new().resume(start)).unwrap()) {
+        let value = match &set.changes[..] {
+            [Change::Put { key, value, .. }] if key == b"value" => value.clone(),
+            [Change::PutStream { stream, .. }] => {
+                let mut value = Vec::new();
+                stream.copy_to(&mut value).unwrap();
+                value
+            }
+            _ => continue,
+        };
+        assert!(value.len() >= 9000 && value.iter().all(|byte| *byte == (rounds / 2) as u8), "{rounds}");
+        rounds += 1;
+    }
+    assert_eq!(rounds, 42);
+    assert!(blob_bytes() > 300_000);
+    // With a limit that they are beyond, they go, whatever the segments take.
+    db.close().unwrap();
+    let db = plain(keeping(&vfs, 100_000));
+    let tree = db.tree("t").unwrap();
+    for round in 0..400 {
+        tree.put(format!("{round}"), vec![round as u8; 200]).unwrap();
+    }
+    db.compact().unwrap();
+    db.compact().unwrap();
+    assert!(blob_bytes() < 150_000, "{}", blob_bytes());
+    assert!(db.watch(WatchOptions::new().resume(start)).is_err_and(|e| e.is_watch_too_old()));
+}
+
+#[test]
+fn tokens_of_other_databases_and_of_what_is_to_come_are_refused() {
+    let (here, there) = (open(keeping(&mem(), 1 << 20)).unwrap(), open(keeping(&mem(), 1 << 20)).unwrap());
+    let foreign = there.watch(WatchOptions::new()).unwrap().token();
+    let refused = here.watch(WatchOptions::new().resume(foreign)).unwrap_err();
+    assert!(matches!(refused, Error::InvalidArgument(_)), "{refused}");
+    let visible = here.stats().last_sequence;
+    assert!(here.watch(WatchOptions::new().after(visible)).is_ok());
+    assert!(matches!(here.watch(WatchOptions::new().after(visible + 1)), Err(Error::InvalidArgument(_))));
+}
+
+/// A watcher that asks for what is not synced yet is ahead of what a power failure leaves.
+#[test]
+fn who_saw_what_a_crash_took_back_is_told_so() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(keeping(&fault(&vfs), 1 << 20)).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(b"1", b"x").unwrap();
+    db.sync().unwrap();
+    let mut hasty = db.watch(WatchOptions::new().unsynced(true)).unwrap();
+    let early = hasty.token();
+    let mut careful = db.watch(WatchOptions::new()).unwrap();
+    let before = vfs.crashed(|| false);
+    tree.put(b"2", b"x").unwrap();
+    let saw = hasty.try_next().unwrap().unwrap().token;
+    let unseen = vfs.crashed(|| false);
+    let synced = careful.try_next().unwrap().unwrap().token;
+    let after = vfs.crashed(|| false);
+    for (name, files, lost) in [("before", before, true), ("unseen", unseen, true), ("after", after, false)] {
+        let db = open(small(&fault(&files))).unwrap();
+        assert!(db.watch(WatchOptions::new().resume(early)).is_ok(), "{name}");
+        assert_eq!(db.watch(WatchOptions::new().resume(saw)).is_err(), lost, "{name}");
+        if !lost {
+            assert!(all(&mut db.watch(WatchOptions::new().resume(synced)).unwrap()).is_empty());
+        }
+    }
+}
+
+#[test]
+fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let db = open(Settings { background_threads: 2, ..keeping(&mem(), 1 << 20) }).unwrap();
+        let tree = db.tree("t").unwrap();
+        let mut watcher = db.watch(WatchOptions::new()).unwrap();
+        assert!(watcher.next_timeout(Duration::from_millis(5)).unwrap().is_none());
+        let (seen, sees) = mpsc::channel();
+        #[expect(clippy::disallowed_methods, reason = "a test of threads")]
+        let thread = std::thread::spawn(move || {
+            while let Some(set) = watcher.next()? {
+                seen.send(set.sequence).unwrap();
+            }
+            Ok::<_, Error>(watcher)
+        });
+        for number in 0..300_u32 {
+            let mut batch = db.batch();
+            batch.put(&tree, number.to_be_bytes(), b"x");
+            let sequence = db.write(batch, durability).unwrap();
+            // In turn: so each wait is one that a commit has to end.
+            if number % 3 == 0 {
+                while sees.recv_timeout(Duration::from_secs(20)).unwrap() < sequence {}
+            }
+        }
+        db.clone().close().unwrap();
+        let ended = bounded("a watcher", move || thread.join().unwrap());
+        assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    }
+    let db = open(Settings { background_threads: 2, ..keeping(&mem(), 1 << 20) }).unwrap();
+    let mut watcher = db.watch(WatchOptions::new()).unwrap();
+    let stopper = watcher.stopper();
+    #[expect(clippy::disallowed_methods, reason = "a test of threads")]
+    let thread = std::thread::spawn(move || watcher.next().map(|set| set.is_none()));
+    stopper.stop();
+    assert!(bounded("a watcher", move || thread.join().unwrap()).unwrap());
+}
+
+#[test]
+fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
+    let vfs = mem();
+    let clock = super::tests_common::Clock::new();
+    let settings = || Settings { runtime: clock.clone(), ..small(&vfs) };
+    let db = open(Settings { log_retention_bytes: Some(1 << 30), ..settings() }).unwrap();
+    let fill = |db: &Db| {
+        let tree = db.tree("t").unwrap();
+        (0..1000_u32).for_each(|number| assert!(tree.put(number.to_be_bytes(), [1; 100]).is_ok()));
+        db.flush().unwrap();
+    };
+    fill(&db);
+    db.close().unwrap();
+    // Whoever opens it for something else throws nothing away.
+    let db = open(settings()).unwrap();
+    assert!(all(&mut db.watch(WatchOptions::new().after(0)).unwrap()).len() > 1000);
+    db.close().unwrap();
+    let age = Duration::from_secs(60).as_micros() as u64;
+    let db = open(Settings { log_retention_age_us: Some(age), ..settings() }).unwrap();
+    clock.advance(30_000_000_000);
+    fill(&db);
+    assert!(db.watch(WatchOptions::new().after(0)).is_ok());
+    clock.advance(40_000_000_000);
+    fill(&db);
+    assert!(db.watch(WatchOptions::new().after(0)).is_err_and(|e| e.is_watch_too_old()));
+    let kept = all(&mut db.watch(WatchOptions::new().from_oldest()).unwrap()).len();
+    assert!((1500..2700).contains(&kept), "{kept}");
+    db.close().unwrap();
+    let db = open(Settings { log_retention_bytes: Some(0), ..settings() }).unwrap();
+    fill(&db);
+    assert!(all(&mut db.watch(WatchOptions::new().from_oldest()).unwrap()).len() < 400);
+}

@@ -1,0 +1,276 @@
+//! From the bytes of a batch in the log to changes.
+
+use super::change::{Change, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand};
+use crate::{
+    base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, split_internal_key},
+    codec::{Base, Operands},
+    commit::Operation,
+    db::{
+        bounds_of, catalog::TreeState, core::Core, on_the_way::OnTheWay, split_multi_key, unescape, unlogged::Marker,
+    },
+    platform::{SystemTime, UNIX_EPOCH},
+    table::blob::Pieces,
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+/// What a watcher wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Of one tree only.
+    pub tree: Option<u32>,
+    /// Of keys that begin so; for one tree only.
+    pub prefix: Vec<u8>,
+}
+
+impl Filter {
+    fn has_tree(&self, tree: TreeId) -> bool {
+        self.tree.is_none_or(|only| only == tree.0)
+    }
+
+    fn has_key(&self, tree: TreeId, key: &[u8]) -> bool {
+        self.has_tree(tree) && key.starts_with(&self.prefix)
+    }
+
+    /// The part of a range that is wanted.
+    fn clip(&self, tree: TreeId, start: &[u8], end: Option<&[u8]>) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        if !self.has_tree(tree) {
+            return None;
+        }
+        let start = start.max(&self.prefix).to_vec();
+        let prefix_end = crate::db::prefix_end(self.prefix.clone());
+        let end = match (end.map(<[u8]>::to_vec), prefix_end) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        end.as_ref().is_none_or(|end| start < *end).then_some((start, end))
+    }
+}
+
+/// What is known of a tree.
+#[derive(Clone, Debug)]
+struct KnownTree {
+    name: Arc<str>,
+    multi: bool,
+}
+
+/// The trees that a watcher has heard of.
+#[derive(Debug, Default)]
+pub struct Trees(HashMap<u32, KnownTree>);
+
+impl Trees {
+    fn get(&mut self, core: &Core, id: TreeId) -> Option<&KnownTree> {
+        if !self.0.contains_key(&id.0) {
+            self.0.insert(id.0, known_tree(core, id)?);
+        }
+        self.0.get(&id.0)
+    }
+
+    fn named(&mut self, core: &Core, id: TreeId) -> ChangedTree {
+        ChangedTree { id: id.0, name: self.get(core, id).map(|tree| Arc::clone(&tree.name)) }
+    }
+}
+
+fn known_tree(core: &Core, id: TreeId) -> Option<KnownTree> {
+    if let Some(state) = core.catalog.by_name.read().values().find(|tree| tree.id == id) {
+        return Some(KnownTree { name: state.name.read().as_str().into(), multi: state.multi });
+    }
+    let dropped = core.catalog.dropped.read();
+    dropped.get(&id).map(|tree| KnownTree { name: tree.name.as_str().into(), multi: tree.multi })
+}
+
+/// What a batch did to the catalog.
+#[derive(Debug, Default)]
+struct CatalogChanges {
+    gone: Vec<String>,
+    named: Vec<(TreeState, String)>,
+}
+
+/// Makes changes of the operations of one batch.
+pub struct Decoder<'a> {
+    pub core: &'a Arc<Core>,
+    pub filter: &'a Filter,
+    pub trees: &'a mut Trees,
+    /// The last commit that the watcher was told of.
+    pub told: SequenceNumber,
+}
+
+impl Decoder<'_> {
+    /// The changes that these operations make, as far as they are wanted.
+    pub fn changes(&mut self, operations: &[Operation<'_>]) -> Result<Vec<Change>> {
+        let catalog = self.catalog_changes(operations);
+        let is_drop = !catalog.gone.is_empty() && catalog.named.is_empty();
+        let mut changes = Vec::new();
+        for operation in operations {
+            let Some((tree, key)) = split_internal_key(operation.key) else { return Err(self.nonsense()) };
+            if tree == TreeId::CATALOG {
+                changes.extend(self.of_catalog(key, operation)?);
+            } else if operation.kind == EntryKind::RangeDelete {
+                let is_whole = key.is_empty() && tree.end_key().is_some_and(|end| operation.value == end);
+                let change = if is_drop && is_whole { self.drop_of(tree) } else { self.range(tree, key, operation) };
+                changes.extend(change);
+            } else if self.filter.has_tree(tree) {
+                changes.extend(self.of_key(tree, key, operation)?);
+            }
+        }
+        for (tree, name) in catalog.named {
+            changes.extend(self.naming_of(tree, &name, catalog.gone.first()));
+        }
+        Ok(changes)
+    }
+
+    fn nonsense(&self) -> Error {
+        Error::corruption(&self.core.dir, 0, "a record of the log holds an operation that cannot be understood")
+    }
+
+    fn catalog_changes(&self, operations: &[Operation<'_>]) -> CatalogChanges {
+        let mut found = CatalogChanges::default();
+        for operation in operations {
+            let Some((TreeId::CATALOG, [b'n', name @ ..])) = split_internal_key(operation.key) else { continue };
+            let text = String::from_utf8_lossy(name).into_owned();
+            match operation.kind {
+                EntryKind::Tombstone => found.gone.push(text),
+                EntryKind::Value => {
+                    found.named.extend(TreeState::decode(name, operation.value).map(|tree| (tree, text)))
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn of_catalog(&mut self, key: &[u8], operation: &Operation<'_>) -> Result<Option<Change>> {
+        match key {
+            b"c" if self.filter.tree.is_none() => {
+                Ok(Some(Change::ApplicationCursor { cursor: operation.value.to_vec() }))
+            }
+            b"g" => {
+                let marker = Marker::decode(operation.value).ok_or_else(|| self.nonsense())?;
+                Ok(self.gap(&marker))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn gap(&mut self, marker: &Marker) -> Option<Change> {
+        match marker {
+            Marker::Unlogged(up_to) if *up_to <= self.told => None,
+            Marker::Unlogged(up_to) => Some(Change::Gap(Gap::Commits { up_to: *up_to })),
+            Marker::Range(tree, start, end) => {
+                let (start, end) = self.filter.clip(*tree, start, end.as_deref())?;
+                Some(Change::Gap(Gap::Range { tree: self.trees.named(self.core, *tree), start, end }))
+            }
+        }
+    }
+
+    fn naming_of(&mut self, state: TreeState, name: &str, from: Option<&String>) -> Option<Change> {
+        let (id, multi) = (state.id, state.multi);
+        self.trees.0.insert(id.0, KnownTree { name: name.into(), multi });
+        if !self.filter.has_tree(id) {
+            return None;
+        }
+        let tree = self.trees.named(self.core, id);
+        Some(match from {
+            Some(from) => Change::RenameTree { tree, from: from.clone() },
+            None => Change::CreateTree { tree, multi },
+        })
+    }
+
+    fn drop_of(&mut self, tree: TreeId) -> Option<Change> {
+        self.filter.has_tree(tree).then(|| Change::DropTree { tree: self.trees.named(self.core, tree) })
+    }
+
+    fn range(&mut self, tree: TreeId, start: &[u8], operation: &Operation<'_>) -> Option<Change> {
+        if !self.filter.has_tree(tree) {
+            return None;
+        }
+        let named = self.trees.named(self.core, tree);
+        if self.trees.get(self.core, tree).is_some_and(|known| known.multi)
+            && let Some((key, [])) = split_pair(start)
+            && *bounds_of(tree, &key).1 == *operation.value
+        {
+            return self.filter.has_key(tree, &key).then_some(Change::RemoveAll { tree: named, key });
+        }
+        let end = split_internal_key(operation.value).filter(|(of, _)| *of == tree).map(|(_, end)| end);
+        let (start, end) = self.filter.clip(tree, start, end)?;
+        Some(Change::DeleteRange { tree: named, start, end })
+    }
+
+    fn of_key(&mut self, tree: TreeId, key: &[u8], operation: &Operation<'_>) -> Result<Option<Change>> {
+        if self.trees.get(self.core, tree).is_some_and(|known| known.multi) {
+            let (key, value) = split_pair(key).ok_or_else(|| self.nonsense())?;
+            if !self.filter.has_key(tree, &key) {
+                return Ok(None);
+            }
+            let (tree, value) = (self.trees.named(self.core, tree), value.to_vec());
+            return Ok(Some(match operation.kind {
+                EntryKind::Tombstone => Change::Remove { tree, key, value },
+                _ => Change::Add { tree, key, value },
+            }));
+        }
+        if !self.filter.has_key(tree, key) {
+            return Ok(None);
+        }
+        let (tree, key) = (self.trees.named(self.core, tree), key.to_vec());
+        let content = Content::of(operation.kind, operation.value).ok_or_else(|| self.nonsense())?;
+        let expires = content.expires_us.and_then(|us| self.wall_time(us));
+        Ok(Some(match content.kind {
+            EntryKind::Value => Change::Put { tree, key, value: content.value.to_vec(), expires },
+            EntryKind::Tombstone => Change::Delete { tree, key },
+            EntryKind::BlobRef => {
+                let pieces = Pieces::of(&content).ok_or_else(|| self.nonsense())?;
+                let stream = self.stream(pieces)?;
+                let value = self.core.blobs.read_pieces(&stream.pieces)?;
+                Change::Put { tree, key, value, expires }
+            }
+            EntryKind::Stream => {
+                let pieces = Pieces::of(&content).ok_or_else(|| self.nonsense())?;
+                Change::PutStream { tree, key, stream: self.stream(pieces)?, expires }
+            }
+            EntryKind::Merge => {
+                let operands = Operands::decode(content.value).ok_or_else(|| self.nonsense())?;
+                self.merge(tree, key, &operands)
+            }
+            EntryKind::Expiring | EntryKind::RangeDelete => return Err(self.nonsense()),
+        }))
+    }
+
+    fn merge(&self, tree: ChangedTree, key: Vec<u8>, operands: &Operands<'_>) -> Change {
+        let base = match operands.base {
+            Base::Beneath => MergeBase::Stored,
+            Base::Absent => MergeBase::Nothing,
+            Base::Value(value) => MergeBase::Value(value.to_vec()),
+        };
+        let operand = |operand: crate::codec::Operand<'_>| MergeOperand {
+            function: self.core.functions.name(operand.function),
+            operand: operand.bytes.to_vec(),
+        };
+        Change::Merge { tree, key, base, operands: operands.iter().map(operand).collect() }
+    }
+
+    /// A value in blob files, which are kept; an error if they are gone.
+    fn stream(&self, pieces: Pieces) -> Result<LoggedStream> {
+        let mut files = OnTheWay::new(self.core);
+        let are_there = match self.core.wal {
+            Some(_) => files.pin(&pieces),
+            // Files that are open stay.
+            None => pieces.list.iter().all(|piece| self.core.blobs.file(piece.file).is_ok()),
+        };
+        if !are_there {
+            let floor = self.core.flushed.load(std::sync::atomic::Ordering::Acquire);
+            return Err(Error::WatchTooOld { after: self.told, floor });
+        }
+        Ok(LoggedStream { core: Arc::clone(self.core), pieces, _files: files })
+    }
+
+    fn wall_time(&self, database_us: u64) -> Option<SystemTime> {
+        UNIX_EPOCH.checked_add(Duration::from_micros(database_us.saturating_sub(self.core.ahead_us())))
+    }
+}
+
+/// The key and the value of a pair in a tree of many values.
+fn split_pair(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let (at, _) = split_multi_key(bytes)?;
+    let mut key = Vec::new();
+    unescape(bytes.get(..at - 2)?, &mut key);
+    Some((key, bytes.get(at..)?))
+}

@@ -1,0 +1,10 @@
+//! The change stream: what was committed, in order, read from the log.
+
+mod change;
+mod decode;
+mod token;
+mod watcher;
+
+pub use change::{Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand};
+pub use token::ResumeToken;
+pub use watcher::{WatchOptions, WatchStopper, Watcher};

@@ -1,0 +1,549 @@
+//! Watchers.
+//!
+//! A watcher reads the log's files by itself ([`crate::wal::LogReader`]), a piece of it at a time, and shows what is in it commit by commit. It shows a commit once it is
+//! visible, and, unless it was asked for otherwise, not before it is synced: what a crash may take back has then not been seen by
+//! anybody. If nobody syncs the log, it does.
+
+use super::{
+    change::{Change, ChangeSet, Gap},
+    decode::{Decoder, Filter, Trees},
+    token::ResumeToken,
+};
+use crate::{
+    base::{Error, Result, SequenceNumber},
+    commit::{Operation, decode_batch},
+    db::{Db, MultiTree, Tree, Version, core::Core},
+    platform::UNIX_EPOCH,
+    wal::{
+        ClosedLog, Gone, HeldLog, LogItem, LogReader, Lsn, ReadError, RecordInfo, RecoveryInput, RetentionLimit,
+        Segment, Visit, end_of_epoch, recover,
+    },
+};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// About how much of the log a watcher has in memory at most, but that it has at least one commit group.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// A watcher that waits syncs the log no sooner after it did so before: others may do it meanwhile.
+const SYNC_PAUSE_NS: u64 = 5_000_000;
+
+/// Where a watcher begins.
+#[derive(Clone, Copy, Debug, Default)]
+enum Start {
+    #[default]
+    Now,
+    After(SequenceNumber),
+    Resume(ResumeToken),
+    Oldest,
+}
+
+/// What to watch, and from where: see [`Db::watch`].
+#[derive(Clone, Debug, Default)]
+pub struct WatchOptions {
+    filter: Filter,
+    start: Start,
+    is_unsynced: bool,
+}
+
+impl WatchOptions {
+    /// All trees, from now on, once it is on disk.
+    pub fn new() -> WatchOptions {
+        WatchOptions::default()
+    }
+
+    /// One tree only. Its creation is not shown, since it has been; that it is dropped or renamed is.
+    pub fn tree(self, tree: &Tree) -> WatchOptions {
+        self.tree_id(tree.state().id.0)
+    }
+
+    /// One tree of many values to a key only.
+    pub fn multi_tree(self, tree: &MultiTree) -> WatchOptions {
+        self.tree_id(tree.state().id.0)
+    }
+
+    /// The tree of this number only, which may have been dropped.
+    pub fn tree_id(mut self, id: u32) -> WatchOptions {
+        self.filter.tree = Some(id);
+        self
+    }
+
+    /// Only keys that begin with `prefix`, of one tree; ranges that were deleted are shown as far as they are of it.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> WatchOptions {
+        self.filter.prefix = prefix.as_ref().to_vec();
+        self
+    }
+
+    /// From the first commit after this one: after that of a [`crate::Snapshot`], for instance, from which all was read before.
+    pub fn after(mut self, commit: SequenceNumber) -> WatchOptions {
+        self.start = Start::After(commit);
+        self
+    }
+
+    /// From where another watcher of the same database stood, in this process or in one before.
+    pub fn resume(mut self, token: ResumeToken) -> WatchOptions {
+        self.start = Start::Resume(token);
+        self
+    }
+
+    /// From the first commit that the log still tells of.
+    pub fn from_oldest(mut self) -> WatchOptions {
+        self.start = Start::Oldest;
+        self
+    }
+
+    /// Whether commits are shown as soon as they are visible, before they are synced: sooner, and without the watcher ever syncing
+    /// the log. A crash of the system may then take back what was shown. The token of such a watcher is refused after that has happened.
+    pub fn unsynced(mut self, unsynced: bool) -> WatchOptions {
+        self.is_unsynced = unsynced;
+        self
+    }
+}
+
+/// Ends a watcher, from whichever thread.
+#[derive(Clone, Debug)]
+pub struct WatchStopper {
+    core: Arc<Core>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl WatchStopper {
+    /// Has the watcher show nothing any more: who waits in it returns, with `None`.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Release);
+        self.core.watches.wake();
+    }
+}
+
+/// A batch of a commit group that waits to be shown.
+#[derive(Debug)]
+enum Pending {
+    Group { info: RecordInfo, payload: Vec<u8>, at: usize, sequence: SequenceNumber },
+    Missing { up_to: SequenceNumber },
+}
+
+impl Pending {
+    fn sequence(&self) -> SequenceNumber {
+        match self {
+            Pending::Group { sequence, .. } => *sequence,
+            Pending::Missing { up_to } => *up_to,
+        }
+    }
+}
+
+/// Shows what is committed, commit by commit, in order: see [`Db::watch`]. It keeps the database open.
+pub struct Watcher {
+    db: Db,
+    filter: Filter,
+    is_unsynced: bool,
+    source: Source,
+    reader: LogReader,
+    pending: VecDeque<Pending>,
+    trees: Trees,
+    /// The last commit that was shown or passed over.
+    told: SequenceNumber,
+    token: ResumeToken,
+    synced_at_ns: Option<u64>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher").field("filter", &self.filter).field("told", &self.told).finish_non_exhaustive()
+    }
+}
+
+/// How far a call goes for news.
+#[derive(Clone, Copy, Debug)]
+enum Patience {
+    None,
+    UntilNs(u64),
+    Endless,
+}
+
+impl Db {
+    /// Watches what is committed: every change, in order, what was committed together shown together, from a commit or a token on.
+    ///
+    /// Changes are read from the log, as far back as it goes. It is kept for as long as recovery needs it, and beyond that as
+    /// [`crate::Builder::log_retention`] says. Nothing is ever skipped: if the log does not reach back to where a watcher is to begin,
+    /// or what it has not seen yet was let go of because it is slow, it gets [`Error::WatchTooOld`], and if the log does not tell
+    /// something, [`Change::Gap`].
+    ///
+    /// Writers take no notice of watchers, but that they wake those that wait; a slow one never holds them up. It holds about a
+    /// mebibyte in memory, or the largest commit, and the space of a segment of the log.
+    ///
+    /// By default a commit is shown once it is synced, so that a watcher never saw what a crash takes back; a watcher that waits syncs the
+    /// log itself if nobody else does. See [`WatchOptions::unsynced`]. A process that stores the token with what it makes
+    /// of the changes, and resumes from there, sees each change exactly once.
+    ///
+    /// A database that is open for reading only shows what there is in its log when this is called, up to its own state, and nothing after it; beside a process that writes it,
+    /// what that lets go of meanwhile may end in an error. A token is to be had from there all the same.
+    ///
+    /// `InvalidArgument`: the token is another database's or of another life of it, or the database has lost what its watcher saw, or it
+    /// has not come to that commit yet. Reading costs what is read: the log is read once, front to back, from the segment on in which it begins.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use braiddb::{Change, WatchOptions};
+    ///
+    /// let db = braiddb::Db::in_memory()?;
+    /// let albums = db.tree("albums")?;
+    /// let mut watcher = db.watch(WatchOptions::new().tree(&albums))?;
+    /// albums.put(b"1", b"Ten")?;
+    /// let Some(commit) = watcher.try_next()? else { panic!("it was committed") };
+    /// assert!(matches!(&commit.changes[..], [Change::Put { key, value, .. }] if key == b"1" && value == b"Ten"));
+    ///
+    /// let kept: Vec<u8> = commit.token.to_bytes(); // to be stored; and another time:
+    /// albums.delete(b"1")?;
+    /// let token = braiddb::ResumeToken::from_bytes(&kept)?;
+    /// let mut watcher = db.watch(WatchOptions::new().tree(&albums).resume(token))?;
+    /// let Some(commit) = watcher.try_next()? else { panic!("it was committed") };
+    /// assert!(matches!(&commit.changes[..], [Change::Delete { .. }]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watch(&self, options: WatchOptions) -> Result<Watcher> {
+        Watcher::new(self, options)
+    }
+}
+
+impl Watcher {
+    fn new(db: &Db, options: WatchOptions) -> Result<Watcher> {
+        let core = db.core();
+        core.check_open()?;
+        let WatchOptions { filter, start, is_unsynced } = options;
+        if filter.tree.is_none() && !filter.prefix.is_empty() {
+            return Err(Error::InvalidArgument("a prefix of keys is of one tree: say which".to_owned()));
+        }
+        let source = Source::new(core)?;
+        let after = match start {
+            Start::Now => None,
+            Start::After(commit) => Some(commit),
+            Start::Resume(token) => Some(source.check_token(&token)?),
+            Start::Oldest => Some(source.floor()),
+        };
+        let visible = core.snapshots.visible();
+        if let Some(after) = after.filter(|after| *after > visible) {
+            return Err(Error::InvalidArgument(format!(
+                "the database has not come to commit {after}, its last is {visible}: it was put back to an earlier state, or this is another"
+            )));
+        }
+        let reader = match (&core.wal, after) {
+            (Some(wal), None) => wal.reader_at_end(),
+            _ => source.reader_after(after.unwrap_or(visible))?,
+        };
+        let told = after.unwrap_or_else(|| reader.last_sequence());
+        let token = ResumeToken {
+            incarnation: core.incarnation,
+            sequence: told,
+            epoch: u64::from(reader.epoch()),
+            lsn: reader.lsn(),
+            is_synced: true,
+        };
+        let token = if let Start::Resume(from) = start { from } else { token };
+        Ok(Watcher {
+            db: db.clone(),
+            filter,
+            is_unsynced,
+            source,
+            reader,
+            pending: VecDeque::new(),
+            trees: Trees::default(),
+            told,
+            token,
+            synced_at_ns: None,
+            is_stopped: Arc::default(),
+        })
+    }
+
+    /// The next commit; waits for one. `None` once the watcher was stopped, and where the database is open for reading only, at the
+    /// end; `Closed` once the database is.
+    #[expect(clippy::should_implement_trait, reason = "an iterator's `next` cannot fail")]
+    pub fn next(&mut self) -> Result<Option<ChangeSet>> {
+        self.next_by(Patience::Endless)
+    }
+
+    /// The next commit; waits for one for so long. `None` if there was none, or the watcher was stopped.
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<ChangeSet>> {
+        let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = self.db.core().now_ns().saturating_add(ns);
+        self.next_by(Patience::UntilNs(until_ns))
+    }
+
+    /// The next commit if there is one. It does not wait for one, but may sync the log.
+    pub fn try_next(&mut self) -> Result<Option<ChangeSet>> {
+        self.next_by(Patience::None)
+    }
+
+    /// To go on after what was shown last. Where nothing of what was committed is to be shown, it goes on all the same: a token that is
+    /// taken now and then does not become too old.
+    pub fn token(&self) -> ResumeToken {
+        self.token
+    }
+
+    /// Ends the watcher from another thread.
+    pub fn stopper(&self) -> WatchStopper {
+        WatchStopper { core: Arc::clone(self.db.core()), is_stopped: Arc::clone(&self.is_stopped) }
+    }
+
+    fn next_by(&mut self, patience: Patience) -> Result<Option<ChangeSet>> {
+        loop {
+            let core = Arc::clone(self.db.core());
+            if self.is_stopped.load(Ordering::Acquire) {
+                return Ok(None);
+            }
+            core.check_open()?;
+            if let Some(shown) = self.show_pending(&core)? {
+                return Ok(Some(shown));
+            }
+            if self.pending.is_empty() && self.read_on()? {
+                continue;
+            }
+            let now_ns = core.now_ns();
+            let left_ns = match patience {
+                Patience::None => 0,
+                Patience::UntilNs(until_ns) => until_ns.saturating_sub(now_ns),
+                Patience::Endless => u64::MAX,
+            };
+            if let Some(pause_ns) = self.pause_before_sync(&core, now_ns) {
+                if pause_ns == 0 || left_ns == 0 {
+                    self.sync(&core)?;
+                    continue;
+                }
+                self.wait(&core, left_ns.min(pause_ns));
+                continue;
+            }
+            if left_ns == 0 || self.source.closed.is_some() {
+                return Ok(None);
+            }
+            self.wait(&core, left_ns);
+        }
+    }
+
+    /// How long to leave it to others to sync what is to be shown; `None` if all is synced that can be, or need not be.
+    fn pause_before_sync(&self, core: &Core, now_ns: u64) -> Option<u64> {
+        let wal = core.wal.as_ref().filter(|_| !self.is_unsynced)?;
+        if wal.durable_lsn() >= wal.end_lsn() || !self.pending.is_empty() {
+            return None;
+        }
+        let due_ns = self.synced_at_ns.map_or(0, |at_ns| at_ns.saturating_add(SYNC_PAUSE_NS));
+        Some(due_ns.saturating_sub(now_ns))
+    }
+
+    fn sync(&mut self, core: &Core) -> Result<()> {
+        let _inside = core.enter_past_closing()?;
+        if let Some(wal) = &core.wal {
+            core.sync_to(wal.end_lsn())?;
+        }
+        self.synced_at_ns = Some(core.now_ns());
+        Ok(())
+    }
+
+    fn wait(&self, core: &Core, pause_ns: u64) {
+        let source = &self.source;
+        let (end, limit) = (source.limit(true), source.limit(self.is_unsynced));
+        let visible = core.snapshots.visible();
+        let gap = source.gap_end();
+        core.wait_for_commits(Duration::from_nanos(pause_ns), || {
+            self.is_stopped.load(Ordering::Acquire)
+                || core.check_open().is_err()
+                || core.snapshots.visible() != visible
+                || source.limit(true) != end
+                || source.limit(self.is_unsynced) != limit
+                || source.gap_end() != gap
+        });
+    }
+
+    /// Reads more of the log; whether there was anything.
+    fn read_on(&mut self) -> Result<bool> {
+        // In this order: the log has what was committed before, up to its end.
+        let gap = self.source.gap_end();
+        let (end, limit) = (self.source.limit(true), self.source.limit(self.is_unsynced));
+        let mut items = VecDeque::new();
+        let read = self.reader.read(&self.source, limit, READ_AHEAD_BYTES, &mut items);
+        if items.is_empty() {
+            read.map_err(|e| self.too_old(e))?;
+            if gap <= self.told || limit < end || self.reader.lsn() < end {
+                return Ok(false);
+            }
+            // All that the log has was shown; this is not in it.
+            self.reader.pass(gap);
+            items.push_back(LogItem::Missing { up_to: gap });
+        }
+        for item in items {
+            self.pending.push_back(match item {
+                LogItem::Group(info, payload) => Pending::Group { info, payload, at: 0, sequence: info.first_sequence },
+                LogItem::Missing { up_to } => Pending::Missing { up_to },
+            });
+        }
+        // An error comes again when the next is read.
+        Ok(true)
+    }
+
+    fn too_old(&self, error: ReadError) -> Error {
+        match error {
+            ReadError::Gone(Gone { floor }) => Error::WatchTooOld { after: self.told, floor },
+            ReadError::Failed(error) => error,
+        }
+    }
+
+    /// Takes what was read in turn, up to the next commit of which anything is to be shown.
+    fn show_pending(&mut self, core: &Arc<Core>) -> Result<Option<ChangeSet>> {
+        while let Some(pending) = self.pending.front() {
+            if pending.sequence() > core.snapshots.visible() {
+                // It is logged, and will be visible in a moment.
+                return Ok(None);
+            }
+            if let Some(shown) = self.show_first(core)? {
+                return Ok(Some(shown));
+            }
+        }
+        Ok(None)
+    }
+
+    fn show_first(&mut self, core: &Arc<Core>) -> Result<Option<ChangeSet>> {
+        let Watcher { pending, filter, trees, told, .. } = self;
+        let Some(first) = pending.front_mut() else { return Ok(None) };
+        let sequence = first.sequence();
+        let (changes, time_us) = match first {
+            Pending::Missing { up_to } => (vec![Change::Gap(Gap::Commits { up_to: *up_to })], None),
+            Pending::Group { info, payload, at, .. } => {
+                let mut operations: Vec<Operation<'_>> = Vec::new();
+                let len = decode_batch(payload.get(*at..).unwrap_or_default(), |operation| operations.push(operation));
+                let Some(len) = len else {
+                    return Err(Error::corruption(&core.dir, 0, "a record of the log cannot be understood"));
+                };
+                let is_new = sequence > *told;
+                let mut decoder = Decoder { core, filter, trees, told: *told };
+                // What cannot be shown now is tried again by the next call.
+                let changes = if is_new { decoder.changes(&operations)? } else { Vec::new() };
+                *at += len;
+                (changes, Some(info.commit_time_us))
+            }
+        };
+        self.pass_first(core, sequence);
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let time = time_us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us)));
+        let version = Version::new(core.incarnation, sequence);
+        Ok(Some(ChangeSet { sequence, version, time, changes, token: self.token }))
+    }
+
+    /// Notes that the first batch that waits was shown, or is not to be.
+    fn pass_first(&mut self, core: &Core, shown: SequenceNumber) {
+        let (mut epoch, mut lsn) = (u64::from(self.reader.epoch()), self.reader.lsn());
+        let is_done = match self.pending.front_mut() {
+            Some(Pending::Group { info, sequence, .. }) => {
+                (epoch, lsn) = (u64::from(info.epoch), info.end_lsn);
+                *sequence += 1;
+                *sequence > info.last_sequence
+            }
+            _ => true,
+        };
+        if is_done {
+            self.pending.pop_front();
+        }
+        if shown > self.told {
+            self.told = shown;
+            let (incarnation, is_synced) = (core.incarnation, !self.is_unsynced);
+            self.token = ResumeToken { incarnation, sequence: shown, epoch, lsn, is_synced };
+        }
+    }
+}
+
+/// Where the changes are: the log that is written, or what is found of one where the database is open for reading only.
+#[derive(Debug)]
+struct Source {
+    core: Arc<Core>,
+    closed: Option<ClosedLog>,
+}
+
+impl Source {
+    fn new(core: &Arc<Core>) -> Result<Source> {
+        let closed = if core.wal.is_some() { None } else { Some(core.find_log()?) };
+        Ok(Source { core: Arc::clone(core), closed })
+    }
+
+    /// Up to where the log may be read: to its end, or as far as it is synced.
+    fn limit(&self, is_unsynced: bool) -> Lsn {
+        match (&self.core.wal, &self.closed) {
+            (Some(wal), _) if is_unsynced => wal.end_lsn(),
+            (Some(wal), _) => wal.durable_lsn().min(wal.end_lsn()),
+            (None, Some(closed)) if is_unsynced => closed.end_lsn(),
+            (None, closed) => closed.as_ref().map_or(0, ClosedLog::durable_lsn),
+        }
+    }
+
+    /// The last commit that is not in the log and is durable all the same.
+    fn gap_end(&self) -> SequenceNumber {
+        self.core.unlogged.load(Ordering::Acquire).min(self.core.flushed.load(Ordering::Acquire))
+    }
+
+    fn floor(&self) -> SequenceNumber {
+        self.with_segments(|_, floor| floor)
+    }
+
+    fn reader_after(&self, after: SequenceNumber) -> Result<LogReader> {
+        LogReader::seek(self, after).map_err(|Gone { floor }| Error::WatchTooOld { after, floor })
+    }
+
+    /// The commit that a token stands after, if it is one of this database that has not lost what its watcher saw.
+    fn check_token(&self, token: &ResumeToken) -> Result<SequenceNumber> {
+        if token.incarnation != self.core.incarnation {
+            return Err(Error::InvalidArgument(
+                "the resume token is of another database, or of this one before it was restored: what it has not seen cannot be told; \
+                 take a snapshot, and watch from its sequence number on"
+                    .to_owned(),
+            ));
+        }
+        if token.is_synced {
+            return Ok(token.sequence);
+        }
+        match end_of_epoch(self, u32::try_from(token.epoch).unwrap_or(u32::MAX)) {
+            Some(end) if token.lsn <= end => Ok(token.sequence),
+            Some(_) => Err(Error::InvalidArgument(
+                "the resume token is of a watcher that saw commits before they were synced, and a crash has taken them back: take a \
+                 snapshot, and watch from its sequence number on"
+                    .to_owned(),
+            )),
+            // Whether what it saw is there cannot be told any more.
+            None => Err(Error::WatchTooOld { after: token.sequence, floor: self.floor() }),
+        }
+    }
+}
+
+impl HeldLog for Source {
+    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
+        match (&self.core.wal, &self.closed) {
+            (Some(wal), _) => wal.with_segments(look),
+            (None, Some(closed)) => closed.with_segments(look),
+            (None, None) => look(&mut std::iter::empty(), SequenceNumber::MAX),
+        }
+    }
+}
+
+impl Core {
+    /// What there is of the log of a database that is open for reading only, as of its manifest.
+    fn find_log(&self) -> Result<ClosedLog> {
+        let disk = self.disk.lock();
+        let layout = disk.manifest.layout();
+        let input = RecoveryInput {
+            oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
+            durable_lsn: layout.durable_lsn,
+            flushed: layout.flushed,
+        };
+        drop(disk);
+        let mut outcome = recover(&*self.table.vfs, &self.dir, &input, &mut |_, _| Ok(Visit::Taken))?;
+        let whatever_there_is = RetentionLimit { bytes: u64::MAX, ..RetentionLimit::default() };
+        outcome.retain(whatever_there_is, |_| Ok(0))?;
+        Ok(outcome.into_closed_log())
+    }
+}

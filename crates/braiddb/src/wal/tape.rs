@@ -1,0 +1,295 @@
+//! Reads the log that is held, front to back, while it is written.
+//!
+//! A [`LogReader`] stands between two records. It reads whole records below a limit that its caller knows to be written: the end of the
+//! log, or how far it is synced. Below that nothing changes as long as the segment is pinned ([`super::retention`]), so it takes
+//! no lock while it reads. Each record must carry the link of the one before, as in recovery: nothing can be passed over
+//! unnoticed. Where an epoch begins with commits that the log does not have ([`LogItem::Missing`]), that is told.
+
+use super::{
+    format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader},
+    record::RecordFlags,
+    recovery::RecordInfo,
+    retention::Pin,
+    scan::{Found, SegmentReader},
+    segment::Segment,
+};
+use crate::base::{Error, Result, SequenceNumber};
+use std::{collections::VecDeque, sync::Arc};
+
+/// What a reader finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogItem {
+    /// A commit group, and its payload unpacked.
+    Group(RecordInfo, Vec<u8>),
+    /// All commits above the last one and up to this are in runs, and were never in the log or are lost to it.
+    Missing {
+        /// The last of them.
+        up_to: SequenceNumber,
+    },
+}
+
+/// The segments that are held, in log order, whoever holds them.
+pub trait HeldLog {
+    /// Calls `look` with the segments, which stay held meanwhile, and the floor.
+    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R;
+}
+
+/// What a log that nobody writes any more holds.
+#[derive(Debug, Default)]
+pub struct ClosedLog {
+    pub(super) segments: Vec<Arc<Segment>>,
+    pub(super) floor: SequenceNumber,
+    pub(super) end_lsn: Lsn,
+    pub(super) durable_lsn: Lsn,
+}
+
+impl ClosedLog {
+    /// Where it ends.
+    pub fn end_lsn(&self) -> Lsn {
+        self.end_lsn
+    }
+
+    /// How far it is known to be synced.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.durable_lsn
+    }
+}
+
+impl HeldLog for ClosedLog {
+    fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
+        look(&mut self.segments.iter(), self.floor)
+    }
+}
+
+/// A reader's place in the log.
+#[derive(Debug)]
+pub struct LogReader {
+    pin: Pin,
+    offset: u64,
+    link: Link,
+    last_sequence: SequenceNumber,
+}
+
+/// What was read from is not held any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The log can be read from there on.
+    pub floor: SequenceNumber,
+}
+
+/// Why a step could not be made.
+#[derive(Debug)]
+pub enum ReadError {
+    /// What follows was let go of.
+    Gone(Gone),
+    /// Anything else.
+    Failed(Error),
+}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> ReadError {
+        ReadError::Failed(error)
+    }
+}
+
+impl LogReader {
+    /// A reader of what was committed after `after`.
+    pub fn seek(log: &impl HeldLog, after: SequenceNumber) -> std::result::Result<LogReader, Gone> {
+        log.with_segments(|segments, floor| {
+            if after < floor {
+                return Err(Gone { floor });
+            }
+            let mut last = None;
+            for segment in segments {
+                last = Some(segment);
+                if segment.last_sequence() > after {
+                    break;
+                }
+            }
+            let segment = last.ok_or(Gone { floor: SequenceNumber::MAX })?;
+            Ok(LogReader::at_start(Pin::new(segment), after))
+        })
+    }
+
+    /// A reader at a place that its caller knows.
+    pub(super) fn at(pin: Pin, offset: u64, link: Link, last_sequence: SequenceNumber) -> LogReader {
+        LogReader { pin, offset, link, last_sequence }
+    }
+
+    fn at_start(pin: Pin, last_sequence: SequenceNumber) -> LogReader {
+        LogReader { offset: SEGMENT_HEADER_LEN, link: pin.first_link, last_sequence, pin }
+    }
+
+    /// Where it stands.
+    pub fn lsn(&self) -> Lsn {
+        self.pin.header.start_lsn + self.offset
+    }
+
+    /// The epoch that it stands in.
+    pub fn epoch(&self) -> Epoch {
+        self.pin.header.epoch
+    }
+
+    /// The last sequence number that it has passed.
+    pub fn last_sequence(&self) -> SequenceNumber {
+        self.last_sequence
+    }
+
+    /// Passes over what was committed up to this number, which is not in the log.
+    pub fn pass(&mut self, up_to: SequenceNumber) {
+        self.last_sequence = self.last_sequence.max(up_to);
+    }
+
+    /// Reads on, up to `limit` at most, and until it has read about so many bytes. Gives fewer items only where it has come to the
+    /// limit: none, if it stands there.
+    pub fn read(
+        &mut self,
+        log: &impl HeldLog,
+        limit: Lsn,
+        bytes_max: usize,
+        items: &mut VecDeque<LogItem>,
+    ) -> std::result::Result<(), ReadError> {
+        let mut bytes = 0;
+        while bytes < bytes_max {
+            self.note_missing(items);
+            bytes += self.read_segment(limit, bytes_max - bytes, items)?;
+            let end = self.pin.end_lsn();
+            if bytes >= bytes_max || self.lsn() < end || !self.go_on(log, end)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// At the start of an epoch: what was committed before it and is not in the log.
+    fn note_missing(&mut self, items: &mut VecDeque<LogItem>) {
+        let header = &self.pin.header;
+        if self.offset == SEGMENT_HEADER_LEN && header.begins_epoch() && header.previous_sequence > self.last_sequence {
+            self.last_sequence = header.previous_sequence;
+            items.push_back(LogItem::Missing { up_to: header.previous_sequence });
+        }
+    }
+
+    /// Reads records of the present segment; how many bytes of them.
+    fn read_segment(&mut self, limit: Lsn, bytes_max: usize, items: &mut VecDeque<LogItem>) -> Result<usize> {
+        let header = &self.pin.header;
+        let end = self.pin.end_lsn().min(limit).min(header.limit_lsn());
+        if self.lsn() >= end {
+            return Ok(0);
+        }
+        // Nothing past the end is read, let alone kept: it may be written this very moment.
+        let header = SegmentHeader { len: end - header.start_lsn, ..*header };
+        let mut reader = SegmentReader::new(&header, &*self.pin.file, &self.pin.path);
+        let mut bytes = 0;
+        while header.start_lsn + self.offset < end && bytes < bytes_max {
+            let record = match reader.find(self.offset)? {
+                Found::Record(record) if record.header.previous_link == self.link => record,
+                _ => {
+                    let detail = "no whole log record stands here, though the log goes on";
+                    return Err(Error::corruption(&self.pin.path, self.offset, detail));
+                }
+            };
+            let len = record.file_len();
+            if record.header.flags.is_group() && record.header.last_sequence > self.last_sequence {
+                let payload = reader.payload(self.offset, &record)?.into_owned();
+                let lsn = header.start_lsn + self.offset;
+                let info = RecordInfo {
+                    epoch: header.epoch,
+                    lsn,
+                    end_lsn: lsn + len,
+                    first_sequence: record.header.first_sequence,
+                    last_sequence: record.header.last_sequence,
+                    commit_time_us: record.header.commit_time_us,
+                };
+                self.last_sequence = record.header.last_sequence;
+                bytes += payload.len();
+                items.push_back(LogItem::Group(info, payload));
+            }
+            debug_assert!(
+                !record.header.flags.contains(RecordFlags::SEAL) || header.start_lsn + self.offset + len == end
+            );
+            bytes += usize::try_from(len).unwrap_or(usize::MAX);
+            self.offset += len;
+            self.link = record.link;
+        }
+        Ok(bytes)
+    }
+
+    /// Goes on in the segment that follows the present one, which ends at `end`; whether there is one yet.
+    fn go_on(&mut self, log: &impl HeldLog, end: Lsn) -> std::result::Result<bool, ReadError> {
+        let next = log.with_segments(|segments, floor| {
+            let mut segments = segments;
+            let next = Iterator::find(&mut segments, |segment| segment.header.start_lsn >= end);
+            next.map(|segment| (Pin::new(segment), floor))
+        });
+        // The segment that the log goes on in is listed a little after the one before it is closed.
+        let Some((next, floor)) = next else { return Ok(false) };
+        let header = &next.header;
+        if header.previous_end_lsn != end {
+            return Err(ReadError::Gone(Gone { floor }));
+        }
+        let fits = match header.begins_epoch() {
+            true => header.previous_epoch == self.pin.header.epoch && header.previous_link == self.link,
+            false => header.epoch == self.pin.header.epoch,
+        };
+        if !fits {
+            let detail = "the log segment is not the one that the segment before it leads to";
+            return Err(Error::corruption(&next.path, 0, detail).into());
+        }
+        *self = LogReader::at_start(next, self.last_sequence);
+        Ok(true)
+    }
+}
+
+/// Where an epoch ended, as far as what is held tells: `u64::MAX` for the last one.
+pub fn end_of_epoch(log: &impl HeldLog, epoch: Epoch) -> Option<Lsn> {
+    log.with_segments(|segments, _| {
+        let mut end = None;
+        for segment in segments {
+            let header = &segment.header;
+            if header.begins_epoch() && header.previous_epoch == epoch {
+                return Some(header.previous_end_lsn);
+            }
+            end = if header.epoch == epoch { Some(Lsn::MAX) } else { None };
+        }
+        end
+    })
+}
+
+/// Calls `visit` with the commit groups of a segment that is not written any more; false if it does not hold together.
+pub fn visit_groups(segment: &Segment, mut visit: impl FnMut(SequenceNumber, &[u8])) -> Result<bool> {
+    let header = &segment.header;
+    let (mut reader, mut offset) = (SegmentReader::new(header, &*segment.file, &segment.path), SEGMENT_HEADER_LEN);
+    let mut link = segment.first_link;
+    while header.start_lsn + offset < segment.end_lsn().min(header.limit_lsn()) {
+        let record = match reader.find(offset)? {
+            Found::Record(record) if record.header.previous_link == link => record,
+            _ => return Ok(false),
+        };
+        if record.header.flags.is_group() {
+            visit(record.header.first_sequence, &reader.payload(offset, &record)?);
+        }
+        offset += record.file_len();
+        link = record.link;
+    }
+    Ok(true)
+}
+
+/// The floor of what these segments hold: the last sequence number before them; `None` if nothing in them tells.
+pub fn floor_of<'a>(segments: impl IntoIterator<Item = &'a Arc<Segment>>) -> Result<Option<SequenceNumber>> {
+    for segment in segments {
+        let header = &segment.header;
+        if header.begins_epoch() {
+            return Ok(Some(header.previous_sequence));
+        }
+        let (mut reader, mut offset) = (SegmentReader::new(header, &*segment.file, &segment.path), SEGMENT_HEADER_LEN);
+        while header.start_lsn + offset < segment.end_lsn().min(header.limit_lsn()) {
+            let Found::Record(record) = reader.find(offset)? else { break };
+            if record.header.flags.is_group() {
+                return Ok(Some(record.header.first_sequence - 1));
+            }
+            offset += record.file_len();
+        }
+    }
+    Ok(None)
+}
