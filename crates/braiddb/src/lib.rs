@@ -29,6 +29,7 @@
 // Some parts of the lower layers' interfaces are called by tests alone.
 #![cfg_attr(not(test), allow(dead_code, unused_imports))]
 
+mod backup;
 pub mod base;
 mod cache;
 mod codec;
@@ -48,6 +49,10 @@ mod version;
 mod view;
 mod wal;
 
+pub use backup::{
+    BackupInfo, BackupOptions, BackupReport, BackupTarget, Backups, DirectoryTarget, Object, ObjectReader,
+    ObjectWriter, Restored, Retention, TargetLock,
+};
 pub use base::{Error, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;

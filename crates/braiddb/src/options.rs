@@ -1,6 +1,7 @@
 //! The options of a database.
 
 use crate::{
+    backup::{self, BackupTarget, Restored},
     base::Result,
     base::limits,
     codec::{Compression, MergeFunction},
@@ -242,6 +243,17 @@ impl Builder {
     /// Opens the database in the directory `path`.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(self.settings, path.as_ref())
+    }
+
+    /// Makes a database of a backup, or of the newest one in the target, in the directory `dir`. Every checksum is compared on the way; it is
+    /// opened once, for reading only, to see that it does open, and is on the disk when this returns. It is a life of its own: its
+    /// records have [versions](crate::Version) that none had before.
+    ///
+    /// `AlreadyExists` if there is something in `dir`; `BackupDamaged` if anything in the backup is not as it was put there; `NotFound` if
+    /// there is no such backup. After an error nothing is left in `dir`, unless the process is killed: then it does not open.
+    /// Takes time linear in the backup. There is an example at [`Db::backup`].
+    pub fn restore(self, target: &dyn BackupTarget, id: Option<u64>, dir: impl AsRef<Path>) -> Result<Restored> {
+        backup::restore(self.settings, target, id, dir.as_ref())
     }
 
     /// A new database in memory, gone when its last handle goes.

@@ -143,6 +143,11 @@ impl BlobStore {
         }
     }
 
+    /// Has these files never change any more: what comes next is written to others. They are durable when this returns.
+    pub fn seal(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
+        self.writer.as_ref().map_or(Ok(()), |w| w.seal(numbers))
+    }
+
     /// The commit that wrote these was numbered `sequence`, or failed (`None`).
     pub fn settle(&self, written: &[FileNumber], sequence: Option<SequenceNumber>) {
         if written.is_empty() {

@@ -5,6 +5,7 @@ mod batch;
 mod blobs;
 mod bytes;
 mod catalog;
+mod checkpoint;
 mod clock;
 mod conditional;
 mod core;
@@ -21,6 +22,7 @@ mod maintain;
 mod merging;
 mod multi;
 mod multi_cursor;
+mod new_directory;
 mod on_the_way;
 mod open;
 mod piece_writer;
@@ -44,6 +46,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_checkpoint;
 #[cfg(test)]
 mod tests_common;
 #[cfg(test)]
@@ -79,6 +83,7 @@ mod tests_turns;
 
 pub use batch::Batch;
 pub use bytes::{Key, Value};
+pub use checkpoint::{Image, ImageFile, ImageFileKind};
 pub use conditional::Update;
 pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
@@ -86,6 +91,7 @@ pub use iter::Iter;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};
 pub use multi_cursor::MultiCursor;
+pub use new_directory::{LOCK_NAME, NewDirectory, make_durably};
 pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;

@@ -14,6 +14,7 @@ use super::{
     catalog::{Catalog, TreeState, catalog_key},
     clock::Clock,
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
+    new_directory::LOCK_NAME,
     pressure::Pressure,
     replay::{Replayed, replay},
     stats::Counters,
@@ -54,9 +55,6 @@ const LOG_SPARES_MAX: usize = 4;
 
 /// More memory than any machine has, and little enough to be reckoned with.
 const MEMORY_MAX: usize = usize::MAX >> 8;
-
-/// The lock's file name.
-const LOCK_NAME: &str = "LOCK";
 
 /// The kind of an engine file, by its name.
 fn numbered(name: &str) -> Option<(u64, &str)> {
