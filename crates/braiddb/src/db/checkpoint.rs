@@ -108,7 +108,7 @@ impl Db {
         let core = self.core();
         let _inside = core.enter()?;
         let flushed = core.flush_what_is_there()?;
-        let image = core.take_image(flushed);
+        let image = core.take_image(flushed)?;
         // Only now: a flush after it would refer to the files that would have been begun instead.
         core.blobs.seal(&image.blobs())?;
         Ok(image)
@@ -117,9 +117,10 @@ impl Db {
 
 impl Core {
     /// The present state of the files. All commits up to `flushed` are in runs.
-    fn take_image(self: &Arc<Core>, flushed: SequenceNumber) -> Image {
-        // No edit is put into force meanwhile: so layout and state are of each other.
+    fn take_image(self: &Arc<Core>, flushed: SequenceNumber) -> Result<Image> {
+        // No edit is put into force meanwhile, and none failed half way: so layout and state are of each other.
         let disk = self.disk.lock();
+        self.check_writable()?;
         let state = self.state.load_full();
         let mut layout = disk.manifest.layout().clone();
         drop(disk);
@@ -128,7 +129,8 @@ impl Core {
         (layout.flushed, layout.last_sequence) = (sequence, sequence);
         layout.next_file = layout.next_file.max(self.next_file.load(Ordering::Relaxed));
         leave_out_damaged_views(&mut layout, &state.version);
-        Image { layout, sequence, taken_us: self.settings.runtime.unix_time_us(), core: Arc::clone(self), state }
+        let taken_us = self.settings.runtime.unix_time_us();
+        Ok(Image { layout, sequence, taken_us, core: Arc::clone(self), state })
     }
 }
 
