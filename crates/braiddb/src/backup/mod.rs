@@ -14,6 +14,6 @@ mod tests;
 
 pub use create::BackupOptions;
 pub use directory::DirectoryTarget;
-pub use restore::{Restored, restore};
+pub use restore::{Restored, restore, restore_to};
 pub use store::{BackupInfo, BackupReport, Backups, Retention};
 pub use target::{BackupTarget, Object, ObjectReader, ObjectWriter, TargetLock};

@@ -71,6 +71,8 @@ pub struct BlobStore {
     files: Mutex<Files>,
     /// Values being written.
     writing: AtomicU64,
+    /// What commits above this one refer to stays: it is to be archived with the log.
+    archived: AtomicU64,
 }
 
 impl BlobStore {
@@ -88,6 +90,7 @@ impl BlobStore {
             writer,
             files: Mutex::new(Files { uses, ..Files::default() }),
             writing: AtomicU64::new(0),
+            archived: AtomicU64::new(SequenceNumber::MAX),
         }
     }
 
@@ -141,6 +144,18 @@ impl BlobStore {
         {
             writer.roll(Lane::Bulk);
         }
+    }
+
+    /// From now on files go only if no commit above this one refers to them.
+    pub fn hold_above(&self, archived: SequenceNumber) {
+        self.archived.store(archived, Ordering::Release);
+    }
+
+    /// Counts all files that are there as on their way.
+    pub fn pin_all(&self) -> BTreeSet<FileNumber> {
+        let numbers: BTreeSet<FileNumber> = self.files.lock().uses.keys().copied().collect();
+        self.pin(&numbers);
+        numbers
     }
 
     /// Has these files never change any more: what comes next is written to others. They are durable when this returns.
@@ -304,6 +319,7 @@ impl BlobStore {
         // In this order: once a file is not current any more, whoever writes to it has begun before.
         let open = self.writer.as_ref().is_some_and(|w| w.is_current(number));
         let writing = self.writing.load(Ordering::Acquire) > 0;
+        let flushed = flushed.min(self.archived.load(Ordering::Acquire));
         !open && !writing && used.on_their_way == 0 && used.last_sequence <= flushed
     }
 

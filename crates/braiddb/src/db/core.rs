@@ -22,7 +22,10 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::settings::Settings;
-use super::{blobs::BlobStore, catalog::Catalog, clock::Clock, pressure::Pressure, snapshot::Hold, stats::Counters};
+use super::{
+    archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, pressure::Pressure, snapshot::Hold,
+    stats::Counters,
+};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -162,6 +165,10 @@ pub struct Core {
     /// `None` when the database is open for reading only.
     pub wal: Option<Wal>,
     pub blobs: BlobStore,
+    /// The blob files that stay while the database is restored.
+    pub held_blobs: Mutex<BTreeSet<FileNumber>>,
+    /// Where the log is kept for good, if it is.
+    pub archiver: Option<Archiver>,
     pub catalog: Catalog,
     pub functions: Arc<MergeFunctions>,
     pub work: Mutex<WorkState>,

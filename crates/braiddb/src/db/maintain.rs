@@ -13,7 +13,7 @@ use crate::{
     },
     version::{Change, Edit, Layout, Partition, RunHandle, Version},
     view::ViewMeta,
-    wal::Wal,
+    wal::{SegmentInfo, Wal},
 };
 use parking_lot::Mutex;
 use std::{
@@ -198,8 +198,10 @@ impl Core {
     }
 
     fn install_flush(&self, memtable: &Arc<Memtable>, planned: &Version, outputs: Vec<FlushOutput>) -> Result<()> {
+        self.archive_finished_or_warn();
         let mut disk = self.disk.lock();
         let flushed = memtable.max_sequence();
+        let is_to_be_archived = self.what_is_to_be_archived();
         let mut changes = Vec::new();
         for output in &outputs {
             self.counters.run_bytes.fetch_add(output.run.file_bytes, Ordering::Relaxed);
@@ -209,7 +211,7 @@ impl Core {
             }
         }
         changes.push(Change::Flushed(flushed));
-        let oldest_segment = self.wal.as_ref().map_or(0, |wal| wal.oldest_needed(flushed));
+        let oldest_segment = self.wal.as_ref().map_or(0, |wal| wal.oldest_needed_by(flushed, &is_to_be_archived));
         if let Some(wal) = &self.wal {
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
@@ -217,23 +219,26 @@ impl Core {
         drop(disk);
         if let Some(wal) = &self.wal {
             // It may have been sealed meanwhile, with nothing in it that is not flushed; but recovery begins there.
-            wal.release(flushed, |segment| segment.number == oldest_segment);
+            let keep = |segment: &SegmentInfo| segment.number == oldest_segment || is_to_be_archived(segment.number);
+            wal.release(flushed, keep);
         }
         Ok(())
     }
 
     /// Lets go of the log segments of which everything is in runs.
     pub fn release_log(&self, wal: &Wal) -> Result<()> {
+        self.archive_finished_or_warn();
         let mut disk = self.disk.lock();
         let layout = disk.manifest.layout();
-        let (flushed, oldest_segment) = (layout.flushed, wal.oldest_needed(layout.flushed));
+        let (flushed, is_to_be_archived) = (layout.flushed, self.what_is_to_be_archived());
+        let oldest_segment = wal.oldest_needed_by(flushed, &is_to_be_archived);
         if oldest_segment == layout.oldest_segment {
             return Ok(());
         }
         let changes = vec![Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() }];
         self.install(&mut disk, changes, None)?;
         drop(disk);
-        wal.release(flushed, |_| false);
+        wal.release(flushed, |segment| is_to_be_archived(segment.number));
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The database: open, recovery, state, background work, and the handles that users hold.
 
+mod archive;
 mod background;
 mod batch;
 mod blobs;
@@ -81,6 +82,7 @@ mod tests_transactions;
 #[cfg(test)]
 mod tests_turns;
 
+pub use archive::{LogArchive, RestorePoint};
 pub use batch::Batch;
 pub use bytes::{Key, Value};
 pub use checkpoint::{Image, ImageFile, ImageFileKind};

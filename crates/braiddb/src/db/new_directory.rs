@@ -18,6 +18,9 @@ use std::{
 /// The lock's file name.
 pub const LOCK_NAME: &str = "LOCK";
 
+/// Stands there as long as a directory with a CURRENT is not what it is to be.
+pub const RESTORING_NAME: &str = "RESTORING";
+
 /// So much is copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
@@ -99,6 +102,34 @@ impl NewDirectory {
         self.made.push(self.dir.join(crate::version::manifest_name(layout.next_file)));
         // It syncs the directory, with all names, before CURRENT is made.
         Manifest::create(&self.vfs, &self.runtime, &self.dir, layout)?;
+        Ok(())
+    }
+
+    /// Notes that the directory is to be changed after it has become a database, and does not open before [`NewDirectory::end_restoring`].
+    pub fn begin_restoring(&mut self) -> Result<()> {
+        let file = self.create(RESTORING_NAME)?;
+        file.sync_data().map_err(|e| Error::io("sync", self.dir.join(RESTORING_NAME), e))
+    }
+
+    /// Gives up the lock, so that the database can be opened for restoring.
+    pub fn unlock(&mut self) {
+        self.lock = None;
+    }
+
+    /// From now on the database opens.
+    pub fn end_restoring(&mut self) -> Result<()> {
+        let path = self.dir.join(RESTORING_NAME);
+        self.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+        self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))
+    }
+
+    /// Has all that is in the directory removed, should it not be kept: also what the database has made.
+    pub fn answer_for_all(&mut self) -> Result<()> {
+        let entries = self.vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
+        let paths = entries.into_iter().map(|entry| self.dir.join(entry.name));
+        // What was made first goes last: the lock's file, and what says that this is no database yet.
+        let others: Vec<PathBuf> = paths.filter(|path| !self.made.contains(path)).collect();
+        self.made.extend(others);
         Ok(())
     }
 

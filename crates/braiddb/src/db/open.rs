@@ -9,12 +9,13 @@
 
 use super::settings::Settings;
 use super::{
+    archive::Archiver,
     background::damaged_view,
     blobs::BlobStore,
     catalog::{Catalog, TreeState, catalog_key},
     clock::Clock,
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
-    new_directory::LOCK_NAME,
+    new_directory::{LOCK_NAME, RESTORING_NAME},
     pressure::Pressure,
     replay::{Replayed, replay},
     stats::Counters,
@@ -38,6 +39,7 @@ use crate::{
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
+    collections::BTreeSet,
     io,
     path::Path,
     sync::{
@@ -89,6 +91,7 @@ impl Core {
         let table = table_context(&settings);
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
+        refuse_unfinished(&settings, dir, &names)?;
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
         let functions = Arc::new(known_functions(&settings)?);
         let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions)?;
@@ -107,6 +110,8 @@ impl Core {
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
+        let held_blobs = Mutex::new(if settings.is_restoring { blobs.pin_all() } else { BTreeSet::new() });
+        let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
         let core = Arc::new(Core {
             dir: dir.to_owned(),
             incarnation: disk.manifest.layout().incarnation,
@@ -126,6 +131,8 @@ impl Core {
             disk: Mutex::new(disk),
             wal,
             blobs,
+            archiver,
+            held_blobs,
             catalog,
             functions,
             work: Mutex::new(WorkState::default()),
@@ -144,6 +151,7 @@ impl Core {
             workers: Mutex::default(),
             settings,
         });
+        core.archive_at_open()?;
         core.settle_after_open()?;
         Ok(core)
     }
@@ -221,6 +229,15 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>
         Ok(lock) => Ok(Some(lock)),
         Err(owner) => Err(Error::Locked { path: dir.to_owned(), owner }),
     }
+}
+
+/// What a restore has not finished is no database yet.
+fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
+    if !settings.is_restoring && names.iter().any(|e| e.name == RESTORING_NAME) {
+        let reason = "a restore into it was not finished: remove the directory, and restore once more";
+        return Err(Error::NotFound(format!("there is no database in {}: {reason}", dir.display())));
+    }
+    Ok(())
 }
 
 fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {

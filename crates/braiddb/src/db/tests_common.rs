@@ -106,6 +106,8 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         merge_functions: Vec::new(),
         reader_age_warn_ns: u64::MAX,
         reader_age_max_ns: u64::MAX,
+        log_archive: None,
+        is_restoring: false,
         vfs: Arc::clone(vfs),
         runtime: Arc::new(SystemRuntime::new()),
     }
