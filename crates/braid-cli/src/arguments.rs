@@ -54,6 +54,8 @@ pub enum Command {
     Backup(BackupCommand),
     /// Make a database of a backup
     Restore(RestoreArguments),
+    /// Have a log archive hold all that the database's log still has
+    Archive(ArchiveArguments),
     /// Make a second database as this one is now, sharing its files
     Checkpoint(CheckpointArguments),
     /// Print a file of a database in readable form
@@ -462,6 +464,23 @@ pub struct RestoreArguments {
     /// The number of the backup [default: the newest]
     #[arg(long, value_name = "N")]
     pub backup: Option<u64>,
+    /// The log archive, for --to
+    #[arg(long, value_name = "DIR", requires = "to")]
+    pub archive: Option<PathBuf>,
+    /// Restore to just after the commit of this number, or to this moment (2026-11-23T03:04:05Z)
+    #[arg(long, value_name = "VERSION|TIME", requires = "archive", conflicts_with = "backup")]
+    pub to: Option<String>,
+}
+
+/// `braid archive`
+#[derive(Debug, Args)]
+pub struct ArchiveArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The log archive; created if there is none
+    pub archive: PathBuf,
+    #[command(flatten)]
+    pub open: OpenArguments,
 }
 
 /// `braid checkpoint`

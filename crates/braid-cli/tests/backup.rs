@@ -117,3 +117,29 @@ fn a_checkpoint_is_a_second_database() {
     place.fails(1, "get db t second");
     assert!(place.fails(2, "checkpoint db copy").contains("is not empty"));
 }
+
+#[test]
+fn a_commit_is_gone_back_to() {
+    let place = workplace();
+    place.ok("backup create db backups");
+    let commit = |output: &str| -> u64 { output.trim().rsplit(' ').next().unwrap().parse().unwrap() };
+    let mut commits = Vec::new();
+    for round in 0..3 {
+        place.ok(&format!("put db t key {round}"));
+        commits.push(commit(&place.ok("archive db archive")));
+    }
+    for (round, commit) in commits.iter().enumerate() {
+        let dir = format!("restored{round}");
+        let told = place.ok(&format!("restore backups {dir} --archive archive --to {commit}"));
+        assert!(told.contains(&format!("at commit {commit}:")), "{told}");
+        assert_eq!(place.ok(&format!("get {dir} t key")), format!("{round}\n"));
+        assert_eq!(place.ok(&format!("get {dir} t long")).len(), 10_001);
+    }
+    let late = place.fails(3, &format!("restore backups late --archive archive --to {}", commits[2] + 9));
+    assert!(late.contains("goes no further"), "{late}");
+    assert!(place.fails(1, "restore backups early --archive archive --to 2001-01-01T00:00:00Z").contains("no backup"));
+    place.fails(3, "restore backups later --archive archive --to 2999-01-01T00:00:00Z");
+    assert!(place.fails(2, "restore backups x --archive archive --to yesterday").contains("neither"));
+    place.fails(2, "restore backups x --to 7");
+    place.fails(2, "restore backups x --archive archive --to 7 --backup 1");
+}

@@ -4,19 +4,19 @@ use std::{io::Write, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use braiddb::{
-    BackupInfo, BackupOptions, Backups, Builder, DirectoryTarget, Retention,
+    BackupInfo, BackupOptions, Backups, Builder, DirectoryTarget, RestorePoint, Retention,
     platform::{PosixVfs, Runtime, SystemRuntime, UNIX_EPOCH},
 };
 use serde_json::json;
 
-use super::open::open_for_writing;
+use super::open::{open_archiving, open_for_writing};
 use crate::{
     arguments::{
-        BackupCommand, CheckpointArguments, CreateBackupArguments, DeleteBackupArguments, ListBackupsArguments,
-        RestoreArguments, RetentionArguments, VerifyBackupsArguments,
+        ArchiveArguments, BackupCommand, CheckpointArguments, CreateBackupArguments, DeleteBackupArguments,
+        ListBackupsArguments, RestoreArguments, RetentionArguments, VerifyBackupsArguments,
     },
     exit::{CORRUPTION, OK, usage},
-    notation::{show_bytes, show_count, show_time},
+    notation::{parse_time, show_bytes, show_count, show_time},
 };
 
 /// `braid backup`
@@ -140,14 +140,35 @@ fn delete(arguments: &DeleteBackupArguments) -> Result<u8> {
 /// `braid restore`
 pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
     let target = existing(&arguments.target)?;
-    let restored = Builder::new().restore(&target, arguments.backup, &arguments.db)?;
+    let restored = match (&arguments.archive, &arguments.to) {
+        (Some(archive), Some(to)) => Builder::new().restore_to(&target, archive, parse_point(to)?, &arguments.db)?,
+        _ => Builder::new().restore(&target, arguments.backup, &arguments.db)?,
+    };
     println!(
-        "restored backup {} at commit {}: {} in {} files",
+        "restored backup {} at commit {}: {} in {} files, {} commits from the log archive",
         restored.backup,
         restored.sequence,
         show_bytes(restored.bytes),
-        show_count(restored.files)
+        show_count(restored.files),
+        show_count(restored.replayed)
     );
+    Ok(OK)
+}
+
+/// A commit's number, or a moment.
+fn parse_point(text: &str) -> Result<RestorePoint> {
+    let version = text.parse().ok().map(RestorePoint::Version);
+    version.or_else(|| parse_time(text).map(RestorePoint::Time)).ok_or_else(|| {
+        usage(format!("{text:?} is neither the number of a commit nor a moment such as 2026-11-23T03:04:05Z, in UTC"))
+    })
+}
+
+/// `braid archive`
+pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
+    let db = open_archiving(&arguments.db, &arguments.archive, &arguments.open)?;
+    let sequence = db.archive_now()?;
+    db.close()?;
+    println!("archived up to commit {sequence}");
     Ok(OK)
 }
 

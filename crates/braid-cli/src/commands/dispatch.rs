@@ -22,6 +22,7 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Compact(arguments) => maintenance::compact(&arguments),
         Command::Backup(command) => backup::backup(&command),
         Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Archive(arguments) => backup::archive(&arguments),
         Command::Checkpoint(arguments) => backup::checkpoint(&arguments),
         Command::Inspect(arguments) => maintenance::inspect(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

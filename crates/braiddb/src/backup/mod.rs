@@ -9,8 +9,6 @@ mod directory;
 mod restore;
 mod store;
 mod target;
-#[cfg(test)]
-mod tests;
 
 pub use create::BackupOptions;
 pub use directory::DirectoryTarget;

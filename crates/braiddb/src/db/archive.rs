@@ -127,12 +127,16 @@ impl Archiver {
         Ok(Some(Archiver { vfs, dir, busy: Mutex::default(), known: Mutex::default(), archived }))
     }
 
-    /// Whether the segment is there. What a killed process has left of it is removed.
+    /// Whether the segment is there, or another one is in its place. What a killed process has left of it is removed.
     fn has_segment(&self, segment: &FinishedSegment) -> Result<bool> {
         let path = wal::segment_path(&self.dir, segment.number);
         match wal::first_group(&*self.vfs, &path) {
             Ok((header, _)) if header.file_id == segment.file_id => Ok(true),
-            Ok(_) => Err(Error::AlreadyExists(format!("{} is another segment of the log", path.display()))),
+            Ok(_) => {
+                // It was used again by an open without the archive, which has left a gap anyhow.
+                tracing::warn!(segment = segment.number, "the log archive has a gap before this segment");
+                Ok(true)
+            }
             Err(e) if e.is_corruption() => {
                 self.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
                 Ok(false)

@@ -39,7 +39,6 @@ use crate::{
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
-    collections::BTreeSet,
     io,
     path::Path,
     sync::{
@@ -91,7 +90,6 @@ impl Core {
         let table = table_context(&settings);
         let mut files = FileSet::new(dir, &table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
-        refuse_unfinished(&settings, dir, &names)?;
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
         let functions = Arc::new(known_functions(&settings)?);
         let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions)?;
@@ -110,7 +108,6 @@ impl Core {
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
-        let held_blobs = Mutex::new(if settings.is_restoring { blobs.pin_all() } else { BTreeSet::new() });
         let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
         let core = Arc::new(Core {
             dir: dir.to_owned(),
@@ -132,7 +129,7 @@ impl Core {
             wal,
             blobs,
             archiver,
-            held_blobs,
+            held_blobs: Mutex::default(),
             catalog,
             functions,
             work: Mutex::new(WorkState::default()),
@@ -151,13 +148,16 @@ impl Core {
             workers: Mutex::default(),
             settings,
         });
-        core.archive_at_open()?;
         core.settle_after_open()?;
         Ok(core)
     }
 
     /// Sweeps up what a crash left behind, and shares out the memory.
     fn settle_after_open(&self) -> Result<()> {
+        if self.settings.is_restoring {
+            *self.held_blobs.lock() = self.blobs.pin_all();
+        }
+        self.archive_at_open()?;
         let disk = self.disk.lock();
         if !self.settings.read_only {
             self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
@@ -243,6 +243,7 @@ fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Res
 fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
     let (vfs, runtime) = (&settings.vfs, &settings.runtime);
     let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    refuse_unfinished(settings, dir, &names)?;
     let data = names.iter().find(|e| matches!(numbered(&e.name), Some((_, kind)) if kind != "manifest"));
     match Manifest::open(vfs, runtime, dir, settings.read_only) {
         Ok(Some(manifest)) => return Ok(manifest),
@@ -415,7 +416,9 @@ fn begin_epoch(
         pre_sync: blobs.sync_hook(),
     };
     let segment_len = settings.log_segment_bytes();
-    let mut options = WalOptions { segment_len, spares_max: LOG_SPARES_MAX, ..Default::default() };
+    // The archive tells segments apart by their numbers: with one, no file is used again under its number.
+    let spares_max = if settings.log_archive.is_some() { 0 } else { LOG_SPARES_MAX };
+    let mut options = WalOptions { segment_len, spares_max, ..Default::default() };
     if settings.compression == Compression::None {
         options.compress_at_len = usize::MAX;
     }
