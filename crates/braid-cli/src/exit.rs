@@ -10,7 +10,7 @@ pub const NOT_FOUND: u8 = 1;
 pub const USAGE: u8 = 2;
 /// A file of the database is damaged.
 pub const CORRUPTION: u8 = 3;
-/// The operating system refused: input or output failed, the disk is full, or the database is open elsewhere.
+/// The operating system refused: input or output failed, the disk is full, or the database is open elsewhere and was to be written.
 pub const SYSTEM: u8 = 4;
 /// The input of an import is not usable: no record of it, a bad record with `--on-error stop`, a damaged archive, or
 /// another input than the one an import is resumed from.

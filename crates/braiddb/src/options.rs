@@ -5,7 +5,7 @@ use crate::{
     base::Result,
     base::limits,
     codec::{Compression, MergeFunction},
-    db::{Db, Durability, RestorePoint, Settings},
+    db::{Db, Durability, Follower, RestorePoint, Settings},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
     table::KeyBlocks,
 };
@@ -23,6 +23,16 @@ impl Db {
     /// A new database in memory, gone when its last handle goes.
     pub fn in_memory() -> Result<Db> {
         Builder::new().open_in_memory()
+    }
+
+    /// Reads the database in the directory `path` as of now: see [`Builder::open_read_only`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Db> {
+        Builder::new().open_read_only(path)
+    }
+
+    /// Reads the database in the directory `path` beside the process that has it open: see [`Builder::open_follower`].
+    pub fn open_follower(path: impl AsRef<Path>) -> Result<Follower> {
+        Builder::new().open_follower(path)
     }
 
     /// For other than the default options.
@@ -43,6 +53,7 @@ impl Db {
 #[derive(Clone, Debug)]
 pub struct Builder {
     settings: Settings,
+    refresh_every: Option<Duration>,
 }
 
 impl Default for Builder {
@@ -82,6 +93,7 @@ impl Builder {
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
             },
+            refresh_every: Some(Duration::from_secs(1)),
         }
     }
 
@@ -111,9 +123,16 @@ impl Builder {
         self
     }
 
-    /// Opens without writing anything: the log is replayed in memory. No lock is taken; the owner must be gone.
+    /// Opens for reading only, as [`Builder::open_read_only`] does.
     pub fn read_only(mut self, read_only: bool) -> Builder {
         self.settings.read_only = read_only;
+        self
+    }
+
+    /// Has a [`Follower`] look for news by itself, on a thread of its own, about so often; `None` for never. By default once a second,
+    /// so that it holds no space for long that the writer has let go of.
+    pub fn refresh_every(mut self, pause: Option<Duration>) -> Builder {
+        self.refresh_every = pause;
         self
     }
 
@@ -284,6 +303,21 @@ impl Builder {
         dir: impl AsRef<Path>,
     ) -> Result<Restored> {
         backup::restore_to(self.settings, target, archive.as_ref(), point, dir.as_ref())
+    }
+
+    /// Reads the database in the directory `path` as of now. Nothing is written, not even a lock file, and no lock is taken: another
+    /// process may have it open, and may go on writing. What is not in runs yet is read from the log into memory.
+    ///
+    /// Fails with `NotFound` where there is no database, and never because of what a writer does meanwhile.
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db> {
+        self.read_only(true).open(path)
+    }
+
+    /// Reads the database in the directory `path` beside the process that has it open and writes: see [`Follower`]. Nothing is written and
+    /// no lock is taken.
+    pub fn open_follower(self, path: impl AsRef<Path>) -> Result<Follower> {
+        let every = self.refresh_every;
+        Follower::open_with(self.settings, path.as_ref(), every)
     }
 
     /// A new database in memory, gone when its last handle goes.

@@ -41,18 +41,18 @@ fn write_rounds(db: &Db, writer: u8, stop: &AtomicBool, committed: &AtomicU64) {
         }
         let mut batch = db.batch();
         for key in 0..6_u8 {
-            let value = round.to_be_bytes().repeat(if key % 3 == 0 { 100 } else { 1 });
-            batch.put(if key % 2 == 0 { &a } else { &b }, [writer, key], &value);
+            let value = round.to_be_bytes().repeat(if key.is_multiple_of(3) { 100 } else { 1 });
+            batch.put(if key.is_multiple_of(2) { &a } else { &b }, [writer, key], &value);
         }
         batch.put(&b, [&[writer, 99][..], &(round % 300).to_be_bytes()].concat(), [1; 60]);
         committed.fetch_max(db.write(batch, Durability::Buffered).unwrap(), Ordering::SeqCst);
-        if round % 150 == 0 {
+        if round.is_multiple_of(150) {
             a.put_stream([writer, 200], round.to_be_bytes().repeat(2000).as_slice()).unwrap();
             let name = format!("passing {writer}");
             db.tree(&name).unwrap().put_with_ttl(b"k", b"v", Duration::from_secs(1)).unwrap();
             db.drop_tree(&name).unwrap();
         }
-        if round % 500 == 0 {
+        if round.is_multiple_of(500) {
             db.compact().unwrap();
         }
     }
@@ -65,7 +65,7 @@ fn check_rounds(db: &Db, sequence: u64) {
     let (a, b) = (db.open_tree("a").unwrap(), db.open_tree("b").unwrap());
     for writer in 0..2_u8 {
         let round = |key: u8| {
-            let tree = if key % 2 == 0 { &a } else { &b };
+            let tree = if key.is_multiple_of(2) { &a } else { &b };
             tree.get([writer, key]).unwrap().map(|value| value[..8].to_vec())
         };
         for key in 1..6 {

@@ -1,15 +1,10 @@
 //! Opening databases and trees for a command.
 //!
 //! Opening for writing takes the lock and begins a segment of the log. Where that is refused for want of space or of
-//! permission, a command that only reads opens read-only instead, and holds the lock shared meanwhile, which takes no
-//! writing: so it never reads beside a writer.
+//! permission, or since somebody else has the database open, a command that only reads opens it read-only instead, which takes no
+//! writing and no lock: it reads what has been committed by then, whatever happens meanwhile.
 
-use std::{
-    fs::{self, File, TryLockError},
-    io::{self, Read},
-    ops::Deref,
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result};
 use braiddb::{Builder, Db, Durability, Error, MultiTree, Tree};
@@ -37,40 +32,18 @@ fn builder(arguments: &OpenArguments) -> Builder {
     }
 }
 
-/// The name of the lock in a database's directory.
-const LOCK_NAME: &str = "LOCK";
-
-/// The most bytes of a lock's text that are shown.
-const OWNER_BYTES_MAX: u64 = 200;
-
-/// A database to read from.
-pub struct ReadHandle {
-    db: Db,
-    /// Goes after the database.
-    _shared_lock: Option<File>,
-}
-
-impl Deref for ReadHandle {
-    type Target = Db;
-
-    fn deref(&self) -> &Db {
-        &self.db
-    }
-}
-
-/// Opens an existing database to read from it; read-only where it cannot be written.
-pub fn open_for_reading(path: &Path, arguments: &ReadArguments) -> Result<ReadHandle> {
+/// Opens an existing database to read from it; read-only, as it is now, where it cannot be written or somebody else has it open.
+pub fn open_for_reading(path: &Path, arguments: &ReadArguments) -> Result<Db> {
     check_directory(path)?;
     let open = |read_only| builder(&arguments.open).create(false).read_only(read_only).open(path);
     let refused = match open(arguments.read_only) {
-        Ok(db) => return Ok(ReadHandle { db, _shared_lock: None }),
+        Ok(db) => return Ok(db),
         Err(error) => error,
     };
     let Some(why) = why_unwritable(&refused).filter(|_| !arguments.read_only) else { return Err(refused.into()) };
-    let shared_lock = share_lock(path, refused)?;
     let db = open(true)?;
     eprintln!("braid: opened read-only: {why}");
-    Ok(ReadHandle { db, _shared_lock: shared_lock })
+    Ok(db)
 }
 
 /// Opens a database to write to it.
@@ -102,30 +75,12 @@ fn check_directory(path: &Path) -> Result<()> {
 fn why_unwritable(error: &Error) -> Option<String> {
     match error {
         _ if error.is_disk_full() => Some("the disk is full".to_owned()),
+        Error::Locked { owner, .. } => Some(format!("it is open in {owner}")),
         Error::Io { source, .. } => {
             let kinds = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
             kinds.contains(&source.kind()).then(|| error.to_string())
         }
         _ => None,
-    }
-}
-
-/// Takes the lock beside other readers. Where it cannot be told whether somebody writes, `refused` stays the answer.
-fn share_lock(dir: &Path, refused: Error) -> Result<Option<File>> {
-    let mut file = match File::open(dir.join(LOCK_NAME)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(_) => return Err(refused.into()),
-    };
-    match file.try_lock_shared() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = Vec::new();
-            file.by_ref().take(OWNER_BYTES_MAX).read_to_end(&mut owner)?;
-            let owner = String::from_utf8_lossy(&owner).into_owned();
-            Err(Error::Locked { path: dir.to_owned(), owner }.into())
-        }
-        Err(TryLockError::Error(_)) => Err(refused.into()),
     }
 }
 

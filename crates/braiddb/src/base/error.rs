@@ -135,6 +135,12 @@ pub enum Error {
         /// What it needs.
         detail: String,
     },
+    /// The handle is of a follower's state that was superseded too long ago. What it has shown was right.
+    #[error(
+        "this state of the database was superseded for longer than `reader_age_max` allows: ask the follower for its \
+         present one"
+    )]
+    Superseded,
     /// The handle was closed.
     #[error("the database is closed: open it again")]
     Closed,
@@ -195,6 +201,7 @@ impl Error {
             }
             Error::Aborted(reason) => Error::abort(reason.to_string()),
             Error::Unsupported { path, detail } => Error::Unsupported { path: path.clone(), detail: detail.clone() },
+            Error::Superseded => Error::Superseded,
             Error::Closed => Error::Closed,
         }
     }

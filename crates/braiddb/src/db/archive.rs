@@ -290,15 +290,18 @@ pub struct LogArchive {
     dir: PathBuf,
 }
 
+/// Takes batches, which have consecutive numbers from the given one on.
+type Take<'a> = dyn FnMut(SequenceNumber, &[&[u8]]) -> Result<()> + 'a;
+
 /// What a walk through the archive is for.
-struct Walk<'a> {
+struct Walk<'a, 'b> {
     dir: &'a Path,
     point: RestorePoint,
     /// The last commit that was taken.
     last: SequenceNumber,
     /// Whether it is known that the next commit is past the point.
     is_reached: bool,
-    take: &'a mut dyn FnMut(SequenceNumber, &[&[u8]]) -> Result<()>,
+    take: &'a mut Take<'b>,
 }
 
 impl LogArchive {
@@ -326,12 +329,7 @@ impl LogArchive {
 
     /// Shows the batches of all commits after `from` up to the point, with the number of the first of each group, and returns the last.
     /// `BackupDamaged` if the archive does not reach from the one to the other without a gap.
-    pub fn walk(
-        &self,
-        from: SequenceNumber,
-        point: RestorePoint,
-        take: &mut dyn FnMut(SequenceNumber, &[&[u8]]) -> Result<()>,
-    ) -> Result<SequenceNumber> {
+    pub fn walk(&self, from: SequenceNumber, point: RestorePoint, take: &mut Take<'_>) -> Result<SequenceNumber> {
         if point == RestorePoint::Version(from) {
             return Ok(from);
         }
@@ -383,7 +381,7 @@ impl LogArchive {
     }
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
         if self.is_reached {
             return Ok(Visit::Taken);

@@ -94,6 +94,36 @@ impl BlobStore {
         }
     }
 
+    /// The blob files of a database that another process writes. Those that the runs of a layout refer to are open, so that none can
+    /// vanish. Of `others`, those that `before` has open stay so; they are opened with [`BlobStore::open_all`]. No writer.
+    pub fn beside_writer(
+        dir: &Path,
+        table: &TableContext,
+        before: Option<&BlobStore>,
+        layout: &Layout,
+        others: &BTreeSet<FileNumber>,
+    ) -> Result<BlobStore> {
+        let live = BlobStore::live_bytes(layout);
+        let store = BlobStore::new(dir, table, None, []);
+        if let Some(before) = before {
+            let before = before.files.lock();
+            let kept = before.open.iter().filter(|(number, _)| live.contains_key(number) || others.contains(number));
+            store.files.lock().open.extend(kept.map(|(number, file)| (*number, Arc::clone(file))));
+        }
+        store.open_all(live.keys())?;
+        Ok(store)
+    }
+
+    /// Opens these files.
+    pub fn open_all<'a>(&self, numbers: impl IntoIterator<Item = &'a FileNumber>) -> Result<()> {
+        numbers.into_iter().try_for_each(|number| self.file(*number).map(|_| ()))
+    }
+
+    /// Lets go of all files.
+    pub fn let_go_of_all(&self) {
+        *self.files.lock() = Files::default();
+    }
+
     /// Writes a value for a commit on its way; the caller says later what became of the commit.
     pub fn write(&self, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         self.write_to(Lane::Values, key, value, compression)
@@ -210,11 +240,12 @@ impl BlobStore {
             if let Some(file) = files.open.get(&number) {
                 return Ok(Arc::clone(file));
             }
-            files.uses.contains_key(&number)
+            // Who writes nothing knows of no file before it is asked for, and of none that is let go of.
+            self.writer.is_none() || files.uses.contains_key(&number)
         };
         let file = self.open(number, is_in_use)?;
         let mut files = self.files.lock();
-        if !files.uses.contains_key(&number) {
+        if self.writer.is_some() && !files.uses.contains_key(&number) {
             // It was let go of, and an old state still reads it: who kept it open would keep its space taken.
             return Ok(Arc::new(file));
         }

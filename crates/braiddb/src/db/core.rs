@@ -180,6 +180,8 @@ pub struct Core {
     pub pressure: Pressure,
     pub counters: Counters,
     pub closing: AtomicBool,
+    /// Whether this was closed since it is a follower's state of before.
+    pub is_superseded: AtomicBool,
     pub gate: RwLock<()>,
     pub failure: Mutex<Option<String>>,
     pub failed: AtomicBool,
@@ -237,7 +239,12 @@ impl Core {
     /// Fails once the database is closed.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
-        if self.closing.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.closing.load(Ordering::Acquire) { self.refuse_to_read() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_to_read(&self) -> Result<()> {
+        Err(if self.is_superseded.load(Ordering::Acquire) { Error::Superseded } else { Error::Closed })
     }
 
     /// Takes no more writes from now on: what is on disk is not known for sure. The first reason is kept.

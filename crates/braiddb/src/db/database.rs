@@ -5,6 +5,7 @@ use super::{
     catalog::{TreeState, catalog_key, check_name},
     core::Core,
     expiry::micros,
+    follower::Follower,
     multi::MultiTree,
     open::application_cursor_key,
     record_version::Version,
@@ -68,9 +69,19 @@ pub struct TreeInfo {
 impl Db {
     /// Opens or creates a database with these settings.
     pub fn open_with(settings: Settings, path: &Path) -> Result<Db> {
+        if settings.read_only {
+            let db = Follower::open_with(settings, path, None)?.db();
+            db.core().start_workers()?;
+            return Ok(db);
+        }
         let core = Core::open(settings, path)?;
         core.start_workers()?;
         Ok(Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) })
+    }
+
+    /// The database that this is the core of. It has no threads.
+    pub(super) fn of_core(core: Core) -> Db {
+        Db { shared: Arc::new(Shared { core: Arc::new(core), closed: Mutex::new(false) }) }
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {

@@ -14,6 +14,7 @@ mod counting;
 mod cursor;
 mod database;
 mod expiry;
+mod follower;
 mod hash_indexes;
 pub mod inspect;
 mod iter;
@@ -58,6 +59,8 @@ mod tests_cursor;
 #[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
+mod tests_follower;
+#[cfg(test)]
 mod tests_hash_index;
 #[cfg(test)]
 mod tests_loose;
@@ -89,6 +92,7 @@ pub use checkpoint::{Image, ImageFile, ImageFileKind};
 pub use conditional::Update;
 pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
+pub use follower::{Follower, Refreshed};
 pub use iter::Iter;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};

@@ -40,7 +40,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -58,7 +58,7 @@ const LOG_SPARES_MAX: usize = 4;
 const MEMORY_MAX: usize = usize::MAX >> 8;
 
 /// The kind of an engine file, by its name.
-fn numbered(name: &str) -> Option<(u64, &str)> {
+pub(super) fn numbered(name: &str) -> Option<(u64, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {
         return Some((number.parse().ok()?, "manifest"));
     }
@@ -68,19 +68,40 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
 }
 
 /// The database's time goes on from there: from that of the last edit, or of a commit since.
-fn time_floor(layout: &Layout, replayed: &Replayed) -> u64 {
+pub(super) fn time_floor(layout: &Layout, last_commit_us: u64) -> u64 {
     // Commits tell the wall clock's time.
-    let committed_us = replayed.last_commit_us.saturating_add(layout.time_ahead_us);
-    if replayed.last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
+    let committed_us = last_commit_us.saturating_add(layout.time_ahead_us);
+    if last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
 }
 
 /// The highest number in the name of an engine file; 0 if there is none.
-fn highest(names: &[DirEntry]) -> u64 {
+pub(super) fn highest(names: &[DirEntry]) -> u64 {
     names.iter().filter_map(|e| numbered(&e.name)).map(|(number, _)| number).max().unwrap_or(0)
 }
 
+/// What a core is made of.
+pub struct Parts {
+    pub settings: Settings,
+    pub dir: PathBuf,
+    pub lock: Option<Box<dyn FileLock>>,
+    pub table: TableContext,
+    pub state: ReadState,
+    pub last_sequence: SequenceNumber,
+    /// The database's time is at least this.
+    pub floor_us: u64,
+    pub disk: DiskState,
+    pub wal: Option<Wal>,
+    pub blobs: BlobStore,
+    pub archiver: Option<Archiver>,
+    pub catalog: Catalog,
+    pub functions: Arc<MergeFunctions>,
+    pub next_file: Arc<AtomicU64>,
+    pub counters: Counters,
+    pub leftovers: Vec<PathBuf>,
+}
+
 impl Core {
-    /// Opens or creates the database in `dir`.
+    /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::Follower`].
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
         let settings = Settings { memory: settings.memory.min(MEMORY_MAX), ..settings };
         let lock = take_lock(&settings, dir)?;
@@ -102,15 +123,40 @@ impl Core {
             }
         };
         let mut disk = DiskState { manifest, files };
-        let floor_us = time_floor(disk.manifest.layout(), &replayed);
+        let floor_us = time_floor(disk.manifest.layout(), replayed.last_commit_us);
         let Replayed { records, outcome, .. } = replayed;
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
-        let core = Arc::new(Core {
+        let core = Arc::new(Core::assemble(Parts {
+            leftovers,
+            archiver,
+            settings,
             dir: dir.to_owned(),
+            lock: Some(lock),
+            table,
+            state,
+            last_sequence,
+            floor_us,
+            disk,
+            wal: Some(wal),
+            blobs,
+            catalog,
+            functions,
+            next_file,
+            counters: Counters::after_recovery(records, tail_note),
+        }));
+        core.settle_after_open()?;
+        Ok(core)
+    }
+
+    /// The core that has these parts.
+    pub fn assemble(parts: Parts) -> Core {
+        let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
+        Core {
+            dir,
             incarnation: disk.manifest.layout().incarnation,
             clock: Clock::new(&*settings.runtime, floor_us),
             noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
@@ -126,30 +172,29 @@ impl Core {
             window: Window::new(settings.window_bytes()),
             exclusivity: Exclusivity::default(),
             disk: Mutex::new(disk),
-            wal,
-            blobs,
-            archiver,
+            wal: parts.wal,
+            blobs: parts.blobs,
+            archiver: parts.archiver,
             held_blobs: Mutex::default(),
-            catalog,
-            functions,
+            catalog: parts.catalog,
+            functions: parts.functions,
             work: Mutex::new(WorkState::default()),
             work_changed: Condvar::new(),
             signal: Mutex::new(0),
             signalled: Condvar::new(),
-            next_file,
+            next_file: parts.next_file,
             pressure: Pressure::default(),
-            counters: Counters::after_recovery(records, tail_note),
+            counters: parts.counters,
             closing: AtomicBool::new(false),
+            is_superseded: AtomicBool::new(false),
             gate: RwLock::default(),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
             lock: Mutex::new(lock),
-            leftovers: Mutex::new(if settings.read_only { Vec::new() } else { leftovers }),
+            leftovers: Mutex::new(parts.leftovers),
             workers: Mutex::default(),
             settings,
-        });
-        core.settle_after_open()?;
-        Ok(core)
+        }
     }
 
     /// Sweeps up what a crash left behind, and shares out the memory.
@@ -159,12 +204,10 @@ impl Core {
         }
         self.archive_at_open()?;
         let disk = self.disk.lock();
-        if !self.settings.read_only {
-            self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
-            // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
-            if self.settings.background_threads == 0 {
-                self.remove_leftovers()?;
-            }
+        self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
+        // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
+        if self.settings.background_threads == 0 {
+            self.remove_leftovers()?;
         }
         self.share_memory(&disk.files);
         self.measure_pressure(&self.state.load());
@@ -210,10 +253,7 @@ impl Core {
     }
 }
 
-fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
-    if settings.read_only {
-        return Ok(None);
-    }
+fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     let vfs = &settings.vfs;
     let holds_something = || match vfs.list(dir) {
         Ok(entries) => entries.iter().any(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some()),
@@ -226,13 +266,13 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Option<Box<dyn FileLock>
     vfs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
     let path = dir.join(LOCK_NAME);
     match vfs.lock(&path, &settings.runtime.process_name()).map_err(|e| Error::io("lock", &path, e))? {
-        Ok(lock) => Ok(Some(lock)),
+        Ok(lock) => Ok(lock),
         Err(owner) => Err(Error::Locked { path: dir.to_owned(), owner }),
     }
 }
 
 /// What a restore has not finished is no database yet.
-fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
+pub(super) fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
     if !settings.is_restoring && names.iter().any(|e| e.name == RESTORING_NAME) {
         let reason = "a restore into it was not finished: remove the directory, and restore once more";
         return Err(Error::NotFound(format!("there is no database in {}: {reason}", dir.display())));
@@ -245,7 +285,7 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
     let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
     refuse_unfinished(settings, dir, &names)?;
     let data = names.iter().find(|e| matches!(numbered(&e.name), Some((_, kind)) if kind != "manifest"));
-    match Manifest::open(vfs, runtime, dir, settings.read_only) {
+    match Manifest::open(vfs, runtime, dir, false) {
         Ok(Some(manifest)) => return Ok(manifest),
         Ok(None) => {
             if let Some(data) = data {
@@ -259,7 +299,7 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
         }
         Err(e) => return Err(e),
     }
-    if settings.read_only || !settings.create {
+    if !settings.create {
         return Err(Error::NotFound(format!("there is no database in {}", dir.display())));
     }
     create_manifest(settings, dir, &names.into_iter().map(|e| e.name).collect::<Vec<_>>())
@@ -292,18 +332,16 @@ fn open_blobs(
     next_file: &Arc<AtomicU64>,
     names: &[DirEntry],
 ) -> BlobStore {
-    let writer = (!settings.read_only).then(|| {
-        Arc::new(BlobWriter::new(BlobWriterContext {
-            vfs: Arc::clone(&settings.vfs),
-            dir: dir.to_owned(),
-            runtime: Arc::clone(&settings.runtime),
-            next_file_number: number_source(next_file),
-            file_len: settings.blob_file_bytes,
-            lately: Arc::clone(&table.lately),
-        }))
-    });
+    let writer = Arc::new(BlobWriter::new(BlobWriterContext {
+        vfs: Arc::clone(&settings.vfs),
+        dir: dir.to_owned(),
+        runtime: Arc::clone(&settings.runtime),
+        next_file_number: number_source(next_file),
+        file_len: settings.blob_file_bytes,
+        lately: Arc::clone(&table.lately),
+    }));
     let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);
-    BlobStore::new(dir, table, writer, known)
+    BlobStore::new(dir, table, Some(writer), known)
 }
 
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
@@ -315,7 +353,7 @@ fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::ver
 }
 
 /// The merge functions that are built in. Fails if one of the application's own has the name of another.
-fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
+pub(super) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
     let functions = MergeFunctions::built_in();
     let own = &settings.merge_functions;
     for (index, (name, _)) in own.iter().enumerate() {
@@ -329,7 +367,7 @@ fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
 }
 
 /// What tables need of the database, with a cache for it.
-fn table_context(settings: &Settings) -> TableContext {
+pub(super) fn table_context(settings: &Settings) -> TableContext {
     TableContext {
         vfs: Arc::clone(&settings.vfs),
         cache: BlockCache::new(settings.memory / 2),
@@ -352,7 +390,7 @@ fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout
 }
 
 /// Reads all trees from tree 0.
-fn load_catalog(
+pub(super) fn load_catalog(
     settings: &Settings,
     state: &ReadState,
     last_sequence: SequenceNumber,
@@ -398,10 +436,7 @@ fn begin_epoch(
     last_sequence: SequenceNumber,
     next_file: &Arc<AtomicU64>,
     blobs: &BlobStore,
-) -> Result<Option<Wal>> {
-    if settings.read_only {
-        return Ok(None);
-    }
+) -> Result<Wal> {
     let vfs = &settings.vfs;
     let marker = dir.join(SYNC_FAILED_NAME);
     let rewrite = vfs.open(&marker, OpenMode::Read).is_ok();
@@ -434,7 +469,7 @@ fn begin_epoch(
     if rewrite {
         vfs.remove(&marker).map_err(|e| Error::io("remove", &marker, e))?;
     }
-    Ok(Some(wal))
+    Ok(wal)
 }
 
 /// The application cursor's internal key.

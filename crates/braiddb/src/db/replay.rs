@@ -17,7 +17,7 @@ use crate::{
     wal::{self, Lsn, RecordInfo, RecoveryInput, RecoveryOutcome, Visit},
 };
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::Path,
     sync::Arc,
 };
@@ -29,6 +29,8 @@ pub struct Replayed {
     pub records: u64,
     /// The latest time of a commit by the wall clock, in microseconds since 1970; 0 if the log has none.
     pub last_commit_us: u64,
+    /// The blob files that it refers to.
+    pub blob_files: BTreeSet<FileNumber>,
     pub outcome: RecoveryOutcome,
 }
 
@@ -59,30 +61,33 @@ pub fn replay(
         walk.memtables.push(walk.memtable);
     }
     let last_sequence = layout.flushed.max(outcome.highest_sequence);
+    let blob_files = walk.files.into_keys().collect();
     let Walk { memtables, records, last_commit_us, .. } = walk;
-    Ok(Replayed { memtables, last_sequence, records, last_commit_us, outcome })
+    Ok(Replayed { memtables, last_sequence, records, last_commit_us, blob_files, outcome })
 }
 
 /// One walk along the log.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     settings: &'a Settings,
     layout: &'a Layout,
     blobs: &'a BlobStore,
     functions: &'a MergeFunctions,
-    memtables: Vec<Arc<Memtable>>,
-    memtable: Arc<Memtable>,
-    records: u64,
-    last_commit_us: u64,
+    /// Those that are full, oldest first.
+    pub memtables: Vec<Arc<Memtable>>,
+    pub memtable: Arc<Memtable>,
+    pub records: u64,
+    pub last_commit_us: u64,
+    pub last_sequence: SequenceNumber,
     /// The values that records refer to, each with where the first record stands that does, in log order. What that one needs, any
     /// later one has: of a stream that is appended to, each version refers to nearly all that the one before did.
     references: Vec<(Lsn, BlobRef)>,
     known: HashSet<BlobRef>,
     /// The blob files they stand in, and the last sequence number that refers to each.
-    files: BTreeMap<FileNumber, SequenceNumber>,
+    pub files: BTreeMap<FileNumber, SequenceNumber>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(
+    pub fn new(
         settings: &'a Settings,
         layout: &'a Layout,
         blobs: &'a BlobStore,
@@ -97,10 +102,16 @@ impl<'a> Walk<'a> {
             memtable: Core::new_memtable(settings, None),
             records: 0,
             last_commit_us: 0,
+            last_sequence: layout.flushed,
             references: Vec::new(),
             known: HashSet::new(),
             files: BTreeMap::new(),
         }
+    }
+
+    /// One that goes on where another has ended.
+    pub fn going_on(self, memtable: Arc<Memtable>, last_sequence: SequenceNumber) -> Walk<'a> {
+        Walk { memtable, last_sequence, ..self }
     }
 
     /// Walks to the end of the log, or to a record that is known not to count.
@@ -121,7 +132,8 @@ impl<'a> Walk<'a> {
         wal::recover(&*settings.vfs, dir, &input, &mut visitor)
     }
 
-    fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
+    /// Takes a record, unless it cannot count.
+    pub fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
         self.records += 1;
         let flushed = self.layout.flushed;
         let mut references = Vec::new();
@@ -152,6 +164,7 @@ impl<'a> Walk<'a> {
         }
         self.insert(payload, info);
         self.last_commit_us = self.last_commit_us.max(info.commit_time_us);
+        self.last_sequence = info.last_sequence;
         self.known.extend(references.iter().map(|(_, blob)| *blob));
         self.references.extend(references);
         Ok(Visit::Taken)

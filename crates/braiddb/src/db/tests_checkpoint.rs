@@ -34,7 +34,7 @@ fn contents(db: &Db) -> Contents {
 fn fill(db: &Db, round: u8) {
     let tree = db.tree("plain").unwrap();
     for i in 0..200_u32 {
-        let len = if i % 10 == 0 { 2000 } else { 20 };
+        let len = if i.is_multiple_of(10) { 2000 } else { 20 };
         tree.put(&(i % 150).to_be_bytes(), &vec![round ^ i as u8; len]).unwrap();
     }
     tree.put_stream(b"stream", vec![round; 70_000].as_slice()).unwrap();
@@ -143,20 +143,20 @@ fn under_full_load_a_checkpoint_is_the_state_at_a_commit() {
                     let mut batch = db.batch();
                     for key in 0..8_u64 {
                         // One value in four is long enough for a blob file.
-                        let value = round.to_be_bytes().repeat(if key % 4 == 0 { 60 } else { 2 });
+                        let value = round.to_be_bytes().repeat(if key.is_multiple_of(4) { 60 } else { 2 });
                         batch.put(&trees[(key % 2) as usize], &[writer, key as u8], &value);
                         batch.put(&trees[0], &[&[writer, 100][..], &(round % 500).to_be_bytes()].concat(), &[7; 50]);
                     }
                     batch.put(expiring, &[writer], &round.to_be_bytes());
                     let sequence = db.write(batch, Durability::Buffered).unwrap();
                     committed.fetch_max(sequence, Ordering::SeqCst);
-                    if round % 200 == 0 {
+                    if round.is_multiple_of(200) {
                         trees[1].put_stream([writer, 200], round.to_be_bytes().repeat(3000).as_slice()).unwrap();
                         let name = format!("passing {writer}");
                         db.tree(&name).unwrap().put(b"k", b"v").unwrap();
                         db.drop_tree(&name).unwrap();
                     }
-                    if round % 700 == 0 {
+                    if round.is_multiple_of(700) {
                         db.compact().unwrap();
                     }
                 }

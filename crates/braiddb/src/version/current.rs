@@ -69,7 +69,7 @@ impl CurrentSlot {
 }
 
 /// The open CURRENT file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Current {
     path: PathBuf,
     file: Arc<dyn File>,
@@ -131,6 +131,13 @@ impl Current {
                 Ok(CurrentSlot::decode(&bytes[..len], path, offset))
             })
             .collect()
+    }
+
+    /// Reads anew what is in force: another process may have written since.
+    pub fn look(&self) -> Result<CurrentSlot> {
+        let slots = Current::read_slots(&*self.file, &self.path)?;
+        let newest = slots.into_iter().flatten().max_by_key(|slot| slot.generation);
+        newest.ok_or_else(|| Error::corruption(&self.path, 0, "no slot can be read"))
     }
 
     /// What is in force.

@@ -61,7 +61,7 @@ fn head(key: &[u8]) -> u64 {
 }
 
 /// The open files, by number. One job or flush at a time changes it, under the manifest's lock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FileSet {
     dir: PathBuf,
     context: TableContext,
@@ -163,6 +163,17 @@ impl FileSet {
     /// The views known to be damaged and not replaced yet, with what was wrong.
     pub fn damaged_views(&self) -> &HashMap<FileNumber, String> {
         &self.damaged_views
+    }
+
+    /// Lets go of all files that the layout does not name, which are another process's to remove, and gives views another try that
+    /// could not be opened.
+    pub fn forget_unused(&mut self, layout: &Layout) {
+        self.runs.retain(|number, _| layout.runs.contains_key(number));
+        let names = |number: &FileNumber| {
+            layout.partitions.values().any(|p| p.view.as_ref().is_some_and(|view| view.number == *number))
+        };
+        self.views.retain(|number, _| names(number));
+        self.damaged_views.clear();
     }
 
     /// Lets go of all files that the layout does not name; each is removed from disk once no reader holds it.

@@ -12,7 +12,7 @@
 //! length must be valid (else it is corrupt), and at most one record past it counts, if it is whole: the edit whose
 //! CURRENT was not written any more.
 
-use super::{Current, Edit, Layout};
+use super::{Current, CurrentSlot, Edit, Layout};
 use crate::{
     base::{Error, FileNumber, Result},
     codec::{ByteReader, FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind, checksum},
@@ -79,7 +79,7 @@ fn record_checksum(file_id: u64, offset: u64, payload: &[u8]) -> u64 {
 }
 
 /// The open manifest and the layout it has led to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Manifest {
     vfs: Arc<dyn Vfs>,
     runtime: Arc<dyn Runtime>,
@@ -196,6 +196,16 @@ impl Manifest {
             self.current.update(self.number, self.len)?;
         }
         Ok(())
+    }
+
+    /// Whether CURRENT says something else by now than when this was opened, for reading only: another process has written.
+    pub fn has_gone_on(&self) -> Result<bool> {
+        Ok(self.look()? != self.current.newest())
+    }
+
+    /// What CURRENT says by now.
+    pub fn look(&self) -> Result<CurrentSlot> {
+        self.current.look()
     }
 
     /// What all edits have led to.

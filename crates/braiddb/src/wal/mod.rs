@@ -12,6 +12,7 @@ mod recovery;
 mod scan;
 mod segment;
 mod sync;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -22,3 +23,4 @@ pub use log::{GroupHeader, Wal};
 pub use record::RecordHeader;
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};
 pub use segment::{FinishedSegment, SegmentInfo, WalStart};
+pub use tail::{Followed, Tail};

@@ -25,6 +25,7 @@ use super::{
     record::{Record, RecordFlags, decode_seal},
     scan::{Beyond, Found, SegmentReader},
     segment::{Segment, SegmentInfo, WalStart},
+    tail::Tail,
 };
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
@@ -100,6 +101,12 @@ pub struct RecoveryOutcome {
     /// one that was acknowledged and is damaged, which nothing in the log can tell apart. In a recycled segment it may
     /// also be a record of the file's former life.
     pub ambiguous_tail: bool,
+    /// From there on the log can be followed, if another process writes it.
+    pub tail: Option<Tail>,
+    /// All commits before the first segment have no higher sequence number than this.
+    pub begins_after: SequenceNumber,
+    /// Whether the visitor ended it.
+    pub is_stopped: bool,
     start: WalStart,
 }
 
@@ -161,13 +168,13 @@ pub fn recover(
 
 /// A place in the chain, between two records.
 #[derive(Clone, Debug, Default)]
-struct Position {
-    number: FileNumber,
-    offset: u64,
-    lsn: Lsn,
-    link: Link,
-    epoch: Epoch,
-    last_sequence: SequenceNumber,
+pub(super) struct Position {
+    pub number: FileNumber,
+    pub offset: u64,
+    pub lsn: Lsn,
+    pub link: Link,
+    pub epoch: Epoch,
+    pub last_sequence: SequenceNumber,
 }
 
 /// Where the chain goes from a segment.
@@ -370,6 +377,8 @@ impl<'a> Chain<'a> {
         };
         let ambiguous_tail = tail_note.is_some() || self.found != Found::Nothing;
         let highest_sequence = self.end.last_sequence.max(self.beyond.last_sequence).max(self.input.flushed);
+        let is_stopped = self.stopped.is_some();
+        let begins_after = self.used.first().map_or(0, |segment| segment.header.previous_sequence);
         let end = self.stopped.map_or(self.end, |(position, _)| position);
         let mut used = self.used;
         used.retain(|segment| segment.header.epoch < end.epoch || segment.header.start_lsn <= end.lsn);
@@ -377,6 +386,10 @@ impl<'a> Chain<'a> {
             last.close(end.lsn);
             last.set_last_sequence(end.last_sequence);
         }
+        let tail = used
+            .last()
+            .filter(|segment| segment.header.number == end.number)
+            .map(|segment| Tail::new(segment.header, segment.path.clone(), Arc::clone(&segment.file), end.clone()));
         let segments: Vec<SegmentInfo> = used.iter().map(|segment| segment.info()).collect();
         let unneeded =
             self.files.by_number.keys().copied().filter(|n| segments.iter().all(|s| s.number != *n)).collect();
@@ -391,6 +404,9 @@ impl<'a> Chain<'a> {
             highest_file_number: self.files.by_number.keys().next_back().copied().unwrap_or(0),
             tail_note,
             ambiguous_tail,
+            tail,
+            begins_after,
+            is_stopped,
             start: WalStart {
                 epoch: next_epoch,
                 start_lsn,

@@ -1,0 +1,208 @@
+//! Followers of a database that another handle writes. What a process on the real file system does to them is tested in
+//! `braiddb-sim/tests/follower.rs`.
+
+use super::{
+    Db, Durability, Follower, Settings,
+    tests_common::{Clock, DIR, SECOND_NS, fault, mem, open, small},
+};
+use crate::{
+    base::{Error, Result},
+    codec::Compression,
+    platform::{Vfs, fault_vfs::FaultVfs},
+};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+fn follow(settings: Settings) -> Result<Follower> {
+    Follower::open_with(settings, Path::new(DIR), None)
+}
+
+fn rows(db: &Db, tree: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let tree = db.open_tree(tree).unwrap();
+    let forward: BTreeMap<_, _> =
+        tree.iter().map(|row| row.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect();
+    assert_eq!(tree.iter().rev().count(), forward.len());
+    for (key, value) in &forward {
+        assert_eq!(tree.get(key).unwrap().as_deref(), Some(&**value));
+    }
+    forward
+}
+
+#[test]
+fn a_state_stays_as_it_is_and_the_next_has_what_was_committed_since() {
+    let vfs = mem();
+    let owner = open(small(&vfs)).unwrap();
+    let tree = owner.tree("t").unwrap();
+    tree.put("a", "1").unwrap();
+    let follower = follow(small(&vfs)).unwrap();
+    let first = follower.db();
+    assert_eq!(rows(&first, "t").len(), 1);
+    assert!(!follower.refresh().unwrap().has_changed);
+
+    tree.put("b", vec![7; 5000]).unwrap();
+    let seen = follower.refresh().unwrap();
+    assert!(seen.has_changed && !seen.manifest_read && seen.records == 1, "{seen:?}");
+    assert_eq!(rows(&first, "t").len(), 1);
+    let second = follower.db();
+    assert_eq!(rows(&second, "t"), rows(&owner, "t"));
+
+    // Across a flush, a merge and another handle's open.
+    owner.compact().unwrap();
+    tree.put("a", "2").unwrap();
+    owner.tree("u").unwrap().put("c", "3").unwrap();
+    assert!(follower.refresh().unwrap().manifest_read);
+    assert_eq!(rows(&follower.db(), "t"), rows(&owner, "t"));
+    assert_eq!(rows(&follower.db(), "u").len(), 1);
+    drop(tree);
+    owner.close().unwrap();
+    let owner = open(small(&vfs)).unwrap();
+    owner.tree("t").unwrap().delete("b").unwrap();
+    owner.drop_tree("u").unwrap();
+    follower.refresh().unwrap();
+    assert_eq!(rows(&follower.db(), "t"), rows(&owner, "t"));
+    assert!(follower.db().open_tree("u").unwrap_err().is_not_found());
+    assert_eq!((rows(&first, "t").len(), rows(&second, "t").len()), (1, 2));
+}
+
+#[test]
+fn nothing_is_written_and_writes_are_refused() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let owner = open(small(&fault(&vfs))).unwrap();
+    for i in 0..2000u32 {
+        owner.tree("t").unwrap().put(i.to_be_bytes(), [1; 40]).unwrap();
+    }
+    let files = vfs.files();
+    let no_lock = FaultVfs::of_files(
+        Path::new(DIR),
+        &files.iter().filter(|(path, _)| !path.ends_with("LOCK")).map(|(p, b)| (p.clone(), b.clone())).collect(),
+    );
+    let before = no_lock.files();
+    let follower = follow(small(&fault(&no_lock))).unwrap();
+    let read_only = open(Settings { read_only: true, ..small(&fault(&no_lock)) }).unwrap();
+    for db in [follower.db(), read_only] {
+        assert_eq!(rows(&db, "t").len(), 2000);
+        let tree = db.open_tree("t").unwrap();
+        assert!(matches!(tree.put("a", "b"), Err(Error::ReadOnly { .. })));
+        assert!(matches!(db.tree("new"), Err(Error::ReadOnly { .. })));
+        assert!(matches!(db.compact(), Err(Error::ReadOnly { .. })));
+        assert!(db.verify().unwrap().problems.is_empty());
+        db.snapshot();
+        drop(tree);
+        db.close().unwrap();
+    }
+    // One whose state was closed gets another.
+    assert!(follower.refresh().unwrap().has_changed);
+    assert_eq!(rows(&follower.db(), "t").len(), 2000);
+    drop(follower);
+    assert_eq!(no_lock.files(), before);
+}
+
+#[test]
+fn where_there_is_no_database_there_is_none_to_follow() {
+    let vfs = mem();
+    assert!(follow(small(&vfs)).unwrap_err().is_not_found());
+    vfs.create_dir_all(Path::new(DIR)).unwrap();
+    assert!(follow(small(&vfs)).unwrap_err().is_not_found());
+    assert!(vfs.list(Path::new(DIR)).unwrap().is_empty());
+}
+
+#[test]
+fn damage_is_told_and_the_state_of_before_kept() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let owner = open(small(&fault(&vfs))).unwrap();
+    let tree = owner.tree("t").unwrap();
+    tree.put("a", "1").unwrap();
+    let follower = follow(small(&fault(&vfs))).unwrap();
+    tree.put("b", "2").unwrap();
+    owner.flush().unwrap();
+    let run = vfs.files().into_keys().find(|path| path.extension().is_some_and(|e| e == "run")).unwrap();
+    vfs.remove(&run).unwrap();
+    for _ in 0..2 {
+        assert!(follower.refresh().unwrap_err().is_corruption());
+        assert_eq!(rows(&follower.db(), "t").len(), 1);
+    }
+}
+
+#[test]
+fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
+    let (vfs, clock) = (mem(), Clock::new());
+    let owner = open(small(&vfs)).unwrap();
+    let tree = owner.tree("t").unwrap();
+    tree.put("a", vec![3; 4000]).unwrap();
+    owner.flush().unwrap();
+    let settings = Settings { reader_age_max_ns: 5 * SECOND_NS, runtime: clock.clone(), ..small(&vfs) };
+    let follower = follow(settings).unwrap();
+    let old = follower.db();
+    let mut cursor = old.open_tree("t").unwrap().cursor();
+    assert!(cursor.next().unwrap());
+    tree.put("b", "2").unwrap();
+    assert!(follower.refresh().unwrap().has_changed);
+    clock.advance(4 * SECOND_NS);
+    follower.refresh().unwrap();
+    assert_eq!(rows(&old, "t").len(), 1);
+    clock.advance(2 * SECOND_NS);
+    follower.refresh().unwrap();
+    assert!(matches!(old.open_tree("t").map(|_| ()), Err(Error::Superseded)));
+    assert!(matches!(old.snapshot().get(&tree, "a").map(|_| ()), Err(_)));
+    assert!(cursor.seek_first().is_err());
+    assert_eq!(rows(&follower.db(), "t").len(), 2);
+}
+
+/// All values of a commit are its number, so a torn state would show.
+#[test]
+fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
+    let vfs = mem();
+    let settings = Settings { background_threads: 2, compression: Compression::None, ..small(&vfs) };
+    let owner = open(settings.clone()).unwrap();
+    let (tree, done) = (owner.tree("t").unwrap(), AtomicBool::new(false));
+    let told = AtomicU64::new(0);
+    let commit = |number: u64| {
+        let mut batch = owner.batch();
+        for slot in 0..16u64 {
+            let key = (slot << 32 | (slot * number) % 64).to_be_bytes();
+            // Some are blobs.
+            let value = [number.to_be_bytes().to_vec(), vec![slot as u8; if slot == 3 { 400 } else { 20 }]].concat();
+            batch.put(&tree, slot.to_be_bytes(), &value).put(&tree, key, &value);
+        }
+        owner.write(batch, Durability::Buffered).unwrap();
+        told.store(number, Ordering::SeqCst);
+    };
+    commit(1);
+    let follower = follow(Settings { background_threads: 0, ..settings }).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 2..6000 {
+                commit(number);
+                if number % 1500 == 0 {
+                    owner.compact().unwrap();
+                }
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        let mut last = 0;
+        while !done.load(Ordering::SeqCst) {
+            let least = told.load(Ordering::SeqCst);
+            follower.refresh().unwrap();
+            let db = follower.db();
+            let tree = db.open_tree("t").unwrap();
+            let number = |slot: u64| {
+                let value = tree.get(slot.to_be_bytes()).unwrap().unwrap();
+                u64::from_be_bytes(*value.first_chunk().unwrap())
+            };
+            let shown = number(0);
+            assert!(shown >= least.max(last), "{shown} is shown after {least} was told and {last} was shown");
+            assert!((1..16).all(|slot| number(slot) == shown));
+            // The two keys of slot 0 are one.
+            assert_eq!(tree.iter().map(|row| row.unwrap()).filter(|(_, v)| v[..8] == shown.to_be_bytes()).count(), 31);
+            last = shown;
+        }
+    });
+    let vfs: Arc<dyn Vfs> = vfs;
+    assert!(vfs.list(Path::new(DIR)).unwrap().len() > 3);
+}
