@@ -10,7 +10,7 @@
 
 use super::{core::Core, database::Db, new_directory::NewDirectory};
 use crate::{
-    base::{Error, FileNumber, Result, SequenceNumber},
+    base::{FileNumber, Result, SequenceNumber},
     platform::Vfs,
     read::ReadState,
     table::{

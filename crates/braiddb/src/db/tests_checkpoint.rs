@@ -35,13 +35,13 @@ fn fill(db: &Db, round: u8) {
     let tree = db.tree("plain").unwrap();
     for i in 0..200_u32 {
         let len = if i.is_multiple_of(10) { 2000 } else { 20 };
-        tree.put(&(i % 150).to_be_bytes(), &vec![round ^ i as u8; len]).unwrap();
+        tree.put((i % 150).to_be_bytes(), vec![round ^ i as u8; len]).unwrap();
     }
     tree.put_stream(b"stream", vec![round; 70_000].as_slice()).unwrap();
     tree.delete_range(10_u32.to_be_bytes().as_slice()..20_u32.to_be_bytes().as_slice()).unwrap();
     db.flush().unwrap();
     let other = db.tree(&format!("tree {round}")).unwrap();
-    other.put(b"in the log", &[round; 300]).unwrap();
+    other.put(b"in the log", [round; 300]).unwrap();
     if round > 0 {
         db.drop_tree(&format!("tree {}", round - 1)).unwrap();
     }
@@ -144,10 +144,10 @@ fn under_full_load_a_checkpoint_is_the_state_at_a_commit() {
                     for key in 0..8_u64 {
                         // One value in four is long enough for a blob file.
                         let value = round.to_be_bytes().repeat(if key.is_multiple_of(4) { 60 } else { 2 });
-                        batch.put(&trees[(key % 2) as usize], &[writer, key as u8], &value);
-                        batch.put(&trees[0], &[&[writer, 100][..], &(round % 500).to_be_bytes()].concat(), &[7; 50]);
+                        batch.put(&trees[(key % 2) as usize], [writer, key as u8], &value);
+                        batch.put(&trees[0], [&[writer, 100][..], &(round % 500).to_be_bytes()].concat(), [7; 50]);
                     }
-                    batch.put(expiring, &[writer], &round.to_be_bytes());
+                    batch.put(expiring, [writer], round.to_be_bytes());
                     let sequence = db.write(batch, Durability::Buffered).unwrap();
                     committed.fetch_max(sequence, Ordering::SeqCst);
                     if round.is_multiple_of(200) {
@@ -184,11 +184,11 @@ fn check_state(settings: &Settings, dir: &str, sequence: u64) {
     let trees = [copy.open_tree("a").unwrap(), copy.open_tree("b").unwrap()];
     let fleeting = copy.open_tree("fleeting").unwrap();
     for writer in 0..2_u8 {
-        let of_key = |key: u8| trees[usize::from(key % 2)].get(&[writer, key]).unwrap().map(|v| v[..8].to_vec());
+        let of_key = |key: u8| trees[usize::from(key % 2)].get([writer, key]).unwrap().map(|v| v[..8].to_vec());
         let round = of_key(0);
         for key in 0..8 {
             assert_eq!(of_key(key), round, "key {key} of writer {writer}");
         }
-        assert_eq!(fleeting.get(&[writer]).unwrap().map(|v| v.to_vec()), round);
+        assert_eq!(fleeting.get([writer]).unwrap().map(|v| v.to_vec()), round);
     }
 }
