@@ -56,6 +56,15 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Merge everything into as few files as possible
     Compact(CompactArguments),
+    /// Make, list, check and delete backups
+    #[command(subcommand)]
+    Backup(BackupCommand),
+    /// Make a database of a backup
+    Restore(RestoreArguments),
+    /// Have a log archive hold all that the database's log still has
+    Archive(ArchiveArguments),
+    /// Make a second database as this one is now, sharing its files
+    Checkpoint(CheckpointArguments),
     /// Print a file of a database in readable form
     Inspect(InspectArguments),
     /// Measure the engine, with the workloads of RocksDB's db_bench and of YCSB
@@ -395,6 +404,130 @@ pub struct VerifyArguments {
 pub struct CompactArguments {
     /// The database
     pub db: PathBuf,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid backup`
+#[derive(Debug, Subcommand)]
+pub enum BackupCommand {
+    /// Add a backup: what an earlier one has is not copied again
+    Create(CreateBackupArguments),
+    /// List the backups
+    List(ListBackupsArguments),
+    /// Read every byte of the backups, or of one, and compare checksums
+    Verify(VerifyBackupsArguments),
+    /// Delete backups, and the files that no other has
+    Delete(DeleteBackupArguments),
+    /// Delete all backups but those that are to be kept
+    Prune(PruneBackupsArguments),
+}
+
+/// Which backups stay. What either rule keeps stays, and so does the newest.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct RetentionArguments {
+    /// Keep so many of the newest backups, and delete the others
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep: Option<u64>,
+    /// Keep backups for so many days, and delete older ones
+    #[arg(long, value_name = "DAYS")]
+    pub keep_for: Option<u32>,
+}
+
+/// `braid backup create`
+#[derive(Debug, Args)]
+pub struct CreateBackupArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The directory with the backups; created if there is none
+    pub target: PathBuf,
+    /// Copy every file, also those that an earlier backup has
+    #[arg(long)]
+    pub full: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub retention: RetentionArguments,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid backup list`
+#[derive(Debug, Args)]
+pub struct ListBackupsArguments {
+    /// The directory with the backups
+    pub target: PathBuf,
+    /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `braid backup verify`
+#[derive(Debug, Args)]
+pub struct VerifyBackupsArguments {
+    /// The directory with the backups
+    pub target: PathBuf,
+    /// The number of the backup [default: all]
+    #[arg(long, value_name = "N")]
+    pub backup: Option<u64>,
+}
+
+/// `braid backup delete`
+#[derive(Debug, Args)]
+pub struct DeleteBackupArguments {
+    /// The directory with the backups
+    pub target: PathBuf,
+    /// The numbers of the backups
+    #[arg(required = true, value_name = "BACKUP")]
+    pub backups: Vec<u64>,
+}
+
+/// `braid backup prune`
+#[derive(Debug, Args)]
+pub struct PruneBackupsArguments {
+    /// The directory with the backups
+    pub target: PathBuf,
+    #[command(flatten)]
+    pub retention: RetentionArguments,
+}
+
+/// `braid restore`
+#[derive(Debug, Args)]
+pub struct RestoreArguments {
+    /// The directory with the backups
+    pub target: PathBuf,
+    /// The directory of the new database; it must not exist yet, or be empty
+    pub db: PathBuf,
+    /// The number of the backup [default: the newest]
+    #[arg(long, value_name = "N")]
+    pub backup: Option<u64>,
+    /// The log archive, for --to
+    #[arg(long, value_name = "DIR", requires = "to")]
+    pub archive: Option<PathBuf>,
+    /// Restore to just after the commit of this number, or to this moment (2026-11-23T03:04:05Z)
+    #[arg(long, value_name = "VERSION|TIME", requires = "archive", conflicts_with = "backup")]
+    pub to: Option<String>,
+}
+
+/// `braid archive`
+#[derive(Debug, Args)]
+pub struct ArchiveArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The log archive; created if there is none
+    pub archive: PathBuf,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid checkpoint`
+#[derive(Debug, Args)]
+pub struct CheckpointArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The directory of the new database; it must not exist yet, or be empty
+    pub dir: PathBuf,
     #[command(flatten)]
     pub open: OpenArguments,
 }

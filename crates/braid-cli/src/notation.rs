@@ -1,8 +1,9 @@
 //! How keys, values and sizes are written on the command line and on the screen.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use anyhow::Result;
+use braiddb::platform::{SystemTime, UNIX_EPOCH};
 
 use crate::exit::usage;
 
@@ -39,6 +40,57 @@ pub fn show_key(key: &[u8], notation: KeyNotation) -> String {
         (KeyNotation::U64, Ok(bytes)) => u64::from_be_bytes(bytes).to_string(),
         _ => to_printable(key),
     }
+}
+
+/// A moment, to the second, in UTC: 2026-11-23T03:04:05Z (RFC 3339).
+pub fn show_time(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, of_day) = (seconds / DAY_SECONDS, seconds % DAY_SECONDS);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The moment that such a text names; fractions of a second may follow the seconds.
+pub fn parse_time(text: &str) -> Option<SystemTime> {
+    let (date, rest) = text.strip_suffix('Z')?.split_once('T')?;
+    let (time, fraction) = rest.split_once('.').unwrap_or((rest, "0"));
+    let [year, month, day] = numbers(date, '-')?;
+    let [hour, minute, second] = numbers(time, ':')?;
+    let is_valid =
+        (1970..=9999).contains(&year) && (1..=12).contains(&month) && hour < 24 && minute < 60 && second < 60;
+    let micros: u64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
+    // Days are counted rather than computed; there are some ten thousand.
+    if !is_valid {
+        return None;
+    }
+    let january = (0..).find(|days| civil(*days).0 == year)?;
+    let days = (january..january + 366).find(|days| civil(*days) == (year, month, day))?;
+    let seconds = days * DAY_SECONDS + hour * 3600 + minute * 60 + second;
+    Some(UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros))
+}
+
+const DAY_SECONDS: u64 = 24 * 3600;
+
+/// Three numbers with separators between.
+fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Option<Vec<u64>> =
+        text.split(separator).map(|part| Some(part).filter(is_number)?.parse().ok()).collect();
+    parts?.try_into().ok()
+}
+
+/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Counted from the first of March of the year 0, so that leap days end a year; 400 years have 146,097 days.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// Bytes as text, with `\xNN` for whatever is not printable.
@@ -130,6 +182,38 @@ pub fn show_count(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_shown() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (1_795_402_000, "2026-11-23T02:46:40Z"),
+        ] {
+            let time = UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(show_time(time), text);
+            assert_eq!(parse_time(text), Some(time));
+        }
+        let with_fraction = UNIX_EPOCH + Duration::from_micros(1_500_000);
+        assert_eq!(parse_time("1970-01-01T00:00:01.5Z"), Some(with_fraction));
+        for wrong in
+            ["", "Z", "2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "1969-12-31T23:59:59Z", "2026-01-01T24:00:00Z"]
+        {
+            assert_eq!(parse_time(wrong), None, "{wrong}");
+        }
+        for wrong in [
+            "2026-01-01T00:00:00",
+            "2026-01-01 00:00:00Z",
+            "2026-1-+1T00:00:00Z",
+            "2026-01-01T00:00:00.Z",
+            "2026-01-01T00:00:00.xZ",
+        ] {
+            assert_eq!(parse_time(wrong).is_some(), wrong.ends_with(".Z"), "{wrong}");
+        }
+    }
 
     #[test]
     fn keys_go_through_each_notation_and_back() {

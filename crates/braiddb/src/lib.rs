@@ -29,6 +29,7 @@
 // Some parts of the lower layers' interfaces are called by tests alone.
 #![cfg_attr(not(test), allow(dead_code, unused_imports))]
 
+mod backup;
 pub mod base;
 mod cache;
 mod codec;
@@ -48,15 +49,19 @@ mod version;
 mod view;
 mod wal;
 
+pub use backup::{
+    BackupInfo, BackupOptions, BackupReport, BackupTarget, Backups, DirectoryTarget, Object, ObjectReader,
+    ObjectWriter, Restored, Retention, TargetLock,
+};
 pub use base::{Error, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
     Batch, Change, ChangeSet, ChangedTree, Cursor, Db, Durability, ETag, Follower, Gap, Iter, Key, LoggedStream,
     MergeBase, MergeFunctionHandle, MergeOperand, MultiCursor, MultiIter, MultiTransactionIter, MultiTree,
-    PartitionStats, PendingStream, ReaderStats, Refreshed, ResumeToken, RunStats, Snapshot, Stats, StreamReader,
-    StreamWriter, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport, Version,
-    WatchOptions, WatchStopper, Watcher,
+    PartitionStats, PendingStream, ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, Snapshot, Stats,
+    StreamReader, StreamWriter, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
+    Version, WatchOptions, WatchStopper, Watcher,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

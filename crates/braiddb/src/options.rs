@@ -1,10 +1,11 @@
 //! The options of a database.
 
 use crate::{
+    backup::{self, BackupTarget, Restored},
     base::Result,
     base::limits,
     codec::{Compression, MergeFunction},
-    db::{Db, Durability, Follower, Settings},
+    db::{Db, Durability, Follower, RestorePoint, Settings},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
     table::KeyBlocks,
 };
@@ -89,6 +90,8 @@ impl Builder {
                 log_retention_age_us: None,
                 reader_age_warn_ns: READER_AGE_WARN_NS,
                 reader_age_max_ns: u64::MAX,
+                log_archive: None,
+                is_restoring: false,
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
             },
@@ -276,9 +279,48 @@ impl Builder {
         self
     }
 
+    /// Keeps the log for good, in the directory `dir`, so that with a backup any later commit or moment can be gone back to: see
+    /// [`Builder::restore_to`]. Not by default. Each segment of the log is copied when it is full, and the blob files that it refers to are
+    /// linked, or copied on another file system, before they can go; when the database is closed, and by [`Db::archive_now`], all of
+    /// it is. If the archive cannot be written, the log grows until it can; at an open that is an error.
+    ///
+    /// Give it at each open: commits of an open without it leave a gap, which is noticed when it is to be crossed. What is older than
+    /// the oldest backup is of no use and may be removed, oldest first.
+    pub fn log_archive(mut self, dir: impl AsRef<Path>) -> Builder {
+        self.settings.log_archive = Some(dir.as_ref().to_owned());
+        self
+    }
+
     /// Opens the database in the directory `path`.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(self.settings, path.as_ref())
+    }
+
+    /// Makes a database of a backup, or of the newest one in the target, in the directory `dir`. Every checksum is compared on the way; it is
+    /// opened once, for reading only, to see that it does open, and is on the disk when this returns. It is a life of its own: its
+    /// records have [versions](crate::Version) that none had before.
+    ///
+    /// `AlreadyExists` if there is something in `dir`; `BackupDamaged` if anything in the backup is not as it was put there; `NotFound` if
+    /// there is no such backup. After an error nothing is left in `dir`, unless the process is killed: then it does not open.
+    /// Takes time linear in the backup. There is an example at [`Db::backup`].
+    pub fn restore(self, target: &dyn BackupTarget, id: Option<u64>, dir: impl AsRef<Path>) -> Result<Restored> {
+        backup::restore(self.settings, target, id, dir.as_ref())
+    }
+
+    /// As [`Builder::restore`], to a commit or a moment: of the newest backup that was taken at that point or before, and of the
+    /// [log archive](Builder::log_archive) `archive` as far as that point, which is reached exactly. A version is a sequence number of the life
+    /// that the newest backup is of. `BackupDamaged` if the archive has a gap before that point, or ends before it, so that it cannot be told what
+    /// was there then; for a moment there must be a later commit in the archive.
+    ///
+    /// Takes time linear in the backup and in what is in the archive after it; memory as an open database does.
+    pub fn restore_to(
+        self,
+        target: &dyn BackupTarget,
+        archive: impl AsRef<Path>,
+        point: RestorePoint,
+        dir: impl AsRef<Path>,
+    ) -> Result<Restored> {
+        backup::restore_to(self.settings, target, archive.as_ref(), point, dir.as_ref())
     }
 
     /// Reads the database in the directory `path` as of now. Nothing is written, not even a lock file, and no lock is taken: another

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{export, find, import, maintenance, point, scan, stats, watch};
+use super::{backup, export, find, import, maintenance, point, scan, stats, watch};
 use crate::{arguments::Command, bench, demo};
 
 /// Runs a command.
@@ -21,6 +21,10 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Stats(arguments) => stats::stats(&arguments),
         Command::Verify(arguments) => maintenance::verify(&arguments),
         Command::Compact(arguments) => maintenance::compact(&arguments),
+        Command::Backup(command) => backup::backup(&command),
+        Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Archive(arguments) => backup::archive(&arguments),
+        Command::Checkpoint(arguments) => backup::checkpoint(&arguments),
         Command::Inspect(arguments) => maintenance::inspect(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),

@@ -1,5 +1,6 @@
 //! The commands, each from its arguments to its exit code.
 
+mod backup;
 mod dispatch;
 mod export;
 mod find;

@@ -62,6 +62,12 @@ pub fn open_for_writing(path: &Path, arguments: &OpenArguments, create: bool) ->
     Ok(builder(arguments).create(create).open(path)?)
 }
 
+/// Opens an existing database with a log archive.
+pub fn open_archiving(path: &Path, archive: &Path, arguments: &OpenArguments) -> Result<Db> {
+    check_directory(path)?;
+    Ok(builder(arguments).create(false).log_archive(archive).open(path)?)
+}
+
 fn check_directory(path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(()),

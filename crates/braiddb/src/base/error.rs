@@ -35,6 +35,17 @@ pub enum Error {
         /// What is wrong there.
         detail: String,
     },
+    /// A backup holds bytes that were not put there, or lacks bytes that were.
+    #[error(
+        "the backup is damaged: {path}: {detail}; `braid backup verify` tells which backups are whole: restore another one, \
+         and make a new one"
+    )]
+    BackupDamaged {
+        /// The object of the backup, as the target calls it.
+        path: PathBuf,
+        /// What is wrong there.
+        detail: String,
+    },
     /// The caller asked for something that cannot be; nothing was changed.
     #[error("invalid argument: {0}")]
     InvalidArgument(String),
@@ -185,6 +196,9 @@ impl Error {
                 Error::Io { action, path: path.clone(), source }
             }
             Error::Corruption { path, offset, detail } => Error::corruption(path, *offset, detail),
+            Error::BackupDamaged { path, detail } => {
+                Error::BackupDamaged { path: path.clone(), detail: detail.clone() }
+            }
             Error::InvalidArgument(text) => Error::InvalidArgument(text.clone()),
             Error::NotFound(text) => Error::NotFound(text.clone()),
             Error::AlreadyExists(text) => Error::AlreadyExists(text.clone()),
@@ -210,9 +224,9 @@ impl Error {
         }
     }
 
-    /// Whether bytes on disk are damaged.
+    /// Whether bytes on disk are damaged, of a database or of a backup.
     pub fn is_corruption(&self) -> bool {
-        matches!(self, Error::Corruption { .. })
+        matches!(self, Error::Corruption { .. } | Error::BackupDamaged { .. })
     }
 
     /// Whether the disk is full.

@@ -43,11 +43,20 @@ pub enum FileKind {
     Manifest,
     /// A slot of CURRENT. Numbers: manifest number, generation.
     Current,
+    /// What a backup consists of. Numbers: the backup's, and the length of what follows the header.
+    Backup,
 }
 
 impl FileKind {
-    const ALL: [FileKind; 6] =
-        [FileKind::Wal, FileKind::Run, FileKind::View, FileKind::Blob, FileKind::Manifest, FileKind::Current];
+    const ALL: [FileKind; 7] = [
+        FileKind::Wal,
+        FileKind::Run,
+        FileKind::View,
+        FileKind::Blob,
+        FileKind::Manifest,
+        FileKind::Current,
+        FileKind::Backup,
+    ];
 
     /// The first eight bytes of such a file.
     pub fn magic(self) -> &'static [u8; 8] {
@@ -58,6 +67,7 @@ impl FileKind {
             FileKind::Blob => b"BRAIDBLB",
             FileKind::Manifest => b"BRAIDMAN",
             FileKind::Current => b"BRAIDCUR",
+            FileKind::Backup => b"BRAIDBAK",
         }
     }
 

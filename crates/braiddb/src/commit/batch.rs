@@ -295,6 +295,12 @@ pub struct PreparedBatch {
 }
 
 impl PreparedBatch {
+    /// A batch as it stands in a group of the log.
+    pub fn of_log(bytes: &[u8]) -> PreparedBatch {
+        // The count is not looked at any more: it is checked where the batch is taken apart.
+        PreparedBatch { bytes: bytes.to_vec(), start: 0, operations: 1, user_bytes: bytes.len() as u64 }
+    }
+
     /// Its bytes, as the module describes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
@@ -327,6 +333,24 @@ pub fn decode_batch<'a>(bytes: &'a [u8], mut visit: impl FnMut(Operation<'a>)) -
         visit(Operation::read(&mut reader)?);
     }
     Some(reader.position())
+}
+
+/// The batches of a group, each with its bytes. `None` if the bytes are not those of a group.
+pub fn split_group(payload: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut reader = ByteReader::new(payload);
+    let mut batches = Vec::new();
+    while !reader.is_at_end() {
+        let from = payload.len() - reader.remaining();
+        let head = reader.varint()?;
+        if head & 1 != 0 {
+            return None;
+        }
+        for _ in 0..head / 2 {
+            Operation::read(&mut reader)?;
+        }
+        batches.push(payload.get(from..payload.len() - reader.remaining())?);
+    }
+    Some(batches)
 }
 
 impl<'a> Operation<'a> {

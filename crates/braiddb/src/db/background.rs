@@ -7,7 +7,7 @@
 
 use super::core::{Core, WorkState};
 use crate::{
-    base::{Error, FileNumber, Result},
+    base::{Error, FileNumber, Result, SequenceNumber},
     compaction::{
         MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut,
         deadest, droppable_runs, plan,
@@ -138,19 +138,32 @@ impl Core {
 
     /// Flushes all memtables.
     pub fn flush_all(&self) -> Result<()> {
-        self.check_writable()?;
-        self.look_at_readers();
-        {
-            let _write = self.write.lock();
-            self.wait_for_flush()?;
-            self.freeze();
-        }
-        self.run_flushes()
+        self.freeze_now()?;
+        self.run_flushes(u64::MAX)
     }
 
-    /// Flushes all frozen memtables, or waits until the workers have.
-    pub fn run_flushes(&self) -> Result<()> {
-        while !self.state.load().frozen.is_empty() {
+    /// As [`Core::flush_all`], but does not wait for what is committed meanwhile. Every commit up to the sequence number that this
+    /// gives is in runs then.
+    pub fn flush_what_is_there(&self) -> Result<SequenceNumber> {
+        let last = self.freeze_now()?;
+        self.run_flushes(last)?;
+        Ok(last)
+    }
+
+    /// Freezes the active memtable; gives the last commit before that.
+    fn freeze_now(&self) -> Result<SequenceNumber> {
+        self.check_writable()?;
+        self.look_at_readers();
+        let _write = self.write.lock();
+        self.wait_for_flush()?;
+        self.freeze();
+        Ok(self.snapshots.visible())
+    }
+
+    /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have.
+    pub(super) fn run_flushes(&self, last: SequenceNumber) -> Result<()> {
+        // The oldest comes last.
+        while self.state.load().frozen.last().is_some_and(|memtable| memtable.max_sequence() <= last) {
             self.check_writable()?;
             let mut work = self.work.lock();
             if work.flushing {

@@ -73,6 +73,8 @@ pub struct BlobStore {
     writing: AtomicU64,
     /// The log holds what was committed after this, and what that refers to stays; `u64::MAX` if nothing stays for the log's sake.
     held_above: AtomicU64,
+    /// What commits above this one refer to stays: it is to be archived with the log.
+    archived: AtomicU64,
 }
 
 impl BlobStore {
@@ -91,6 +93,7 @@ impl BlobStore {
             files: Mutex::new(Files { uses, ..Files::default() }),
             writing: AtomicU64::new(0),
             held_above: AtomicU64::new(u64::MAX),
+            archived: AtomicU64::new(SequenceNumber::MAX),
         }
     }
 
@@ -176,6 +179,23 @@ impl BlobStore {
         }
     }
 
+    /// From now on files go only if no commit above this one refers to them.
+    pub fn hold_until_archived(&self, archived: SequenceNumber) {
+        self.archived.store(archived, Ordering::Release);
+    }
+
+    /// Counts all files that are there as on their way.
+    pub fn pin_all(&self) -> BTreeSet<FileNumber> {
+        let numbers: BTreeSet<FileNumber> = self.files.lock().uses.keys().copied().collect();
+        self.pin(&numbers);
+        numbers
+    }
+
+    /// Has these files never change any more: what comes next is written to others. They are durable when this returns.
+    pub fn seal(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
+        self.writer.as_ref().map_or(Ok(()), |w| w.seal(numbers))
+    }
+
     /// The commit that wrote these was numbered `sequence`, or failed (`None`).
     pub fn settle(&self, written: &[FileNumber], sequence: Option<SequenceNumber>) {
         if written.is_empty() {
@@ -245,7 +265,8 @@ impl BlobStore {
 
     /// Up to where commits have no more need of the files that they refer to.
     fn settled(&self, layout: &Layout) -> SequenceNumber {
-        layout.flushed.min(self.held_above.load(Ordering::Acquire))
+        let kept = self.held_above.load(Ordering::Acquire).min(self.archived.load(Ordering::Acquire));
+        layout.flushed.min(kept)
     }
 
     /// Makes what replayed records refer to durable, whatever it was before; only then may the log say that they are.

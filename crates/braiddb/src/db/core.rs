@@ -23,8 +23,8 @@
 
 use super::settings::Settings;
 use super::{
-    blobs::BlobStore, catalog::Catalog, clock::Clock, pressure::Pressure, snapshot::Hold, stats::Counters,
-    watches::Watches,
+    archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, pressure::Pressure, snapshot::Hold,
+    stats::Counters, watches::Watches,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
@@ -176,6 +176,10 @@ pub struct Core {
     /// The last commit that did not go to the log.
     pub unlogged: AtomicU64,
     pub blobs: BlobStore,
+    /// The blob files that stay while the database is restored.
+    pub held_blobs: Mutex<BTreeSet<FileNumber>>,
+    /// Where the log is kept for good, if it is.
+    pub archiver: Option<Archiver>,
     pub catalog: Catalog,
     pub functions: Arc<MergeFunctions>,
     pub work: Mutex<WorkState>,

@@ -326,6 +326,9 @@ impl Shared {
         if is_writable && let Err(e) = core.note_time() {
             tracing::debug!(error = %e, "that a clock was set could not be noted");
         }
+        if is_writable && let Err(e) = core.archive_at_close() {
+            tracing::warn!(error = %e, "the end of the log could not be archived; the next open sees to it");
+        }
         // From here on nothing is added that the sync would miss.
         core.refuse_calls();
         let synced = match &core.wal {

@@ -21,7 +21,7 @@ use super::{
     blobs::BlobStore,
     core::{Core, DiskState},
     database::Shared,
-    open::{Parts, highest, known_functions, load_catalog, numbered, table_context, time_floor},
+    open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
     replay::{Replayed, Walk, replay},
     settings::Settings,
     stats::Counters,
@@ -150,6 +150,7 @@ impl Follower {
     /// Opens a follower with these settings.
     pub(crate) fn open_with(settings: Settings, dir: &Path, every: Option<Duration>) -> Result<Follower> {
         let settings = Settings { read_only: true, create: false, ..settings };
+        refuse_unfinished(&settings, dir, &settings.vfs.list(dir).unwrap_or_default())?;
         let table = table_context(&settings);
         let started_ns = settings.runtime.monotonic_ns();
         let mut effort = Effort::default();
@@ -411,6 +412,7 @@ impl Following {
             disk: DiskState { manifest: self.manifest.clone(), files: self.files.clone() },
             wal: None,
             blobs,
+            archiver: None,
             catalog,
             functions,
             next_file: Arc::new(AtomicU64::new(layout.next_file)),

@@ -13,7 +13,7 @@ use crate::{
     },
     version::{Change, Edit, Layout, Partition, RunHandle, Version},
     view::ViewMeta,
-    wal::Wal,
+    wal::{SegmentInfo, Wal},
 };
 use parking_lot::Mutex;
 use std::{
@@ -204,8 +204,10 @@ impl Core {
 
     fn install_flush(&self, memtable: &Arc<Memtable>, planned: &Version, outputs: Vec<FlushOutput>) -> Result<()> {
         self.sync_what_is_retained()?;
+        self.archive_finished_or_warn();
         let mut disk = self.disk.lock();
         let flushed = memtable.max_sequence();
+        let is_to_be_archived = self.what_is_to_be_archived();
         let mut changes = Vec::new();
         for output in &outputs {
             self.counters.run_bytes.fetch_add(output.run.file_bytes, Ordering::Relaxed);
@@ -215,7 +217,7 @@ impl Core {
             }
         }
         changes.push(Change::Flushed(flushed));
-        let oldest_segment = self.wal.as_ref().map_or(0, |wal| wal.oldest_needed(flushed));
+        let oldest_segment = self.wal.as_ref().map_or(0, |wal| wal.oldest_needed_by(flushed, &is_to_be_archived));
         if let Some(wal) = &self.wal {
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
@@ -224,7 +226,8 @@ impl Core {
         drop(disk);
         if let Some(wal) = &self.wal {
             // It may have been sealed meanwhile, with nothing in it that is not flushed; but recovery begins there.
-            self.release_segments(wal, flushed, |segment| segment.number == oldest_segment, &beside);
+            let keep = |segment: &SegmentInfo| segment.number == oldest_segment || is_to_be_archived(segment.number);
+            self.release_segments(wal, flushed, keep, &beside);
         }
         Ok(())
     }
@@ -232,9 +235,11 @@ impl Core {
     /// Lets go of the log segments of which everything is in runs.
     pub fn release_log(&self, wal: &Wal) -> Result<()> {
         self.sync_what_is_retained()?;
+        self.archive_finished_or_warn();
         let mut disk = self.disk.lock();
         let layout = disk.manifest.layout();
-        let (flushed, oldest_segment) = (layout.flushed, wal.oldest_needed(layout.flushed));
+        let (flushed, is_to_be_archived) = (layout.flushed, self.what_is_to_be_archived());
+        let oldest_segment = wal.oldest_needed_by(flushed, &is_to_be_archived);
         if oldest_segment == layout.oldest_segment {
             return Ok(());
         }
@@ -242,7 +247,7 @@ impl Core {
         self.install(&mut disk, changes, None)?;
         let beside = self.held_beside_log(&disk);
         drop(disk);
-        self.release_segments(wal, flushed, |_| false, &beside);
+        self.release_segments(wal, flushed, |segment| is_to_be_archived(segment.number), &beside);
         Ok(())
     }
 

@@ -1,10 +1,12 @@
 //! The database: open, recovery, state, background work, and the handles that users hold.
 
+mod archive;
 mod background;
 mod batch;
 mod blobs;
 mod bytes;
 mod catalog;
+mod checkpoint;
 mod clock;
 mod conditional;
 mod core;
@@ -23,6 +25,7 @@ mod maintain;
 mod merging;
 mod multi;
 mod multi_cursor;
+mod new_directory;
 mod on_the_way;
 mod open;
 mod piece_writer;
@@ -49,6 +52,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_checkpoint;
 #[cfg(test)]
 mod tests_common;
 #[cfg(test)]
@@ -88,8 +93,10 @@ mod tests_unlogged;
 #[cfg(test)]
 mod tests_watch;
 
+pub use archive::{LogArchive, RestorePoint};
 pub use batch::Batch;
 pub use bytes::{Key, Value};
+pub use checkpoint::{Image, ImageFile, ImageFileKind};
 pub use conditional::Update;
 pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
@@ -98,6 +105,7 @@ pub use iter::Iter;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};
 pub use multi_cursor::MultiCursor;
+pub use new_directory::{LOCK_NAME, NewDirectory, make_durably};
 pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;

@@ -9,12 +9,14 @@
 
 use super::settings::Settings;
 use super::{
+    archive::Archiver,
     background::damaged_view,
     blobs::BlobStore,
     catalog::{Catalog, DroppedTree, TreeState, catalog_key},
     clock::Clock,
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
     log_kept,
+    new_directory::{LOCK_NAME, RESTORING_NAME},
     pressure::Pressure,
     replay::{Replayed, replay},
     stats::Counters,
@@ -58,9 +60,6 @@ const LOG_SPARES_MAX: usize = 4;
 /// More memory than any machine has, and little enough to be reckoned with.
 const MEMORY_MAX: usize = usize::MAX >> 8;
 
-/// The lock's file name.
-const LOCK_NAME: &str = "LOCK";
-
 /// The kind of an engine file, by its name.
 pub(super) fn numbered(name: &str) -> Option<(u64, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {
@@ -96,6 +95,7 @@ pub struct Parts {
     pub disk: DiskState,
     pub wal: Option<Wal>,
     pub blobs: BlobStore,
+    pub archiver: Option<Archiver>,
     pub catalog: Catalog,
     pub functions: Arc<MergeFunctions>,
     pub next_file: Arc<AtomicU64>,
@@ -137,8 +137,10 @@ impl Core {
         let tail_note = outcome.tail_note.clone();
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
+        let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
         let core = Arc::new(Core::assemble(Parts {
             leftovers,
+            archiver,
             settings,
             dir: dir.to_owned(),
             lock: Some(lock),
@@ -193,6 +195,8 @@ impl Core {
             flushed: AtomicU64::new(flushed),
             unlogged: AtomicU64::new(0),
             blobs: parts.blobs,
+            archiver: parts.archiver,
+            held_blobs: Mutex::default(),
             catalog: parts.catalog,
             functions: parts.functions,
             work: Mutex::new(WorkState::default()),
@@ -216,6 +220,10 @@ impl Core {
 
     /// Sweeps up what a crash left behind, and shares out the memory.
     fn settle_after_open(&self) -> Result<()> {
+        if self.settings.is_restoring {
+            *self.held_blobs.lock() = self.blobs.pin_all();
+        }
+        self.archive_at_open()?;
         let disk = self.disk.lock();
         self.find_orphans(disk.manifest.layout(), disk.manifest.number())?;
         // To remove a large file can take a millisecond and more: threads, if there are any, do so later.
@@ -284,9 +292,19 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     }
 }
 
+/// What a restore has not finished is no database yet.
+pub(super) fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
+    if !settings.is_restoring && names.iter().any(|e| e.name == RESTORING_NAME) {
+        let reason = "a restore into it was not finished: remove the directory, and restore once more";
+        return Err(Error::NotFound(format!("there is no database in {}: {reason}", dir.display())));
+    }
+    Ok(())
+}
+
 fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
     let (vfs, runtime) = (&settings.vfs, &settings.runtime);
     let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    refuse_unfinished(settings, dir, &names)?;
     let data = names.iter().find(|e| matches!(numbered(&e.name), Some((_, kind)) if kind != "manifest"));
     match Manifest::open(vfs, runtime, dir, false) {
         Ok(Some(manifest)) => return Ok(manifest),
@@ -458,7 +476,9 @@ fn begin_epoch(
         pre_sync: blobs.sync_hook(),
     };
     let segment_len = settings.log_segment_bytes();
-    let mut options = WalOptions { segment_len, spares_max: LOG_SPARES_MAX, ..Default::default() };
+    // The archive tells segments apart by their numbers: with one, no file is used again under its number.
+    let spares_max = if settings.log_archive.is_some() { 0 } else { LOG_SPARES_MAX };
+    let mut options = WalOptions { segment_len, spares_max, ..Default::default() };
     if settings.compression == Compression::None {
         options.compress_at_len = usize::MAX;
     }

@@ -5,7 +5,7 @@ use crate::{
     platform::{Runtime, Vfs, pages::HUGE_PAGE_BYTES},
     table::KeyBlocks,
 };
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -84,6 +84,10 @@ pub struct Settings {
     /// `u64::MAX` for never, as for the next.
     pub reader_age_warn_ns: u64,
     pub reader_age_max_ns: u64,
+    /// Where the log is kept for good.
+    pub log_archive: Option<PathBuf>,
+    /// Whether a restore is going on: the directory is not finished, and no blob file goes.
+    pub is_restoring: bool,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
 }

@@ -108,6 +108,8 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         log_retention_age_us: None,
         reader_age_warn_ns: u64::MAX,
         reader_age_max_ns: u64::MAX,
+        log_archive: None,
+        is_restoring: false,
         vfs: Arc::clone(vfs),
         runtime: Arc::new(SystemRuntime::new()),
     }

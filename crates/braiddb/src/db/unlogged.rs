@@ -148,7 +148,7 @@ impl Core {
     fn flush_unlogged(&self, write: &mut WriteState) -> Result<()> {
         self.wait_for_flush()?;
         self.freeze();
-        self.run_flushes()?;
+        self.run_flushes(u64::MAX)?;
         let batch = Marker::Unlogged(write.unlogged).batch()?;
         let drops = self.catalog.drops.load(Ordering::Acquire);
         let mut marker = Request { batch, drops, is_unlogged: false, check: None, verdict: Verdict::Unchanged };

@@ -1,15 +1,15 @@
 //! What a segment holds, for tools.
 
 use super::{
-    format::{SEGMENT_HEADER_LEN, SegmentHeader},
+    format::{Link, SEGMENT_HEADER_LEN, SegmentHeader},
     record::Record,
     scan::{Found, SegmentReader},
 };
 use crate::{
-    base::{Error, Result},
-    platform::{OpenMode, Vfs},
+    base::{Error, Result, SequenceNumber},
+    platform::{File, OpenMode, Vfs},
 };
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 /// A segment's contents in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,58 @@ pub fn inspect_segment(
     };
     let records_beyond = reader.beyond(offset)?.records;
     Ok(SegmentDump { header, end_offset: offset, remains: found != Found::Nothing, records_beyond })
+}
+
+/// Reads the commit groups of a segment's first `used_len` bytes, in order: calls `visitor` with the first sequence number and the unpacked
+/// payload of each. Damage before that place is an error.
+pub fn read_groups(
+    vfs: &dyn Vfs,
+    path: &Path,
+    used_len: u64,
+    visitor: &mut dyn FnMut(SequenceNumber, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let (header, mut link, file) = open_segment(vfs, path)?;
+    let mut reader = SegmentReader::new(&header, &*file, path);
+    let mut offset = SEGMENT_HEADER_LEN;
+    while offset < used_len {
+        let record = match reader.find(offset)? {
+            Found::Record(record) if record.header.previous_link == link => record,
+            _ => return Err(Error::corruption(path, offset, "a record of the log is damaged")),
+        };
+        if record.header.flags.is_group() {
+            visitor(record.header.first_sequence, &reader.payload(offset, &record)?)?;
+        }
+        offset += record.file_len();
+        link = record.link;
+    }
+    Ok(())
+}
+
+/// The header of a segment, and the first sequence number in it; `None` if it has no whole group.
+pub fn first_group(vfs: &dyn Vfs, path: &Path) -> Result<(SegmentHeader, Option<SequenceNumber>)> {
+    let (header, mut link, file) = open_segment(vfs, path)?;
+    let mut reader = SegmentReader::new(&header, &*file, path);
+    let mut offset = SEGMENT_HEADER_LEN;
+    loop {
+        match reader.find(offset)? {
+            Found::Record(record) if record.header.previous_link == link => {
+                if record.header.flags.is_group() {
+                    return Ok((header, Some(record.header.first_sequence)));
+                }
+                offset += record.file_len();
+                link = record.link;
+            }
+            _ => return Ok((header, None)),
+        }
+    }
+}
+
+fn open_segment(vfs: &dyn Vfs, path: &Path) -> Result<(SegmentHeader, Link, Arc<dyn File>)> {
+    let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
+    let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
+    let len = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", path, e))?;
+    let (header, link) = SegmentHeader::decode(bytes.get(..len).unwrap_or_default(), path)?;
+    Ok((header, link, file))
 }
 
 /// The unpacked payload of a record that [`inspect_segment`] has shown; empty if it is no commit group.

@@ -8,7 +8,7 @@ use super::{
     format::{Epoch, Link, Lsn, MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
     record::{RECORD_HEADER_LEN_MAX, RecordFlags, RecordHeader, SEAL_LEN_MAX, encode_seal, payload_checksum},
     retention::{Pin, Retained, RetentionLimit},
-    segment::{MakeError, Segment, SegmentInfo, Spare, WalStart, sync_failed},
+    segment::{FinishedSegment, MakeError, Segment, SegmentInfo, Spare, WalStart, sync_failed},
     sync::{Latch, SyncStage},
     tape::{HeldLog, LogReader},
 };
@@ -398,6 +398,34 @@ impl Wal {
         Ok(true)
     }
 
+    /// Goes on in another segment, unless there is nothing in the present one: so what was appended before stands in segments
+    /// that are finished.
+    pub fn go_on(&self) -> Result<()> {
+        let mut tail = self.tail.lock();
+        self.latch.check()?;
+        if tail.offset > SEGMENT_HEADER_LEN {
+            self.drop_ahead(&mut tail);
+            self.go_on_in_next(&mut tail, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The segments that are held and will not be written to any more, in log order.
+    pub fn finished_segments(&self) -> Vec<FinishedSegment> {
+        let segments = self.segments.lock();
+        let finished = segments.iter().filter(|segment| segment.end_lsn() != u64::MAX);
+        let describe = |segment: &Arc<Segment>| FinishedSegment {
+            number: segment.header.number,
+            file_id: segment.header.file_id,
+            path: segment.path.clone(),
+            end_lsn: segment.end_lsn(),
+            used_len: segment.end_lsn().saturating_sub(segment.header.start_lsn).min(segment.header.len),
+            len: segment.header.len,
+            last_sequence: segment.last_sequence(),
+        };
+        finished.map(describe).collect()
+    }
+
     /// Removes the spares, and returns how many there were. For when nothing was committed for a while.
     pub fn trim_spares(&self) -> usize {
         self.drop_ahead(&mut self.tail.lock());
@@ -415,9 +443,15 @@ impl Wal {
 
     /// The segment where recovery must begin once everything up to `flushed` stands in runs.
     pub fn oldest_needed(&self, flushed: SequenceNumber) -> FileNumber {
+        self.oldest_needed_by(flushed, &|_| false)
+    }
+
+    /// The same where others need a segment as well.
+    pub fn oldest_needed_by(&self, flushed: SequenceNumber, others_need: &dyn Fn(FileNumber) -> bool) -> FileNumber {
         let segments = self.segments.lock();
         let last = segments.len().saturating_sub(1);
-        let first_needed = segments.iter().take(last).position(|s| s.last_sequence() > flushed).unwrap_or(last);
+        let is_needed = |s: &Arc<Segment>| s.last_sequence() > flushed || others_need(s.header.number);
+        let first_needed = segments.iter().take(last).position(is_needed).unwrap_or(last);
         segments.get(first_needed).map_or(0, |segment| segment.header.number)
     }
 

@@ -19,12 +19,12 @@ mod tape;
 mod tests;
 
 pub use context::{WalContext, WalOptions};
-pub use format::{Lsn, SegmentHeader, segment_path};
-pub use inspect::{inspect_segment, record_payload};
+pub use format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path};
+pub use inspect::{first_group, inspect_segment, read_groups, record_payload};
 pub use log::{GroupHeader, Wal};
 pub use record::RecordHeader;
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};
 pub use retention::RetentionLimit;
-pub use segment::{Segment, SegmentInfo, WalStart};
+pub use segment::{FinishedSegment, Segment, SegmentInfo, WalStart};
 pub use tail::{Followed, Tail};
 pub use tape::{ClosedLog, Gone, HeldLog, LogItem, LogReader, ReadError, end_of_epoch, visit_groups};

@@ -10,7 +10,7 @@ use super::{
     retention::RetentionLimit,
 };
 use crate::{
-    base::{Error, FileNumber, SequenceNumber},
+    base::{Error, FileId, FileNumber, SequenceNumber},
     platform::{File, OpenMode, WriteMapping},
 };
 use parking_lot::Mutex;
@@ -125,6 +125,25 @@ pub struct SegmentInfo {
     /// Its length in bytes.
     pub len: u64,
     /// The last sequence number in it, or before it if it holds no group.
+    pub last_sequence: SequenceNumber,
+}
+
+/// A segment that will not be written to any more, as long as it is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinishedSegment {
+    /// The number in its file's name.
+    pub number: FileNumber,
+    /// The identity of this life of the file.
+    pub file_id: FileId,
+    /// Its file.
+    pub path: PathBuf,
+    /// Where its records end.
+    pub end_lsn: Lsn,
+    /// The bytes up to there.
+    pub used_len: u64,
+    /// Its length.
+    pub len: u64,
+    /// The last sequence number in it, or before it.
     pub last_sequence: SequenceNumber,
 }
 

@@ -24,6 +24,9 @@ use std::{
 /// Values up to this length are written together with the head, in one call.
 const WHOLE_WRITE_LEN: usize = 256 << 10;
 
+/// How long it takes until it is looked again whether a write has ended.
+const WRITE_WAIT_US: u64 = 100;
+
 /// The world a writer lives in.
 #[derive(Clone)]
 pub struct BlobWriterContext {
@@ -322,6 +325,26 @@ impl BlobWriter {
         let number = full.number;
         state.full.push(full);
         Some(number)
+    }
+
+    /// Ends the writing to these files: what comes next goes to others. Waits for the writes that are under way and syncs what was
+    /// written. So when this returns, none of the files ever changes any more, and all of them are durable.
+    pub fn seal(&self, numbers: &BTreeSet<FileNumber>) -> Result<()> {
+        let files: Vec<Arc<OpenFile>> = {
+            let mut state = self.state.lock();
+            let State { current, full } = &mut *state;
+            let is_meant = |file: &mut Arc<OpenFile>| numbers.contains(&file.number);
+            full.extend(current.iter_mut().filter_map(|current| current.file.take_if(is_meant)));
+            full.iter().filter(|file| numbers.contains(&file.number)).cloned().collect()
+        };
+        for file in &files {
+            // One call to the system each, and none is begun any more.
+            while file.writing.load(Ordering::Acquire) > 0 {
+                self.context.runtime.sleep_us(WRITE_WAIT_US);
+            }
+            self.sync_file(file)?;
+        }
+        self.name(files.iter())
     }
 
     /// Lets go of a full file that nothing refers to: who kept it open would keep its space taken.

@@ -1,0 +1,188 @@
+//! Makes a database of a backup.
+
+use super::{
+    description::Description,
+    store::{Backups, READ_BYTES},
+    target::BackupTarget,
+};
+use crate::{
+    base::{Error, FileNumber, Result, SequenceNumber},
+    db::{Db, ImageFileKind, LogArchive, NewDirectory, RestorePoint, Settings},
+    platform::{OpenMode, UNIX_EPOCH},
+};
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+/// What was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The backup.
+    pub backup: u64,
+    /// The last commit in the database.
+    pub sequence: SequenceNumber,
+    /// The commits among them that came from the log archive, and not from the backup.
+    pub replayed: u64,
+    /// Files of the backup, all written.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Makes a database of a backup, or of the newest, in the directory `dir`. See [`crate::Builder::restore`].
+pub fn restore(settings: Settings, target: &dyn BackupTarget, id: Option<u64>, dir: &Path) -> Result<Restored> {
+    let backups = Backups::new(target);
+    let description = backups.find(id)?;
+    let mut new = NewDirectory::begin(&settings.vfs, &settings.runtime, dir)?;
+    copy_files(&backups, &description, &mut new, dir)?;
+    new.make_database(&description.layout)?;
+    confirm(settings, dir, description.sequence)?;
+    new.keep();
+    let info = description.info();
+    Ok(Restored { backup: info.id, sequence: info.sequence, replayed: 0, files: info.files, bytes: info.bytes })
+}
+
+/// Makes a database of a backup and of what came after it. See [`crate::Builder::restore_to`].
+pub fn restore_to(
+    settings: Settings,
+    target: &dyn BackupTarget,
+    archive_dir: &Path,
+    point: RestorePoint,
+    dir: &Path,
+) -> Result<Restored> {
+    let backups = Backups::new(target);
+    let description = newest_before(&backups, point)?;
+    let archive = LogArchive::new(&settings.vfs, archive_dir, description.incarnation);
+    // Twice: what cannot be done is said before anything is written.
+    let mut blobs = BTreeSet::new();
+    let last = archive.walk(description.sequence, point, &mut |_, batches| collect_blobs(batches, &mut blobs))?;
+    let mut new = NewDirectory::begin(&settings.vfs, &settings.runtime, dir)?;
+    new.begin_restoring()?;
+    copy_files(&backups, &description, &mut new, dir)?;
+    let has = |number: &FileNumber| {
+        description.files.iter().any(|f| f.identity.kind == ImageFileKind::Blob && f.identity.number == *number)
+    };
+    for number in blobs.iter().filter(|number| !has(number)) {
+        copy_blob(&settings, &archive, *number, &mut new, dir)?;
+    }
+    new.make_database(&description.layout)?;
+    new.unlock();
+    let replayed = replay(&settings, &archive, description.sequence, point, dir).and_then(|replayed| {
+        confirm(Settings { is_restoring: true, ..settings.clone() }, dir, last)?;
+        new.end_restoring()?;
+        Ok(replayed)
+    });
+    match replayed {
+        Ok(replayed) => {
+            new.keep();
+            let info = description.info();
+            Ok(Restored { backup: info.id, sequence: last, replayed, files: info.files, bytes: info.bytes })
+        }
+        Err(e) => {
+            new.answer_for_all()?;
+            Err(e)
+        }
+    }
+}
+
+/// The newest backup that has nothing after the point.
+fn newest_before(backups: &Backups<'_>, point: RestorePoint) -> Result<Description> {
+    // A damaged one is done without: what it has is in an older one and in the archive.
+    let mut all = backups.inventory()?.backups;
+    let life = all.values().next_back().map(|newest| newest.incarnation);
+    let is_before = |backup: &Description| match point {
+        RestorePoint::Version(version) => backup.sequence <= version && Some(backup.incarnation) == life,
+        RestorePoint::Time(time) => UNIX_EPOCH + Duration::from_micros(backup.taken_us) <= time,
+    };
+    all.retain(|_, backup| is_before(backup));
+    all.pop_last().map(|(_, backup)| backup).ok_or_else(|| {
+        Error::NotFound("there is no backup of that point or before: see `braid backup list`".to_owned())
+    })
+}
+
+fn collect_blobs(batches: &[&[u8]], blobs: &mut BTreeSet<FileNumber>) -> Result<()> {
+    batches.iter().for_each(|batch| blobs.extend(LogArchive::blobs_of(batch)));
+    Ok(())
+}
+
+/// Copies a blob file of the archive: the archive's own must not be changed by anybody.
+fn copy_blob(
+    settings: &Settings,
+    archive: &LogArchive,
+    number: FileNumber,
+    new: &mut NewDirectory,
+    dir: &Path,
+) -> Result<()> {
+    let from = archive.blob_path(number);
+    let missing = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::BackupDamaged { path: from.clone(), detail: "it is missing from the log archive".to_owned() }
+        }
+        _ => Error::io("open", &from, e),
+    };
+    let source = settings.vfs.open(&from, OpenMode::Read).map_err(missing)?;
+    let len = source.len().map_err(|e| Error::io("read", &from, e))?;
+    let name = from.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (copy, path) = (new.create(&name)?, dir.join(&name));
+    let mut buffer = Vec::new();
+    for at in (0..len).step_by(READ_BYTES) {
+        buffer.resize(usize::try_from(len - at).unwrap_or(usize::MAX).min(READ_BYTES), 0);
+        source.read_exact_at(&mut buffer, at).map_err(|e| Error::io("read", &from, e))?;
+        copy.write_at(&buffer, at).map_err(|e| Error::io("write", &path, e))?;
+    }
+    copy.sync_data().map_err(|e| Error::io("sync", &path, e))
+}
+
+/// Commits again what the archive tells of; how many commits.
+fn replay(
+    settings: &Settings,
+    archive: &LogArchive,
+    from: SequenceNumber,
+    point: RestorePoint,
+    dir: &Path,
+) -> Result<u64> {
+    let settings =
+        Settings { is_restoring: true, create: false, read_only: false, log_archive: None, ..settings.clone() };
+    let db = Db::open_with(settings, dir)?;
+    let mut replayed = 0;
+    archive.walk(from, point, &mut |first, batches| {
+        replayed += batches.len() as u64;
+        db.apply_logged(first, batches)
+    })?;
+    db.flush()?;
+    db.release_held_blobs();
+    // The values that the archive's blob files have were not looked at yet.
+    let problem = db.verify()?.problems.into_iter().next();
+    db.close()?;
+    problem.map_or(Ok(replayed), Err)
+}
+
+/// Writes the files of a backup, and syncs each.
+fn copy_files(backups: &Backups<'_>, description: &Description, new: &mut NewDirectory, dir: &Path) -> Result<()> {
+    for file in &description.files {
+        let (name, mut at) = (file.file_name(), 0);
+        let path = dir.join(&name);
+        let copy = new.create(&name)?;
+        backups.read(file, &mut |piece| {
+            copy.write_at(piece, at).map_err(|e| Error::io("write", &path, e))?;
+            at += piece.len() as u64;
+            Ok(())
+        })?;
+        copy.sync_data().map_err(|e| Error::io("sync", &path, e))?;
+    }
+    Ok(())
+}
+
+/// Opens the database, without changing anything, and looks whether it is where it should be.
+fn confirm(settings: Settings, dir: &Path, sequence: SequenceNumber) -> Result<()> {
+    let settings = Settings { read_only: true, create: false, background_threads: 0, ..settings };
+    let db = Db::open_with(settings, dir)?;
+    let found = db.snapshot().sequence();
+    db.close()?;
+    if found != sequence {
+        return Err(Error::BackupDamaged {
+            path: dir.to_owned(),
+            detail: format!("what was restored ends at commit {found}, not at {sequence}"),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,420 @@
+//! The log archive: finished segments of the log are kept for good, and the blob files that their records refer to; from a backup and
+//! them, any later state can be made again.
+//!
+//! The archive of a database is a directory, with one directory in it for each of its lives (incarnations), in which file
+//! numbers are not used twice. A segment is **copied**: its file will be used again, or removed. Blob files are sealed and then
+//! linked, or copied where that cannot be.
+//!
+//! **Order.** A segment is synced; the blob files that it refers to are archived; then the segment is, its header last. So a
+//! segment in the archive whose header is whole is whole itself, all it refers to is there, and recovery will never be without it. Only
+//! then does recovery do without the segment, and may what it refers to go: the log is let go of, and blob files are, no further than the
+//! archive reaches. Where the archive cannot be written the log grows, and nothing is lost.
+//!
+//! **Gaps.** Segments name their successors, as in any log, and commits have consecutive numbers. So what is missing is noticed: a
+//! segment, or commits that did not go through the log.
+
+use super::{
+    core::{Core, Request},
+    database::Db,
+    new_directory::make_durably,
+    settings::Settings,
+};
+use crate::{
+    base::{Error, FileId, FileNumber, Result, SequenceNumber},
+    codec::{FILE_HEADER_LEN, FileHeader, FileKind},
+    commit::{PreparedBatch, decode_group, split_group},
+    platform::{OpenMode, SystemTime, UNIX_EPOCH, Vfs},
+    table::blob::{blob_path, visit_references},
+    txn::Verdict,
+    wal::{self, FinishedSegment, RecordInfo, RecoveryInput, SEGMENT_HEADER_LEN, Visit},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// So much is copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// Keeps the log of an open database.
+#[derive(Debug)]
+pub struct Archiver {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    /// Held by whoever archives.
+    busy: Mutex<()>,
+    /// The segments that the log holds and the archive has. A leaf among locks.
+    known: Mutex<BTreeSet<FileNumber>>,
+    /// Every commit up to this one is in the archive, as far as it is in the log.
+    archived: AtomicU64,
+}
+
+/// A moment that a database is restored to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RestorePoint {
+    /// Just after this commit.
+    Version(SequenceNumber),
+    /// Just before the first commit that was made later than this, by the wall clock of then.
+    Time(SystemTime),
+}
+
+impl Db {
+    /// Has the [archive](crate::Builder::log_archive) hold every commit up to now; it does by itself only when a segment of the log is
+    /// full, and when the database is closed. Returns the last one. The log goes on in another segment. `InvalidArgument` if no log archive
+    /// is kept.
+    pub fn archive_now(&self) -> Result<SequenceNumber> {
+        let core = self.core();
+        let _inside = core.enter()?;
+        core.check_writable()?;
+        let (Some(archiver), Some(wal)) = (&core.archiver, &core.wal) else {
+            return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
+        };
+        // All before it are in the log.
+        let visible = core.snapshots.visible();
+        wal.go_on()?;
+        core.archive_finished()?;
+        Ok(visible.max(archiver.archived.load(Ordering::Acquire)))
+    }
+
+    /// Commits what a log tells of, under the numbers that it had there.
+    pub(crate) fn apply_logged(&self, first: SequenceNumber, batches: &[&[u8]]) -> Result<()> {
+        let core = self.core();
+        let _inside = core.enter()?;
+        let mut write = core.write.lock();
+        if first <= write.last_sequence {
+            let detail = format!("commit {first} after {}", write.last_sequence);
+            return Err(Error::corruption(&core.dir, 0, detail));
+        }
+        write.last_sequence = first - 1;
+        let drops = core.catalog.drops.load(Ordering::Acquire);
+        let request = |batch: &&[u8]| Request {
+            batch: PreparedBatch::of_log(batch),
+            drops,
+            is_unlogged: false,
+            check: None,
+            verdict: Verdict::Unchanged,
+        };
+        let mut group: Vec<Request> = batches.iter().map(request).collect();
+        core.try_commit_group(&mut write, &mut group, drops)?;
+        drop(write);
+        if core.settings.background_threads == 0 {
+            core.run_inline();
+        }
+        Ok(())
+    }
+
+    /// Lets go of the blob files that were held while the database was restored, as far as nothing refers to them.
+    pub(crate) fn release_held_blobs(&self) {
+        let held = std::mem::take(&mut *self.core().held_blobs.lock());
+        self.core().blobs.settle(&held.into_iter().collect::<Vec<_>>(), Some(self.core().snapshots.visible()));
+    }
+}
+
+impl Archiver {
+    /// As the settings say. `life` is the database's incarnation.
+    pub fn new(settings: &Settings, life: u64) -> Result<Option<Archiver>> {
+        let Some(dir) = settings.log_archive.as_ref().filter(|_| !settings.read_only) else { return Ok(None) };
+        let dir = dir.join(life_name(life));
+        make_durably(&*settings.vfs, &dir)?;
+        let vfs = Arc::clone(&settings.vfs);
+        let archived = AtomicU64::new(0);
+        Ok(Some(Archiver { vfs, dir, busy: Mutex::default(), known: Mutex::default(), archived }))
+    }
+
+    /// Whether the segment is there, or another one is in its place. What a killed process has left of it is removed.
+    fn has_segment(&self, segment: &FinishedSegment) -> Result<bool> {
+        let path = wal::segment_path(&self.dir, segment.number);
+        match wal::first_group(&*self.vfs, &path) {
+            Ok((header, _)) if header.file_id == segment.file_id => Ok(true),
+            Ok(_) => {
+                // It was used again by an open without the archive, which has left a gap anyhow.
+                tracing::warn!(segment = segment.number, "the log archive has a gap before this segment");
+                Ok(true)
+            }
+            Err(e) if e.is_corruption() => {
+                self.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+                Ok(false)
+            }
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Archives a blob file that does not change any more. False if there is none.
+    fn add_blob(&self, from: &Path, number: FileNumber) -> Result<bool> {
+        let to = blob_path(&self.dir, number);
+        let (wanted, len) = match file_identity(&*self.vfs, from) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(file_identity(&*self.vfs, &to).is_ok());
+            }
+            identity => identity?,
+        };
+        match file_identity(&*self.vfs, &to) {
+            Ok(found) if found == (wanted, len) => return Ok(true),
+            Ok(_) => return Err(Error::AlreadyExists(format!("{} is another blob file", to.display()))),
+            Err(e) if e.is_corruption() => self.vfs.remove(&to).map_err(|e| Error::io("remove", &to, e))?,
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        if self.vfs.hard_link(from, &to).is_err() {
+            copy_header_last(&*self.vfs, from, &to, FILE_HEADER_LEN as u64, len, len)?;
+        }
+        Ok(true)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))
+    }
+}
+
+/// The name of the directory for one life of the database.
+fn life_name(life: u64) -> String {
+    format!("{life:016x}")
+}
+
+/// The file id of a blob file, and its length.
+fn file_identity(vfs: &dyn Vfs, path: &Path) -> Result<(FileId, u64)> {
+    let file = vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
+    let mut header = [0; FILE_HEADER_LEN];
+    let read = file.read_at(&mut header, 0).map_err(|e| Error::io("read", path, e))?;
+    let header = FileHeader::decode(FileKind::Blob, &header[..read], path, 0)?;
+    Ok((header.file_id, file.len().map_err(|e| Error::io("read", path, e))?))
+}
+
+/// Copies the first `used_len` bytes of a file into a new one of `len` bytes. The header is written when all else is synced: so a copy that
+/// has one is whole.
+fn copy_header_last(vfs: &dyn Vfs, from: &Path, to: &Path, header_len: u64, used_len: u64, len: u64) -> Result<()> {
+    let source = vfs.open(from, OpenMode::Read).map_err(|e| Error::io("open", from, e))?;
+    let file = vfs.open(to, OpenMode::CreateNew).map_err(|e| Error::io("create", to, e))?;
+    let mut buffer = Vec::new();
+    let mut copy = |range: std::ops::Range<u64>| -> Result<()> {
+        for at in range.clone().step_by(COPY_BYTES as usize) {
+            buffer.resize((range.end - at).min(COPY_BYTES) as usize, 0);
+            source.read_exact_at(&mut buffer, at).map_err(|e| Error::io("read", from, e))?;
+            file.write_at(&buffer, at).map_err(|e| Error::io("write", to, e))?;
+        }
+        Ok(())
+    };
+    copy(header_len..used_len)?;
+    if file.len().map_err(|e| Error::io("read", to, e))? < len {
+        file.set_len(len).map_err(|e| Error::io("extend", to, e))?;
+    }
+    file.sync_data().map_err(|e| Error::io("sync", to, e))?;
+    copy(0..header_len.min(used_len))?;
+    file.sync_data().map_err(|e| Error::io("sync", to, e))
+}
+
+impl Core {
+    /// Which segments the log must not let go of yet, as of now.
+    pub fn what_is_to_be_archived(&self) -> impl Fn(FileNumber) -> bool + use<> {
+        let archived = self.archiver.as_ref().map(|archiver| archiver.known.lock().clone());
+        move |number| archived.as_ref().is_some_and(|archived| !archived.contains(&number))
+    }
+
+    /// Archives what earlier openings have left, before any of it may go.
+    pub fn archive_at_open(&self) -> Result<()> {
+        if self.archiver.is_some() {
+            self.blobs.hold_until_archived(0);
+        }
+        self.archive_finished()
+    }
+
+    /// As [`Core::archive_finished`]; a failure is told, and the log is kept until it is archived.
+    pub fn archive_finished_or_warn(&self) {
+        if let Err(e) = self.archive_finished() {
+            tracing::warn!(error = %e, "the log archive cannot be written: the log is kept and grows until it can");
+        }
+    }
+
+    /// When the database is closed: archives all of the log.
+    pub fn archive_at_close(&self) -> Result<()> {
+        let (Some(_), Some(wal)) = (&self.archiver, &self.wal) else { return Ok(()) };
+        wal.go_on()?;
+        self.archive_finished()
+    }
+
+    /// Archives the segments that are finished and are not archived yet.
+    pub fn archive_finished(&self) -> Result<()> {
+        let (Some(archiver), Some(wal)) = (&self.archiver, &self.wal) else { return Ok(()) };
+        let _busy = archiver.busy.lock();
+        let segments = wal.finished_segments();
+        for segment in &segments {
+            if !archiver.known.lock().contains(&segment.number) {
+                if !archiver.has_segment(segment)? {
+                    self.archive_segment(archiver, segment)?;
+                }
+                archiver.known.lock().insert(segment.number);
+            }
+            archiver.archived.fetch_max(segment.last_sequence, Ordering::AcqRel);
+            self.blobs.hold_until_archived(archiver.archived.load(Ordering::Acquire));
+        }
+        archiver.known.lock().retain(|number| segments.iter().any(|segment| segment.number == *number));
+        Ok(())
+    }
+
+    fn archive_segment(&self, archiver: &Archiver, segment: &FinishedSegment) -> Result<()> {
+        // What a power failure could still take away must not be known to the archive.
+        self.sync_to(segment.end_lsn)?;
+        let mut blobs = BTreeSet::new();
+        wal::read_groups(&*self.table.vfs, &segment.path, segment.used_len, &mut |_, payload| {
+            blobs.extend(LogArchive::blobs_of(payload));
+            Ok(())
+        })?;
+        self.blobs.seal(&blobs)?;
+        for number in blobs {
+            if !archiver.add_blob(&blob_path(&self.dir, number), number)? {
+                // It went before an archive was kept. What is missing is noticed when the archive is used.
+                tracing::warn!(segment = segment.number, blob = number, "a log segment cannot be archived any more");
+                return Ok(());
+            }
+        }
+        archiver.sync()?;
+        let to = wal::segment_path(&archiver.dir, segment.number);
+        let copied =
+            copy_header_last(&*archiver.vfs, &segment.path, &to, SEGMENT_HEADER_LEN, segment.used_len, segment.len);
+        copied.inspect_err(|_| drop(archiver.vfs.remove(&to)))?;
+        archiver.sync()
+    }
+}
+
+/// The archive of one life of a database, to restore from.
+#[derive(Debug)]
+pub struct LogArchive {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+}
+
+/// Takes batches, which have consecutive numbers from the given one on.
+type Take<'a> = dyn FnMut(SequenceNumber, &[&[u8]]) -> Result<()> + 'a;
+
+/// What a walk through the archive is for.
+struct Walk<'a, 'b> {
+    dir: &'a Path,
+    point: RestorePoint,
+    /// The last commit that was taken.
+    last: SequenceNumber,
+    /// Whether it is known that the next commit is past the point.
+    is_reached: bool,
+    take: &'a mut Take<'b>,
+}
+
+impl LogArchive {
+    /// That of the life `life`, in the archive `dir`.
+    pub fn new(vfs: &Arc<dyn Vfs>, dir: &Path, life: u64) -> LogArchive {
+        LogArchive { vfs: Arc::clone(vfs), dir: dir.join(life_name(life)) }
+    }
+
+    /// The blob files that a batch refers to.
+    pub fn blobs_of(batch: &[u8]) -> BTreeSet<FileNumber> {
+        let mut blobs = BTreeSet::new();
+        // What cannot be understood is the reader's to find.
+        let _ = decode_group(batch, |_, operation| {
+            let _ = visit_references(operation.kind, operation.value, |blob| {
+                blobs.insert(blob.file);
+            });
+        });
+        blobs
+    }
+
+    /// The path of a blob file.
+    pub fn blob_path(&self, number: FileNumber) -> PathBuf {
+        blob_path(&self.dir, number)
+    }
+
+    /// Shows the batches of all commits after `from` up to the point, with the number of the first of each group, and returns the last.
+    /// `BackupDamaged` if the archive does not reach from the one to the other without a gap.
+    pub fn walk(&self, from: SequenceNumber, point: RestorePoint, take: &mut Take<'_>) -> Result<SequenceNumber> {
+        if point == RestorePoint::Version(from) {
+            return Ok(from);
+        }
+        let oldest_segment = Some(self.first_segment(from)?);
+        let input = RecoveryInput { oldest_segment, durable_lsn: 0, flushed: from };
+        let mut walk = Walk { dir: &self.dir, point, last: from, is_reached: false, take };
+        let walked = wal::recover(&*self.vfs, &self.dir, &input, &mut |info, payload| walk.visit(info, payload));
+        match walked {
+            // What comes after is no matter; the last segment names one that is not archived.
+            _ if walk.is_reached => Ok(walk.last),
+            Err(e) if !e.is_corruption() => Err(e),
+            Err(e @ Error::BackupDamaged { .. }) => Err(e),
+            Err(e) => Err(self.ends(walk.last, &format!(" ({e})"))),
+            Ok(_) => Err(self.ends(walk.last, "")),
+        }
+    }
+
+    fn ends(&self, last: SequenceNumber, detail: &str) -> Error {
+        let detail = format!(
+            "the log archive goes no further than to commit {last}, or has a gap there{detail}; a backup after the gap may lead to the \
+             moment asked for, `Db::archive_now` archives what has not been"
+        );
+        Error::BackupDamaged { path: self.dir.clone(), detail }
+    }
+
+    /// The last segment that has commits up to `from + 1`: what follows `from` stands in it, or after it.
+    fn first_segment(&self, from: SequenceNumber) -> Result<FileNumber> {
+        let entries = match self.vfs.list(&self.dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other.map_err(|e| Error::io("list", &self.dir, e))?,
+        };
+        let mut best = None;
+        for number in entries.iter().filter_map(|entry| wal::segment_number(&entry.name)) {
+            let path = wal::segment_path(&self.dir, number);
+            match wal::first_group(&*self.vfs, &path) {
+                Ok((header, Some(first))) if first <= from + 1 => {
+                    best = best.max(Some((header.epoch, header.start_lsn, number)));
+                }
+                Ok(_) => {}
+                // A killed process has left it, or it is damaged: then the chain will miss it.
+                Err(e) if e.is_corruption() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        best.map(|(_, _, number)| number).ok_or_else(|| {
+            let detail = format!("the log archive does not reach back to the backup, which ends at commit {from}");
+            Error::BackupDamaged { path: self.dir.clone(), detail }
+        })
+    }
+}
+
+impl Walk<'_, '_> {
+    fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
+        if self.is_reached {
+            return Ok(Visit::Taken);
+        }
+        let damaged = |detail: String| Error::BackupDamaged { path: self.dir.to_owned(), detail };
+        let next = self.last + 1;
+        if info.first_sequence > next {
+            let (before, first) = (self.last, info.first_sequence);
+            return Err(damaged(format!(
+                "commits {next} to {} did not go through the log (a bulk load, or a commit that a crash has taken back): restore to a \
+                 commit up to {before}, or from a backup of {first} or later",
+                first - 1
+            )));
+        }
+        let is_past = match self.point {
+            RestorePoint::Version(version) => info.first_sequence > version,
+            RestorePoint::Time(time) => UNIX_EPOCH + std::time::Duration::from_micros(info.commit_time_us) > time,
+        };
+        if is_past {
+            self.is_reached = true;
+            return Ok(Visit::Taken);
+        }
+        let batches = split_group(payload).filter(|b| info.first_sequence + b.len() as u64 - 1 == info.last_sequence);
+        let batches = batches.ok_or_else(|| damaged(format!("commit {next} cannot be understood")))?;
+        let end = match self.point {
+            RestorePoint::Version(version) => version.min(info.last_sequence),
+            RestorePoint::Time(_) => info.last_sequence,
+        };
+        let index = |sequence: SequenceNumber| usize::try_from(sequence - info.first_sequence).unwrap_or(usize::MAX);
+        (self.take)(next, &batches[index(next)..=index(end)])?;
+        self.last = end;
+        self.is_reached = self.point == RestorePoint::Version(end);
+        Ok(Visit::Taken)
+    }
+}

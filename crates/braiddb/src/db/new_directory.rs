@@ -1,0 +1,181 @@
+//! A directory that becomes a database: a checkpoint, or what is restored from a backup.
+//!
+//! Files come first, linked or copied, each synced; then the directory is synced; then the manifest is written, and CURRENT last. So
+//! a directory that is not finished does not open: it has files and no CURRENT. Who gives up removes what it has made. Meanwhile the
+//! directory's lock is held.
+
+use crate::{
+    base::{Error, Result},
+    platform::{File, FileLock, OpenMode, Runtime, Vfs},
+    version::{CURRENT_NAME, Layout, Manifest},
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The lock's file name.
+pub const LOCK_NAME: &str = "LOCK";
+
+/// Stands there as long as a directory with a CURRENT is not what it is to be.
+pub const RESTORING_NAME: &str = "RESTORING";
+
+/// So much is copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// A directory that is being made.
+pub struct NewDirectory {
+    vfs: Arc<dyn Vfs>,
+    runtime: Arc<dyn Runtime>,
+    dir: PathBuf,
+    /// The files that were made, to be removed should it not be finished.
+    made: Vec<PathBuf>,
+    lock: Option<Box<dyn FileLock>>,
+    is_finished: bool,
+}
+
+impl NewDirectory {
+    /// Begins one. `AlreadyExists` if there is something in it; directories in it are not looked at.
+    pub fn begin(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path) -> Result<NewDirectory> {
+        make_durably(&**vfs, dir)?;
+        let lock_path = dir.join(LOCK_NAME);
+        refuse_unless_empty(&**vfs, dir)?;
+        let lock = match vfs.lock(&lock_path, &runtime.process_name()).map_err(|e| Error::io("lock", &lock_path, e))? {
+            Ok(lock) => lock,
+            Err(owner) => return Err(Error::Locked { path: dir.to_owned(), owner }),
+        };
+        // Once more: somebody else may have finished one just before.
+        refuse_unless_empty(&**vfs, dir)?;
+        Ok(NewDirectory {
+            vfs: Arc::clone(vfs),
+            runtime: Arc::clone(runtime),
+            dir: dir.to_owned(),
+            made: vec![lock_path],
+            lock: Some(lock),
+            is_finished: false,
+        })
+    }
+
+    /// Gives a file that never changes a second name in the directory, or copies it where that cannot be. `is_wanted` fails when it is
+    /// to be given up. Tells how many bytes were copied.
+    pub fn link_or_copy(&mut self, from: &Path, name: &str, is_wanted: &dyn Fn() -> Result<()>) -> Result<u64> {
+        is_wanted()?;
+        let to = self.dir.join(name);
+        match self.vfs.hard_link(from, &to) {
+            Ok(()) => {
+                self.made.push(to);
+                return Ok(0);
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(Error::io("create", &to, e)),
+            Err(e) => tracing::debug!(path = %from.display(), error = %e, "a file cannot be linked and is copied"),
+        }
+        let source = self.vfs.open(from, OpenMode::Read).map_err(|e| Error::io("open", from, e))?;
+        let len = source.len().map_err(|e| Error::io("read", from, e))?;
+        let file = self.create(name)?;
+        let mut buffer = Vec::new();
+        for at in (0..len).step_by(COPY_BYTES as usize) {
+            is_wanted()?;
+            buffer.resize((len - at).min(COPY_BYTES) as usize, 0);
+            source.read_exact_at(&mut buffer, at).map_err(|e| Error::io("read", from, e))?;
+            file.write_at(&buffer, at).map_err(|e| Error::io("write", &to, e))?;
+        }
+        file.sync_data().map_err(|e| Error::io("sync", &to, e))?;
+        Ok(len)
+    }
+
+    /// A new file in the directory, which the caller fills and syncs.
+    pub fn create(&mut self, name: &str) -> Result<Arc<dyn File>> {
+        let path = self.dir.join(name);
+        let file = self.vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
+        self.made.push(path);
+        Ok(file)
+    }
+
+    /// Makes a database of the directory that is just what the layout says, with no log. It is a life of its own: records get
+    /// versions that no other database's have. All is synced when this returns.
+    pub fn make_database(&mut self, layout: &Layout) -> Result<()> {
+        let mut layout = layout.clone();
+        layout.incarnation = self.runtime.random_u64();
+        (layout.oldest_segment, layout.durable_lsn, layout.epoch) = (0, 0, 0);
+        self.made.push(self.dir.join(CURRENT_NAME));
+        self.made.push(self.dir.join(crate::version::manifest_name(layout.next_file)));
+        // It syncs the directory, with all names, before CURRENT is made.
+        Manifest::create(&self.vfs, &self.runtime, &self.dir, layout)?;
+        Ok(())
+    }
+
+    /// Notes that the directory is to be changed after it has become a database, and does not open before [`NewDirectory::end_restoring`].
+    pub fn begin_restoring(&mut self) -> Result<()> {
+        let file = self.create(RESTORING_NAME)?;
+        file.sync_data().map_err(|e| Error::io("sync", self.dir.join(RESTORING_NAME), e))
+    }
+
+    /// Gives up the lock, so that the database can be opened for restoring.
+    pub fn unlock(&mut self) {
+        self.lock = None;
+    }
+
+    /// From now on the database opens.
+    pub fn end_restoring(&mut self) -> Result<()> {
+        let path = self.dir.join(RESTORING_NAME);
+        self.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+        self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))
+    }
+
+    /// Has all that is in the directory removed, should it not be kept: also what the database has made.
+    pub fn answer_for_all(&mut self) -> Result<()> {
+        let entries = self.vfs.list(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
+        let paths = entries.into_iter().map(|entry| self.dir.join(entry.name));
+        // What was made first goes last: the lock's file, and what says that this is no database yet.
+        let others: Vec<PathBuf> = paths.filter(|path| !self.made.contains(path)).collect();
+        self.made.extend(others);
+        Ok(())
+    }
+
+    /// Lets the database stay. Who does not call this has all of it removed.
+    pub fn keep(mut self) {
+        self.is_finished = true;
+    }
+}
+
+impl Drop for NewDirectory {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // From the last to the first: CURRENT goes before what it leads to, and the lock's file last.
+            for path in self.made.iter().rev() {
+                match self.vfs.remove(path) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                        tracing::warn!(path = %path.display(), error = %e, "a file of a directory that was given up stays");
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.lock = None;
+    }
+}
+
+fn refuse_unless_empty(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let entries = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    match entries.iter().find(|entry| entry.name != LOCK_NAME) {
+        Some(entry) => Err(Error::AlreadyExists(format!(
+            "{} is not empty, there is {}: name a directory that is empty or does not exist yet",
+            dir.display(),
+            entry.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Creates a directory and its parents, so that they survive a crash.
+pub fn make_durably(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let is_missing = |dir: &Path| vfs.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let missing: Vec<&Path> = dir.ancestors().take_while(|dir| is_missing(dir)).collect();
+    vfs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+    for made in missing.iter().rev() {
+        let parent = made.parent().unwrap_or(Path::new("."));
+        vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;
+    }
+    Ok(())
+}
