@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 36] = [
+const WORKLOAD: [Step; 39] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,
@@ -29,6 +29,7 @@ const WORKLOAD: [Step; 36] = [
     Step::PutSync,
     Step::BigValueSync,
     Step::Stream,
+    Step::Load,
     Step::Extend,
     Step::Compact,
     Step::PutBuffered,
@@ -40,6 +41,7 @@ const WORKLOAD: [Step; 36] = [
     Step::Batch,
     Step::Append,
     Step::Reopen,
+    Step::Load,
     Step::Transaction,
     Step::Expiring,
     Step::BigValueSync,
@@ -53,6 +55,7 @@ const WORKLOAD: [Step; 36] = [
     Step::PutBuffered,
     Step::Stream,
     Step::Delete,
+    Step::Load,
     Step::Compact,
 ];
 

@@ -147,8 +147,17 @@ impl Core {
         self.run_flushes()
     }
 
-    /// Flushes all frozen memtables, or waits until the workers have.
+    /// Flushes all frozen memtables, or waits until the workers have; and where there are none, does what is due after that.
     pub fn run_flushes(&self) -> Result<()> {
+        self.flush_frozen()?;
+        if self.settings.background_threads == 0 {
+            self.run_inline();
+        }
+        Ok(())
+    }
+
+    /// Flushes all frozen memtables, or waits until the workers have. The caller may have the right to write.
+    pub fn flush_frozen(&self) -> Result<()> {
         while !self.state.load().frozen.is_empty() {
             self.check_writable()?;
             let mut work = self.work.lock();
@@ -162,9 +171,6 @@ impl Core {
                 self.check_writable()?;
                 return Err(Error::DiskFull { path: self.dir.clone() });
             }
-        }
-        if self.settings.background_threads == 0 {
-            self.run_inline();
         }
         Ok(())
     }

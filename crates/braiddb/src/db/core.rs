@@ -108,6 +108,17 @@ pub struct DiskState {
     pub files: FileSet,
 }
 
+/// What becomes of the memtables with a new version.
+#[derive(Clone, Copy, Debug)]
+pub enum Memtables<'a> {
+    /// They stay.
+    Same,
+    /// This one is in the version's runs.
+    Flushed(&'a Arc<Memtable>),
+    /// What is committed from now on goes into another. By who has the right to write.
+    Fresh,
+}
+
 /// What the workers share.
 #[derive(Debug, Default)]
 pub struct WorkState {
@@ -282,17 +293,24 @@ impl Core {
         self.signal_work();
     }
 
-    /// Puts a version in the present one's place, without the memtable that was flushed.
-    pub fn publish_version(&self, version: Version, flushed: Option<&Arc<Memtable>>, files: &FileSet) {
+    /// Puts a version in the present one's place, and says what becomes of the memtables with it.
+    pub fn publish_version(&self, version: Version, memtables: Memtables<'_>, files: &FileSet) {
         let _change = self.change.lock();
         let old = self.state.load_full();
-        let frozen = old.frozen.iter().filter(|m| !flushed.is_some_and(|f| Arc::ptr_eq(f, m))).cloned().collect();
-        self.publish(ReadState {
-            active: Arc::clone(&old.active),
-            frozen,
-            version: Arc::new(version),
-            garbage: Arc::clone(&old.garbage),
-        });
+        let mut frozen = old.frozen.clone();
+        let mut active = Arc::clone(&old.active);
+        match memtables {
+            Memtables::Same => {}
+            Memtables::Flushed(flushed) => frozen.retain(|memtable| !Arc::ptr_eq(memtable, flushed)),
+            Memtables::Fresh => {
+                let fresh = Core::new_memtable(&self.settings, Some(&self.chunk_pool));
+                let before = std::mem::replace(&mut active, fresh);
+                if !before.is_empty() {
+                    frozen.insert(0, before);
+                }
+            }
+        }
+        self.publish(ReadState { active, frozen, version: Arc::new(version), garbage: Arc::clone(&old.garbage) });
         drop(old);
         self.share_memory(files);
     }

@@ -3,6 +3,7 @@
 mod background;
 mod batch;
 mod blobs;
+mod bulk;
 mod bytes;
 mod catalog;
 mod clock;
@@ -16,6 +17,9 @@ mod hash_indexes;
 pub mod inspect;
 mod iter;
 mod key;
+mod load_install;
+mod load_place;
+mod load_writer;
 mod lookup;
 mod maintain;
 mod merging;
@@ -33,6 +37,7 @@ mod snapshot;
 mod stats;
 mod stream_reader;
 mod streams;
+mod tables;
 mod transacting;
 mod transaction;
 mod transaction_iter;
@@ -44,6 +49,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_bulk;
 #[cfg(test)]
 mod tests_common;
 #[cfg(test)]
@@ -73,16 +80,20 @@ mod tests_review;
 #[cfg(test)]
 mod tests_streams;
 #[cfg(test)]
+mod tests_tables;
+#[cfg(test)]
 mod tests_transactions;
 #[cfg(test)]
 mod tests_turns;
 
 pub use batch::Batch;
+pub use bulk::{BulkLoader, MultiBulkLoader};
 pub use bytes::{Key, Value};
 pub use conditional::Update;
 pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
 pub use iter::Iter;
+pub use load_writer::Loaded;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};
 pub use multi_cursor::MultiCursor;
@@ -92,6 +103,7 @@ pub use snapshot::Snapshot;
 pub use stats::{PartitionStats, ReaderStats, RunStats, Stats};
 pub use stream_reader::StreamReader;
 pub use streams::{PendingStream, StreamWriter};
+pub use tables::{TableBuilder, TableInfo, TableSpec};
 pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;

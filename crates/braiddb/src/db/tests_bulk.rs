@@ -1,0 +1,390 @@
+//! Bulk loads: what they show to whom, and that nothing is left of those that fail.
+
+use super::{
+    Db, Loaded, Settings, TreeOptions,
+    tests_common::{Clock, DIR, SECOND_NS, bounded, fault, killed, mem, open, small},
+};
+use crate::{
+    base::Error,
+    platform::{
+        Vfs,
+        fault_vfs::{FaultVfs, Operation},
+    },
+};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:06}").into_bytes()
+}
+
+/// A value whose length and bytes follow from a number and a tag.
+fn value(number: u32, tag: u8) -> Vec<u8> {
+    let len = if number.is_multiple_of(50) { 900 } else { 20 + number as usize % 60 };
+    (0..len).map(|at| (number as usize + at) as u8 ^ tag).collect()
+}
+
+fn records(numbers: impl Iterator<Item = u32>, tag: u8) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    numbers.map(move |number| (key(number), value(number, tag)))
+}
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn contents(tree: &super::Tree) -> Contents {
+    tree.iter().map(|pair| pair.unwrap()).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+fn check(db: &Db, expected: &Contents) {
+    let tree = db.tree("t").unwrap();
+    let found = contents(&tree);
+    assert_eq!(found.len(), expected.len());
+    assert!(found == *expected);
+    let backward: Vec<Vec<u8>> = tree.iter().rev().map(|pair| pair.unwrap().0.to_vec()).collect();
+    assert!(backward.iter().rev().eq(expected.keys()));
+    for number in (0..4000).step_by(37) {
+        let key = key(number);
+        assert_eq!(tree.get(&key).unwrap().as_deref(), expected.get(&key).map(Vec::as_slice), "{number}");
+    }
+    let report = db.verify().unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+fn files(vfs: &Arc<dyn Vfs>, extension: &str) -> usize {
+    vfs.list(Path::new(DIR)).unwrap().iter().filter(|entry| entry.name.ends_with(extension)).count()
+}
+
+#[test]
+fn a_load_is_there_at_once_whole_and_after_reopening() {
+    for background_threads in [0, 2] {
+        let vfs = mem();
+        let settings = || Settings { background_threads, ..small(&vfs) };
+        let db = open(settings()).unwrap();
+        let tree = db.tree("t").unwrap();
+        let before = db.stats();
+        let loaded = tree.bulk_load(records(0..4000, 1)).unwrap();
+        let expected: Contents = records(0..4000, 1).collect();
+        let bytes: usize = expected.iter().map(|(key, value)| key.len() + 4 + value.len()).sum();
+        assert_eq!((loaded.records, loaded.bytes), (4000, bytes as u64));
+        assert_eq!(loaded.sequence, db.snapshot().sequence());
+        let stats = db.stats();
+        assert!(stats.log_bytes_written - before.log_bytes_written < 200, "a load is not logged");
+        assert!(stats.partitions.len() >= 4, "{} partitions", stats.partitions.len());
+        assert!(stats.partitions.iter().skip(1).all(|p| p.loose.len() <= 1), "{:?}", stats.partitions);
+        check(&db, &expected);
+        drop(tree);
+        db.close().unwrap();
+        let db = open(settings()).unwrap();
+        check(&db, &expected);
+        // Nothing is written again for its sake.
+        assert_eq!(db.stats().run_bytes_written, 0);
+        db.compact().unwrap();
+        check(&db, &expected);
+    }
+}
+
+#[test]
+fn a_load_supersedes_what_is_in_memory_and_in_runs_and_not_what_comes_after() {
+    for background_threads in [0, 2] {
+        for flush_before in [false, true] {
+            let vfs = mem();
+            let settings = || Settings { background_threads, ..small(&vfs) };
+            let db = open(settings()).unwrap();
+            let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
+            let mut expected = Contents::new();
+            for (key, value) in records((0..3000).step_by(3), 7) {
+                tree.put(&key, &value).unwrap();
+                expected.insert(key, value);
+            }
+            other.put(b"x", b"y").unwrap();
+            if flush_before {
+                db.compact().unwrap();
+            }
+            tree.delete_range(key(100)..key(400)).unwrap();
+            tree.put(key(200), b"back").unwrap();
+            tree.delete(key(3)).unwrap();
+            expected.retain(|k, _| !(key(100) <= *k && *k < key(400)) && *k != key(3));
+            expected.insert(key(200), b"back".to_vec());
+            let (snapshot, then) = (db.snapshot(), expected.clone());
+            let mut cursor = tree.cursor();
+            cursor.seek_first().unwrap();
+            tree.bulk_load(records((50..2000).step_by(2), 9)).unwrap();
+            expected.extend(records((50..2000).step_by(2), 9));
+            check(&db, &expected);
+            let mut seen = Contents::new();
+            while cursor.is_on_row() {
+                seen.insert(cursor.key().to_vec(), cursor.value().unwrap().to_vec());
+                cursor.next().unwrap();
+            }
+            assert!(seen == then, "a cursor goes on in the state before the load");
+            tree.put(key(60), b"later").unwrap();
+            tree.delete(key(62)).unwrap();
+            expected.insert(key(60), b"later".to_vec());
+            expected.remove(&key(62));
+            check(&db, &expected);
+            for number in (0..3000).step_by(7) {
+                let key = key(number);
+                assert_eq!(snapshot.get(&tree, &key).unwrap().as_deref(), then.get(&key).map(Vec::as_slice));
+            }
+            let read: Contents =
+                snapshot.iter(&tree).map(|p| p.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            assert!(read == then);
+            db.flush().unwrap();
+            check(&db, &expected);
+            db.compact().unwrap();
+            check(&db, &expected);
+            let read: Contents =
+                snapshot.iter(&tree).map(|p| p.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            assert!(read == then);
+            drop((snapshot, tree, other, cursor));
+            db.close().unwrap();
+            let db = open(settings()).unwrap();
+            check(&db, &expected);
+            assert_eq!(db.tree("other").unwrap().get(b"x").unwrap().as_deref(), Some(&b"y"[..]));
+            db.compact().unwrap();
+            check(&db, &expected);
+        }
+    }
+}
+
+#[test]
+fn disorder_is_told_and_leaves_nothing_behind() {
+    for background_threads in [0, 2] {
+        let vfs = mem();
+        let db = open(Settings { background_threads, ..small(&vfs) }).unwrap();
+        let tree = db.tree("t").unwrap();
+        let (runs, blobs) = (files(&vfs, ".run"), files(&vfs, ".blob"));
+        for (last, word) in [(2999, "comes twice"), (17, "after a greater one")] {
+            let bad = records((0..3000).chain([last]), 1);
+            let error = tree.bulk_load(bad).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, Error::InvalidArgument(_)) && text.contains("record 3001"), "{text}");
+            assert!(text.contains(word) && text.contains(&format!("key {last:06}")), "{text}");
+            assert_eq!((files(&vfs, ".run"), files(&vfs, ".blob")), (runs, blobs), "{word}");
+        }
+        let mut loader = tree.bulk_loader().unwrap();
+        loader.add(b"b", b"").unwrap();
+        assert!(loader.add(b"a", b"").is_err());
+        assert!(loader.add(b"c", b"").is_err(), "after an error the load is over");
+        assert!(loader.finish().is_err());
+        let mut loader = tree.bulk_loader().unwrap();
+        records(0..3000, 1).for_each(|(key, value)| loader.add(key, value).unwrap());
+        drop(loader);
+        assert_eq!((files(&vfs, ".run"), files(&vfs, ".blob")), (runs, blobs), "a load that was given up");
+        assert!(tree.bulk_loader().unwrap().add(vec![0; 70_000], b"").is_err());
+        let none: [(&str, &str); 0] = [];
+        assert_eq!(tree.bulk_load(none).unwrap().records, 0);
+        check(&db, &Contents::new());
+    }
+}
+
+#[test]
+fn transactions_that_have_read_of_its_range_do_not_commit() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(key(5), b"five").unwrap();
+    let begin = |read: u32| {
+        let transaction = db.begin().unwrap();
+        transaction.get(&tree, key(read)).unwrap();
+        transaction.put(&tree, key(5000 + read), b"written").unwrap();
+        transaction
+    };
+    let (inside, between, outside) = (begin(10), begin(11), begin(900));
+    tree.bulk_load(records((0..800).step_by(2), 3)).unwrap();
+    assert!(inside.commit().unwrap_err().is_conflict());
+    // All of the range counts as written.
+    assert!(between.commit().unwrap_err().is_conflict());
+    outside.commit().unwrap();
+    let after = begin(10);
+    after.commit().unwrap();
+    // Where it is found in the runs alone.
+    let old = db.begin().unwrap();
+    old.get(&tree, key(10)).unwrap();
+    old.put(&tree, key(9000), b"").unwrap();
+    tree.bulk_load(records(0..20, 4)).unwrap();
+    let filler = db.tree("filler").unwrap();
+    for number in 0..40_000u32 {
+        filler.put(number.to_be_bytes(), [1; 40]).unwrap();
+    }
+    assert!(old.commit().unwrap_err().is_conflict());
+    let exclusive = db.begin_exclusive().unwrap();
+    assert!(matches!(tree.bulk_load([("a", "b")]), Err(Error::InvalidArgument(_))));
+    drop(exclusive);
+    tree.bulk_load([("a", "b")]).unwrap();
+}
+
+#[test]
+fn values_expire_as_those_of_puts_and_pairs_are_pairs() {
+    let vfs = mem();
+    let clock = Clock::new();
+    let settings = || Settings { runtime: Arc::<Clock>::clone(&clock), ..small(&vfs) };
+    let db = open(settings()).unwrap();
+    let options = TreeOptions { ttl: Some(Duration::from_secs(60)), ..TreeOptions::default() };
+    let tree = db.tree_with("sessions", options).unwrap();
+    tree.bulk_load(records(0..500, 1)).unwrap();
+    assert_eq!(contents(&tree), records(0..500, 1).collect());
+    clock.advance(59 * SECOND_NS);
+    assert_eq!(contents(&tree).len(), 500);
+    clock.advance(2 * SECOND_NS);
+    assert_eq!(contents(&tree).len(), 0);
+    db.compact().unwrap();
+    assert!(db.verify().unwrap().problems.is_empty());
+    let pairs = db.multi_tree("pairs").unwrap();
+    let all: Vec<(Vec<u8>, Vec<u8>)> =
+        (0..300u32).map(|n| (vec![0, (n / 100) as u8, 0], n.to_be_bytes().to_vec())).collect();
+    pairs.bulk_load(all.iter().map(|(key, value)| (key, value))).unwrap();
+    assert_eq!(pairs.count([0, 1, 0]).unwrap(), 100);
+    let again = pairs.bulk_load([(b"a", b"1"), (b"a", b"1")]);
+    assert!(again.unwrap_err().to_string().contains("comes twice"));
+    assert_eq!(pairs.count(b"a").unwrap(), 0);
+    pairs.bulk_load([(b"a", b"1"), (b"a", b"2"), (b"b", b"1")]).unwrap();
+    assert_eq!(pairs.count(b"a").unwrap(), 2);
+}
+
+#[test]
+fn trees_that_go_and_databases_that_close_refuse_a_load() {
+    for background_threads in [0, 2] {
+        let vfs = mem();
+        let settings = || Settings { background_threads, ..small(&vfs) };
+        let db = open(settings()).unwrap();
+        let tree = db.tree("t").unwrap();
+        let mut loader = tree.bulk_loader().unwrap();
+        records(0..100, 1).for_each(|(key, value)| loader.add(key, value).unwrap());
+        db.drop_tree("t").unwrap();
+        assert!(loader.finish().unwrap_err().is_not_found());
+        assert!(tree.bulk_loader().is_err());
+        let tree = db.tree("t").unwrap();
+        tree.bulk_load(records(0..100, 1)).unwrap();
+        db.drop_tree("t").unwrap();
+        let tree = db.tree("t").unwrap();
+        assert_eq!(contents(&tree).len(), 0);
+        let mut loader = tree.bulk_loader().unwrap();
+        records(0..2000, 1).for_each(|(key, value)| loader.add(key, value).unwrap());
+        db.clone().close().unwrap();
+        assert!(matches!(loader.finish(), Err(Error::Closed)));
+        drop((tree, db));
+        let db = open(settings()).unwrap();
+        db.compact().unwrap();
+        check(&db, &Contents::new());
+        db.close().unwrap();
+        let db = open(Settings { read_only: true, ..settings() }).unwrap();
+        let tree = db.open_tree("t").unwrap();
+        assert!(matches!(tree.bulk_load(records(0..3, 1)), Err(Error::ReadOnly { .. })));
+    }
+}
+
+/// What was committed before a load was lost with the log's tail, and the load was there: no state of the database had ever been so.
+#[test]
+fn a_crash_that_keeps_a_load_keeps_all_commits_before_it() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(small(&fault(&vfs))).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(b"before", b"1").unwrap();
+    tree.bulk_load(records(0..50, 1)).unwrap();
+    let after = vfs.crashed(|| false);
+    tree.put(b"after", b"1").unwrap();
+    let killed = killed(&vfs);
+    drop((tree, db));
+    for (image, has_after) in [(after, false), (killed, true)] {
+        let db = open(small(&fault(&image))).unwrap();
+        let tree = db.tree("t").unwrap();
+        assert_eq!(contents(&tree).len(), 51 + usize::from(has_after));
+        assert!(tree.contains(b"before").unwrap());
+        // Numbers go on above the load's.
+        tree.put(key(3), b"newer").unwrap();
+        assert_eq!(tree.get(key(3)).unwrap().as_deref(), Some(&b"newer"[..]));
+        db.flush().unwrap();
+        assert_eq!(tree.get(key(3)).unwrap().as_deref(), Some(&b"newer"[..]));
+    }
+}
+
+#[test]
+fn each_failure_leaves_nothing_or_an_unknown_outcome() {
+    let operations = [Operation::Create, Operation::Write, Operation::Sync, Operation::SyncDir];
+    for operation in operations {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
+            for after in 0.. {
+                let vfs = FaultVfs::new(Path::new(DIR));
+                let db = open(small(&fault(&vfs))).unwrap();
+                let tree = db.tree("t").unwrap();
+                tree.put(key(7), b"old").unwrap();
+                let before = db.stats().disk_bytes;
+                let calls = || vfs.journal().iter().filter(|(call, _)| *call == operation).count() as u32;
+                let calls_before = calls();
+                vfs.fail(operation, after, 1, kind);
+                let loaded = tree.bulk_load(records(0..600, 1));
+                let is_over = loaded.is_ok() && calls() - calls_before <= after;
+                vfs.heal();
+                match &loaded {
+                    Ok(Loaded { records, .. }) => {
+                        assert_eq!(*records, 600);
+                        assert_eq!(contents(&tree).len(), 600, "{operation:?} {kind:?} {after}");
+                    }
+                    Err(e) if matches!(e, Error::CommitUnknown { .. } | Error::ReadOnly { .. }) => {}
+                    Err(e) => {
+                        let told = format!("{operation:?} {kind:?} {after}: {e}");
+                        assert_eq!(contents(&tree).len(), 1, "{told}");
+                        if db.stats().failure.is_none() {
+                            // The flush of what was in memory may have been done.
+                            assert!(db.stats().disk_bytes < before + 20_000, "{told}");
+                            tree.bulk_load(records(0..600, 1)).unwrap();
+                            assert_eq!(contents(&tree).len(), 600, "{told}");
+                        }
+                    }
+                }
+                drop((tree, db));
+                let db = open(small(&fault(&killed(&vfs)))).unwrap();
+                let len = contents(&db.tree("t").unwrap()).len();
+                assert!(len == 600 || (len == 1 && loaded.is_err()), "{operation:?} {kind:?} {after}: {len}");
+                assert!(db.verify().unwrap().problems.is_empty());
+                if is_over {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "tests of threads")]
+fn loads_and_writers_of_one_range_get_on() {
+    let vfs = mem();
+    let db = open(Settings { background_threads: 2, ..small(&vfs) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    bounded("loads among writers", move || {
+        std::thread::scope(|scope| {
+            let (tree, db) = (&tree, &db);
+            for thread in 0..2u32 {
+                scope.spawn(move || {
+                    for round in 0..1500u32 {
+                        // A key that loads write, and one that they do not.
+                        tree.put(key((round * 7 + thread) % 400), format!("{round}")).unwrap();
+                        tree.put(key(10_000 + thread), format!("{round}")).unwrap();
+                    }
+                });
+            }
+            scope.spawn(move || {
+                for tag in 0..12u8 {
+                    let loaded = tree.bulk_load(records(0..400, tag)).unwrap();
+                    assert!(db.snapshot().sequence() >= loaded.sequence);
+                }
+            });
+            scope.spawn(move || {
+                for _ in 0..60 {
+                    // A snapshot sees the same twice, whatever happens meanwhile.
+                    let snapshot = db.snapshot();
+                    let read = || snapshot.iter(tree).map(|pair| pair.unwrap()).collect::<Vec<_>>();
+                    let first = read();
+                    assert!(first == read());
+                    let keys: Vec<Vec<u8>> = first.iter().map(|(key, _)| key.to_vec()).collect();
+                    let got = snapshot.multi_get(tree, &keys).unwrap();
+                    assert!(got.iter().zip(&first).all(|(got, (_, value))| got.as_ref() == Some(value)));
+                }
+            });
+        });
+        tree.bulk_load(records(0..400, 99)).unwrap();
+        assert_eq!(contents(&tree).into_iter().take(400).collect::<Contents>(), records(0..400, 99).collect());
+        assert!(db.verify().unwrap().problems.is_empty());
+        db.compact().unwrap();
+        assert_eq!(contents(&tree).len(), 402);
+    });
+}
