@@ -52,10 +52,10 @@ pub use base::{Error, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
-    Batch, BulkLoader, Cursor, Db, Durability, ETag, Iter, Key, Loaded, MergeFunctionHandle, MultiBulkLoader,
-    MultiCursor, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, PendingStream, ReaderStats, RunStats,
-    Snapshot, Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec, Transaction, TransactionIter,
-    Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport, Version,
+    Batch, BulkLoader, BulkOptions, BulkProgress, Cursor, Db, Durability, ETag, Iter, Key, Loaded, MergeFunctionHandle,
+    MultiBulkLoader, MultiCursor, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, PendingStream,
+    RangeEstimate, ReaderStats, RunStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder, TableInfo,
+    TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport, Version,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

@@ -3,6 +3,7 @@
 use super::{
     load_writer::{LoadRows, LoadSink, LoadWriter, Loaded, check_lens},
     multi::{MultiTree, TERMINATOR, escape},
+    sorter::{BulkOptions, Sorter},
     tree::{Tree, check_key},
 };
 use crate::base::{Error, Result};
@@ -192,6 +193,45 @@ impl Tree {
             loader.add(key, value)?;
         }
         loader.finish()
+    }
+}
+
+impl Tree {
+    /// As [`Tree::bulk_load`], of records in any order; of several records of one key the **last** counts.
+    ///
+    /// They are sorted in memory ([`BulkOptions::memory`]) as far as that goes, and beyond that in files of the database's directory, which take about as much space as the records
+    /// do, packed, until the load is done. So each record is written twice, or once more for each time that there are more than a few hundred such files.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let capitals = db.tree("capitals")?;
+    /// let records = [("Togo", "?"), ("Peru", "Lima"), ("France", "Paris"), ("Togo", "Lomé")];
+    /// let loaded = capitals.bulk_load_unsorted(records, braiddb::BulkOptions::default())?;
+    /// assert_eq!(loaded.records, 3);
+    /// assert_eq!(capitals.get("Togo")?.as_deref(), Some("Lomé".as_bytes()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn bulk_load_unsorted<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, V)>,
+        options: BulkOptions<'_>,
+    ) -> Result<Loaded> {
+        let core = self.db().core();
+        // What cannot be loaded is told before it is sorted.
+        drop(LoadWriter::new(core, self.state())?);
+        let compression = self.state().options.compression.unwrap_or(core.settings.compression);
+        let mut sorter = Sorter::new(core, self.state().id, compression, options);
+        for (key, value) in records {
+            let (key, value) = (key.as_ref(), value.as_ref());
+            check_key(key)?;
+            check_lens(key.len(), value.len())?;
+            sorter.add(key, value)?;
+        }
+        let mut sink = LoadSink::new(LoadWriter::new(core, self.state())?)?;
+        sorter.finish(|rows| sink.write(rows))?;
+        sink.finish()?.install()
     }
 }
 

@@ -160,6 +160,8 @@ pub struct Core {
     pub chunk_pool: Arc<ChunkPool>,
     /// What the open files kept taken when this was last looked at.
     pub resident_bytes: AtomicUsize,
+    /// Memory that loads sort with, which the cache does without.
+    pub lent_bytes: AtomicUsize,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
     /// Readers are looked at again from then on.
@@ -342,7 +344,7 @@ impl Core {
     }
 
     /// The same while the open files are as they were.
-    fn share_memory_again(&self) {
+    pub fn share_memory_again(&self) {
         let state = self.state.load();
         let frozen: usize = state.frozen.iter().map(|m| m.bytes()).sum();
         // Room for the active memtable to fill up, and for one more while it is flushed.
@@ -352,6 +354,7 @@ impl Core {
         let memory = self.settings.memory;
         // What flushes and merges work with.
         let reserved = reserved + (self.settings.background_threads * JOB_BYTES).min(memory / 10);
+        let reserved = reserved + self.lent_bytes.load(Ordering::Relaxed);
         self.table.cache.set_capacity(memory.saturating_sub(reserved).max(memory / 8));
     }
 

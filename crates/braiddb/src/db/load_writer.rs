@@ -66,6 +66,11 @@ impl LoadRows {
         &self.bytes[end - key_len as usize..end]
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lens.len()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.lens.is_empty()

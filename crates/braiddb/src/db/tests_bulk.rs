@@ -1,7 +1,7 @@
 //! Bulk loads: what they show to whom, and that nothing is left of those that fail.
 
 use super::{
-    Db, Loaded, Settings, TreeOptions,
+    BulkOptions, BulkProgress, Db, Loaded, Settings, TreeOptions,
     tests_common::{Clock, DIR, SECOND_NS, bounded, fault, killed, mem, open, small},
 };
 use crate::{
@@ -387,4 +387,42 @@ fn loads_and_writers_of_one_range_get_on() {
         db.compact().unwrap();
         assert_eq!(contents(&tree).len(), 402);
     });
+}
+
+/// The numbers below `count`, each once, in an order that follows from nothing.
+fn shuffled(count: u32) -> impl Iterator<Item = u32> {
+    // A power of two and an odd step: each number comes once.
+    (0..count.next_power_of_two())
+        .map(move |i| i.wrapping_mul(2_654_435_761) % count.next_power_of_two())
+        .filter(move |n| *n < count)
+}
+
+#[test]
+fn records_in_any_order_are_sorted_in_little_memory_and_the_last_of_a_key_counts() {
+    for (background_threads, memory) in [(0, Some(4 << 20)), (0, Some(64 << 10)), (2, None)] {
+        let vfs = mem();
+        let db = open(Settings { background_threads, ..small(&vfs) }).unwrap();
+        let tree = db.tree("t").unwrap();
+        tree.put(key(1), b"old").unwrap();
+        // More spills than are merged at once, where memory is short.
+        let all = || records(shuffled(12_000), 1).chain(records((0..12_000).step_by(5), 2)).chain(records(3..4, 3));
+        let mut told: Vec<BulkProgress> = Vec::new();
+        let mut progress = |progress| told.push(progress);
+        let options = BulkOptions { memory, progress: Some(&mut progress) };
+        let loaded = tree.bulk_load_unsorted(all(), options).unwrap();
+        assert_eq!(loaded.records, 12_000);
+        let last = *told.last().unwrap();
+        assert_eq!((last.records_read, last.records_written), (14_401, 12_000));
+        assert_eq!(last.spilled_bytes > 0, memory != Some(4 << 20));
+        assert!(told.is_sorted_by_key(|p| (p.records_read, p.records_written, p.spilled_bytes)));
+        check(&db, &all().collect());
+        let listed: usize = db.stats().partitions.iter().map(|p| p.loose.len() + p.runs.len()).sum();
+        assert!(files(&vfs, ".run") <= listed, "spills are gone");
+        // One that fails leaves nothing.
+        let runs = files(&vfs, ".run");
+        let bad = all().chain([(vec![0; 70_000], Vec::new())]);
+        assert!(tree.bulk_load_unsorted(bad, BulkOptions { memory, progress: None }).is_err());
+        assert_eq!(files(&vfs, ".run"), runs);
+        check(&db, &all().collect());
+    }
 }

@@ -210,3 +210,65 @@ fn an_ingest_that_fails_leaves_nothing_or_an_unknown_outcome() {
         }
     }
 }
+
+#[test]
+fn ranges_are_estimated_divided_exported_and_clipped() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
+    other.bulk_load((0..500).map(|n| (key(n), value(n, 9)))).unwrap();
+    // In runs, in a view, and in memory.
+    tree.bulk_load((0..4000).map(|n| (key(n), value(n, 1)))).unwrap();
+    for n in 4000..6000 {
+        tree.put(key(n), value(n, 1)).unwrap();
+    }
+    db.flush().unwrap();
+    for n in 6000..6100 {
+        tree.put(key(n), value(n, 1)).unwrap();
+    }
+    for (from, to) in [(0, 6100), (100, 3100), (3000, 5000), (5900, 6050), (6050, 9000), (7000, 8000), (50, 40)] {
+        let found = tree.approximate(key(from)..key(to)).unwrap();
+        let wanted = u64::from(to.min(6100).saturating_sub(from.min(6100)));
+        assert!(found.keys.abs_diff(wanted) <= wanted / 20 + 70, "{from}..{to}: {found:?}");
+        assert!((found.bytes > 0) == (found.keys > 0) && found.bytes < 400 * (wanted + 70), "{from}..{to}: {found:?}");
+    }
+    let whole = tree.approximate::<&[u8]>(..).unwrap();
+    assert!(whole.keys.abs_diff(6100) < 100, "{whole:?}");
+    for parts in [1, 2, 7, 30] {
+        let points = tree.split_points::<&[u8]>(.., parts).unwrap();
+        assert!(points.is_sorted() && points.len() == parts - 1, "{} of {parts}", points.len());
+        let starts = [vec![Vec::new()], points.clone()].concat();
+        let ends = points.iter().cloned().chain([b"z".to_vec()]);
+        for (start, end) in starts.iter().zip(ends) {
+            let len = tree.range(start.clone()..end).count();
+            // Memtables and runs that are packed differ in what a record takes.
+            assert!(len * parts > 600 && len * parts < 20_000, "{len} of {parts} parts");
+        }
+    }
+    let within = tree.split_points(key(1000)..=key(1100), 4).unwrap();
+    assert!(within.iter().all(|point| key(1000) < *point && *point <= key(1100)), "{within:?}");
+    assert!(tree.split_points::<&[u8]>(.., 0).is_err() && tree.split_points(key(5)..key(5), 3).unwrap().is_empty());
+
+    tree.put(key(2000), b"newest").unwrap();
+    let infos = tree.export_tables(key(1500)..key(4500), DIR).unwrap();
+    assert_eq!(infos.iter().map(|info| info.records).sum::<u64>(), 3000);
+    assert!(tree.export_tables(key(1500)..key(4500), DIR).is_err(), "the files exist");
+    assert!(tree.export_tables(key(8000)..key(9000), DIR).unwrap().is_empty());
+    let others = contents(&other);
+    tree.clip(key(1400)..key(1500)).unwrap();
+    assert!(contents(&tree) == expected(&[(1400..1500, 1)]));
+    tree.ingest(infos.iter().map(|info| &info.path)).unwrap();
+    let mut all = expected(&[(1400..4500, 1)]);
+    all.insert(key(2000), b"newest".to_vec());
+    assert!(contents(&tree) == all);
+    tree.clip((std::ops::Bound::Excluded(key(1400)), std::ops::Bound::Included(key(1600)))).unwrap();
+    assert!(contents(&tree) == expected(&[(1401..1601, 1)]));
+    tree.clip::<&[u8]>(..).unwrap();
+    assert_eq!(contents(&tree).len(), 200);
+    tree.clip(key(9)..key(9)).unwrap();
+    assert_eq!(contents(&tree).len(), 0);
+    assert!(contents(&other) == others);
+    db.compact().unwrap();
+    assert!(tree.approximate::<&[u8]>(..).unwrap().bytes < 10_000);
+    assert!(db.verify().unwrap().problems.is_empty());
+}
