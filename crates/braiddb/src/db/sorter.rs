@@ -190,7 +190,7 @@ impl<'a> Sorter<'a> {
         }
         self.buffer.push(self.tree, key, value);
         self.done.records_read += 1;
-        if self.done.records_read % RECORDS_PER_REPORT == 0 {
+        if self.done.records_read.is_multiple_of(RECORDS_PER_REPORT) {
             self.report();
         }
         Ok(())

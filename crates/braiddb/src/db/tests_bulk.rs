@@ -279,7 +279,19 @@ fn a_crash_that_keeps_a_load_keeps_all_commits_before_it() {
     let db = open(small(&fault(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
     tree.put(b"before", b"1").unwrap();
+    let calls_before = vfs.journal().len();
     tree.bulk_load(records(0..50, 1)).unwrap();
+    let calls = vfs.journal().split_off(calls_before);
+    let first = |operation, part: &str| {
+        let is_it = |(call, path): &(Operation, std::path::PathBuf)| {
+            *call == operation && path.to_string_lossy().contains(part)
+        };
+        calls.iter().position(is_it).unwrap()
+    };
+    // Whatever comes after: the flush of what was in memory would make up for it.
+    assert!(first(Operation::Sync, ".wal") < first(Operation::Write, "MANIFEST"), "{calls:?}");
+    assert!(first(Operation::Sync, ".run") < first(Operation::SyncDir, DIR));
+    assert!(first(Operation::SyncDir, DIR) < first(Operation::Write, "MANIFEST"));
     let after = vfs.crashed(|| false);
     tree.put(b"after", b"1").unwrap();
     let killed = killed(&vfs);
@@ -424,5 +436,24 @@ fn records_in_any_order_are_sorted_in_little_memory_and_the_last_of_a_key_counts
         assert!(tree.bulk_load_unsorted(bad, BulkOptions { memory, progress: None }).is_err());
         assert_eq!(files(&vfs, ".run"), runs);
         check(&db, &all().collect());
+    }
+}
+
+/// A reader had loaded the state before a load, and read at a number after it: he saw what was committed after the load, and not the load.
+#[test]
+fn who_has_the_state_before_a_load_sees_nothing_that_comes_after_it() {
+    for is_empty in [false, true] {
+        let vfs = mem();
+        let db = open(small(&vfs)).unwrap();
+        let tree = db.tree("t").unwrap();
+        db.flush().unwrap();
+        if !is_empty {
+            tree.put(b"x", b"before").unwrap();
+        }
+        let state = db.core().state.load_full();
+        let loaded = tree.bulk_load(records(0..50, 1)).unwrap();
+        tree.put(b"x", b"after").unwrap();
+        assert!(state.memtables().all(|memtable| memtable.is_empty() || memtable.max_sequence() < loaded.sequence));
+        assert_eq!(tree.get(b"x").unwrap().as_deref(), Some(&b"after"[..]));
     }
 }
