@@ -96,6 +96,12 @@ class Database:
     def open_run(self, data, meta):
         run = Run(data)
         run.verify()
+        if run.footer["view_length"]:
+            View.of_run(run).verify()
+            self.count("embedded views")
+        if run.is_unnumbered:
+            run.give(meta.smallest_sequence, meta.largest_sequence)
+            self.count("runs that are given a sequence number")
         told = (meta.file_id, meta.length, meta.smallest, meta.largest, meta.blob_uses, meta.has_key_chunks, meta.expiries)
         found = (run.file_id, len(data), run.smallest, run.largest, run.blob_uses, len(run.chunks) > 0, run.expiries)
         require(told == found, "the manifest tells another run")
@@ -105,9 +111,6 @@ class Database:
         self.verify_blob_uses(run)
         run.verify_expiries()
         self.count("entries of runs that expire", run.expiries[0])
-        if run.footer["view_length"]:
-            View.of_run(run).verify()
-            self.count("embedded views")
         self.count("runs")
         self.count("blocks", len(run.blocks))
         self.count("blocks of LZ4", sum(data[block[0] + 8] == 1 for block in run.blocks))

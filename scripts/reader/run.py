@@ -21,11 +21,13 @@ def expiry(entry):
 class Run:
     FOOTER = 144
     PADDED_BLOCKS = 1
+    GIVEN_SEQUENCE = 2
 
     def __init__(self, data):
         self.data = data
-        header = Header(data, b"BRAIDRUN", self.PADDED_BLOCKS)
+        header = Header(data, b"BRAIDRUN", self.PADDED_BLOCKS | self.GIVEN_SEQUENCE)
         self.file_id, self.is_padded = header.file_id, header.features & self.PADDED_BLOCKS != 0
+        self.is_unnumbered, self.given = header.features & self.GIVEN_SEQUENCE != 0, 0
         self.blocks_read = {}
         self.read_footer()
         self.read_index()
@@ -116,6 +118,7 @@ class Run:
             key_length, value_length, kind = reader.varint(), reader.varint(), reader.fixed(1)
             sequence = base + reader.zigzag()
             require(slot > 0 or sequence == base, "the base is not the first sequence number")
+            sequence += self.given
             require(1 <= kind < RANGE_DELETE and (kind != TOMBSTONE or value_length == 0), "an entry of no kind")
             yield reader.take(key_length), sequence, kind, reader.take(value_length)
         require(reader.is_at_end(), "a gap before the slots")
@@ -158,7 +161,7 @@ class Run:
             require(shared <= len(key), "a key shares more than there is")
             require(not is_first or (shared == 0 and sequence == base), "a chunk does not begin with a whole key")
             key, is_first = key[:shared] + reader.take(rest), False
-            yield key, sequence, kind
+            yield key, sequence + self.given, kind
 
     def keys(self):
         for chunk in range(len(self.chunks)):
@@ -174,6 +177,13 @@ class Run:
         require(reader.is_at_end() and found == sorted(found), "range tombstones are not as they should be")
         require(all(start < end for start, end, _ in found), "an empty range tombstone")
         return found
+
+    def give(self, smallest, largest):
+        """Has all entries have the sequence number that the manifest gives to a run that tells none."""
+        require(self.footer["largest_sequence"] == 0 and not self.range_tombstones(), "a run that should tell no sequence numbers")
+        require(smallest == largest > 0, "the manifest does not give one sequence number")
+        self.blocks_read, self.given = {}, largest
+        self.footer["smallest_sequence"] = self.footer["largest_sequence"] = largest
 
     def verify(self):
         """Does everything in the run agree with everything else?"""

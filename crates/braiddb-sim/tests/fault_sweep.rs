@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 40] = [
+const WORKLOAD: [Step; 42] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,
@@ -30,6 +30,7 @@ const WORKLOAD: [Step; 40] = [
     Step::PutSync,
     Step::BigValueSync,
     Step::Stream,
+    Step::Load,
     Step::Extend,
     Step::Compact,
     Step::PutBuffered,
@@ -43,6 +44,7 @@ const WORKLOAD: [Step; 40] = [
     Step::PutUnlogged,
     Step::Reopen,
     Step::PutUnlogged,
+    Step::Load,
     Step::Transaction,
     Step::Expiring,
     Step::BigValueSync,
@@ -57,6 +59,7 @@ const WORKLOAD: [Step; 40] = [
     Step::Stream,
     Step::PutUnlogged,
     Step::Delete,
+    Step::Load,
     Step::Compact,
 ];
 

@@ -122,6 +122,12 @@ enum Step {
     Pass {
         hours: u8,
     },
+    /// A bulk load of these keys.
+    Load {
+        tree: usize,
+        keys: Vec<u8>,
+        size: u8,
+    },
     /// Many keys in a row, so that memtables fill and partitions split.
     Fill {
         tree: usize,
@@ -260,6 +266,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (1..40_u8).prop_map(|hours| Step::Pass { hours: if hours > 30 { hours } else { 1 + hours % 3 } }),
         2 => (tree.clone(), 0..300_u16, 1..60_u8, 0..9_u8)
             .prop_map(|(tree, first, count, size)| Step::Fill { tree, first, count, size }),
+        2 => (tree.clone(), vec(0..KEYS, 1..30), 0..9_u8).prop_map(|(tree, keys, size)| Step::Load { tree, keys, size }),
         3 => (tree.clone(), vec(0..KEYS, 1..20)).prop_map(|(tree, keys)| Step::Get { tree, keys }),
         4 => (tree.clone(), any_range(), any::<u64>())
             .prop_map(|(tree, bounds, directions)| Step::Range { tree, bounds, directions }),
@@ -497,6 +504,20 @@ impl<'a> World<'a> {
                 None
             }
         }
+    }
+
+    /// Loads these keys in their order, each once; a snapshot and an iterator of before must not see it.
+    fn load(&mut self, tree: usize, numbers: &[u8], size: u8) -> Outcome {
+        let keys: std::collections::BTreeSet<Bytes> = numbers.iter().map(|number| key(*number)).collect();
+        let mut records = Vec::new();
+        for key in keys {
+            self.tag += 1;
+            records.push((key, sized_value(size.wrapping_add(self.tag as u8 % 3), self.tag)));
+        }
+        let loaded = self.trees[tree].bulk_load(records.iter().map(|(key, value)| (key, value)));
+        let number = self.numbers[tree];
+        let changes: Vec<Change> = records.into_iter().map(|(key, value)| Change::Put(number, key, value)).collect();
+        self.commit(loaded.map(|loaded| loaded.sequence), &changes)
     }
 
     fn write(&mut self, write: &Write) -> Outcome {
@@ -832,6 +853,7 @@ impl<'a> World<'a> {
             }
             Step::Batch { writes, sync, way } => self.batch(writes, *sync, *way)?,
             Step::Fill { tree, first, count, size } => self.fill(*tree, *first, *count, *size)?,
+            Step::Load { tree, keys, size } => self.load(*tree, keys, *size)?,
             Step::Conditional { tree, key, size, what } => self.conditional(*tree, *key, *size, *what)?,
             Step::Pass { hours } => {
                 self.hours += u64::from(*hours);

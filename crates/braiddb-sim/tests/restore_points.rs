@@ -2,7 +2,7 @@
 
 mod common;
 
-use braiddb::{Db, DirectoryTarget, Error, RestorePoint, Result, platform::Vfs};
+use braiddb::{Db, DirectoryTarget, Durability, Error, RestorePoint, Result, platform::Vfs};
 use braiddb_sim::{
     CrashPolicy, Effect, Fault, Random, SimDisk, SimRuntime, mix,
     model::{Contents, apply, moment},
@@ -446,5 +446,28 @@ fn restores_to_a_point_survive_crashes_anywhere() {
 impl World {
     fn check_only(&self, point: RestorePoint) {
         self.restore(point, RESTORED).unwrap_or_else(|e| panic!("{}", full_text(&e)));
+    }
+}
+
+/// The log does not have it, so it cannot be restored from that; nor anything after it.
+#[test]
+fn what_came_past_the_log_is_a_gap() {
+    for is_load in [true, false] {
+        let mut world = small_world();
+        let before = world.db().archive_now().expect("archive");
+        let tree = world.db().tree("past the log").expect("a tree");
+        if is_load {
+            tree.bulk_load([("a", "1"), ("b", "2")]).expect("load");
+        } else {
+            let mut batch = world.db().batch();
+            batch.put(&tree, "a", "1");
+            world.db().write(batch, Durability::None).expect("write");
+        }
+        drop(tree);
+        world.commit(Step::PutSync, 3).expect("commit");
+        let after = world.db().archive_now().expect("archive");
+        world.check(RestorePoint::Version(before), before, "/before");
+        let refused = world.restore(RestorePoint::Version(after), "/after").expect_err("a gap");
+        assert!(refused.is_corruption() && full_text(&refused).contains("gap"), "{}", full_text(&refused));
     }
 }

@@ -57,10 +57,11 @@ pub use base::{Error, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
-    Batch, Change, ChangeSet, ChangedTree, Cursor, Db, Durability, ETag, Follower, Gap, Iter, Key, LoggedStream,
-    MergeBase, MergeFunctionHandle, MergeOperand, MultiCursor, MultiIter, MultiTransactionIter, MultiTree,
-    PartitionStats, PendingStream, ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, Snapshot, Stats,
-    StreamReader, StreamWriter, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
+    Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db, Durability, ETag,
+    Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader,
+    MultiCursor, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, PendingStream, RangeEstimate, ReaderStats,
+    Refreshed, RestorePoint, ResumeToken, RunStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder,
+    TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
     Version, WatchOptions, WatchStopper, Watcher,
 };
 pub use options::Builder;

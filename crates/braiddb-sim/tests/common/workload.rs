@@ -36,6 +36,8 @@ pub enum Step {
     Stream,
     /// More of a value, from a reader: of a stream, of a value in a blob, or of none.
     Extend,
+    /// A bulk load over the keys that there are and more, a large value among them.
+    Load,
     Flush,
     Compact,
     Sync,
@@ -56,6 +58,7 @@ pub const ALPHABET: [Step; 17] = [
     Step::BigValueBuffered,
     Step::Stream,
     Step::Extend,
+    Step::Load,
     Step::Flush,
     Step::Compact,
     Step::Sync,
@@ -119,12 +122,19 @@ impl Step {
                 let more = |tree, slot, len| Change::Extend(tree, key(slot), value(len, tag + 3));
                 (vec![more(1, slot, 40), more(1, slot.saturating_sub(1), 400), more(0, slot, 900)], durability)
             }
+            Step::Load => {
+                let load = |slot, len| Change::Put(0, key(slot), value(len, tag + slot));
+                (vec![load(slot % 3, 60), load(3, 1300), load(slot % 3 + 4, 90), load(9, 10)], Durability::Sync)
+            }
             Step::Flush | Step::Compact | Step::Sync | Step::Reopen => return None,
         })
     }
 
     /// Commits the changes of [`Step::commit`].
     pub fn write(self, db: &Db, trees: &[Tree], changes: &[Change], durability: Durability, at: u64) -> Result<u64> {
+        if self == Step::Load {
+            return load(&trees[0], changes);
+        }
         let way = match self {
             Step::Transaction if at.is_multiple_of(2) => Way::Transaction,
             Step::Transaction => Way::Exclusive,
@@ -149,6 +159,15 @@ impl Step {
         changes.iter().try_for_each(|change| writer.change(trees, change))?;
         writer.commit(durability)
     }
+}
+
+/// Loads what the changes put, which come by ascending key.
+fn load(tree: &Tree, changes: &[Change]) -> Result<u64> {
+    let put = |change: &Change| match change {
+        Change::Put(_, key, value) => (key.clone(), value.clone()),
+        other => unreachable!("{other:?} is no record"),
+    };
+    Ok(tree.bulk_load(changes.iter().map(put))?.sequence)
 }
 
 /// What workloads start from: a database, closed, what it holds, and the options it is opened with.

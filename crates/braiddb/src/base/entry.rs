@@ -58,6 +58,14 @@ pub struct EntryRef<'a> {
     pub value: &'a [u8],
 }
 
+impl EntryRef<'_> {
+    /// The entry as it is in a run whose entries are all given a sequence number; 0: they have their own.
+    #[inline(always)]
+    pub fn numbered(self, given: SequenceNumber) -> Self {
+        EntryRef { sequence: self.sequence.wrapping_add(given), ..self }
+    }
+}
+
 /// What an entry holds, its expiry taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content<'a> {

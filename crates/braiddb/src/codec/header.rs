@@ -28,6 +28,9 @@ pub const FORMAT_VERSION: u32 = 3;
 /// A required feature of runs: there may be zeros between data blocks, and the index tells how many.
 pub const PADDED_BLOCKS: u64 = 1;
 
+/// A required feature of runs: the file tells no sequence numbers; the manifest has the one that all its entries have.
+pub const GIVEN_SEQUENCE: u64 = 2;
+
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
@@ -74,7 +77,7 @@ impl FileKind {
     /// The required feature bits of such files that this build knows.
     fn known_features(self) -> u64 {
         match self {
-            FileKind::Run => PADDED_BLOCKS,
+            FileKind::Run => PADDED_BLOCKS | GIVEN_SEQUENCE,
             _ => 0,
         }
     }

@@ -11,7 +11,7 @@ mod varint;
 
 pub use checksum::{Checksummer, checksum, hash64};
 pub use compression::{Compression, compress, decompress, decompress_into};
-pub use header::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind, PADDED_BLOCKS};
+pub use header::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS};
 pub use merge_built_in::{decode_set, encode_set};
 pub use merge_function::{MergeFunction, MergeFunctions};
 pub use operands::{Base, Operand, Operands, encode_operands};

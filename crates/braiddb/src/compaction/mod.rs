@@ -23,5 +23,5 @@ pub use filter::VersionFilter;
 pub use flush::{FlushOutput, flush};
 pub use job::{MergeOutput, MergePart, Target, cut, droppable_runs, fold, merge, rebuild};
 pub use merge_scan::MergeScan;
-pub use output::{MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX};
+pub use output::{MERGED_BLOCKS_MAX, PART_BLOCKS_MAX, PARTITION_BLOCKS_MAX};
 pub use plan::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut, deadest, plan};

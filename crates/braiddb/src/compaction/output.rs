@@ -24,7 +24,7 @@ const RUN_BLOCKS_MAX: u32 = limits::MAX_RUN_BLOCKS as u32 - 1;
 pub const MERGED_BLOCKS_MAX: u64 = (RUN_BLOCKS_MAX - SPARE_BLOCKS) as u64;
 
 /// A part of a partition that is split gets about so many blocks at most, so that it is one run.
-const PART_BLOCKS_MAX: u32 = 40_000;
+pub const PART_BLOCKS_MAX: u32 = 40_000;
 
 /// A partition with more blocks is split, however few bytes they pack into: else it would have too many runs for a view.
 pub const PARTITION_BLOCKS_MAX: u64 = 100_000;

@@ -160,8 +160,19 @@ impl Core {
         Ok(self.snapshots.visible())
     }
 
-    /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have.
+    /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have; and where there are none, does
+    /// what is due after that.
     pub(super) fn run_flushes(&self, last: SequenceNumber) -> Result<()> {
+        self.flush_frozen(last)?;
+        if self.settings.background_threads == 0 {
+            self.run_inline();
+        }
+        Ok(())
+    }
+
+    /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have. The caller may have the right to
+    /// write.
+    pub fn flush_frozen(&self, last: SequenceNumber) -> Result<()> {
         // The oldest comes last.
         while self.state.load().frozen.last().is_some_and(|memtable| memtable.max_sequence() <= last) {
             self.check_writable()?;
@@ -176,9 +187,6 @@ impl Core {
                 self.check_writable()?;
                 return Err(Error::DiskFull { path: self.dir.clone() });
             }
-        }
-        if self.settings.background_threads == 0 {
-            self.run_inline();
         }
         Ok(())
     }

@@ -117,6 +117,17 @@ pub struct DiskState {
     pub files: FileSet,
 }
 
+/// What becomes of the memtables with a new version.
+#[derive(Clone, Copy, Debug)]
+pub enum Memtables<'a> {
+    /// They stay.
+    Same,
+    /// This one is in the version's runs.
+    Flushed(&'a Arc<Memtable>),
+    /// What is committed from now on goes into another. By who has the right to write.
+    Fresh,
+}
+
 /// What the workers share.
 #[derive(Debug, Default)]
 pub struct WorkState {
@@ -158,6 +169,8 @@ pub struct Core {
     pub chunk_pool: Arc<ChunkPool>,
     /// What the open files kept taken when this was last looked at.
     pub resident_bytes: AtomicUsize,
+    /// Memory that loads sort with, which the cache does without.
+    pub lent_bytes: AtomicUsize,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
     /// Readers are looked at again from then on.
@@ -307,17 +320,24 @@ impl Core {
         self.signal_work();
     }
 
-    /// Puts a version in the present one's place, without the memtable that was flushed.
-    pub fn publish_version(&self, version: Version, flushed: Option<&Arc<Memtable>>, files: &FileSet) {
+    /// Puts a version in the present one's place, and says what becomes of the memtables with it.
+    pub fn publish_version(&self, version: Version, memtables: Memtables<'_>, files: &FileSet) {
         let _change = self.change.lock();
         let old = self.state.load_full();
-        let frozen = old.frozen.iter().filter(|m| !flushed.is_some_and(|f| Arc::ptr_eq(f, m))).cloned().collect();
-        self.publish(ReadState {
-            active: Arc::clone(&old.active),
-            frozen,
-            version: Arc::new(version),
-            garbage: Arc::clone(&old.garbage),
-        });
+        let mut frozen = old.frozen.clone();
+        let mut active = Arc::clone(&old.active);
+        match memtables {
+            Memtables::Same => {}
+            Memtables::Flushed(flushed) => frozen.retain(|memtable| !Arc::ptr_eq(memtable, flushed)),
+            Memtables::Fresh => {
+                let fresh = Core::new_memtable(&self.settings, Some(&self.chunk_pool));
+                let before = std::mem::replace(&mut active, fresh);
+                if !before.is_empty() {
+                    frozen.insert(0, before);
+                }
+            }
+        }
+        self.publish(ReadState { active, frozen, version: Arc::new(version), garbage: Arc::clone(&old.garbage) });
         drop(old);
         self.share_memory(files);
     }
@@ -349,7 +369,7 @@ impl Core {
     }
 
     /// The same while the open files are as they were.
-    fn share_memory_again(&self) {
+    pub fn share_memory_again(&self) {
         let state = self.state.load();
         let frozen: usize = state.frozen.iter().map(|m| m.bytes()).sum();
         // Room for the active memtable to fill up, and for one more while it is flushed.
@@ -359,6 +379,7 @@ impl Core {
         let memory = self.settings.memory;
         // What flushes and merges work with.
         let reserved = reserved + (self.settings.background_threads * JOB_BYTES).min(memory / 10);
+        let reserved = reserved + self.lent_bytes.load(Ordering::Relaxed);
         self.table.cache.set_capacity(memory.saturating_sub(reserved).max(memory / 8));
     }
 

@@ -260,7 +260,7 @@ impl Inner {
             match following.go_on(settings, dir, table, &before) {
                 Err(e) => {
                     let now = following.manifest.look()?;
-                    let stands_still = std::mem::replace(&mut seen, Some(now)) == Some(now);
+                    let stands_still = seen.replace(now) == Some(now);
                     effort.again(e, settings, started_ns, stands_still)?;
                 }
                 Ok(made) => break made,
@@ -398,6 +398,9 @@ impl Following {
         let version = Arc::clone(&self.version);
         let state = ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) };
         let functions = Arc::new(known_functions(settings)?);
+        // What was loaded past the log has a number too, and all before it was read.
+        let loaded = self.manifest.layout().runs.values().map(|run| run.max_sequence).max();
+        self.log.last_sequence = self.log.last_sequence.max(loaded.unwrap_or_default());
         let last_sequence = self.log.last_sequence;
         let (catalog, _) = load_catalog(settings, &state, last_sequence, dir, &functions)?;
         let layout = self.manifest.layout();

@@ -1,6 +1,6 @@
 //! Flushes, folds and merges put into force.
 
-use super::core::{Core, DiskState};
+use super::core::{Core, DiskState, Memtables};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},
     codec::Compression,
@@ -83,12 +83,14 @@ impl Core {
         self.snapshots.expired_by(self.now().us)
     }
 
-    fn run_options(&self) -> RunOptions {
+    /// How runs are written, where nothing else is asked for.
+    pub(super) fn run_options(&self) -> RunOptions {
         RunOptions {
             compression: self.settings.compression,
             block_bytes: self.settings.block_bytes,
             key_blocks: self.settings.key_blocks,
             write_bytes: self.settings.run_write_bytes(),
+            is_unnumbered: false,
         }
     }
 
@@ -141,7 +143,8 @@ impl Core {
         done
     }
 
-    fn remove_files(&self, paths: &[PathBuf]) {
+    /// Removes files that were made and are not in force.
+    pub(super) fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
             match self.table.vfs.remove(path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -253,16 +256,19 @@ impl Core {
 
     /// Writes an edit and shows its version to readers. The new version's files are synced, and so is the directory.
     fn install(&self, disk: &mut DiskState, changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
-        let done = self.contained("an edit", || self.try_install(disk, changes, flushed));
+        let memtables = flushed.map_or(Memtables::Same, Memtables::Flushed);
+        let done = self.contained("an edit", || self.try_install(disk, changes, memtables));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
-    fn try_install(
-        &self,
-        disk: &mut DiskState,
-        mut changes: Vec<Change>,
-        flushed: Option<&Arc<Memtable>>,
-    ) -> Result<()> {
+    /// The same, and what is committed from then on goes into a memtable that readers of the state before do not have. The caller has the
+    /// right to write.
+    pub(super) fn install_with_fresh_memtable(&self, disk: &mut DiskState, changes: Vec<Change>) -> Result<()> {
+        let done = self.contained("an edit", || self.try_install(disk, changes, Memtables::Fresh));
+        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
+    }
+
+    fn try_install(&self, disk: &mut DiskState, mut changes: Vec<Change>, memtables: Memtables<'_>) -> Result<()> {
         self.check_not_failed()?;
         // After the close, another opener may have the files.
         self.check_open()?;
@@ -283,7 +289,7 @@ impl Core {
         let before = Arc::clone(&self.state.load().version);
         let version = disk.files.version(disk.manifest.layout(), Some(&before)).inspect_err(|e| self.latch(e))?;
         drop(before);
-        self.publish_version(version, flushed, &disk.files);
+        self.publish_version(version, memtables, &disk.files);
         self.flushed.store(disk.manifest.layout().flushed, Ordering::Release);
         self.watches.wake_if_waiting();
         disk.files.release_unused(disk.manifest.layout());
@@ -460,7 +466,7 @@ impl Core {
         let DiskState { manifest, files } = &mut *disk;
         let version = files.version(manifest.layout(), Some(&before))?;
         drop(before);
-        self.publish_version(version, None, files);
+        self.publish_version(version, Memtables::Same, files);
         self.counters.views_healed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

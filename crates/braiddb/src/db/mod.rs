@@ -4,6 +4,7 @@ mod archive;
 mod background;
 mod batch;
 mod blobs;
+mod bulk;
 mod bytes;
 mod catalog;
 mod checkpoint;
@@ -19,6 +20,9 @@ mod hash_indexes;
 pub mod inspect;
 mod iter;
 mod key;
+mod load_install;
+mod load_place;
+mod load_writer;
 mod log_kept;
 mod lookup;
 mod maintain;
@@ -30,14 +34,17 @@ mod on_the_way;
 mod open;
 mod piece_writer;
 mod pressure;
+mod ranges;
 mod readers;
 mod record_version;
 mod replay;
 mod settings;
 mod snapshot;
+mod sorter;
 mod stats;
 mod stream_reader;
 mod streams;
+mod tables;
 mod transacting;
 mod transaction;
 mod transaction_iter;
@@ -52,6 +59,8 @@ mod write;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_bulk;
 #[cfg(test)]
 mod tests_checkpoint;
 #[cfg(test)]
@@ -85,6 +94,8 @@ mod tests_review;
 #[cfg(test)]
 mod tests_streams;
 #[cfg(test)]
+mod tests_tables;
+#[cfg(test)]
 mod tests_transactions;
 #[cfg(test)]
 mod tests_turns;
@@ -95,6 +106,7 @@ mod tests_watch;
 
 pub use archive::{LogArchive, RestorePoint};
 pub use batch::Batch;
+pub use bulk::{BulkLoader, MultiBulkLoader};
 pub use bytes::{Key, Value};
 pub use checkpoint::{Image, ImageFile, ImageFileKind};
 pub use conditional::Update;
@@ -102,16 +114,20 @@ pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
 pub use follower::{Follower, Refreshed};
 pub use iter::Iter;
+pub use load_writer::Loaded;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};
 pub use multi_cursor::MultiCursor;
 pub use new_directory::{LOCK_NAME, NewDirectory, make_durably};
+pub use ranges::RangeEstimate;
 pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
 pub use snapshot::Snapshot;
+pub use sorter::{BulkOptions, BulkProgress};
 pub use stats::{PartitionStats, ReaderStats, RunStats, Stats};
 pub use stream_reader::StreamReader;
 pub use streams::{PendingStream, StreamWriter};
+pub use tables::{TableBuilder, TableInfo, TableSpec};
 pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;

@@ -176,6 +176,7 @@ impl Core {
             state: ArcSwap::from_pointee(state),
             chunk_pool: Arc::new(ChunkPool::for_memtables(2, settings.memtable_bytes())),
             resident_bytes: AtomicUsize::new(0),
+            lent_bytes: AtomicUsize::new(0),
             change: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
             next_reader_look_ns: AtomicU64::new(0),

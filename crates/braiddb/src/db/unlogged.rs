@@ -149,15 +149,27 @@ impl Core {
         self.wait_for_flush()?;
         self.freeze();
         self.run_flushes(u64::MAX)?;
-        let batch = Marker::Unlogged(write.unlogged).batch()?;
-        let drops = self.catalog.drops.load(Ordering::Acquire);
-        let mut marker = Request { batch, drops, is_unlogged: false, check: None, verdict: Verdict::Unchanged };
         let unlogged = std::mem::take(&mut write.unlogged);
-        let marked = self.try_commit_group(write, slice::from_mut(&mut marker), drops);
+        let marked = self.commit_marker(write, &Marker::Unlogged(unlogged));
         if marked.is_err() {
             write.unlogged = unlogged;
         }
-        marked.map(|_| ())
+        marked
+    }
+
+    fn commit_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
+        let batch = marker.batch()?;
+        let drops = self.catalog.drops.load(Ordering::Acquire);
+        let mut request = Request { batch, drops, is_unlogged: false, check: None, verdict: Verdict::Unchanged };
+        self.try_commit_group(write, slice::from_mut(&mut request), drops).map(|_| ())
+    }
+
+    /// Has the log say what it is going to lack, once what it lacks so far is flushed.
+    pub(super) fn log_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
+        if write.unlogged > 0 {
+            self.flush_unlogged(write)?;
+        }
+        self.commit_marker(write, marker)
     }
 
     /// Whether commits that did not go to the log have not been flushed yet.

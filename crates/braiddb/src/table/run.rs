@@ -18,9 +18,9 @@ use super::{
     tail::{FOOTER_LEN, Footer, Index},
 };
 use crate::{
-    base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result},
+    base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result, SequenceNumber},
     cache::{Ahead, CacheSlots, Hint, MappedFile, PinnedUnit, UnitNote},
-    codec::{FILE_HEADER_LEN, FileHeader, FileKind, PADDED_BLOCKS},
+    codec::{FILE_HEADER_LEN, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS},
     platform::{File, OpenMode, Vfs},
 };
 use crossbeam_epoch::Guard;
@@ -40,6 +40,8 @@ pub struct Run {
     slots: CacheSlots,
     index: Index,
     meta: RunMeta,
+    /// The sequence number of all entries if the file tells none, else 0: what is read of the file is added to it.
+    given: SequenceNumber,
     place: Place,
     /// The average bytes of an entry, if each block has a page of its own; else 0.
     stride: usize,
@@ -56,6 +58,8 @@ pub struct Run {
 #[derive(Debug)]
 pub(super) struct Tail {
     pub file_id: FileId,
+    /// Whether the manifest is to say which sequence number the entries have.
+    pub is_unnumbered: bool,
     pub footer: Footer,
     pub index: Index,
     pub range_tombstones: RangeTombstoneSet,
@@ -81,7 +85,11 @@ impl Run {
             return Err(Error::corruption(path, len.min(meta.file_bytes), detail));
         }
         let mut tail = read_tail(&*file, path, len)?;
-        let meta = tail.take_meta(number);
+        let mut meta = tail.take_meta(number);
+        let given = listed.filter(|_| tail.is_unnumbered).map_or(0, |listed| listed.max_sequence);
+        if given > 0 {
+            (meta.min_sequence, meta.max_sequence) = (given, given);
+        }
         let on_grid = if tail.index.is_grid() { &tail.index.notes[..] } else { &[] };
         let (stride, counts) = (average_stride(on_grid), on_grid.iter().map(|note| note.mark()).collect());
         if listed.is_some_and(|listed| *listed != meta) {
@@ -92,6 +100,7 @@ impl Run {
             slots: CacheSlots::with_notes(&ctx.cache, std::mem::take(&mut tail.index.notes)),
             index: tail.index,
             meta,
+            given,
             place: Place::new(ctx),
             stride,
             counts,
@@ -113,6 +122,20 @@ impl Run {
         let file = open_file(ctx, path)?;
         let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
         Ok(read_tail(&*file, path, len)?.take_meta(number))
+    }
+
+    /// The same of a file that tells no sequence numbers; `None` if it does.
+    pub fn read_unnumbered_meta(ctx: &TableContext, path: &Path, number: FileNumber) -> Result<Option<RunMeta>> {
+        let file = ctx.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
+        let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
+        let mut tail = read_tail(&*file, path, len)?;
+        Ok(tail.is_unnumbered.then(|| tail.take_meta(number)))
+    }
+
+    /// The sequence number that all entries have, if the file tells none; else 0.
+    #[inline(always)]
+    pub fn given_sequence(&self) -> SequenceNumber {
+        self.given
     }
 
     /// What the manifest knows of it.
@@ -213,7 +236,7 @@ impl Run {
                 },
             };
             if let Some(entry) = block::entry(bytes, position.slot) {
-                return Ok(entry);
+                return Ok(entry.numbered(self.given));
             }
         }
         Err(self.no_such_entry(position))
@@ -345,7 +368,8 @@ impl Run {
     pub fn entry_in_place(&self, position: Position, moment: Moment) -> Option<Result<EntryRef<'_>>> {
         let (file, range) = self.at_hand_in_place(position.block, || moment)?;
         let bytes = file.bytes(range)?;
-        Some(block::entry(bytes, position.slot).ok_or_else(|| self.no_such_entry(position)))
+        let entry = block::entry(bytes, position.slot).map(|entry| entry.numbered(self.given));
+        Some(entry.ok_or_else(|| self.no_such_entry(position)))
     }
 
     /// The keys and values of a block, if it is one that is read in place and need not be checked again: they stand there as long
@@ -384,7 +408,7 @@ impl Run {
             Some(unit) => unit,
             None => self.pin_uncached(block)?,
         };
-        Ok(PinnedBlock { unit, number: self.meta.number, block })
+        Ok(PinnedBlock { unit, number: self.meta.number, given: self.given, block })
     }
 
     /// The run's range tombstones.
@@ -569,7 +593,8 @@ impl<'g> Block<'g> {
     /// The entry of a slot. Corruption if there is none.
     #[inline]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'g>> {
-        block::entry(self.bytes, slot).ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot }))
+        let entry = block::entry(self.bytes, slot).map(|entry| entry.numbered(self.run.given));
+        entry.ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot }))
     }
 
     /// Its keys and values.
@@ -590,6 +615,7 @@ impl<'g> Block<'g> {
 pub struct PinnedBlock {
     unit: PinnedUnit,
     number: FileNumber,
+    given: SequenceNumber,
     block: u16,
 }
 
@@ -599,7 +625,7 @@ impl PinnedBlock {
     #[inline(always)]
     pub fn entry(&self, slot: u16) -> Result<EntryRef<'_>> {
         match block::entry(&self.unit, slot) {
-            Some(entry) => Ok(entry),
+            Some(entry) => Ok(entry.numbered(self.given)),
             None => Err(self.no_such_entry(slot)),
         }
     }
@@ -668,7 +694,11 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> 
     if is_absent || range_tombstones.len() as u64 != u64::from(footer.range_tombstones) {
         return Err(Error::corruption(path, at, "the footer has another number of range tombstones"));
     }
-    Ok(Tail { file_id, footer, index, range_tombstones })
+    let is_unnumbered = required_features & GIVEN_SEQUENCE != 0;
+    if is_unnumbered && (footer.max_sequence != 0 || footer.range_tombstones != 0) {
+        return Err(Error::corruption(path, footer_at, "a run that is to be given a sequence number tells some"));
+    }
+    Ok(Tail { file_id, is_unnumbered, footer, index, range_tombstones })
 }
 
 /// Reads a part of a file that has it unless it is damaged.

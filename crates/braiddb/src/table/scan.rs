@@ -110,7 +110,8 @@ impl RunScan {
     #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         let position = self.current.expect("a scan that is on an entry");
-        block::entry(self.block(), position.slot).expect("a block that was checked")
+        let entry = block::entry(self.block(), position.slot).expect("a block that was checked");
+        entry.numbered(self.run.given_sequence())
     }
 
     /// Where the entry stands; the end if there is none.
@@ -283,7 +284,8 @@ impl ChunkScan {
     fn entry(&self) -> EntryRef<'_> {
         assert!(self.current.is_some(), "a scan that is on an entry");
         let kind = self.reader.kind.expect("an entry that was read");
-        EntryRef { key: &self.reader.key, sequence: self.reader.sequence, kind, value: &[] }
+        let entry = EntryRef { key: &self.reader.key, sequence: self.reader.sequence, kind, value: &[] };
+        entry.numbered(self.run.given_sequence())
     }
 
     fn load(&mut self, chunk: usize) -> Result<()> {

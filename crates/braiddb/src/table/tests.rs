@@ -88,7 +88,7 @@ fn path() -> PathBuf {
 
 fn options(compression: Compression, block_bytes: usize, key_block: bool) -> RunOptions {
     let key_blocks = if key_block { KeyBlocks::Always } else { KeyBlocks::Never };
-    RunOptions { compression, block_bytes, key_blocks, write_bytes: 4096 }
+    RunOptions { compression, block_bytes, key_blocks, write_bytes: 4096, ..RunOptions::default() }
 }
 
 fn no_view(_: FileId, _: u64) -> Result<Vec<u8>> {

@@ -17,7 +17,7 @@ use crate::{
         Result, SequenceNumber,
         limits::{MAX_INTERNAL_KEY_LEN, MAX_RUN_BLOCKS},
     },
-    codec::{Compression, FileHeader, FileKind, PADDED_BLOCKS, checksum},
+    codec::{Compression, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS, checksum},
     platform::{File, OpenMode},
 };
 use std::{
@@ -52,6 +52,8 @@ pub struct RunOptions {
     pub key_blocks: KeyBlocks,
     /// How much is gathered before it is written: a power of two, and where the writes end.
     pub write_bytes: usize,
+    /// Whether the manifest gives all entries one sequence number, which is not known yet: they are added with 0.
+    pub is_unnumbered: bool,
 }
 
 impl Default for RunOptions {
@@ -61,6 +63,7 @@ impl Default for RunOptions {
             block_bytes: 4096,
             key_blocks: KeyBlocks::default(),
             write_bytes: 512 << 10,
+            is_unnumbered: false,
         }
     }
 }
@@ -113,6 +116,7 @@ impl RunWriter {
                 options.block_bytes
             )));
         }
+        let features = PADDED_BLOCKS | if options.is_unnumbered { GIVEN_SEQUENCE } else { 0 };
         let file = ctx.vfs.open(path, OpenMode::CreateNew).map_err(|e| Error::io("create", path, e))?;
         Ok(RunWriter {
             file,
@@ -127,7 +131,7 @@ impl RunWriter {
             file_id,
             lately: Arc::clone(&ctx.lately),
             begun: Moment::now(&*ctx.runtime),
-            buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).requiring(PADDED_BLOCKS).encode().to_vec(),
+            buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).requiring(features).encode().to_vec(),
             written: 0,
             write_bytes: options.write_bytes,
             write_back_from: 0,
@@ -153,6 +157,7 @@ impl RunWriter {
             return Err(Error::InvalidArgument(format!("an entry of {key} + {value} bytes is too large for a run")));
         }
         assert!(entry.sequence <= MAX_SEQUENCE && entry.kind != EntryKind::RangeDelete, "not an entry of a run");
+        assert!(!self.options.is_unnumbered || entry.sequence == 0, "the manifest gives the number");
         if !self.block.has_room_for(&entry, self.room) {
             if self.blocks.len() + 1 >= MAX_RUN_BLOCKS {
                 return Err(Error::InvalidArgument(format!(
@@ -189,6 +194,7 @@ impl RunWriter {
 
     /// Adds a range tombstone; they may come in any order. Empty ranges are left out.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) {
+        assert!(!self.options.is_unnumbered, "a range tombstone tells its number");
         self.range_tombstones.push(tombstone);
     }
 
@@ -211,7 +217,15 @@ impl RunWriter {
 
     /// Completes the file and syncs it (not its directory). `embed` is given the file's id and the offset, a
     /// multiple of 4096, where the embedded view will stand, and returns the view; no bytes for none.
-    pub fn finish(mut self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
+    pub fn finish(self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
+        let (path, file) = (self.path.clone(), Arc::clone(&self.file));
+        let meta = self.finish_unsynced(embed)?;
+        file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
+        Ok(meta)
+    }
+
+    /// The same for a file that no crash need spare.
+    pub fn finish_unsynced(mut self, embed: impl FnOnce(FileId, u64) -> Result<Vec<u8>>) -> Result<RunMeta> {
         if self.block.entries() > 0 {
             self.end_block()?;
         }
@@ -229,7 +243,6 @@ impl RunWriter {
         self.put_view(embed)?;
         let meta = self.put_footer(smallest, largest, blob_uses, expiries);
         self.flush()?;
-        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
         debug_assert_eq!(meta.file_bytes, self.written);
         if self.blocks.iter().all(BlockEntry::is_plain) {
             self.lately.note(self.file_id, 0, self.begun);

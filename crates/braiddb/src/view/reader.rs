@@ -237,6 +237,9 @@ impl View {
         let file = run.file().clone();
         let mut view = View::open_section(ctx, file, run.path(), 0, meta.file_id, meta.view_offset, end)?;
         view.meta.file_bytes = meta.view_bytes;
+        if run.given_sequence() > 0 {
+            view.meta.max_sequence = run.given_sequence();
+        }
         if view.layout.run_count != 1 || view.meta.entries != meta.entries {
             return Err(corrupt("the run's view does not have the run's entries"));
         }

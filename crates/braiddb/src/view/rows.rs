@@ -7,7 +7,7 @@
 
 use super::format::{SEGMENT_LANES, Segment, lanes_below};
 use super::simd::{Simd, Task};
-use crate::base::{Beyond, ROW_LANES, Result, RowSlots, near_lane};
+use crate::base::{Beyond, ROW_LANES, Result, RowSlots, SequenceNumber, near_lane};
 use crate::cache::Ahead;
 use crate::table::{Moment, PinnedBlock, Position, Rows, Run};
 use std::fmt;
@@ -461,6 +461,7 @@ fn decode_block<const WITH_SEQUENCES: bool>(
     mut lanes: u32,
     wanted: u32,
     ahead: Ahead,
+    given: SequenceNumber,
     slots: &mut RowSlots,
 ) -> Option<u32> {
     for offset in block.offsets(from) {
@@ -469,7 +470,7 @@ fn decode_block<const WITH_SEQUENCES: bool>(
             if WITH_SEQUENCES {
                 let (bytes, key_len, sequence) = block.get_with_sequence(offset)?;
                 slots.set(lane, bytes, key_len);
-                slots.set_sequence(lane, sequence);
+                slots.set_sequence(lane, sequence.wrapping_add(given));
             } else {
                 let (bytes, key_len) = block.get(offset)?;
                 slots.set(lane, bytes, key_len);
@@ -513,11 +514,11 @@ impl Task for Decode<'_> {
             let mut at = run.advance(segment.cursor(index).unwrap_or_default(), before);
             while rest != 0 {
                 let Some((rows, ahead)) = batch.block_of(index, run, at.block, moment)? else { return Ok(false) };
-                let slots = &mut batch.slots;
+                let (slots, given) = (&mut batch.slots, run.given_sequence());
                 let left = if batch.with_sequences {
-                    decode_block::<true>(rows, at.slot, rest, lanes, ahead, slots)
+                    decode_block::<true>(rows, at.slot, rest, lanes, ahead, given, slots)
                 } else {
-                    decode_block::<false>(rows, at.slot, rest, lanes, ahead, slots)
+                    decode_block::<false>(rows, at.slot, rest, lanes, ahead, given, slots)
                 };
                 let Some(left) = left else { return Ok(false) };
                 rest = left;

@@ -175,6 +175,7 @@ impl World {
             block_bytes: self.block_bytes,
             key_blocks: if self.random.one_in(2) { KeyBlocks::Always } else { KeyBlocks::Never },
             write_bytes: 1 << (6 + number % 12),
+            ..RunOptions::default()
         };
         let file_id = self.random.next_u64();
         let mut writer = SortedRunWriter::create(&self.ctx, &path, number, file_id, &options).unwrap();

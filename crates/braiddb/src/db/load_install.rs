@@ -1,0 +1,257 @@
+//! Puts the runs of a load into force: by one edit, at one sequence number, as one commit.
+//!
+//! # Why this is right
+//!
+//! - *A load is newer than all that was committed before, and older than all after.* Its number is drawn while `write` is held, as that of a
+//!   commit group is, and until the edit is in force nobody else commits.
+//! - *What memtables hold of a key is newer than what runs do*: readers stop where they find something in a memtable. So what memtables hold of
+//!   the load's range is flushed before: as long as writers go on, without holding them up; what they have written meanwhile,
+//!   while they wait.
+//! - *Who reads at a number sees all commits up to it, or none of a later one.* The version with the runs is published before the number.
+//!   Who has the version, and a number before the load's, passes its entries over. Who has loaded the state before, and then the load's number or a later one,
+//!   lacks the load; so he must not see anything later either: the state with the runs begins a new active memtable, which that reader does not have.
+//!   Who holds a snapshot of the load's number has taken it after the version was published, and loads his state after that.
+//! - *A crash loses no commit before one that is kept.* The log is synced before the edit is written. So the log holds what is
+//!   before the load, the manifest has the load, and what comes after has higher numbers and goes to the log. Recovery applies the records
+//!   above the flushed number, which a load does not change: it says of memtables what is in runs.
+//! - *Transactions* find the load's range noted in the window, or its entries in the runs.
+
+use super::{
+    catalog::TreeState,
+    core::{Core, WriteState},
+    load_place::{Existing, Place, divide},
+    unlogged::Marker,
+};
+use crate::{
+    base::{EntryKind, Error, Result, SequenceNumber, limits, split_internal_key},
+    commit::RawBatch,
+    read::ReadState,
+    table::RunMeta,
+    version::{Change, Layout, PartitionLayout},
+};
+use parking_lot::MutexGuard;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+/// What memtables hold of the range is flushed so often without holding writers up.
+const FLUSHES_WHILE_OTHERS_WRITE: u32 = 2;
+
+/// So long a load waits for jobs at work on its partitions. Without that it does no harm, but its runs stay in one partition.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// A part of so large a part of the partition's largest size is worth a partition of its own.
+const PARTS_MAX: u64 = 8;
+
+/// Partitions that no job works on meanwhile.
+struct Reserved<'a> {
+    core: &'a Core,
+    ids: BTreeSet<u64>,
+}
+
+impl<'a> Reserved<'a> {
+    /// Reserves the partitions in which runs of these ranges come to lie next to one another.
+    fn of(core: &'a Core, runs: &[RunMeta]) -> Result<Reserved<'a>> {
+        let mut reserved = Reserved { core, ids: BTreeSet::new() };
+        let until_ns = core.now_ns().saturating_add(PATIENCE_NS);
+        loop {
+            core.check_writable()?;
+            let mut work = core.work.lock();
+            // Under the lock: a job that is done has published its version before it lets go of its partition.
+            let state = core.state.load_full();
+            let wanted: BTreeSet<u64> =
+                state.version.partitions.iter().filter(|p| reaches(&p.layout, runs)).map(|p| p.id).collect();
+            let mut is_complete = true;
+            for id in wanted.difference(&reserved.ids.clone()) {
+                match work.busy.insert(*id) {
+                    true => drop(reserved.ids.insert(*id)),
+                    false => is_complete = false,
+                }
+            }
+            if is_complete || core.now_ns() >= until_ns {
+                return Ok(reserved);
+            }
+            core.work_changed.wait_for(&mut work, Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let mut work = self.core.work.lock();
+        work.busy.retain(|id| !self.ids.contains(id));
+        drop(work);
+        self.core.signal_work();
+    }
+}
+
+/// Whether any of the runs, which are in key order and do not overlap, has keys of a partition.
+fn reaches(partition: &PartitionLayout, runs: &[RunMeta]) -> bool {
+    let first = runs.partition_point(|run| run.largest < partition.start);
+    runs.get(first).is_some_and(|run| partition.end.as_ref().is_none_or(|end| run.smallest < *end))
+}
+
+/// Whether memtables hold anything of the keys from `first` to `last`.
+fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
+    state.memtables().filter(|memtable| !memtable.is_empty()).any(|memtable| {
+        let meets = |set: &crate::base::RangeTombstoneSet| {
+            set.iter().any(|t| t.start.as_slice() <= last && first < t.end.as_slice())
+        };
+        let mut scan = memtable.scan_from(first);
+        memtable.range_tombstones().is_some_and(|set| meets(&set)) || (scan.advance() && scan.entry().key <= last)
+    })
+}
+
+impl Core {
+    /// Puts runs of a tree that tell no sequence numbers into force, in key order and without overlap; the number that they were given. Their
+    /// files are synced, but not the directory. The caller keeps the database from being closed.
+    pub fn install_load(&self, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
+        self.check_writable()?;
+        self.check_not_exclusive_here()?;
+        self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+        let reserved = Reserved::of(self, &runs)?;
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(self.snapshots.visible()) };
+        let range = (first.smallest.clone(), last.largest.clone());
+        // Most of the log is synced before others have to wait for it.
+        self.sync_log()?;
+        let mut write = self.write_past_memtables(tree, &range)?;
+        let done = self.contained("a load", || self.install_holding(&mut write, runs, &range, &reserved));
+        let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
+        drop(write);
+        drop(reserved);
+        let sequence = match done {
+            // Then it is not known whether the edit is in force.
+            Err(e) if self.failed.load(Ordering::Acquire) => Err(Error::CommitUnknown { reason: e.to_string() }),
+            done => done,
+        }?;
+        self.counters.note_commits(1, user_bytes);
+        if self.settings.background_threads == 0 {
+            self.run_inline();
+        }
+        Ok(sequence)
+    }
+
+    fn sync_log(&self) -> Result<()> {
+        self.wal.as_ref().map_or(Ok(()), |wal| self.sync_to(wal.end_lsn()))
+    }
+
+    /// The right to write, once nothing of the range is in memtables and the tree is still there.
+    fn write_past_memtables(&self, tree: &TreeState, range: &(Vec<u8>, Vec<u8>)) -> Result<MutexGuard<'_, WriteState>> {
+        let mut flushes = 0;
+        loop {
+            let mut write = self.write.lock();
+            while write.exclusive.is_some() {
+                self.check_writable()?;
+                self.exclusivity.ended.wait(&mut write);
+            }
+            self.check_writable()?;
+            // A drop marks the tree before it commits: it comes after this, or is seen here.
+            tree.check()?;
+            if !is_in_memory(&self.state.load_full(), &range.0, &range.1) {
+                return Ok(write);
+            }
+            self.wait_for_flush()?;
+            self.freeze();
+            flushes += 1;
+            if flushes > FLUSHES_WHILE_OTHERS_WRITE {
+                self.flush_frozen(u64::MAX)?;
+                continue;
+            }
+            drop(write);
+            self.flush_frozen(u64::MAX)?;
+        }
+    }
+
+    fn install_holding(
+        &self,
+        write: &mut WriteState,
+        mut runs: Vec<RunMeta>,
+        range: &(Vec<u8>, Vec<u8>),
+        reserved: &Reserved<'_>,
+    ) -> Result<SequenceNumber> {
+        self.wait_for_flush()?;
+        self.tell_of_load(write, range)?;
+        self.sync_log()?;
+        let sequence = write.last_sequence + 1;
+        // It is used up whatever comes of the edit.
+        write.last_sequence = sequence;
+        if self.window.is_open() {
+            self.window.note(sequence, &written(range)?);
+        }
+        for run in &mut runs {
+            (run.min_sequence, run.max_sequence) = (sequence, sequence);
+            self.counters.run_bytes.fetch_add(run.file_bytes, Ordering::Relaxed);
+        }
+        let mut disk = self.disk.lock();
+        let mut changes = self.changes_for(disk.manifest.layout(), runs, reserved);
+        changes.push(Change::LastSequence(sequence));
+        if let Some(wal) = &self.wal {
+            let oldest_segment = disk.manifest.layout().oldest_segment;
+            changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
+        }
+        self.install_with_fresh_memtable(&mut disk, changes)?;
+        drop(disk);
+        self.snapshots.publish(sequence);
+        Ok(sequence)
+    }
+
+    /// Has the log say, before there is a load, that what this range holds comes past it. What did not go to the log before is flushed: no
+    /// crash keeps a load and loses that.
+    fn tell_of_load(&self, write: &mut WriteState, (first, last): &(Vec<u8>, Vec<u8>)) -> Result<()> {
+        let (Some((tree, start)), Some((_, end))) = (split_internal_key(first), split_internal_key(last)) else {
+            return Ok(());
+        };
+        let end = [end, &[0]].concat();
+        self.log_marker(write, &Marker::Range(tree, start.to_vec(), Some(end)))
+    }
+
+    /// The changes that bring the runs into their partitions.
+    fn changes_for(&self, layout: &Layout, runs: Vec<RunMeta>, reserved: &Reserved<'_>) -> Vec<Change> {
+        let part_bytes = self.settings.partition_bytes() / PARTS_MAX;
+        let mut changes: Vec<Change> = runs.iter().map(|run| Change::NewRun(Box::new(run.clone()))).collect();
+        let mut touched: BTreeMap<&[u8], (u64, &PartitionLayout)> = BTreeMap::new();
+        touched.extend(
+            layout.partitions.iter().filter(|(_, p)| reaches(p, &runs)).map(|(id, p)| (p.start.as_slice(), (*id, p))),
+        );
+        for (id, partition) in touched.into_values() {
+            let is_here = |run: &&RunMeta| reaches(partition, std::slice::from_ref(run));
+            let new: Vec<&RunMeta> = runs.iter().filter(is_here).collect();
+            let places = match reserved.ids.contains(&id) {
+                true => divide(&Existing { partition, runs: &layout.runs }, &new, part_bytes),
+                false => Vec::new(),
+            };
+            if places.len() < 2 {
+                changes.extend(new.iter().map(|run| Change::AddLoose { partition: id, run: run.number }));
+                continue;
+            }
+            changes.push(Change::DropPartition(id));
+            for Place { start, end, runs, loose, view } in places {
+                let id = self.new_file_number();
+                changes.push(Change::NewPartition { id, start, end });
+                changes.push(Change::SetRuns { partition: id, runs, loose, view: view.map(Box::new) });
+            }
+        }
+        changes
+    }
+}
+
+/// What the window of recent commits is told of a load: that all of its range was written.
+fn written(range: &(Vec<u8>, Vec<u8>)) -> Result<Vec<u8>> {
+    let mut batch = RawBatch::default();
+    let mut end = range.1.clone();
+    end.push(0);
+    // The longest key of all has none after it that could be told; so short a range of keys is noted by their common start.
+    if end.len() > limits::MAX_INTERNAL_KEY_LEN {
+        end.pop();
+        while end.last() == Some(&0xff) {
+            end.pop();
+        }
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+    }
+    batch.push(EntryKind::RangeDelete, &[&range.0], &end);
+    Ok(batch.prepare()?.bytes().to_vec())
+}

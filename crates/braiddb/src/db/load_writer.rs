@@ -1,0 +1,415 @@
+//! The runs of a load in the making: rows that come in order are written straight into runs, past log and memtables.
+//!
+//! The runs tell no sequence numbers: the load has one, which the manifest gives to all of them when it is put into force
+//! (`load_install.rs`). So nothing is known of a load before that, and nothing has to be written again for it. Each run is as large as a new
+//! partition shall be, and has its own view inside: it needs no other while it is alone there.
+//!
+//! What is written is removed when the writer is dropped before it was put into force.
+
+use super::{catalog::TreeState, core::Core, expiry::micros};
+use crate::{
+    base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
+    codec::Compression,
+    compaction::PART_BLOCKS_MAX,
+    table::{
+        RunMeta, RunOptions,
+        blob::{BlobRef, Lane},
+    },
+    version::FileSet,
+    view::SortedRunWriter,
+};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{self, SyncSender},
+    },
+    thread::JoinHandle,
+};
+
+/// A run is ended where a partition ends if it has so many bytes; a smaller one goes on into the next partition, which then shares it.
+const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
+
+/// What was written to blob files is synced whenever it is so much.
+const BLOB_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
+
+/// Rows go to the writing thread in pieces of so many bytes.
+const ROWS_BYTES: usize = 256 << 10;
+
+/// So many such pieces may wait for it.
+const ROWS_WAITING_MAX: usize = 4;
+
+/// Rows in a row, as they stand in memory between the caller and the writing thread.
+#[derive(Debug, Default)]
+pub struct LoadRows {
+    bytes: Vec<u8>,
+    /// The lengths of key and value of each.
+    lens: Vec<(u32, u32)>,
+}
+
+impl LoadRows {
+    /// Adds a row; its internal key comes in pieces. Precondition: key and value are within the limits.
+    pub fn push(&mut self, key: &[&[u8]], value: &[u8]) {
+        let before = self.bytes.len();
+        key.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
+        let key_len = self.bytes.len() - before;
+        self.bytes.extend_from_slice(value);
+        let len = |len: usize| u32::try_from(len).expect("within the limits");
+        self.lens.push((len(key_len), len(value.len())));
+    }
+
+    /// The key that was added last; empty if there is none.
+    pub fn last_key(&self) -> &[u8] {
+        let Some(&(key_len, value_len)) = self.lens.last() else { return &[] };
+        let end = self.bytes.len() - value_len as usize;
+        &self.bytes[end - key_len as usize..end]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lens.is_empty()
+    }
+
+    /// Whether there are enough to be handed on.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= ROWS_BYTES
+    }
+
+    /// Keys and values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = self.bytes.as_slice();
+        self.lens.iter().map(move |&(key_len, value_len)| {
+            let (key, after) = rest.split_at(key_len as usize);
+            let (value, after) = after.split_at(value_len as usize);
+            rest = after;
+            (key, value)
+        })
+    }
+}
+
+/// The runs of a load.
+#[derive(Debug)]
+pub struct LoadWriter {
+    core: Arc<Core>,
+    tree: Arc<TreeState>,
+    options: RunOptions,
+    blob_compression: Compression,
+    /// A value of so many bytes goes to a blob file.
+    blob_threshold: usize,
+    /// When the values expire.
+    expires_us: Option<u64>,
+    /// A run of so many bytes is ended.
+    run_bytes: u64,
+    /// Where partitions end, those that the load has not come to.
+    ends: std::vec::IntoIter<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    run: Option<SortedRunWriter>,
+    finished: Vec<RunMeta>,
+    created: Vec<PathBuf>,
+    blob_files: BTreeSet<FileNumber>,
+    blob_bytes_unsynced: u64,
+    user_bytes: u64,
+    rows: u64,
+    is_in_force: bool,
+}
+
+/// What was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// How many records.
+    pub records: u64,
+    /// The bytes of their keys and values.
+    pub bytes: u64,
+    /// The bytes of the files that hold them, large values not counted.
+    pub file_bytes: u64,
+    /// The number of the commit by which all of them were there.
+    pub sequence: SequenceNumber,
+}
+
+impl LoadWriter {
+    /// No rows yet.
+    pub fn new(core: &Arc<Core>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
+        core.check_writable()?;
+        core.check_not_exclusive_here()?;
+        tree.check()?;
+        let settings = &core.settings;
+        let partitions = &core.state.load_full().version.partitions;
+        let ends: Vec<Vec<u8>> = partitions.iter().filter_map(|p| p.layout.end.clone()).collect();
+        let mut ends = ends.into_iter();
+        let compression = tree.options.compression.unwrap_or(settings.compression);
+        Ok(LoadWriter {
+            core: Arc::clone(core),
+            tree: Arc::clone(tree),
+            options: RunOptions { is_unnumbered: true, compression, ..core.run_options() },
+            blob_compression: compression,
+            blob_threshold: tree.options.blob_threshold.unwrap_or(settings.blob_threshold).max(1),
+            expires_us: tree.options.ttl.map(|ttl| core.now().us.saturating_add(micros(ttl))),
+            run_bytes: settings.partition_bytes() / 2,
+            end: ends.next(),
+            ends,
+            run: None,
+            finished: Vec::new(),
+            created: Vec::new(),
+            blob_files: BTreeSet::new(),
+            blob_bytes_unsynced: 0,
+            user_bytes: 0,
+            rows: 0,
+            is_in_force: false,
+        })
+    }
+
+    /// Writes rows, which come after all that were written before.
+    pub fn write(&mut self, rows: &LoadRows) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        let _inside = core.enter()?;
+        core.check_writable()?;
+        self.tree.check()?;
+        rows.iter().try_for_each(|(key, value)| self.add(key, value))
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.user_bytes += (key.len() + value.len()) as u64;
+        self.rows += 1;
+        let (kind, blob) = match value.len() >= self.blob_threshold {
+            true => (EntryKind::BlobRef, Some(self.write_blob(key, value)?)),
+            false => (EntryKind::Value, None),
+        };
+        let mut reference = Vec::new();
+        if let Some(blob) = &blob {
+            blob.encode(&mut reference);
+        }
+        let stored = if blob.is_some() { reference.as_slice() } else { value };
+        let mut room = Vec::new();
+        let (kind, stored) = match self.expires_us {
+            None => (kind, stored),
+            expires_us => Content { kind, value: stored, expires_us }.entry(&mut room),
+        };
+        let run = self.run_for(key)?;
+        run.add(EntryRef { key, sequence: 0, kind, value: stored })?;
+        if let Some(blob) = blob {
+            run.add_blob_use(blob.file, blob.stored_len);
+        }
+        Ok(())
+    }
+
+    fn write_blob(&mut self, key: &[u8], value: &[u8]) -> Result<BlobRef> {
+        let blob = self.core.blobs.write_to(Lane::Bulk, key, value, self.blob_compression)?;
+        if !self.blob_files.insert(blob.file) {
+            // One count a file is enough.
+            self.core.blobs.settle(&[blob.file], None);
+        }
+        self.blob_bytes_unsynced += blob.stored_len;
+        if self.blob_bytes_unsynced >= BLOB_BYTES_UNSYNCED_MAX {
+            self.sync_blobs()?;
+        }
+        Ok(blob)
+    }
+
+    fn sync_blobs(&mut self) -> Result<()> {
+        self.blob_bytes_unsynced = 0;
+        self.core.blobs.sync_bulk(&self.blob_files).inspect_err(|e| {
+            self.core.leave_marker();
+            self.core.latch(e);
+        })
+    }
+
+    /// The run that the next row goes to.
+    fn run_for(&mut self, key: &[u8]) -> Result<&mut SortedRunWriter> {
+        let mut is_past_end = false;
+        while self.end.as_ref().is_some_and(|end| end.as_slice() <= key) {
+            self.end = self.ends.next();
+            is_past_end = true;
+        }
+        let is_full = |run: &SortedRunWriter| {
+            let bytes = run.estimated_bytes();
+            bytes >= self.run_bytes
+                || run.block_count() >= PART_BLOCKS_MAX
+                || (is_past_end && bytes >= OWN_RUN_BYTES_MIN.min(self.run_bytes))
+        };
+        if self.run.as_ref().is_some_and(is_full) {
+            self.finish_run()?;
+        }
+        if self.run.is_none() {
+            let number = self.core.new_file_number();
+            let path = FileSet::run_path(&self.core.dir, number);
+            self.created.push(path.clone());
+            let id = self.core.settings.runtime.random_u64();
+            self.run = Some(SortedRunWriter::create(&self.core.table, &path, number, id, &self.options)?);
+        }
+        Ok(self.run.as_mut().expect("made just now"))
+    }
+
+    fn finish_run(&mut self) -> Result<()> {
+        if let Some(run) = self.run.take() {
+            self.finished.push(run.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Takes a run file over that was written elsewhere and has been given this number. The runs come in order.
+    pub fn adopt(&mut self, path: PathBuf) {
+        self.created.push(path);
+    }
+
+    /// Notes what an adopted file holds.
+    pub fn note_adopted(&mut self, run: RunMeta) {
+        self.user_bytes += run.raw_bytes;
+        self.rows += run.entries;
+        self.finished.push(run);
+    }
+
+    /// Puts all rows into force.
+    pub fn install(mut self) -> Result<Loaded> {
+        let core = Arc::clone(&self.core);
+        let _inside = core.enter()?;
+        self.finish_run()?;
+        let file_bytes = self.finished.iter().map(|run| run.file_bytes).sum();
+        let mut loaded = Loaded { records: self.rows, bytes: self.user_bytes, file_bytes, sequence: 0 };
+        if self.finished.is_empty() {
+            loaded.sequence = core.snapshots.visible();
+            return Ok(loaded);
+        }
+        self.sync_blobs()?;
+        let runs = std::mem::take(&mut self.finished);
+        loaded.sequence = core.install_load(&self.tree, runs, self.user_bytes)?;
+        self.is_in_force = true;
+        Ok(loaded)
+    }
+
+    fn remove_files(&mut self) {
+        self.run = None;
+        // After a failed edit it is not known whether the files are in force; after a close they may be another opener's.
+        let Ok(_inside) = self.core.enter_past_closing() else { return };
+        if !self.core.failed.load(std::sync::atomic::Ordering::Acquire) {
+            self.core.remove_files(&self.created);
+        }
+    }
+}
+
+impl Drop for LoadWriter {
+    fn drop(&mut self) {
+        if !self.is_in_force {
+            self.remove_files();
+        }
+        if self.blob_files.is_empty() {
+            return;
+        }
+        // The runs that are in force say which of these files are in use.
+        let files: Vec<FileNumber> = self.blob_files.iter().copied().collect();
+        self.core.blobs.settle(&files, None);
+        if !self.is_in_force {
+            self.core.blobs.leave_bulk_file(&self.blob_files);
+            self.core.reclaim_blobs();
+        }
+    }
+}
+
+/// A writer in a thread of its own.
+#[derive(Debug)]
+struct Thread {
+    rows_to: SyncSender<LoadRows>,
+    done_from: mpsc::Receiver<Result<Box<LoadWriter>>>,
+    handle: JoinHandle<()>,
+}
+
+impl Thread {
+    fn start(mut writer: Box<LoadWriter>) -> Result<Thread> {
+        let core = Arc::clone(&writer.core);
+        let (rows_to, rows_from) = mpsc::sync_channel::<LoadRows>(ROWS_WAITING_MAX);
+        let (done_to, done_from) = mpsc::sync_channel(1);
+        let body = Box::new(move || {
+            let done = rows_from.iter().try_for_each(|rows| writer.write(&rows));
+            // Before it tells of a failure, nothing is left of the load.
+            let _ = done_to.send(match done {
+                Ok(()) => Ok(writer),
+                Err(e) => {
+                    drop(writer);
+                    Err(e)
+                }
+            });
+        });
+        let handle = core.settings.runtime.spawn("braiddb-load", body);
+        let handle = handle.map_err(|e| Error::io("start a thread for", &core.dir, e))?;
+        Ok(Thread { rows_to, done_from, handle })
+    }
+
+    /// The writer, when it has written all that it was sent.
+    fn finish(self) -> Result<Box<LoadWriter>> {
+        drop(self.rows_to);
+        let outcome = self.done_from.recv();
+        let panicked = || Error::ReadOnly { reason: "the thread that wrote the load panicked".to_owned() };
+        if self.handle.join().is_err() {
+            return Err(panicked());
+        }
+        outcome.map_err(|_| panicked())?
+    }
+}
+
+/// Hands rows to a writer: in a thread of its own where the database has threads, so that rows are read while others are compressed and
+/// written. When it is dropped, nothing of the load is left.
+#[derive(Debug)]
+pub struct LoadSink {
+    here: Option<Box<LoadWriter>>,
+    there: Option<Thread>,
+}
+
+impl LoadSink {
+    /// A sink of this writer.
+    pub fn new(writer: LoadWriter) -> Result<LoadSink> {
+        let has_threads = writer.core.settings.background_threads > 0;
+        let writer = Box::new(writer);
+        match has_threads {
+            true => Ok(LoadSink { here: None, there: Some(Thread::start(writer)?) }),
+            false => Ok(LoadSink { here: Some(writer), there: None }),
+        }
+    }
+
+    /// Hands rows on. After an error it is of no use any more.
+    pub fn write(&mut self, rows: LoadRows) -> Result<()> {
+        if let Some(writer) = &mut self.here {
+            return writer.write(&rows);
+        }
+        match self.there.take() {
+            Some(thread) if thread.rows_to.send(rows).is_ok() => {
+                self.there = Some(thread);
+                Ok(())
+            }
+            Some(thread) => thread.finish().map(|_| ()),
+            None => Err(Error::InvalidArgument("the load has failed before: begin another".to_owned())),
+        }
+    }
+
+    /// The writer, when it has written all.
+    pub fn finish(mut self) -> Result<Box<LoadWriter>> {
+        match (self.here.take(), self.there.take()) {
+            (Some(writer), _) => Ok(writer),
+            (None, Some(thread)) => thread.finish(),
+            (None, None) => Err(Error::InvalidArgument("the load has failed before: begin another".to_owned())),
+        }
+    }
+}
+
+impl Drop for LoadSink {
+    fn drop(&mut self) {
+        if let Some(thread) = self.there.take() {
+            drop(thread.finish());
+        }
+    }
+}
+
+/// Fails if a key or value is beyond the limits.
+pub fn check_lens(key_len: usize, value_len: usize) -> Result<()> {
+    if key_len > limits::MAX_INTERNAL_KEY_LEN || value_len as u64 > limits::MAX_VALUE_LEN {
+        let most = limits::MAX_VALUE_LEN;
+        return Err(Error::InvalidArgument(format!(
+            "a record of {key_len} + {value_len} bytes; a value has {most} at most"
+        )));
+    }
+    Ok(())
+}

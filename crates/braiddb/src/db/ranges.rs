@@ -1,0 +1,293 @@
+//! What can be said of, and done with, a range of keys as a whole: its size, equal parts, a copy as tables, all else gone.
+
+use super::{
+    batch::Batch,
+    core::Core,
+    iter::user_bounds,
+    tables::{TableBuilder, TableInfo},
+    tree::Tree,
+};
+use crate::{
+    base::{Error, Result, SequenceNumber},
+    read::ReadState,
+    version::{Partition, RunHandle},
+};
+use std::{
+    ops::{Bound, RangeBounds},
+    path::Path,
+    sync::Arc,
+};
+
+/// Each run is divided into so many parts for each part that is asked for.
+const SAMPLES_PER_PART: usize = 16;
+
+/// The most parts.
+const PARTS_MAX: usize = 4096;
+
+/// About how much there is in a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeEstimate {
+    /// Keys.
+    pub keys: u64,
+    /// Bytes of files and memory, large values included, and what is dead but not given up yet.
+    pub bytes: u64,
+}
+
+/// A range of internal keys; the end is the last tree's if there is none.
+struct Span {
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+}
+
+impl Span {
+    fn of<K: AsRef<[u8]>>(tree: &Tree, range: &impl RangeBounds<K>) -> Span {
+        let (start, end) = user_bounds(tree.state().id, range);
+        Span { start, end }
+    }
+
+    fn is_before_end(&self, key: &[u8]) -> bool {
+        self.end.as_deref().is_none_or(|end| key < end)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.is_before_end(&self.start)
+    }
+
+    /// The part of it within a partition, which it meets.
+    fn within(&self, partition: &Partition) -> Span {
+        let layout = &partition.layout;
+        let start = self.start.clone().max(layout.start.clone());
+        let end = match (&self.end, &layout.end) {
+            (Some(a), Some(b)) => Some(a.clone().min(b.clone())),
+            (a, b) => a.clone().or_else(|| b.clone()),
+        };
+        Span { start, end }
+    }
+
+    /// The partitions that it meets.
+    fn partitions<'s>(&'s self, state: &'s ReadState) -> impl Iterator<Item = &'s Arc<Partition>> {
+        let all = &state.version.partitions;
+        all[all.len().min(state.version.find(&self.start))..].iter().take_while(|p| self.is_before_end(&p.layout.start))
+    }
+
+    /// The entries of a run within it, exact to some tens.
+    fn entries_of(&self, handle: &RunHandle) -> Result<u64> {
+        let meta = handle.run().meta();
+        let is_outside = meta.largest < self.start || !self.is_before_end(&meta.smallest);
+        if is_outside {
+            return Ok(0);
+        }
+        let view = handle.view()?;
+        let before = if meta.smallest >= self.start { 0 } else { view.rank(handle.alone(), &self.start)? };
+        let upto = match &self.end {
+            Some(end) if *end <= meta.largest => view.rank(handle.alone(), end)?,
+            _ => meta.entries,
+        };
+        Ok(upto.saturating_sub(before))
+    }
+}
+
+fn share(whole: u64, part: u64, all: u64) -> u64 {
+    u64::try_from(u128::from(whole) * u128::from(part) / u128::from(all.max(1))).unwrap_or(u64::MAX)
+}
+
+/// The bytes of a run's file and of the values that it refers to.
+fn bytes_of(handle: &RunHandle) -> u64 {
+    let meta = handle.run().meta();
+    meta.file_bytes + meta.blob_uses.iter().map(|used| used.bytes).sum::<u64>()
+}
+
+/// What memtables hold of a span.
+fn in_memory(state: &ReadState, span: &Span) -> RangeEstimate {
+    let mut estimate = RangeEstimate::default();
+    for memtable in state.memtables().filter(|memtable| !memtable.is_empty()) {
+        let counts = match &span.end {
+            Some(end) => memtable.count_keys(&[Some(&span.start), Some(end), None]),
+            None => memtable.count_keys(&[Some(&span.start), None]),
+        };
+        let here = counts.get(1).copied().unwrap_or(0) as u64;
+        estimate.keys += here;
+        estimate.bytes += share(memtable.raw_bytes() as u64, here, counts.iter().sum::<usize>() as u64);
+    }
+    estimate
+}
+
+impl Core {
+    fn approximate(&self, span: &Span) -> Result<RangeEstimate> {
+        self.check_open()?;
+        if span.is_empty() {
+            return Ok(RangeEstimate::default());
+        }
+        self.healing(|| {
+            let state = self.state.load_full();
+            let mut estimate = in_memory(&state, span);
+            for partition in span.partitions(&state) {
+                let here = span.within(partition);
+                let mut entries = 0;
+                for handle in partition.all_runs() {
+                    let of_run = here.entries_of(handle)?;
+                    entries += of_run;
+                    estimate.bytes += share(bytes_of(handle), of_run, handle.run().meta().entries);
+                }
+                let (counted, dead) = partition.counts().unwrap_or_default();
+                estimate.keys += entries - share(entries, dead.min(counted), counted).min(entries);
+            }
+            Ok(estimate)
+        })
+    }
+
+    /// Keys within a span and about how many bytes come from each on, in order.
+    fn samples(&self, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+        self.healing(|| {
+            let state = self.state.load_full();
+            let mut samples = Vec::new();
+            for partition in span.partitions(&state) {
+                let here = span.within(partition);
+                for handle in partition.all_runs() {
+                    let meta = handle.run().meta();
+                    let mut keys = vec![meta.smallest.clone()];
+                    keys.extend(handle.view()?.split_points(handle.alone(), parts * SAMPLES_PER_PART)?);
+                    let each = bytes_of(handle) / keys.len() as u64;
+                    let is_here = |key: &Vec<u8>| *key >= here.start && here.is_before_end(key);
+                    samples.extend(keys.into_iter().filter(is_here).map(|key| (key, each.max(1))));
+                }
+            }
+            for memtable in state.memtables() {
+                let mut scan = memtable.scan_from(&span.start);
+                while scan.advance() && span.is_before_end(scan.entry().key) {
+                    let entry = scan.entry();
+                    samples.push((entry.key.to_vec(), (entry.key.len() + entry.value.len()) as u64));
+                }
+            }
+            samples.sort();
+            Ok(samples)
+        })
+    }
+}
+
+impl Tree {
+    /// About how many keys there are in a range, and how many bytes. Counts in memory, and reads next to nothing: good to some tens of entries for each run, as
+    /// far as runs do not hold older versions of the same keys.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let numbers = db.tree("numbers")?;
+    /// numbers.bulk_load((0..10_000u32).map(|n| (n.to_be_bytes(), [7; 100])))?;
+    /// let estimate = numbers.approximate(2500u32.to_be_bytes()..7500u32.to_be_bytes())?;
+    /// assert!((4900..5100).contains(&estimate.keys));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+        self.state().check()?;
+        self.db().core().approximate(&Span::of(self, &range))
+    }
+
+    /// Keys that divide a range into up to `parts` parts of about as many bytes each: so many less one, in order; fewer where there is too little. Each is the
+    /// first of its part, or lies just before it. Costs memory for some keys a part and run, and a walk over what memtables hold of the range.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let numbers = db.tree("numbers")?;
+    /// numbers.bulk_load((0..10_000u32).map(|n| (n.to_be_bytes(), [7; 100])))?;
+    /// assert_eq!(numbers.split_points::<&[u8]>(.., 4)?.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split_points<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>, parts: usize) -> Result<Vec<Vec<u8>>> {
+        self.state().check()?;
+        self.db().core().check_open()?;
+        if !(1..=PARTS_MAX).contains(&parts) {
+            return Err(Error::InvalidArgument(format!("{parts} parts: choose 1 to {PARTS_MAX}")));
+        }
+        let span = Span::of(self, &range);
+        if span.is_empty() {
+            return Ok(Vec::new());
+        }
+        let samples = self.db().core().samples(&span, parts)?;
+        let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
+        let (mut points, mut before): (Vec<Vec<u8>>, u64) = (Vec::new(), 0);
+        for (key, bytes) in &samples {
+            let wanted = share(all, points.len() as u64 + 1, parts as u64);
+            let point = key.get(4..).unwrap_or_default();
+            let is_new = *key > span.start && points.last().is_none_or(|last| last.as_slice() < point);
+            if points.len() + 1 < parts && before >= wanted.max(1) && is_new {
+                points.push(point.to_vec());
+            }
+            before += bytes;
+        }
+        Ok(points)
+    }
+
+    /// Writes a range, as of now, as tables that [`Tree::ingest`] takes, into files of a directory: `000001.table` and so on, none of which may exist
+    /// yet. What was written is removed if that fails. The tables are for this tree: to take them into another, build them with that tree's [`Tree::table_spec`].
+    pub fn export_tables<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        dir: impl AsRef<Path>,
+    ) -> Result<Vec<TableInfo>> {
+        let mut tables = Vec::new();
+        let done = self.export(range, dir.as_ref(), &mut tables);
+        if done.is_err() {
+            for table in &tables {
+                if let Err(error) = self.db().core().settings.vfs.remove(&table.path) {
+                    tracing::warn!(path = %table.path.display(), %error, "a table of a failed export could not be removed");
+                }
+            }
+        }
+        done.map(|()| tables)
+    }
+
+    fn export<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        dir: &Path,
+        tables: &mut Vec<TableInfo>,
+    ) -> Result<()> {
+        let (spec, settings) = (self.table_spec()?, &self.db().core().settings);
+        let mut open: Option<TableBuilder> = None;
+        for pair in self.range(range) {
+            let (key, value) = pair?;
+            if let Some(full) = open.take_if(|table| table.is_full()) {
+                tables.push(full.finish()?);
+            }
+            let table = match &mut open {
+                Some(table) => table,
+                none => {
+                    let path = dir.join(format!("{:06}.table", tables.len() + 1));
+                    let (vfs, runtime) = (Arc::clone(&settings.vfs), Arc::clone(&settings.runtime));
+                    none.insert(TableBuilder::create_in(vfs, runtime, &path, &spec)?)
+                }
+            };
+            table.add(key, value)?;
+        }
+        if let Some(last) = open {
+            tables.push(last.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Takes away all keys but those in `range`, by one commit, in constant time. Files that hold nothing else are given back unread.
+    pub fn clip<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
+        let bound = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let mut batch = Batch::default();
+        // What is kept must come before what is past it.
+        if Span::of(self, &range).is_empty() {
+            batch.delete_range::<&[u8]>(self, ..);
+        } else {
+            match bound(range.start_bound()) {
+                Bound::Included(start) => _ = batch.delete_range(self, ..start),
+                Bound::Excluded(start) => _ = batch.delete_range(self, ..=start),
+                Bound::Unbounded => {}
+            }
+            match bound(range.end_bound()) {
+                Bound::Included(end) => _ = batch.delete_range(self, (Bound::Excluded(end), Bound::Unbounded)),
+                Bound::Excluded(end) => _ = batch.delete_range(self, end..),
+                Bound::Unbounded => {}
+            }
+        }
+        batch.commit(self.db(), self.db().core().settings.durability)
+    }
+}

@@ -1,0 +1,360 @@
+//! Tables that are built without the database, by any process, and taken in whole.
+//!
+//! A table is a run file whose entries tell no sequence number (`docs/format.md`), with the view of itself inside. What must be known of the
+//! tree to build one is a [`TableSpec`]: the tree's number, which all keys begin with, and how it is compressed.
+
+use super::{
+    bulk::disorder,
+    load_writer::{LoadWriter, Loaded, check_lens},
+    tree::{Tree, check_key},
+};
+use crate::{
+    base::{EntryKind, EntryRef, Error, Result, TreeId},
+    cache::BlockCache,
+    codec::Compression,
+    compaction::PART_BLOCKS_MAX,
+    platform::{OpenMode, Runtime, Vfs},
+    table::{Run, RunMeta, RunOptions, TableContext},
+    version::FileSet,
+    view::SortedRunWriter,
+};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
+
+/// The longest value of a table: it stands there as it is, where a database would have it in a file of its own.
+const VALUE_LEN_MAX: usize = 8 << 20;
+
+/// A table is full at this size.
+const TABLE_BYTES_MAX: u64 = 1 << 30;
+
+/// How much is copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What must be known of a tree to build tables for it: its number, and how it is compressed. As text it can be handed to another process.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::in_memory()?;
+/// let text = db.tree("albums")?.table_spec()?.to_string();
+/// let spec: braiddb::TableSpec = text.parse()?;
+/// assert_eq!(spec.to_string(), text);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableSpec {
+    tree: TreeId,
+    compression: Compression,
+    block_bytes: usize,
+}
+
+impl fmt::Display for TableSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "braid-table-1:{}:{}:{}", self.tree.0, self.compression as u8, self.block_bytes)
+    }
+}
+
+impl FromStr for TableSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<TableSpec> {
+        let bad = || Error::InvalidArgument(format!("{text:?} is no table spec: take what Tree::table_spec gives"));
+        let parts: Vec<&str> = text.split(':').collect();
+        let ["braid-table-1", tree, compression, block_bytes] = parts[..] else { return Err(bad()) };
+        Ok(TableSpec {
+            tree: TreeId(tree.parse().map_err(|_| bad())?),
+            compression: compression.parse().ok().and_then(Compression::from_byte).ok_or_else(bad)?,
+            block_bytes: block_bytes.parse().map_err(|_| bad())?,
+        })
+    }
+}
+
+/// What a table holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableInfo {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How many records.
+    pub records: u64,
+    /// Its length.
+    pub file_bytes: u64,
+    /// Its first key.
+    pub first_key: Vec<u8>,
+    /// Its last key.
+    pub last_key: Vec<u8>,
+}
+
+/// Builds a table of records that come in order. Needs no database, and little memory: some megabytes, and about five bytes a record.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// let db = braiddb::Db::open(dir.path().join("db"))?;
+/// let squares = db.tree("squares")?;
+/// let spec = squares.table_spec()?;
+/// // This much may happen in another process.
+/// let path = dir.path().join("squares.table");
+/// let mut table = braiddb::TableBuilder::create(&path, &spec)?;
+/// for number in 0..1000u32 {
+///     table.add(number.to_be_bytes(), (number * number).to_le_bytes())?;
+/// }
+/// assert_eq!(table.finish()?.records, 1000);
+/// // And then:
+/// squares.ingest([&path])?;
+/// assert_eq!(squares.get(30u32.to_be_bytes())?.as_deref(), Some(&900u32.to_le_bytes()[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct TableBuilder {
+    path: PathBuf,
+    vfs: Arc<dyn Vfs>,
+    tree: [u8; 4],
+    /// `None` after an error.
+    run: Option<SortedRunWriter>,
+    key: Vec<u8>,
+    records: u64,
+    is_finished: bool,
+}
+
+impl TableBuilder {
+    /// Begins a table in a file that must not exist yet.
+    #[cfg(unix)]
+    pub fn create(path: impl AsRef<Path>, spec: &TableSpec) -> Result<TableBuilder> {
+        TableBuilder::create_in(
+            Arc::new(crate::platform::PosixVfs::new()),
+            Arc::new(crate::platform::SystemRuntime::new()),
+            path.as_ref(),
+            spec,
+        )
+    }
+
+    /// The same in any file system.
+    pub fn create_in(
+        vfs: Arc<dyn Vfs>,
+        runtime: Arc<dyn Runtime>,
+        path: &Path,
+        spec: &TableSpec,
+    ) -> Result<TableBuilder> {
+        let id = runtime.random_u64();
+        let context = TableContext { runtime, ..TableContext::new(Arc::clone(&vfs), BlockCache::new(0)) };
+        let options = RunOptions {
+            compression: spec.compression,
+            block_bytes: spec.block_bytes,
+            is_unnumbered: true,
+            ..RunOptions::default()
+        };
+        Ok(TableBuilder {
+            run: Some(SortedRunWriter::create(&context, path, 0, id, &options)?),
+            path: path.to_owned(),
+            vfs,
+            tree: spec.tree.first_key(),
+            key: Vec::new(),
+            records: 0,
+            is_finished: false,
+        })
+    }
+
+    /// Adds a record, whose key comes after all keys that were added before. Else `InvalidArgument` names the record, and the table is of no use any more.
+    pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.try_add(key.as_ref(), value.as_ref()).inspect_err(|_| self.run = None)
+    }
+
+    fn try_add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_lens(key.len(), value.len())?;
+        if value.len() > VALUE_LEN_MAX {
+            return Err(Error::InvalidArgument(format!(
+                "a value of {} bytes; in a table it has {VALUE_LEN_MAX} at most: load it with bulk_load",
+                value.len()
+            )));
+        }
+        let run = self.run.as_mut().ok_or_else(over)?;
+        let last = run.last_key().get(self.tree.len()..);
+        if last.is_some_and(|last| last >= key) {
+            return Err(disorder(self.records + 1, key, last.unwrap_or_default()));
+        }
+        self.key.clear();
+        self.key.extend_from_slice(&self.tree);
+        self.key.extend_from_slice(key);
+        run.add(EntryRef { key: &self.key, sequence: 0, kind: EntryKind::Value, value })?;
+        self.records += 1;
+        Ok(())
+    }
+
+    /// About how long the table is.
+    pub fn estimated_bytes(&self) -> u64 {
+        self.run.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
+    }
+
+    /// Whether it has as much as it should: time to finish it and to begin another. A table takes half as much again.
+    pub fn is_full(&self) -> bool {
+        self.estimated_bytes() >= TABLE_BYTES_MAX
+            || self.run.as_ref().is_some_and(|run| run.block_count() >= PART_BLOCKS_MAX)
+    }
+
+    /// Completes the table, and makes it and its name survive a power failure.
+    pub fn finish(mut self) -> Result<TableInfo> {
+        let run = self.run.take().ok_or_else(over)?;
+        if self.records == 0 {
+            return Err(Error::InvalidArgument("a table without records".to_owned()));
+        }
+        let meta = run.finish()?;
+        if let Some(dir) = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            self.vfs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+        }
+        self.is_finished = true;
+        Ok(TableInfo {
+            path: self.path.clone(),
+            records: meta.entries,
+            file_bytes: meta.file_bytes,
+            first_key: meta.smallest[self.tree.len()..].to_vec(),
+            last_key: meta.largest[self.tree.len()..].to_vec(),
+        })
+    }
+}
+
+fn over() -> Error {
+    Error::InvalidArgument("the table has failed before: begin another".to_owned())
+}
+
+impl Drop for TableBuilder {
+    fn drop(&mut self) {
+        self.run = None;
+        if !self.is_finished
+            && let Err(error) = self.vfs.remove(&self.path)
+        {
+            tracing::debug!(path = %self.path.display(), %error, "an unfinished table could not be removed");
+        }
+    }
+}
+
+/// A table that is to be taken in.
+struct Incoming {
+    path: PathBuf,
+    meta: RunMeta,
+}
+
+impl Tree {
+    /// What must be known of the tree to build tables for it. Fails for trees whose values expire by themselves.
+    pub fn table_spec(&self) -> Result<TableSpec> {
+        let state = self.state();
+        state.check()?;
+        if state.options.ttl.is_some() {
+            let reason = "values of the tree expire (TreeOptions::ttl), and those of tables do not: use bulk_load";
+            return Err(Error::InvalidArgument(reason.to_owned()));
+        }
+        let settings = &self.db().core().settings;
+        Ok(TableSpec {
+            tree: state.id,
+            compression: state.options.compression.unwrap_or(settings.compression),
+            block_bytes: settings.block_bytes,
+        })
+    }
+
+    /// Takes in tables that [`TableBuilder`] has made for this tree, all of them by one durable commit, or none: as if their records had been put just
+    /// now. They come in any order and do not overlap.
+    ///
+    /// A table becomes a second name (a hard link) of the same file where the file system can do that, and else a copy. So the given file may be removed
+    /// afterwards, but **must not be changed**. Costs some reads for each table, whatever it holds: what its header, footer and index say is checked here, records
+    /// when they are read ([`crate::Db::verify`] reads all).
+    ///
+    /// Errors: `InvalidArgument` if a file is no table or one for another tree, or if tables overlap; `Corruption` if one is damaged or cut short;
+    /// `Unsupported` if it was made by a newer version.
+    pub fn ingest<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Loaded> {
+        self.table_spec()?;
+        let core = self.db().core();
+        let mut writer = LoadWriter::new(core, self.state())?;
+        let mut tables = Vec::new();
+        for path in paths {
+            let path = path.as_ref().to_owned();
+            let meta = table_meta(&core.table, &path, self.state().id)?;
+            tables.push(Incoming { path, meta });
+        }
+        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+        if let Some([a, b]) = tables.windows(2).find(|pair| pair[0].meta.largest >= pair[1].meta.smallest) {
+            return Err(Error::InvalidArgument(format!(
+                "the tables {} and {} overlap: take them in one after the other",
+                a.path.display(),
+                b.path.display()
+            )));
+        }
+        for table in tables {
+            let inside = core.enter()?;
+            core.check_writable()?;
+            let number = core.new_file_number();
+            let to = FileSet::run_path(&core.dir, number);
+            writer.adopt(to.clone());
+            take_in(&*core.settings.vfs, &table.path, &to)?;
+            // As it stands there now: whatever became of the other name meanwhile.
+            let meta = table_meta(&core.table, &to, self.state().id)?;
+            if (RunMeta { number: 0, ..meta.clone() }) != (RunMeta { number: 0, ..table.meta }) {
+                return Err(Error::InvalidArgument(format!(
+                    "the table {} was changed meanwhile",
+                    table.path.display()
+                )));
+            }
+            drop(inside);
+            writer.note_adopted(RunMeta { number, ..meta });
+        }
+        writer.install()
+    }
+}
+
+/// What a table says of itself, if it is one for this tree.
+fn table_meta(context: &TableContext, path: &Path, tree: TreeId) -> Result<RunMeta> {
+    let no_table = |what: &str| {
+        Error::InvalidArgument(format!(
+            "{} {what}: give ingest what TableBuilder has made for this tree",
+            path.display()
+        ))
+    };
+    let meta = Run::read_unnumbered_meta(context, path, 0)?;
+    let meta = meta.ok_or_else(|| no_table("is no table, but a run of a database"))?;
+    let prefix = tree.first_key();
+    if !meta.smallest.starts_with(&prefix) || !meta.largest.starts_with(&prefix) {
+        return Err(no_table("was made for another tree"));
+    }
+    if meta.entries == 0
+        || meta.view_bytes == 0
+        || meta.tombstones > 0
+        || !meta.blob_uses.is_empty()
+        || meta.smallest > meta.largest
+    {
+        return Err(no_table("is no table that can be taken in"));
+    }
+    Ok(meta)
+}
+
+/// Gives a file a second name, and makes it durable; where that cannot be, copies it.
+fn take_in(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+    if vfs.hard_link(from, to).is_ok() {
+        // Whoever made it may not have had it synced.
+        let synced = vfs.open(to, OpenMode::ReadWrite).and_then(|file| file.sync_data());
+        return match synced {
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                vfs.remove(to).map_err(|e| Error::io("remove", to, e))?;
+                copy(vfs, from, to)
+            }
+            synced => synced.map_err(|e| Error::io("sync", to, e)),
+        };
+    }
+    copy(vfs, from, to)
+}
+
+fn copy(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+    let source = vfs.open(from, OpenMode::Read).map_err(|e| Error::io("open", from, e))?;
+    let len = source.len().map_err(|e| Error::io("read the length of", from, e))?;
+    let target = vfs.open(to, OpenMode::CreateNew).map_err(|e| Error::io("create", to, e))?;
+    let mut buffer = Vec::new();
+    for at in (0..len).step_by(COPY_BYTES) {
+        buffer.resize((len - at).min(COPY_BYTES as u64) as usize, 0);
+        source.read_exact_at(&mut buffer, at).map_err(|e| Error::io("read", from, e))?;
+        target.write_at(&buffer, at).map_err(|e| Error::io("write", to, e))?;
+    }
+    target.sync_data().map_err(|e| Error::io("sync", to, e))
+}
