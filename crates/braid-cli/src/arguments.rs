@@ -47,8 +47,8 @@ pub enum Command {
     ///
     /// One line a commit: its number, its time, what it changed, and a token to go on from. The log is kept as far back as recovery needs it,
     /// and beyond that once --keep was given. What the log does not reach back to is an error, and what it does not tell a change
-    /// of type "gap": nothing is skipped silently. The database must not be open in another process, so there is nothing to wait for:
-    /// the command ends with the last commit.
+    /// of type "gap": nothing is skipped silently. The command ends with the last commit; beside a process that has the database open, with
+    /// the last that the log knows to be on disk.
     Watch(WatchArguments),
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),

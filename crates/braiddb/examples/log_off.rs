@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         batch.set_application_cursor(end.to_le_bytes());
         db.write(batch, Durability::None)?;
-        if end % 50_000 == 0 {
+        if end.is_multiple_of(50_000) {
             db.flush_to(end.to_le_bytes())?;
             println!("all up to message {end} is durable: the queue may forget it");
         }

@@ -48,10 +48,9 @@ pub fn open_for_reading(path: &Path, arguments: &ReadArguments) -> Result<Db> {
 }
 
 /// Opens an existing database to read from it, and has it keep so much of its log from now on.
-pub fn open_keeping_log(path: &Path, arguments: &ReadArguments, bytes: u64) -> Result<ReadHandle> {
+pub fn open_keeping_log(path: &Path, arguments: &ReadArguments, bytes: u64) -> Result<Db> {
     check_directory(path)?;
-    let db = builder(&arguments.open).create(false).log_retention(bytes).open(path)?;
-    Ok(ReadHandle { db, _shared_lock: None })
+    Ok(builder(&arguments.open).create(false).log_retention(bytes).open(path)?)
 }
 
 /// Opens a database to write to it.

@@ -2,14 +2,14 @@
 
 use std::{
     io::{BufWriter, Write},
-    time::UNIX_EPOCH,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Result;
-use braiddb::{Change, ChangeSet, ChangedTree, Gap, MergeBase, ResumeToken, WatchOptions};
+use braiddb::{Change, ChangeSet, ChangedTree, Db, Gap, MergeBase, MergeOperand, ResumeToken, WatchOptions};
 use serde_json::{Map, Value, json};
 
-use super::open::{NamedTree, ReadHandle, open_for_reading, open_keeping_log};
+use super::open::{NamedTree, open_for_reading, open_keeping_log};
 use crate::{
     arguments::WatchArguments,
     exit::{OK, usage},
@@ -37,7 +37,7 @@ pub fn watch(arguments: &WatchArguments) -> Result<u8> {
     Ok(OK)
 }
 
-fn options(db: &ReadHandle, arguments: &WatchArguments, notation: KeyNotation) -> Result<WatchOptions> {
+fn options(db: &Db, arguments: &WatchArguments, notation: KeyNotation) -> Result<WatchOptions> {
     // Read-only, what a killed process has left is shown as it is read: nothing will become of it meanwhile.
     let mut options = WatchOptions::new().from_oldest().unsynced(arguments.read.read_only);
     if let Some(name) = &arguments.tree {
@@ -68,91 +68,62 @@ fn line(set: &ChangeSet, notation: KeyNotation) -> Result<Value> {
 /// A change, as it is printed.
 fn object(change: &Change, notation: KeyNotation) -> Result<Value> {
     let key_of = |key: &[u8]| if notation == KeyNotation::Text { text(key) } else { json!(show_key(key, notation)) };
-    let end_of = |end: &Option<Vec<u8>>| end.as_deref().map(key_of);
-    let mut object = Map::new();
-    let mut set = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-    if let Some(tree) = change.tree() {
-        set("tree", name_of(tree));
-    }
-    let expiry = |expires: &Option<std::time::SystemTime>| {
-        let since = expires.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        since.map(|since| json!(since.as_micros() as u64))
+    let range_of = |start: &[u8], end: &Option<Vec<u8>>| -> Fields {
+        vec![("start", key_of(start)), ("end", json!(end.as_deref().map(key_of)))]
     };
-    let kind = match change {
-        Change::Put { key, value, expires, .. } => {
-            set("key", key_of(key));
-            set("value", text(value));
-            expiry(expires).into_iter().for_each(|us| set("expires_us", us));
-            "put"
-        }
+    let pair_of = |key: &[u8], value: &[u8]| -> Fields { vec![("key", key_of(key)), ("value", text(value))] };
+    let (kind, fields) = match change {
+        Change::Put { key, value, expires, .. } => ("put", with_expiry(pair_of(key, value), *expires)),
         Change::PutStream { key, stream, expires, .. } => {
-            set("key", key_of(key));
             let mut value = Vec::new();
             stream.copy_to(&mut value)?;
-            set("value", text(&value));
-            expiry(expires).into_iter().for_each(|us| set("expires_us", us));
-            "put"
+            ("put", with_expiry(pair_of(key, &value), *expires))
         }
-        Change::Delete { key, .. } => {
-            set("key", key_of(key));
-            "delete"
-        }
-        Change::DeleteRange { start, end, .. } => {
-            set("start", key_of(start));
-            set("end", json!(end_of(end)));
-            "delete_range"
-        }
+        Change::Delete { key, .. } => ("delete", vec![("key", key_of(key))]),
+        Change::DeleteRange { start, end, .. } => ("delete_range", range_of(start, end)),
         Change::Merge { key, base, operands, .. } => {
-            set("key", key_of(key));
-            match base {
-                MergeBase::Stored => {}
-                MergeBase::Nothing => set("base", Value::Null),
-                MergeBase::Value(value) => set("base", text(value)),
-            }
-            let operand = |of: &braiddb::MergeOperand| json!({"function": of.function, "operand": text(&of.operand)});
-            set("operands", operands.iter().map(operand).collect());
-            "merge"
+            let mut fields = merge_fields(base, operands);
+            fields.push(("key", key_of(key)));
+            ("merge", fields)
         }
-        Change::Add { key, value, .. } => {
-            set("key", key_of(key));
-            set("value", text(value));
-            "add"
-        }
-        Change::Remove { key, value, .. } => {
-            set("key", key_of(key));
-            set("value", text(value));
-            "remove"
-        }
-        Change::RemoveAll { key, .. } => {
-            set("key", key_of(key));
-            "remove_all"
-        }
-        Change::CreateTree { multi, .. } => {
-            set("multi", json!(multi));
-            "create_tree"
-        }
-        Change::DropTree { .. } => "drop_tree",
-        Change::RenameTree { from, .. } => {
-            set("from", json!(from));
-            "rename_tree"
-        }
-        Change::ApplicationCursor { cursor } => {
-            set("cursor", text(cursor));
-            "application_cursor"
-        }
-        Change::Gap(Gap::Commits { up_to }) => {
-            set("up_to", json!(up_to));
-            "gap"
-        }
-        Change::Gap(Gap::Range { start, end, .. }) => {
-            set("start", key_of(start));
-            set("end", json!(end_of(end)));
-            "gap"
-        }
-        _ => "unknown",
+        Change::Add { key, value, .. } => ("add", pair_of(key, value)),
+        Change::Remove { key, value, .. } => ("remove", pair_of(key, value)),
+        Change::RemoveAll { key, .. } => ("remove_all", vec![("key", key_of(key))]),
+        Change::CreateTree { multi, .. } => ("create_tree", vec![("multi", json!(multi))]),
+        Change::DropTree { .. } => ("drop_tree", Vec::new()),
+        Change::RenameTree { from, .. } => ("rename_tree", vec![("from", json!(from))]),
+        Change::ApplicationCursor { cursor } => ("application_cursor", vec![("cursor", text(cursor))]),
+        Change::Gap(Gap::Commits { up_to }) => ("gap", vec![("up_to", json!(up_to))]),
+        Change::Gap(Gap::Range { start, end, .. }) => ("gap", range_of(start, end)),
+        _ => ("unknown", Vec::new()),
     };
-    set("type", json!(kind));
+    let mut object = Map::new();
+    object.insert("type".to_owned(), json!(kind));
+    if let Some(tree) = change.tree() {
+        object.insert("tree".to_owned(), name_of(tree));
+    }
+    object.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
     Ok(Value::Object(object))
+}
+
+/// What stands in an object, beside the type and the tree.
+type Fields = Vec<(&'static str, Value)>;
+
+fn with_expiry(mut fields: Fields, expires: Option<SystemTime>) -> Fields {
+    let since = expires.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    fields.extend(since.map(|since| ("expires_us", json!(since.as_micros() as u64))));
+    fields
+}
+
+fn merge_fields(base: &MergeBase, operands: &[MergeOperand]) -> Fields {
+    let operand = |of: &MergeOperand| json!({"function": of.function, "operand": text(&of.operand)});
+    let mut fields = vec![("operands", operands.iter().map(operand).collect())];
+    match base {
+        MergeBase::Stored => {}
+        MergeBase::Nothing => fields.push(("base", Value::Null)),
+        MergeBase::Value(value) => fields.push(("base", text(value))),
+    }
+    fields
 }
 
 /// The tree's name, or its number if the name is not known any more.

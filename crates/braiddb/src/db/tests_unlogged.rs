@@ -14,7 +14,7 @@ use std::{path::Path, sync::Arc};
 fn commit(db: &Db, number: u64, durability: Durability) -> u64 {
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
     let mut batch = db.batch();
-    let value = vec![number as u8; if number % 7 == 0 { 600 } else { 60 }];
+    let value = vec![number as u8; if number.is_multiple_of(7) { 600 } else { 60 }];
     batch.put(&a, (number % 50).to_be_bytes(), &value).put(&b, b"number", number.to_le_bytes());
     batch.put(&b, (number % 30).to_be_bytes(), number.to_le_bytes()).set_application_cursor(number.to_le_bytes());
     db.write(batch, durability).unwrap()
@@ -54,7 +54,7 @@ fn a_killed_process_leaves_what_was_flushed_and_that_is_whole() {
     let mut highest = 0;
     for number in 1..=2000 {
         highest = commit(&db, number, Durability::None);
-        if number % 100 == 0 {
+        if number.is_multiple_of(100) {
             let after = open(small(&fault(&killed(&vfs)))).unwrap();
             let survived = check(&after);
             assert!(survived >= last && survived <= number);
@@ -104,7 +104,7 @@ fn a_commit_in_the_log_never_survives_without_those_before_it() {
 fn watchers_are_told_of_what_the_log_lacks() {
     let vfs = mem();
     let db = open(Settings { log_retention_bytes: Some(1 << 30), ..small(&vfs) }).unwrap();
-    (db.tree("a").unwrap(), db.tree("b").unwrap());
+    ["a", "b"].iter().for_each(|name| assert!(db.tree(name).is_ok()));
     let start = db.watch(WatchOptions::new()).unwrap().token();
     let mut live = db.watch(WatchOptions::new()).unwrap();
     let next = |watcher: &mut super::Watcher| {

@@ -350,7 +350,7 @@ fn values_in_blob_files_are_told_as_long_as_the_log_is_kept_and_then_their_space
     for round in 0..40_u8 {
         tree.put(b"value", vec![round; 10_000]).unwrap();
         tree.put_stream(b"stream", &mut std::io::repeat(round).take(9000)).unwrap();
-        if round % 8 == 0 {
+        if round.is_multiple_of(8) {
             db.compact().unwrap();
         }
         if round == 20 {
@@ -452,7 +452,7 @@ fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
             batch.put(&tree, number.to_be_bytes(), b"x");
             let sequence = db.write(batch, durability).unwrap();
             // In turn: so each wait is one that a commit has to end.
-            if number % 3 == 0 {
+            if number.is_multiple_of(3) {
                 while sees.recv_timeout(Duration::from_secs(20)).unwrap() < sequence {}
             }
         }

@@ -11,7 +11,11 @@ use crate::{
     platform::{SystemTime, UNIX_EPOCH},
     table::blob::Pieces,
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 /// What a watcher wants to see.
 #[derive(Clone, Debug, Default)]
@@ -59,10 +63,10 @@ pub struct Trees(HashMap<u32, KnownTree>);
 
 impl Trees {
     fn get(&mut self, core: &Core, id: TreeId) -> Option<&KnownTree> {
-        if !self.0.contains_key(&id.0) {
-            self.0.insert(id.0, known_tree(core, id)?);
+        match self.0.entry(id.0) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(unknown) => Some(unknown.insert(known_tree(core, id)?)),
         }
-        self.0.get(&id.0)
     }
 
     fn named(&mut self, core: &Core, id: TreeId) -> ChangedTree {
