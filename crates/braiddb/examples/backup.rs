@@ -31,10 +31,11 @@ fn run(dir: &Path) -> Result<()> {
     let target = DirectoryTarget::open(dir.join("backups"))?;
     let first = db.backup(&target)?;
     println!("backup {}: {} bytes, all copied", first.id, first.bytes_copied);
-    let wanted = albums.put(b"the last good one", b"Ten")?;
+    albums.put(b"new", b"Vs.")?;
     let second = db.backup(&target)?;
     println!("backup {}: {} bytes, {} copied", second.id, second.bytes, second.bytes_copied);
 
+    let wanted = albums.put(b"the last good one", b"Ten")?;
     let sequence = db.checkpoint(dir.join("copy.db"))?;
     println!("a second database, as of commit {sequence}");
     albums.delete(b"the last good one")?;
