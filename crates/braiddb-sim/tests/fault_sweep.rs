@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 42] = [
+const WORKLOAD: [Step; 43] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,

@@ -52,8 +52,7 @@ fn what_a_killed_process_leaves_is_what_the_commit_of_the_cursor_left() {
         });
         child.wait().expect("wait for the child");
         let told = |kind: &str| -> Option<u64> {
-            let of_kind = lines.iter().filter_map(|line| line.strip_prefix(kind)?.trim().parse().ok());
-            of_kind.last()
+            lines.iter().rev().find_map(|line| line.strip_prefix(kind)?.trim().parse().ok())
         };
         assert!(told("open").is_none_or(|cursor| cursor == before), "it began with {:?}, not {before}", told("open"));
         let durable = told("durable").unwrap_or(before).max(before);

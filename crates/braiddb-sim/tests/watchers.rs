@@ -6,7 +6,10 @@
 
 mod common;
 
-use braiddb::{Builder, Change, Db, Durability, Error, ResumeToken, WatchOptions, WatchStopper, Watcher};
+use braiddb::{
+    Builder, Change, Db, Durability, Error, ResumeToken, WatchOptions, WatchStopper, Watcher,
+    platform::{Runtime, SystemRuntime},
+};
 use braiddb_sim::Random;
 use common::{in_parallel, volume};
 use std::{
@@ -190,7 +193,7 @@ fn read_slowly(watcher: &mut Watcher, done: &AtomicBool) -> u64 {
             Err(Error::WatchTooOld { .. }) => break,
             Err(e) => panic!("{e}"),
         }
-        std::thread::sleep(Duration::from_millis(2));
+        SystemRuntime::new().sleep_us(2000);
     }
     seen
 }

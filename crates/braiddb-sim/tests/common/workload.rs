@@ -44,7 +44,7 @@ pub enum Step {
     Reopen,
 }
 
-pub const ALPHABET: [Step; 17] = [
+pub const ALPHABET: [Step; 18] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::PutUnlogged,
