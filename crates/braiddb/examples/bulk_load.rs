@@ -6,6 +6,8 @@
 //!
 //! Records have keys of 16 bytes and values of 100, half of which can be compressed; the database has its default settings but for the memory.
 
+#![expect(clippy::disallowed_methods, reason = "this measures time")]
+
 use braiddb::{BulkOptions, Db, Durability, TableBuilder, Tree};
 use std::{env, fs, path::Path, time::Instant};
 
