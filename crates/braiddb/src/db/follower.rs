@@ -144,6 +144,10 @@ struct Log {
     last_sequence: SequenceNumber,
     last_commit_us: u64,
     blob_files: BTreeSet<FileNumber>,
+    /// Whether something was to come past the log right after what was read.
+    load_is_next: bool,
+    /// Whether some of what was read follows what may have come past the log, so that the manifest must be looked at.
+    is_past_load: bool,
 }
 
 impl Follower {
@@ -328,7 +332,7 @@ impl Following {
         let before = &before.core().blobs;
         if !self.manifest.has_gone_on()? {
             // Where the log goes on elsewhere, CURRENT may only be late.
-            if let Some(records) = self.log.follow(settings, dir, self.manifest.layout(), before)? {
+            if let Some(records) = self.log.follow(settings, dir, &self.manifest, before)? {
                 self.has_news |= records > 0;
                 let db = if self.has_news {
                     let blobs = self.blobs(dir, table, before, self.manifest.layout())?;
@@ -351,7 +355,7 @@ impl Following {
         self.files.forget_unused(new);
         let version = Arc::new(self.files.version(new, Some(&self.version))?);
         let blobs = self.blobs(dir, table, before, new)?;
-        let followed = if is_same_log { self.log.follow(settings, dir, new, &blobs)? } else { None };
+        let followed = if is_same_log { self.log.follow(settings, dir, &manifest, &blobs)? } else { None };
         let records = match followed {
             Some(records) => records,
             None => {
@@ -434,7 +438,8 @@ impl Log {
         let layout = manifest.layout();
         let functions = Arc::new(known_functions(settings)?);
         let replayed = replay(settings, dir, layout, blobs, &functions)?;
-        let Replayed { memtables, records, last_commit_us, blob_files, outcome, .. } = replayed;
+        let Replayed { memtables, records, last_commit_us, blob_files, load_is_next, is_past_load, outcome, .. } =
+            replayed;
         if let Some(tail) = &outcome.tail
             && !tail.is_same_segment()?
         {
@@ -454,30 +459,52 @@ impl Log {
         }
         // Not past the last one that counts, as a writer's numbers must be.
         let last_sequence = layout.flushed.max(outcome.last_sequence);
-        Ok((Log { tail: outcome.tail, memtables, last_sequence, last_commit_us, blob_files }, records))
+        let tail = outcome.tail;
+        let mut log = Log { tail, memtables, last_sequence, last_commit_us, blob_files, load_is_next, is_past_load };
+        if log.lacks_load(manifest)? {
+            return Err(Error::corruption(dir, 0, "the log goes on after a load, and CURRENT has gone on"));
+        }
+        Ok((log, records))
     }
 
     /// Reads what was appended since; how many records that were. `None` if the log cannot be followed any more.
-    fn follow(&mut self, settings: &Settings, dir: &Path, layout: &Layout, blobs: &BlobStore) -> Result<Option<u64>> {
+    fn follow(
+        &mut self,
+        settings: &Settings,
+        dir: &Path,
+        manifest: &Manifest,
+        blobs: &BlobStore,
+    ) -> Result<Option<u64>> {
+        let layout = manifest.layout();
         let Some(tail) = &mut self.tail else {
             return Ok((layout.oldest_segment == 0).then_some(0));
         };
         let functions = known_functions(settings)?;
         let active = self.memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, None));
         let walk = Walk::new(settings, layout, blobs, &functions);
-        let mut walk = walk.going_on(active, self.last_sequence);
+        let mut walk = walk.going_on(active, self.last_sequence, self.load_is_next);
         let visitor = &mut |info: &RecordInfo, payload: &[u8]| walk.visit(info, payload);
         let followed = tail.follow(&*settings.vfs, dir, visitor);
         let records = walk.records;
         // Whatever was taken before an error has been taken: the tail stands behind it.
         self.take(walk);
-        Ok((followed? == Followed::All).then_some(records))
+        let is_all = followed? == Followed::All && !self.lacks_load(manifest)?;
+        Ok(is_all.then_some(records))
+    }
+
+    /// Whether it may be that the log was read past a load that the manifest, which was read before, does not have yet. A load is in
+    /// force before anything is committed after it.
+    fn lacks_load(&mut self, manifest: &Manifest) -> Result<bool> {
+        self.is_past_load = self.is_past_load && manifest.has_gone_on()?;
+        Ok(self.is_past_load)
     }
 
     fn take(&mut self, walk: Walk<'_>) {
         self.last_sequence = self.last_sequence.max(walk.last_sequence);
         self.last_commit_us = self.last_commit_us.max(walk.last_commit_us);
         self.blob_files.extend(walk.files.keys());
+        self.load_is_next = walk.load_is_next;
+        self.is_past_load |= walk.is_past_load;
         self.memtables.extend(walk.memtables);
         self.memtables.push(walk.memtable);
     }

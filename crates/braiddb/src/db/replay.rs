@@ -6,7 +6,13 @@
 //! whole ends the log. How far the log is known to be durable stands at its end; so the values are read after the
 //! walk, and should one be bad, the log is walked once more, to end there.
 
-use super::{blobs::BlobStore, core::Core, merging::insert_operands, settings::Settings, unlogged::unlogged_before};
+use super::{
+    blobs::BlobStore,
+    core::Core,
+    merging::insert_operands,
+    settings::Settings,
+    unlogged::{tells_of_load, unlogged_before},
+};
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -31,6 +37,10 @@ pub struct Replayed {
     pub last_commit_us: u64,
     /// The blob files that it refers to.
     pub blob_files: BTreeSet<FileNumber>,
+    /// Whether something was to come past the log right after the last record.
+    pub load_is_next: bool,
+    /// Whether there is a record that follows where something was to come past the log.
+    pub is_past_load: bool,
     pub outcome: RecoveryOutcome,
 }
 
@@ -62,8 +72,8 @@ pub fn replay(
     }
     let last_sequence = layout.flushed.max(outcome.highest_sequence);
     let blob_files = walk.files.into_keys().collect();
-    let Walk { memtables, records, last_commit_us, .. } = walk;
-    Ok(Replayed { memtables, last_sequence, records, last_commit_us, blob_files, outcome })
+    let Walk { memtables, records, last_commit_us, load_is_next, is_past_load, .. } = walk;
+    Ok(Replayed { memtables, last_sequence, records, last_commit_us, blob_files, load_is_next, is_past_load, outcome })
 }
 
 /// One walk along the log.
@@ -78,6 +88,10 @@ pub(super) struct Walk<'a> {
     pub records: u64,
     pub last_commit_us: u64,
     pub last_sequence: SequenceNumber,
+    /// Whether something was to come past the log right after the last record.
+    pub load_is_next: bool,
+    /// Whether a record was taken that follows where something was to come past the log.
+    pub is_past_load: bool,
     /// The values that records refer to, each with where the first record stands that does, in log order. What that one needs, any
     /// later one has: of a stream that is appended to, each version refers to nearly all that the one before did.
     references: Vec<(Lsn, BlobRef)>,
@@ -103,6 +117,8 @@ impl<'a> Walk<'a> {
             records: 0,
             last_commit_us: 0,
             last_sequence: layout.flushed,
+            load_is_next: false,
+            is_past_load: false,
             references: Vec::new(),
             known: HashSet::new(),
             files: BTreeMap::new(),
@@ -110,8 +126,8 @@ impl<'a> Walk<'a> {
     }
 
     /// One that goes on where another has ended.
-    pub fn going_on(self, memtable: Arc<Memtable>, last_sequence: SequenceNumber) -> Walk<'a> {
-        Walk { memtable, last_sequence, ..self }
+    pub fn going_on(self, memtable: Arc<Memtable>, last_sequence: SequenceNumber, load_is_next: bool) -> Walk<'a> {
+        Walk { memtable, last_sequence, load_is_next, ..self }
     }
 
     /// Walks to the end of the log, or to a record that is known not to count.
@@ -137,10 +153,11 @@ impl<'a> Walk<'a> {
         self.records += 1;
         let flushed = self.layout.flushed;
         let mut references = Vec::new();
-        let mut stands_on = 0;
+        let (mut stands_on, mut is_before_load) = (0, false);
         let batches = decode_group(payload, |batch, op| {
             if info.first_sequence + batch > flushed {
                 stands_on = stands_on.max(unlogged_before(&op));
+                is_before_load |= tells_of_load(&op);
                 let visit = |blob: &BlobRef| {
                     if !self.known.contains(blob) {
                         references.push((info.lsn, *blob));
@@ -171,6 +188,8 @@ impl<'a> Walk<'a> {
         self.insert(payload, info);
         self.last_commit_us = self.last_commit_us.max(info.commit_time_us);
         self.last_sequence = info.last_sequence;
+        self.is_past_load |= self.load_is_next;
+        self.load_is_next = is_before_load;
         self.known.extend(references.iter().map(|(_, blob)| *blob));
         self.references.extend(references);
         Ok(Visit::Taken)

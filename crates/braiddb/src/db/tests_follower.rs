@@ -206,3 +206,35 @@ fn threads_that_write_flush_and_merge_are_followed_without_an_error() {
     let vfs: Arc<dyn Vfs> = vfs;
     assert!(vfs.list(Path::new(DIR)).unwrap().len() > 3);
 }
+
+/// What is committed after a load is never shown without it.
+#[test]
+fn loads_are_followed_in_their_place() {
+    let vfs = mem();
+    let settings = Settings { background_threads: 2, ..small(&vfs) };
+    let owner = open(settings.clone()).unwrap();
+    let (loaded, put) = (owner.tree("loaded").unwrap(), owner.tree("put").unwrap());
+    let done = AtomicBool::new(false);
+    let follower = follow(Settings { background_threads: 0, ..settings }).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..400_u64 {
+                loaded.bulk_load([("n", number.to_be_bytes())]).unwrap();
+                put.put("n", number.to_be_bytes()).unwrap();
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        while !done.load(Ordering::SeqCst) {
+            follower.refresh().unwrap();
+            let db = follower.db();
+            let number = |tree: &str| {
+                let value = db.open_tree(tree).unwrap().get("n").unwrap();
+                value.map_or(0, |value| u64::from_be_bytes(*value.first_chunk().unwrap()))
+            };
+            let (loaded, put) = (number("loaded"), number("put"));
+            assert!(loaded == put || loaded == put + 1, "load {loaded} and commit {put} are shown");
+        }
+    });
+    follower.refresh().unwrap();
+    assert_eq!(rows(&follower.db(), "loaded"), rows(&owner, "loaded"));
+}

@@ -116,6 +116,11 @@ pub fn unlogged_before(operation: &Operation<'_>) -> SequenceNumber {
     }
 }
 
+/// Whether an operation of the log tells that something is about to come past it.
+pub fn tells_of_load(operation: &Operation<'_>) -> bool {
+    operation.key == [0, 0, 0, 0, b'g'] && matches!(Marker::decode(operation.value), Some(Marker::Range(..)))
+}
+
 impl Core {
     /// Sees to it that a group can be committed after those before it; whether it goes to the log.
     #[inline]
