@@ -94,9 +94,10 @@ impl Core {
         batch.push(EntryKind::Value, &[&key(tree.id)], &DroppedTree::encode(tree));
     }
 
-    /// Before an edit by which recovery needs less of the log: syncs what is to be retained.
+    /// Before an edit by which recovery needs less of the log: syncs what is to be retained, or archived. Else a crash could keep what is in
+    /// runs and lose what tells of it.
     pub(super) fn sync_what_is_retained(&self) -> Result<()> {
-        match self.wal.as_ref().filter(|wal| wal.retention().is_on()) {
+        match self.wal.as_ref().filter(|wal| wal.retention().is_on() || self.archiver.is_some()) {
             Some(wal) => self.sync_to(wal.end_lsn()),
             None => Ok(()),
         }
