@@ -8,7 +8,7 @@
 //! So the log has an epoch for each of the last lives, and commits that no run has. There are no background threads, and the generator
 //! of the operations is its own: each call makes the same contents.
 
-use braiddb::{Batch, Compression, Db, Durability, Result, Tree, TreeOptions, encode_set};
+use braiddb::{Batch, Compression, Db, Durability, Result, TableBuilder, Tree, TreeOptions, encode_set};
 use std::{
     env,
     process::{self, Command},
@@ -147,6 +147,26 @@ fn write_stream(streams: &Tree, batch: &mut Batch, random: &mut Random) -> Resul
     Ok(())
 }
 
+/// A bulk load over some of what is there, large values among it, and a table; then something newer.
+#[expect(clippy::disallowed_methods, reason = "a table that was taken in is the program's own to remove")]
+fn load(db: &Db, directory: &str, number: u64) -> Result<()> {
+    let (loaded, mut random) = (compressed(db, "lz4", Compression::Lz4)?, Random(number));
+    let records = |first: u64| (0..300u64).map(move |i| format!("{:02x}{i:03}", first + i / 30));
+    loaded.bulk_load(records(number).map(|key| (key, random.bytes(60))))?;
+    let large = db.tree("large")?;
+    large.bulk_load((0..40u64).map(|i| (i.to_be_bytes(), vec![i as u8; 20 * i as usize])))?;
+    let path = format!("{directory}/{number}.table");
+    let mut table = TableBuilder::create(&path, &loaded.table_spec()?)?;
+    for key in records(number + 5) {
+        table.add(key, "of a table")?;
+    }
+    table.finish()?;
+    loaded.ingest([&path])?;
+    std::fs::remove_file(&path).map_err(|e| braiddb::Error::io("remove", path, e))?;
+    loaded.put(format!("{:02x}007", number), "newer than the load")?;
+    Ok(())
+}
+
 /// One life.
 fn live(directory: &str, number: u64, batches: u64, with_zstd: bool) -> Result<()> {
     let db = open(directory)?;
@@ -160,6 +180,10 @@ fn live(directory: &str, number: u64, batches: u64, with_zstd: bool) -> Result<(
     for version in 0..if number == 1 { 100 } else { 0 } {
         db.tree("versions")?.put("hot", version.to_string())?;
         snapshots.push(db.snapshot());
+    }
+    // In long lives alone: it has what is in memory flushed and merged, and with that versions that only snapshots held.
+    if batches > 100 {
+        load(&db, directory, number)?;
     }
     write(&db, number, batches, with_zstd)?;
     if number == 1 {
