@@ -60,9 +60,9 @@ pub use db::{
     Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db, Durability, ETag,
     Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader,
     MultiCursor, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, PendingStream, RangeEstimate, ReaderStats,
-    Refreshed, RestorePoint, ResumeToken, RunStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder,
-    TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
-    Version, WatchOptions, WatchStopper, Watcher,
+    Refreshed, RestorePoint, ResumeToken, RunStats, SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats, Snapshot,
+    Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec, Transaction, TransactionIter, Tree,
+    TreeInfo, TreeOptions, Update, Value, VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

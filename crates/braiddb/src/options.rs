@@ -5,7 +5,7 @@ use crate::{
     base::Result,
     base::limits,
     codec::{Compression, MergeFunction},
-    db::{Db, Durability, Follower, RestorePoint, Settings},
+    db::{Db, Durability, Follower, RestorePoint, Settings, SharedRuntime},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
     table::KeyBlocks,
 };
@@ -94,6 +94,7 @@ impl Builder {
                 is_restoring: false,
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
+                shared: None,
             },
             refresh_every: Some(Duration::from_secs(1)),
         }
@@ -155,6 +156,17 @@ impl Builder {
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Builder {
         self.settings.runtime = runtime;
         self
+    }
+
+    /// Opens the database with memory, cache and threads that it shares with others: see [`SharedRuntime`]. [`Builder::memory`] and
+    /// [`Builder::background_threads`] do not count then.
+    pub fn shared_runtime(mut self, shared: &SharedRuntime) -> Builder {
+        self.settings.shared = Some(shared.clone());
+        self
+    }
+
+    pub(crate) fn into_settings(self) -> Settings {
+        self.settings
     }
 
     /// Threads for merges; 2 by default. One more flushes, so that no flush waits for a merge, and one has log segments ready.

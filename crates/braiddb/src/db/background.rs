@@ -5,7 +5,10 @@
 //! to see whether the database has become idle: then loose runs are folded whatever their number, so that dead entries
 //! are counted and their space comes back.
 
-use super::core::{Core, WorkState};
+use super::{
+    core::{Core, WorkState},
+    crew::{Role, Turn, Worker},
+};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     compaction::{
@@ -18,7 +21,7 @@ use crate::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -77,19 +80,6 @@ const SPARSE_SHARE_IDLE: u64 = 512;
 /// The most log segments that are kept while nothing is committed.
 const LOG_SEGMENTS_MAX: usize = 3;
 
-/// What a thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// Flushes, and no merge ever keeps it from one.
-    Flusher,
-    /// Has the log's next segment ready, and no flush ever keeps it from that.
-    Logger,
-    /// Everything else.
-    Merger,
-    /// Everything: the calling thread, where the database has no threads of its own or a caller waits.
-    All,
-}
-
 /// A piece of work.
 #[derive(Debug)]
 enum Job {
@@ -98,25 +88,6 @@ enum Job {
 }
 
 impl Core {
-    /// Starts the worker threads. They hold the core weakly, and end when it goes.
-    pub fn start_workers(self: &Arc<Core>) -> Result<()> {
-        let mergers = self.settings.background_threads;
-        let core = Arc::downgrade(self);
-        self.table.demand.on_raise(move || {
-            if let Some(core) = core.upgrade() {
-                core.signal_work();
-            }
-        });
-        for index in 0..if mergers > 0 { mergers + 2 } else { 0 } {
-            let core = Arc::downgrade(self);
-            let role = [Role::Flusher, Role::Logger].get(index).copied().unwrap_or(Role::Merger);
-            let body = Box::new(move || work_loop(&core, role));
-            let worker = self.settings.runtime.spawn(&format!("braiddb-{index}"), body);
-            self.workers.lock().push(worker.map_err(|e| Error::io("start a thread for", &self.dir, e))?);
-        }
-        Ok(())
-    }
-
     /// Refuses all calls from now on, has those that change files end, and waits until they have.
     pub fn refuse_calls(&self) {
         self.closing.store(true, Ordering::Release);
@@ -124,16 +95,6 @@ impl Core {
         self.wake_leaders();
         self.watches.wake();
         drop(self.gate.write());
-    }
-
-    /// Ends background work and gives the lock up. Called once, by whoever closes the database, after calls are refused.
-    pub fn stop(&self) {
-        for worker in self.workers.lock().drain(..) {
-            if worker.join().is_err() {
-                tracing::error!("a background thread has panicked");
-            }
-        }
-        *self.lock.lock() = None;
     }
 
     /// Flushes all memtables.
@@ -522,7 +483,7 @@ impl Core {
     /// What is worth doing once when nothing is committed any more: memory and spare segments are given back, and the log
     /// says that it is whole, so that damage to its last record can be told from a torn end.
     fn settle(&self) {
-        self.chunk_pool.trim();
+        self.member.common.trim();
         let Some(wal) = &self.wal else { return };
         if self.check_writable().is_err() {
             return;
@@ -662,64 +623,57 @@ pub fn damaged_view(error: &Error) -> Option<u64> {
     path.file_stem()?.to_str()?.parse().ok()
 }
 
-fn work_loop(core: &Weak<Core>, role: Role) {
-    if let Some(core) = core.upgrade().filter(|_| role == Role::Merger) {
-        core.settings.runtime.give_way();
-    }
-    if let Some(core) = core.upgrade().filter(|_| role == Role::Logger) {
-        let removed = core.contained("a background thread", || core.remove_leftovers());
-        if let Ok(Err(error)) = removed {
-            tracing::warn!(%error, "a file that is not needed any more could not be removed; the next open will");
-        }
-    }
-    while let Some(core) = core.upgrade() {
+impl Worker for Core {
+    fn turn(&self, role: Role, found: &dyn Fn()) -> Turn {
         // After a panic the database is latched, and there is no more work.
-        if core.contained("a background thread", || core.work_once(role)) != Ok(true) {
-            return;
-        }
+        self.contained("a background thread", || self.work_once(role, found)).unwrap_or(Turn::Over)
     }
 }
 
 impl Core {
-    /// Does a job, or waits for one; false once the database is closed.
-    fn work_once(&self, role: Role) -> bool {
-        // What is looked at comes after this: a signal given meanwhile is then seen before waiting.
-        let seen = *self.signal.lock();
+    /// Does a job if there is one.
+    fn work_once(&self, role: Role, found: &dyn Fn()) -> Turn {
         if self.closing.load(Ordering::Acquire) {
-            return false;
+            return Turn::Over;
         }
         if role == Role::Merger {
             self.index_what_is_searched();
         }
         if let Some(job) = self.next_job(role, false) {
+            found();
             self.run_job(job);
-            return true;
+            return Turn::Again;
         }
-        if role == Role::Flusher && self.freeze_what_has_expired() {
-            return true;
+        if role == Role::Flusher && (self.freeze_if_asked() || self.freeze_what_has_expired()) {
+            return Turn::Again;
         }
         if role == Role::Flusher && self.look_for_idleness(&mut self.work.lock()) {
             self.settle();
             self.signal_work();
-            return true;
+            return Turn::Again;
         }
         if role == Role::Logger {
-            self.keep_time();
-            self.look_at_readers_if_due();
-            self.prepare_log();
-            self.tidy_log();
+            self.look_after_log();
         }
         let (retry_at_ns, idle) = {
             let work = self.work.lock();
             (work.retry_at_ns, work.idle)
         };
         let until_retry = retry_at_ns.saturating_sub(self.now_ns());
-        let look = if role == Role::Flusher && !idle { IDLE_LOOK_NS } else { PAUSE_NS };
+        let is_soon = !idle || self.is_to_freeze.load(Ordering::Relaxed);
+        let look = if role == Role::Flusher && is_soon { IDLE_LOOK_NS } else { PAUSE_NS };
         let pause = if until_retry > 0 { until_retry } else { look };
-        let mut signal = self.signal.lock();
-        if *signal == seen {
-            self.signalled.wait_for(&mut signal, Duration::from_nanos(pause.min(PAUSE_NS)));
+        Turn::Rest(pause.min(PAUSE_NS))
+    }
+
+    /// What is to be done now and then, and the log's next segment.
+    fn look_after_log(&self) {
+        if let Err(error) = self.remove_leftovers() {
+            tracing::warn!(%error, "a file that is not needed any more could not be removed; the next open will");
         }
-        true
+        self.keep_time();
+        self.look_at_readers_if_due();
+        self.prepare_log();
+        self.tidy_log();
     }
 }

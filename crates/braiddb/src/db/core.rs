@@ -23,14 +23,14 @@
 
 use super::settings::Settings;
 use super::{
-    archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, pressure::Pressure, snapshot::Hold,
-    stats::Counters, watches::Watches,
+    archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, pressure::Pressure,
+    snapshot::Hold, stats::Counters, watches::Watches,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
     commit::{CommitQueue, PreparedBatch, SnapshotList},
-    memtable::{ChunkPool, Memtable, MemtableOptions},
+    memtable::{Memtable, MemtableOptions},
     platform::FileLock,
     read::ReadState,
     table::TableContext,
@@ -46,13 +46,10 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::{JoinHandle, ThreadId},
+    thread::ThreadId,
 };
-
-/// About what a merge works with: pieces of the runs that it reads, and what it has not written yet.
-const JOB_BYTES: usize = 8 << 20;
 
 /// A batch on its way through the queue.
 #[derive(Debug, Default)]
@@ -165,12 +162,10 @@ pub struct Core {
     pub noted_ahead_us: AtomicU64,
     pub table: TableContext,
     pub state: ArcSwap<ReadState>,
-    /// What memtables leave for the next ones.
-    pub chunk_pool: Arc<ChunkPool>,
-    /// What the open files kept taken when this was last looked at.
-    pub resident_bytes: AtomicUsize,
-    /// Memory that loads sort with, which the cache does without.
-    pub lent_bytes: AtomicUsize,
+    /// What it shares with other databases, and its part in that.
+    pub member: Membership,
+    /// Whether the active memtable is to be frozen for the sake of another database.
+    pub is_to_freeze: AtomicBool,
     pub change: Mutex<()>,
     pub snapshots: SnapshotList,
     /// Readers are looked at again from then on.
@@ -197,9 +192,6 @@ pub struct Core {
     pub functions: Arc<MergeFunctions>,
     pub work: Mutex<WorkState>,
     pub work_changed: Condvar,
-    /// Counts what may have made work. A worker that found none waits only while this stands where it stood before.
-    pub signal: Mutex<u64>,
-    pub signalled: Condvar,
     pub next_file: Arc<AtomicU64>,
     pub pressure: Pressure,
     pub counters: Counters,
@@ -212,7 +204,6 @@ pub struct Core {
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
     /// Files of before that nothing refers to, and that are to be removed.
     pub leftovers: Mutex<Vec<PathBuf>>,
-    pub workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Core {
@@ -299,17 +290,17 @@ impl Core {
         self.signal_work();
     }
 
-    /// Wakes whoever waits for work, or for work to be done. The caller may hold any lock but `signal`, a leaf.
+    /// Wakes whoever waits for work, or for work to be done. The caller may hold any lock.
     pub fn signal_work(&self) {
-        *self.signal.lock() += 1;
-        self.signalled.notify_all();
+        self.member.common.crew.call(self.member.id);
         self.work_changed.notify_all();
     }
 
     /// A memtable as this database wants it.
-    pub fn new_memtable(settings: &Settings, chunk_pool: Option<&Arc<ChunkPool>>) -> Arc<Memtable> {
+    pub fn new_memtable(settings: &Settings) -> Arc<Memtable> {
         let options = MemtableOptions::for_capacity(settings.memtable_bytes());
-        Arc::new(Memtable::new(MemtableOptions { chunk_pool: chunk_pool.cloned(), ..options }))
+        let chunk_pool = Some(Arc::clone(&settings.common().chunk_pool));
+        Arc::new(Memtable::new(MemtableOptions { chunk_pool, ..options }))
     }
 
     /// Puts a state in the present one's place. The caller holds `change`.
@@ -330,7 +321,7 @@ impl Core {
             Memtables::Same => {}
             Memtables::Flushed(flushed) => frozen.retain(|memtable| !Arc::ptr_eq(memtable, flushed)),
             Memtables::Fresh => {
-                let fresh = Core::new_memtable(&self.settings, Some(&self.chunk_pool));
+                let fresh = Core::new_memtable(&self.settings);
                 let before = std::mem::replace(&mut active, fresh);
                 if !before.is_empty() {
                     frozen.insert(0, before);
@@ -353,34 +344,13 @@ impl Core {
         frozen.push(Arc::clone(&old.active));
         frozen.extend(old.frozen.iter().cloned());
         self.publish(ReadState {
-            active: Core::new_memtable(&self.settings, Some(&self.chunk_pool)),
+            active: Core::new_memtable(&self.settings),
             frozen,
             version: Arc::clone(&old.version),
             garbage: Arc::clone(&old.garbage),
         });
         drop(old);
         self.share_memory_again();
-    }
-
-    /// Gives the cache what memtables and open files leave of the budget, and never less than an eighth of it.
-    pub fn share_memory(&self, files: &FileSet) {
-        self.resident_bytes.store(files.resident_bytes(), Ordering::Relaxed);
-        self.share_memory_again();
-    }
-
-    /// The same while the open files are as they were.
-    pub fn share_memory_again(&self) {
-        let state = self.state.load();
-        let frozen: usize = state.frozen.iter().map(|m| m.bytes()).sum();
-        // Room for the active memtable to fill up, and for one more while it is flushed.
-        let memtable = self.settings.memtable_bytes();
-        let memtables = frozen + memtable.max(state.active.bytes() + self.chunk_pool.bytes());
-        let reserved = memtables.max(2 * memtable) + self.resident_bytes.load(Ordering::Relaxed);
-        let memory = self.settings.memory;
-        // What flushes and merges work with.
-        let reserved = reserved + (self.settings.background_threads * JOB_BYTES).min(memory / 10);
-        let reserved = reserved + self.lent_bytes.load(Ordering::Relaxed);
-        self.table.cache.set_capacity(memory.saturating_sub(reserved).max(memory / 8));
     }
 
     /// The state to read from, and the sequence number to read at: a hold's, or now's. Fails if the hold has expired. Whoever goes

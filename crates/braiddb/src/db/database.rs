@@ -82,7 +82,9 @@ impl Db {
 
     /// The database that this is the core of. It has no threads.
     pub(super) fn of_core(core: Core) -> Db {
-        Db { shared: Arc::new(Shared { core: Arc::new(core), closed: Mutex::new(false) }) }
+        let core = Arc::new(core);
+        core.enter_common();
+        Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) }
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {

@@ -19,6 +19,7 @@
 use super::{
     Db,
     blobs::BlobStore,
+    common::Common,
     core::{Core, DiskState},
     database::Shared,
     open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
@@ -153,7 +154,7 @@ struct Log {
 impl Follower {
     /// Opens a follower with these settings.
     pub(crate) fn open_with(settings: Settings, dir: &Path, every: Option<Duration>) -> Result<Follower> {
-        let settings = Settings { read_only: true, create: false, ..settings };
+        let settings = Common::of(Settings { read_only: true, create: false, ..settings });
         refuse_unfinished(&settings, dir, &settings.vfs.list(dir).unwrap_or_default())?;
         let table = table_context(&settings);
         let started_ns = settings.runtime.monotonic_ns();
@@ -282,6 +283,7 @@ impl Inner {
             took: Duration::from_nanos(now_ns.saturating_sub(started_ns)),
         };
         if let Some(db) = made.db {
+            before.core().leave_memory_to_others();
             *self.current.write() = db;
             following.superseded.push((now_ns, Arc::downgrade(&before.shared)));
         }
@@ -397,7 +399,7 @@ impl Following {
         records: u64,
     ) -> Result<Db> {
         let mut memtables = self.log.memtables.clone();
-        let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, None));
+        let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
         memtables.reverse();
         let version = Arc::clone(&self.version);
         let state = ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) };
@@ -480,7 +482,7 @@ impl Log {
             return Ok((layout.oldest_segment == 0).then_some(0));
         };
         let functions = known_functions(settings)?;
-        let active = self.memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, None));
+        let active = self.memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
         let walk = Walk::new(settings, layout, blobs, &functions);
         let mut walk = walk.going_on(active, self.last_sequence, self.load_is_next);
         let visitor = &mut |info: &RecordInfo, payload: &[u8]| walk.visit(info, payload);

@@ -20,7 +20,7 @@ impl Core {
         let bytes_max = (self.settings.memory / MEMORY_SHARE) as u64;
         let views = state.version.partitions.iter().flat_map(|partition| partition.open_views());
         for (view, runs) in views.filter(|(view, _)| view.wants_hash_index()) {
-            let bytes = hash_index_bytes(&state.version) + view.hash_index_bytes_wanted() as u64;
+            let bytes = self.hash_index_bytes_of_all() + view.hash_index_bytes_wanted() as u64;
             // A reader who comes by what is damaged tells of it.
             if bytes <= bytes_max && self.index_view(view, runs).is_ok_and(|is_made| is_made) {
                 self.counters.hash_indexes.fetch_add(1, Ordering::Relaxed);
@@ -29,6 +29,11 @@ impl Core {
             }
         }
         self.share_memory(&self.disk.lock().files);
+    }
+
+    /// What the hash indexes take of all databases that share the memory.
+    fn hash_index_bytes_of_all(&self) -> u64 {
+        self.member.common.databases().iter().map(|core| hash_index_bytes(&core.state.load().version)).sum()
     }
 
     fn index_view(&self, view: &View, runs: &[Arc<Run>]) -> Result<bool> {

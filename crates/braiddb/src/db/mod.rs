@@ -9,9 +9,11 @@ mod bytes;
 mod catalog;
 mod checkpoint;
 mod clock;
+mod common;
 mod conditional;
 mod core;
 mod counting;
+mod crew;
 mod cursor;
 mod database;
 mod expiry;
@@ -39,6 +41,7 @@ mod readers;
 mod record_version;
 mod replay;
 mod settings;
+mod shared_runtime;
 mod snapshot;
 mod sorter;
 mod stats;
@@ -92,6 +95,8 @@ mod tests_readers;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
+mod tests_shared;
+#[cfg(test)]
 mod tests_streams;
 #[cfg(test)]
 mod tests_tables;
@@ -122,6 +127,7 @@ pub use new_directory::{LOCK_NAME, NewDirectory, make_durably};
 pub use ranges::RangeEstimate;
 pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
+pub use shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
 pub use snapshot::Snapshot;
 pub use sorter::{BulkOptions, BulkProgress};
 pub use stats::{PartitionStats, ReaderStats, RunStats, Stats};

@@ -14,6 +14,7 @@ use super::{
     blobs::BlobStore,
     catalog::{Catalog, DroppedTree, TreeState, catalog_key},
     clock::Clock,
+    common::{Common, Membership},
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
     log_kept,
     new_directory::{LOCK_NAME, RESTORING_NAME},
@@ -24,10 +25,8 @@ use super::{
 };
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
-    cache::BlockCache,
     codec::{Compression, MergeFunctions},
     commit::{CommitQueue, SnapshotList},
-    memtable::ChunkPool,
     platform::{DirEntry, FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
@@ -46,7 +45,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -58,7 +57,7 @@ pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 const LOG_SPARES_MAX: usize = 4;
 
 /// More memory than any machine has, and little enough to be reckoned with.
-const MEMORY_MAX: usize = usize::MAX >> 8;
+pub(super) const MEMORY_MAX: usize = usize::MAX >> 8;
 
 /// The kind of an engine file, by its name.
 pub(super) fn numbered(name: &str) -> Option<(u64, &str)> {
@@ -106,7 +105,7 @@ pub struct Parts {
 impl Core {
     /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::Follower`].
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
-        let settings = Settings { memory: settings.memory.min(MEMORY_MAX), ..settings };
+        let settings = Common::of(Settings { memory: settings.memory.min(MEMORY_MAX), ..settings });
         let lock = take_lock(&settings, dir)?;
         let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
         let manifest = open_manifest(&settings, dir)?;
@@ -156,6 +155,7 @@ impl Core {
             next_file,
             counters: Counters::after_recovery(records, tail_note),
         }));
+        core.enter_common();
         core.settle_after_open()?;
         if is_new_retention {
             core.remember_retention(retention)?;
@@ -174,9 +174,8 @@ impl Core {
             noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
             table,
             state: ArcSwap::from_pointee(state),
-            chunk_pool: Arc::new(ChunkPool::for_memtables(2, settings.memtable_bytes())),
-            resident_bytes: AtomicUsize::new(0),
-            lent_bytes: AtomicUsize::new(0),
+            member: Membership::new(Arc::clone(settings.common())),
+            is_to_freeze: AtomicBool::new(false),
             change: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
             next_reader_look_ns: AtomicU64::new(0),
@@ -202,8 +201,6 @@ impl Core {
             functions: parts.functions,
             work: Mutex::new(WorkState::default()),
             work_changed: Condvar::new(),
-            signal: Mutex::new(0),
-            signalled: Condvar::new(),
             next_file: parts.next_file,
             pressure: Pressure::default(),
             counters: parts.counters,
@@ -214,7 +211,6 @@ impl Core {
             failed: AtomicBool::new(false),
             lock: Mutex::new(lock),
             leftovers: Mutex::new(parts.leftovers),
-            workers: Mutex::default(),
             settings,
         }
     }
@@ -369,7 +365,7 @@ fn open_blobs(
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
     let mut memtables = replayed.memtables.clone();
     // The last one goes on taking writes; the others wait for their flush.
-    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, None));
+    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
     memtables.reverse();
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
 }
@@ -388,11 +384,11 @@ pub(super) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
     Ok(functions)
 }
 
-/// What tables need of the database, with a cache for it.
+/// What tables need of the database.
 pub(super) fn table_context(settings: &Settings) -> TableContext {
     TableContext {
         vfs: Arc::clone(&settings.vfs),
-        cache: BlockCache::new(settings.memory / 2),
+        cache: Arc::clone(&settings.common().cache),
         demand: Arc::new(Demand::new(settings.hash_index_after)),
         runtime: Arc::clone(&settings.runtime),
         in_place: settings.read_in_place,

@@ -6,7 +6,6 @@
 //! what flushing a byte takes. With two memtables waiting of three that may, writers are as fast as the flush, so that it
 //! always has something to do and they never have to wait for it; with three, a third as fast.
 
-use super::settings::Settings;
 use super::{background::RETRY_NS_MIN, core::Core, stats::Counters};
 use crate::{platform::Runtime, read::ReadState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,11 +59,11 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// Looks at a new state, in which nothing is done for the partitions that are `given_up`.
-    pub fn measure(&self, state: &ReadState, settings: &Settings, given_up: impl Fn(u64) -> bool) {
+    /// Looks at a new state, of whose memtables so many bytes may wait, and in which nothing is done for the partitions that are
+    /// `given_up`.
+    pub fn measure(&self, state: &ReadState, waiting_bytes_max: usize, given_up: impl Fn(u64) -> bool) {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
-        let room = (FROZEN_MAX * settings.memtable_bytes()) as u64;
-        let by_memtables = (frozen * 1000 / room.max(1)).min(1000);
+        let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
         let loose = merged.map(|p| p.layout.loose.len()).max().unwrap_or(0);
         let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
@@ -126,12 +125,25 @@ impl Core {
     /// Looks at how hard writers must be pressed in a state. The caller holds `change`, and not `work`.
     pub fn measure_pressure(&self, state: &ReadState) {
         let work = self.work.lock();
-        self.pressure.measure(state, &self.settings, |partition| work.failed.contains_key(&partition));
+        self.pressure.measure(state, self.waiting_bytes_max(), |partition| work.failed.contains_key(&partition));
+    }
+
+    /// The most bytes of memtables that wait for their flush. It is less where other databases that it shares memory with have some, too.
+    fn waiting_bytes_max(&self) -> usize {
+        (FROZEN_MAX * self.settings.memtable_bytes()).min(self.member.common.waiting_bytes_max())
+    }
+
+    /// Whether no memtable may be frozen before one is flushed.
+    fn is_full(&self) -> bool {
+        let state = self.state.load();
+        let waiting = || state.frozen.iter().map(|memtable| memtable.bytes_used()).sum::<usize>();
+        state.frozen.len() >= FROZEN_MAX
+            || !state.frozen.is_empty() && waiting() >= self.member.common.waiting_bytes_max()
     }
 
     /// Waits while as many memtables are frozen as may be. Fails rather than wait for a flush that cannot be done.
     pub fn wait_for_flush(&self) -> crate::base::Result<()> {
-        if self.state.load().frozen.len() < FROZEN_MAX {
+        if !self.is_full() {
             return Ok(());
         }
         if self.settings.background_threads == 0 {
@@ -139,7 +151,7 @@ impl Core {
         }
         let start = self.now_ns();
         let mut work = self.work.lock();
-        while self.state.load().frozen.len() >= FROZEN_MAX {
+        while self.is_full() {
             self.check_writable()?;
             if let Some(refused_at_ns) = work.flush_refused_at_ns {
                 // The disk is full: have it tried again soon by this writer's request, and answer it.
@@ -162,12 +174,12 @@ impl Core {
         loop {
             self.run_inline();
             let mut work = self.work.lock();
-            while work.flushing && self.state.load().frozen.len() >= FROZEN_MAX {
+            while work.flushing && self.is_full() {
                 self.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
             }
             let is_disk_full = work.flush_refused_at_ns.is_some();
             drop(work);
-            if self.state.load().frozen.len() < FROZEN_MAX {
+            if !self.is_full() {
                 return Ok(());
             }
             self.check_writable()?;

@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
             blobs,
             functions,
             memtables: Vec::new(),
-            memtable: Core::new_memtable(settings, None),
+            memtable: Core::new_memtable(settings),
             records: 0,
             last_commit_us: 0,
             last_sequence: layout.flushed,
@@ -182,7 +182,7 @@ impl<'a> Walk<'a> {
             }
         }
         if self.memtable.bytes_used() >= self.settings.memtable_bytes() {
-            let full = std::mem::replace(&mut self.memtable, Core::new_memtable(self.settings, None));
+            let full = std::mem::replace(&mut self.memtable, Core::new_memtable(self.settings));
             self.memtables.push(full);
         }
         self.insert(payload, info);

@@ -1,5 +1,6 @@
 //! The settings of an open database, and what a caller chooses for a commit or a tree.
 
+use super::{common::Common, shared_runtime::SharedRuntime};
 use crate::{
     codec::{Compression, MergeFunction},
     platform::{Runtime, Vfs, pages::HUGE_PAGE_BYTES},
@@ -90,6 +91,8 @@ pub struct Settings {
     pub is_restoring: bool,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
+    /// What it shares with other databases. Of an open database there is always one, if only for itself.
+    pub shared: Option<SharedRuntime>,
 }
 
 /// No less of a run is written at once, if there is more of it.
@@ -110,6 +113,11 @@ const PIECE_BYTES_MAX: u64 = 1 << 20;
 const PIECES_PER_FILE_MIN: u64 = 64;
 
 impl Settings {
+    /// What an open database of these settings shares with others, or has to itself.
+    pub(super) fn common(&self) -> &Arc<Common> {
+        &self.shared.as_ref().expect("an open database has one").0
+    }
+
     /// How long the first pieces of a stream are; later ones are longer.
     pub fn piece_bytes(&self) -> usize {
         (self.blob_file_bytes / PIECES_PER_FILE_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize

@@ -11,11 +11,7 @@ use crate::{
     table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter},
     version::FileSet,
 };
-use std::{
-    cmp::Ordering,
-    path::PathBuf,
-    sync::{Arc, atomic},
-};
+use std::{cmp::Ordering, path::PathBuf, sync::Arc};
 
 /// The least memory to sort with.
 const MEMORY_MIN: usize = 64 << 10;
@@ -71,16 +67,14 @@ struct Lent {
 
 impl Lent {
     fn new(core: &Arc<Core>, bytes: usize) -> Lent {
-        core.lent_bytes.fetch_add(bytes, atomic::Ordering::Relaxed);
-        core.share_memory_again();
+        core.lend(bytes, 0);
         Lent { core: Arc::clone(core), bytes }
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.core.lent_bytes.fetch_sub(self.bytes, atomic::Ordering::Relaxed);
-        self.core.share_memory_again();
+        self.core.lend(0, self.bytes);
     }
 }
 

@@ -223,7 +223,7 @@ impl Core {
         let counters = &self.counters;
         let state = self.state.load_full();
         let memtables = state.memtables().map(|m| m.bytes()).sum::<usize>();
-        let memtable_bytes = (memtables + self.chunk_pool.bytes()) as u64;
+        let memtable_bytes = (memtables + self.member.common.chunk_pool.bytes()) as u64;
         let cache = self.table.cache.stats();
         let cache_bytes = self.table.cache.usage_bytes() as u64;
         let readers = self.reader_summary();

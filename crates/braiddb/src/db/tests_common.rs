@@ -104,6 +104,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         hash_index_after: 1,
         read_in_place: true,
         merge_functions: Vec::new(),
+        shared: None,
         log_retention_bytes: None,
         log_retention_age_us: None,
         reader_age_warn_ns: u64::MAX,

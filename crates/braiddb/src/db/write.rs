@@ -86,6 +86,7 @@ impl Core {
         }
         if self.settings.background_threads == 0 {
             self.run_inline();
+            self.work_for_others();
         }
         Ok(committed.sequence)
     }
@@ -273,12 +274,17 @@ impl Core {
         Ok(Committed { sequence: first_sequence, lsn })
     }
 
-    /// Freezes the active memtable if it is full, and waits while too many wait for their flush. Gives a state whose active
+    /// Freezes the active memtable if it is full, or takes too much of what databases share; and waits while too many wait for their flush. Gives a state whose active
     /// memtable has room; it is the active one as long as the caller has `write`.
     fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.state.load();
         if state.active.bytes_used() < self.settings.memtable_bytes() {
-            return Ok(state);
+            if !self.member.common.is_crowded() {
+                return Ok(state);
+            }
+            drop(state);
+            self.relieve()?;
+            return Ok(self.state.load());
         }
         drop(state);
         self.wait_for_flush()?;

@@ -135,12 +135,18 @@ impl Arena {
     fn own(&mut self, pointer: NonNull<u8>, layout: Layout) -> NonNull<u8> {
         self.chunks.push((pointer, layout));
         self.reserved += layout.size();
+        if let Some(pool) = &self.pool {
+            pool.note_taken(layout.size());
+        }
         pointer
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.note_given_back(self.reserved);
+        }
         for &(pointer, layout) in &self.chunks {
             match &self.pool {
                 // SAFETY: chunks of this layout come from the pool, and this one is given back only here.

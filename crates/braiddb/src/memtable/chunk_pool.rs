@@ -2,12 +2,15 @@
 //!
 //! What the system gives has been zeroed, which for a memtable takes as long as a tenth of all that is put into it. So the
 //! chunks of a memtable that is dropped are kept, as long as they and those in use are no more than was agreed.
+//!
+//! What memtables take in all, smaller chunks included, is counted here too.
 
 use crate::platform::pages::{self, HUGE_PAGE_BYTES};
 use parking_lot::Mutex;
 use std::{
     alloc::{Layout, handle_alloc_error},
     ptr::NonNull,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 /// What is kept, and how much is out. Any thread may take and give back.
@@ -15,6 +18,7 @@ use std::{
 pub struct ChunkPool {
     chunks_max: usize,
     state: Mutex<State>,
+    taken_bytes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +39,7 @@ impl ChunkPool {
 
     /// An empty pool. It keeps none when what it keeps and has lent would be more than `bytes_max`.
     pub fn new(bytes_max: usize) -> ChunkPool {
-        ChunkPool { chunks_max: bytes_max / HUGE_PAGE_BYTES, state: Mutex::default() }
+        ChunkPool { chunks_max: bytes_max / HUGE_PAGE_BYTES, state: Mutex::default(), taken_bytes: AtomicUsize::new(0) }
     }
 
     /// An empty pool that keeps as much as so many memtables take that are frozen at `memtable_bytes`.
@@ -47,6 +51,22 @@ impl ChunkPool {
     /// Bytes that it keeps.
     pub fn bytes(&self) -> usize {
         self.state.lock().kept.len() * HUGE_PAGE_BYTES
+    }
+
+    /// Bytes that memtables take.
+    #[inline]
+    pub fn taken_bytes(&self) -> usize {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A memtable takes so many bytes more.
+    pub(super) fn note_taken(&self, bytes: usize) {
+        self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A memtable has given so many bytes back.
+    pub(super) fn note_given_back(&self, bytes: usize) {
+        self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Gives what it keeps back to the system.

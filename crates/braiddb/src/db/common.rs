@@ -1,0 +1,337 @@
+//! What databases of one process share: memory, the block cache and threads. A database that shares nothing has one of its own.
+//!
+//! # Memory
+//!
+//! The budget is one: what memtables, open files, loads and jobs of all databases take is taken off it, and the block cache gets what is
+//! left, an eighth at least. How much memtables take is known to the chunk, since their chunks are counted where they are handed out.
+//!
+//! A memtable may have an eighth of the budget. Where many databases are written to, none of them may ever be full; so when the
+//! active ones take more than a quarter together, the largest is frozen, to be flushed. Writers wait for nobody's flush but their own: with
+//! `n` databases that have memtables waiting, each may have an `n`th of half the budget in them.
+
+use super::{
+    core::Core,
+    crew::{Crew, Worker},
+    settings::Settings,
+    shared_runtime::SharedRuntime,
+};
+use crate::{base::Result, cache::BlockCache, memtable::ChunkPool};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+/// About what a merge works with: pieces of the runs that it reads, and what it has not written yet.
+const JOB_BYTES: usize = 8 << 20;
+
+/// As many full memtables may be active together.
+const ACTIVE_MAX: usize = 2;
+
+/// As many full memtables may wait for their flush together.
+const WAITING_MAX: usize = 4;
+
+/// Where the largest memtable was to be frozen, the next one is when the active ones have grown by this part of what they may take.
+const GROWTH_PART: usize = 16;
+
+/// What databases share.
+#[derive(Debug)]
+pub struct Common {
+    pub cache: Arc<BlockCache>,
+    /// What memtables leave for the next ones.
+    pub chunk_pool: Arc<ChunkPool>,
+    pub crew: Crew,
+    memory: usize,
+    /// Threads for merges.
+    mergers: usize,
+    /// A memtable that is full, if nothing else was asked for.
+    memtable_bytes: usize,
+    /// Whether it may have more than one database.
+    is_shared: bool,
+    totals: Totals,
+    /// From there on active memtables take too much. Moved up when something is done about it.
+    active_max: AtomicUsize,
+    databases: Mutex<BTreeMap<u64, Weak<Core>>>,
+    last_id: AtomicU64,
+}
+
+/// Bytes of memory that all databases take, and of how many there are memtables that wait.
+#[derive(Debug, Default)]
+struct Totals {
+    frozen: AtomicUsize,
+    resident: AtomicUsize,
+    lent: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+/// A database's part in it. What it takes is given back when this goes.
+#[derive(Debug)]
+pub struct Membership {
+    pub common: Arc<Common>,
+    pub id: u64,
+    frozen: AtomicUsize,
+    resident: AtomicUsize,
+    lent: AtomicUsize,
+}
+
+impl Common {
+    /// The settings of a database that is opened with these: it shares what they say, or has all to itself.
+    pub fn of(settings: Settings) -> Settings {
+        if let Some(SharedRuntime(common)) = settings.shared.as_ref().filter(|shared| shared.0.is_shared) {
+            let (memory, background_threads) = (common.memory, common.mergers);
+            return Settings { memory, background_threads, ..settings };
+        }
+        let own = Common::new(&settings, settings.memtable_bytes(), false);
+        Settings { shared: Some(SharedRuntime(Arc::new(own))), ..settings }
+    }
+
+    /// For these settings, without threads.
+    pub fn new(settings: &Settings, memtable_bytes: usize, is_shared: bool) -> Common {
+        let active_max = if is_shared { ACTIVE_MAX * memtable_bytes } else { usize::MAX };
+        Common {
+            cache: BlockCache::new(settings.memory / 2),
+            chunk_pool: Arc::new(ChunkPool::for_memtables(ACTIVE_MAX, memtable_bytes)),
+            crew: Crew::new(Arc::clone(&settings.runtime)),
+            memory: settings.memory,
+            mergers: settings.background_threads,
+            memtable_bytes,
+            is_shared,
+            totals: Totals::default(),
+            active_max: AtomicUsize::new(active_max),
+            databases: Mutex::default(),
+            last_id: AtomicU64::new(0),
+        }
+    }
+
+    /// Starts the threads.
+    pub fn start(&self) -> io::Result<()> {
+        // With a second one, no database waits for another's flush behind a third's.
+        let flushers = if self.is_shared { 2 } else { 1 };
+        if self.mergers > 0 { self.crew.start(flushers, self.mergers) } else { Ok(()) }
+    }
+
+    /// The databases that are open.
+    pub fn databases(&self) -> Vec<Arc<Core>> {
+        self.databases.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Gives the cache what all else leaves of the budget.
+    fn share_memory(&self) {
+        let frozen = self.totals.frozen.load(Relaxed);
+        let active = self.active_bytes();
+        // Room for an active memtable to fill up, and for one more while it is flushed.
+        let memtable = self.memtable_bytes;
+        let memtables = frozen + memtable.max(active + self.chunk_pool.bytes());
+        let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
+        // What flushes and merges work with.
+        let reserved = reserved + (self.mergers * JOB_BYTES).min(self.memory / 10);
+        let reserved = reserved + self.totals.lent.load(Relaxed);
+        self.cache.set_capacity(self.memory.saturating_sub(reserved).max(self.memory / 8));
+        if self.is_shared && active <= ACTIVE_MAX * memtable {
+            self.active_max.store(ACTIVE_MAX * memtable, Relaxed);
+        }
+    }
+
+    /// What memtables take that do not wait for their flush: those that are active, and flushed ones that are still read.
+    fn active_bytes(&self) -> usize {
+        self.chunk_pool.taken_bytes().saturating_sub(self.totals.frozen.load(Relaxed))
+    }
+
+    /// Whether the active memtables may take too much together.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.active_bytes() > self.active_max.load(Relaxed)
+    }
+
+    /// The database with the largest active memtable, if all of them take too much.
+    fn largest(&self) -> Option<Arc<Core>> {
+        let (mut largest, mut active) = (None, 0);
+        for core in self.databases().into_iter().filter(|core| core.check_writable().is_ok()) {
+            let bytes = core.state.load().active.bytes();
+            active += bytes;
+            if largest.as_ref().is_none_or(|(most, _)| *most < bytes) {
+                largest = Some((bytes, core));
+            }
+        }
+        // So nobody looks again for every commit until that is done, or in vain.
+        self.active_max.store(self.active_bytes() + ACTIVE_MAX * self.memtable_bytes / GROWTH_PART, Relaxed);
+        largest.filter(|_| active > ACTIVE_MAX * self.memtable_bytes).map(|(_, core)| core)
+    }
+
+    /// The most bytes of memtables of one database that wait for their flush.
+    pub fn waiting_bytes_max(&self) -> usize {
+        match self.is_shared {
+            true => WAITING_MAX * self.memtable_bytes / self.totals.waiting.load(Relaxed).max(1),
+            false => usize::MAX,
+        }
+    }
+
+    /// What is kept for the next memtables is given back to the system, if all databases are idle.
+    pub fn trim(&self) {
+        let is_idle = |core: &Arc<Core>| core.work.try_lock().is_some_and(|work| work.idle);
+        if !self.is_shared || self.databases().iter().all(is_idle) {
+            self.chunk_pool.trim();
+        }
+    }
+
+    /// What everything here takes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let memtables = self.memtable_bytes_taken();
+        memtables + (self.cache.usage_bytes() + self.totals.resident.load(Relaxed)) as u64
+    }
+
+    /// What the memtables of all databases take, and what is kept for the next ones.
+    pub fn memtable_bytes_taken(&self) -> u64 {
+        (self.chunk_pool.taken_bytes() + self.chunk_pool.bytes()) as u64
+    }
+
+    /// The budget, in bytes.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+}
+
+impl Membership {
+    /// Of a database that is not there yet.
+    pub fn new(common: Arc<Common>) -> Membership {
+        let id = common.last_id.fetch_add(1, Relaxed);
+        Membership { common, id, frozen: 0.into(), resident: 0.into(), lent: 0.into() }
+    }
+
+    /// The open files keep so many bytes in memory.
+    fn set_resident(&self, bytes: usize) {
+        let before = self.resident.swap(bytes, Relaxed);
+        change(&self.common.totals.resident, before, bytes);
+    }
+
+    /// Memtables that wait take so many bytes.
+    fn set_frozen(&self, bytes: usize) {
+        let before = self.frozen.swap(bytes, Relaxed);
+        change(&self.common.totals.frozen, before, bytes);
+        change(&self.common.totals.waiting, usize::from(before > 0), usize::from(bytes > 0));
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.common.databases.lock().remove(&self.id);
+        self.set_frozen(0);
+        self.set_resident(0);
+        change(&self.common.totals.lent, self.lent.load(Relaxed), 0);
+    }
+}
+
+/// Has a part of a total changed. Totals may be wrong for a moment, in which several do so.
+fn change(total: &AtomicUsize, before: usize, now: usize) {
+    total.fetch_add(now.wrapping_sub(before), Relaxed);
+}
+
+impl Core {
+    /// Has the others that it shares memory with know of it.
+    pub fn enter_common(self: &Arc<Core>) {
+        self.member.common.databases.lock().insert(self.member.id, Arc::downgrade(self));
+    }
+
+    /// Has it worked on in the background, if there are threads for that.
+    pub fn start_workers(self: &Arc<Core>) -> Result<()> {
+        let Membership { common, id, .. } = &self.member;
+        let core = Arc::downgrade(self);
+        self.table.demand.on_raise(move || {
+            if let Some(core) = core.upgrade() {
+                core.signal_work();
+            }
+        });
+        if !common.is_shared {
+            common.start().map_err(|e| crate::base::Error::io("start a thread for", &self.dir, e))?;
+        }
+        if common.mergers > 0 {
+            let worker: Weak<Core> = Arc::downgrade(self);
+            common.crew.join(*id, worker as Weak<dyn Worker>);
+        }
+        Ok(())
+    }
+
+    /// Ends background work and gives the lock up. Called once, by whoever closes the database, after calls are refused.
+    pub fn stop(&self) {
+        let Membership { common, id, .. } = &self.member;
+        common.crew.leave(*id);
+        if !common.is_shared {
+            common.crew.end();
+        }
+        common.databases.lock().remove(id);
+        *self.lock.lock() = None;
+    }
+
+    /// The budget is shared out once more, since the open files are these now.
+    pub fn share_memory(&self, files: &crate::version::FileSet) {
+        self.member.set_resident(files.resident_bytes());
+        self.share_memory_again();
+    }
+
+    /// The same while the open files are as they were.
+    pub fn share_memory_again(&self) {
+        self.member.set_frozen(self.state.load().frozen.iter().map(|memtable| memtable.bytes()).sum());
+        self.member.common.share_memory();
+    }
+
+    /// It counts for nothing any more: another has what it has.
+    pub fn leave_memory_to_others(&self) {
+        self.member.set_frozen(0);
+        self.member.set_resident(0);
+    }
+
+    /// Memory that the cache is to do without, beyond what it does without already; given back by the same with less.
+    pub fn lend(&self, more: usize, less: usize) {
+        self.member.lent.fetch_add(more.wrapping_sub(less), Relaxed);
+        self.member.common.totals.lent.fetch_add(more.wrapping_sub(less), Relaxed);
+        self.share_memory_again();
+    }
+
+    /// Has the largest of all active memtables frozen, since they take too much; at once if it is this database's. By who has the right
+    /// to write.
+    #[cold]
+    pub fn relieve(&self) -> Result<()> {
+        let Some(largest) = self.member.common.largest() else { return Ok(()) };
+        if largest.member.id == self.member.id {
+            self.wait_for_flush()?;
+            self.freeze();
+        } else {
+            largest.is_to_freeze.store(true, Relaxed);
+            largest.signal_work();
+        }
+        Ok(())
+    }
+
+    /// Freezes the active memtable if somebody has asked for that. Whether that was done; if somebody writes, later.
+    pub fn freeze_if_asked(&self) -> bool {
+        if !self.is_to_freeze.load(Relaxed) || self.check_writable().is_err() {
+            return false;
+        }
+        let Some(_write) = self.write.try_lock() else { return false };
+        self.is_to_freeze.store(false, Relaxed);
+        if !self.state.load().frozen.is_empty() {
+            // That has to be flushed first; and then somebody will ask again.
+            return false;
+        }
+        self.freeze();
+        true
+    }
+
+    /// Does what others were asked for, where there are no threads that do.
+    pub fn work_for_others(&self) {
+        if !self.member.common.is_shared {
+            return;
+        }
+        for other in self.member.common.databases() {
+            // Whoever closes it may be waiting for whoever closes this one.
+            let Some(_inside) = other.gate.try_read().filter(|_| other.check_open().is_ok()) else { continue };
+            if other.freeze_if_asked() {
+                other.run_inline();
+            }
+        }
+    }
+}

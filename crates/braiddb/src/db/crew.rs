@@ -1,0 +1,333 @@
+//! The threads that work in the background, for one database or for many.
+//!
+//! Each thread has a role. It takes the databases that may have work of its role in turn, one piece of work at a time, and of
+//! those that wait for a merger the one that has the fewest: however much one database has to do, the others come next. A database is in
+//! line when it was called, when it has just done something, and when it is to be looked at again.
+//!
+//! A call is never lost: one that comes while a database has its turn puts it in line again. The lock here is a leaf: no database
+//! is called, held or let go of while it is held.
+
+use crate::platform::Runtime;
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    fmt, io,
+    sync::{Arc, Weak},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Looks that are not urgent are made together, so often.
+const LOOKS_NS: u64 = 100_000_000;
+
+/// No thread sleeps longer than that while a database is to be looked at again.
+const SLEEP_NS_MAX: u64 = 1_000_000_000;
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Flushes, and no merge ever keeps it from one.
+    Flusher,
+    /// Has the log's next segment ready, and no flush ever keeps it from that.
+    Logger,
+    /// Everything else.
+    Merger,
+    /// Everything: the calling thread, where there are no threads or a caller waits.
+    All,
+}
+
+const ROLES: [Role; 3] = [Role::Flusher, Role::Logger, Role::Merger];
+
+/// What came of a database's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It did something, and there may be more.
+    Again,
+    /// There is nothing to do; it is to be looked at again after so many nanoseconds.
+    Rest(u64),
+    /// There will never be anything again.
+    Over,
+}
+
+/// Who has work to be done.
+pub trait Worker: Send + Sync {
+    /// Does one piece of work, if there is one, and calls `found` before: others may then look whether there is another.
+    fn turn(&self, role: Role, found: &dyn Fn()) -> Turn;
+}
+
+/// The threads, and who is in line. Ends its threads when it goes.
+pub struct Crew {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    runtime: Arc<dyn Runtime>,
+    state: Mutex<State>,
+    /// For the threads of each role: somebody is in line.
+    wake: [Condvar; ROLES.len()],
+    /// Somebody's turn has ended who is leaving.
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    members: HashMap<u64, Member>,
+    ready: [VecDeque<u64>; ROLES.len()],
+    /// When who is to be looked at again.
+    due: [BTreeSet<(u64, u64)>; ROLES.len()],
+    is_over: bool,
+}
+
+struct Member {
+    worker: Weak<dyn Worker>,
+    places: [Place; ROLES.len()],
+    is_leaving: bool,
+}
+
+/// Where a member stands for threads of one role.
+#[derive(Default)]
+struct Place {
+    is_ready: bool,
+    due_ns: Option<u64>,
+    /// How many threads give it a turn.
+    running: usize,
+    /// Whether it was called meanwhile.
+    is_called: bool,
+    is_over: bool,
+}
+
+impl Crew {
+    /// A crew without threads.
+    pub fn new(runtime: Arc<dyn Runtime>) -> Crew {
+        let shared = Shared { runtime, state: Mutex::default(), wake: Default::default(), left: Condvar::new() };
+        Crew { shared: Arc::new(shared), threads: Mutex::default() }
+    }
+
+    /// Starts threads: so many that flush, one for logs, and so many that merge.
+    pub fn start(&self, flushers: usize, mergers: usize) -> io::Result<()> {
+        let roles = [(Role::Flusher, flushers), (Role::Logger, 1), (Role::Merger, mergers)];
+        for (role, count) in roles {
+            for index in 0..count {
+                let shared = Arc::clone(&self.shared);
+                let name = format!("braiddb-{}{index}", role.name());
+                let thread = self.shared.runtime.spawn(&name, Box::new(move || shared.work(role)))?;
+                self.threads.lock().push(thread);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        self.threads.lock().len()
+    }
+
+    /// Gives `worker`, of which the crew knows as `id` from now on, turns.
+    pub fn join(&self, id: u64, worker: Weak<dyn Worker>) {
+        let member = Member { worker, places: Default::default(), is_leaving: false };
+        self.shared.state.lock().members.insert(id, member);
+        self.call(id);
+    }
+
+    /// There may be work.
+    pub fn call(&self, id: u64) {
+        let mut state = self.shared.state.lock();
+        for role in ROLES {
+            if state.call(id, role) {
+                self.shared.wake[role as usize].notify_one();
+            }
+        }
+    }
+
+    /// Gives no more turns, and waits until the last one has ended.
+    pub fn leave(&self, id: u64) {
+        let mut state = self.shared.state.lock();
+        for role in ROLES {
+            state.remove(id, role);
+        }
+        while let Some(member) = state.members.get_mut(&id) {
+            member.is_leaving = true;
+            if member.places.iter().all(|place| place.running == 0) {
+                state.members.remove(&id);
+                return;
+            }
+            self.shared.left.wait(&mut state);
+        }
+    }
+
+    /// Ends the threads, and waits for them.
+    pub fn end(&self) {
+        self.shared.state.lock().is_over = true;
+        for wake in &self.shared.wake {
+            wake.notify_all();
+        }
+        for handle in std::mem::take(&mut *self.threads.lock()) {
+            // Whoever is the last to let go may be one of them.
+            if handle.thread().id() != thread::current().id() && handle.join().is_err() {
+                tracing::error!("a background thread has panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew").field("threads", &self.threads()).finish_non_exhaustive()
+    }
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Role::Flusher => "flush",
+            Role::Logger => "log",
+            Role::Merger => "merge",
+            Role::All => "all",
+        }
+    }
+}
+
+impl Shared {
+    /// What a thread does until all is over.
+    fn work(&self, role: Role) {
+        if role == Role::Merger {
+            self.runtime.give_way();
+        }
+        let mut state = self.state.lock();
+        while !state.is_over {
+            let now_ns = self.runtime.monotonic_ns();
+            state.call_due(role, now_ns);
+            let Some((id, worker)) = state.take(role) else {
+                self.wait(role, &mut state, now_ns);
+                continue;
+            };
+            drop(state);
+            // Neither here nor below while the lock is held: whoever drops the last handle of a database may come back here.
+            let turn = worker.upgrade().map_or(Turn::Over, |worker| worker.turn(role, &|| self.offer(role, id)));
+            state = self.state.lock();
+            state.finish(role, id, turn, self.runtime.monotonic_ns());
+            self.left.notify_all();
+        }
+    }
+
+    fn wait(&self, role: Role, state: &mut parking_lot::MutexGuard<'_, State>, now_ns: u64) {
+        let wake = &self.wake[role as usize];
+        match state.due[role as usize].first() {
+            None => wake.wait(state),
+            Some((due_ns, _)) => {
+                let pause_ns = due_ns.saturating_sub(now_ns).min(SLEEP_NS_MAX);
+                wake.wait_for(state, Duration::from_nanos(pause_ns));
+            }
+        }
+    }
+
+    /// Has another thread of the role see whether there is more to do than one thread can.
+    fn offer(&self, role: Role, id: u64) {
+        if role == Role::Merger && self.state.lock().call(id, role) {
+            self.wake[role as usize].notify_one();
+        }
+    }
+}
+
+impl State {
+    /// Puts a member in line, or notes that it was called if it has its turn. Whether it is in line now and was not before.
+    fn call(&mut self, id: u64, role: Role) -> bool {
+        let Some(member) = self.members.get_mut(&id).filter(|member| !member.is_leaving) else { return false };
+        let place = &mut member.places[role as usize];
+        if place.is_over || place.is_ready {
+            return false;
+        }
+        // Only merges are done side by side.
+        if place.running > 0 && role != Role::Merger {
+            place.is_called = true;
+            return false;
+        }
+        place.is_ready = true;
+        if let Some(due_ns) = place.due_ns.take() {
+            self.due[role as usize].remove(&(due_ns, id));
+        }
+        self.ready[role as usize].push_back(id);
+        true
+    }
+
+    /// Puts those in line who are to be looked at again.
+    fn call_due(&mut self, role: Role, now_ns: u64) {
+        while let Some(&(due_ns, id)) = self.due[role as usize].first() {
+            if due_ns > now_ns {
+                break;
+            }
+            if !self.call(id, role) {
+                self.due[role as usize].remove(&(due_ns, id));
+            }
+        }
+    }
+
+    /// Takes the next one out of the line.
+    fn take(&mut self, role: Role) -> Option<(u64, Weak<dyn Worker>)> {
+        let members = &self.members;
+        let running = |id: &u64| members.get(id).map_or(0, |member| member.places[role as usize].running);
+        let line = &mut self.ready[role as usize];
+        let first = line.iter().position(|id| running(id) == 0);
+        let next =
+            first.or_else(|| line.iter().enumerate().min_by_key(|(_, id)| running(id)).map(|(index, _)| index))?;
+        let id = line.remove(next)?;
+        let member = self.members.get_mut(&id)?;
+        let place = &mut member.places[role as usize];
+        place.is_ready = false;
+        place.running += 1;
+        Some((id, Weak::clone(&member.worker)))
+    }
+
+    /// A turn has ended.
+    fn finish(&mut self, role: Role, id: u64, turn: Turn, now_ns: u64) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let is_leaving = member.is_leaving;
+        let place = &mut member.places[role as usize];
+        place.running -= 1;
+        let is_called = std::mem::take(&mut place.is_called);
+        place.is_over |= turn == Turn::Over;
+        match turn {
+            _ if is_leaving || place.is_over || place.is_ready => {}
+            Turn::Rest(pause_ns) if !is_called => {
+                let due_ns = due_at(now_ns, pause_ns);
+                if place.due_ns.is_none_or(|before| due_ns < before) {
+                    let before = place.due_ns.replace(due_ns);
+                    let due = &mut self.due[role as usize];
+                    before.map(|before| due.remove(&(before, id)));
+                    due.insert((due_ns, id));
+                }
+            }
+            _ => {
+                self.call(id, role);
+            }
+        }
+    }
+
+    /// Takes a member out of the line.
+    fn remove(&mut self, id: u64, role: Role) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let place = &mut member.places[role as usize];
+        if std::mem::take(&mut place.is_ready) {
+            self.ready[role as usize].retain(|other| *other != id);
+        }
+        if let Some(due_ns) = place.due_ns.take() {
+            self.due[role as usize].remove(&(due_ns, id));
+        }
+    }
+}
+
+/// When a pause that begins now is over. Long ones end together with others.
+fn due_at(now_ns: u64, pause_ns: u64) -> u64 {
+    let due_ns = now_ns.saturating_add(pause_ns);
+    if pause_ns <= LOOKS_NS { due_ns } else { due_ns.checked_next_multiple_of(LOOKS_NS).unwrap_or(due_ns) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Many databases in one process, with one memory budget, one block cache and one set of threads.
+
+use super::{common::Common, open::MEMORY_MAX, settings::Settings};
+use crate::{
+    Builder,
+    base::{Error, Result},
+    platform::Runtime,
+};
+use std::{path::Path, sync::Arc};
+
+/// What databases of one process share, if they are opened with it ([`Builder::shared_runtime`]): a memory budget, a block cache and threads.
+///
+/// An open database that is idle then costs some descriptors and little memory, and no thread. Threads go from one database to the
+/// next, so that a busy one keeps no other waiting for longer than a piece of work takes; what is not used by one is there for the
+/// others; and each writer waits for flushes of its own database alone. It lasts as long as a database that was opened with it, or a handle of it. Cheap to clone.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// # let place = tempfile::tempdir().unwrap();
+/// let runtime = braiddb::SharedRuntime::builder().memory(64 << 20).background_threads(2).build()?;
+/// let users: Vec<braiddb::Db> = (0..20)
+///     .map(|user| braiddb::Db::builder().shared_runtime(&runtime).open(place.path().join(format!("{user}"))))
+///     .collect::<braiddb::Result<_>>()?;
+/// users[7].tree("mail")?.put(b"1", b"Hello")?;
+/// assert_eq!(runtime.stats().databases, 20);
+/// assert_eq!(runtime.stats().threads, 5);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SharedRuntime(pub(super) Arc<Common>);
+
+/// Makes a [`SharedRuntime`].
+#[derive(Clone, Debug)]
+pub struct SharedRuntimeBuilder {
+    settings: Settings,
+}
+
+/// What databases share, and how much of it is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedRuntimeStats {
+    /// Databases that are open with it, and states of followers.
+    pub databases: usize,
+    /// Its threads: those for merges, two that flush and one for logs.
+    pub threads: usize,
+    /// The budget, in bytes.
+    pub memory: usize,
+    /// Bytes of memtables, cache and indexes of all databases.
+    pub memory_bytes: u64,
+    /// Bytes of those that memtables take, and what is kept for the next ones.
+    pub memtable_bytes: u64,
+    /// Bytes of those that the block cache takes.
+    pub cache_bytes: u64,
+    /// Blocks that were found in the cache, or read in place.
+    pub cache_hits: u64,
+    /// Blocks that were read into the cache, or checked to be read in place.
+    pub cache_misses: u64,
+}
+
+impl SharedRuntime {
+    /// For other than the default options.
+    pub fn builder() -> SharedRuntimeBuilder {
+        SharedRuntimeBuilder { settings: Builder::new().into_settings() }
+    }
+
+    /// One with so much memory, in bytes, and otherwise the defaults.
+    pub fn with_memory(bytes: usize) -> Result<SharedRuntime> {
+        SharedRuntime::builder().memory(bytes).build()
+    }
+
+    /// What is in use now. Takes time in proportion to how many databases are open.
+    pub fn stats(&self) -> SharedRuntimeStats {
+        let common = &self.0;
+        let cache = common.cache.stats();
+        SharedRuntimeStats {
+            databases: common.databases().len(),
+            threads: common.crew.threads(),
+            memory: common.memory(),
+            memory_bytes: common.memory_bytes(),
+            memtable_bytes: common.memtable_bytes_taken(),
+            cache_bytes: cache.usage_bytes,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+        }
+    }
+}
+
+impl SharedRuntimeBuilder {
+    /// Memory for memtables, cache and index of all databases together, in bytes; 256 MiB by default. What a single operation needs for
+    /// itself (a large value, a batch) comes on top.
+    pub fn memory(mut self, bytes: usize) -> SharedRuntimeBuilder {
+        self.settings.memory = bytes;
+        self
+    }
+
+    /// Threads for merges; 2 by default. Two more flush, and one has log segments ready. With 0 there are none, and the committing thread
+    /// does all that itself.
+    pub fn background_threads(mut self, threads: usize) -> SharedRuntimeBuilder {
+        self.settings.background_threads = threads;
+        self
+    }
+
+    /// The clock and threads of this; the system's own by default. The databases have those that they are opened with.
+    pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> SharedRuntimeBuilder {
+        self.settings.runtime = runtime;
+        self
+    }
+
+    /// Starts the threads. Fails if the system has none to give.
+    pub fn build(self) -> Result<SharedRuntime> {
+        let settings = Settings { memory: self.settings.memory.min(MEMORY_MAX), ..self.settings };
+        let common = Common::new(&settings, settings.memtable_bytes(), true);
+        common.start().map_err(|e| Error::io("start threads for", Path::new("databases"), e))?;
+        Ok(SharedRuntime(Arc::new(common)))
+    }
+}
