@@ -1,9 +1,9 @@
 //! Background work: which job is next, and the threads that do them.
 //!
 //! A flush comes before all else; one runs at a time, and has a thread of its own, so that it never waits for a merge.
-//! Each partition is worked on by one job at a time, different partitions in parallel. A thread that finds nothing to do waits until the state changes, looking in once a second
-//! to see whether the database has become idle: then loose runs are folded whatever their number, so that dead entries
-//! are counted and their space comes back.
+//! Each partition is worked on by one job at a time, different partitions in parallel. Where there is nothing to do, threads wait until
+//! they are called, looking in now and then to see whether the database has become idle: then loose runs are folded whatever their number,
+//! so that dead entries are counted and their space comes back. Which database a thread works for is up to the crew (`crew.rs`).
 
 use super::{
     core::{Core, WorkState},
@@ -37,8 +37,11 @@ const IDLE_LOOK_NS: u64 = 100_000_000;
 /// The most jobs that a compaction does after its merges, and four more for each partition.
 const SETTLE_JOBS_MIN: usize = 64;
 
-/// A thread without work looks again after so long.
+/// A database without work is looked at again after so long.
 const PAUSE_NS: u64 = 1_000_000_000;
+
+/// The same, for merges, while nothing is committed.
+const LONG_PAUSE_NS: u64 = 10_000_000_000;
 
 /// After a full disk, jobs are tried again after so long.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -661,9 +664,13 @@ impl Core {
         };
         let until_retry = retry_at_ns.saturating_sub(self.now_ns());
         let is_soon = !idle || self.is_to_freeze.load(Ordering::Relaxed);
-        let look = if role == Role::Flusher && is_soon { IDLE_LOOK_NS } else { PAUSE_NS };
-        let pause = if until_retry > 0 { until_retry } else { look };
-        Turn::Rest(pause.min(PAUSE_NS))
+        let look = match role {
+            Role::Flusher if is_soon => IDLE_LOOK_NS,
+            // Whatever there is to be merged comes with a call, but for what has expired.
+            Role::Merger if idle => LONG_PAUSE_NS,
+            _ => PAUSE_NS,
+        };
+        Turn::Rest(if until_retry > 0 { until_retry.min(PAUSE_NS) } else { look })
     }
 
     /// What is to be done now and then, and the log's next segment.

@@ -6,8 +6,10 @@
 //! left, an eighth at least. How much memtables take is known to the chunk, since their chunks are counted where they are handed out.
 //!
 //! A memtable may have an eighth of the budget. Where many databases are written to, none of them may ever be full; so when the
-//! active ones take more than a quarter together, the largest is frozen, to be flushed. Writers wait for nobody's flush but their own: with
-//! `n` databases that have memtables waiting, each may have an `n`th of half the budget in them.
+//! active ones take more than a quarter together, the largest are frozen, to be flushed. With `n` databases that have memtables waiting, each
+//! may have an `n`th of half the budget in them; then its writers wait, for their own flush and nobody else's. Only where so many databases
+//! are written to that their memtables take three quarters of the budget all the same is every commit slowed, by some milliseconds; what
+//! cannot be flushed, since a disk is full, does not count for that.
 
 use super::{
     core::Core,
@@ -35,8 +37,16 @@ const ACTIVE_MAX: usize = 2;
 /// As many full memtables may wait for their flush together.
 const WAITING_MAX: usize = 4;
 
-/// Where the largest memtable was to be frozen, the next one is when the active ones have grown by this part of what they may take.
+/// As many together before all commits are slowed.
+const TAKEN_MAX: usize = ACTIVE_MAX + WAITING_MAX;
+
+/// Where something was done about active memtables, nobody looks again before they have grown by this part of what they may take.
 const GROWTH_PART: usize = 16;
+
+/// So much is a commit slowed down for each full memtable beyond what they may take.
+const SLEEP_US: usize = 20_000;
+const SLEEP_US_MIN: u64 = 1_000;
+const SLEEP_US_MAX: u64 = 50_000;
 
 /// What databases share.
 #[derive(Debug)]
@@ -53,8 +63,8 @@ pub struct Common {
     /// Whether it may have more than one database.
     is_shared: bool,
     totals: Totals,
-    /// From there on active memtables take too much. Moved up when something is done about it.
-    active_max: AtomicUsize,
+    /// When memtables take more than this, something may have to be done about it.
+    alarm_at: AtomicUsize,
     databases: Mutex<BTreeMap<u64, Weak<Core>>>,
     last_id: AtomicU64,
 }
@@ -91,7 +101,7 @@ impl Common {
 
     /// For these settings, without threads.
     pub fn new(settings: &Settings, memtable_bytes: usize, is_shared: bool) -> Common {
-        let active_max = if is_shared { ACTIVE_MAX * memtable_bytes } else { usize::MAX };
+        let alarm_at = if is_shared { ACTIVE_MAX * memtable_bytes } else { usize::MAX };
         Common {
             cache: BlockCache::new(settings.memory / 2),
             chunk_pool: Arc::new(ChunkPool::for_memtables(ACTIVE_MAX, memtable_bytes)),
@@ -101,7 +111,7 @@ impl Common {
             memtable_bytes,
             is_shared,
             totals: Totals::default(),
-            active_max: AtomicUsize::new(active_max),
+            alarm_at: AtomicUsize::new(alarm_at),
             databases: Mutex::default(),
             last_id: AtomicU64::new(0),
         }
@@ -131,9 +141,20 @@ impl Common {
         let reserved = reserved + (self.mergers * JOB_BYTES).min(self.memory / 10);
         let reserved = reserved + self.totals.lent.load(Relaxed);
         self.cache.set_capacity(self.memory.saturating_sub(reserved).max(self.memory / 8));
-        if self.is_shared && active <= ACTIVE_MAX * memtable {
-            self.active_max.store(ACTIVE_MAX * memtable, Relaxed);
+        if self.is_shared {
+            let alarm_at = frozen + active.max(ACTIVE_MAX * memtable);
+            self.alarm_at.store(alarm_at.min(TAKEN_MAX * memtable), Relaxed);
         }
+    }
+
+    /// About how many bytes the next memtable of a database will have, of which the last had so many: there are others, and where
+    /// there are many, they are frozen long before they are full.
+    pub fn likely_memtable_bytes(&self, settings: &Settings, before_bytes: usize) -> usize {
+        if !self.is_shared {
+            return settings.memtable_bytes();
+        }
+        let share = ACTIVE_MAX * self.memtable_bytes / self.databases.lock().len().max(1);
+        share.max(2 * before_bytes).min(settings.memtable_bytes())
     }
 
     /// What memtables take that do not wait for their flush: those that are active, and flushed ones that are still read.
@@ -141,25 +162,45 @@ impl Common {
         self.chunk_pool.taken_bytes().saturating_sub(self.totals.frozen.load(Relaxed))
     }
 
-    /// Whether the active memtables may take too much together.
+    /// Whether the memtables may take too much together.
     #[inline]
     pub fn is_crowded(&self) -> bool {
-        self.active_bytes() > self.active_max.load(Relaxed)
+        self.chunk_pool.taken_bytes() > self.alarm_at.load(Relaxed)
     }
 
-    /// The database with the largest active memtable, if all of them take too much.
-    fn largest(&self) -> Option<Arc<Core>> {
-        let (mut largest, mut active) = (None, 0);
-        for core in self.databases().into_iter().filter(|core| core.check_writable().is_ok()) {
-            let bytes = core.state.load().active.bytes();
-            active += bytes;
-            if largest.as_ref().is_none_or(|(most, _)| *most < bytes) {
-                largest = Some((bytes, core));
+    /// Asks for the largest active memtables to be frozen, as many as have to be. How long a commit is to be slowed down, in
+    /// microseconds.
+    fn make_room(&self) -> u64 {
+        let most = ACTIVE_MAX * self.memtable_bytes;
+        let (mut candidates, mut active, mut stuck) = (Vec::new(), 0, 0);
+        for core in self.databases() {
+            let state = core.state.load();
+            let is_stuck = core.check_writable().is_err() || core.work.lock().flush_refused_at_ns.is_some();
+            if is_stuck {
+                stuck += state.memtables().map(|memtable| memtable.bytes()).sum::<usize>();
+            } else if !core.is_to_freeze.load(Relaxed) {
+                active += state.active.bytes();
+                drop(state);
+                candidates.push(core);
             }
         }
+        let bytes = |core: &Arc<Core>| core.state.load().active.bytes();
+        candidates.sort_by_cached_key(|core| std::cmp::Reverse(bytes(core)));
+        for core in candidates {
+            if active <= most {
+                break;
+            }
+            active = active.saturating_sub(bytes(&core));
+            core.is_to_freeze.store(true, Relaxed);
+            core.signal_work();
+        }
+        let (taken, taken_max) = (self.chunk_pool.taken_bytes(), TAKEN_MAX * self.memtable_bytes + stuck);
         // So nobody looks again for every commit until that is done, or in vain.
-        self.active_max.store(self.active_bytes() + ACTIVE_MAX * self.memtable_bytes / GROWTH_PART, Relaxed);
-        largest.filter(|_| active > ACTIVE_MAX * self.memtable_bytes).map(|(_, core)| core)
+        self.alarm_at.store((taken + most / GROWTH_PART).min(taken_max), Relaxed);
+        match taken.checked_sub(taken_max) {
+            None | Some(0) => 0,
+            Some(excess) => ((excess * SLEEP_US / self.memtable_bytes) as u64).clamp(SLEEP_US_MIN, SLEEP_US_MAX),
+        }
     }
 
     /// The most bytes of memtables of one database that wait for their flush.
@@ -291,17 +332,19 @@ impl Core {
         self.share_memory_again();
     }
 
-    /// Has the largest of all active memtables frozen, since they take too much; at once if it is this database's. By who has the right
-    /// to write.
+    /// Has the largest active memtables of all databases frozen, since they take too much; at once where it is this database's. By who
+    /// has the right to write.
     #[cold]
     pub fn relieve(&self) -> Result<()> {
-        let Some(largest) = self.member.common.largest() else { return Ok(()) };
-        if largest.member.id == self.member.id {
+        let sleep_us = self.member.common.make_room();
+        if self.is_to_freeze.swap(false, Relaxed) {
             self.wait_for_flush()?;
             self.freeze();
-        } else {
-            largest.is_to_freeze.store(true, Relaxed);
-            largest.signal_work();
+        }
+        if sleep_us > 0 && self.settings.background_threads > 0 {
+            let began_ns = self.now_ns();
+            self.settings.runtime.sleep_us(sleep_us);
+            self.counters.slowed_ns.fetch_add(self.now_ns().saturating_sub(began_ns), Relaxed);
         }
         Ok(())
     }

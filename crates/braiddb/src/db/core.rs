@@ -296,11 +296,13 @@ impl Core {
         self.work_changed.notify_all();
     }
 
-    /// A memtable as this database wants it.
-    pub fn new_memtable(settings: &Settings) -> Arc<Memtable> {
+    /// A memtable as this database wants it, after one that had so many bytes when it was frozen.
+    pub fn new_memtable(settings: &Settings, before_bytes: usize) -> Arc<Memtable> {
+        let common = settings.common();
         let options = MemtableOptions::for_capacity(settings.memtable_bytes());
-        let chunk_pool = Some(Arc::clone(&settings.common().chunk_pool));
-        Arc::new(Memtable::new(MemtableOptions { chunk_pool, ..options }))
+        let likely = MemtableOptions::for_capacity(common.likely_memtable_bytes(settings, before_bytes));
+        let (chunk_pool, filter_bytes) = (Some(Arc::clone(&common.chunk_pool)), likely.filter_bytes);
+        Arc::new(Memtable::new(MemtableOptions { chunk_pool, filter_bytes, ..options }))
     }
 
     /// Puts a state in the present one's place. The caller holds `change`.
@@ -321,7 +323,7 @@ impl Core {
             Memtables::Same => {}
             Memtables::Flushed(flushed) => frozen.retain(|memtable| !Arc::ptr_eq(memtable, flushed)),
             Memtables::Fresh => {
-                let fresh = Core::new_memtable(&self.settings);
+                let fresh = Core::new_memtable(&self.settings, active.bytes_used());
                 let before = std::mem::replace(&mut active, fresh);
                 if !before.is_empty() {
                     frozen.insert(0, before);
@@ -344,7 +346,7 @@ impl Core {
         frozen.push(Arc::clone(&old.active));
         frozen.extend(old.frozen.iter().cloned());
         self.publish(ReadState {
-            active: Core::new_memtable(&self.settings),
+            active: Core::new_memtable(&self.settings, old.active.bytes_used()),
             frozen,
             version: Arc::clone(&old.version),
             garbage: Arc::clone(&old.garbage),

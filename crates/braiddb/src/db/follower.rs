@@ -399,7 +399,7 @@ impl Following {
         records: u64,
     ) -> Result<Db> {
         let mut memtables = self.log.memtables.clone();
-        let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
+        let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
         memtables.reverse();
         let version = Arc::clone(&self.version);
         let state = ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) };
@@ -482,7 +482,7 @@ impl Log {
             return Ok((layout.oldest_segment == 0).then_some(0));
         };
         let functions = known_functions(settings)?;
-        let active = self.memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
+        let active = self.memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
         let walk = Walk::new(settings, layout, blobs, &functions);
         let mut walk = walk.going_on(active, self.last_sequence, self.load_is_next);
         let visitor = &mut |info: &RecordInfo, payload: &[u8]| walk.visit(info, payload);

@@ -365,7 +365,7 @@ fn open_blobs(
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
     let mut memtables = replayed.memtables.clone();
     // The last one goes on taking writes; the others wait for their flush.
-    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings));
+    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
     memtables.reverse();
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
 }

@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
             blobs,
             functions,
             memtables: Vec::new(),
-            memtable: Core::new_memtable(settings),
+            memtable: Core::new_memtable(settings, 0),
             records: 0,
             last_commit_us: 0,
             last_sequence: layout.flushed,
@@ -182,7 +182,8 @@ impl<'a> Walk<'a> {
             }
         }
         if self.memtable.bytes_used() >= self.settings.memtable_bytes() {
-            let full = std::mem::replace(&mut self.memtable, Core::new_memtable(self.settings));
+            let next = Core::new_memtable(self.settings, self.memtable.bytes_used());
+            let full = std::mem::replace(&mut self.memtable, next);
             self.memtables.push(full);
         }
         self.insert(payload, info);

@@ -5,22 +5,37 @@
 //! One writer; readers need no more order than what makes the entry itself visible to them, since the bits are set
 //! before the entry is published.
 
-use super::search;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use super::{chunk_pool::ChunkPool, search};
+use crate::platform::pages;
+use std::{
+    alloc::{Layout, handle_alloc_error},
+    ops::Deref,
+    ptr::NonNull,
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 /// How many bits a key sets. They may coincide.
 const BITS_PER_KEY: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Filter {
-    words: Box<[AtomicU64]>,
+    words: Words,
+    /// Where it is counted, if it is.
+    pool: Option<Arc<ChunkPool>>,
 }
 
 impl Filter {
     /// An empty filter of about `bytes` bytes.
-    pub fn new(bytes: usize) -> Filter {
-        let words = (bytes / size_of::<AtomicU64>()).max(1);
-        Filter { words: std::iter::repeat_with(|| AtomicU64::new(0)).take(words).collect() }
+    pub fn new(bytes: usize, pool: Option<Arc<ChunkPool>>) -> Filter {
+        let filter = Filter { words: Words::new((bytes / size_of::<AtomicU64>()).max(1)), pool };
+        if let Some(pool) = &filter.pool {
+            pool.note_taken(filter.bytes());
+        }
+        filter
     }
 
     /// Bytes it takes.
@@ -50,5 +65,54 @@ impl Filter {
         let index = (u128::from(hash) * self.words.len() as u128) >> 64;
         let bits = (0..BITS_PER_KEY).fold(0, |bits, i| bits | 1 << ((hash >> (6 * i)) & 63));
         (&self.words[index as usize], bits)
+    }
+}
+impl Drop for Filter {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.note_given_back(self.bytes());
+        }
+    }
+}
+
+/// Words that are zero at first, and take memory as they are written: the filter of a memtable that stays small takes little.
+#[derive(Debug)]
+struct Words {
+    start: NonNull<AtomicU64>,
+    len: usize,
+}
+
+// SAFETY: it owns its words alone, and they are atomic.
+unsafe impl Send for Words {}
+// SAFETY: the same.
+unsafe impl Sync for Words {}
+
+impl Words {
+    fn new(len: usize) -> Words {
+        let layout = Words::layout(len);
+        // SAFETY: there is one word at least.
+        let memory = unsafe { pages::reserve_zeroed(layout) };
+        let start = NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout));
+        Words { start, len }
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::array::<AtomicU64>(len).expect("a filter is far below isize::MAX")
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: so many words were reserved, aligned and zero, which is a value of theirs; they stay until this is dropped.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: reserved with this layout, and given back only here.
+        unsafe { pages::release(self.start.as_ptr().cast(), Words::layout(self.len)) };
     }
 }

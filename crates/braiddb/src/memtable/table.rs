@@ -95,6 +95,7 @@ pub struct MemtableWriter<'a> {
 impl Memtable {
     /// An empty memtable.
     pub fn new(options: MemtableOptions) -> Memtable {
+        let filter = Filter::new(options.filter_bytes, options.chunk_pool.clone());
         // SAFETY: both are fields of the memtable, the tree in front of the writer, and only meet each other.
         let (writer, tree) = unsafe { TreeWriter::new(Arena::new(options.arena_chunk_bytes, options.chunk_pool)) };
         let counters = Counters {
@@ -106,13 +107,7 @@ impl Memtable {
             min_sequence: AtomicU64::new(MAX_SEQUENCE),
             max_sequence: AtomicU64::new(0),
         };
-        Memtable {
-            tree,
-            filter: Filter::new(options.filter_bytes),
-            tombstones: RangeTombstones::default(),
-            counters,
-            writer: Mutex::new(writer),
-        }
+        Memtable { tree, filter, tombstones: RangeTombstones::default(), counters, writer: Mutex::new(writer) }
     }
 
     /// Begins to write.

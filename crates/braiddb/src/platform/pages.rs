@@ -4,7 +4,7 @@
 //! small pieces that live on keep what was freed around them from the system, and the process takes far more memory
 //! than the database does. Small pieces, and systems without such calls, do use it.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 
 /// Smaller pieces come from the global allocator.
 const PAGES_MIN: usize = 64 << 10;
@@ -25,10 +25,24 @@ pub unsafe fn reserve(layout: Layout) -> *mut u8 {
     unsafe { alloc(layout) }
 }
 
-/// Gives back what [`reserve`] gave.
+/// The same, all zero. Pages that are never written to take no memory where the system gives such.
 ///
 /// # Safety
-/// `memory` came from [`reserve`] with this layout, and nobody uses it any more.
+/// The layout is not empty.
+pub unsafe fn reserve_zeroed(layout: Layout) -> *mut u8 {
+    #[cfg(all(unix, not(miri)))]
+    if layout.size() >= PAGES_MIN {
+        // Fresh pages are.
+        return mapped::map(layout);
+    }
+    // SAFETY: the caller's.
+    unsafe { alloc_zeroed(layout) }
+}
+
+/// Gives back what [`reserve`] or [`reserve_zeroed`] gave.
+///
+/// # Safety
+/// `memory` came from one of them with this layout, and nobody uses it any more.
 pub unsafe fn release(memory: *mut u8, layout: Layout) {
     #[cfg(all(unix, not(miri)))]
     if layout.size() >= PAGES_MIN {

@@ -72,7 +72,7 @@ fn vector_search_equals_its_portable_twin() {
 
 #[test]
 fn a_filter_passes_all_it_holds_and_little_else() {
-    let filter = Filter::new(2000 * 2);
+    let filter = Filter::new(2000 * 2, None);
     assert_eq!(filter.bytes(), 4000);
     assert!(!filter.may_contain(mix(1)));
     for i in 0..2000 {
@@ -82,7 +82,7 @@ fn a_filter_passes_all_it_holds_and_little_else() {
     let passed = (0..10_000).filter(|i| filter.may_contain(mix(1_000_000 + i))).count();
     assert!(passed < 250, "{passed} of 10000 absent keys pass");
     // The smallest has one word.
-    assert!(!Filter::new(0).may_contain(mix(3)));
+    assert!(!Filter::new(0, None).may_contain(mix(3)));
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! Many databases in one process, with one memory budget, one cache and one set of threads; and what each costs while it is idle.
+//!
+//! ```text
+//! cargo run --release -p braiddb --example many_databases         # five hundred
+//! cargo run --release -p braiddb --example many_databases -- 50
+//! ```
+//!
+//! Opens as many databases (500), one for each user, and puts a thousand records into each. Tells what they take of memory, threads and
+//! descriptors once they are idle, on Linux, and how busy the process is then. After that one user writes as fast as can be, while
+//! the others write a record now and then, durably: how long that takes them is told beside how long it took before.
+
+#![expect(clippy::disallowed_methods, reason = "this shows what happens while time passes")]
+
+use braiddb::{Db, Durability, Result, SharedRuntime};
+use std::{
+    env,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+const MEMORY: usize = 64 << 20;
+
+fn main() -> Result<()> {
+    let count: usize = env::args().nth(1).map_or(500, |count| count.parse().expect("a number of databases"));
+    let place = env::temp_dir().join(format!("braiddb-many-{}", std::process::id()));
+    let before = Taken::now();
+    let runtime = SharedRuntime::with_memory(MEMORY)?;
+    let open = |user: usize| Db::builder().shared_runtime(&runtime).open(place.join(user.to_string()));
+    let began = Instant::now();
+    let users: Vec<Db> = (0..count).map(open).collect::<Result<_>>()?;
+    println!("{count} databases were opened in {:.2?}", began.elapsed());
+    tell_what_idle_ones_cost(count, &before);
+    let began = Instant::now();
+    for (number, user) in users.iter().enumerate() {
+        let mail = user.tree("mail")?;
+        let mut batch = user.batch();
+        for message in 0..1000_u32 {
+            batch.put(&mail, message.to_be_bytes(), format!("message {message} to user {number}"));
+        }
+        user.write(batch, Durability::Buffered)?;
+    }
+    println!("a thousand records were put into each in {:.2?}", began.elapsed());
+    tell_what_idle_ones_cost(count, &before);
+    println!("{:#?}", runtime.stats());
+    tell_how_others_fare(&users)?;
+    drop(users);
+    std::fs::remove_dir_all(place).expect("our own directory");
+    Ok(())
+}
+
+/// Waits until all is quiet, and tells what it costs.
+fn tell_what_idle_ones_cost(count: usize, before: &Option<Taken>) {
+    thread::sleep(Duration::from_secs(3));
+    let Some((before, idle)) = before.as_ref().zip(Taken::now()) else {
+        println!("what they cost can be told on Linux alone");
+        return;
+    };
+    thread::sleep(Duration::from_secs(5));
+    let later = Taken::now().expect("it was there before");
+    let each = |now: u64, before: u64| now.saturating_sub(before) as f64 / count as f64;
+    println!(
+        "idle, each takes {:.1} KiB of memory, {:.1} KiB of mapped files, {:.3} threads and {:.2} descriptors; all together {:.2} % of a processor",
+        each(idle.kib, before.kib),
+        each(idle.mapped_kib, before.mapped_kib),
+        each(idle.threads, before.threads),
+        each(idle.descriptors, before.descriptors),
+        (later.cpu_ms - idle.cpu_ms) as f64 / 50.0,
+    );
+}
+
+/// One writes as fast as it can, and a few others now and then.
+fn tell_how_others_fare(users: &[Db]) -> Result<()> {
+    let Some((busy, others)) = users.split_first() else { return Ok(()) };
+    let quiet = times_of(others)?;
+    let is_over = AtomicBool::new(false);
+    let (beside, written) = thread::scope(|scope| {
+        let writer = scope.spawn(|| -> Result<u64> {
+            let (mail, mut written) = (busy.tree("mail")?, 0_u64);
+            while !is_over.load(Ordering::Relaxed) {
+                let mut batch = busy.batch();
+                batch.put(&mail, written.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), [7; 100]);
+                busy.write(batch, Durability::Buffered)?;
+                written += 1;
+            }
+            Ok(written)
+        });
+        let beside = times_of(others);
+        is_over.store(true, Ordering::Relaxed);
+        (beside, writer.join().expect("the writer"))
+    });
+    let (beside, written) = (beside?, written?);
+    println!("durable puts of others: {quiet}; beside one that put {written} records: {beside}");
+    Ok(())
+}
+
+/// How long durable puts take that come every few milliseconds, for five seconds.
+fn times_of(users: &[Db]) -> Result<String> {
+    let mut times = Vec::new();
+    let began = Instant::now();
+    for (number, user) in users.iter().cycle().enumerate() {
+        if began.elapsed() > Duration::from_secs(5) {
+            break;
+        }
+        let mail = user.tree("mail")?;
+        let begun = Instant::now();
+        mail.put(number.to_be_bytes(), b"a message")?;
+        times.push(begun.elapsed());
+        thread::sleep(Duration::from_millis(2));
+    }
+    times.sort();
+    let at = |per_mille: usize| times[(times.len() - 1) * per_mille / 1000];
+    Ok(format!("median {:.2?}, 99 % {:.2?}, longest {:.2?}", at(500), at(990), at(1000)))
+}
+
+/// What the process takes.
+struct Taken {
+    kib: u64,
+    mapped_kib: u64,
+    threads: u64,
+    descriptors: u64,
+    cpu_ms: u64,
+}
+
+impl Taken {
+    /// As the system tells it, if it is Linux.
+    fn now() -> Option<Taken> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let of = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name))?;
+            line.split_whitespace().nth(1)?.parse().ok()
+        };
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // After the name: user and system time are the twelfth and thirteenth, in hundredths of a second.
+        let ticks = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok());
+        Some(Taken {
+            kib: of("RssAnon:")?,
+            mapped_kib: of("RssFile:")?,
+            threads: of("Threads:")?,
+            descriptors: std::fs::read_dir("/proc/self/fd").ok()?.count() as u64,
+            cpu_ms: ticks.sum::<Option<u64>>()? * 10,
+        })
+    }
+}
