@@ -2,9 +2,12 @@
 //!
 //! Sources stand in the order of what they are at, each with the first bytes of its key as a number: few comparisons
 //! look at the keys themselves. A source that has moved sinks to its new place, which for the dozen sources of a merge is
-//! faster than a tree: steps are short, and all but the last go the same way.
+//! faster than a tree: steps are short, and all but the last go the same way. Where there are many, its place is searched for.
 
 use std::cmp::Ordering;
+
+/// With more sources than that, the place of one is searched for by halves.
+const STEPS_MAX: usize = 24;
 
 /// Which source comes next, and after it. A source is known by its index.
 #[derive(Debug, Default)]
@@ -51,7 +54,10 @@ impl MergeOrder {
         let is_in_front = |next: &Place| {
             first.head < next.head || (first.head == next.head && compare(first.source, next.source).is_lt())
         };
-        let at = rest.iter().position(is_in_front).unwrap_or(rest.len());
+        let at = match rest.len() {
+            0..=STEPS_MAX => rest.iter().position(is_in_front).unwrap_or(rest.len()),
+            _ => rest.partition_point(|next| !is_in_front(next)),
+        };
         self.places.copy_within(1..=at, 0);
         self.places[at] = first;
     }

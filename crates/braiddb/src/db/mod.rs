@@ -44,6 +44,7 @@ mod settings;
 mod shared_runtime;
 mod snapshot;
 mod sorter;
+mod spill;
 mod stats;
 mod stream_reader;
 mod streams;
