@@ -273,7 +273,8 @@ pub struct ImportArguments {
     /// What to do at a record that cannot be stored
     #[arg(long, default_value = "skip")]
     pub on_error: OnError,
-    /// Go on where an import of the same input stopped
+    /// Go on where an import of the same input stopped, if there was one. What is imported with it is stored batch by batch, so that this can be
+    /// done again; without it, records that go into an empty tree without indexes are loaded as a whole: faster, and all or nothing
     #[arg(long)]
     pub resume: bool,
     /// Parse, and store nothing

@@ -62,7 +62,7 @@ pub use db::{
     MultiCursor, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, PendingStream, RangeEstimate, ReaderStats,
     Refreshed, RestorePoint, ResumeToken, RunStats, SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats, Snapshot,
     Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec, Transaction, TransactionIter, Tree,
-    TreeInfo, TreeOptions, Update, Value, VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
+    TreeInfo, TreeOptions, UnsortedLoader, Update, Value, VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

@@ -14,6 +14,7 @@ use super::{
     format::{Format, KeySource, RecordParser},
     index::{IndexSpec, Indexes},
     json_output::JsonOutput,
+    load::Load,
     pipeline::{self, ParsedRecord, Parsing, RecordSource},
     progress::{IMPORT_TREE, Plan, Progress},
     report::ImportReport,
@@ -51,7 +52,7 @@ pub enum Target {
         durability: Durability,
         /// Whether to say on standard output what is durable.
         acknowledge: bool,
-        /// Whether to go on where an earlier import stopped.
+        /// Whether to go on where an earlier import stopped; and to go about it so that it can be gone on with.
         resume: bool,
     },
     /// Into a file of JSON lines.
@@ -80,6 +81,7 @@ pub struct ImportJob {
 
 enum Output {
     Database(Box<DatabaseWriter>),
+    Load(Box<Load>),
     Json(JsonOutput),
     Nothing,
 }
@@ -152,6 +154,10 @@ fn open_output(target: Target, plan: &mut Plan) -> Result<(Output, Option<Progre
     if let Some(found) = &found {
         found.plan.check_same(plan)?;
     }
+    let has_rest = db.tree(&tree)?.first()?.is_some();
+    if !has_rest && !resume && !acknowledge && indexes.specs.is_empty() {
+        return Ok((Output::Load(Box::new(Load::begin(db, &tree)?)), None));
+    }
     let writer = DatabaseWriter::new(db, &tree, indexes, durability, acknowledge)?;
     Ok((Output::Database(Box::new(writer)), found))
 }
@@ -208,6 +214,7 @@ impl Intake<'_> {
                 self.progress.stored += 1;
                 match &mut self.output {
                     Output::Database(writer) => self.progress.replaced += u64::from(writer.store(ready)?),
+                    Output::Load(load) => load.store(&ready)?,
                     Output::Json(file) => file.line(&ready.json)?,
                     Output::Nothing => {}
                 }
@@ -231,6 +238,10 @@ impl Intake<'_> {
                 writer.commit(&self.progress, self.stages)?;
                 self.stages.write.worked(began, 0, 0);
                 writer.close()?;
+            }
+            Output::Load(load) if !engine_failed => {
+                load.finish(&mut self.progress)?;
+                self.stages.write.worked(began, 0, 0);
             }
             Output::Json(file) if result.is_ok() => file.finish()?,
             _ => {}

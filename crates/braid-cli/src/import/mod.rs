@@ -8,6 +8,7 @@ mod format;
 mod index;
 mod job;
 mod json_output;
+mod load;
 mod pipeline;
 mod progress;
 mod report;

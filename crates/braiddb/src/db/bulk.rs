@@ -108,6 +108,54 @@ impl BulkLoader {
     }
 }
 
+/// A load in the making, of records in any order: see [`Tree::bulk_load_unsorted`]. They are not there before [`UnsortedLoader::finish`], and all
+/// of them are after it. Dropped without that, it leaves nothing behind.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::in_memory()?;
+/// let squares = db.tree("squares")?;
+/// let mut loader = squares.unsorted_loader(braiddb::BulkOptions::default())?;
+/// for number in [3u8, 1, 2] {
+///     loader.add([number], [number * number])?;
+/// }
+/// assert!(squares.first()?.is_none());
+/// assert_eq!(loader.finish()?.records, 3);
+/// assert_eq!(squares.get([3])?.as_deref(), Some(&[9][..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct UnsortedLoader<'a> {
+    tree: Tree,
+    sorter: Sorter<'a>,
+    has_failed: bool,
+}
+
+impl UnsortedLoader<'_> {
+    /// Adds a record. After an error in writing, nothing more can be added, and nothing will be loaded. A key or value beyond the limits is
+    /// `InvalidArgument`, and is left out.
+    pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_key(key)?;
+        check_lens(key.len(), value.len())?;
+        if self.has_failed {
+            return Err(over());
+        }
+        self.sorter.add(key, value).inspect_err(|_| self.has_failed = true)
+    }
+
+    /// Has all records be there from now on, by one commit, as [`BulkLoader::finish`] does; of several records of one key the last.
+    pub fn finish(self) -> Result<Loaded> {
+        if self.has_failed {
+            return Err(over());
+        }
+        let mut sink = LoadSink::new(LoadWriter::new(self.tree.db().core(), self.tree.state())?)?;
+        self.sorter.finish(|rows| sink.write(rows))?;
+        sink.finish()?.install()
+    }
+}
+
 /// The error about a record whose key does not come after the last.
 #[cold]
 pub(super) fn disorder(record: u64, key: &[u8], last: &[u8]) -> Error {
@@ -218,20 +266,21 @@ impl Tree {
         records: impl IntoIterator<Item = (K, V)>,
         options: BulkOptions<'_>,
     ) -> Result<Loaded> {
+        let mut loader = self.unsorted_loader(options)?;
+        for (key, value) in records {
+            loader.add(key, value)?;
+        }
+        loader.finish()
+    }
+
+    /// Begins a load of records in any order.
+    pub fn unsorted_loader<'a>(&self, options: BulkOptions<'a>) -> Result<UnsortedLoader<'a>> {
         let core = self.db().core();
         // What cannot be loaded is told before it is sorted.
         drop(LoadWriter::new(core, self.state())?);
         let compression = self.state().options.compression.unwrap_or(core.settings.compression);
-        let mut sorter = Sorter::new(core, self.state().id, compression, options);
-        for (key, value) in records {
-            let (key, value) = (key.as_ref(), value.as_ref());
-            check_key(key)?;
-            check_lens(key.len(), value.len())?;
-            sorter.add(key, value)?;
-        }
-        let mut sink = LoadSink::new(LoadWriter::new(core, self.state())?)?;
-        sorter.finish(|rows| sink.write(rows))?;
-        sink.finish()?.install()
+        let sorter = Sorter::new(core, self.state().id, compression, options);
+        Ok(UnsortedLoader { tree: self.clone(), sorter, has_failed: false })
     }
 }
 

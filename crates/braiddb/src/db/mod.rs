@@ -112,7 +112,7 @@ mod tests_watch;
 
 pub use archive::{LogArchive, RestorePoint};
 pub use batch::Batch;
-pub use bulk::{BulkLoader, MultiBulkLoader};
+pub use bulk::{BulkLoader, MultiBulkLoader, UnsortedLoader};
 pub use bytes::{Key, Value};
 pub use checkpoint::{Image, ImageFile, ImageFileKind};
 pub use conditional::Update;

@@ -168,6 +168,12 @@ pub struct Sorter<'a> {
     _lent: Lent,
 }
 
+impl std::fmt::Debug for Sorter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sorter").field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
 impl<'a> Sorter<'a> {
     /// No records yet.
     pub fn new(core: &Arc<Core>, tree: TreeId, compression: Compression, options: BulkOptions<'a>) -> Sorter<'a> {
