@@ -92,6 +92,8 @@ mod tests_readers;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
+mod tests_stream_appends;
+#[cfg(test)]
 mod tests_streams;
 #[cfg(test)]
 mod tests_tables;
