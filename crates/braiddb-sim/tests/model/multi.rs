@@ -1,13 +1,13 @@
 //! Steps with a tree of many values to a key.
 
 use super::{
-    outcome::{Outcome, Said, drain},
+    outcome::{Outcome, Said, drain, unless_expired},
     steps::{Step, key},
     world::World,
 };
-use braiddb::Durability;
-use braiddb_sim::model::{Bounds, short};
-use std::{collections::VecDeque, ops::Bound};
+use braiddb::{Durability, Snapshot};
+use braiddb_sim::model::{Bounds, Bytes, MultiModel, short};
+use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
 impl World<'_> {
     /// The steps that concern multi-trees alone.
@@ -18,13 +18,13 @@ impl World<'_> {
                 for value in *first..first + u16::from(*count) {
                     let value = value.wrapping_mul(40503).to_be_bytes();
                     batch.add(self.multi(), key(*number), value);
-                    self.multi_model.add(&key(*number), &value);
+                    self.pairs().add(&key(*number), &value);
                 }
                 self.db().write(batch, Durability::Buffered).said("a batch of pairs").map(drop)
             }
             Step::MultiSeek { key: number, value, steps } => self.check_multi_seek(&key(*number), &key(*value), *steps),
             Step::MultiSnapshot => {
-                self.multi_snapshots.push((self.db().snapshot(), self.multi_model.clone()));
+                self.multi_snapshots.push((self.db().snapshot(), Arc::clone(&self.multi_model), self.hours));
                 if self.multi_snapshots.len() > 3 {
                     self.multi_snapshots.remove(0);
                 }
@@ -32,20 +32,23 @@ impl World<'_> {
             }
             Step::ReadMultiSnapshot { which, key: number } => {
                 let which = usize::from(*which) % self.multi_snapshots.len().max(1);
-                let Some((snapshot, model)) = self.multi_snapshots.get(which) else { return Ok(()) };
-                let (one, multi) = (key(*number), self.multi());
-                let expected = model.values(&one);
-                let found = snapshot.count(multi, &one).said("a snapshot's count")?;
-                ensure!(found == expected.len() as u64, "{found} values in a snapshot, not {}", expected.len());
-                let mut expected: VecDeque<_> = expected.into_iter().map(|value| (one.clone(), value)).collect();
-                let count = expected.len() + 1;
-                drain(&mut snapshot.values(multi, &one), &mut expected, self.tag, count, true)
+                let Some((snapshot, model, since)) = self.multi_snapshots.get(which) else { return Ok(()) };
+                let done = self.check_multi_snapshot(snapshot, model.values(&key(*number)), key(*number));
+                unless_expired(done, self.may_expire(*since)).map(drop)
             }
             Step::MultiTransaction { pairs, is_exclusive, is_committed } => {
                 self.multi_transaction(pairs, *is_exclusive, *is_committed)
             }
             other => unreachable!("{other:?} is done elsewhere"),
         }
+    }
+
+    fn check_multi_snapshot(&self, snapshot: &Snapshot, expected: Vec<Bytes>, one: Bytes) -> Outcome {
+        let found = snapshot.count(self.multi(), &one).said("a snapshot's count")?;
+        ensure!(found == expected.len() as u64, "{found} values in a snapshot, not {}", expected.len());
+        let mut expected: VecDeque<_> = expected.into_iter().map(|value| (one.clone(), value)).collect();
+        let count = expected.len() + 1;
+        drain(&mut snapshot.values(self.multi(), &one), &mut expected, self.tag, count, true)
     }
 
     pub fn check_multi_seek(&self, key: &[u8], value: &[u8], mut steps: u64) -> Outcome {
@@ -75,7 +78,7 @@ impl World<'_> {
 
     pub fn multi_transaction(&mut self, pairs: &[(u8, u8, u8)], is_exclusive: bool, is_committed: bool) -> Outcome {
         let begun = if is_exclusive { self.db().begin_exclusive() } else { self.db().begin() };
-        let (tx, mut model) = (begun.said("begin")?, self.multi_model.clone());
+        let (tx, mut model) = (begun.said("begin")?, MultiModel::clone(&self.multi_model));
         for (what, of, value) in pairs {
             let (of, value, multi) = (key(*of), key(*value), self.multi());
             match what {
@@ -94,7 +97,7 @@ impl World<'_> {
         }
         if is_committed {
             tx.commit().said("a transaction of pairs")?;
-            self.multi_model = model;
+            self.multi_model = Arc::new(model);
         }
         Ok(())
     }

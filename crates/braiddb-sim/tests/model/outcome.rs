@@ -65,3 +65,11 @@ where
     }
     Ok(())
 }
+
+/// Whether something was done; not, if it failed because its reader had expired, where that may be.
+pub fn unless_expired(done: Outcome, may_expire: bool) -> Outcome<bool> {
+    match done {
+        Err(text) if may_expire && text.contains("ReaderExpired") => Ok(false),
+        done => done.map(|()| true),
+    }
+}

@@ -119,7 +119,7 @@ pub enum Step {
         tree: usize,
         keys: Vec<u8>,
     },
-    Range {
+    Scan {
         tree: usize,
         bounds: RangeOf,
         directions: u64,
@@ -191,6 +191,89 @@ pub enum Step {
         close: bool,
     },
     Verify,
+    /// A power failure.
+    Crash {
+        policy: u64,
+    },
+    /// A batch with an application cursor, and perhaps past the log.
+    Numbered {
+        writes: Vec<Write>,
+        durability: u8,
+    },
+    /// Up to the cursor of so many commits before the last.
+    FlushTo {
+        back: u8,
+    },
+    Watch(WatchStep),
+    Copy(CopyStep),
+    Range(RangeStep),
+    /// A follower looks for news; a new one if there is none, or if it is to be fresh.
+    Follow {
+        fresh: bool,
+    },
+    /// A state that a follower has shown before is read.
+    ReadFollower,
+}
+
+/// Steps of watchers of changes.
+#[derive(Clone, Debug)]
+pub enum WatchStep {
+    /// A new one: of all trees, of one, or of one's keys with a prefix.
+    Begin { filter: u8, tree: usize, prefix: (u8, u8), unsynced: bool },
+    /// One is shown what there is, up to so many commits.
+    Read { which: u8, most: u8 },
+    /// One goes on from its token, as another.
+    Resume { which: u8 },
+    /// One is given up.
+    End { which: u8 },
+}
+
+/// Steps that make copies of the database, and look at them.
+#[derive(Clone, Debug)]
+pub enum CopyStep {
+    Backup,
+    Restore {
+        which: u8,
+    },
+    /// To some commit, by the newest backup before and the archive.
+    RestoreTo {
+        which: u16,
+    },
+    Checkpoint,
+    OpenCheckpoint {
+        which: u8,
+    },
+}
+
+/// Steps with a range of keys, or with tables.
+#[derive(Clone, Debug)]
+pub enum RangeStep {
+    Estimate {
+        tree: usize,
+        bounds: RangeOf,
+        parts: u8,
+    },
+    Clip {
+        tree: usize,
+        bounds: RangeOf,
+    },
+    /// Writes a range as tables, which are taken in later.
+    Export {
+        tree: usize,
+        bounds: RangeOf,
+    },
+    /// Takes in what was exported, where it belongs.
+    Ingest {
+        tree: usize,
+        which: u8,
+    },
+    /// Builds so many tables and takes them in.
+    Build {
+        tree: usize,
+        keys: Vec<u8>,
+        size: u8,
+        tables: u8,
+    },
 }
 
 /// Bounds by the numbers of keys; 0: included, 1: excluded, 2: unbounded.
@@ -249,7 +332,7 @@ pub fn any_step() -> impl Strategy<Value = Step> {
         2 => (tree.clone(), vec(0..KEYS, 1..30), 0..9_u8).prop_map(|(tree, keys, size)| Step::Load { tree, keys, size }),
         3 => (tree.clone(), vec(0..KEYS, 1..20)).prop_map(|(tree, keys)| Step::Get { tree, keys }),
         4 => (tree.clone(), any_range(), any::<u64>())
-            .prop_map(|(tree, bounds, directions)| Step::Range { tree, bounds, directions }),
+            .prop_map(|(tree, bounds, directions)| Step::Scan { tree, bounds, directions }),
         2 => (tree.clone(), 0..KEYS, 0..8_u8, any::<u64>())
             .prop_map(|(tree, key, len, directions)| Step::Prefix { tree, key, len, directions }),
         1 => tree.clone().prop_map(|tree| Step::Ends { tree }),
@@ -269,6 +352,48 @@ pub fn any_step() -> impl Strategy<Value = Step> {
         1 => tree.prop_map(|tree| Step::DropTree { tree }),
         2 => any::<bool>().prop_map(|close| Step::Reopen { close }),
         1 => Just(Step::Verify),
+        1 => any::<u64>().prop_map(|policy| Step::Crash { policy }),
+        3 => (vec(any_write(), 1..6), 0..4_u8)
+            .prop_map(|(writes, durability)| Step::Numbered { writes, durability }),
+        1 => (0..4_u8).prop_map(|back| Step::FlushTo { back }),
+        5 => any_watch_step().prop_map(Step::Watch),
+        3 => any_copy_step().prop_map(Step::Copy),
+        5 => any_range_step().prop_map(Step::Range),
+        3 => (0..4_u8).prop_map(|fresh| Step::Follow { fresh: fresh == 0 }),
+        1 => Just(Step::ReadFollower),
+    ]
+}
+
+pub fn any_watch_step() -> impl Strategy<Value = WatchStep> {
+    prop_oneof![
+        3 => (0..5_u8, 0..2_usize, (0..KEYS, 0..6_u8), any::<bool>())
+            .prop_map(|(filter, tree, prefix, unsynced)| WatchStep::Begin { filter, tree, prefix, unsynced }),
+        6 => (any::<u8>(), 1..40_u8).prop_map(|(which, most)| WatchStep::Read { which, most }),
+        3 => any::<u8>().prop_map(|which| WatchStep::Resume { which }),
+        1 => any::<u8>().prop_map(|which| WatchStep::End { which }),
+    ]
+}
+
+pub fn any_copy_step() -> impl Strategy<Value = CopyStep> {
+    prop_oneof![
+        2 => Just(CopyStep::Backup),
+        1 => any::<u8>().prop_map(|which| CopyStep::Restore { which }),
+        2 => any::<u16>().prop_map(|which| CopyStep::RestoreTo { which }),
+        1 => Just(CopyStep::Checkpoint),
+        1 => any::<u8>().prop_map(|which| CopyStep::OpenCheckpoint { which }),
+    ]
+}
+
+pub fn any_range_step() -> impl Strategy<Value = RangeStep> {
+    let tree = 0..2_usize;
+    prop_oneof![
+        3 => (tree.clone(), any_range(), 1..9_u8)
+            .prop_map(|(tree, bounds, parts)| RangeStep::Estimate { tree, bounds, parts }),
+        1 => (tree.clone(), any_range()).prop_map(|(tree, bounds)| RangeStep::Clip { tree, bounds }),
+        2 => (tree.clone(), any_range()).prop_map(|(tree, bounds)| RangeStep::Export { tree, bounds }),
+        2 => (tree.clone(), any::<u8>()).prop_map(|(tree, which)| RangeStep::Ingest { tree, which }),
+        3 => (tree, vec(0..KEYS, 1..30), 0..9_u8, 1..4_u8)
+            .prop_map(|(tree, keys, size, tables)| RangeStep::Build { tree, keys, size, tables }),
     ]
 }
 

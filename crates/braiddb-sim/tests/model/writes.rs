@@ -1,6 +1,7 @@
 //! Steps that write.
 
 use super::{
+    boundaries::Source,
     outcome::{Outcome, Said, drain},
     steps::{HOUR_US, Write, key, sized_value},
     world::World,
@@ -46,11 +47,11 @@ impl World<'_> {
             }
             Write::DeleteRange { tree, bounds } => Some(Change::DeleteRange(self.numbers[*tree], bounds.bounds())),
             Write::Add { key: number, value } => {
-                self.multi_model.add(&key(*number), &key(*value));
+                self.pairs().add(&key(*number), &key(*value));
                 None
             }
             Write::Remove { key: number, value } => {
-                self.multi_model.remove(&key(*number), &key(*value));
+                self.pairs().remove(&key(*number), &key(*value));
                 None
             }
         }
@@ -67,7 +68,7 @@ impl World<'_> {
         let loaded = self.trees[tree].bulk_load(records.iter().map(|(key, value)| (key, value)));
         let number = self.numbers[tree];
         let changes: Vec<Change> = records.into_iter().map(|(key, value)| Change::Put(number, key, value)).collect();
-        self.commit(loaded.map(|loaded| loaded.sequence), &changes)
+        self.commit_by(loaded.map(|loaded| loaded.sequence), &changes, Source::Load)
     }
 
     pub fn write(&mut self, write: &Write) -> Outcome {
@@ -112,10 +113,20 @@ impl World<'_> {
     }
 
     pub fn batch(&mut self, writes: &[Write], sync: bool, way: Way) -> Outcome {
+        let mut writer = Writer::new(self.db(), &self.trees, way).said("begin")?;
+        let changes = self.add_all(&mut writer, writes, way)?;
+        if let Writer::Transaction(_, transaction) = &writer {
+            self.check_own(transaction, &changes)?;
+        }
+        let durability = if sync { Durability::Sync } else { Durability::Buffered };
+        self.commit(writer.commit(durability), &changes)
+    }
+
+    /// Adds writes to a batch or a transaction; the changes that they make.
+    pub fn add_all(&mut self, writer: &mut Writer, writes: &[Write], way: Way) -> Outcome<Vec<Change>> {
         // A batch cannot append to a stream of its own.
         let appends = |write: &Write| matches!(write, Write::Append { .. } | Write::Extend { .. });
         let streams = way != Way::Batch || !writes.iter().any(appends);
-        let mut writer = Writer::new(self.db(), &self.trees, way).said("begin")?;
         let mut changes = Vec::new();
         for write in writes {
             let mut change = self.change_of(write);
@@ -156,11 +167,7 @@ impl World<'_> {
             done.said("a write of a batch")?;
             changes.extend(change);
         }
-        if let Writer::Transaction(_, transaction) = &writer {
-            self.check_own(transaction, &changes)?;
-        }
-        let durability = if sync { Durability::Sync } else { Durability::Buffered };
-        self.commit(writer.commit(durability), &changes)
+        Ok(changes)
     }
 
     /// What a transaction sees before it is committed, in both directions.
