@@ -88,7 +88,9 @@ impl World<'_> {
         ensure!(archived >= self.last_logged(), "{archived} is archived, not {}", self.last_logged());
         self.durable = self.durable.max(self.last_logged());
         let after: Vec<_> = self.boundaries.iter().filter(|boundary| boundary.sequence >= first).cloned().collect();
-        let Some(boundary) = pick(&after, which) else { return Ok(()) };
+        // When it is opened, numbers may be left out.
+        let commits: Vec<_> = after.iter().filter(|boundary| boundary.source != Source::Open).collect();
+        let Some(boundary) = pick(&commits, which) else { return Ok(()) };
         let to = boundary.sequence;
         let before = self.copies.backups.iter().rev().find(|(_, sequence)| *sequence <= to);
         let from = before.map_or(first, |(_, sequence)| *sequence);

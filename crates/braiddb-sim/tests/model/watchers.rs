@@ -141,10 +141,17 @@ impl World<'_> {
 
     /// Takes in what there is, and has it watch what comes after.
     fn watch_from_now(&mut self, watching: &mut Watching) -> Outcome {
+        // A crash may have taken back that there was the tree, and its number may be another's.
+        if let Of::Keys(id, number, _) = &mut watching.of {
+            *number = self.ids.get(id).copied().flatten().unwrap_or(*number);
+        }
         let watcher = self.db().watch(watching.options()).said("watch from now on")?;
         watching.token = watcher.token();
         watching.watcher = Some(watcher);
         let logged = self.last_logged();
+        if !watching.is_unsynced {
+            self.durable = self.durable.max(logged);
+        }
         ensure!(watching.token.sequence() >= logged, "from commit {} on, not {logged}", watching.token.sequence());
         self.take_over(watching, self.last());
         Ok(())

@@ -432,6 +432,47 @@ fn who_saw_what_a_crash_took_back_is_told_so() {
     }
 }
 
+/// The token of a watcher that had not been shown anything yet was taken for one of what is synced. After a crash had taken back what it
+/// stood after, and others had got the numbers, it was accepted, and those were never shown.
+#[test]
+fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
+    for is_unsynced in [false, true] {
+        for is_after in [false, true] {
+            let vfs = FaultVfs::new(Path::new(DIR));
+            let db = open(keeping(&fault(&vfs), 1 << 20)).unwrap();
+            let tree = db.tree("t").unwrap();
+            tree.put(b"0", b"x").unwrap();
+            db.sync().unwrap();
+            let put = |db: &Db, key: &[u8], value: &[u8]| {
+                let mut batch = db.batch();
+                batch.put(&db.tree("t").unwrap(), key, value);
+                db.write(batch, Durability::Buffered).unwrap()
+            };
+            let last = (0..3).map(|number| put(&db, &[number], b"lost")).last().unwrap();
+            let options = WatchOptions::new().unsynced(is_unsynced);
+            let options = if is_after { options.after(last) } else { options };
+            let token = db.watch(options).unwrap().token();
+            assert_eq!(token.sequence(), last);
+            let image = vfs.crashed(|| false);
+            let db = open(small(&fault(&image))).unwrap();
+            for number in 0..6 {
+                put(&db, &[number], b"new");
+            }
+            let resumed = db.watch(WatchOptions::new().resume(token));
+            let told = format!("unsynced {is_unsynced}, after {is_after}: {resumed:?}");
+            assert_eq!(db.tree("t").unwrap().get([2]).unwrap().as_deref(), Some(&b"new"[..]));
+            match resumed {
+                // The others were synced for it, and are there.
+                Ok(mut watcher) => {
+                    assert!(!is_unsynced, "{told}");
+                    assert_eq!(all(&mut watcher).len(), 6, "{told}");
+                }
+                Err(e) => assert!(is_unsynced && matches!(e, Error::InvalidArgument(_)), "{told}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
     for durability in [Durability::Sync, Durability::Buffered] {
