@@ -194,6 +194,9 @@ impl World<'_> {
     /// Opens, and finds out what is there, if commits may be missing.
     pub fn open_after(&mut self, crash: bool) -> Outcome {
         let unlogged = self.boundaries.iter().rev().take_while(|b| b.source == Source::Unlogged).count();
+        if crash || self.boundaries.iter().any(|boundary| boundary.source == Source::Unlogged) {
+            self.jumps.push(self.durable.min(self.last()));
+        }
         if !crash && (unlogged == 0 || self.durable == self.last()) {
             return self.open();
         }
@@ -202,8 +205,12 @@ impl World<'_> {
         // What the opening itself has done comes after what was found.
         self.boundaries.truncate(before);
         let least = if crash { self.durable } else { self.durable.max(self.last_kept()) };
+        // Of states that are alike, the last that may be it.
+        let visible = self.db().snapshot().sequence().max(least);
+        self.boundaries.truncate(self.boundaries.partition_point(|boundary| boundary.sequence <= visible));
         let lost = self.find_boundary(self.db(), least)?;
-        self.boundaries.truncate(before - lost);
+        self.boundaries.truncate(self.boundaries.len() - lost);
+        let lost = before - self.boundaries.len();
         self.seen.commits_lost.add(lost as u64);
         let there = self.boundaries.last().expect("one was found").clone();
         self.model.take_back_to(there.sequence);
@@ -216,6 +223,7 @@ impl World<'_> {
             });
         }
         self.durable = there.sequence;
+        self.watchings.iter_mut().for_each(|watching| watching.note_loss(there.sequence));
         // The number of a tree that is gone may be given to another.
         self.exported.retain(|exported| there.numbers.contains(&Some(exported.number)));
         self.note(Source::Open);

@@ -98,9 +98,10 @@ impl World<'_> {
             matches!(other.source, Source::Load | Source::Unlogged) && other.sequence > from && other.sequence <= to
         };
         let has_gap = after.iter().any(|other| is_past(&other));
+        let may_jump = self.jumps.iter().any(|last| *last >= first && *last <= to);
         let dir = self.new_directory();
         match self.builder_of_copy().restore_to(&self.target()?, ARCHIVE, RestorePoint::Version(to), &dir) {
-            Err(_) if has_gap => {
+            Err(_) if has_gap || may_jump => {
                 self.seen.refused_restores.add(1);
                 Ok(())
             }

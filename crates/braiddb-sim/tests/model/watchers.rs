@@ -37,9 +37,16 @@ pub struct Watching {
     at: u64,
     mirror: Model,
     pairs: MultiModel,
+    /// Whether the mirror has what a crash took back, which a gap must tell.
+    is_stale: bool,
 }
 
 impl Watching {
+    /// A crash has taken back all after this commit.
+    pub fn note_loss(&mut self, there: u64) {
+        self.is_stale |= self.at > there;
+    }
+
     pub fn kill(&mut self) {
         self.watcher = None;
     }
@@ -104,7 +111,16 @@ impl World<'_> {
                 };
                 let token = self.db().watch(WatchOptions::new().unsynced(*unsynced)).said("watch")?.token();
                 let (mirror, pairs) = (Model::new(), MultiModel::default());
-                let mut watching = Watching { of, is_unsynced: *unsynced, watcher: None, token, at: 0, mirror, pairs };
+                let mut watching = Watching {
+                    of,
+                    is_unsynced: *unsynced,
+                    watcher: None,
+                    token,
+                    at: 0,
+                    mirror,
+                    pairs,
+                    is_stale: false,
+                };
                 self.watch_from_now(&mut watching)?;
                 self.watchings.push(watching);
             }
@@ -159,7 +175,7 @@ impl World<'_> {
 
     /// Reads all anew, as it was after a commit.
     fn take_over(&self, watching: &mut Watching, sequence: u64) {
-        watching.at = sequence;
+        (watching.at, watching.is_stale) = (sequence, false);
         watching.mirror = self.model.up_to(sequence);
         let multi = self.boundary(sequence).and_then(|boundary| boundary.multi.as_ref());
         watching.pairs = multi.map(|multi| MultiModel::clone(multi)).unwrap_or_default();
@@ -233,6 +249,9 @@ impl World<'_> {
         let told = watching.watcher.as_ref().expect("it was just asked").token();
         ensure!(told.sequence() >= self.last_logged(), "{} was shown, not {}", told.sequence(), self.last_logged());
         watching.token = told;
+        if watching.is_stale {
+            return Ok(());
+        }
         watching.at = watching.at.max(self.synced_by(told.sequence()));
         let boundary = self.boundary(watching.at).ok_or("it was shown what never was")?;
         for number in boundary.numbers.into_iter().flatten() {
@@ -263,9 +282,15 @@ impl World<'_> {
         ensure!(set.sequence > before, "commit {} after {before}", set.sequence);
         ensure!(set.token.sequence() == set.sequence, "a token of commit {}", set.token.sequence());
         ensure!(!set.changes.is_empty(), "an empty commit");
+        let gap = set.changes.iter().find_map(|change| if let Shown::Gap(gap) = change { Some(gap) } else { None });
+        if watching.is_stale && gap.is_none() {
+            // Commits past the log that were not durable when it began to watch are gone; no change tells of that.
+            self.take_over(watching, set.sequence - 1);
+        }
         if let Of::All = watching.of {
+            let told = if let Some(Gap::Commits { up_to }) = gap { before.max(*up_to) } else { before };
             let is_logged = |b: &&super::boundaries::Boundary| b.source == Source::Log;
-            let after = self.boundaries.iter().filter(|b| b.sequence > before && b.sequence < set.sequence);
+            let after = self.boundaries.iter().filter(|b| b.sequence > told && b.sequence < set.sequence);
             let missing = after.filter(is_logged).next();
             ensure!(
                 missing.is_none(),
@@ -274,7 +299,6 @@ impl World<'_> {
             );
         }
         watching.token = set.token;
-        let gap = set.changes.iter().find_map(|change| if let Shown::Gap(gap) = change { Some(gap) } else { None });
         if let Some(gap) = gap {
             ensure!(set.changes.len() == 1, "something else beside a gap");
             return self.take_in_gap(watching, set.sequence, gap);
@@ -322,8 +346,9 @@ impl World<'_> {
         self.seen.gaps.add(1);
         match gap {
             Gap::Commits { up_to } => {
-                let is_there = |b: &&super::boundaries::Boundary| b.source == Source::Unlogged && b.sequence == *up_to;
-                ensure!(self.boundaries.iter().any(|b| is_there(&b)), "no commit past the log is number {up_to}");
+                let is_there = self.boundaries.iter().any(|b| b.source == Source::Unlogged && b.sequence == *up_to);
+                // Or the log has lost it, or it was lost, and its number with it.
+                ensure!(is_there || !self.jumps.is_empty(), "no commit past the log is number {up_to}");
                 self.take_over(watching, *up_to);
             }
             Gap::Range { tree, .. } => {

@@ -64,6 +64,8 @@ pub struct World<'a> {
     pub copies: Copies,
     pub exported: Vec<Exported>,
     pub tag: u64,
+    /// The last commits before openings that may have left out numbers.
+    pub jumps: Vec<u64>,
     /// How often the power has failed.
     pub crashes: u64,
 }
@@ -96,6 +98,7 @@ impl<'a> World<'a> {
             copies: Copies::default(),
             exported: Vec::new(),
             tag: 0,
+            jumps: Vec::new(),
             crashes: 0,
         };
         world.open()?;
