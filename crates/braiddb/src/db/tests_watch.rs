@@ -473,6 +473,38 @@ fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
     }
 }
 
+/// A transaction joins the ranges that it deletes at the end of one tree and at the beginning of the next. Only the first tree's was shown.
+#[test]
+fn ranges_that_meet_where_a_tree_ends_are_shown_of_both() {
+    let db = open(keeping(&mem(), 1 << 20)).unwrap();
+    let trees = ["a", "b", "c"].map(|name| db.tree(name).unwrap());
+    let mut watcher = db.watch(WatchOptions::new()).unwrap();
+    let mut second = db.watch(WatchOptions::new().tree(&trees[1])).unwrap();
+    let tx = db.begin().unwrap();
+    tx.delete_range(&trees[0], b"k".as_slice()..).unwrap();
+    tx.delete_range::<&[u8]>(&trees[1], ..).unwrap();
+    tx.delete_range(&trees[2], ..b"m".as_slice()).unwrap();
+    tx.commit().unwrap();
+    let ranges = |sets: &[ChangeSet]| -> Vec<(String, Vec<u8>, Option<Vec<u8>>)> {
+        let range = |change: &Change| match change {
+            Change::DeleteRange { tree, start, end } => {
+                (tree.name.clone().unwrap().to_string(), start.clone(), end.clone())
+            }
+            other => panic!("{other:?}"),
+        };
+        sets.iter().flat_map(|set| set.changes.iter().map(range)).collect()
+    };
+    let of = |name: &str, start: &[u8], end: Option<&[u8]>| (name.to_owned(), start.to_vec(), end.map(<[u8]>::to_vec));
+    assert_eq!(ranges(&all(&mut watcher)), [of("a", b"k", None), of("b", b"", None), of("c", b"", Some(b"m"))]);
+    assert_eq!(ranges(&all(&mut second)), [of("b", b"", None)]);
+    // Of a prefix, as much as begins with it.
+    let mut of_prefix = db.watch(WatchOptions::new().tree(&trees[0]).prefix("k1")).unwrap();
+    trees[0].delete_range(b"k0".as_slice()..b"k5".as_slice()).unwrap();
+    trees[0].delete_range(b"k15".as_slice()..b"k18".as_slice()).unwrap();
+    let expected = [of("a", b"k1", Some(b"k2")), of("a", b"k15", Some(b"k18"))];
+    assert_eq!(ranges(&all(&mut of_prefix)), expected);
+}
+
 #[test]
 fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
     for durability in [Durability::Sync, Durability::Buffered] {
