@@ -197,6 +197,28 @@ impl Model {
         }
     }
 
+    /// Forgets all commits after this one, as a crash does.
+    pub fn take_back_to(&mut self, sequence: u64) {
+        self.last = self.last.min(sequence);
+        self.versions.retain(|_, versions| {
+            versions.truncate(versions.partition_point(|version| version.sequence <= sequence));
+            !versions.is_empty()
+        });
+    }
+
+    /// The model as it was after this commit.
+    pub fn up_to(&self, sequence: u64) -> Model {
+        let mut model = self.clone();
+        model.take_back_to(sequence);
+        model
+    }
+
+    /// How many versions of keys in a range there are, deletions among them.
+    pub fn versions(&self, tree: TreeNumber, bounds: &Bounds) -> usize {
+        let of_tree = self.versions.range((tree, Vec::new())..).take_while(|((of, _), _)| *of == tree);
+        of_tree.filter(|((_, key), _)| !is_empty_range(bounds) && bounds.contains(key)).map(|(_, v)| v.len()).sum()
+    }
+
     fn set(
         &mut self,
         key: (TreeNumber, Bytes),
@@ -248,7 +270,7 @@ impl Model {
 }
 
 /// A model of trees that hold many values to a key. It knows the present only.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MultiModel {
     pairs: BTreeSet<(Bytes, Bytes)>,
 }
@@ -267,6 +289,11 @@ impl MultiModel {
     /// Takes all values from a key.
     pub fn remove_all(&mut self, key: &[u8]) {
         self.pairs.retain(|(of, _)| of != key);
+    }
+
+    /// All keys, each with each of its values, in order.
+    pub fn pairs(&self) -> Vec<(Bytes, Bytes)> {
+        self.pairs.iter().cloned().collect()
     }
 
     /// The values of a key, in order.
@@ -421,6 +448,9 @@ mod tests {
         assert_eq!(model.range(1, &all, 4).len(), 2);
         assert_eq!(model.range(1, &all, 5), [("b".into(), "3".into())]);
         assert_eq!(model.contents(9).len(), 0);
+        assert_eq!((model.versions(1, &all), model.up_to(8).versions(1, &all)), (6, 5));
+        assert_eq!(model.up_to(8).contents(9), model.contents(5));
+        assert_eq!(model.up_to(4).last_sequence(), 4);
         assert_eq!(model.range(2, &all, 4), []);
         let backwards = (Bound::Included("z".into()), Bound::Excluded("a".into()));
         assert_eq!(model.range(1, &backwards, 4), []);

@@ -14,7 +14,7 @@ use common::{
     Counter, SmallOptions, check_all_reads, explained, full_text, in_parallel, read_all, volume,
     workload::{Run, SEED, Start, Step, recover},
 };
-use std::{collections::BTreeMap, io::ErrorKind, path::Path, sync::Arc};
+use std::{collections::BTreeMap, io::ErrorKind, ops::RangeInclusive, path::Path, sync::Arc};
 
 const BACKUPS: &str = "/backups/of the test";
 const COPY: &str = "/copies/one";
@@ -127,9 +127,27 @@ fn crashes(first: usize, last: usize, full: u64, seed: u64) -> Vec<(usize, Crash
     all.into_iter().step_by(every).collect()
 }
 
+/// Crashes at moments and in ways as [`crashes`] gives them, and has what is left checked.
+fn crash_each(
+    what: &str,
+    disk: &SimDisk,
+    moments: RangeInclusive<usize>,
+    full: u64,
+    check: impl Fn(usize, &Arc<SimDisk>) + Sync,
+) {
+    let seed = common::seed();
+    let cases = crashes(*moments.start(), *moments.end(), full, seed);
+    in_parallel(cases.len(), |index| {
+        let (moment, policy) = cases[index];
+        explained(
+            || format!("seed {seed}, {what}, crash after {moment} of {moments:?}, {policy:?}"),
+            || check(moment, &disk.crash_image(moment, policy)),
+        );
+    });
+}
+
 #[test]
 fn backups_survive_crashes_anywhere() {
-    let seed = common::seed();
     let (images, complete) = (Counter::default(), Counter::default());
     for start in [Start::small(), Start::loose()] {
         let (run, mut known) = with_backups(&start);
@@ -138,28 +156,20 @@ fn backups_survive_crashes_anywhere() {
         backup(&run, &mut known);
         let last = run.disk.operations();
         let all: Vec<u64> = known.keys().copied().collect();
-        let cases = crashes(first, last, 3000, seed);
-        in_parallel(cases.len(), |index| {
-            let (moment, policy) = cases[index];
-            explained(
-                || format!("seed {seed}, crash after {moment} of {first}..{last}, {policy:?}"),
-                || {
-                    let image = run.disk.crash_image(moment, policy);
-                    images.add(1);
-                    let is_done = moment == last;
-                    check_backups(&start.options, &image, if is_done { &all } else { &old }, &known);
-                    let listed = Backups::new(&target(&image)).list().expect("list");
-                    complete.add(u64::from(listed.len() == all.len()));
-                    recover(&start.options, &image, |found| run.history.judge(moment, found));
-                    // The next backup removes what the crash has left, and has all.
-                    let db = start.options.open(&image, SEED + 4).expect("open");
-                    let mut known = known.clone();
-                    let info = db.backup(&target(&image)).unwrap_or_else(|e| panic!("again: {}", full_text(&e)));
-                    known.insert(info.id, read_all(&db).expect("read"));
-                    check_backups(&start.options, &image, &old, &known);
-                    check_nothing_is_left_over(&image);
-                },
-            );
+        crash_each("backup", &run.disk, first..=last, 3000, |moment, image| {
+            images.add(1);
+            let is_done = moment == last;
+            check_backups(&start.options, image, if is_done { &all } else { &old }, &known);
+            let listed = Backups::new(&target(image)).list().expect("list");
+            complete.add(u64::from(listed.len() == all.len()));
+            recover(&start.options, image, |found| run.history.judge(moment, found));
+            // The next backup removes what the crash has left, and has all.
+            let db = start.options.open(image, SEED + 4).expect("open");
+            let mut known = known.clone();
+            let info = db.backup(&target(image)).unwrap_or_else(|e| panic!("again: {}", full_text(&e)));
+            known.insert(info.id, read_all(&db).expect("read"));
+            check_backups(&start.options, image, &old, &known);
+            check_nothing_is_left_over(image);
         });
     }
     println!("{} images, {} with the last backup whole", images.get(), complete.get());
@@ -179,29 +189,19 @@ fn check_nothing_is_left_over(disk: &Arc<SimDisk>) {
 
 #[test]
 fn deletions_of_backups_survive_crashes_anywhere() {
-    let seed = common::seed();
     let start = Start::small();
     let (run, known) = with_backups(&start);
     let first = run.disk.operations();
     Backups::new(&target(&run.disk)).delete(1).expect("delete");
     let last = run.disk.operations();
-    let cases = crashes(first, last, 500, seed);
-    in_parallel(cases.len(), |index| {
-        let (moment, policy) = cases[index];
-        explained(
-            || format!("seed {seed}, crash after {moment} of {first}..{last}, {policy:?}"),
-            || {
-                let image = run.disk.crash_image(moment, policy);
-                check_backups(&start.options, &image, &[2], &known);
-                check_nothing_is_left_over(&image);
-            },
-        );
+    crash_each("deletion", &run.disk, first..=last, 500, |_, image| {
+        check_backups(&start.options, image, &[2], &known);
+        check_nothing_is_left_over(image);
     });
 }
 
 #[test]
 fn checkpoints_and_restores_survive_crashes_anywhere() {
-    let seed = common::seed();
     let (images, complete) = (Counter::default(), Counter::default());
     for what in ["checkpoint", "restore"] {
         let start = Start::small();
@@ -219,21 +219,13 @@ fn checkpoints_and_restores_survive_crashes_anywhere() {
         };
         let last = run.disk.operations();
         // What is done to the one has nothing to do with the other.
-        let cases = crashes(first, last, 3000, seed);
-        in_parallel(cases.len(), |index| {
-            let (moment, policy) = cases[index];
-            explained(
-                || format!("seed {seed}, {what}, crash after {moment} of {first}..{last}, {policy:?}"),
-                || {
-                    let image = run.disk.crash_image(moment, policy);
-                    images.add(1);
-                    let is_there = check_copy(&start.options, &image, &expected);
-                    assert!(is_there || moment < last, "it was done, and is gone");
-                    complete.add(u64::from(is_there));
-                    recover(&start.options, &image, |found| run.history.judge(moment, found));
-                    check_backups(&start.options, &image, &[1, 2], &known);
-                },
-            );
+        crash_each(what, &run.disk, first..=last, 3000, |moment, image| {
+            images.add(1);
+            let is_there = check_copy(&start.options, image, &expected);
+            assert!(is_there || moment < last, "it was done, and is gone");
+            complete.add(u64::from(is_there));
+            recover(&start.options, image, |found| run.history.judge(moment, found));
+            check_backups(&start.options, image, &[1, 2], &known);
         });
     }
     println!("{} images, {} with the copy whole", images.get(), complete.get());

@@ -22,7 +22,7 @@ fn any_step(random: &mut Random) -> Step {
         1 => Step::Compact,
         2 => Step::Sync,
         3 => Step::Reopen,
-        _ => ALPHABET[random.index(14)],
+        _ => ALPHABET[random.index(17)],
     }
 }
 

@@ -17,7 +17,7 @@ use common::{
 };
 use std::io::ErrorKind;
 
-const WORKLOAD: [Step; 43] = [
+const WORKLOAD: [Step; 50] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::BigValueSync,
@@ -31,6 +31,8 @@ const WORKLOAD: [Step; 43] = [
     Step::BigValueSync,
     Step::Stream,
     Step::Load,
+    Step::Conditional,
+    Step::Ingest,
     Step::Extend,
     Step::Compact,
     Step::PutBuffered,
@@ -41,8 +43,11 @@ const WORKLOAD: [Step; 43] = [
     Step::Expiring,
     Step::Batch,
     Step::Append,
+    Step::Clip,
     Step::PutUnlogged,
+    Step::Ingest,
     Step::Reopen,
+    Step::Conditional,
     Step::PutUnlogged,
     Step::Load,
     Step::Transaction,
@@ -60,6 +65,8 @@ const WORKLOAD: [Step; 43] = [
     Step::PutUnlogged,
     Step::Delete,
     Step::Load,
+    Step::Clip,
+    Step::Ingest,
     Step::Compact,
 ];
 
@@ -98,7 +105,7 @@ impl Sweep {
         let Some((db, trees)) = self.run.db.as_ref() else { return };
         let latched = self.log_sync_failed();
         self.run.history.submit(self.run.disk.operations(), changes.clone());
-        match step.write(db, trees, &changes, durability, at) {
+        match step.write((&self.run.disk, db, trees), &changes, durability, at) {
             Ok(_) => {
                 assert!(!latched, "a commit was accepted after a log sync that failed");
                 assert!(self.unknown.is_none(), "a commit was accepted after one of unknown outcome");
@@ -283,7 +290,7 @@ fn all_syncs_fail(start: &Start, skip: u64) -> bool {
                 match step.commit(at as u64) {
                     Some((changes, durability)) => {
                         run.history.submit(run.disk.operations(), changes.clone());
-                        match step.write(db, trees, &changes, durability, at as u64) {
+                        match step.write((&run.disk, db, trees), &changes, durability, at as u64) {
                             Ok(_) if durability == Durability::Sync => run.promise(),
                             Ok(_) => {}
                             // Neither this one nor any later one is promised.

@@ -15,13 +15,12 @@ use braiddb::{
 use braiddb_sim::{
     Random,
     model::{Contents, difference},
-    numbered::{self, Step, TREES, Writer},
+    numbered::{self, Step, Writer},
 };
-use common::full_text;
+use common::{children, full_text};
 use std::{
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -48,9 +47,7 @@ struct Process {
 
 impl Process {
     fn start(dir: &Path, seed: u64, first: u64, acknowledged: &Arc<AtomicU64>) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kill_child"));
-        command.arg(dir).arg(seed.to_string()).arg(first.to_string());
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start the child");
+        let mut child = children::start(dir, seed, [first]);
         let (stdout, acknowledged) = (child.stdout.take().expect("a pipe"), Arc::clone(acknowledged));
         let body = Box::new(move || read_lines(stdout, &acknowledged));
         let reader = SystemRuntime::new().spawn("reader", body).expect("a thread");
@@ -66,8 +63,7 @@ impl Process {
 }
 
 fn read_lines(stdout: ChildStdout, acknowledged: &AtomicU64) {
-    for line in BufReader::new(stdout).lines() {
-        let line = line.expect("a line of the child");
+    for line in children::lines(stdout) {
         if let Some(number) = line.strip_prefix("ack 0 ") {
             acknowledged.store(number.parse().expect("a number"), Ordering::SeqCst);
         }
@@ -89,7 +85,7 @@ impl Expected {
 
     /// Advances to what a state shows. `least` steps must be in it.
     fn judge(&mut self, db: &Db, least: u64) {
-        let found = read_all(db);
+        let found = children::read_all(db);
         let cursor = db.application_cursor().expect("the application cursor");
         let told = cursor.map_or(0, |text| {
             let text = String::from_utf8(text).expect("text");
@@ -108,24 +104,6 @@ impl Expected {
         assert!(found == self.contents, "after step {told}: {}", difference(&self.contents, &found));
         assert!(self.done >= least || last >= least, "step {} is shown, and {least} were acknowledged", self.done);
     }
-}
-
-fn read_all(db: &Db) -> Contents {
-    let mut contents = Contents::new();
-    for (number, name) in TREES.iter().enumerate() {
-        let tree = match db.open_tree(name) {
-            Err(e) if e.is_not_found() => continue,
-            other => other.expect("open a tree"),
-        };
-        for row in tree.iter() {
-            let (key, value) = row.unwrap_or_else(|e| panic!("{}", full_text(&e)));
-            contents.insert((number as u32, key.to_vec()), value.to_vec());
-        }
-        for ((_, key), value) in contents.range((number as u32, Vec::new())..).step_by(7) {
-            assert_eq!(tree.get(key).expect("get").as_deref(), Some(&**value), "{name}: get");
-        }
-    }
-    contents
 }
 
 /// What the test has met.
@@ -158,11 +136,6 @@ fn follow(dir: &Path, follower: &Follower, expected: &mut Expected, acknowledged
     }
 }
 
-fn lives() -> u64 {
-    let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
-    ((LIVES * factor) as u64).max(2)
-}
-
 fn wait_for(what: &str, is_there: impl Fn() -> bool) {
     let runtime = SystemRuntime::new();
     let start_ns = runtime.monotonic_ns();
@@ -189,7 +162,7 @@ fn a_follower_shows_commit_boundaries_alone_whatever_the_writer_does() {
     let follower = follower.unwrap_or_else(|e| panic!("open a follower: {}", full_text(&e)));
     // A state that is kept: it must stay as it is.
     let mut kept: Option<(Db, Contents)> = None;
-    for life in 0..lives() {
+    for life in 0..children::times(LIVES).max(2) {
         let end_ns = runtime.monotonic_ns() + LIFE_MS * 1_000_000;
         while runtime.monotonic_ns() < end_ns {
             follow(&dir, &follower, &mut expected, &acknowledged, &mut seen);
@@ -197,9 +170,9 @@ fn a_follower_shows_commit_boundaries_alone_whatever_the_writer_does() {
             if random.chance(1, 10) && !seen.looks.is_multiple_of(FRESH_EVERY) {
                 if let Some((db, contents)) = kept.take() {
                     assert!(
-                        read_all(&db) == contents,
+                        children::read_all(&db) == contents,
                         "a state has changed: {}",
-                        difference(&contents, &read_all(&db))
+                        difference(&contents, &children::read_all(&db))
                     );
                 }
                 kept = Some((follower.db(), expected.contents.clone()));

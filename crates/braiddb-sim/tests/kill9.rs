@@ -20,14 +20,13 @@ use braiddb::{
 use braiddb_sim::{
     Random,
     model::{Contents, difference},
-    numbered::{self, Step, TREES, Writer},
+    numbered::{self, Step, Writer},
 };
-use common::full_text;
+use common::{children, full_text};
 use std::{
-    io::{BufRead, BufReader},
     os::unix::process::ExitStatusExt,
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout},
     sync::mpsc,
 };
 
@@ -104,15 +103,12 @@ impl Database {
     }
 
     fn start(&self) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kill_child"));
-        command.arg(self.path()).arg(self.seed.to_string());
-        command.args(self.writers.iter().map(|w| (w.done + 1).to_string()));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start the child")
+        children::start(&self.path(), self.seed, self.writers.iter().map(|w| w.done + 1))
     }
 
     /// Compares a database with what must be there, and finds out how far each writer has come.
     fn judge(&mut self, db: &Db) -> u64 {
-        let found = read_all(db);
+        let found = children::read_all(db);
         let mut kept = 0;
         for progress in &mut self.writers {
             let writer = &progress.writer;
@@ -154,29 +150,6 @@ impl Database {
     }
 }
 
-fn read_all(db: &Db) -> Contents {
-    let mut contents = Contents::new();
-    for (number, name) in TREES.iter().enumerate() {
-        let tree = match db.open_tree(name) {
-            Err(e) if e.is_not_found() => continue,
-            other => other.expect("open a tree"),
-        };
-        let forwards: Vec<_> = tree.iter().map(|row| row.unwrap_or_else(|e| panic!("{}", full_text(&e)))).collect();
-        let mut backwards: Vec<_> =
-            tree.iter().rev().map(|row| row.unwrap_or_else(|e| panic!("{}", full_text(&e)))).collect();
-        backwards.reverse();
-        assert!(
-            forwards.iter().map(|(k, v)| (&**k, &**v)).eq(backwards.iter().map(|(k, v)| (&**k, &**v))),
-            "{name}: forwards and backwards differ"
-        );
-        for (key, value) in forwards.iter().step_by(7) {
-            assert_eq!(tree.get(key).expect("get").as_deref(), Some(&**value), "{name}: get");
-        }
-        contents.extend(forwards.into_iter().map(|(key, value)| ((number as u32, key.to_vec()), value.to_vec())));
-    }
-    contents
-}
-
 /// Kills the child after so long (from its start, or from when it had the database open), and reads all it has said.
 fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<String> {
     let runtime = SystemRuntime::new();
@@ -202,8 +175,7 @@ fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<St
 
 fn read_lines(stdout: ChildStdout, opened: &mpsc::Sender<()>) -> Vec<String> {
     let mut lines = Vec::new();
-    for line in BufReader::new(stdout).lines() {
-        let line = line.expect("a line of the child");
+    for line in children::lines(stdout) {
         if line == "open" {
             // Nobody may be waiting for it.
             let _ = opened.send(());
@@ -274,11 +246,6 @@ fn round(database: &mut Database, random: &mut Random, seen: &mut Seen) {
     db.close().expect("close");
 }
 
-fn rounds() -> u64 {
-    let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
-    ((ROUNDS * factor) as u64).max(1)
-}
-
 /// Removes nothing but what the test has made: keeps the directory of a failed round for a look.
 fn keep(database: Database) -> String {
     Path::display(&database.dir.keep()).to_string()
@@ -290,7 +257,7 @@ fn killed_processes_lose_no_acknowledged_commit() {
     let mut random = Random::new(seed);
     let mut seen = Seen::default();
     let mut database = Database::new(seed);
-    let rounds = rounds();
+    let rounds = children::times(ROUNDS);
     for number in 0..rounds {
         if number > 0 && number.is_multiple_of(ROUNDS_A_DATABASE) {
             database = Database::new(seed + number / ROUNDS_A_DATABASE);

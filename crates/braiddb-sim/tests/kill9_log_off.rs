@@ -14,10 +14,8 @@ use braiddb::{
     platform::{Runtime, SystemRuntime},
 };
 use braiddb_sim::{Random, log_off::Expected, numbered};
-use std::{
-    io::{BufRead, BufReader},
-    process::{Command, Stdio},
-};
+use common::children;
+use std::process::{Command, Stdio};
 
 const KILLS: f64 = 100.0;
 
@@ -27,8 +25,7 @@ const KILLS_A_DATABASE: u64 = 50;
 #[test]
 fn what_a_killed_process_leaves_is_what_the_commit_of_the_cursor_left() {
     let seed = common::seed();
-    let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
-    let kills = ((KILLS * factor) as u64).max(1);
+    let kills = children::times(KILLS);
     let (mut random, runtime) = (Random::new(seed), SystemRuntime::new());
     let (mut survived, mut promised, mut lost_some) = (0, 0, 0);
     let mut place = tempfile::tempdir().expect("a directory");
@@ -44,8 +41,7 @@ fn what_a_killed_process_leaves_is_what_the_commit_of_the_cursor_left() {
         let mut child = command.spawn().expect("start the child");
         let stdout = child.stdout.take().expect("a pipe");
         let lines = std::thread::scope(|scope| {
-            let lines =
-                scope.spawn(|| BufReader::new(stdout).lines().map(|line| line.expect("a line")).collect::<Vec<_>>());
+            let lines = scope.spawn(|| children::lines(stdout).collect::<Vec<_>>());
             runtime.sleep_us((3 + random.below(120)) * 1000);
             child.kill().expect("kill");
             lines.join().expect("the reader of the pipe")

@@ -73,7 +73,7 @@ impl World {
     fn commit(&mut self, step: Step, at: u64) -> Result<()> {
         let Some((changes, durability)) = step.commit(at) else { return Ok(()) };
         let trees = open_trees(self.db())?;
-        let sequence = step.write(self.db(), &trees, &changes, durability, at)?;
+        let sequence = step.write((&self.disk, self.db(), &trees), &changes, durability, at)?;
         apply(&mut self.now, &changes);
         self.note(sequence);
         Ok(())
@@ -92,7 +92,7 @@ impl World {
             4 => drop(self.db().backup(&target(&self.disk).expect("a target")).expect("backup")),
             _ => {
                 // What goes past the log is a gap: see below.
-                let logged = |step: &Step| !matches!(step, Step::PutUnlogged | Step::Load);
+                let logged = |step: &Step| !matches!(step, Step::PutUnlogged | Step::Load | Step::Ingest);
                 let step = loop {
                     let step = ALPHABET[random.index(ALPHABET.len())];
                     if logged(&step) {

@@ -19,6 +19,8 @@ use std::{
     },
 };
 
+#[cfg(unix)]
+pub mod children;
 pub mod coverage;
 pub mod threads;
 pub mod view;

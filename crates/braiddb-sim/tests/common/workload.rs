@@ -1,18 +1,18 @@
 //! Workloads of the crash and fault batteries: steps, what they change, and what was promised of them.
 
 use super::{
-    SmallOptions, batch_of, check_all_reads,
+    PATH, SmallOptions, batch_of, check_all_reads,
     coverage::Coverage,
     empty_disk, full_text, open_trees, read_all, value,
     writer::{Way, Writer},
 };
-use braiddb::{Db, Durability, Result, Tree};
+use braiddb::{Db, Durability, Result, TableBuilder, Tree, platform::Vfs};
 use braiddb_sim::{
-    CrashPolicy, Random, SimDisk,
-    model::{Change, Contents, FAR_US, History, apply},
+    CrashPolicy, Random, SimDisk, SimRuntime,
+    model::{Bytes, Change, Contents, FAR_US, History, apply},
     numbered::FOLD_BYTES_PER_ENTRY,
 };
-use std::{ops::Bound, sync::Arc};
+use std::{ops::Bound, path::Path, sync::Arc};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -38,13 +38,19 @@ pub enum Step {
     Extend,
     /// A bulk load over the keys that there are and more, a large value among them.
     Load,
+    /// Two tables, which are built beside the database and taken in; and an export.
+    Ingest,
+    /// All keys outside a range are taken away.
+    Clip,
+    /// A value for a key on a condition that holds, after one on a condition that does not.
+    Conditional,
     Flush,
     Compact,
     Sync,
     Reopen,
 }
 
-pub const ALPHABET: [Step; 18] = [
+pub const ALPHABET: [Step; 21] = [
     Step::PutSync,
     Step::PutBuffered,
     Step::PutUnlogged,
@@ -59,6 +65,9 @@ pub const ALPHABET: [Step; 18] = [
     Step::Stream,
     Step::Extend,
     Step::Load,
+    Step::Ingest,
+    Step::Clip,
+    Step::Conditional,
     Step::Flush,
     Step::Compact,
     Step::Sync,
@@ -126,14 +135,34 @@ impl Step {
                 let load = |slot, len| Change::Put(0, key(slot), value(len, tag + slot));
                 (vec![load(slot % 3, 60), load(3, 1300), load(slot % 3 + 4, 90), load(9, 10)], Durability::Sync)
             }
+            Step::Ingest => {
+                let load = |slot, len| Change::Put(0, key(slot), value(len, tag + slot));
+                (vec![load(slot % 3, 70), load(3, 1100), load(slot % 3 + 5, 40), load(9, 20)], Durability::Sync)
+            }
+            Step::Clip => {
+                let gone = |from, to| Change::DeleteRange(0, (from, to));
+                let before = gone(Bound::Unbounded, Bound::Excluded(key(slot)));
+                (vec![before, gone(Bound::Excluded(key(slot + 3)), Bound::Unbounded)], Durability::Sync)
+            }
+            Step::Conditional => (vec![put(0, [50, 1500][at as usize % 2])], Durability::Sync),
             Step::Flush | Step::Compact | Step::Sync | Step::Reopen => return None,
         })
     }
 
     /// Commits the changes of [`Step::commit`].
-    pub fn write(self, db: &Db, trees: &[Tree], changes: &[Change], durability: Durability, at: u64) -> Result<u64> {
-        if self == Step::Load {
-            return load(&trees[0], changes);
+    pub fn write(
+        self,
+        (disk, db, trees): (&Arc<SimDisk>, &Db, &[Tree]),
+        changes: &[Change],
+        durability: Durability,
+        at: u64,
+    ) -> Result<u64> {
+        match self {
+            Step::Load => return load(&trees[0], changes),
+            Step::Ingest => return ingest(disk, trees, changes),
+            Step::Clip => return trees[0].clip(key(at % 6)..=key(at % 6 + 3)),
+            Step::Conditional => return put_on_condition(&trees[0], changes),
+            _ => {}
         }
         let way = match self {
             Step::Transaction if at.is_multiple_of(2) => Way::Transaction,
@@ -161,13 +190,54 @@ impl Step {
     }
 }
 
+/// The records that changes put.
+fn records(changes: &[Change]) -> impl Iterator<Item = (&Bytes, &Bytes)> {
+    changes.iter().map(|change| match change {
+        Change::Put(_, key, value) => (key, value),
+        other => unreachable!("{other:?} is no record"),
+    })
+}
+
 /// Loads what the changes put, which come by ascending key.
 fn load(tree: &Tree, changes: &[Change]) -> Result<u64> {
-    let put = |change: &Change| match change {
-        Change::Put(_, key, value) => (key.clone(), value.clone()),
-        other => unreachable!("{other:?} is no record"),
+    Ok(tree.bulk_load(records(changes))?.sequence)
+}
+
+/// Builds tables of what the changes put, half of it each, and takes them in; and exports the other tree, for nothing.
+fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64> {
+    let dir = Path::new(PATH).parent().expect("a parent");
+    let remove = |path: &Path| _ = disk.remove(path);
+    let names = ["first.table", "second.table"].map(|name| dir.join(name));
+    // Whatever was left by a failure or a crash.
+    names.iter().chain([&dir.join("000001.table")]).for_each(|path| remove(path));
+    let exported = trees[1].export_tables::<&[u8]>(.., dir)?;
+    let records_exported: u64 = exported.iter().map(|table| table.records).sum();
+    exported.iter().for_each(|table| remove(&table.path));
+    let there = trees[1].iter().try_fold(0, |count, row| row.map(|_| count + 1))?;
+    assert_eq!(records_exported, there, "records that were exported");
+    let spec = trees[0].table_spec()?;
+    for (half, path) in changes.chunks(changes.len().div_ceil(2)).zip(&names) {
+        let vfs: Arc<dyn Vfs> = disk.clone();
+        let mut table = TableBuilder::create_in(vfs, SimRuntime::new(disk.next_session()), path, &spec)?;
+        records(half).try_for_each(|(key, value)| table.add(key, value))?;
+        table.finish()?;
+    }
+    let taken_in = trees[0].ingest(&names);
+    // The database has names of its own for them.
+    names.iter().for_each(|path| remove(path));
+    Ok(taken_in?.sequence)
+}
+
+/// Puts one record, if it is as it was just read.
+fn put_on_condition(tree: &Tree, changes: &[Change]) -> Result<u64> {
+    let (key, value) = records(changes).next().expect("one record");
+    let wrong = tree.compare_and_set(key, Some(b"never there"), Some(b"wrong"))?;
+    assert!(wrong.is_none(), "a condition that does not hold");
+    let done = match tree.get_versioned(key)? {
+        Some((_, version)) => tree.put_if_version(key, value, version)?,
+        None => tree.put_if_absent(key, value)?,
     };
-    Ok(tree.bulk_load(changes.iter().map(put))?.sequence)
+    Ok(done.expect("nobody else writes").sequence())
 }
 
 /// What workloads start from: a database, closed, what it holds, and the options it is opened with.
@@ -289,7 +359,7 @@ impl Run {
         if let Some((changes, durability)) = step.commit(at) {
             let (db, trees) = self.db.as_ref().expect("the database is open");
             self.history.submit(self.disk.operations(), changes.clone());
-            step.write(db, trees, &changes, durability, at).expect("write");
+            step.write((&self.disk, db, trees), &changes, durability, at).expect("write");
             if durability == Durability::Sync {
                 self.promise();
             }

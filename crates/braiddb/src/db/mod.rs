@@ -98,6 +98,8 @@ mod tests_review;
 #[cfg(test)]
 mod tests_shared;
 #[cfg(test)]
+mod tests_stream_appends;
+#[cfg(test)]
 mod tests_streams;
 #[cfg(test)]
 mod tests_tables;

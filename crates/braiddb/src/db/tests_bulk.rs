@@ -309,51 +309,58 @@ fn a_crash_that_keeps_a_load_keeps_all_commits_before_it() {
     }
 }
 
+/// Has calls of each kind fail in each way, the first, the second, and so on, until `body` says that none is left to fail.
+pub fn each_failure(mut body: impl FnMut(Operation, io::ErrorKind, u32) -> bool) {
+    for operation in [Operation::Create, Operation::Write, Operation::Sync, Operation::SyncDir] {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
+            assert!((0..1000).any(|after| body(operation, kind, after)), "{operation:?} goes on for ever");
+        }
+    }
+}
+
+/// Opens what a killed process has left: all of a load, or, unless it was done, the one record that was there before.
+pub fn check_after_kill(vfs: &FaultVfs, all: usize, is_done: bool, told: &str) {
+    let db = open(small(&fault(&killed(vfs)))).unwrap();
+    let len = contents(&db.tree("t").unwrap()).len();
+    assert!(len == all || (len == 1 && !is_done), "{told}: {len}");
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
 #[test]
 fn each_failure_leaves_nothing_or_an_unknown_outcome() {
-    let operations = [Operation::Create, Operation::Write, Operation::Sync, Operation::SyncDir];
-    for operation in operations {
-        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
-            for after in 0.. {
-                let vfs = FaultVfs::new(Path::new(DIR));
-                let db = open(small(&fault(&vfs))).unwrap();
-                let tree = db.tree("t").unwrap();
-                tree.put(key(7), b"old").unwrap();
-                let before = db.stats().disk_bytes;
-                let calls = || vfs.journal().iter().filter(|(call, _)| *call == operation).count() as u32;
-                let calls_before = calls();
-                vfs.fail(operation, after, 1, kind);
-                let loaded = tree.bulk_load(records(0..600, 1));
-                let is_over = loaded.is_ok() && calls() - calls_before <= after;
-                vfs.heal();
-                match &loaded {
-                    Ok(Loaded { records, .. }) => {
-                        assert_eq!(*records, 600);
-                        assert_eq!(contents(&tree).len(), 600, "{operation:?} {kind:?} {after}");
-                    }
-                    Err(Error::CommitUnknown { .. } | Error::ReadOnly { .. }) => {}
-                    Err(e) => {
-                        let told = format!("{operation:?} {kind:?} {after}: {e}");
-                        assert_eq!(contents(&tree).len(), 1, "{told}");
-                        if db.stats().failure.is_none() {
-                            // The flush of what was in memory may have been done.
-                            assert!(db.stats().disk_bytes < before + 20_000, "{told}");
-                            tree.bulk_load(records(0..600, 1)).unwrap();
-                            assert_eq!(contents(&tree).len(), 600, "{told}");
-                        }
-                    }
-                }
-                drop((tree, db));
-                let db = open(small(&fault(&killed(&vfs)))).unwrap();
-                let len = contents(&db.tree("t").unwrap()).len();
-                assert!(len == 600 || (len == 1 && loaded.is_err()), "{operation:?} {kind:?} {after}: {len}");
-                assert!(db.verify().unwrap().problems.is_empty());
-                if is_over {
-                    break;
+    each_failure(|operation, kind, after| {
+        let vfs = FaultVfs::new(Path::new(DIR));
+        let db = open(small(&fault(&vfs))).unwrap();
+        let tree = db.tree("t").unwrap();
+        tree.put(key(7), b"old").unwrap();
+        let before = db.stats().disk_bytes;
+        let calls = || vfs.journal().iter().filter(|(call, _)| *call == operation).count() as u32;
+        let calls_before = calls();
+        vfs.fail(operation, after, 1, kind);
+        let loaded = tree.bulk_load(records(0..600, 1));
+        let is_over = loaded.is_ok() && calls() - calls_before <= after;
+        vfs.heal();
+        match &loaded {
+            Ok(Loaded { records, .. }) => {
+                assert_eq!(*records, 600);
+                assert_eq!(contents(&tree).len(), 600, "{operation:?} {kind:?} {after}");
+            }
+            Err(Error::CommitUnknown { .. } | Error::ReadOnly { .. }) => {}
+            Err(e) => {
+                let told = format!("{operation:?} {kind:?} {after}: {e}");
+                assert_eq!(contents(&tree).len(), 1, "{told}");
+                if db.stats().failure.is_none() {
+                    // The flush of what was in memory may have been done.
+                    assert!(db.stats().disk_bytes < before + 20_000, "{told}");
+                    tree.bulk_load(records(0..600, 1)).unwrap();
+                    assert_eq!(contents(&tree).len(), 600, "{told}");
                 }
             }
         }
-    }
+        drop((tree, db));
+        check_after_kill(&vfs, 600, loaded.is_ok(), &format!("{operation:?} {kind:?} {after}"));
+        is_over
+    });
 }
 
 #[test]

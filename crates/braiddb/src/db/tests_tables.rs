@@ -2,18 +2,15 @@
 
 use super::{
     Db, Settings, TableBuilder, TableInfo, TableSpec, Tree, TreeOptions,
-    tests_common::{DIR, fault, killed, mem, open, small},
+    tests_bulk::{check_after_kill, each_failure},
+    tests_common::{DIR, fault, mem, open, small},
 };
 use crate::{
     base::{Error, Result},
-    platform::{
-        OpenMode, SystemRuntime, Vfs,
-        fault_vfs::{FaultVfs, Operation},
-    },
+    platform::{OpenMode, SystemRuntime, Vfs, fault_vfs::FaultVfs},
 };
 use std::{
     collections::BTreeMap,
-    io,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -171,44 +168,31 @@ fn what_is_no_table_for_the_tree_is_refused_and_nothing_is_left() {
 
 #[test]
 fn an_ingest_that_fails_leaves_nothing_or_an_unknown_outcome() {
-    for operation in [Operation::Create, Operation::Write, Operation::Sync, Operation::SyncDir] {
-        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
-            for after in 0.. {
-                let faults = FaultVfs::new(Path::new(DIR));
-                let vfs = fault(&faults);
-                let db = open(small(&vfs)).unwrap();
-                let tree = db.tree("t").unwrap();
-                let spec = tree.table_spec().unwrap();
-                let tables =
-                    [0..200, 300..500].map(|n| build(&vfs, &format!("{}.t", n.start), &spec, n, 1).unwrap().path);
-                tree.put(key(7), b"old").unwrap();
-                let calls = || faults.journal().iter().filter(|(call, _)| *call == operation).count() as u32;
-                let calls_before = calls();
-                faults.fail(operation, after, 1, kind);
-                let done = tree.ingest(&tables);
-                let is_over = done.is_ok() && calls() - calls_before <= after;
-                faults.heal();
-                let len = contents(&tree).len();
-                let is_unknown = matches!(done, Err(Error::CommitUnknown { .. } | Error::ReadOnly { .. }));
-                assert!(
-                    is_unknown || len == if done.is_ok() { 400 } else { 1 },
-                    "{operation:?} {kind:?} {after}: {len}"
-                );
-                if done.is_err() && db.stats().failure.is_none() {
-                    tree.ingest(&tables).unwrap();
-                    assert_eq!(contents(&tree).len(), 400);
-                }
-                drop((tree, db));
-                let db = open(small(&fault(&killed(&faults)))).unwrap();
-                let len = contents(&db.tree("t").unwrap()).len();
-                assert!(len == 400 || (len == 1 && done.is_err()), "{operation:?} {kind:?} {after}: {len}");
-                assert!(db.verify().unwrap().problems.is_empty());
-                if is_over {
-                    break;
-                }
-            }
+    each_failure(|operation, kind, after| {
+        let faults = FaultVfs::new(Path::new(DIR));
+        let vfs = fault(&faults);
+        let db = open(small(&vfs)).unwrap();
+        let tree = db.tree("t").unwrap();
+        let spec = tree.table_spec().unwrap();
+        let tables = [0..200, 300..500].map(|n| build(&vfs, &format!("{}.t", n.start), &spec, n, 1).unwrap().path);
+        tree.put(key(7), b"old").unwrap();
+        let calls = || faults.journal().iter().filter(|(call, _)| *call == operation).count() as u32;
+        let calls_before = calls();
+        faults.fail(operation, after, 1, kind);
+        let done = tree.ingest(&tables);
+        let is_over = done.is_ok() && calls() - calls_before <= after;
+        faults.heal();
+        let len = contents(&tree).len();
+        let is_unknown = matches!(done, Err(Error::CommitUnknown { .. } | Error::ReadOnly { .. }));
+        assert!(is_unknown || len == if done.is_ok() { 400 } else { 1 }, "{operation:?} {kind:?} {after}: {len}");
+        if done.is_err() && db.stats().failure.is_none() {
+            tree.ingest(&tables).unwrap();
+            assert_eq!(contents(&tree).len(), 400);
         }
-    }
+        drop((tree, db));
+        check_after_kill(&faults, 400, done.is_ok(), &format!("{operation:?} {kind:?} {after}"));
+        is_over
+    });
 }
 
 #[test]

@@ -432,6 +432,79 @@ fn who_saw_what_a_crash_took_back_is_told_so() {
     }
 }
 
+/// The token of a watcher that had not been shown anything yet was taken for one of what is synced. After a crash had taken back what it
+/// stood after, and others had got the numbers, it was accepted, and those were never shown.
+#[test]
+fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
+    for is_unsynced in [false, true] {
+        for is_after in [false, true] {
+            let vfs = FaultVfs::new(Path::new(DIR));
+            let db = open(keeping(&fault(&vfs), 1 << 20)).unwrap();
+            let tree = db.tree("t").unwrap();
+            tree.put(b"0", b"x").unwrap();
+            db.sync().unwrap();
+            let put = |db: &Db, key: &[u8], value: &[u8]| {
+                let mut batch = db.batch();
+                batch.put(&db.tree("t").unwrap(), key, value);
+                db.write(batch, Durability::Buffered).unwrap()
+            };
+            let last = (0..3).map(|number| put(&db, &[number], b"lost")).last().unwrap();
+            let options = WatchOptions::new().unsynced(is_unsynced);
+            let options = if is_after { options.after(last) } else { options };
+            let token = db.watch(options).unwrap().token();
+            assert_eq!(token.sequence(), last);
+            let image = vfs.crashed(|| false);
+            let db = open(small(&fault(&image))).unwrap();
+            for number in 0..6 {
+                put(&db, &[number], b"new");
+            }
+            let resumed = db.watch(WatchOptions::new().resume(token));
+            let told = format!("unsynced {is_unsynced}, after {is_after}: {resumed:?}");
+            assert_eq!(db.tree("t").unwrap().get([2]).unwrap().as_deref(), Some(&b"new"[..]));
+            match resumed {
+                // The others were synced for it, and are there.
+                Ok(mut watcher) => {
+                    assert!(!is_unsynced, "{told}");
+                    assert_eq!(all(&mut watcher).len(), 6, "{told}");
+                }
+                Err(e) => assert!(is_unsynced && matches!(e, Error::InvalidArgument(_)), "{told}"),
+            }
+        }
+    }
+}
+
+/// A transaction joins the ranges that it deletes at the end of one tree and at the beginning of the next. Only the first tree's was shown.
+#[test]
+fn ranges_that_meet_where_a_tree_ends_are_shown_of_both() {
+    let db = open(keeping(&mem(), 1 << 20)).unwrap();
+    let trees = ["a", "b", "c"].map(|name| db.tree(name).unwrap());
+    let mut watcher = db.watch(WatchOptions::new()).unwrap();
+    let mut second = db.watch(WatchOptions::new().tree(&trees[1])).unwrap();
+    let tx = db.begin().unwrap();
+    tx.delete_range(&trees[0], b"k".as_slice()..).unwrap();
+    tx.delete_range::<&[u8]>(&trees[1], ..).unwrap();
+    tx.delete_range(&trees[2], ..b"m".as_slice()).unwrap();
+    tx.commit().unwrap();
+    let ranges = |sets: &[ChangeSet]| -> Vec<(String, Vec<u8>, Option<Vec<u8>>)> {
+        let range = |change: &Change| match change {
+            Change::DeleteRange { tree, start, end } => {
+                (tree.name.clone().unwrap().to_string(), start.clone(), end.clone())
+            }
+            other => panic!("{other:?}"),
+        };
+        sets.iter().flat_map(|set| set.changes.iter().map(range)).collect()
+    };
+    let of = |name: &str, start: &[u8], end: Option<&[u8]>| (name.to_owned(), start.to_vec(), end.map(<[u8]>::to_vec));
+    assert_eq!(ranges(&all(&mut watcher)), [of("a", b"k", None), of("b", b"", None), of("c", b"", Some(b"m"))]);
+    assert_eq!(ranges(&all(&mut second)), [of("b", b"", None)]);
+    // Of a prefix, as much as begins with it.
+    let mut of_prefix = db.watch(WatchOptions::new().tree(&trees[0]).prefix("k1")).unwrap();
+    trees[0].delete_range(b"k0".as_slice()..b"k5".as_slice()).unwrap();
+    trees[0].delete_range(b"k15".as_slice()..b"k18".as_slice()).unwrap();
+    let expected = [of("a", b"k1", Some(b"k2")), of("a", b"k15", Some(b"k18"))];
+    assert_eq!(ranges(&all(&mut of_prefix)), expected);
+}
+
 #[test]
 fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
     for durability in [Durability::Sync, Durability::Buffered] {

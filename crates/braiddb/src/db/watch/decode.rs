@@ -110,8 +110,11 @@ impl Decoder<'_> {
                 changes.extend(self.of_catalog(key, operation)?);
             } else if operation.kind == EntryKind::RangeDelete {
                 let is_whole = key.is_empty() && tree.end_key().is_some_and(|end| operation.value == end);
-                let change = if is_drop && is_whole { self.drop_of(tree) } else { self.range(tree, key, operation) };
-                changes.extend(change);
+                if is_drop && is_whole {
+                    changes.extend(self.drop_of(tree));
+                } else {
+                    self.ranges(tree, key, operation.value, &mut changes);
+                }
             } else if self.filter.has_tree(tree) {
                 changes.extend(self.of_key(tree, key, operation)?);
             }
@@ -183,18 +186,28 @@ impl Decoder<'_> {
         self.filter.has_tree(tree).then(|| Change::DropTree { tree: self.trees.named(self.core, tree) })
     }
 
-    fn range(&mut self, tree: TreeId, start: &[u8], operation: &Operation<'_>) -> Option<Change> {
+    /// What was deleted up to `end`, an internal key, tree by tree: of the end of one tree and the beginning of the next, a transaction
+    /// makes one range.
+    fn ranges(&mut self, mut tree: TreeId, mut start: &[u8], end: &[u8], changes: &mut Vec<Change>) {
+        while let Some(tree_end) = tree.end_key().filter(|tree_end| end > &tree_end[..]) {
+            changes.extend(self.range(tree, start, &tree_end));
+            (tree, start) = (TreeId(tree.0 + 1), &[]);
+        }
+        changes.extend(self.range(tree, start, end));
+    }
+
+    fn range(&mut self, tree: TreeId, start: &[u8], end: &[u8]) -> Option<Change> {
         if !self.filter.has_tree(tree) {
             return None;
         }
         let named = self.trees.named(self.core, tree);
         if self.trees.get(self.core, tree).is_some_and(|known| known.multi)
             && let Some((key, [])) = split_pair(start)
-            && *bounds_of(tree, &key).1 == *operation.value
+            && *bounds_of(tree, &key).1 == *end
         {
             return self.filter.has_key(tree, &key).then_some(Change::RemoveAll { tree: named, key });
         }
-        let end = split_internal_key(operation.value).filter(|(of, _)| *of == tree).map(|(_, end)| end);
+        let end = split_internal_key(end).filter(|(of, _)| *of == tree).map(|(_, end)| end);
         let (start, end) = self.filter.clip(tree, start, end)?;
         Some(Change::DeleteRange { tree: named, start, end })
     }

@@ -179,8 +179,8 @@ impl Db {
     /// Writers take no notice of watchers, but that they wake those that wait; a slow one never holds them up. It holds about a
     /// mebibyte in memory, or the largest commit, and the space of a segment of the log.
     ///
-    /// By default a commit is shown once it is synced, so that a watcher never saw what a crash takes back; a watcher that waits syncs the
-    /// log itself if nobody else does. See [`WatchOptions::unsynced`]. A process that stores the token with what it makes
+    /// By default a commit is shown once it is synced, so that a watcher never saw what a crash takes back; a watcher that begins or waits
+    /// syncs the log itself if nobody else does. See [`WatchOptions::unsynced`]. A process that stores the token with what it makes
     /// of the changes, and resumes from there, sees each change exactly once.
     ///
     /// A database that is open for reading only shows what there is in its log when this is called, up to its own state, and nothing after it; beside a process that writes it,
@@ -240,14 +240,10 @@ impl Watcher {
             _ => source.reader_after(after.unwrap_or(visible))?,
         };
         let told = after.unwrap_or_else(|| reader.last_sequence());
-        let token = ResumeToken {
-            incarnation: core.incarnation,
-            sequence: told,
-            epoch: u64::from(reader.epoch()),
-            lsn: reader.lsn(),
-            is_synced: true,
+        let token = match start {
+            Start::Resume(from) => from,
+            _ => source.first_token(told, &reader, is_unsynced)?,
         };
-        let token = if let Start::Resume(from) = start { from } else { token };
         Ok(Watcher {
             db: db.clone(),
             filter,
@@ -480,6 +476,26 @@ impl Source {
             (None, Some(closed)) if is_unsynced => closed.end_lsn(),
             (None, closed) => closed.as_ref().map_or(0, ClosedLog::durable_lsn),
         }
+    }
+
+    /// The token of a watcher that begins after the commit `told`. A crash may take that back, and give its number to another: then the token
+    /// must be refused. So all up to there is synced first, unless the watcher is not to do that.
+    fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
+        let core = &self.core;
+        let is_synced = || self.limit(false) >= self.limit(true) && (self.closed.is_some() || !core.has_unlogged());
+        if core.wal.is_some() && !is_unsynced && !is_synced() && core.check_writable().is_ok() {
+            let _inside = core.enter()?;
+            core.make_durable(told)?;
+        }
+        let incarnation = core.incarnation;
+        let (epoch, lsn) = (u64::from(reader.epoch()), reader.lsn());
+        if is_synced() {
+            return Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: true });
+        }
+        // Where in the log the commit stands is not known: so all of it must be there still.
+        let last_epoch = self.with_segments(|segments, _| segments.last().map(|segment| segment.header.epoch));
+        let (epoch, lsn) = (last_epoch.map_or(epoch, u64::from), self.limit(true));
+        Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: false })
     }
 
     /// The last commit that is not in the log and is durable all the same.

@@ -1,0 +1,52 @@
+//! Processes of their own that write numbered steps, to be killed: how they are started, what they say, and what they leave.
+
+use super::full_text;
+use braiddb::Db;
+use braiddb_sim::{model::Contents, numbered::TREES};
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+/// How many times to do what is done as often in debug builds: `full`, times `BRAIDDB_VOLUME`.
+pub fn times(full: f64) -> u64 {
+    let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
+    ((full * factor) as u64).max(1)
+}
+
+/// Starts a process whose writers begin with these steps.
+pub fn start(dir: &Path, seed: u64, firsts: impl IntoIterator<Item = u64>) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kill_child"));
+    command.arg(dir).arg(seed.to_string()).args(firsts.into_iter().map(|first| first.to_string()));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start the child")
+}
+
+/// The lines that a process says, until it ends.
+pub fn lines(stdout: ChildStdout) -> impl Iterator<Item = String> {
+    BufReader::new(stdout).lines().map(|line| line.expect("a line of the child"))
+}
+
+/// All that the writers' trees hold, read in both directions, some of it once more by key.
+pub fn read_all(db: &Db) -> Contents {
+    let mut contents = Contents::new();
+    for (number, name) in TREES.iter().enumerate() {
+        let tree = match db.open_tree(name) {
+            Err(e) if e.is_not_found() => continue,
+            other => other.unwrap_or_else(|e| panic!("open a tree: {}", full_text(&e))),
+        };
+        let forwards: Vec<_> = tree.iter().map(|row| row.unwrap_or_else(|e| panic!("{}", full_text(&e)))).collect();
+        let mut backwards: Vec<_> =
+            tree.iter().rev().map(|row| row.unwrap_or_else(|e| panic!("{}", full_text(&e)))).collect();
+        backwards.reverse();
+        assert!(
+            forwards.iter().map(|(k, v)| (&**k, &**v)).eq(backwards.iter().map(|(k, v)| (&**k, &**v))),
+            "{name}: forwards and backwards differ"
+        );
+        for (key, value) in forwards.iter().step_by(7) {
+            assert_eq!(tree.get(key).expect("get").as_deref(), Some(&**value), "{name}: get");
+        }
+        contents.extend(forwards.into_iter().map(|(key, value)| ((number as u32, key.to_vec()), value.to_vec())));
+    }
+    contents
+}

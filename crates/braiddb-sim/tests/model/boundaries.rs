@@ -1,0 +1,289 @@
+//! What the database was after each commit; crashes, and commits past the log, which leave it as it was after one of them.
+
+use super::{
+    outcome::{Outcome, Said},
+    steps::Write,
+    world::World,
+};
+use crate::common::writer::{Way, Writer};
+use braiddb::{Db, Durability, Error};
+use braiddb_sim::{
+    CrashPolicy, Random,
+    model::{Bytes, MultiModel, TreeNumber, short},
+};
+use std::{ops::Bound, sync::Arc};
+
+/// How a commit came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// When the database was opened: some of it is nobody's business.
+    Open,
+    /// By the log.
+    Log,
+    /// By a load, which the log does not have, but tells of.
+    Load,
+    /// Without the log.
+    Unlogged,
+}
+
+/// What there is after a commit, but for the contents of trees of one value to a key, which the model keeps.
+#[derive(Clone, Debug)]
+pub struct Boundary {
+    pub sequence: u64,
+    pub source: Source,
+    /// The model's numbers of the trees that are there.
+    pub numbers: [Option<TreeNumber>; 2],
+    /// None if that tree is not there.
+    pub multi: Option<Arc<MultiModel>>,
+    pub cursor: Option<u64>,
+}
+
+/// All that a database holds.
+#[derive(PartialEq, Eq)]
+pub struct Found {
+    trees: [Option<Vec<(Bytes, Bytes)>>; 2],
+    pairs: Option<Vec<(Bytes, Bytes)>>,
+    cursor: Option<u64>,
+}
+
+/// Reads everything.
+pub fn read_all(db: &Db) -> Outcome<Found> {
+    let cursor = db.application_cursor().said("the application cursor")?;
+    let cursor = cursor.map(|cursor| u64::from_le_bytes(cursor.try_into().expect("a cursor of eight bytes")));
+    let mut found = Found { trees: [None, None], pairs: None, cursor };
+    for (name, rows) in ["left", "right"].iter().zip(&mut found.trees) {
+        let tree = match db.open_tree(name) {
+            Err(e) if e.is_not_found() => continue,
+            tree => tree.said("open_tree")?,
+        };
+        let read: Result<Vec<_>, Error> = tree.iter().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
+        *rows = Some(read.said("reading all")?);
+    }
+    found.pairs = match db.open_multi_tree("multi") {
+        Err(e) if e.is_not_found() => None,
+        tree => {
+            let pairs = tree.said("open_multi_tree")?;
+            let read: Result<Vec<_>, Error> =
+                pairs.iter().map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
+            Some(read.said("reading all pairs")?)
+        }
+    };
+    Ok(found)
+}
+
+/// The first difference, in words.
+fn difference(expected: &Found, found: &Found) -> String {
+    if expected.cursor != found.cursor {
+        return format!("the cursor is {:?} instead of {:?}", found.cursor, expected.cursor);
+    }
+    let of = |found: &Found| [found.trees[0].clone(), found.trees[1].clone(), found.pairs.clone()];
+    for (name, (expected, found)) in ["left", "right", "multi"].iter().zip(of(expected).into_iter().zip(of(found))) {
+        let (Some(expected), Some(found)) = (&expected, &found) else {
+            if expected.is_some() != found.is_some() {
+                return format!("{name} is there: {}", found.is_some());
+            }
+            continue;
+        };
+        let mut pairs = expected.iter().zip(found);
+        let row = |row: &(Bytes, Bytes)| format!("{}: {}", short(&row.0), short(&row.1));
+        if let Some((expected, found)) = pairs.find(|(expected, found)| expected != found) {
+            return format!("{name} has {} instead of {}", row(found), row(expected));
+        }
+        if expected.len() != found.len() {
+            return format!("{name} has {} rows instead of {}", found.len(), expected.len());
+        }
+    }
+    "nothing".to_owned()
+}
+
+impl World<'_> {
+    /// The last commit.
+    pub fn last(&self) -> u64 {
+        self.boundaries.last().map_or(0, |boundary| boundary.sequence)
+    }
+
+    /// Notes what is there, if there was a commit.
+    pub fn note(&mut self, source: Source) {
+        let there = |at: usize| (self.trees.len() > at || self.multi.is_some()).then_some(self.numbers[at]);
+        let before = self.boundaries.last();
+        let (numbers, multi) = match before {
+            // While it is opened.
+            Some(before) if self.multi.is_none() => {
+                let known = |at: usize| before.numbers[at].or(there(at));
+                ([known(0), known(1)], before.multi.clone())
+            }
+            _ => ([there(0), there(1)], self.multi.as_ref().map(|_| Arc::clone(&self.multi_model))),
+        };
+        self.push_boundary(source, numbers, multi);
+    }
+
+    /// Notes that a tree was dropped, which is created again right after.
+    pub fn note_without(&mut self, tree: usize) {
+        let mut numbers = self.numbers.map(Some);
+        numbers[tree] = None;
+        self.push_boundary(Source::Log, numbers, Some(Arc::clone(&self.multi_model)));
+    }
+
+    fn push_boundary(&mut self, source: Source, numbers: [Option<TreeNumber>; 2], multi: Option<Arc<MultiModel>>) {
+        let sequence = self.db().snapshot().sequence();
+        if self.boundaries.last().is_none_or(|last| last.sequence < sequence) {
+            self.boundaries.push(Boundary { sequence, source, numbers, multi, cursor: self.cursor });
+        }
+    }
+
+    /// What must be there after a commit.
+    pub fn expected(&self, boundary: &Boundary) -> Found {
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let rows = |number: TreeNumber| self.model.range(number, &everything, boundary.sequence);
+        Found {
+            trees: boundary.numbers.map(|number| number.map(rows)),
+            pairs: boundary.multi.as_ref().map(|multi| multi.pairs()),
+            cursor: boundary.cursor,
+        }
+    }
+
+    /// The last commit up to this one.
+    pub fn boundary(&self, sequence: u64) -> Option<&Boundary> {
+        self.boundaries[..self.boundaries.partition_point(|boundary| boundary.sequence <= sequence)].last()
+    }
+
+    /// Compares a database with what was there after a commit.
+    pub fn check_at(&self, db: &Db, sequence: u64) -> Outcome {
+        let boundary = self.boundary(sequence).ok_or_else(|| format!("there is no commit up to {sequence}"))?;
+        let (expected, found) = (self.expected(boundary), read_all(db)?);
+        ensure!(found == expected, "after commit {sequence}: {}", difference(&expected, &found));
+        Ok(())
+    }
+
+    /// Finds out which commit, from `least` on, a database shows the state after; how many commits were made after that.
+    pub fn find_boundary(&self, db: &Db, least: u64) -> Outcome<usize> {
+        let found = read_all(db)?;
+        let is_it = |boundary: &&Boundary| self.expected(boundary) == found;
+        let later = self.boundaries.iter().rev();
+        let candidates = later.take_while(|boundary| boundary.sequence > least).count() + 1;
+        match self.boundaries.iter().rev().take(candidates).position(|boundary| is_it(&boundary)) {
+            Some(at) => Ok(at),
+            None => {
+                let last = self.boundaries.last().expect("there is one from the beginning");
+                let difference = difference(&self.expected(last), &found);
+                let earlier = self.boundaries.iter().rev().find(is_it).map(|boundary| boundary.sequence);
+                Err(format!(
+                    "it shows none of the last {candidates} states, the last of which is of commit {}: {difference}; it is that of {earlier:?}",
+                    last.sequence
+                ))
+            }
+        }
+    }
+
+    /// A power failure: what is there then was there after some commit, and no later one than the last that is durable.
+    pub fn crash(&mut self, policy: u64) -> Outcome {
+        self.note_coverage()?;
+        let random = &mut Random::new(policy);
+        let policies = CrashPolicy::some(6, random.next_u64());
+        let policy = policies[random.index(policies.len())];
+        let image = self.disk.crash_image(self.disk.operations(), policy);
+        self.let_go();
+        (self.db, self.following) = (None, None);
+        self.crashes += 1;
+        self.seen.crashes.add(1);
+        self.disk = image;
+        self.open_after(true).map_err(|text| format!("{text}, after a crash, {policy:?}"))?;
+        self.open_trees()
+    }
+
+    /// Opens, and finds out what is there, if commits may be missing.
+    pub fn open_after(&mut self, crash: bool) -> Outcome {
+        let unlogged = self.boundaries.iter().rev().take_while(|b| b.source == Source::Unlogged).count();
+        if crash || self.boundaries.iter().any(|boundary| boundary.source == Source::Unlogged) {
+            self.jumps.push(self.durable.min(self.last()));
+        }
+        if !crash && (unlogged == 0 || self.durable == self.last()) {
+            return self.open();
+        }
+        let before = self.boundaries.len();
+        self.open()?;
+        // What the opening itself has done comes after what was found.
+        self.boundaries.truncate(before);
+        let least = if crash { self.durable } else { self.durable.max(self.last_kept()) };
+        // Of states that are alike, the last that may be it.
+        let visible = self.db().snapshot().sequence().max(least);
+        self.boundaries.truncate(self.boundaries.partition_point(|boundary| boundary.sequence <= visible));
+        let lost = self.find_boundary(self.db(), least)?;
+        self.boundaries.truncate(self.boundaries.len() - lost);
+        let lost = before - self.boundaries.len();
+        self.seen.commits_lost.add(lost as u64);
+        let there = self.boundaries.last().expect("one was found").clone();
+        self.model.take_back_to(there.sequence);
+        self.cursor = there.cursor;
+        self.multi_model = there.multi.clone().unwrap_or_default();
+        for (at, number) in there.numbers.into_iter().enumerate() {
+            self.numbers[at] = number.unwrap_or_else(|| {
+                self.next_number += 1;
+                self.next_number - 1
+            });
+        }
+        self.durable = there.sequence;
+        self.watchings.iter_mut().for_each(|watching| watching.note_loss(there.sequence));
+        // The number of a tree that is gone may be given to another.
+        self.exported.retain(|exported| there.numbers.contains(&Some(exported.number)));
+        self.note(Source::Open);
+        Ok(())
+    }
+
+    /// The last commit that went to the log.
+    pub fn last_logged(&self) -> u64 {
+        self.last_of(&[Source::Log])
+    }
+
+    /// The last commit that files tell of, whether they are synced or not.
+    pub fn last_kept(&self) -> u64 {
+        self.last_of(&[Source::Log, Source::Load])
+    }
+
+    fn last_of(&self, sources: &[Source]) -> u64 {
+        let last = self.boundaries.iter().rev().find(|boundary| sources.contains(&boundary.source));
+        last.map_or(0, |boundary| boundary.sequence)
+    }
+
+    /// A batch that sets the application cursor.
+    pub fn numbered(&mut self, writes: &[Write], durability: u8) -> Outcome {
+        let (durability, source) = match durability {
+            0 => (Durability::Sync, Source::Log),
+            1 => (Durability::Buffered, Source::Log),
+            _ => (Durability::None, Source::Unlogged),
+        };
+        self.cursor = Some(self.tag);
+        let mut batch = self.db().batch();
+        batch.set_application_cursor(self.tag.to_le_bytes());
+        let mut writer = Writer::Batch(self.db().clone(), batch);
+        let changes = self.add_all(&mut writer, writes, Way::Batch)?;
+        self.commit_by(writer.commit(durability), &changes, source)?;
+        if durability == Durability::Sync {
+            self.durable = self.last();
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable up to a cursor. Of one that is durable it may be said that it is not known any more.
+    pub fn flush_to(&mut self, back: usize) -> Outcome {
+        let mut cursors: Vec<(u64, u64)> = Vec::new();
+        for boundary in self.boundaries.iter().rev() {
+            match (boundary.cursor, cursors.last_mut()) {
+                (Some(cursor), Some(last)) if last.0 == cursor => last.1 = boundary.sequence,
+                (Some(cursor), _) => cursors.push((cursor, boundary.sequence)),
+                _ => {}
+            }
+        }
+        let unknown = self.db().flush_to(u64::MAX.to_le_bytes());
+        ensure!(unknown.is_err_and(|e| e.is_not_found()), "a cursor that was never set");
+        let Some((cursor, sequence)) = cursors.get(back.min(cursors.len().max(1) - 1)) else { return Ok(()) };
+        match self.db().flush_to(cursor.to_le_bytes()) {
+            Err(e) if e.is_not_found() && (back > 0) => Ok(()),
+            done => {
+                done.said("flush_to")?;
+                self.durable = self.durable.max(*sequence);
+                Ok(())
+            }
+        }
+    }
+}

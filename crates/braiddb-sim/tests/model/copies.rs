@@ -1,0 +1,120 @@
+//! Backups, checkpoints, and restores: what they hold is what the database held when they were made, or at the commit that was asked for.
+
+use super::{
+    boundaries::Source,
+    outcome::{Outcome, Said},
+    settings::{ARCHIVE, BACKUPS, COPIES},
+    steps::CopyStep,
+    world::World,
+};
+use braiddb::{Builder, DirectoryTarget, RestorePoint, platform::Vfs};
+use std::sync::Arc;
+
+/// What copies there are.
+#[derive(Default)]
+pub struct Copies {
+    /// Backups by their numbers, and the commit that each holds.
+    backups: Vec<(u64, u64)>,
+    /// Directories, and the commit that each holds.
+    checkpoints: Vec<(String, u64)>,
+    /// So many directories were made.
+    made: u64,
+}
+
+impl World<'_> {
+    fn target(&self) -> Outcome<DirectoryTarget> {
+        let vfs: Arc<dyn Vfs> = self.disk.clone();
+        DirectoryTarget::open_in(vfs, BACKUPS).said("a target")
+    }
+
+    fn new_directory(&mut self) -> String {
+        self.copies.made += 1;
+        format!("{COPIES}/{}", self.copies.made)
+    }
+
+    fn builder_of_copy(&self) -> Builder {
+        self.settings.plain_builder(&self.disk, &self.new_runtime()).create(false)
+    }
+
+    pub fn copy(&mut self, step: &CopyStep) -> Outcome {
+        match step {
+            CopyStep::Backup => {
+                let info = self.db().backup(&self.target()?).said("backup")?;
+                ensure!(info.sequence >= self.last(), "a backup up to {}, not {}", info.sequence, self.last());
+                self.copies.backups.push((info.id, self.last()));
+                self.durable = self.last();
+            }
+            CopyStep::Restore { which } => {
+                let Some((id, sequence)) = pick(&self.copies.backups, usize::from(*which)) else { return Ok(()) };
+                let dir = self.new_directory();
+                self.builder_of_copy().restore(&self.target()?, Some(id), &dir).said("restore")?;
+                self.check_copy(&dir, sequence).map_err(|text| format!("{text}, in backup {id}"))?;
+                self.seen.restored.add(1);
+            }
+            CopyStep::RestoreTo { which } => self.restore_to(usize::from(*which))?,
+            CopyStep::Checkpoint => {
+                let dir = self.new_directory();
+                let sequence = self.db().checkpoint(&dir).said("checkpoint")?;
+                ensure!(sequence >= self.last(), "a checkpoint up to {sequence}, not {}", self.last());
+                self.copies.checkpoints.push((dir, self.last()));
+                self.durable = self.last();
+            }
+            CopyStep::OpenCheckpoint { which } => {
+                let found = pick(&self.copies.checkpoints, usize::from(*which));
+                let Some((dir, sequence)) = found else { return Ok(()) };
+                self.check_copy(&dir, sequence).map_err(|text| format!("{text}, in the checkpoint {dir}"))?;
+                self.seen.checkpoints.add(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a copy, compares it, and has it verified.
+    fn check_copy(&self, dir: &str, sequence: u64) -> Outcome {
+        let db = self.builder_of_copy().open(dir).said("open a copy")?;
+        self.check_at(&db, sequence)?;
+        let report = db.verify().said("verify a copy")?;
+        ensure!(report.problems.is_empty(), "verify found {:?} in a copy", report.problems);
+        Ok(())
+    }
+
+    /// To a commit by the archive: exactly there, or refused where something after the newest backup before it did not go to the log.
+    fn restore_to(&mut self, which: usize) -> Outcome {
+        if !self.settings.archives {
+            return Ok(());
+        }
+        let Some((_, first)) = self.copies.backups.first().copied() else { return Ok(()) };
+        let archived = self.db().archive_now().said("archive_now")?;
+        ensure!(archived >= self.last_logged(), "{archived} is archived, not {}", self.last_logged());
+        self.durable = self.durable.max(self.last_logged());
+        let after: Vec<_> = self.boundaries.iter().filter(|boundary| boundary.sequence >= first).cloned().collect();
+        // When it is opened, numbers may be left out.
+        let commits: Vec<_> = after.iter().filter(|boundary| boundary.source != Source::Open).collect();
+        let Some(boundary) = pick(&commits, which) else { return Ok(()) };
+        let to = boundary.sequence;
+        let before = self.copies.backups.iter().rev().find(|(_, sequence)| *sequence <= to);
+        let from = before.map_or(first, |(_, sequence)| *sequence);
+        let is_past = |other: &&super::boundaries::Boundary| {
+            matches!(other.source, Source::Load | Source::Unlogged) && other.sequence > from && other.sequence <= to
+        };
+        let has_gap = after.iter().any(|other| is_past(&other));
+        let may_jump = self.jumps.iter().any(|last| *last >= first && *last <= to);
+        let dir = self.new_directory();
+        match self.builder_of_copy().restore_to(&self.target()?, ARCHIVE, RestorePoint::Version(to), &dir) {
+            Err(_) if has_gap || may_jump => {
+                self.seen.refused_restores.add(1);
+                Ok(())
+            }
+            restored => {
+                let restored = restored.map_err(|e| format!("restore to {to} from {from}: {e} ({e:?})"))?;
+                self.seen.restored_to.add(1);
+                ensure!(!has_gap && restored.sequence == to, "restored to {}, not {to}", restored.sequence);
+                self.check_copy(&dir, to).map_err(|text| format!("{text}, restored to {to}"))
+            }
+        }
+    }
+}
+
+fn pick<T: Clone>(all: &[T], which: usize) -> Option<T> {
+    all.get(which % all.len().max(1)).cloned()
+}

@@ -1,0 +1,87 @@
+//! A follower beside the database: each state that it shows is that after some commit, no older than the last one in the log, and stays
+//! as it is.
+
+use super::{
+    boundaries::{Found, read_all},
+    outcome::{Outcome, Said},
+    steps::HOUR_US,
+    world::World,
+};
+use crate::common::PATH;
+use braiddb::{Db, Follower};
+use braiddb_sim::SimRuntime;
+use std::sync::Arc;
+
+/// A follower, and what is known of it.
+pub struct Following {
+    follower: Follower,
+    runtime: Arc<SimRuntime>,
+    /// The last commit that it has shown.
+    shown: u64,
+    /// A state of before, what was read of it, and the hour in which that was.
+    kept: Option<(Db, Found, u64)>,
+}
+
+impl World<'_> {
+    pub fn advance_follower(&self, hours: u8) {
+        if let Some(following) = &self.following {
+            following.runtime.advance_us(u64::from(hours) * HOUR_US);
+        }
+    }
+
+    /// Looks for news, and compares. A new one begins at half of the times by looking in once, as for reading only.
+    pub fn follow(&mut self, fresh: bool) -> Outcome {
+        let least = self.last_kept();
+        if fresh || self.following.is_none() {
+            let runtime = self.new_runtime();
+            let builder = || self.settings.plain_builder(&self.disk, &runtime);
+            let db = builder().open_read_only(PATH).said("open for reading only")?;
+            self.find_boundary(&db, least).map_err(|text| format!("{text}, opened for reading only"))?;
+            let follower = builder().refresh_every(None).open_follower(PATH).said("open a follower")?;
+            self.following = Some(Following { follower, runtime, shown: 0, kept: None });
+        }
+        let mut following = self.following.take().expect("it was just begun");
+        let before = following.follower.db();
+        let refreshed = following.follower.refresh().said("refresh")?;
+        let db = following.follower.db();
+        let behind = self.find_boundary(&db, least.max(following.shown)).map_err(|text| {
+            format!("{text}, in a follower that shows commit {} and showed {}", refreshed.sequence, following.shown)
+        })?;
+        self.seen.refreshes.add(1);
+        self.seen.refreshes_behind.add(u64::from(behind > 0));
+        ensure!(behind == 0 || least < self.last(), "it is {behind} commits behind");
+        ensure!(
+            refreshed.sequence >= following.shown && refreshed.sequence <= self.last(),
+            "it shows commit {} after {}, and the last is {}",
+            refreshed.sequence,
+            following.shown,
+            self.last()
+        );
+        ensure!(
+            refreshed.sequence >= least || self.crashes > 0,
+            "it shows commit {}, and {least} was made",
+            refreshed.sequence
+        );
+        if following.kept.is_none() && refreshed.has_changed {
+            following.kept = Some((before.clone(), read_all(&before)?, self.hours));
+        }
+        following.shown = refreshed.sequence;
+        // Nothing was written meanwhile.
+        let again = following.follower.refresh().said("refresh again")?;
+        ensure!(!again.has_changed && again.records == 0, "there was no news: {again:?}");
+        self.following = Some(following);
+        Ok(())
+    }
+
+    /// What a state of before shows does not change. It may be taken away after some minutes.
+    pub fn read_follower(&mut self) -> Outcome {
+        let hours = self.hours;
+        let Some(following) = &mut self.following else { return Ok(()) };
+        let Some((db, expected, since)) = following.kept.take() else { return Ok(()) };
+        if hours == since {
+            self.seen.states_kept.add(1);
+            ensure!(read_all(&db)? == expected, "a state of before has changed");
+        }
+        Ok(())
+    }
+}

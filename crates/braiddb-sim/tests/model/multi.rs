@@ -1,0 +1,122 @@
+//! Steps with a tree of many values to a key.
+
+use super::{
+    outcome::{Outcome, Said, drain, unless_expired},
+    steps::{Step, key},
+    world::World,
+};
+use braiddb::{Durability, Snapshot};
+use braiddb_sim::model::{Bounds, Bytes, MultiModel, short};
+use std::{collections::VecDeque, ops::Bound, sync::Arc};
+
+impl World<'_> {
+    /// The steps that concern multi-trees alone.
+    pub fn step_of_multi(&mut self, step: &Step) -> Outcome {
+        match step {
+            Step::MultiFill { key: number, first, count } => {
+                let mut batch = self.db().batch();
+                for value in *first..first + u16::from(*count) {
+                    let value = value.wrapping_mul(40503).to_be_bytes();
+                    batch.add(self.multi(), key(*number), value);
+                    self.pairs().add(&key(*number), &value);
+                }
+                self.db().write(batch, Durability::Buffered).said("a batch of pairs").map(drop)
+            }
+            Step::MultiSeek { key: number, value, steps } => self.check_multi_seek(&key(*number), &key(*value), *steps),
+            Step::MultiSnapshot => {
+                self.multi_snapshots.push((self.db().snapshot(), Arc::clone(&self.multi_model), self.hours));
+                if self.multi_snapshots.len() > 3 {
+                    self.multi_snapshots.remove(0);
+                }
+                Ok(())
+            }
+            Step::ReadMultiSnapshot { which, key: number } => {
+                let which = usize::from(*which) % self.multi_snapshots.len().max(1);
+                let Some((snapshot, model, since)) = self.multi_snapshots.get(which) else { return Ok(()) };
+                let done = self.check_multi_snapshot(snapshot, model.values(&key(*number)), key(*number));
+                unless_expired(done, self.may_expire(*since)).map(drop)
+            }
+            Step::MultiTransaction { pairs, is_exclusive, is_committed } => {
+                self.multi_transaction(pairs, *is_exclusive, *is_committed)
+            }
+            other => unreachable!("{other:?} is done elsewhere"),
+        }
+    }
+
+    fn check_multi_snapshot(&self, snapshot: &Snapshot, expected: Vec<Bytes>, one: Bytes) -> Outcome {
+        let found = snapshot.count(self.multi(), &one).said("a snapshot's count")?;
+        ensure!(found == expected.len() as u64, "{found} values in a snapshot, not {}", expected.len());
+        let mut expected: VecDeque<_> = expected.into_iter().map(|value| (one.clone(), value)).collect();
+        let count = expected.len() + 1;
+        drain(&mut snapshot.values(self.multi(), &one), &mut expected, self.tag, count, true)
+    }
+
+    pub fn check_multi_seek(&self, key: &[u8], value: &[u8], mut steps: u64) -> Outcome {
+        let values = self.multi_model.values(key);
+        let at = values.partition_point(|other| other.as_slice() < value);
+        let mut cursor = self.multi().cursor();
+        let before = cursor.seek_value_before(key, value).said("seek_value_before")?;
+        let found = before.then(|| cursor.value().to_vec());
+        ensure!(found.as_ref() == values[..at].last(), "{found:?} is before {} of {}", short(value), short(key));
+        let is_there = cursor.seek_value(key, value).said("seek_value")?;
+        let found = is_there.then(|| cursor.value().to_vec());
+        ensure!(found.as_ref() == values.get(at), "{found:?} is at {} of {}", short(value), short(key));
+        let mut at = at as i64;
+        for _ in 0..12 {
+            let by = if steps & 1 == 0 { 1 } else { -1 };
+            at = (at + by).clamp(-1, values.len() as i64);
+            steps >>= 1;
+            let is_there = if by > 0 { cursor.next_value() } else { cursor.prev_value() }.said("a step by value")?;
+            let found = is_there.then(|| cursor.value());
+            let expected = usize::try_from(at).ok().and_then(|at| values.get(at));
+            ensure!(found == expected.map(Vec::as_slice), "{found:?} instead of {expected:?} of {}", short(key));
+        }
+        let found = cursor.count_of(key).said("a cursor's count")?;
+        ensure!(found == values.len() as u64, "{found} values of {} by a cursor", short(key));
+        Ok(())
+    }
+
+    pub fn multi_transaction(&mut self, pairs: &[(u8, u8, u8)], is_exclusive: bool, is_committed: bool) -> Outcome {
+        let begun = if is_exclusive { self.db().begin_exclusive() } else { self.db().begin() };
+        let (tx, mut model) = (begun.said("begin")?, MultiModel::clone(&self.multi_model));
+        for (what, of, value) in pairs {
+            let (of, value, multi) = (key(*of), key(*value), self.multi());
+            match what {
+                0 => tx.remove_all(multi, &of).said("remove_all").map(|()| model.remove_all(&of))?,
+                1..4 => tx.remove(multi, &of, &value).said("remove").map(|()| model.remove(&of, &value))?,
+                _ => tx.add(multi, &of, &value).said("add").map(|()| model.add(&of, &value))?,
+            }
+            let expected = model.values(&of);
+            let found = tx.count(multi, &of).said("a transaction's count")?;
+            ensure!(found == expected.len() as u64, "{found} values of {} in a transaction", short(&of));
+            let found = tx.contains_value(multi, &of, &value).said("contains_value")?;
+            ensure!(found == expected.contains(&value), "a transaction holds {} of {}", short(&value), short(&of));
+            let mut expected: VecDeque<_> = expected.into_iter().map(|value| (of.clone(), value)).collect();
+            let count = expected.len() + 1;
+            drain(&mut tx.values(multi, &of), &mut expected, self.tag, count, true)?;
+        }
+        if is_committed {
+            tx.commit().said("a transaction of pairs")?;
+            self.multi_model = Arc::new(model);
+        }
+        Ok(())
+    }
+
+    pub fn check_multi(&self, bounds: &Bounds, number: u8, directions: u64) -> Outcome {
+        let mut expected = VecDeque::from(self.multi_model.range(bounds));
+        let count = expected.len() + 1;
+        drain(&mut self.multi().range(bounds.clone()), &mut expected, directions, count, true)
+            .map_err(|text| format!("{text}, in the multi-tree's range {bounds:?}"))?;
+        let one = key(number);
+        let of_key = (Bound::Included(one.clone()), Bound::Included(one.clone()));
+        let mut expected = VecDeque::from(self.multi_model.range(&of_key));
+        for (key, value) in &expected {
+            ensure!(self.multi().contains(key, value).said("contains")?, "a value is missing from {}", short(key));
+        }
+        let found = self.multi().count(&one).said("count")?;
+        ensure!(found == expected.len() as u64, "{found} values of {} instead of {}", short(&one), expected.len());
+        let count = expected.len() + 1;
+        drain(&mut self.multi().values(&one), &mut expected, directions, count, true)
+            .map_err(|text| format!("{text}, in the values of {}", short(&one)))
+    }
+}

@@ -1,0 +1,416 @@
+//! Watchers: what one is shown, carried out on a model of its own, is at each commit what the database's model says.
+
+use super::{
+    boundaries::Source,
+    outcome::{Outcome, Said},
+    steps::{WatchStep, key},
+    world::World,
+};
+use braiddb::{
+    Change as Shown, ChangeSet, ChangedTree, Error, Gap, MergeBase, ResumeToken, WatchOptions, Watcher,
+    platform::{SystemTime, UNIX_EPOCH},
+};
+use braiddb_sim::model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short};
+use std::{ops::Bound, sync::Arc};
+
+/// So many at once.
+const WATCHERS_MAX: usize = 3;
+
+/// What a watcher is to be shown.
+#[derive(Clone, Debug)]
+enum Of {
+    All,
+    /// The tree of many values.
+    Multi(u32),
+    /// A tree by its number in the database, and keys that begin so.
+    Keys(u32, TreeNumber, Bytes),
+}
+
+/// A watcher, and what its user makes of what it shows.
+pub struct Watching {
+    of: Of,
+    is_unsynced: bool,
+    /// None while it is killed.
+    watcher: Option<Watcher>,
+    token: ResumeToken,
+    /// The commit up to which the mirror has come.
+    at: u64,
+    mirror: Model,
+    pairs: MultiModel,
+    /// Whether the mirror has what a crash took back, which a gap must tell.
+    is_stale: bool,
+}
+
+impl Watching {
+    /// A crash has taken back all after this commit.
+    pub fn note_loss(&mut self, there: u64) {
+        self.is_stale |= self.at > there;
+    }
+
+    pub fn kill(&mut self) {
+        self.watcher = None;
+    }
+
+    /// What of the model it is to know.
+    fn bounds_of(&self, number: TreeNumber) -> Option<Bounds> {
+        match &self.of {
+            Of::All => Some((Bound::Unbounded, Bound::Unbounded)),
+            Of::Keys(_, of, prefix) if *of == number => Some(prefix_bounds(prefix)),
+            _ => None,
+        }
+    }
+
+    fn has_pairs(&self) -> bool {
+        matches!(self.of, Of::All | Of::Multi(_))
+    }
+
+    fn options(&self) -> WatchOptions {
+        let options = WatchOptions::new().unsynced(self.is_unsynced);
+        match &self.of {
+            Of::All => options,
+            Of::Multi(id) => options.tree_id(*id),
+            Of::Keys(id, _, prefix) => options.tree_id(*id).prefix(prefix),
+        }
+    }
+}
+
+/// What a tree in a change is: none is the tree of many values.
+fn number_of(world: &World<'_>, watching: &Watching, tree: &ChangedTree) -> Outcome<Option<TreeNumber>> {
+    let number = *world.ids.get(&tree.id).ok_or_else(|| format!("nobody knows of the tree {tree:?}"))?;
+    let is_wanted = match &watching.of {
+        Of::All => true,
+        Of::Multi(id) | Of::Keys(id, ..) => *id == tree.id,
+    };
+    ensure!(is_wanted, "{tree:?} was not asked for");
+    let names = if number.is_none() { &["multi"][..] } else { &["left", "right"] };
+    ensure!(tree.name.as_deref().is_none_or(|name| names.contains(&name)), "{tree:?}, which is {number:?}");
+    Ok(number)
+}
+
+fn micros(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+impl World<'_> {
+    pub fn watch(&mut self, step: &WatchStep) -> Outcome {
+        match step {
+            WatchStep::Begin { filter, tree, prefix, unsynced } => {
+                if self.watchings.len() == WATCHERS_MAX {
+                    return Ok(());
+                }
+                let id =
+                    |name: &str| self.db().trees().ok()?.into_iter().find(|tree| tree.name == name).map(|tree| tree.id);
+                let id_of_tree = id(["left", "right"][*tree]).ok_or("a tree is not listed")?;
+                let mut start = key(prefix.0);
+                start.truncate(usize::from(prefix.1));
+                let of = match filter {
+                    0 | 1 => Of::All,
+                    2 => Of::Multi(id("multi").ok_or("the tree of many values is not listed")?),
+                    3 => Of::Keys(id_of_tree, self.numbers[*tree], Vec::new()),
+                    _ => Of::Keys(id_of_tree, self.numbers[*tree], start),
+                };
+                let token = self.db().watch(WatchOptions::new().unsynced(*unsynced)).said("watch")?.token();
+                let (mirror, pairs) = (Model::new(), MultiModel::default());
+                let mut watching = Watching {
+                    of,
+                    is_unsynced: *unsynced,
+                    watcher: None,
+                    token,
+                    at: 0,
+                    mirror,
+                    pairs,
+                    is_stale: false,
+                };
+                self.watch_from_now(&mut watching)?;
+                self.watchings.push(watching);
+            }
+            WatchStep::Read { which, most } => {
+                if let Some(mut watching) = self.take_watching(*which) {
+                    self.show(&mut watching, usize::from(*most))?;
+                    self.watchings.push(watching);
+                }
+            }
+            WatchStep::Resume { which } => {
+                if let Some(mut watching) = self.take_watching(*which) {
+                    watching.kill();
+                    self.show(&mut watching, usize::MAX)?;
+                    self.watchings.push(watching);
+                }
+            }
+            WatchStep::End { which } => drop(self.take_watching(*which)),
+        }
+        Ok(())
+    }
+
+    fn take_watching(&mut self, which: u8) -> Option<Watching> {
+        let count = self.watchings.len();
+        (count > 0).then(|| self.watchings.swap_remove(usize::from(which) % count))
+    }
+
+    /// All watchers are shown what there is.
+    pub fn show_all(&mut self) -> Outcome {
+        for mut watching in std::mem::take(&mut self.watchings) {
+            self.show(&mut watching, usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what there is, and has it watch what comes after.
+    fn watch_from_now(&mut self, watching: &mut Watching) -> Outcome {
+        // A crash may have taken back that there was the tree, and its number may be another's.
+        if let Of::Keys(id, number, _) = &mut watching.of {
+            *number = self.ids.get(id).copied().flatten().unwrap_or(*number);
+        }
+        let watcher = self.db().watch(watching.options()).said("watch from now on")?;
+        watching.token = watcher.token();
+        watching.watcher = Some(watcher);
+        let logged = self.last_logged();
+        if !watching.is_unsynced {
+            self.durable = self.durable.max(logged);
+        }
+        ensure!(watching.token.sequence() >= logged, "from commit {} on, not {logged}", watching.token.sequence());
+        self.take_over(watching, self.last());
+        Ok(())
+    }
+
+    /// Reads all anew, as it was after a commit.
+    fn take_over(&self, watching: &mut Watching, sequence: u64) {
+        (watching.at, watching.is_stale) = (sequence, false);
+        watching.mirror = self.model.up_to(sequence);
+        let multi = self.boundary(sequence).and_then(|boundary| boundary.multi.as_ref());
+        watching.pairs = multi.map(|multi| MultiModel::clone(multi)).unwrap_or_default();
+    }
+
+    /// Goes on where it was killed. Whether it could.
+    fn resume(&mut self, watching: &mut Watching) -> Outcome<bool> {
+        let bytes = watching.token.to_bytes();
+        let token = ResumeToken::from_bytes(&bytes).said("a token as it was given")?;
+        let told = token.sequence();
+        let is_lost = told > self.last();
+        match self.db().watch(watching.options().resume(token)) {
+            Ok(watcher) => {
+                ensure!(!is_lost, "it goes on after commit {told}, which a crash has taken back");
+                watching.watcher = Some(watcher);
+                Ok(true)
+            }
+            // Whether it was synced cannot always be told.
+            Err(Error::InvalidArgument(_) | Error::WatchTooOld { .. }) if watching.is_unsynced && self.crashes > 0 => {
+                self.seen.refused_tokens.add(1);
+                Ok(false)
+            }
+            Err(Error::WatchTooOld { .. }) if self.may_be_too_old() => {
+                self.seen.too_old.add(1);
+                Ok(false)
+            }
+            Err(e) => Err(e).said("resume"),
+        }
+    }
+
+    /// Whether the log may lack what was committed since any commit.
+    fn may_be_too_old(&self) -> bool {
+        !self.settings.keeps_all()
+            || self.boundaries.iter().any(|boundary| matches!(boundary.source, Source::Load | Source::Unlogged))
+    }
+
+    /// Shows a watcher what there is, up to so many commits, and compares.
+    fn show(&mut self, watching: &mut Watching, most: usize) -> Outcome {
+        if watching.watcher.is_none() && !self.resume(watching)? {
+            return self.watch_from_now(watching);
+        }
+        watching.mirror.now_us = self.now_us();
+        for _ in 0..most {
+            let watcher = watching.watcher.as_mut().expect("it was resumed");
+            let shown = match watcher.try_next() {
+                Err(Error::WatchTooOld { .. }) if self.may_be_too_old() => {
+                    self.seen.too_old.add(1);
+                    return self.watch_from_now(watching);
+                }
+                shown => shown.said("try_next")?,
+            };
+            if !watching.is_unsynced {
+                // What it shows is on the disk, if it did not have to be: the log up to there was synced.
+                self.durable = self.durable.max(self.synced_by(watcher.token().sequence()));
+            }
+            let Some(set) = shown else { return self.check_all_shown(watching) };
+            self.seen.commits_shown.add(1);
+            self.take_in(watching, &set).map_err(|text| format!("{text}, in {set:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// The last commit up to this one, of those that the log has.
+    fn synced_by(&self, sequence: u64) -> u64 {
+        let upto = self.boundaries.iter().rev().find(|b| b.sequence <= sequence && b.source == Source::Log);
+        upto.map_or(0, |boundary| boundary.sequence)
+    }
+
+    /// At the end, all that is in the log was shown, and led to what there is.
+    fn check_all_shown(&self, watching: &mut Watching) -> Outcome {
+        let told = watching.watcher.as_ref().expect("it was just asked").token();
+        ensure!(told.sequence() >= self.last_logged(), "{} was shown, not {}", told.sequence(), self.last_logged());
+        watching.token = told;
+        if watching.is_stale {
+            return Ok(());
+        }
+        watching.at = watching.at.max(self.synced_by(told.sequence()));
+        let boundary = self.boundary(watching.at).ok_or("it was shown what never was")?;
+        for number in boundary.numbers.into_iter().flatten() {
+            let Some(bounds) = watching.bounds_of(number) else { continue };
+            let found = watching.mirror.range(number, &bounds, u64::MAX);
+            let expected = self.model.range(number, &bounds, boundary.sequence);
+            let wrong = found.iter().find(|row| !expected.contains(row));
+            let wrong = wrong.or_else(|| expected.iter().find(|row| !found.contains(row)));
+            ensure!(
+                found == expected,
+                "{:?} leads to {} rows instead of {}, up to {}: {:?}",
+                watching.of,
+                found.len(),
+                expected.len(),
+                told.sequence(),
+                wrong.map(|(key, value)| (short(key), short(value)))
+            );
+        }
+        if let Some(multi) = boundary.multi.as_ref().filter(|_| watching.has_pairs()) {
+            ensure!(watching.pairs == **multi, "{:?} leads to other pairs, up to {}", watching.of, told.sequence());
+        }
+        Ok(())
+    }
+
+    /// Takes in a commit; what it touched must be as the model has it after that commit.
+    fn take_in(&self, watching: &mut Watching, set: &ChangeSet) -> Outcome {
+        let before = watching.token.sequence();
+        ensure!(set.sequence > before, "commit {} after {before}", set.sequence);
+        ensure!(set.token.sequence() == set.sequence, "a token of commit {}", set.token.sequence());
+        ensure!(!set.changes.is_empty(), "an empty commit");
+        let gap = set.changes.iter().find_map(|change| if let Shown::Gap(gap) = change { Some(gap) } else { None });
+        if watching.is_stale && gap.is_none() {
+            // Commits past the log that were not durable when it began to watch are gone; no change tells of that.
+            self.take_over(watching, set.sequence - 1);
+        }
+        if let Of::All = watching.of {
+            let told = if let Some(Gap::Commits { up_to }) = gap { before.max(*up_to) } else { before };
+            let is_logged = |b: &&super::boundaries::Boundary| b.source == Source::Log;
+            let after = self.boundaries.iter().filter(|b| b.sequence > told && b.sequence < set.sequence);
+            let missing = after.filter(is_logged).next();
+            ensure!(
+                missing.is_none(),
+                "commit {} comes before it and was not shown",
+                missing.map_or(0, |b| b.sequence)
+            );
+        }
+        watching.token = set.token;
+        if let Some(gap) = gap {
+            ensure!(set.changes.len() == 1, "something else beside a gap");
+            return self.take_in_gap(watching, set.sequence, gap);
+        }
+        let boundary = self.boundary(set.sequence).filter(|boundary| boundary.sequence == set.sequence);
+        let boundary = boundary.ok_or_else(|| format!("commit {} was never made", set.sequence))?;
+        let mut changes = Vec::new();
+        for change in &set.changes {
+            if let Shown::ApplicationCursor { cursor } = change {
+                let cursor = u64::from_le_bytes(cursor.as_slice().try_into().map_err(|_| "a cursor")?);
+                ensure!(boundary.cursor == Some(cursor), "the cursor {cursor} instead of {:?}", boundary.cursor);
+            }
+            self.translate(watching, change, &mut changes)?;
+        }
+        watching.at = set.sequence;
+        watching.mirror.commit(set.sequence, &changes);
+        for change in &changes {
+            let (Change::Put(tree, key, _)
+            | Change::PutUntil(tree, key, ..)
+            | Change::Delete(tree, key)
+            | Change::Append(tree, key, _)) = change
+            else {
+                continue;
+            };
+            let is_of = watching.bounds_of(*tree).is_some_and(|bounds| std::ops::RangeBounds::contains(&bounds, key));
+            ensure!(is_of, "{change:?} was not asked for");
+            let (found, expected) =
+                (watching.mirror.get(*tree, key, u64::MAX), self.model.get(*tree, key, set.sequence));
+            ensure!(
+                found == expected,
+                "{change:?} leads to {:?} instead of {:?}",
+                found.map(short),
+                expected.map(short)
+            );
+        }
+        if watching.has_pairs() {
+            let is_same = boundary.multi.as_ref().is_none_or(|multi: &Arc<MultiModel>| watching.pairs == **multi);
+            ensure!(is_same, "it leads to other pairs");
+        }
+        Ok(())
+    }
+
+    /// What the log does not tell is read anew: all of it, as it was after the last commit that is meant, or the load.
+    fn take_in_gap(&self, watching: &mut Watching, sequence: u64, gap: &Gap) -> Outcome {
+        self.seen.gaps.add(1);
+        match gap {
+            Gap::Commits { up_to } => {
+                let is_there = self.boundaries.iter().any(|b| b.source == Source::Unlogged && b.sequence == *up_to);
+                // Or the log has lost it, or it was lost, and its number with it.
+                ensure!(is_there || !self.jumps.is_empty(), "no commit past the log is number {up_to}");
+                self.take_over(watching, *up_to);
+            }
+            Gap::Range { tree, .. } => {
+                number_of(self, watching, tree)?;
+                let load = self.boundaries.iter().find(|boundary| boundary.sequence >= sequence);
+                let load = load.filter(|boundary| boundary.source == Source::Load);
+                let load = load.ok_or_else(|| format!("there was no load after {sequence}"))?;
+                self.take_over(watching, load.sequence);
+            }
+            other => return Err(format!("{other:?}")),
+        }
+        Ok(())
+    }
+
+    /// What a change means to the models.
+    fn translate(&self, watching: &mut Watching, change: &Shown, changes: &mut Vec<Change>) -> Outcome {
+        let Some(tree) = change.tree() else { return Ok(()) };
+        let Some(number) = number_of(self, watching, tree)? else {
+            return translate_pairs(&mut watching.pairs, change);
+        };
+        let put = |key: &Bytes, value: Bytes, expires: &Option<SystemTime>| match expires {
+            Some(expires) => Change::PutUntil(number, key.clone(), value, micros(*expires)),
+            None => Change::Put(number, key.clone(), value),
+        };
+        match change {
+            Shown::Put { key, value, expires, .. } => changes.push(put(key, value.clone(), expires)),
+            Shown::PutStream { key, stream, expires, .. } => {
+                let mut value = Vec::new();
+                stream.copy_to(&mut value).said("a stream that was shown")?;
+                changes.push(put(key, value, expires));
+            }
+            Shown::Delete { key, .. } => changes.push(Change::Delete(number, key.clone())),
+            Shown::DeleteRange { start, end, .. } => {
+                let end = end.clone().map_or(Bound::Unbounded, Bound::Excluded);
+                changes.push(Change::DeleteRange(number, (Bound::Included(start.clone()), end)));
+            }
+            Shown::Merge { key, base, operands, .. } => {
+                match base {
+                    MergeBase::Stored => {}
+                    MergeBase::Nothing => changes.push(Change::Delete(number, key.clone())),
+                    MergeBase::Value(value) => changes.push(Change::Put(number, key.clone(), value.clone())),
+                }
+                for operand in operands {
+                    ensure!(operand.function == "append", "{operand:?}");
+                    changes.push(Change::Append(number, key.clone(), operand.operand.clone()));
+                }
+            }
+            Shown::CreateTree { multi, .. } => ensure!(!multi, "it has one value to a key"),
+            Shown::DropTree { .. } => {}
+            other => return Err(format!("{other:?}")),
+        }
+        Ok(())
+    }
+}
+
+fn translate_pairs(pairs: &mut MultiModel, change: &Shown) -> Outcome {
+    match change {
+        Shown::Add { key, value, .. } => pairs.add(key, value),
+        Shown::Remove { key, value, .. } => pairs.remove(key, value),
+        Shown::RemoveAll { key, .. } => pairs.remove_all(key),
+        Shown::CreateTree { multi, .. } => ensure!(*multi, "it has many values to a key"),
+        other => return Err(format!("{other:?}")),
+    }
+    Ok(())
+}
