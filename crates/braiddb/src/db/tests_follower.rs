@@ -3,12 +3,13 @@
 
 use super::{
     Db, Durability, Follower, Settings,
+    new_directory::RESTORING_NAME,
     tests_common::{Clock, DIR, SECOND_NS, fault, mem, open, small},
 };
 use crate::{
     base::{Error, Result},
     codec::Compression,
-    platform::{Vfs, fault_vfs::FaultVfs},
+    platform::{OpenMode, Vfs, fault_vfs::FaultVfs},
 };
 use std::{
     collections::BTreeMap,
@@ -237,4 +238,68 @@ fn loads_are_followed_in_their_place() {
     });
     follower.refresh().unwrap();
     assert_eq!(rows(&follower.db(), "loaded"), rows(&owner, "loaded"));
+}
+
+/// A restore that was cut off leaves no database, for followers neither.
+#[test]
+fn what_a_restore_has_not_finished_is_not_followed() {
+    let vfs = mem();
+    open(small(&vfs)).unwrap().close().unwrap();
+    assert!(follow(small(&vfs)).is_ok());
+    vfs.open(&Path::new(DIR).join(RESTORING_NAME), OpenMode::CreateNew).unwrap();
+    assert!(matches!(follow(small(&vfs)), Err(Error::NotFound(_))));
+}
+
+/// What a state shows it has open, also what came with the log since the last look: the file is gone afterwards.
+#[test]
+fn large_values_of_the_log_stay_readable_when_their_file_goes() {
+    let vfs = mem();
+    let owner = open(Settings { blob_threshold: 100, ..small(&vfs) }).unwrap();
+    let tree = owner.tree("t").unwrap();
+    let follower = follow(small(&vfs)).unwrap();
+    let blobs = || {
+        let names = vfs.list(Path::new(DIR)).unwrap().into_iter().map(|entry| entry.name);
+        names.filter(|name| name.ends_with(".blob")).collect::<Vec<_>>()
+    };
+    tree.put("large", vec![7; 5000]).unwrap();
+    let before = blobs();
+    assert!(!before.is_empty() && follower.refresh().unwrap().has_changed);
+    tree.delete("large").unwrap();
+    owner.flush().unwrap();
+    tree.put("other", vec![8; 5000]).unwrap();
+    owner.compact().unwrap();
+    owner.close().unwrap();
+    drop(open(small(&vfs)).unwrap());
+    assert!(blobs().iter().all(|name| !before.contains(name)), "{before:?} and {:?}", blobs());
+    let value = follower.db().open_tree("t").unwrap().get("large").unwrap();
+    assert_eq!(value.as_deref(), Some(&[7; 5000][..]));
+}
+
+/// Another life of the database in its place has files of the same numbers with other contents.
+#[test]
+fn a_copy_that_takes_the_place_of_the_database_is_followed_as_another() {
+    let vfs = mem();
+    let owner = open(small(&vfs)).unwrap();
+    let tree = owner.tree("t").unwrap();
+    tree.put("a", "1").unwrap();
+    owner.checkpoint("/copy").unwrap();
+    for (dir, value) in [(DIR, "here"), ("/copy", "there")] {
+        let db = if dir == DIR { owner.clone() } else { Db::open_with(small(&vfs), Path::new(dir)).unwrap() };
+        for _ in 0..4 {
+            db.tree("t").unwrap().put("b", value).unwrap();
+            db.flush().unwrap();
+        }
+    }
+    let follower = follow(small(&vfs)).unwrap();
+    assert_eq!(rows(&follower.db(), "t")[&b"b"[..]], b"here");
+    owner.close().unwrap();
+    drop(tree);
+    for entry in vfs.list(Path::new(DIR)).unwrap() {
+        vfs.remove(&Path::new(DIR).join(entry.name)).unwrap();
+    }
+    for entry in vfs.list(Path::new("/copy")).unwrap() {
+        vfs.rename(&Path::new("/copy").join(&entry.name), &Path::new(DIR).join(&entry.name)).unwrap();
+    }
+    follower.refresh().unwrap();
+    assert_eq!(rows(&follower.db(), "t")[&b"b"[..]], b"there");
 }
