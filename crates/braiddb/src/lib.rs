@@ -36,6 +36,7 @@ mod codec;
 mod commit;
 mod compaction;
 mod db;
+mod dump;
 #[cfg(any(test, feature = "measure"))]
 #[doc(hidden)]
 pub mod measure;
@@ -63,6 +64,9 @@ pub use db::{
     Refreshed, RestorePoint, ResumeToken, RunStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder,
     TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
     Version, WatchOptions, WatchStopper, Watcher,
+};
+pub use dump::{
+    DumpInfo, DumpOptions, DumpProgress, DumpReport, DumpedTreeInfo, LoadOptions, LoadProgress, LoadReport, check_dump,
 };
 pub use options::Builder;
 pub use txn::Savepoint;
