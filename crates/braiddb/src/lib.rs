@@ -60,10 +60,10 @@ pub use db::inspect;
 pub use db::{
     Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db, Durability, ETag,
     Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader,
-    MultiCursor, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, PendingStream, RangeEstimate, ReaderStats,
-    Refreshed, RestorePoint, ResumeToken, RunStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder,
-    TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update, Value, VerifyReport,
-    Version, WatchOptions, WatchStopper, Watcher,
+    MultiCursor, MultiIter, MultiTransactionIter, MultiTree, OlderFile, PartitionStats, PendingStream, RangeEstimate,
+    ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, Snapshot, Stats, StreamReader, StreamWriter,
+    TableBuilder, TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeOptions, Update,
+    UpgradeReport, Value, VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
 };
 pub use dump::{
     DumpInfo, DumpOptions, DumpProgress, DumpReport, DumpedTreeInfo, LoadOptions, LoadProgress, LoadReport, check_dump,

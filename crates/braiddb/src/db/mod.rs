@@ -54,6 +54,7 @@ mod transaction_streams;
 mod tree;
 mod unlogged;
 mod update;
+mod upgrade;
 mod verify;
 mod watch;
 mod watches;
@@ -135,6 +136,7 @@ pub use tables::{TableBuilder, TableInfo, TableSpec};
 pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;
+pub use upgrade::{OlderFile, UpgradeReport};
 pub use verify::VerifyReport;
 pub use watch::{
     Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken, WatchOptions,
