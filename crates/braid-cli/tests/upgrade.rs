@@ -96,3 +96,25 @@ fn older_databases_move_house() {
         assert!(versions(&place).iter().all(|found| *found == version), "the old one is as it was");
     }
 }
+
+#[test]
+fn an_open_database_is_written_anew_while_nothing_is_committed() {
+    for version in VERSIONS {
+        let (place, expected) = workplace(version);
+        let db = braiddb::Db::open(place.path("db")).unwrap();
+        assert!(db.stats().older_runs > 0);
+        let is_log = |name: &str| name.ends_with(".wal");
+        // Half a second of idleness, and then a merge or two.
+        for _ in 0..600 {
+            if db.older_files().unwrap().iter().all(|file| is_log(&file.name) || file.name == "CURRENT") {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert_eq!(db.stats().older_runs, 0);
+        let left = db.older_files().unwrap();
+        assert!(left.iter().all(|file| is_log(&file.name) || file.name == "CURRENT"), "{left:?}");
+        db.close().unwrap();
+        assert_eq!(contents(&place, "db"), expected, "version {version}");
+    }
+}
