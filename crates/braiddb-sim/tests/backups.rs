@@ -5,9 +5,7 @@
 
 mod common;
 
-use braiddb::{
-    BackupOptions, Backups, Builder, Db, DirectoryTarget, DumpOptions, Error, LoadOptions, platform::Vfs,
-};
+use braiddb::{BackupOptions, Backups, Builder, Db, DirectoryTarget, DumpOptions, Error, LoadOptions, platform::Vfs};
 use braiddb_sim::{
     Call, CrashPolicy, Effect, Fault, Random, SimDisk,
     model::{Contents, difference},

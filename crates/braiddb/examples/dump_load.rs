@@ -8,6 +8,8 @@
 //! file, and makes a database of it. Then it does both at once: one thread dumps into a pipe while another loads from it. Each figure is of keys and
 //! values, in MB (a million bytes) a second.
 
+#![expect(clippy::disallowed_methods, reason = "this measures time, and has a file for the dump")]
+
 use braiddb::{Builder, Db, DumpOptions, LoadOptions, Result, check_dump};
 use std::{
     fs::File,

@@ -67,7 +67,7 @@ mod tests_bulk;
 #[cfg(test)]
 mod tests_checkpoint;
 #[cfg(test)]
-mod tests_common;
+pub mod tests_common;
 #[cfg(test)]
 mod tests_conditional;
 #[cfg(test)]
