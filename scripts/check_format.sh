@@ -56,13 +56,13 @@ compare_dump() {
     local status byte
     rm -f "$work/dump"
     "$braid" dump "$1" "$work/dump" --read-only >/dev/null 2>&1 || die "no dump of $1"
-    python3 scripts/read_dump.py "$work/dump" >"$work/found" 2>"$work/complaint" || die "$(<"$work/complaint")"
-    cmp "$work/found" "$work/expected"
+    python3 scripts/read_dump.py "$work/dump" >"$work/of_dump" 2>"$work/complaint" || die "$(<"$work/complaint")"
+    cmp "$work/of_dump" "$work/expected"
     ((++compared))
     for byte in 70 100 $(($(wc -c <"$work/dump") / 2)); do
         status=0
         flip "$work/dump" "$byte"
-        python3 scripts/read_dump.py "$work/dump" >"$work/found" 2>"$work/complaint" || status=$?
+        python3 scripts/read_dump.py "$work/dump" >"$work/of_dump" 2>"$work/complaint" || status=$?
         flip "$work/dump" "$byte"
         [[ $status -eq 3 ]] || die "byte $byte of a dump is flipped, and the reader exits with $status"
         ((++refused))
