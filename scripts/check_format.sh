@@ -47,7 +47,26 @@ compare() {
     python3 scripts/read_db.py "$1" >"$work/found" 2>"$work/met" || die "the reader fails: $(<"$work/met")"
     cmp "$work/found" "$work/expected"
     cat "$work/met" >>"$work/all_met"
+    compare_dump "$1"
     ((++compared))
+}
+
+# The reader of dumps finds the same in a dump of it, and refuses that where a byte is wrong.
+compare_dump() {
+    local status byte
+    rm -f "$work/dump"
+    "$braid" dump "$1" "$work/dump" --read-only >/dev/null 2>&1 || die "no dump of $1"
+    python3 scripts/read_dump.py "$work/dump" >"$work/of_dump" 2>"$work/complaint" || die "$(<"$work/complaint")"
+    cmp "$work/of_dump" "$work/expected"
+    ((++compared))
+    for byte in 70 100 $(($(wc -c <"$work/dump") / 2)); do
+        status=0
+        flip "$work/dump" "$byte"
+        python3 scripts/read_dump.py "$work/dump" >"$work/of_dump" 2>"$work/complaint" || status=$?
+        flip "$work/dump" "$byte"
+        [[ $status -eq 3 ]] || die "byte $byte of a dump is flipped, and the reader exits with $status"
+        ((++refused))
+    done
 }
 
 # Changes the byte of a file at an offset.
@@ -142,4 +161,4 @@ blob=$(cd "$db" && ls -- *.blob | tail -1)
 truncate -s -100 "$db/$blob"
 agree "$db" "$blob, cut short"
 
-echo "format: $compared databases are as docs/format.md says, $refused damaged ones are refused"
+echo "format: $compared databases and dumps are as docs/format.md and docs/dump.md say, $refused damaged ones are refused"

@@ -65,6 +65,22 @@ pub enum Command {
     Archive(ArchiveArguments),
     /// Make a second database as this one is now, sharing its files
     Checkpoint(CheckpointArguments),
+    /// Write all that a database holds into one file or pipe, for `load`
+    ///
+    /// The dump is the state at one commit, while another process may go on writing. It holds every tree with its options, values of any length,
+    /// when they expire, what merge functions have not been applied to yet, and the application cursor; and nothing of how the database keeps its
+    /// files. Each part of it is checksummed, and its end as well.
+    Dump(DumpArguments),
+    /// Make a database of a dump, all of it or nothing
+    ///
+    /// The database is made in a new directory, and opens when all is in it. After an error nothing is left; after a kill, the directory does not
+    /// open, and is to be removed.
+    Load(LoadArguments),
+    /// Write files of earlier format versions anew
+    ///
+    /// An older database opens as it is; what is written is of the present version. This writes the rest anew. An open database does the same by
+    /// itself while nothing is committed.
+    Upgrade(UpgradeArguments),
     /// Print a file of a database in readable form
     Inspect(InspectArguments),
     /// Measure the engine, with the workloads of RocksDB's db_bench and of YCSB
@@ -529,6 +545,73 @@ pub struct CheckpointArguments {
     pub db: PathBuf,
     /// The directory of the new database; it must not exist yet, or be empty
     pub dir: PathBuf,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// How a dump is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DumpCompression {
+    /// Not at all.
+    None,
+    /// Quickly.
+    #[default]
+    Lz4,
+    /// Smaller, and more slowly.
+    Zstd,
+}
+
+/// `braid dump`
+#[derive(Debug, Args)]
+pub struct DumpArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The file, which must not exist yet; `-` is standard output
+    #[arg(default_value = "-")]
+    pub file: PathBuf,
+    /// How it is compressed
+    #[arg(long, default_value = "lz4")]
+    pub compression: DumpCompression,
+    /// How many threads read and pack [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+    /// Print the report as JSON, on standard error if the dump goes to standard output
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
+/// `braid load`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("where").required(true))]
+pub struct LoadArguments {
+    /// The dump; `-` is standard input
+    pub file: PathBuf,
+    /// The directory of the database; it must not exist yet, or be empty
+    #[arg(group = "where")]
+    pub db: Option<PathBuf>,
+    /// Only read all of the dump and check it, and tell what it holds
+    #[arg(long, group = "where")]
+    pub check: bool,
+    /// How many threads unpack and write [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid upgrade`
+#[derive(Debug, Args)]
+pub struct UpgradeArguments {
+    /// The database
+    pub db: PathBuf,
+    /// Only list the files of earlier versions, and change nothing
+    #[arg(long)]
+    pub check: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }

@@ -46,6 +46,11 @@ impl Bar {
         }
     }
 
+    /// Moves a bar over bytes alone.
+    pub fn set_bytes(&self, bytes: u64) {
+        self.bar.set_position(bytes);
+    }
+
     /// Moves a counting bar.
     pub fn set_count(&self, count: u64) {
         self.bar.set_position(count);

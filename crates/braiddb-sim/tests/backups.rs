@@ -5,7 +5,7 @@
 
 mod common;
 
-use braiddb::{BackupOptions, Backups, Builder, Db, DirectoryTarget, Error, platform::Vfs};
+use braiddb::{BackupOptions, Backups, Builder, Db, DirectoryTarget, DumpOptions, Error, LoadOptions, platform::Vfs};
 use braiddb_sim::{
     Call, CrashPolicy, Effect, Fault, Random, SimDisk,
     model::{Contents, difference},
@@ -201,13 +201,18 @@ fn deletions_of_backups_survive_crashes_anywhere() {
 }
 
 #[test]
-fn checkpoints_and_restores_survive_crashes_anywhere() {
+fn checkpoints_restores_and_loads_survive_crashes_anywhere() {
     let (images, complete) = (Counter::default(), Counter::default());
-    for what in ["checkpoint", "restore"] {
+    for what in ["checkpoint", "restore", "load"] {
         let start = Start::small();
         let (run, known) = with_backups(&start);
+        let dumped = dump(&run).expect("dump");
         let first = run.disk.operations();
         let expected = match what {
+            "load" => {
+                load(&run, &dumped).expect("load");
+                run.history.latest().clone()
+            }
             "checkpoint" => {
                 db(&run).checkpoint(COPY).expect("checkpoint");
                 run.history.latest().clone()
@@ -230,6 +235,16 @@ fn checkpoints_and_restores_survive_crashes_anywhere() {
     }
     println!("{} images, {} with the copy whole", images.get(), complete.get());
     assert!(complete.get() > 0 && complete.get() < images.get());
+}
+
+fn dump(run: &Run) -> Result<Vec<u8>, Error> {
+    let mut dumped = Vec::new();
+    db(run).dump(&mut dumped, DumpOptions::default())?;
+    Ok(dumped)
+}
+
+fn load(run: &Run, mut dumped: &[u8]) -> Result<(), Error> {
+    builder(&run.options, &run.disk).load(COPY, &mut dumped, LoadOptions::default()).map(|_| ())
 }
 
 /// Does one thing on a disk where one call fails: it fails, and leaves nothing wrong, or it is done.
@@ -285,7 +300,7 @@ fn a_backup_that_fails_leaves_the_earlier_ones() {
 }
 
 #[test]
-fn a_checkpoint_or_restore_that_fails_leaves_nothing() {
+fn a_checkpoint_restore_or_load_that_fails_leaves_nothing() {
     let check = |run: &Run, is_done: bool, expected: &Contents| {
         if is_done {
             assert!(check_copy(&run.options, &run.disk, expected));
@@ -304,6 +319,11 @@ fn a_checkpoint_or_restore_that_fails_leaves_nothing() {
     fail_each_call(
         "checkpoint",
         |run| db(run).checkpoint(COPY).map(|_| ()),
+        |run, _, is_done| check(run, is_done, run.history.latest()),
+    );
+    fail_each_call(
+        "dump and load",
+        |run| load(run, &dump(run)?),
         |run, _, is_done| check(run, is_done, run.history.latest()),
     );
     fail_each_call(

@@ -36,6 +36,7 @@ mod codec;
 mod commit;
 mod compaction;
 mod db;
+mod dump;
 #[cfg(any(test, feature = "measure"))]
 #[doc(hidden)]
 pub mod measure;
@@ -59,10 +60,14 @@ pub use db::inspect;
 pub use db::{
     Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db, Durability, ETag,
     Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader,
-    MultiCursor, MultiIter, MultiTransactionIter, MultiTree, PartitionStats, PendingStream, RangeEstimate, ReaderStats,
-    Refreshed, RestorePoint, ResumeToken, RunStats, SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats, Snapshot,
-    Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec, Transaction, TransactionIter, Tree,
-    TreeInfo, TreeOptions, UnsortedLoader, Update, Value, VerifyReport, Version, WatchOptions, WatchStopper, Watcher,
+    MultiCursor, MultiIter, MultiTransactionIter, MultiTree, OlderFile, PartitionStats, PendingStream, RangeEstimate,
+    ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, SharedRuntime, SharedRuntimeBuilder,
+    SharedRuntimeStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec, Transaction,
+    TransactionIter, Tree, TreeInfo, TreeOptions, UnsortedLoader, Update, UpgradeReport, Value, VerifyReport, Version,
+    WatchOptions, WatchStopper, Watcher,
+};
+pub use dump::{
+    DumpInfo, DumpOptions, DumpProgress, DumpReport, DumpedTreeInfo, LoadOptions, LoadProgress, LoadReport, check_dump,
 };
 pub use options::Builder;
 pub use txn::Savepoint;

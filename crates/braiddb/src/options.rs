@@ -6,6 +6,7 @@ use crate::{
     base::limits,
     codec::{Compression, MergeFunction},
     db::{Db, Durability, Follower, RestorePoint, Settings, SharedRuntime},
+    dump::{self, LoadOptions, LoadReport},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs},
     table::KeyBlocks,
 };
@@ -333,6 +334,27 @@ impl Builder {
         dir: impl AsRef<Path>,
     ) -> Result<Restored> {
         backup::restore_to(self.settings, target, archive.as_ref(), point, dir.as_ref())
+    }
+
+    /// Makes a database of a [dump](crate::Snapshot::dump) in the directory `dir`. Records keep the numbers of their commits, and expire when
+    /// they would have; what merge functions are to do is kept, and the functions need not be there. It is a life of its own:
+    /// its records have [versions](crate::Version) that none had before. The options of the builder count as those of an open
+    /// do. What was in the dump is checked on the way, and the database is opened once, for reading only, before it counts.
+    ///
+    /// The dump is read from front to back, once, in bounded memory, so it may come through a pipe. Takes time linear in it.
+    ///
+    /// **All or nothing**: the directory becomes a database that opens when all of the dump is in it and on the disk. After an error
+    /// nothing is left in it; if the process is killed or the machine stops, it does not open, and is to be removed.
+    ///
+    /// Errors: `AlreadyExists` if there is something in `dir`; `DumpDamaged`, with the place, if the dump is not as it was written or ends too
+    /// soon; `InvalidArgument` for what is no dump; `Unsupported` for one that a newer version has made. There is an example at [`Db::dump`].
+    pub fn load(
+        self,
+        dir: impl AsRef<Path>,
+        input: &mut dyn std::io::Read,
+        options: LoadOptions<'_>,
+    ) -> Result<LoadReport> {
+        dump::load(self.settings, dir.as_ref(), input, options)
     }
 
     /// Reads the database in the directory `path` as of now. Nothing is written, not even a lock file, and no lock is taken: another

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{backup, export, find, import, maintenance, point, scan, stats, watch};
+use super::{backup, dump, export, find, import, maintenance, point, scan, stats, watch};
 use crate::{arguments::Command, bench, demo};
 
 /// Runs a command.
@@ -25,6 +25,9 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Archive(arguments) => backup::archive(&arguments),
         Command::Checkpoint(arguments) => backup::checkpoint(&arguments),
+        Command::Dump(arguments) => dump::dump(&arguments),
+        Command::Load(arguments) => dump::load(&arguments),
+        Command::Upgrade(arguments) => maintenance::upgrade(&arguments),
         Command::Inspect(arguments) => maintenance::inspect(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),

@@ -8,7 +8,10 @@ use serde_json::json;
 
 use super::open::{open_for_reading, open_for_writing};
 use crate::{
-    arguments::{CompactArguments, CreateArguments, InspectArguments, OpenArguments, TreesArguments, VerifyArguments},
+    arguments::{
+        CompactArguments, CreateArguments, InspectArguments, OpenArguments, ReadArguments, TreesArguments,
+        UpgradeArguments, VerifyArguments,
+    },
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
     notation::{show_bytes, show_count},
 };
@@ -68,6 +71,29 @@ pub fn compact(arguments: &CompactArguments) -> Result<u8> {
     db.close()?;
     println!("{} before, {} after", show_bytes(before), show_bytes(after));
     Ok(OK)
+}
+
+/// `braid upgrade`
+pub fn upgrade(arguments: &UpgradeArguments) -> Result<u8> {
+    let mut out = std::io::stdout().lock();
+    if arguments.check {
+        let read = ReadArguments { open: arguments.open.clone(), read_only: true };
+        let older = open_for_reading(&arguments.db, &read)?.older_files()?;
+        for file in &older {
+            writeln!(out, "{}\tversion {}", file.name, file.version)?;
+        }
+        writeln!(out, "{} files of earlier versions", show_count(older.len() as u64))?;
+        return Ok(OK);
+    }
+    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let report = db.upgrade()?;
+    db.close()?;
+    // What the open itself has written anew is not among them.
+    writeln!(out, "{} files of earlier versions written anew", show_count((report.before - report.left.len()) as u64))?;
+    for file in &report.left {
+        writeln!(out, "left: {}, version {}", file.name, file.version)?;
+    }
+    Ok(if report.left.is_empty() { OK } else { NOT_FOUND })
 }
 
 /// `braid inspect`

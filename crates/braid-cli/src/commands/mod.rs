@@ -2,6 +2,7 @@
 
 mod backup;
 mod dispatch;
+mod dump;
 mod export;
 mod find;
 mod import;

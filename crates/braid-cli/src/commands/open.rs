@@ -26,7 +26,8 @@ impl From<DurabilityArgument> for Durability {
     }
 }
 
-fn builder(arguments: &OpenArguments) -> Builder {
+/// A database's options.
+pub fn builder(arguments: &OpenArguments) -> Builder {
     match arguments.memory {
         Some(bytes) => Db::builder().memory(usize::try_from(bytes).unwrap_or(usize::MAX)),
         None => Db::builder(),

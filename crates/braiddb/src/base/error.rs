@@ -46,6 +46,17 @@ pub enum Error {
         /// What is wrong there.
         detail: String,
     },
+    /// A dump holds bytes that were not written there, or ends before its end.
+    #[error(
+        "the dump is damaged at byte {offset}: {detail}; nothing of it was kept: copy it once more from where it was made, or make it \
+         anew with `braid dump`"
+    )]
+    DumpDamaged {
+        /// Where in the dump, in bytes from its start.
+        offset: u64,
+        /// What is wrong there.
+        detail: String,
+    },
     /// The caller asked for something that cannot be; nothing was changed.
     #[error("invalid argument: {0}")]
     InvalidArgument(String),
@@ -199,6 +210,7 @@ impl Error {
             Error::BackupDamaged { path, detail } => {
                 Error::BackupDamaged { path: path.clone(), detail: detail.clone() }
             }
+            Error::DumpDamaged { offset, detail } => Error::DumpDamaged { offset: *offset, detail: detail.clone() },
             Error::InvalidArgument(text) => Error::InvalidArgument(text.clone()),
             Error::NotFound(text) => Error::NotFound(text.clone()),
             Error::AlreadyExists(text) => Error::AlreadyExists(text.clone()),
@@ -224,9 +236,9 @@ impl Error {
         }
     }
 
-    /// Whether bytes on disk are damaged, of a database or of a backup.
+    /// Whether bytes are damaged, of a database, of a backup or of a dump.
     pub fn is_corruption(&self) -> bool {
-        matches!(self, Error::Corruption { .. } | Error::BackupDamaged { .. })
+        matches!(self, Error::Corruption { .. } | Error::BackupDamaged { .. } | Error::DumpDamaged { .. })
     }
 
     /// Whether the disk is full.

@@ -25,6 +25,11 @@ pub const FILE_HEADER_LEN: usize = 64;
 /// 3. Entries of kinds 5 and 6, values with an end and streams.
 pub const FORMAT_VERSION: u32 = 3;
 
+/// The version of dumps that this build writes. They say what a database holds, not how, and so have versions of their own.
+///
+/// 1. The first.
+pub const DUMP_VERSION: u32 = 1;
+
 /// A required feature of runs: there may be zeros between data blocks, and the index tells how many.
 pub const PADDED_BLOCKS: u64 = 1;
 
@@ -48,10 +53,12 @@ pub enum FileKind {
     Current,
     /// What a backup consists of. Numbers: the backup's, and the length of what follows the header.
     Backup,
+    /// A dump. Numbers: the last commit in it, and zero.
+    Dump,
 }
 
 impl FileKind {
-    const ALL: [FileKind; 7] = [
+    const ALL: [FileKind; 8] = [
         FileKind::Wal,
         FileKind::Run,
         FileKind::View,
@@ -59,6 +66,7 @@ impl FileKind {
         FileKind::Manifest,
         FileKind::Current,
         FileKind::Backup,
+        FileKind::Dump,
     ];
 
     /// The first eight bytes of such a file.
@@ -71,6 +79,7 @@ impl FileKind {
             FileKind::Manifest => b"BRAIDMAN",
             FileKind::Current => b"BRAIDCUR",
             FileKind::Backup => b"BRAIDBAK",
+            FileKind::Dump => b"BRAIDDMP",
         }
     }
 
@@ -80,6 +89,11 @@ impl FileKind {
             FileKind::Run => PADDED_BLOCKS | GIVEN_SEQUENCE,
             _ => 0,
         }
+    }
+
+    /// The latest version of such files that this build knows, which is the one that it writes.
+    pub fn version(self) -> u32 {
+        if self == FileKind::Dump { DUMP_VERSION } else { FORMAT_VERSION }
     }
 
     /// The kind that these first bytes tell of, if any.
@@ -108,7 +122,7 @@ pub struct FileHeader {
 impl FileHeader {
     /// A header of the present version.
     pub fn new(kind: FileKind, file_id: FileId, numbers: [u64; 2]) -> FileHeader {
-        FileHeader { kind, version: FORMAT_VERSION, required_features: 0, optional_features: 0, file_id, numbers }
+        FileHeader { kind, version: kind.version(), required_features: 0, optional_features: 0, file_id, numbers }
     }
 
     /// The header, with these required features.
@@ -149,10 +163,9 @@ impl FileHeader {
         let version = u32::try_from(version).map_err(|_| bad("reserved bytes of the file header are not zero"))?;
         let unsupported =
             |detail: String| Error::Unsupported { path: path.to_owned(), detail: detail + "; use a newer build" };
-        if version == 0 || version > FORMAT_VERSION {
-            return Err(unsupported(format!(
-                "its format version is {version}, this build knows 1 to {FORMAT_VERSION}"
-            )));
+        let version_max = kind.version();
+        if version == 0 || version > version_max {
+            return Err(unsupported(format!("its format version is {version}, this build knows 1 to {version_max}")));
         }
         let unknown = required_features & !kind.known_features();
         if unknown != 0 {

@@ -8,6 +8,7 @@
 use super::{
     core::{Core, WorkState},
     crew::{Role, Turn, Worker},
+    upgrade::is_older,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
@@ -158,14 +159,18 @@ impl Core {
     /// Merges each partition into as few runs as can be.
     pub fn compact_all(&self) -> Result<()> {
         let ids: Vec<u64> = self.state.load().version.partitions.iter().map(|p| p.id).collect();
-        for id in ids {
-            while !self.try_compact(id)? {
-                let mut work = self.work.lock();
-                self.work_changed.wait_for(&mut work, Duration::from_millis(10));
-            }
-        }
+        ids.into_iter().try_for_each(|id| self.compact_partition(id))?;
         // Others may write all the while: then there is always something left to do.
         self.run_until_settled(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())
+    }
+
+    /// Merges a partition wholly, when no other job works on it.
+    pub fn compact_partition(&self, id: u64) -> Result<()> {
+        while !self.try_compact(id)? {
+            let mut work = self.work.lock();
+            self.work_changed.wait_for(&mut work, Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Merges a partition wholly; false while another job works on it.
@@ -180,17 +185,25 @@ impl Core {
             }
             Arc::clone(partition)
         };
-        let inputs: Vec<u64> = partition.all_runs().map(|h| h.run().meta().number).collect();
-        let bytes: u64 = partition.all_runs().map(|h| h.run().meta().file_bytes).sum();
-        let blocks: u64 = partition.all_runs().map(|h| u64::from(h.run().meta().blocks)).sum();
-        let is_large = bytes > self.settings.partition_bytes() || blocks > PARTITION_BLOCKS_MAX;
-        let plan = if is_large { Plan::Split } else { Plan::Major { inputs } };
+        let plan = self.whole_merge(&partition);
         // Runs that can be let go of unread go first, and the others are merged by the next try.
         let is_step = !droppable_runs(&partition, self.snapshots.strata()[0], self.expired_by_us()).is_empty();
-        let done = if bytes == 0 { Ok(()) } else { self.run_partition(&partition, &plan) };
+        let is_empty = partition.all_runs().next().is_none();
+        let done = if is_empty { Ok(()) } else { self.run_partition(&partition, &plan) };
         self.work.lock().busy.remove(&id);
         self.signal_work();
         done.map(|()| !is_step)
+    }
+
+    /// The plan by which all of a partition is merged.
+    fn whole_merge(&self, partition: &Partition) -> Plan {
+        let metas = || partition.all_runs().map(|handle| handle.run().meta());
+        let bytes: u64 = metas().map(|meta| meta.file_bytes).sum();
+        let blocks: u64 = metas().map(|meta| u64::from(meta.blocks)).sum();
+        if bytes > self.settings.partition_bytes() || blocks > PARTITION_BLOCKS_MAX {
+            return Plan::Split;
+        }
+        Plan::Major { inputs: metas().map(|meta| meta.number).collect() }
     }
 
     /// Does all work that is due, in the calling thread.
@@ -241,6 +254,9 @@ impl Core {
                 let _ = partition.counts();
             }
         }
+        if role != Role::Flusher && self.work.lock().idle {
+            self.find_older_blobs();
+        }
         let mut work = self.work.lock();
         if self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire) || self.settings.read_only {
             return None;
@@ -272,7 +288,8 @@ impl Core {
         };
         // What is merged whole need not be folded before.
         let deadest = if idle { self.choose_deadest(&state, &work) } else { None };
-        let (partition, plan) = deadest.or_else(|| self.choose(&state, &work, &options))?;
+        let chosen = deadest.or_else(|| self.choose(&state, &work, &options));
+        let (partition, plan) = chosen.or_else(|| self.choose_older(&state, &work).filter(|_| idle))?;
         work.busy.insert(partition.id);
         Some(Job::Partition(partition, plan))
     }
@@ -294,6 +311,14 @@ impl Core {
             }
         }
         best.map(|(_, partition, plan)| (partition, plan))
+    }
+
+    /// While nothing is committed and there is nothing better to do: a partition that has files of an earlier format version.
+    fn choose_older(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
+        let is_free = |p: &&Arc<Partition>| !work.busy.contains(&p.id) && !work.failed.contains_key(&p.id);
+        let mut partitions = state.version.partitions.iter().filter(is_free);
+        let partition = partitions.find(|partition| self.may_upgrade() && is_older(partition, work))?;
+        Some((Arc::clone(partition), self.whole_merge(partition)))
     }
 
     /// While nothing is committed: the partition whose merge gives back most, as long as too much is dead in all. Those that

@@ -134,6 +134,8 @@ pub struct WorkState {
     pub held: BTreeMap<u64, (u64, Vec<SequenceNumber>)>,
     /// Blob files that are mostly dead: merges move what is left out of them.
     pub sparse_blobs: BTreeSet<FileNumber>,
+    /// Blob files of earlier format versions, once that was looked for: what they hold is moved as well.
+    pub older_blobs: Option<BTreeSet<FileNumber>>,
     /// Blob files with a value that could not be read to be moved; they stay.
     pub unmovable_blobs: BTreeSet<FileNumber>,
     /// By partition: its bytes when a split could not cut it. It is not tried again before it has grown by half.

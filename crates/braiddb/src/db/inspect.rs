@@ -65,6 +65,7 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
         FileKind::Manifest => printer.manifest(&*file),
         FileKind::Current => printer.current(&*file),
         FileKind::Backup => printer.line(format_args!("a backup: `braid backup list` and `verify` tell of it")),
+        FileKind::Dump => printer.line(format_args!("a dump: `braid load --check` tells of it")),
     }
 }
 

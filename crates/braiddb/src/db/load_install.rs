@@ -105,7 +105,8 @@ fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
 }
 
 impl Core {
-    /// Puts runs of a tree that tell no sequence numbers into force, in key order and without overlap; the number that they were given. Their
+    /// Puts runs of a tree that tell no sequence numbers into force, in key order and without overlap; the number that they were given. Runs of
+    /// a database that is being made of a dump keep the numbers that they tell, which come before all others. Their
     /// files are synced, but not the directory. The caller keeps the database from being closed.
     pub fn install_load(&self, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
         self.check_writable()?;
@@ -181,7 +182,10 @@ impl Core {
             self.window.note(sequence, &written(range)?);
         }
         for run in &mut runs {
-            (run.min_sequence, run.max_sequence) = (sequence, sequence);
+            // Entries that have numbers of their own keep them.
+            if run.max_sequence == 0 {
+                (run.min_sequence, run.max_sequence) = (sequence, sequence);
+            }
             self.counters.run_bytes.fetch_add(run.file_bytes, Ordering::Relaxed);
         }
         let mut disk = self.disk.lock();

@@ -6,14 +6,14 @@
 //!
 //! What is written is removed when the writer is dropped before it was put into force.
 
-use super::{catalog::TreeState, core::Core, expiry::micros};
+use super::{catalog::TreeState, core::Core, expiry::micros, on_the_way::OnTheWay, settings::Durability};
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
     table::{
         RunMeta, RunOptions,
-        blob::{BlobRef, Lane},
+        blob::{BlobRef, Lane, visit_references},
     },
     version::FileSet,
     view::SortedRunWriter,
@@ -116,6 +116,8 @@ pub struct LoadWriter {
     blob_bytes_unsynced: u64,
     user_bytes: u64,
     rows: u64,
+    /// What streams were written to.
+    streams: Option<OnTheWay>,
     is_in_force: bool,
 }
 
@@ -160,8 +162,100 @@ impl LoadWriter {
             blob_bytes_unsynced: 0,
             user_bytes: 0,
             rows: 0,
+            streams: None,
             is_in_force: false,
         })
+    }
+
+    /// Of entries that have sequence numbers of their own, and ends.
+    pub fn of_entries(core: &Arc<Core>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
+        let mut writer = LoadWriter::new(core, tree)?;
+        writer.options.is_unnumbered = false;
+        writer.expires_us = None;
+        Ok(writer)
+    }
+
+    /// Adds a value that has a number of its own.
+    pub fn add_value(
+        &mut self,
+        key: &[u8],
+        sequence: SequenceNumber,
+        value: &[u8],
+        expires_us: Option<u64>,
+    ) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        let _inside = core.enter()?;
+        core.check_writable()?;
+        self.expires_us = expires_us;
+        self.add_at(key, sequence, value)
+    }
+
+    /// Adds an entry whose value is written already, if it is a large one.
+    pub fn add_placed(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        let _inside = core.enter()?;
+        core.check_writable()?;
+        self.user_bytes += (key.len() + value.len()) as u64;
+        self.rows += 1;
+        let run = self.run_for(key)?;
+        run.add(EntryRef { key, sequence, kind, value })?;
+        let understood = visit_references(kind, value, |blob| run.add_blob_use(blob.file, blob.stored_len));
+        understood.ok_or_else(|| core.blobs.misunderstood())
+    }
+
+    /// Keeps what a stream was written to until all is in force.
+    pub fn keep_stream(&mut self, on_the_way: OnTheWay) {
+        match &mut self.streams {
+            Some(streams) => streams.absorb(on_the_way),
+            none => *none = Some(on_the_way),
+        }
+    }
+
+    /// Ends the present run.
+    pub fn end_run(&mut self) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        let _inside = core.enter()?;
+        self.finish_run()
+    }
+
+    /// Takes over what another has written of the same tree. Neither has a run in the making.
+    pub fn absorb(&mut self, mut other: LoadWriter) -> Result<()> {
+        self.end_run()?;
+        other.end_run()?;
+        self.finished.append(&mut other.finished);
+        self.created.append(&mut other.created);
+        for file in std::mem::take(&mut other.blob_files) {
+            if !self.blob_files.insert(file) {
+                self.core.blobs.settle(&[file], None);
+            }
+        }
+        self.blob_bytes_unsynced += other.blob_bytes_unsynced;
+        self.user_bytes += other.user_bytes;
+        self.rows += other.rows;
+        if let Some(streams) = other.streams.take() {
+            self.keep_stream(streams);
+        }
+        // Nothing is left for it to remove.
+        other.is_in_force = true;
+        Ok(())
+    }
+
+    /// Puts entries into force that several may have written.
+    pub fn install_entries(mut self) -> Result<Loaded> {
+        self.end_run()?;
+        self.finished.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+        if self.finished.windows(2).any(|pair| pair[0].largest >= pair[1].smallest) {
+            return Err(Error::InvalidArgument("records are out of order".to_owned()));
+        }
+        let streams = self.streams.take();
+        if let Some(streams) = &streams {
+            streams.make_ready(Durability::Sync)?;
+        }
+        let loaded = self.install()?;
+        if let Some(streams) = streams {
+            streams.committed(loaded.sequence);
+        }
+        Ok(loaded)
     }
 
     /// Writes rows, which come after all that were written before.
@@ -174,6 +268,11 @@ impl LoadWriter {
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        // The manifest gives the number.
+        self.add_at(key, 0, value)
+    }
+
+    fn add_at(&mut self, key: &[u8], sequence: SequenceNumber, value: &[u8]) -> Result<()> {
         self.user_bytes += (key.len() + value.len()) as u64;
         self.rows += 1;
         let (kind, blob) = match value.len() >= self.blob_threshold {
@@ -191,7 +290,7 @@ impl LoadWriter {
             expires_us => Content { kind, value: stored, expires_us }.entry(&mut room),
         };
         let run = self.run_for(key)?;
-        run.add(EntryRef { key, sequence: 0, kind, value: stored })?;
+        run.add(EntryRef { key, sequence, kind, value: stored })?;
         if let Some(blob) = blob {
             run.add_blob_use(blob.file, blob.stored_len);
         }
@@ -232,7 +331,8 @@ impl LoadWriter {
                 || run.block_count() >= PART_BLOCKS_MAX
                 || (is_past_end && bytes >= OWN_RUN_BYTES_MIN.min(self.run_bytes))
         };
-        if self.run.as_ref().is_some_and(is_full) {
+        // All that there is of a key stands in one run.
+        if self.run.as_ref().is_some_and(|run| is_full(run) && run.last_key() != key) {
             self.finish_run()?;
         }
         if self.run.is_none() {

@@ -35,7 +35,7 @@ pub fn limits(settings: &Settings, remembered: Option<RetentionLimit>) -> (Reten
 }
 
 /// The limits as the catalog has them.
-fn encode(limit: RetentionLimit) -> Vec<u8> {
+pub fn encode(limit: RetentionLimit) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, limit.bytes);
     put_varint(&mut out, limit.age_us);

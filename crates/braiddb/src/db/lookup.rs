@@ -34,6 +34,11 @@ enum What {
 }
 
 impl Unresolved {
+    /// When it expires, if it does.
+    pub fn expires_us(&self) -> Option<u64> {
+        self.expires_us
+    }
+
     /// What an entry holds.
     pub fn of(entry: &EntryRef<'_>) -> Unresolved {
         let Some(content) = Content::of(entry.kind, entry.value) else {

@@ -352,7 +352,11 @@ impl Core {
 
     /// The blob files to be given up.
     fn relocation(&self) -> Relocation {
-        Relocation { condemned: self.work.lock().sparse_blobs.clone(), moved: Mutex::default() }
+        let work = self.work.lock();
+        let mut condemned = work.sparse_blobs.clone();
+        let older = work.older_blobs.iter().flatten().filter(|file| !work.unmovable_blobs.contains(file));
+        condemned.extend(older);
+        Relocation { condemned, moved: Mutex::default() }
     }
 
     fn run_merge(&self, partition: &Arc<Partition>, plan: &Plan, relocation: &Relocation) -> Result<()> {

@@ -224,6 +224,53 @@ impl Core {
     }
 }
 
+/// All operands of a key, as one list, and what is beneath them.
+#[derive(Debug)]
+pub struct Pile {
+    /// The value of an entry that stands for all of them.
+    pub operands: Vec<u8>,
+    /// The entry that they change, and its commit.
+    pub beneath: Option<(SequenceNumber, Unresolved)>,
+}
+
+impl Pile {
+    /// The same list where nothing is beneath it.
+    pub fn on_nothing(&self) -> Result<Vec<u8>> {
+        let misunderstood = || Error::InvalidArgument("operands that cannot be understood".to_owned());
+        let operands = Operands::decode(&self.operands).ok_or_else(misunderstood)?;
+        Ok(if operands.base == Base::Beneath { operands.on(Base::Absent) } else { self.operands.clone() })
+    }
+}
+
+/// The operands that are piled up on a key, without a look at what they make of it. `entry` was found in `state`, and so is all else.
+#[cold]
+pub fn pile_up(core: &Core, state: &ReadState, entry: &FoundOperands) -> Result<Pile> {
+    let user_key = entry.key.get(TREE_ID_LEN..).unwrap_or_default();
+    let mut lists = vec![(entry.sequence, entry.operands.clone())];
+    let mut beneath = None;
+    while let Some((sequence, operands)) = lists.last() {
+        let operands = decode(core, user_key, operands)?;
+        let Some(below) = sequence.checked_sub(operands.reach + 1).filter(|_| operands.base == Base::Beneath) else {
+            break;
+        };
+        let guard = crossbeam_epoch::pin();
+        match read::get(state, &entry.key, below, &guard)? {
+            None => break,
+            Some(EntryRef { kind: EntryKind::Merge, sequence, value, .. }) => lists.push((sequence, value.to_vec())),
+            Some(entry) => {
+                beneath = Some((entry.sequence, Unresolved::of(&entry)));
+                break;
+            }
+        }
+    }
+    let Some((sequence, mut piled)) = lists.pop() else { unreachable!("there is one at least") };
+    let lowest = sequence - decode(core, user_key, &piled)?.reach.min(sequence);
+    for (sequence, newer) in lists.iter().rev() {
+        piled = decode(core, user_key, newer)?.on_top_of(&decode(core, user_key, &piled)?, sequence - lowest);
+    }
+    Ok(Pile { operands: piled, beneath })
+}
+
 /// Operands that were found for a key.
 #[derive(Clone, Debug)]
 pub struct FoundOperands {

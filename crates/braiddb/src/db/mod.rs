@@ -16,12 +16,14 @@ mod counting;
 mod crew;
 mod cursor;
 mod database;
+mod dump_source;
 mod expiry;
 mod follower;
 mod hash_indexes;
 pub mod inspect;
 mod iter;
 mod key;
+mod load_entries;
 mod load_install;
 mod load_place;
 mod load_writer;
@@ -56,6 +58,7 @@ mod transaction_streams;
 mod tree;
 mod unlogged;
 mod update;
+mod upgrade;
 mod verify;
 mod watch;
 mod watches;
@@ -68,7 +71,7 @@ mod tests_bulk;
 #[cfg(test)]
 mod tests_checkpoint;
 #[cfg(test)]
-mod tests_common;
+pub mod tests_common;
 #[cfg(test)]
 mod tests_conditional;
 #[cfg(test)]
@@ -120,8 +123,10 @@ pub use checkpoint::{Image, ImageFile, ImageFileKind};
 pub use conditional::Update;
 pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
+pub use dump_source::{DumpParts, DumpRange, DumpSource, DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
 pub use follower::{Follower, Refreshed};
 pub use iter::Iter;
+pub use load_entries::EntryLoader;
 pub use load_writer::Loaded;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree};
@@ -140,6 +145,7 @@ pub use tables::{TableBuilder, TableInfo, TableSpec};
 pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;
+pub use upgrade::{OlderFile, UpgradeReport};
 pub use verify::VerifyReport;
 pub use watch::{
     Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken, WatchOptions,

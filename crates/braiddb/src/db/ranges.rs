@@ -163,6 +163,36 @@ impl Core {
             Ok(samples)
         })
     }
+
+    /// Keys that divide a span into up to so many parts of about as many bytes each; none of them is its start.
+    fn points(&self, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
+        let samples = self.samples(span, parts)?;
+        let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
+        let (mut points, mut before): (Vec<Vec<u8>>, u64) = (Vec::new(), 0);
+        for (key, bytes) in samples {
+            let wanted = share(all, points.len() as u64 + 1, parts as u64);
+            let is_new = key > span.start && points.last().is_none_or(|last| *last < key);
+            if points.len() + 1 < parts && before >= wanted.max(1) && is_new {
+                points.push(key);
+            }
+            before += bytes;
+        }
+        Ok(points)
+    }
+
+    /// Keys that divide what lies from one internal key up to another into parts of about so many bytes, up to so many parts.
+    pub(super) fn points_every(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        bytes: u64,
+        max: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let span = Span { start: start.to_vec(), end: end.map(<[u8]>::to_vec) };
+        let parts = self.approximate(&span)?.bytes / bytes.max(1);
+        let parts = usize::try_from(parts).unwrap_or(max).min(max);
+        if parts < 2 { Ok(Vec::new()) } else { self.points(&span, parts) }
+    }
 }
 
 impl Tree {
@@ -206,19 +236,8 @@ impl Tree {
         if span.is_empty() {
             return Ok(Vec::new());
         }
-        let samples = self.db().core().samples(&span, parts)?;
-        let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
-        let (mut points, mut before): (Vec<Vec<u8>>, u64) = (Vec::new(), 0);
-        for (key, bytes) in &samples {
-            let wanted = share(all, points.len() as u64 + 1, parts as u64);
-            let point = key.get(4..).unwrap_or_default();
-            let is_new = *key > span.start && points.last().is_none_or(|last| last.as_slice() < point);
-            if points.len() + 1 < parts && before >= wanted.max(1) && is_new {
-                points.push(point.to_vec());
-            }
-            before += bytes;
-        }
-        Ok(points)
+        let points = self.db().core().points(&span, parts)?;
+        Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
     }
 
     /// Writes a range, as of now, as tables that [`Tree::ingest`] takes, into files of a directory: `000001.table` and so on, none of which may exist

@@ -212,6 +212,8 @@ pub struct Stats {
     pub failure: Option<String>,
     /// Partitions that will not be merged because they are damaged, with what is wrong.
     pub damaged_partitions: Vec<String>,
+    /// Runs of an earlier format version: see [`crate::Db::upgrade`].
+    pub older_runs: u64,
     /// All partitions, in key order.
     pub partitions: Vec<PartitionStats>,
 }
@@ -271,6 +273,7 @@ impl Core {
             last_sequence: self.snapshots.visible(),
             frozen_memtables: state.frozen.len(),
             failure: self.failure.lock().clone(),
+            older_runs: Core::older_runs(&state),
             damaged_partitions: self.work.lock().failed.values().cloned().collect(),
             partitions: state.version.partitions.iter().map(|p| partition_stats(p)).collect(),
         }

@@ -263,6 +263,13 @@ impl ScanCursor {
         self.merge.entry()
     }
 
+    /// Moves to the next entry without decoding rows ahead, so that [`ScanCursor::entry_there`] tells all of it. For who has done
+    /// nothing else since a seek.
+    pub fn next_entry(&mut self) -> Result<()> {
+        self.merge.next()?;
+        self.settle(true)
+    }
+
     /// Ends a scan, before a seek.
     #[inline]
     fn restart(&mut self) {

@@ -40,6 +40,8 @@ pub struct Run {
     slots: CacheSlots,
     index: Index,
     meta: RunMeta,
+    /// The format version that it was written in.
+    version: u32,
     /// The sequence number of all entries if the file tells none, else 0: what is read of the file is added to it.
     given: SequenceNumber,
     place: Place,
@@ -58,6 +60,8 @@ pub struct Run {
 #[derive(Debug)]
 pub(super) struct Tail {
     pub file_id: FileId,
+    /// The format version that the header tells.
+    pub version: u32,
     /// Whether the manifest is to say which sequence number the entries have.
     pub is_unnumbered: bool,
     pub footer: Footer,
@@ -99,6 +103,7 @@ impl Run {
         let run = Run {
             slots: CacheSlots::with_notes(&ctx.cache, std::mem::take(&mut tail.index.notes)),
             index: tail.index,
+            version: tail.version,
             meta,
             given,
             place: Place::new(ctx),
@@ -141,6 +146,11 @@ impl Run {
     /// What the manifest knows of it.
     pub fn meta(&self) -> &RunMeta {
         &self.meta
+    }
+
+    /// The format version that it was written in.
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     /// The file's path.
@@ -675,7 +685,7 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> 
         return Err(Error::corruption(path, len, "the file is too short for a run"));
     }
     let header = read_bytes(file, path, 0, FILE_HEADER_LEN as u64)?;
-    let FileHeader { file_id, required_features, .. } = FileHeader::decode(FileKind::Run, &header, path, 0)?;
+    let FileHeader { file_id, version, required_features, .. } = FileHeader::decode(FileKind::Run, &header, path, 0)?;
     let footer_at = len - FOOTER_LEN as u64;
     let bytes = read_bytes(file, path, footer_at, len)?;
     let bytes = bytes.first_chunk().ok_or_else(|| Error::corruption(path, footer_at, "the footer is cut short"))?;
@@ -698,7 +708,7 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> 
     if is_unnumbered && (footer.max_sequence != 0 || footer.range_tombstones != 0) {
         return Err(Error::corruption(path, footer_at, "a run that is to be given a sequence number tells some"));
     }
-    Ok(Tail { file_id, is_unnumbered, footer, index, range_tombstones })
+    Ok(Tail { file_id, version, is_unnumbered, footer, index, range_tombstones })
 }
 
 /// Reads a part of a file that has it unless it is damaged.

@@ -1,0 +1,164 @@
+//! `braid dump` and `braid load`
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufReader, BufWriter, Read, Write},
+    path::Path,
+};
+
+use anyhow::{Context, Result};
+use braiddb::{Compression, DumpInfo, DumpOptions, DumpReport, LoadOptions, check_dump};
+use serde_json::json;
+
+use super::open::{builder, open_for_reading};
+use crate::{
+    arguments::{DumpArguments, DumpCompression, LoadArguments},
+    bar::Bar,
+    exit::{OK, usage},
+    notation::{show_bytes, show_count},
+};
+
+/// What is written or read at once.
+const BUFFER_BYTES: usize = 1 << 20;
+
+fn threads(asked: Option<u16>) -> usize {
+    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// A file that is removed again unless it is kept.
+struct NewFile<'a> {
+    path: &'a Path,
+    file: BufWriter<File>,
+    is_kept: bool,
+}
+
+impl<'a> NewFile<'a> {
+    fn create(path: &'a Path) -> Result<NewFile<'a>> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                usage(format!("{} exists already: name a file that does not, or remove it", path.display()))
+            }
+            _ => anyhow::Error::new(error).context(format!("cannot create {}", path.display())),
+        })?;
+        Ok(NewFile { path, file: BufWriter::with_capacity(BUFFER_BYTES, file), is_kept: false })
+    }
+
+    fn keep(mut self) -> Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all().with_context(|| format!("cannot sync {}", self.path.display()))?;
+        self.is_kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept
+            && let Err(error) = fs::remove_file(self.path)
+        {
+            eprintln!("braid: {} is no whole dump, and could not be removed: {error}", self.path.display());
+        }
+    }
+}
+
+/// Writes a dump.
+pub fn dump(arguments: &DumpArguments) -> Result<u8> {
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
+    let bar = Bar::bytes(None, "dump");
+    let mut tell = |progress: braiddb::DumpProgress| bar.set(progress.dump_bytes, progress.records);
+    let compression = match arguments.compression {
+        DumpCompression::None => Compression::None,
+        DumpCompression::Lz4 => Compression::Lz4,
+        DumpCompression::Zstd => Compression::Zstd,
+    };
+    let options = DumpOptions { compression, threads: Some(threads(arguments.threads)), progress: Some(&mut tell) };
+    let to_standard = is_standard(&arguments.file);
+    let report = if to_standard {
+        db.dump(BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()), options)?
+    } else {
+        let mut file = NewFile::create(&arguments.file)?;
+        let report = db.dump(&mut file.file, options)?;
+        file.keep()?;
+        report
+    };
+    bar.finish();
+    let told = tell_dump(&report, arguments.json);
+    if to_standard {
+        eprintln!("{told}");
+    } else {
+        println!("{told}");
+    }
+    Ok(OK)
+}
+
+fn tell_dump(report: &DumpReport, as_json: bool) -> String {
+    let DumpReport { sequence, trees, records, bytes, dump_bytes, .. } = *report;
+    if as_json {
+        return json!({"commit": sequence, "trees": trees, "records": records, "bytes": bytes, "dump_bytes": dump_bytes})
+            .to_string();
+    }
+    let (records, trees, bytes) = (show_count(records), show_count(trees), show_bytes(bytes));
+    format!("dumped {records} records of {trees} trees as of commit {sequence}: {bytes} in {}", show_bytes(dump_bytes))
+}
+
+/// The input, and its length if that is known.
+fn open_input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
+    if is_standard(path) {
+        return Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, io::stdin())), None));
+    }
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let len = file.metadata().ok().filter(fs::Metadata::is_file).map(|metadata| metadata.len());
+    Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, file)), len))
+}
+
+/// Makes a database of a dump, or checks it.
+pub fn load(arguments: &LoadArguments) -> Result<u8> {
+    let (mut input, len) = open_input(&arguments.file)?;
+    let Some(db) = &arguments.db else {
+        let info = check_dump(&mut input).with_context(|| arguments.file.display().to_string())?;
+        return tell_check(&info, arguments.json);
+    };
+    let bar = Bar::bytes(len, "load");
+    let mut tell = |progress: braiddb::LoadProgress| bar.set_bytes(progress.dump_bytes);
+    let options = LoadOptions { threads: Some(threads(arguments.threads)), progress: Some(&mut tell) };
+    let loaded = builder(&arguments.open).load(db, &mut input, options);
+    bar.finish();
+    let report = loaded.with_context(|| format!("{} was not loaded", arguments.file.display()))?;
+    if arguments.json {
+        let (trees, records, bytes) = (report.trees, report.records, report.bytes);
+        println!("{}", json!({"commit": report.sequence, "trees": trees, "records": records, "bytes": bytes}));
+        return Ok(OK);
+    }
+    println!(
+        "loaded {} records of {} trees as of commit {}: {}",
+        show_count(report.records),
+        show_count(report.trees),
+        report.sequence,
+        show_bytes(report.bytes)
+    );
+    Ok(OK)
+}
+
+fn tell_check(info: &DumpInfo, as_json: bool) -> Result<u8> {
+    let mut out = io::stdout().lock();
+    for tree in &info.trees {
+        let (name, multi, records, bytes) = (&tree.name, tree.multi, tree.records, tree.bytes);
+        if as_json {
+            writeln!(out, "{}", json!({"name": name, "multi": multi, "records": records, "bytes": bytes}))?;
+        } else {
+            let kind = if multi { "pairs" } else { "records" };
+            writeln!(out, "{name}\t{} {kind}, {}", show_count(records), show_bytes(bytes))?;
+        }
+    }
+    if !as_json {
+        for function in &info.merge_functions {
+            writeln!(out, "merge function of the application: {function}")?;
+        }
+        writeln!(out, "whole: as of commit {}, {}", info.sequence, show_bytes(info.dump_bytes))?;
+    }
+    Ok(OK)
+}

@@ -1,0 +1,479 @@
+//! What a dump reads: the trees as they were at one commit, and their entries, range by range.
+//!
+//! An entry is read as it stands, and not as its readers see it: its commit's number, when it expires, and operands of merge functions
+//! beside what they are to change, so that no function has to be there. All of it comes from one snapshot. A range holds a state of the
+//! database for some rows, and then takes the present one, so that files and memtables of before can go while the dump goes on.
+
+use super::{
+    catalog::{TreeState, check_name},
+    core::Core,
+    database::Db,
+    key::{KeyBuf, TREE_ID_LEN},
+    log_kept,
+    lookup::has_expired,
+    merging::{FoundOperands, pile_up},
+    multi::{split, unescape},
+    snapshot::{Hold, Snapshot},
+    stream_reader::StreamReader,
+};
+use crate::{
+    base::{Content, Cursor as _, EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId, limits},
+    read::{ReadState, ScanCursor},
+    table::blob::Pieces,
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    thread::JoinHandle,
+};
+
+/// Rows, and bytes, that are read of one state.
+const ROWS_PER_STATE: usize = 4096;
+const BYTES_PER_STATE: usize = 4 << 20;
+
+/// How often one read tries again after a damaged view was set aside.
+const HEAL_TRIES: usize = 64;
+
+/// A range is cut into so many at most; each of them may be cut again.
+const CUTS_MAX: usize = 64;
+
+/// The most of a key that an error shows.
+const SHOWN_LEN_MAX: usize = 48;
+
+/// A value of so many bytes is handed on in pieces.
+const LONG_LEN: usize = 256 << 10;
+
+/// So long is each piece but the last.
+const PIECE_LEN: usize = 256 << 10;
+
+const _: () = assert!(limits::MAX_KEY_LEN < LONG_LEN);
+
+/// A tree as it was.
+#[derive(Debug)]
+pub struct DumpedTree {
+    pub id: u32,
+    pub name: String,
+    pub multi: bool,
+    /// The tree itself, as the catalog had it.
+    pub state: Arc<TreeState>,
+}
+
+/// What the catalog had.
+#[derive(Debug, Default)]
+pub struct DumpedCatalog {
+    pub trees: Vec<DumpedTree>,
+    /// Names and numbers of the application's own merge functions.
+    pub functions: Vec<(String, u64)>,
+    pub application_cursor: Option<Vec<u8>>,
+    /// Numbers of trees from this on were not given out.
+    pub next_tree: u32,
+    /// How much of the log is kept: bytes, and microseconds.
+    pub retention: Option<(u64, u64)>,
+}
+
+impl DumpedCatalog {
+    /// Adds a tree, of which the catalog had this under its name; `None` if it cannot be understood.
+    pub fn add_tree(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
+        let state = TreeState::decode(name, value)?;
+        let (id, multi) = (state.id.0, state.multi);
+        let name = state.name.read().clone();
+        self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });
+        Some(())
+    }
+
+    /// Says what there is in it that no database has.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        let mut names = BTreeSet::new();
+        for (index, tree) in self.trees.iter().enumerate() {
+            let is_after = index == 0 || self.trees[index - 1].id < tree.id;
+            if tree.id == TreeId::CATALOG.0 || !is_after || tree.id >= self.next_tree || !names.insert(&tree.name) {
+                return Err(format!("the tree {:?} has a number or a name that is taken", tree.name));
+            }
+            check_name(&tree.name).map_err(|e| e.to_string())?;
+        }
+        let (mut names, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+        let is_new = |(name, number)| names.insert(name) && numbers.insert(number);
+        if !self.functions.iter().map(|(name, number)| (name, *number)).all(is_new) {
+            return Err("merge functions have one name or number".to_owned());
+        }
+        if self.application_cursor.as_ref().is_some_and(|cursor| cursor.len() > limits::MAX_APPLICATION_CURSOR_LEN) {
+            return Err("the application cursor is too long".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// What an entry has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpedContent<'a> {
+    Value(&'a [u8]),
+    /// A value of so many bytes, which come next, in pieces.
+    LongValue(u64),
+    /// What merge functions are to do to what is beneath, as the value of an entry has it.
+    Operands(&'a [u8]),
+    /// The same, in pieces.
+    LongOperands(u64),
+}
+
+impl DumpedContent<'_> {
+    /// Whether pieces come next.
+    pub fn is_long(&self) -> bool {
+        matches!(self, DumpedContent::LongValue(_) | DumpedContent::LongOperands(_))
+    }
+}
+
+/// An entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DumpedEntry<'a> {
+    /// The user's key; of a pair, its key.
+    pub key: &'a [u8],
+    /// The commit that wrote it.
+    pub sequence: SequenceNumber,
+    /// When it expires, in microseconds of the database's time.
+    pub expires_us: Option<u64>,
+    /// Whether the operands just before are to be applied to it: it has their key.
+    pub is_beneath: bool,
+    pub content: DumpedContent<'a>,
+}
+
+/// Takes what is read.
+pub trait EntrySink {
+    /// The next entry.
+    fn entry(&mut self, entry: &DumpedEntry<'_>) -> Result<()>;
+    /// The next piece of the long value or operands of the last entry.
+    fn piece(&mut self, bytes: &[u8]) -> Result<()>;
+}
+
+/// A snapshot that is read as it stands.
+#[derive(Clone, Debug)]
+pub struct DumpSource {
+    db: Db,
+    hold: Hold,
+}
+
+impl Db {
+    /// Starts a thread.
+    pub(crate) fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>> {
+        let core = self.core();
+        core.settings.runtime.spawn(name, body).map_err(|e| Error::io("start a thread for", &core.dir, e))
+    }
+}
+
+impl DumpSource {
+    /// Of a snapshot.
+    pub fn of(snapshot: &Snapshot) -> DumpSource {
+        DumpSource { db: snapshot.db().clone(), hold: snapshot.hold().clone() }
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        self.db.core()
+    }
+
+    /// The database.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// The last commit that is seen.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.hold.sequence()
+    }
+
+    /// The random number of the database's life.
+    pub fn incarnation(&self) -> u64 {
+        self.core().incarnation
+    }
+
+    /// By what time values have expired, and how far that is ahead of the wall clock: microseconds since 1970, and microseconds.
+    pub fn time_us(&self) -> (u64, u64) {
+        (self.hold.held().taken_us, self.core().ahead_us())
+    }
+
+    /// How many threads work for the database; 0: there are to be none.
+    pub fn background_threads(&self) -> usize {
+        self.core().settings.background_threads
+    }
+
+    /// The trees, by number, and what else the catalog had.
+    pub fn catalog(&self) -> Result<DumpedCatalog> {
+        let mut taken =
+            CatalogSink { source: self, catalog: DumpedCatalog { next_tree: 1, ..DumpedCatalog::default() } };
+        let mut range = DumpRange::over(TreeId::CATALOG, false);
+        while range.read(self, &mut taken)? {}
+        let mut catalog = taken.catalog;
+        catalog.trees.sort_by_key(|tree| tree.id);
+        let used = catalog.trees.last().map_or(1, |tree| tree.id.saturating_add(1));
+        catalog.next_tree = catalog.next_tree.max(used);
+        Ok(catalog)
+    }
+}
+
+struct CatalogSink<'a> {
+    source: &'a DumpSource,
+    catalog: DumpedCatalog,
+}
+
+impl EntrySink for CatalogSink<'_> {
+    fn entry(&mut self, entry: &DumpedEntry<'_>) -> Result<()> {
+        let dir = &self.source.core().dir;
+        let key = entry.key.escape_ascii();
+        let bad = || Error::corruption(dir, 0, format!("the catalog entry \"{key}\" cannot be understood"));
+        let (Some((tag, name)), DumpedContent::Value(value)) = (entry.key.split_first(), entry.content) else {
+            return Err(bad());
+        };
+        match tag {
+            b'n' => self.catalog.add_tree(name, value).ok_or_else(bad)?,
+            b'i' => self.catalog.next_tree = u32::from_le_bytes(value.try_into().map_err(|_| bad())?),
+            b'f' => {
+                let number = u64::from_le_bytes(value.try_into().map_err(|_| bad())?);
+                let name = String::from_utf8(name.to_vec()).map_err(|_| bad())?;
+                self.catalog.functions.push((name, number));
+            }
+            b'c' => self.catalog.application_cursor = Some(value.to_vec()),
+            b'r' => {
+                let limit = log_kept::decode(value).ok_or_else(bad)?;
+                self.catalog.retention = Some((limit.bytes, limit.age_us));
+            }
+            // What the log needs, and the loaded database has another.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What is left to be read of a range of keys.
+#[derive(Clone, Debug)]
+pub struct DumpRange {
+    tree: TreeId,
+    multi: bool,
+    /// The next internal key.
+    next: Vec<u8>,
+    /// The first internal key past it.
+    end: Option<Vec<u8>>,
+}
+
+impl DumpRange {
+    fn over(tree: TreeId, multi: bool) -> DumpRange {
+        let end = tree.end_key().map(|end| end.to_vec());
+        DumpRange { tree, multi, next: tree.first_key().to_vec(), end }
+    }
+
+    /// All of a tree.
+    pub fn of(tree: &DumpedTree) -> DumpRange {
+        DumpRange::over(TreeId(tree.id), tree.multi)
+    }
+
+    /// The number of the tree.
+    pub fn tree(&self) -> u32 {
+        self.tree.0
+    }
+
+    /// The parts of it, in order, each of about so many bytes if there are not too many of them. Reads little.
+    fn parts(self, source: &DumpSource, part_bytes: u64) -> Result<Vec<DumpRange>> {
+        let points = source.core().points_every(&self.next, self.end.as_deref(), part_bytes, CUTS_MAX)?;
+        let starts = std::iter::once(self.next.clone()).chain(points.iter().cloned());
+        let ends = points.iter().cloned().map(Some).chain([self.end.clone()]);
+        Ok(starts.zip(ends).map(|(next, end)| DumpRange { next, end, ..self.clone() }).collect())
+    }
+
+    /// Reads some entries of it; whether there may be more. Damage is an error that tells between which keys it was met.
+    pub fn read(&mut self, source: &DumpSource, sink: &mut dyn EntrySink) -> Result<bool> {
+        for _ in 0..HEAL_TRIES {
+            let mut reading = Reading { source, range: self, sink, is_taken: false };
+            let done = reading.some();
+            let is_taken = reading.is_taken;
+            match done {
+                Ok(is_more) => return Ok(is_more),
+                // What was taken in part cannot be taken again.
+                Err(e) if is_taken => return Err(self.told(e)),
+                Err(e) => source.core().heal(e).map_err(|e| self.told(e))?,
+            }
+        }
+        let reason = "views are damaged again and again";
+        Err(self.told(Error::corruption(&source.core().dir, 0, reason)))
+    }
+
+    /// An error about damage, with the keys that could not be read.
+    fn told(&self, error: Error) -> Error {
+        let shown = |key: &[u8]| {
+            let key = key.get(TREE_ID_LEN..).unwrap_or_default();
+            let more = if key.len() > SHOWN_LEN_MAX { "..." } else { "" };
+            format!("b\"{}\"{more}", key[..key.len().min(SHOWN_LEN_MAX)].escape_ascii())
+        };
+        match error {
+            Error::Corruption { path, offset, detail } => {
+                let end = self.end.as_deref().filter(|end| end.starts_with(&self.tree.first_key()));
+                let end = end.map_or_else(|| "the tree's end".to_owned(), shown);
+                let range = format!("tree {}, keys from {} up to {end}", self.tree.0, shown(&self.next));
+                Error::Corruption { path, offset, detail: format!("{detail} (met in {range})") }
+            }
+            other => other,
+        }
+    }
+}
+
+/// One read of some entries.
+struct Reading<'a> {
+    source: &'a DumpSource,
+    range: &'a mut DumpRange,
+    sink: &'a mut dyn EntrySink,
+    /// Whether the sink has something of the present key.
+    is_taken: bool,
+}
+
+impl Reading<'_> {
+    fn some(&mut self) -> Result<bool> {
+        let core = Arc::clone(self.source.core());
+        core.check_open()?;
+        let (state, at) = core.state_for(Some(&self.source.hold))?;
+        let state = Arc::clone(&state);
+        let mut cursor = ScanCursor::new(&state, at, self.range.tree);
+        cursor.seek(&self.range.next)?;
+        let (mut rows, mut bytes) = (0, 0);
+        while rows < ROWS_PER_STATE && bytes < BYTES_PER_STATE {
+            if !cursor.valid() || self.range.end.as_deref().is_some_and(|end| cursor.entry_there().key >= end) {
+                return Ok(false);
+            }
+            let entry = cursor.entry_there();
+            if !has_expired(&entry, self.source.hold.held().taken_us) {
+                self.show(&state, &entry)?;
+            }
+            (rows, bytes) = (rows + 1, bytes + entry.key.len() + entry.value.len());
+            self.range.next.clear();
+            self.range.next.extend_from_slice(entry.key);
+            self.range.next.push(0);
+            self.is_taken = false;
+            cursor.next_entry()?;
+        }
+        Ok(true)
+    }
+
+    fn show(&mut self, state: &ReadState, entry: &EntryRef<'_>) -> Result<()> {
+        let misunderstood = || self.source.core().blobs.misunderstood();
+        let user_key = entry.key.get(TREE_ID_LEN..).unwrap_or_default();
+        if self.range.multi {
+            let (value_at, is_escaped) = split(user_key).ok_or_else(misunderstood)?;
+            let key = &user_key[..value_at - 2];
+            let mut unescaped = Vec::new();
+            if is_escaped {
+                unescape(key, &mut unescaped);
+            }
+            let key = if is_escaped { &unescaped } else { key };
+            let shown = Shown { key, sequence: entry.sequence, expires_us: None, is_beneath: false };
+            return self.value(&shown, &user_key[value_at..]);
+        }
+        let content = Content::of(entry.kind, entry.value).ok_or_else(misunderstood)?;
+        let shown =
+            Shown { key: user_key, sequence: entry.sequence, expires_us: content.expires_us, is_beneath: false };
+        match content.kind {
+            EntryKind::Value => self.value(&shown, content.value),
+            EntryKind::Merge => self.operands(state, entry, &shown),
+            _ => {
+                let pieces = Pieces::of(&content).ok_or_else(misunderstood)?;
+                if pieces.len() < LONG_LEN as u64 {
+                    let value = self.source.core().blobs.read_pieces(&pieces)?;
+                    return self.value(&shown, &value);
+                }
+                self.long_value(entry.key, &shown, pieces.len())
+            }
+        }
+    }
+
+    fn value(&mut self, shown: &Shown<'_>, value: &[u8]) -> Result<()> {
+        if value.len() < LONG_LEN {
+            return self.entry(shown, DumpedContent::Value(value));
+        }
+        self.entry(shown, DumpedContent::LongValue(value.len() as u64))?;
+        value.chunks(PIECE_LEN).try_for_each(|piece| self.sink.piece(piece))
+    }
+
+    /// A value in blob files, in constant memory.
+    fn long_value(&mut self, internal: &[u8], shown: &Shown<'_>, len: u64) -> Result<()> {
+        let mut key = KeyBuf::new(self.range.tree, b"");
+        key.set(internal);
+        let opened = StreamReader::open(&self.source.db, key, self.source.hold.clone())?;
+        // What is held does not change.
+        let misunderstood = || self.source.core().blobs.misunderstood();
+        let mut stream = opened.filter(|stream| stream.len() == len).ok_or_else(misunderstood)?;
+        self.entry(shown, DumpedContent::LongValue(len))?;
+        for at in (0..len).step_by(PIECE_LEN) {
+            let piece = stream.read_range(at..at + PIECE_LEN as u64)?;
+            self.sink.piece(&piece)?;
+        }
+        Ok(())
+    }
+
+    /// Operands, all that are piled up on the key, and what they are to change.
+    fn operands(&mut self, state: &ReadState, entry: &EntryRef<'_>, shown: &Shown<'_>) -> Result<()> {
+        let core = self.source.core();
+        let mut pile = pile_up(core, state, &FoundOperands::of(entry))?;
+        let beneath = match pile.beneath.take() {
+            None => None,
+            Some((sequence, found)) => {
+                let (expires_us, now_us) = (found.expires_us(), self.source.hold.held().taken_us);
+                core.resolve(state, found, now_us)?.map(|value| (sequence, expires_us, value))
+            }
+        };
+        // What has expired is nothing to them from now on.
+        let operands = if beneath.is_none() { pile.on_nothing()? } else { pile.operands };
+        if operands.len() < LONG_LEN {
+            self.entry(shown, DumpedContent::Operands(&operands))?;
+        } else {
+            self.entry(shown, DumpedContent::LongOperands(operands.len() as u64))?;
+            operands.chunks(PIECE_LEN).try_for_each(|piece| self.sink.piece(piece))?;
+        }
+        let Some((sequence, expires_us, value)) = beneath else { return Ok(()) };
+        self.value(&Shown { key: shown.key, sequence, expires_us, is_beneath: true }, &value)
+    }
+
+    fn entry(&mut self, shown: &Shown<'_>, content: DumpedContent<'_>) -> Result<()> {
+        self.is_taken = true;
+        let Shown { key, sequence, expires_us, is_beneath } = *shown;
+        self.sink.entry(&DumpedEntry { key, sequence, expires_us, is_beneath, content })
+    }
+}
+
+/// What is known of an entry beside what it has.
+struct Shown<'a> {
+    key: &'a [u8],
+    sequence: SequenceNumber,
+    expires_us: Option<u64>,
+    is_beneath: bool,
+}
+
+/// The ranges of a dump, in order, each cut into parts when it is come to.
+#[derive(Debug)]
+pub struct DumpParts {
+    source: DumpSource,
+    part_bytes: u64,
+    /// Ranges, and whether they were cut as far as they are to be.
+    waiting: VecDeque<(DumpRange, bool)>,
+}
+
+impl DumpParts {
+    /// Of these trees, in their order.
+    pub fn new(source: &DumpSource, trees: &[DumpedTree], part_bytes: u64) -> DumpParts {
+        let waiting = trees.iter().map(|tree| (DumpRange::of(tree), false)).collect();
+        DumpParts { source: source.clone(), part_bytes, waiting }
+    }
+
+    /// The next part.
+    pub fn take_next(&mut self) -> Result<Option<DumpRange>> {
+        loop {
+            let Some((range, is_cut)) = self.waiting.pop_front() else { return Ok(None) };
+            if is_cut {
+                return Ok(Some(range));
+            }
+            let mut parts = range.parts(&self.source, self.part_bytes)?;
+            // So many that each may be too large; fewer are as they should be.
+            let is_cut = parts.len() < CUTS_MAX;
+            while let Some(part) = parts.pop() {
+                self.waiting.push_front((part, is_cut));
+            }
+        }
+    }
+}

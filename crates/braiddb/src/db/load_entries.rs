@@ -1,0 +1,231 @@
+//! Loads the entries of a dump, as they stood: with the numbers of their commits, with their ends, and operands above what they change.
+//!
+//! That is possible in a database that is being made for it, whose sequence numbers begin where those of the dump end. The runs of a
+//! tree are put into force by one edit, as those of any load are (`load_install.rs`), but tell their sequence numbers themselves.
+
+use super::{
+    catalog::{TreeState, catalog_key, check_name},
+    database::Db,
+    dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
+    key::KeyBuf,
+    load_writer::{LoadWriter, Loaded},
+    log_kept,
+    multi::{TERMINATOR, escape},
+    piece_writer::PieceWriter,
+    tree::check_key,
+};
+use crate::{
+    base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, limits},
+    codec::Operands,
+    commit::RawBatch,
+    wal::RetentionLimit,
+};
+use std::sync::Arc;
+
+/// So much room is made at once for operands that come in pieces, whatever their length is said to be.
+const ROOM_MAX: usize = 1 << 20;
+
+impl Db {
+    /// Writes what the catalog of a dump had into a new database. Its trees are there after the next open.
+    pub(crate) fn load_catalog(&self, catalog: &DumpedCatalog) -> Result<()> {
+        let mut batch = RawBatch::default();
+        for tree in &catalog.trees {
+            check_name(&tree.name)?;
+            batch.push(EntryKind::Value, &[&catalog_key(b'n', tree.name.as_bytes())], &tree.state.encode());
+        }
+        batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &catalog.next_tree.to_le_bytes());
+        for (name, number) in &catalog.functions {
+            batch.push(EntryKind::Value, &[&catalog_key(b'f', name.as_bytes())], &number.to_le_bytes());
+        }
+        if let Some(cursor) = &catalog.application_cursor {
+            batch.push(EntryKind::Value, &[&catalog_key(b'c', b"")], cursor);
+        }
+        if let Some((bytes, age_us)) = catalog.retention {
+            let limit = log_kept::encode(RetentionLimit { bytes, age_us });
+            batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &limit);
+        }
+        let core = self.core();
+        let _inside = core.enter()?;
+        core.commit(batch.prepare()?, super::settings::Durability::Sync).map(|_| ())
+    }
+
+    /// Begins to load entries into a tree of this number. Several may be at work on one tree, each on keys of its own.
+    pub(crate) fn entry_loader(&self, tree: u32, sequence_max: SequenceNumber) -> Result<EntryLoader> {
+        let trees = self.core().catalog.by_name.read();
+        let found = trees.values().find(|state| state.id == TreeId(tree)).cloned();
+        drop(trees);
+        let state = found.ok_or_else(|| Error::NotFound(format!("there is no tree of number {tree}")))?;
+        Ok(EntryLoader {
+            writer: LoadWriter::of_entries(self.core(), &state)?,
+            db: self.clone(),
+            tree: state,
+            sequence_max,
+            key: Vec::new(),
+            last: None,
+            long: None,
+        })
+    }
+}
+
+/// What comes in pieces.
+#[derive(Debug)]
+enum Long {
+    Value { pieces: Box<PieceWriter>, expires_us: Option<u64>, len: u64 },
+    Operands { bytes: Vec<u8>, len: u64 },
+}
+
+/// Loads entries of a tree, which come in order.
+#[derive(Debug)]
+pub struct EntryLoader {
+    writer: LoadWriter,
+    db: Db,
+    tree: Arc<TreeState>,
+    sequence_max: SequenceNumber,
+    /// The internal key of the last entry.
+    key: Vec<u8>,
+    /// Its number, and whether it has operands.
+    last: Option<(SequenceNumber, bool)>,
+    long: Option<Long>,
+}
+
+fn bad(what: &str) -> Error {
+    Error::InvalidArgument(what.to_owned())
+}
+
+impl EntrySink for EntryLoader {
+    fn entry(&mut self, entry: &DumpedEntry<'_>) -> Result<()> {
+        if self.long.is_some() {
+            return Err(bad("a long value ends too soon"));
+        }
+        self.take_key(entry)?;
+        let (sequence, expires_us) = (entry.sequence, entry.expires_us);
+        let is_operands = matches!(entry.content, DumpedContent::Operands(_) | DumpedContent::LongOperands(_));
+        let is_plain = expires_us.is_none() && !is_operands;
+        if (self.tree.multi && !is_plain) || (is_operands && expires_us.is_some()) {
+            return Err(bad("a record has what its tree cannot keep"));
+        }
+        self.last = Some((sequence, is_operands));
+        match entry.content {
+            // The value of a pair stands in its key.
+            DumpedContent::Value(_) if self.tree.multi => self.writer.add_value(&self.key, sequence, b"", None),
+            DumpedContent::Value(value) => self.writer.add_value(&self.key, sequence, value, expires_us),
+            DumpedContent::Operands(operands) => self.operands(operands),
+            DumpedContent::LongValue(len) | DumpedContent::LongOperands(len)
+                if self.tree.multi || len == 0 || len > limits::MAX_VALUE_LEN =>
+            {
+                Err(bad("a long value has a length that no value has"))
+            }
+            DumpedContent::LongValue(len) => {
+                let mut key = KeyBuf::new(self.tree.id, b"");
+                key.set(&self.key);
+                let pieces = Box::new(PieceWriter::new(self.db.core(), key, &self.tree.options));
+                self.long = Some(Long::Value { pieces, expires_us, len });
+                Ok(())
+            }
+            DumpedContent::LongOperands(len) => {
+                let room = usize::try_from(len).unwrap_or(usize::MAX).min(ROOM_MAX);
+                self.long = Some(Long::Operands { bytes: Vec::with_capacity(room), len });
+                Ok(())
+            }
+        }
+    }
+
+    fn piece(&mut self, piece: &[u8]) -> Result<()> {
+        let is_whole = match &mut self.long {
+            None => return Err(bad("a piece of a long value is none of the record's before")),
+            Some(Long::Value { pieces, len, .. }) => {
+                check_fits(pieces.len(), piece, *len)?;
+                pieces.write(piece)?;
+                pieces.len() == *len
+            }
+            Some(Long::Operands { bytes, len }) => {
+                check_fits(bytes.len() as u64, piece, *len)?;
+                bytes.extend_from_slice(piece);
+                bytes.len() as u64 == *len
+            }
+        };
+        if is_whole { self.end_long() } else { Ok(()) }
+    }
+}
+
+fn check_fits(so_far: u64, piece: &[u8], len: u64) -> Result<()> {
+    if piece.is_empty() || so_far + piece.len() as u64 > len {
+        return Err(bad("a long value has other pieces than its length says"));
+    }
+    Ok(())
+}
+
+impl EntryLoader {
+    /// Makes the entry's internal key the present one, if it may come next.
+    fn take_key(&mut self, entry: &DumpedEntry<'_>) -> Result<()> {
+        check_key(entry.key)?;
+        if !(1..=self.sequence_max).contains(&entry.sequence) {
+            return Err(bad("a record has the number of a commit that is not in the dump"));
+        }
+        let mut key = Vec::with_capacity(self.key.len());
+        key.extend_from_slice(&self.tree.id.first_key());
+        match entry.content {
+            DumpedContent::Value(value) if self.tree.multi => {
+                check_key(value)?;
+                key.extend_from_slice(&escape(entry.key));
+                key.extend_from_slice(&TERMINATOR);
+                key.extend_from_slice(value);
+            }
+            _ => key.extend_from_slice(entry.key),
+        }
+        let is_next = match self.last {
+            None => !entry.is_beneath,
+            Some((sequence, has_operands)) if entry.is_beneath => {
+                has_operands && key == self.key && entry.sequence < sequence
+            }
+            Some(_) => key > self.key,
+        };
+        if !is_next {
+            return Err(bad("records are out of order"));
+        }
+        self.key = key;
+        Ok(())
+    }
+
+    fn operands(&mut self, operands: &[u8]) -> Result<()> {
+        Operands::decode(operands).ok_or_else(|| bad("operands cannot be understood"))?;
+        let Some((sequence, _)) = self.last else { return Err(bad("operands of no record")) };
+        self.writer.add_placed(&self.key, sequence, EntryKind::Merge, operands)
+    }
+
+    fn end_long(&mut self) -> Result<()> {
+        let Some((sequence, _)) = self.last else { return Err(bad("a long value of no record")) };
+        match self.long.take() {
+            None => Ok(()),
+            Some(Long::Operands { bytes, .. }) => self.operands(&bytes),
+            Some(Long::Value { pieces, expires_us, .. }) => {
+                let (placed, on_the_way) = pieces.finish()?;
+                let mut room = Vec::new();
+                let content = Content { kind: placed.kind, value: &placed.value, expires_us };
+                let (kind, value) = content.entry(&mut room);
+                self.writer.add_placed(&self.key, sequence, kind, value)?;
+                self.writer.keep_stream(on_the_way);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a run here, so that another may load what comes next.
+    pub fn end_run(&mut self) -> Result<()> {
+        if self.long.is_some() {
+            return Err(bad("a long value ends too soon"));
+        }
+        self.writer.end_run()
+    }
+
+    /// Takes over what another has loaded of the same tree.
+    pub fn absorb(&mut self, other: EntryLoader) -> Result<()> {
+        self.writer.absorb(other.writer)
+    }
+
+    /// Puts all into force, as one.
+    pub fn install(mut self) -> Result<Loaded> {
+        self.end_run()?;
+        self.writer.install_entries()
+    }
+}
