@@ -161,7 +161,7 @@ impl Follower {
         let mut effort = Effort::default();
         let mut seen = None;
         let (following, db) = loop {
-            let before = std::mem::replace(&mut seen, Current::open(&*settings.vfs, dir, true)?.map(|c| c.newest()));
+            let before = std::mem::replace(&mut seen, Current::open(&*settings.vfs, dir, true)?.map(|c| c.seen()));
             match Following::begin(&settings, dir, &table) {
                 Err(e) if e.is_not_found() => return Err(e),
                 Err(e) => effort.again(e, &settings, started_ns, seen == before)?,
@@ -350,13 +350,15 @@ impl Following {
         let manifest = open_manifest(settings, dir)?;
         let (old, new) = (self.manifest.layout(), manifest.layout());
         let is_same_log = (old.flushed, old.epoch, old.incarnation) == (new.flushed, new.epoch, new.incarnation);
-        if old.incarnation != new.incarnation {
+        let is_same = old.incarnation == new.incarnation;
+        if !is_same {
             // It was restored, or made anew: its numbers are others.
             (self.files, self.version) = (FileSet::new(dir, table), Arc::default());
         }
         self.files.forget_unused(new);
         let version = Arc::new(self.files.version(new, Some(&self.version))?);
-        let blobs = self.blobs(dir, table, before, new)?;
+        let kept = self.log.blob_files.iter().copied().filter(|_| is_same).collect();
+        let blobs = BlobStore::beside_writer(dir, table, Some(before).filter(|_| is_same), new, &kept)?;
         let followed = if is_same_log { self.log.follow(settings, dir, &manifest, &blobs)? } else { None };
         let records = match followed {
             Some(records) => records,

@@ -68,6 +68,13 @@ impl CurrentSlot {
     }
 }
 
+/// What was found in CURRENT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenCurrent {
+    file_id: u64,
+    newest: CurrentSlot,
+}
+
 /// The open CURRENT file.
 #[derive(Clone, Debug)]
 pub struct Current {
@@ -133,11 +140,9 @@ impl Current {
             .collect()
     }
 
-    /// Reads anew what is in force: another process may have written since.
-    pub fn look(&self) -> Result<CurrentSlot> {
-        let slots = Current::read_slots(&*self.file, &self.path)?;
-        let newest = slots.into_iter().flatten().max_by_key(|slot| slot.generation);
-        newest.ok_or_else(|| Error::corruption(&self.path, 0, "no slot can be read"))
+    /// The file and what is in force by it: of two that are the same, nothing was written in between.
+    pub fn seen(&self) -> SeenCurrent {
+        SeenCurrent { file_id: self.file_id, newest: self.newest }
     }
 
     /// What is in force.

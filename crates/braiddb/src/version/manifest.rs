@@ -12,7 +12,7 @@
 //! length must be valid (else it is corrupt), and at most one record past it counts, if it is whole: the edit whose
 //! CURRENT was not written any more.
 
-use super::{Current, CurrentSlot, Edit, Layout};
+use super::{Current, Edit, Layout, SeenCurrent};
 use crate::{
     base::{Error, FileNumber, Result},
     codec::{ByteReader, FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind, checksum},
@@ -200,12 +200,14 @@ impl Manifest {
 
     /// Whether CURRENT says something else by now than when this was opened, for reading only: another process has written.
     pub fn has_gone_on(&self) -> Result<bool> {
-        Ok(self.look()? != self.current.newest())
+        Ok(self.look()? != self.current.seen())
     }
 
-    /// What CURRENT says by now.
-    pub fn look(&self) -> Result<CurrentSlot> {
-        self.current.look()
+    /// What CURRENT says by now. It is opened anew: another database may stand where this one stood, a restored one say.
+    pub fn look(&self) -> Result<SeenCurrent> {
+        let current = Current::open(&*self.vfs, &self.dir, true)?;
+        let missing = || Error::NotFound(format!("there is no database in {} any more", self.dir.display()));
+        current.map(|current| current.seen()).ok_or_else(missing)
     }
 
     /// What all edits have led to.

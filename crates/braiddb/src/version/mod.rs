@@ -10,7 +10,7 @@ mod partition;
 #[cfg(test)]
 mod tests;
 
-pub use current::{CURRENT_NAME, Current, CurrentSlot, SLOT_LEN, SLOT_OFFSETS};
+pub use current::{CURRENT_NAME, Current, SLOT_LEN, SLOT_OFFSETS, SeenCurrent};
 pub use edit::{Change, Edit};
 pub use file_set::{FileSet, Version};
 pub use layout::{Layout, PartitionLayout};
