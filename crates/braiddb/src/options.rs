@@ -166,10 +166,6 @@ impl Builder {
         self
     }
 
-    pub(crate) fn into_settings(self) -> Settings {
-        self.settings
-    }
-
     /// Threads for merges; 2 by default. One more flushes, so that no flush waits for a merge, and one has log segments ready.
     /// With 0 the committing
     /// thread does all that itself, at moments that depend on the operations alone: so tests can repeat a run exactly.

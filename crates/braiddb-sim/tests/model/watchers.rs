@@ -290,8 +290,8 @@ impl World<'_> {
         if let Of::All = watching.of {
             let told = if let Some(Gap::Commits { up_to }) = gap { before.max(*up_to) } else { before };
             let is_logged = |b: &&super::boundaries::Boundary| b.source == Source::Log;
-            let after = self.boundaries.iter().filter(|b| b.sequence > told && b.sequence < set.sequence);
-            let missing = after.filter(is_logged).next();
+            let mut after = self.boundaries.iter().filter(|b| b.sequence > told && b.sequence < set.sequence);
+            let missing = after.find(is_logged);
             ensure!(
                 missing.is_none(),
                 "commit {} comes before it and was not shown",

@@ -17,7 +17,7 @@ use super::{
     settings::Settings,
     shared_runtime::SharedRuntime,
 };
-use crate::{base::Result, cache::BlockCache, memtable::ChunkPool};
+use crate::{base::Result, cache::BlockCache, memtable::ChunkPool, platform::Runtime};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -95,19 +95,26 @@ impl Common {
             let (memory, background_threads) = (common.memory, common.mergers);
             return Settings { memory, background_threads, ..settings };
         }
-        let own = Common::new(&settings, settings.memtable_bytes(), false);
+        let (threads, memtable_bytes) = (settings.background_threads, settings.memtable_bytes());
+        let own = Common::new(settings.memory, threads, &settings.runtime, memtable_bytes, false);
         Settings { shared: Some(SharedRuntime(Arc::new(own))), ..settings }
     }
 
-    /// For these settings, without threads.
-    pub fn new(settings: &Settings, memtable_bytes: usize, is_shared: bool) -> Common {
+    /// With so much memory, and so many threads for merges once they are started.
+    pub fn new(
+        memory: usize,
+        mergers: usize,
+        runtime: &Arc<dyn Runtime>,
+        memtable_bytes: usize,
+        is_shared: bool,
+    ) -> Common {
         let alarm_at = if is_shared { ACTIVE_MAX * memtable_bytes } else { usize::MAX };
         Common {
-            cache: BlockCache::new(settings.memory / 2),
+            cache: BlockCache::new(memory / 2),
             chunk_pool: Arc::new(ChunkPool::for_memtables(ACTIVE_MAX, memtable_bytes)),
-            crew: Crew::new(Arc::clone(&settings.runtime)),
-            memory: settings.memory,
-            mergers: settings.background_threads,
+            crew: Crew::new(Arc::clone(runtime)),
+            memory,
+            mergers,
             memtable_bytes,
             is_shared,
             totals: Totals::default(),

@@ -112,6 +112,11 @@ const PIECE_BYTES_MAX: u64 = 1 << 20;
 /// No less of them fit into a blob file, but where that is very small.
 const PIECES_PER_FILE_MIN: u64 = 64;
 
+/// A memtable is frozen when it has so many bytes, with so much memory.
+pub fn memtable_bytes_of(memory: usize) -> usize {
+    (memory / 8).clamp(1 << 20, 256 << 20)
+}
+
 impl Settings {
     /// What an open database of these settings shares with others, or has to itself.
     pub(super) fn common(&self) -> &Arc<Common> {
@@ -139,7 +144,7 @@ impl Settings {
 
     /// A memtable is frozen when it has this many bytes.
     pub fn memtable_bytes(&self) -> usize {
-        self.memtable_bytes.unwrap_or((self.memory / 8).clamp(1 << 20, 256 << 20))
+        self.memtable_bytes.unwrap_or(memtable_bytes_of(self.memory))
     }
 
     /// How much is kept of which keys were written lately, while there are transactions.

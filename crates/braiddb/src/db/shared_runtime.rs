@@ -1,10 +1,9 @@
 //! Many databases in one process, with one memory budget, one block cache and one set of threads.
 
-use super::{common::Common, open::MEMORY_MAX, settings::Settings};
+use super::{common::Common, open::MEMORY_MAX, settings::memtable_bytes_of};
 use crate::{
-    Builder,
     base::{Error, Result},
-    platform::Runtime,
+    platform::{Runtime, SystemRuntime},
 };
 use std::{path::Path, sync::Arc};
 
@@ -33,7 +32,9 @@ pub struct SharedRuntime(pub(super) Arc<Common>);
 /// Makes a [`SharedRuntime`].
 #[derive(Clone, Debug)]
 pub struct SharedRuntimeBuilder {
-    settings: Settings,
+    memory: usize,
+    background_threads: usize,
+    runtime: Arc<dyn Runtime>,
 }
 
 /// What databases share, and how much of it is in use.
@@ -61,7 +62,7 @@ pub struct SharedRuntimeStats {
 impl SharedRuntime {
     /// For other than the default options.
     pub fn builder() -> SharedRuntimeBuilder {
-        SharedRuntimeBuilder { settings: Builder::new().into_settings() }
+        SharedRuntimeBuilder { memory: 256 << 20, background_threads: 2, runtime: Arc::new(SystemRuntime::new()) }
     }
 
     /// One with so much memory, in bytes, and otherwise the defaults.
@@ -90,27 +91,27 @@ impl SharedRuntimeBuilder {
     /// Memory for memtables, cache and index of all databases together, in bytes; 256 MiB by default. What a single operation needs for
     /// itself (a large value, a batch) comes on top.
     pub fn memory(mut self, bytes: usize) -> SharedRuntimeBuilder {
-        self.settings.memory = bytes;
+        self.memory = bytes;
         self
     }
 
     /// Threads for merges; 2 by default. Two more flush, and one has log segments ready. With 0 there are none, and the committing thread
     /// does all that itself.
     pub fn background_threads(mut self, threads: usize) -> SharedRuntimeBuilder {
-        self.settings.background_threads = threads;
+        self.background_threads = threads;
         self
     }
 
     /// The clock and threads of this; the system's own by default. The databases have those that they are opened with.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> SharedRuntimeBuilder {
-        self.settings.runtime = runtime;
+        self.runtime = runtime;
         self
     }
 
     /// Starts the threads. Fails if the system has none to give.
     pub fn build(self) -> Result<SharedRuntime> {
-        let settings = Settings { memory: self.settings.memory.min(MEMORY_MAX), ..self.settings };
-        let common = Common::new(&settings, settings.memtable_bytes(), true);
+        let memory = self.memory.min(MEMORY_MAX);
+        let common = Common::new(memory, self.background_threads, &self.runtime, memtable_bytes_of(memory), true);
         common.start().map_err(|e| Error::io("start threads for", Path::new("databases"), e))?;
         Ok(SharedRuntime(Arc::new(common)))
     }

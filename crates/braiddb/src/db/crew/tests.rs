@@ -1,5 +1,7 @@
 //! Who gets a turn, and when.
 
+#![expect(clippy::disallowed_methods, reason = "tests of threads and time")]
+
 use super::*;
 use crate::platform::SystemRuntime;
 use std::{
