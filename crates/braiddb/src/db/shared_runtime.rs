@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{path::Path, sync::Arc};
 
-/// What databases of one process share, if they are opened with it ([`Builder::shared_runtime`]): a memory budget, a block cache and threads.
+/// What databases of one process share, if they are opened with it ([`crate::Builder::shared_runtime`]): a memory budget, a block cache and threads.
 ///
 /// An open database that is idle then costs some descriptors and little memory, and no thread. Threads go from one database to the
 /// next, so that a busy one keeps no other waiting for longer than a piece of work takes; what is not used by one is there for the

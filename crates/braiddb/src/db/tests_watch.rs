@@ -448,7 +448,7 @@ fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
                 batch.put(&db.tree("t").unwrap(), key, value);
                 db.write(batch, Durability::Buffered).unwrap()
             };
-            let last = (0..3).map(|number| put(&db, &[number], b"lost")).last().unwrap();
+            let [.., last] = [0, 1, 2].map(|number| put(&db, &[number], b"lost"));
             let options = WatchOptions::new().unsynced(is_unsynced);
             let options = if is_after { options.after(last) } else { options };
             let token = db.watch(options).unwrap().token();
