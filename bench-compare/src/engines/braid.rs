@@ -1,15 +1,12 @@
 //! BraidDB, as it comes, but for the budget and compression (off for all).
 
-use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
+use super::engine::{Engine, Op, Reader, Rows, Setup, Visit};
 use anyhow::{Result, bail};
 use braiddb::{Builder, Compression, Cursor, Db, Durability, Tree};
 use std::{
     thread,
     time::{Duration, Instant},
 };
-
-/// Rows in a commit of a sorted load. There is no call made for that yet.
-const LOAD_BATCH_LEN: usize = 1000;
 
 /// How long a view may take.
 const VIEW_TIME_MAX: Duration = Duration::from_secs(120);
@@ -101,7 +98,12 @@ impl Engine for Braid {
     }
 
     fn load_sorted(&self, rows: &mut dyn Rows) -> Result<()> {
-        append_in_batches(self, rows, LOAD_BATCH_LEN)
+        let mut loader = self.tree.bulk_loader()?;
+        while let Some((key, value)) = rows.next() {
+            loader.add(key, value)?;
+        }
+        loader.finish()?;
+        Ok(())
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
