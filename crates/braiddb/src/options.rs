@@ -92,6 +92,8 @@ impl Builder {
                 reader_age_warn_ns: READER_AGE_WARN_NS,
                 reader_age_max_ns: u64::MAX,
                 log_archive: None,
+                open_files_max: None,
+                open_files: None,
                 is_restoring: false,
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
@@ -150,6 +152,18 @@ impl Builder {
     /// The file system; the system's own by default.
     pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Builder {
         self.settings.vfs = vfs;
+        self
+    }
+
+    /// How many tables (`.run`, `.view` and `.blob` files) may have a descriptor at once, 4 at least. Others are closed, the one first that was not
+    /// read for longest, and opened again when they are read: [`crate::Stats::file_reopenings`] says how often. Those being read at one moment may
+    /// exceed it. A follower has files mapped that it closes, since their owner may remove them; where they cannot be mapped, they stay open.
+    ///
+    /// By default all databases of the process that say nothing else have half of what the process may open (`ulimit -n`) together, 65,536 at
+    /// most; file systems of other programs ([`Builder::vfs`]) are without a limit then. Beside its tables a database needs about
+    /// ten descriptors, and two for each thread that merges.
+    pub fn open_files_max(mut self, files: usize) -> Builder {
+        self.settings.open_files_max = Some(files);
         self
     }
 

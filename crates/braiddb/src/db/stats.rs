@@ -3,6 +3,7 @@
 use super::core::Core;
 use crate::{
     base::{ReaderKind, SequenceNumber},
+    platform::OpenFilesStats,
     version::{Partition, Version},
 };
 use parking_lot::Mutex;
@@ -130,6 +131,12 @@ pub struct Stats {
     pub user_bytes_written: u64,
     /// Bytes written to the log.
     pub log_bytes_written: u64,
+    /// Tables that have a descriptor, of all databases that share the budget of open files.
+    pub open_files: usize,
+    /// How many may have one: see [`crate::Builder::open_files_max`]. 0 if there is no limit.
+    pub open_files_max: usize,
+    /// How often one was read that had been closed, and so was opened again. Counted as the above are.
+    pub file_reopenings: u64,
     /// Bytes of log segments that are kept beyond what recovery needs: see [`crate::Builder::log_retention`].
     pub log_kept_bytes: u64,
     /// Bytes written to runs.
@@ -230,7 +237,11 @@ impl Core {
         let cache_bytes = self.table.cache.usage_bytes() as u64;
         let readers = self.reader_summary();
         let resident = self.disk.lock().files.resident_bytes() as u64;
+        let files = self.settings.open_files.as_ref().map_or_else(OpenFilesStats::default, |files| files.stats());
         Stats {
+            open_files: files.open,
+            open_files_max: files.max,
+            file_reopenings: files.reopened,
             commits: get(&counters.commits),
             user_bytes_written: get(&counters.user_bytes),
             log_kept_bytes: self.wal.as_ref().map_or(0, |wal| wal.retained().1),

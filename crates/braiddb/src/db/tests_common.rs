@@ -110,6 +110,8 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         reader_age_warn_ns: u64::MAX,
         reader_age_max_ns: u64::MAX,
         log_archive: None,
+        open_files_max: None,
+        open_files: None,
         is_restoring: false,
         vfs: Arc::clone(vfs),
         runtime: Arc::new(SystemRuntime::new()),

@@ -7,6 +7,7 @@ mod conformance;
 #[cfg(test)]
 pub mod fault_vfs;
 mod mem;
+mod open_files;
 pub mod pages;
 #[cfg(unix)]
 mod posix;
@@ -21,6 +22,7 @@ mod tests;
 mod vfs;
 
 pub use mem::MemVfs;
+pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
 #[cfg(unix)]
 pub use posix::PosixVfs;
 pub use read_mapping::ReadMapping;

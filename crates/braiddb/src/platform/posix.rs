@@ -122,6 +122,10 @@ impl Vfs for PosixVfs {
         let status = retry_on_intr(|| statvfs(path))?;
         Ok(status.f_bavail.checked_mul(status.f_frsize))
     }
+
+    fn open_files_limit(&self) -> Option<u64> {
+        Some(rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX))
+    }
 }
 
 /// The lock lives as long as the descriptor.

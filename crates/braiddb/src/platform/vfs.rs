@@ -51,6 +51,10 @@ pub trait Vfs: Send + Sync + Debug + 'static {
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>>;
     /// The bytes that may still be written to the file system of `path`; `None` if it cannot be told.
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>>;
+    /// How many files the process may have open at once; `None` if an open file costs nothing that is limited.
+    fn open_files_limit(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A lock that is held until it is dropped.

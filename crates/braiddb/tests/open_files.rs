@@ -1,0 +1,150 @@
+//! A process that may open 64 files has a database of 2,000 tables.
+
+#![cfg(target_os = "linux")]
+
+use braiddb::{Db, DirectoryTarget, Durability};
+use std::{path::Path, process::Command};
+
+const CHILD: &str = "BRAIDDB_OPEN_FILES_CHILD";
+const KEYS: u32 = 24_000;
+const VALUE_BYTES: usize = 1000;
+
+#[test]
+fn two_thousand_tables_in_a_process_of_64_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let me = std::env::current_exe().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 64 && exec \"$0\" --exact --ignored --nocapture child"])
+        .arg(me)
+        .env(CHILD, dir.path())
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
+}
+
+#[test]
+#[ignore = "the test above runs it, in a process of its own"]
+fn child() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let dir = Path::new(&dir);
+    let before = descriptors();
+    let path = dir.join("db");
+    fill(&path);
+    read_all(&path);
+    beside(&path);
+    copies(dir, &path);
+    assert_eq!(descriptors(), before, "descriptors are left open");
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn open(path: &Path) -> Db {
+    builder().open(path).unwrap()
+}
+
+fn builder() -> braiddb::Builder {
+    Db::builder().memory(8 << 20).partition_bytes(16 << 10).compression(braiddb::Compression::None)
+}
+
+fn value(key: u32, round: u32) -> Vec<u8> {
+    let mut seed = u64::from(key) << 32 | u64::from(round) | 1;
+    let next = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 56) as u8
+    };
+    (0..VALUE_BYTES).map(next).collect()
+}
+
+fn write(db: &Db, round: u32, step: usize) {
+    let tree = db.tree("t").unwrap();
+    for first in (0..KEYS).step_by(step * 100) {
+        let mut batch = db.batch();
+        for key in (first..KEYS.min(first + step as u32 * 100)).step_by(step) {
+            batch.put(&tree, key.to_be_bytes(), value(key, round)).unwrap();
+        }
+        db.write(batch, Durability::Buffered).unwrap();
+    }
+}
+
+/// Writes and merges, until there are so many tables.
+fn fill(path: &Path) {
+    let db = open(path);
+    write(&db, 0, 1);
+    db.flush().unwrap();
+    write(&db, 1, 10);
+    db.compact().unwrap();
+    let tables = std::fs::read_dir(path).unwrap().filter(|e| {
+        let name = e.as_ref().unwrap().file_name().into_string().unwrap();
+        name.ends_with(".run")
+    });
+    let tables = tables.count();
+    assert!(tables >= 2000, "{tables} tables");
+    db.close().unwrap();
+}
+
+fn check(db: &Db) {
+    let tree = db.open_tree("t").unwrap();
+    let round = |key: u32| u32::from(key.is_multiple_of(10));
+    let mut rows = 0;
+    for row in tree.range::<&[u8]>(..) {
+        let (key, found) = row.unwrap();
+        let key = u32::from_be_bytes(key[..].try_into().unwrap());
+        assert_eq!(found[..], value(key, round(key)));
+        rows += 1;
+    }
+    assert_eq!(rows, KEYS);
+    for key in (0..KEYS).map(|i| (i * 7919) % KEYS).take(6000) {
+        assert_eq!(tree.get(key.to_be_bytes()).unwrap().as_deref(), Some(&value(key, round(key))[..]));
+    }
+}
+
+fn read_all(path: &Path) {
+    let db = open(path);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| check(&db));
+        }
+    });
+    let stats = db.stats();
+    assert_eq!(stats.open_files_max, 32);
+    assert!(stats.open_files <= 32 + 4, "{} open", stats.open_files);
+    assert!(stats.file_reopenings > 1000, "{} reopened", stats.file_reopenings);
+    db.close().unwrap();
+}
+
+/// A follower's state reads what its owner has removed meanwhile.
+fn beside(path: &Path) {
+    let owner = open(path);
+    let follower = builder().refresh_every(None).open_follower(path).unwrap();
+    let state = follower.db();
+    write(&owner, 2, 1);
+    owner.compact().unwrap();
+    check(&state);
+    write(&owner, 0, 1);
+    write(&owner, 1, 10);
+    owner.compact().unwrap();
+    follower.refresh().unwrap();
+    check(&follower.db());
+    check(&state);
+    drop((state, follower));
+    owner.close().unwrap();
+}
+
+fn copies(dir: &Path, path: &Path) {
+    let db = open(path);
+    db.checkpoint(dir.join("checkpoint")).unwrap();
+    db.verify().unwrap();
+    let target = DirectoryTarget::open(dir.join("backup")).unwrap();
+    db.backup(&target).unwrap();
+    db.close().unwrap();
+    let restored = dir.join("restored");
+    builder().restore(&target, None, &restored).unwrap();
+    for path in [dir.join("checkpoint"), restored] {
+        let db = open(&path);
+        check(&db);
+        db.close().unwrap();
+    }
+}
