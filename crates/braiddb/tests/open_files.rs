@@ -6,7 +6,7 @@ use braiddb::{Db, DirectoryTarget, Durability};
 use std::{path::Path, process::Command};
 
 const CHILD: &str = "BRAIDDB_OPEN_FILES_CHILD";
-const KEYS: u32 = 24_000;
+const KEYS: u32 = 40_000;
 const VALUE_BYTES: usize = 1000;
 
 #[test]
