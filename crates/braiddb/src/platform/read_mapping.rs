@@ -60,9 +60,10 @@ impl ReadMapping {
         if len > 0 && !self.populate(start..start + len) {
             return Err(io::Error::other("the system cannot read a part of a file that is mapped"));
         }
-        // SAFETY: the bytes are there while this is, nobody writes to them any more, as the caller sees to, and `buf` is another's.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.memory().cast::<u8>().as_ptr().add(start), buf.as_mut_ptr(), len);
+        match &self.0 {
+            Memory::Copied(bytes) => buf[..len].copy_from_slice(&bytes[start..start + len]),
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(map) => map.copy(start, &mut buf[..len]),
         }
         Ok(len)
     }
