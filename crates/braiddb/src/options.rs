@@ -384,7 +384,7 @@ fn default_vfs() -> Arc<dyn Vfs> {
     Arc::new(crate::platform::PosixVfs::new())
 }
 
-#[cfg(not(unix))]
+#[cfg(not(any(unix, windows)))]
 fn default_vfs() -> Arc<dyn Vfs> {
-    Arc::new(MemVfs::new())
+    Arc::new(crate::platform::PortableVfs::new())
 }

@@ -8,6 +8,8 @@ mod conformance;
 pub mod fault_vfs;
 mod mem;
 pub mod pages;
+#[cfg(any(test, not(any(unix, windows))))]
+mod portable;
 #[cfg(unix)]
 mod posix;
 #[cfg(target_os = "linux")]
@@ -21,6 +23,8 @@ mod tests;
 mod vfs;
 
 pub use mem::MemVfs;
+#[cfg(any(test, not(any(unix, windows))))]
+pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
 pub use read_mapping::ReadMapping;

@@ -57,16 +57,17 @@ pub unsafe fn release(memory: *mut u8, layout: Layout) {
 #[cfg(all(unix, not(miri)))]
 mod mapped {
     use super::HUGE_PAGE_BYTES;
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use rustix::{
+        mm::{MapFlags, ProtFlags, mmap_anonymous, munmap},
+        param::page_size,
+    };
     use std::{alloc::Layout, ptr::null_mut};
 
-    /// The least that a system's page has; maps are aligned at least so.
-    const PAGE_BYTES: usize = 4096;
-
-    /// Maps pages of this layout: a map that is longer by the alignment is cut at both ends.
+    /// Maps pages of this layout: a map that is longer by the alignment is cut at both ends. Pages are of 4 KiB on most machines, of 16
+    /// on those of Apple, and up to 64 on others with ARM or POWER: a cut elsewhere than between pages would be refused.
     pub fn map(layout: Layout) -> *mut u8 {
-        let (len, align) = (layout.size().next_multiple_of(PAGE_BYTES), layout.align());
-        let slack = if align > PAGE_BYTES { align } else { 0 };
+        let (len, align) = (layout.size().next_multiple_of(page_size()), layout.align());
+        let slack = if align > page_size() { align } else { 0 };
         // SAFETY: a new map, at a place of the system's choice.
         let mapped =
             unsafe { mmap_anonymous(null_mut(), len + slack, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
@@ -90,7 +91,7 @@ mod mapped {
     pub unsafe fn unmap(memory: *mut u8, len: usize) {
         if len > 0 {
             // SAFETY: the caller's. A failure would leave the pages mapped, which harms nothing.
-            let _ = unsafe { munmap(memory.cast(), len.next_multiple_of(PAGE_BYTES)) };
+            let _ = unsafe { munmap(memory.cast(), len.next_multiple_of(page_size())) };
         }
     }
 
