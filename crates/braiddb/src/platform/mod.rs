@@ -12,6 +12,8 @@ pub mod pages;
 mod portable;
 #[cfg(unix)]
 mod posix;
+#[cfg(target_vendor = "apple")]
+mod posix_apple;
 #[cfg(target_os = "linux")]
 mod posix_mapping;
 #[cfg(target_os = "linux")]
