@@ -7,7 +7,7 @@
 //! runs that are given a sequence number, and a log of several epochs that no run has yet. `scripts/test-foreign.sh` runs this on a
 //! big-endian machine.
 
-use braiddb::{Db, Error, Result};
+use braiddb::{Db, Result};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -121,7 +121,7 @@ fn zstandard_is_missing_by_name() {
             let of_tree: String = expected.split_inclusive('\n').filter(|line| line.starts_with(&prefix)).collect();
             match lines_of(&db, &tree.name, tree.multi) {
                 Ok(lines) => assert!(lines == of_tree, "version {version}, {}", tree.name),
-                Err(Error::Unsupported { path, detail }) => {
+                Err(braiddb::Error::Unsupported { path, detail }) => {
                     assert!(path.extension().is_some_and(|extension| extension == "run"), "{path:?}");
                     assert!(detail.contains("Zstandard") && detail.contains("feature `zstd`"), "{detail}");
                     refused.push(tree.name);
