@@ -19,6 +19,7 @@ mod runtime;
 #[cfg(test)]
 mod tests;
 mod vfs;
+mod write_behind;
 
 pub use mem::MemVfs;
 #[cfg(unix)]
@@ -28,3 +29,4 @@ pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
 pub use std::time::{SystemTime, UNIX_EPOCH};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};
+pub use write_behind::{BehindVfs, WriteBehind};
