@@ -21,6 +21,7 @@ mod tail;
 mod tests;
 #[cfg(test)]
 mod tests_place;
+mod unbuffered;
 mod verify;
 mod writer;
 
@@ -34,4 +35,5 @@ pub use meta::{BlobUse, RunMeta};
 pub use place::Moment;
 pub use run::{Block, PinnedBlock, Run};
 pub use scan::{KeyScan, RunScan};
+pub use unbuffered::UnbufferedTables;
 pub use writer::{RunOptions, RunWriter};
