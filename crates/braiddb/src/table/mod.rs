@@ -16,6 +16,7 @@ mod meta;
 mod place;
 mod run;
 mod scan;
+mod sequence;
 mod tail;
 #[cfg(test)]
 mod tests;
