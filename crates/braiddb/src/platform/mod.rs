@@ -2,6 +2,7 @@
 //!
 //! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
 
+mod batch;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
@@ -12,6 +13,12 @@ pub mod pages;
 mod posix;
 #[cfg(target_os = "linux")]
 mod posix_mapping;
+#[cfg(unix)]
+mod posix_read_pool;
+#[cfg(target_os = "linux")]
+mod posix_unbuffered;
+#[cfg(target_os = "linux")]
+mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
 mod read_mapping;
@@ -21,6 +28,9 @@ mod tests;
 mod vfs;
 mod write_behind;
 
+#[cfg(unix)]
+pub use batch::SystemFile;
+pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use mem::MemVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;

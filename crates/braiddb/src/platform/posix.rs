@@ -17,7 +17,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
 
-use super::{DirEntry, File, FileLock, OpenMode, Vfs};
+use super::{BatchReads, DirEntry, File, FileLock, IoReport, OpenMode, ReadRequest, SystemFile, Vfs};
 use rustix::{
     fs::{FlockOperation, flock, statvfs},
     io::{Errno, retry_on_intr},
@@ -25,7 +25,10 @@ use rustix::{
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read},
-    os::unix::fs::FileExt,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::FileExt,
+    },
     path::Path,
     sync::Arc,
 };
@@ -38,12 +41,21 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Files of a POSIX system.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PosixVfs {}
+pub struct PosixVfs {
+    without_io_uring: bool,
+}
 
 impl PosixVfs {
     /// The system's files.
     pub fn new() -> PosixVfs {
-        PosixVfs {}
+        PosixVfs::default()
+    }
+
+    /// Whether many reads at once are made by io_uring where Linux has it for us: yes by default. Else, and where it has not, several
+    /// threads make them.
+    #[must_use]
+    pub fn io_uring(self, io_uring: bool) -> PosixVfs {
+        PosixVfs { without_io_uring: !io_uring }
     }
 }
 
@@ -53,13 +65,39 @@ impl Vfs for PosixVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
-        let file = options.open(path)?;
-        if mode == OpenMode::Read && file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
+        Ok(Arc::new(open(path, mode)?))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<super::Unbuffered> {
+        super::posix_unbuffered::open(path, mode)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        if self.without_io_uring || super::posix_uring::read(requests).is_err() {
+            super::posix_read_pool::read(requests);
         }
-        Ok(Arc::new(PosixFile(file)))
+        // What is left: too long for that, or failed, and then this tells how.
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        super::posix_read_pool::read(requests);
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    fn io_report(&self) -> IoReport {
+        #[cfg(target_os = "linux")]
+        let refused = match self.without_io_uring {
+            true => Some("the program has switched it off".to_owned()),
+            false => super::posix_uring::refused(),
+        };
+        #[cfg(not(target_os = "linux"))]
+        let refused = Some("it is Linux's".to_owned());
+        let batches = if refused.is_some() { BatchReads::Threads } else { BatchReads::IoUring };
+        IoReport { batches, io_uring_refused: refused, ..IoReport::default() }
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -132,8 +170,26 @@ struct PosixLock {
 
 impl FileLock for PosixLock {}
 
+/// Opens a file of the system.
+pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<PosixFile> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
+    let file = options.open(path)?;
+    if mode == OpenMode::Read && file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(PosixFile(file))
+}
+
 #[derive(Debug)]
-struct PosixFile(fs::File);
+pub(super) struct PosixFile(fs::File);
+
+impl PosixFile {
+    /// The system's name for it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl File for PosixFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -172,6 +228,10 @@ impl File for PosixFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn system_file(&self) -> Option<SystemFile<'_>> {
+        Some(SystemFile { descriptor: self.descriptor(), align: 1 })
     }
 
     #[cfg(target_os = "linux")]

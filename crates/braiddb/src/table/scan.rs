@@ -16,6 +16,8 @@ use std::{ops::Range, sync::Arc};
 
 const FIRST_PIECE_BYTES: usize = 64 << 10;
 const MAX_PIECE_BYTES: usize = 128 << 10;
+/// Of a file that the system does not read ahead of.
+const MAX_PIECE_BYTES_UNBUFFERED: usize = 256 << 10;
 
 /// Reads units of a file in order, large pieces at a time.
 #[derive(Debug)]
@@ -54,7 +56,8 @@ impl ReadAhead {
         let target = &mut self.buffer[..len];
         run.file().read_exact_at(target, from).map_err(|error| read_error(run.path(), from, error))?;
         (self.begins_at, self.filled) = (from, len);
-        self.piece = (self.piece * 2).min(MAX_PIECE_BYTES);
+        let is_unbuffered = run.file().is_unbuffered();
+        self.piece = (self.piece * 2).min(if is_unbuffered { MAX_PIECE_BYTES_UNBUFFERED } else { MAX_PIECE_BYTES });
         Ok(())
     }
 }
