@@ -2,6 +2,7 @@
 //!
 //! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
 
+mod aligned;
 mod batch;
 #[cfg(test)]
 mod conformance;
@@ -28,6 +29,7 @@ mod tests;
 mod vfs;
 mod write_behind;
 
+pub use aligned::Aligned;
 #[cfg(unix)]
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};

@@ -10,7 +10,7 @@
 //!
 //! A read that fails, or comes back short, is left to be made again in the usual way, which tells what is wrong.
 
-use super::{ReadRequest, posix_unbuffered::Aligned};
+use super::{Aligned, ReadRequest};
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
 use rustix::io::Errno;

@@ -4,7 +4,7 @@
 //! write that fails is told by a later call or by `settle`, so this is for files that nobody counts on before that. Everything else that is done to a
 //! file waits for what was noted down.
 
-use super::{DirEntry, File, FileLock, OpenMode, Runtime, Vfs};
+use super::{Aligned, DirEntry, File, FileLock, OpenMode, Runtime, Vfs};
 use parking_lot::Mutex;
 use std::{
     io,
@@ -22,7 +22,7 @@ const WAITING_MAX: usize = 4;
 /// What is to be done.
 #[derive(Debug)]
 enum Job {
-    Write { file: Arc<dyn File>, bytes: Vec<u8>, offset: u64 },
+    Write { file: Arc<dyn File>, bytes: Aligned, len: usize, offset: u64 },
     WriteBack { file: Arc<dyn File>, offset: u64, len: u64 },
     Sync { file: Arc<dyn File> },
     /// Somebody waits for this.
@@ -35,7 +35,7 @@ struct Shared {
     /// The first failure. Nothing is done any more after it.
     failure: Mutex<Option<(io::ErrorKind, String)>>,
     /// Memory that was written from and can be filled again.
-    spare: Mutex<Vec<Vec<u8>>>,
+    spare: Mutex<Vec<Aligned>>,
 }
 
 impl Shared {
@@ -55,8 +55,8 @@ impl Shared {
                     continue;
                 }
                 _ if self.failure.lock().is_some() => continue,
-                Job::Write { file, bytes, offset } => {
-                    let done = file.write_at(&bytes, offset);
+                Job::Write { file, bytes, len, offset } => {
+                    let done = file.write_at(&bytes.bytes()[..len], offset);
                     self.spare.lock().push(bytes);
                     done
                 }
@@ -105,10 +105,10 @@ impl WriteBehind {
 
     fn write(&self, file: &Arc<dyn File>, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.shared.check()?;
-        let mut copy = self.shared.spare.lock().pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(bytes);
-        self.note(Job::Write { file: Arc::clone(file), bytes: copy, offset })
+        let spare = self.shared.spare.lock().pop().filter(|spare| spare.bytes().len() >= bytes.len());
+        let mut copy = spare.unwrap_or_else(|| Aligned::new(bytes.len()));
+        copy.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        self.note(Job::Write { file: Arc::clone(file), bytes: copy, len: bytes.len(), offset })
     }
 }
 
@@ -147,10 +147,12 @@ impl Vfs for BehindVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let inner = self.inner.open(path, mode)?;
         Ok(match mode {
-            OpenMode::CreateNew => Arc::new(BehindFile { inner, behind: Arc::clone(&self.behind) }),
-            OpenMode::Read | OpenMode::ReadWrite => inner,
+            OpenMode::CreateNew => {
+                let inner = self.inner.open_unbuffered(path, mode)?.file;
+                Arc::new(BehindFile { inner, behind: Arc::clone(&self.behind) })
+            }
+            OpenMode::Read | OpenMode::ReadWrite => self.inner.open(path, mode)?,
         })
     }
 
