@@ -57,7 +57,13 @@ pub struct Place {
 
 impl Place {
     pub fn memory(seed: u64) -> Place {
-        Place { vfs: Some(Arc::new(MemVfs::new())), path: Path::new("/memory").to_owned(), seed, direct: false, _dir: None }
+        Place {
+            vfs: Some(Arc::new(MemVfs::new())),
+            path: Path::new("/memory").to_owned(),
+            seed,
+            direct: false,
+            _dir: None,
+        }
     }
 
     pub fn disk(seed: u64) -> Place {

@@ -32,6 +32,9 @@ use std::{
 /// A run is ended where a partition ends if it has so many bytes; a smaller one goes on into the next partition, which then shares it.
 const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
 
+/// So much of a load goes through the system's cache, so that a small one can be read from there; and no more, or it would drive out what others have in it.
+const CACHED_BYTES: u64 = 64 << 20;
+
 /// What was written to blob files is synced whenever it is so much.
 const BLOB_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
 
@@ -354,6 +357,7 @@ impl LoadWriter {
             let id = self.core.settings.runtime.random_u64();
             self.start_behind()?;
             let table = self.behind.as_ref().map_or(&self.core.table, |behind| &behind.table);
+            self.options.is_unbuffered = self.user_bytes >= CACHED_BYTES;
             self.run = Some(SortedRunWriter::create(table, &path, number, id, &self.options)?);
         }
         Ok(self.run.as_mut().expect("made just now"))

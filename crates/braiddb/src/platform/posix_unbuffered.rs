@@ -29,6 +29,7 @@ use std::{
     fs::OpenOptions,
     io,
     num::NonZeroU64,
+    ops::Range,
     os::{
         fd::AsFd,
         unix::fs::{FileExt, OpenOptionsExt},
@@ -73,7 +74,9 @@ pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
     let buffered = super::posix::open(path, mode)?;
     match mode {
         OpenMode::Read => {}
-        OpenMode::ReadWrite => return Ok(Unbuffered { file: Arc::new(WrittenFile { buffered, direct: None }), refused: None }),
+        OpenMode::ReadWrite => {
+            return Ok(Unbuffered { file: Arc::new(WrittenFile { buffered, direct: None }), refused: None });
+        }
         OpenMode::CreateNew => {
             let (direct, refused) = match open_direct(path, &buffered, mode) {
                 Ok(direct) => (Some(direct), None),
@@ -97,7 +100,12 @@ fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<Dire
     let told = alignment(buffered)?;
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     let refused = |error: io::Error| format!("the system refuses O_DIRECT: {error}");
-    let file = OpenOptions::new().read(true).write(mode == OpenMode::CreateNew).custom_flags(direct).open(path).map_err(refused)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(mode == OpenMode::CreateNew)
+        .custom_flags(direct)
+        .open(path)
+        .map_err(refused)?;
     let same = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
     match (rustix::fs::fstat(&file), rustix::fs::fstat(buffered.descriptor())) {
         (Ok(a), Ok(b)) if same(&a, &b) => {}
@@ -254,6 +262,16 @@ struct WrittenFile {
 }
 
 impl WrittenFile {
+    /// Where the whole units of a write stand, if they are worth it, and what writes them.
+    fn units_of(&self, buf: &[u8], offset: u64) -> Option<(&DirectFile, Range<u64>)> {
+        let direct = self.direct.as_ref()?;
+        let unit = u64::from(direct.align).max(PAGE_BYTES);
+        let end = offset.checked_add(buf.len() as u64)?;
+        let units = offset.checked_next_multiple_of(unit)?..end - end % unit;
+        (i64::try_from(end).is_ok() && units.end >= units.start.saturating_add(DIRECT_WRITE_MIN))
+            .then_some((direct, units))
+    }
+
     /// Drops the whole pages before `end`.
     fn drop_before(&self, end: u64) {
         if let Some(len) = NonZeroU64::new(end - end % PAGE_BYTES) {
@@ -275,27 +293,20 @@ impl File for WrittenFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let Some(direct) = &self.direct else { return self.buffered.write_at(buf, offset) };
-        let unit = u64::from(direct.align).max(PAGE_BYTES);
-        let end = offset.checked_add(buf.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
-        let units = offset.next_multiple_of(unit)..end - end % unit;
-        if units.end < units.start.saturating_add(DIRECT_WRITE_MIN) {
-            return self.buffered.write_at(buf, offset);
-        }
+        let Some((direct, units)) = self.units_of(buf, offset) else { return self.buffered.write_at(buf, offset) };
         let (before, rest) = buf.split_at((units.start - offset) as usize);
         let (whole, after) = rest.split_at((units.end - units.start) as usize);
         if !before.is_empty() {
             self.buffered.write_at(before, offset)?;
         }
         match direct.write_units(whole, units.start) {
-            // What file systems say that have such reads only.
-            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => self.buffered.write_at(whole, units.start)?,
+            // What a file system says that has no such writes, or wants them aligned to more than it told.
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.buffered.write_at(whole, units.start)?;
+            }
             done => done?,
         }
-        match after.is_empty() {
-            true => Ok(()),
-            false => self.buffered.write_at(after, units.end),
-        }
+        if after.is_empty() { Ok(()) } else { self.buffered.write_at(after, units.end) }
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -101,7 +101,9 @@ fn what_is_read_and_written_leaves_no_page_in_the_cache() {
     let writer = open(&path, OpenMode::CreateNew).unwrap();
     assert_eq!(writer.refused, None);
     writer.file.write_at(&bytes, 0).unwrap();
-    assert!(pages_cached(&path) > 0, "or there is nothing to show");
+    assert_eq!(pages_cached(&path), 1, "what is no whole unit, and nothing else");
+    writer.file.write_at(&bytes[..5000], 0).unwrap();
+    assert!(pages_cached(&path) > 2, "short writes go through it");
     writer.file.sync_data().unwrap();
     assert!(pages_cached(&path) <= 1, "the last page, for who appends");
     drop(writer);
@@ -119,6 +121,44 @@ fn what_is_read_and_written_leaves_no_page_in_the_cache() {
     // And goes when the file is opened to be read past the cache.
     drop(direct(&path));
     assert_eq!(pages_cached(&path), 0);
+}
+
+/// Long writes and short ones, over each other, from all kinds of addresses to all kinds of places.
+#[test]
+fn writes_are_right_at_every_alignment() {
+    const LEN: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (path, source) = (dir.path().join("1.run"), pattern(2 * LEN));
+    let writer = open(&path, OpenMode::CreateNew).unwrap().file;
+    let mut memory = Aligned::new(LEN);
+    let mut expected = Vec::new();
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..400 {
+        let unit = [1, 8, 512, 4096][random(4)];
+        let (at, address) = (random(LEN) / unit * unit, random(3) * [1, 512, 4096][random(3)]);
+        let longest = [100, 5000, 70 << 10, 600 << 10][random(4)];
+        let len = (1 + random(longest) / unit * unit).min(LEN - 3 * 4096);
+        let from = random(LEN);
+        let bytes = &mut memory.bytes_mut()[address..address + len];
+        bytes.copy_from_slice(&source[from..from + len]);
+        writer.write_at(bytes, at as u64).unwrap();
+        expected.resize(expected.len().max(at + len), 0);
+        expected[at..at + len].copy_from_slice(bytes);
+        if round % 40 == 0 {
+            writer.sync_data().unwrap();
+        }
+        if round % 10 == 0 {
+            assert!(std::fs::read(&path).unwrap() == expected, "after {round} writes");
+        }
+    }
+    let Some(reader) = direct(&path) else { return };
+    let mut bytes = vec![0; expected.len()];
+    reader.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes == expected);
 }
 
 /// Blob files are read while they grow, by other descriptors than they are written by.

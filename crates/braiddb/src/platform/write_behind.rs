@@ -4,7 +4,7 @@
 //! write that fails is told by a later call or by `settle`, so this is for files that nobody counts on before that. Everything else that is done to a
 //! file waits for what was noted down.
 
-use super::{Aligned, DirEntry, File, FileLock, OpenMode, Runtime, Vfs};
+use super::{Aligned, DirEntry, File, FileLock, IoReport, OpenMode, ReadRequest, Runtime, Unbuffered, Vfs};
 use parking_lot::Mutex;
 use std::{
     io,
@@ -22,9 +22,20 @@ const WAITING_MAX: usize = 4;
 /// What is to be done.
 #[derive(Debug)]
 enum Job {
-    Write { file: Arc<dyn File>, bytes: Aligned, len: usize, offset: u64 },
-    WriteBack { file: Arc<dyn File>, offset: u64, len: u64 },
-    Sync { file: Arc<dyn File> },
+    Write {
+        file: Arc<dyn File>,
+        bytes: Aligned,
+        len: usize,
+        offset: u64,
+    },
+    WriteBack {
+        file: Arc<dyn File>,
+        offset: u64,
+        len: u64,
+    },
+    Sync {
+        file: Arc<dyn File>,
+    },
     /// Somebody waits for this.
     Tell(SyncSender<()>),
 }
@@ -139,6 +150,13 @@ impl BehindVfs {
     pub fn new(inner: &Arc<dyn Vfs>, behind: &Arc<WriteBehind>) -> BehindVfs {
         BehindVfs { inner: Arc::clone(inner), behind: Arc::clone(behind) }
     }
+
+    fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> Arc<dyn File> {
+        match mode {
+            OpenMode::CreateNew => Arc::new(BehindFile { inner, behind: Arc::clone(&self.behind) }),
+            OpenMode::Read | OpenMode::ReadWrite => inner,
+        }
+    }
 }
 
 impl Vfs for BehindVfs {
@@ -147,13 +165,20 @@ impl Vfs for BehindVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok(match mode {
-            OpenMode::CreateNew => {
-                let inner = self.inner.open_unbuffered(path, mode)?.file;
-                Arc::new(BehindFile { inner, behind: Arc::clone(&self.behind) })
-            }
-            OpenMode::Read | OpenMode::ReadWrite => self.inner.open(path, mode)?,
-        })
+        Ok(self.wrap(self.inner.open(path, mode)?, mode))
+    }
+
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
+        let opened = self.inner.open_unbuffered(path, mode)?;
+        Ok(Unbuffered { file: self.wrap(opened.file, mode), ..opened })
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        self.inner.read_many(requests);
+    }
+
+    fn io_report(&self) -> IoReport {
+        self.inner.io_report()
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
