@@ -22,7 +22,6 @@ mod posix_unbuffered;
 mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
-mod read_ahead;
 mod read_mapping;
 mod runtime;
 #[cfg(test)]
@@ -37,7 +36,6 @@ pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use mem::MemVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
-pub use read_ahead::AheadVfs;
 pub use read_mapping::ReadMapping;
 pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
