@@ -5,8 +5,6 @@
 //! started when they are first wanted, serve the whole process, and end when nothing was wanted of them for some seconds. They take nothing but what stands in
 //! the queue, and the caller works on his own reads until none is left: so if no thread can be started, he makes all of them.
 
-#![expect(clippy::disallowed_methods, reason = "threads of the platform's own")]
-
 use super::ReadRequest;
 use parking_lot::{Condvar, Mutex};
 use std::{

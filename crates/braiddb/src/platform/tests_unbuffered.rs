@@ -46,6 +46,19 @@ fn direct(path: &Path) -> Option<Arc<dyn File>> {
     Some(opened.file)
 }
 
+/// Writes a file the usual way.
+fn put(path: &Path, bytes: &[u8]) {
+    PosixVfs::new().open(path, OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();
+}
+
+/// Reads it so.
+fn get(path: &Path) -> Vec<u8> {
+    let file = PosixVfs::new().open(path, OpenMode::Read).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
 /// Bytes that tell their place.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -74,7 +87,7 @@ fn reads_are_right_at_every_alignment() {
     let edges = |near: usize| [near.saturating_sub(1), near, near + 1];
     for len in [0, 1, 511, 512, 513, UNIT - 1, UNIT, UNIT + 1, 3 * UNIT, PIECE_BYTES - 1, PIECE_BYTES + 77] {
         let (path, bytes) = (dir.path().join(format!("{len}.run")), pattern(len));
-        std::fs::write(&path, &bytes).unwrap();
+        put(&path, &bytes);
         let Some(file) = direct(&path) else { return };
         let mut target = Aligned::new(PIECE_BYTES + 4 * UNIT);
         let places = [0, 512, UNIT, 2 * UNIT, len / 2, len, PIECE_BYTES];
@@ -152,7 +165,7 @@ fn writes_are_right_at_every_alignment() {
             writer.sync_data().unwrap();
         }
         if round % 10 == 0 {
-            assert!(std::fs::read(&path).unwrap() == expected, "after {round} writes");
+            assert!(get(&path) == expected, "after {round} writes");
         }
     }
     let Some(reader) = direct(&path) else { return };
@@ -188,7 +201,7 @@ fn what_was_written_just_before_is_read() {
 fn threads_share_aligned_memory_without_mixing_it_up() {
     let dir = tempfile::tempdir().unwrap();
     let (path, bytes) = (dir.path().join("1.run"), pattern(1 << 20));
-    std::fs::write(&path, &bytes).unwrap();
+    put(&path, &bytes);
     let Some(file) = direct(&path) else { return };
     std::thread::scope(|scope| {
         for thread in 0..8usize {

@@ -41,7 +41,7 @@ impl Sequence {
 
 #[cfg(test)]
 mod tests {
-    use super::{AHEAD_MAX, Sequence};
+    use super::Sequence;
 
     #[test]
     fn more_and_more_is_read_ahead_of_who_reads_in_order() {
@@ -57,7 +57,6 @@ mod tests {
         assert_eq!(sequence.note(51, 100), 53);
         assert_eq!(sequence.note(20, 100), 20);
         assert_eq!(sequence.note(20, 100), 20, "nor is the same again the next");
-        assert!(AHEAD_MAX < 100);
     }
 
     #[test]
