@@ -19,6 +19,10 @@ mod posix_read_pool;
 #[cfg(target_os = "linux")]
 mod posix_unbuffered;
 #[cfg(target_os = "linux")]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")),
+    path = "posix_uring_absent.rs"
+)]
 mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
