@@ -8,7 +8,8 @@ use super::{core::Core, sorter::Buffer};
 use crate::{
     base::{EntryKind, EntryRef, Error, MergeOrder, Result, shared_prefix_len},
     codec::Compression,
-    table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter},
+    platform::{AheadVfs, BehindVfs, Vfs, WriteBehind},
+    table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter, TableContext},
     version::FileSet,
 };
 use parking_lot::Mutex;
@@ -22,8 +23,8 @@ use std::{
     thread::JoinHandle,
 };
 
-/// What a spill takes of the memory while it is merged.
-const SCAN_BYTES: usize = 256 << 10;
+/// What a spill takes of the memory while it is merged: two pieces that are read ahead, one that is looked at, and a block unpacked.
+const SCAN_BYTES: usize = 448 << 10;
 const FAN_IN_MIN: usize = 4;
 const FAN_IN_MAX: usize = 256;
 
@@ -44,6 +45,7 @@ struct Spill(Vec<Arc<Run>>);
 #[derive(Clone, Debug)]
 struct SpillPlace {
     core: Arc<Core>,
+    table: TableContext,
     compression: Compression,
 }
 
@@ -59,8 +61,23 @@ impl SpillPlace {
     }
 
     fn writer(&self, number: u64) -> SpillWriter {
-        SpillWriter::new(&self.core, self.compression, number)
+        SpillWriter::new(self, number)
     }
+}
+
+/// How files of spills are opened. They are written once and read once, so they are not to take the place of other things in the system's cache;
+/// and then somebody has to read ahead.
+fn spill_table(core: &Core) -> TableContext {
+    let table = core.table.clone();
+    if core.settings.background_threads == 0 {
+        return table;
+    }
+    let runtime = &core.settings.runtime;
+    // Without a thread it is only slower.
+    let behind = WriteBehind::start(&**runtime).ok().map(Arc::new);
+    let written: Option<Arc<dyn Vfs>> = behind.map(|behind| Arc::new(BehindVfs::new(&table.vfs, &behind)) as _);
+    let vfs = Arc::new(AheadVfs::new(written.as_ref().unwrap_or(&table.vfs), runtime));
+    TableContext { vfs, ..table }
 }
 
 /// Sorts buffers and writes them as spills: where the database has threads, some are sorted and written while the next one is filled. When it is
@@ -91,7 +108,7 @@ impl Spiller {
         // Each thread has a buffer to sort and write while another one is filled.
         let buffers = 1 + core.settings.background_threads.min(THREADS_MAX);
         Spiller {
-            place: SpillPlace { core: Arc::clone(core), compression },
+            place: SpillPlace { core: Arc::clone(core), table: spill_table(core), compression },
             fan_in: (memory / SCAN_BYTES).clamp(FAN_IN_MIN, FAN_IN_MAX),
             spills: Vec::new(),
             numbered: 0,
@@ -292,6 +309,7 @@ fn panicked() -> Error {
 /// Writes a spill.
 struct SpillWriter {
     core: Arc<Core>,
+    table: TableContext,
     options: RunOptions,
     number: u64,
     open: Option<(RunWriter, PathBuf)>,
@@ -299,7 +317,8 @@ struct SpillWriter {
 }
 
 impl SpillWriter {
-    fn new(core: &Arc<Core>, compression: Compression, number: u64) -> SpillWriter {
+    fn new(place: &SpillPlace, number: u64) -> SpillWriter {
+        let (core, compression) = (&place.core, place.compression);
         // What is written once and read once is packed quickly, if it is to be packed at all.
         let compression = if compression == Compression::None { Compression::None } else { Compression::Lz4 };
         let options = RunOptions {
@@ -307,9 +326,17 @@ impl SpillWriter {
             block_bytes: SPILL_BLOCK_BYTES,
             key_blocks: KeyBlocks::Never,
             is_unnumbered: true,
+            is_unbuffered: true,
             ..core.run_options()
         };
-        SpillWriter { core: Arc::clone(core), options, number, open: None, parts: Vec::new() }
+        SpillWriter {
+            core: Arc::clone(core),
+            table: place.table.clone(),
+            options,
+            number,
+            open: None,
+            parts: Vec::new(),
+        }
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -322,7 +349,7 @@ impl SpillWriter {
             let number = self.core.new_file_number();
             let path = FileSet::run_path(&self.core.dir, number);
             let id = self.core.settings.runtime.random_u64();
-            self.open = Some((RunWriter::create(&self.core.table, &path, number, id, &self.options)?, path));
+            self.open = Some((RunWriter::create(&self.table, &path, number, id, &self.options)?, path));
         }
         let Some((writer, _)) = &mut self.open else { return Ok(()) };
         writer.add(EntryRef { key, sequence: 0, kind: EntryKind::Value, value }).map(|_| ())
@@ -332,7 +359,7 @@ impl SpillWriter {
         let Some((writer, path)) = self.open.take() else { return Ok(()) };
         let opened = writer.finish_unsynced(|_, _| Ok(Vec::new())).and_then(|meta| {
             let meta = RunMeta { min_sequence: self.number, max_sequence: self.number, ..meta };
-            Run::open(&self.core.table, &path, &meta)
+            Run::open(&self.table, &path, &meta)
         });
         match opened {
             Ok(run) => {

@@ -26,6 +26,7 @@ mod posix_unbuffered;
 mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
+mod read_ahead;
 mod read_mapping;
 mod runtime;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use mem::MemVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
+pub use read_ahead::AheadVfs;
 pub use read_mapping::ReadMapping;
 pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.

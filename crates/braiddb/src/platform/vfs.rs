@@ -120,6 +120,11 @@ pub trait File: Send + Sync + Debug + 'static {
         let _ = (offset, len);
     }
 
+    /// Whether somebody reads ahead of reads in order already, in this process: then short reads cost no more than long ones.
+    fn is_read_ahead(&self) -> bool {
+        false
+    }
+
     /// Whether reads go past the system's cache: then nobody reads ahead but who is told to, and a read costs what the device takes.
     fn is_unbuffered(&self) -> bool {
         false

@@ -151,11 +151,15 @@ impl BehindVfs {
         BehindVfs { inner: Arc::clone(inner), behind: Arc::clone(behind) }
     }
 
-    fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> Arc<dyn File> {
-        match mode {
+    /// What a file that was opened is to be used through. Others may have been written to by the same name.
+    fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        Ok(match mode {
             OpenMode::CreateNew => Arc::new(BehindFile { inner, behind: Arc::clone(&self.behind) }),
-            OpenMode::Read | OpenMode::ReadWrite => inner,
-        }
+            OpenMode::Read | OpenMode::ReadWrite => {
+                self.behind.settle()?;
+                inner
+            }
+        })
     }
 }
 
@@ -165,12 +169,12 @@ impl Vfs for BehindVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok(self.wrap(self.inner.open(path, mode)?, mode))
+        self.wrap(self.inner.open(path, mode)?, mode)
     }
 
     fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
         let opened = self.inner.open_unbuffered(path, mode)?;
-        Ok(Unbuffered { file: self.wrap(opened.file, mode), ..opened })
+        Ok(Unbuffered { file: self.wrap(opened.file, mode)?, ..opened })
     }
 
     fn read_many(&self, requests: &mut [ReadRequest]) {
