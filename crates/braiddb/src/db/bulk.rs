@@ -250,7 +250,7 @@ impl Tree {
 impl Tree {
     /// As [`Tree::bulk_load`], of records in any order; of several records of one key the **last** counts.
     ///
-    /// They are sorted in memory ([`BulkOptions::memory`]) as far as that goes, and beyond that in files of the database's directory, which take about as much space as the records
+    /// They are sorted in memory ([`BulkOptions::memory`]) as far as that goes, and beyond that in files, of the database's directory, which take about as much space as the records
     /// do, packed, until the load is done. So each record is written twice, or once more for each time that there are more than a few hundred such files.
     ///
     /// ```

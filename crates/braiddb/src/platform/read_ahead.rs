@@ -343,9 +343,9 @@ mod tests {
     fn who_reads_in_order_is_read_ahead_of_and_nobody_else() {
         let (watched, file, _) = world(usize::MAX, true);
         let read = |piece: usize| file.read_exact_at(&mut [0; 10], (piece * PIECE_BYTES) as u64).unwrap();
-        [3, 1, 4].map(read);
+        [3, 1, 4].into_iter().for_each(read);
         assert_eq!(*watched.read.lock(), [3, 1, 4]);
-        [0, 1, 2, 3].map(read);
+        [0, 1, 2, 3].into_iter().for_each(read);
         // Each is read once, and the next one without being asked for: this waits for that.
         while watched.read.lock().len() < 3 + 5 {
             std::thread::yield_now();
