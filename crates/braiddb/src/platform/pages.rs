@@ -12,6 +12,23 @@ const PAGES_MIN: usize = 64 << 10;
 /// A huge page. Pieces of this length and alignment, or multiples of it, are made of them where the system has any.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// What the processor fetches at once.
+const LINE_BYTES: usize = 64;
+
+/// Asks the processor to fetch these bytes, which will be read soon. Meant for a few lines.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(LINE_BYTES) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect that can be seen; SSE is always there.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+}
+
 /// Memory of this layout, uninitialised; null if there is none. To be given back by [`release`] with the same layout.
 ///
 /// # Safety

@@ -17,7 +17,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
 
-use super::{DirEntry, File, FileLock, OpenMode, Vfs};
+use super::{BatchReads, DirEntry, File, FileLock, IoReport, OpenMode, ReadRequest, SystemFile, Vfs};
 use rustix::{
     fs::{FlockOperation, flock, statvfs},
     io::{Errno, retry_on_intr},
@@ -25,7 +25,10 @@ use rustix::{
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read},
-    os::unix::fs::FileExt,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::FileExt,
+    },
     path::Path,
     sync::Arc,
 };
@@ -41,6 +44,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub struct PosixVfs {
     #[cfg(target_vendor = "apple")]
     by_barriers: bool,
+    without_io_uring: bool,
 }
 
 impl PosixVfs {
@@ -55,15 +59,15 @@ impl PosixVfs {
     /// `Durability::Buffered`; a crash of the system alone loses none. Apple tells this call to be much cheaper.
     #[cfg(target_vendor = "apple")]
     pub fn with_barriers() -> PosixVfs {
-        PosixVfs { by_barriers: true }
+        PosixVfs { by_barriers: true, ..PosixVfs::default() }
     }
 
-    fn wrap(&self, file: fs::File) -> PosixFile {
-        PosixFile {
-            file,
-            #[cfg(target_vendor = "apple")]
-            by_barriers: self.by_barriers,
-        }
+    /// Whether many reads at once are made by io_uring where Linux has it for us: yes by default. Else, and where it has not, several
+    /// threads make them.
+    #[must_use]
+    pub fn io_uring(mut self, io_uring: bool) -> PosixVfs {
+        self.without_io_uring = !io_uring;
+        self
     }
 }
 
@@ -73,13 +77,42 @@ impl Vfs for PosixVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
-        let file = options.open(path)?;
-        if mode == OpenMode::Read && file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
+        let file = open(path, mode)?;
+        #[cfg(target_vendor = "apple")]
+        let file = PosixFile { by_barriers: self.by_barriers, ..file };
+        Ok(Arc::new(file))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<super::Unbuffered> {
+        super::posix_unbuffered::open(path, mode)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        if self.without_io_uring || super::posix_uring::read(requests).is_err() {
+            super::posix_read_pool::read(requests);
         }
-        Ok(Arc::new(self.wrap(file)))
+        // What is left: too long for that, or failed, and then this tells how.
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        super::posix_read_pool::read(requests);
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    fn io_report(&self) -> IoReport {
+        #[cfg(target_os = "linux")]
+        let refused = match self.without_io_uring {
+            true => Some("the program has switched it off".to_owned()),
+            false => super::posix_uring::refused(),
+        };
+        #[cfg(not(target_os = "linux"))]
+        let refused = Some("it is Linux's".to_owned());
+        let batches = if refused.is_some() { BatchReads::Threads } else { BatchReads::IoUring };
+        IoReport { batches, io_uring_refused: refused, ..IoReport::default() }
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -152,11 +185,33 @@ struct PosixLock {
 
 impl FileLock for PosixLock {}
 
+/// Opens a file of the system.
+pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<PosixFile> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
+    let file = options.open(path)?;
+    if mode == OpenMode::Read && file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(PosixFile {
+        file,
+        #[cfg(target_vendor = "apple")]
+        by_barriers: false,
+    })
+}
+
 #[derive(Debug)]
-struct PosixFile {
+pub(super) struct PosixFile {
     file: fs::File,
     #[cfg(target_vendor = "apple")]
     by_barriers: bool,
+}
+
+impl PosixFile {
+    /// The system's name for it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 impl File for PosixFile {
@@ -202,6 +257,10 @@ impl File for PosixFile {
     #[cfg(not(target_vendor = "apple"))]
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn system_file(&self) -> Option<SystemFile<'_>> {
+        Some(SystemFile { descriptor: self.descriptor(), align: 1 })
     }
 
     #[cfg(target_os = "linux")]
