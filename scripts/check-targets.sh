@@ -4,6 +4,7 @@
 #
 #   scripts/check-targets.sh             all targets
 #   scripts/check-targets.sh TARGET...   only these
+#   scripts/check-targets.sh --install   none: only sees to it that the compiler is there; ends with 3 if it cannot be had
 #
 # Zstandard is left out everywhere: it needs a C compiler for the target.
 set -euo pipefail
@@ -16,10 +17,12 @@ readonly engine=(
 readonly rustc=/usr/bin/rustc cargo=/usr/bin/cargo
 
 if [[ ! -d /usr/lib/rustlib/src/rust/library ]] || ! dpkg -s rustc-web cargo-web rust-web-src >/dev/null 2>&1; then
-    [[ $EUID -eq 0 ]] || { echo "targets: install rustc-web, cargo-web and rust-web-src first" >&2; exit 1; }
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends rustc-web cargo-web rust-web-src
+    if [[ $EUID -ne 0 ]] || ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends rustc-web cargo-web rust-web-src; }; then
+        echo "targets: install Debian's rustc-web, cargo-web and rust-web-src first" >&2
+        exit 3
+    fi
 fi
+[[ ${1-} != --install ]] || exit 0
 
 export RUSTC=$rustc RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/targets

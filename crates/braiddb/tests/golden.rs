@@ -7,6 +7,8 @@
 //! runs that are given a sequence number, and a log of several epochs that no run has yet. `scripts/test-foreign.sh` runs this on a
 //! big-endian machine.
 
+#![expect(clippy::disallowed_methods, reason = "fixtures are read")]
+
 use braiddb::{Db, Result};
 use std::{
     fs,
