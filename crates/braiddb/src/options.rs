@@ -86,6 +86,7 @@ impl Builder {
                 key_blocks: KeyBlocks::default(),
                 hash_index_after: 2048,
                 read_in_place: true,
+                direct_io: false,
                 merge_functions: Vec::new(),
                 log_retention_bytes: None,
                 log_retention_age_us: None,
@@ -283,6 +284,29 @@ impl Builder {
         self
     }
 
+    /// Whether tables (runs, views and blob files) are read and written past the system's cache, so that the database takes the
+    /// [memory](Builder::memory) that it was given and no more; log and manifest are not. No by default: what the system has to spare is the better
+    /// cache for whoever has given little of it. With this, a block that is not in the cache is read from the device each time; nothing is read in place
+    /// ([`Builder::read_in_place`]), and cursors and merges read ahead by themselves.
+    ///
+    /// Where the file system refuses, tables go through its cache all the same; [`crate::Stats::direct_io_refused`] says so. On Linux by `O_DIRECT`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("music.db");
+    /// let db = braiddb::Db::builder().direct_io(true).memory(64 << 20).open(&path)?;
+    /// db.tree("albums")?.put(b"1", b"Ten")?;
+    /// let stats = db.stats();
+    /// assert!(stats.direct_io || stats.direct_io_refused.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn direct_io(mut self, direct: bool) -> Builder {
+        self.settings.direct_io = direct;
+        self
+    }
+
     /// A snapshot, cursor, iterator or transaction that has been in use for so long is told of: once in the log (`tracing`), and in
     /// [`crate::Stats::overstaying`] as long as it is there. A minute by default; [`Duration::MAX`] for never. What it keeps from being
     /// removed is what was overwritten or deleted since it began.
@@ -400,5 +424,5 @@ fn default_vfs() -> Arc<dyn Vfs> {
 
 #[cfg(not(unix))]
 fn default_vfs() -> Arc<dyn Vfs> {
-    Arc::new(MemVfs::new())
+    Arc::new(crate::platform::PortableVfs::new())
 }

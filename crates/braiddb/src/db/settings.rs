@@ -81,6 +81,8 @@ pub struct Settings {
     pub key_blocks: KeyBlocks,
     pub hash_index_after: u64,
     pub read_in_place: bool,
+    /// Whether tables are read and written past the system's cache.
+    pub direct_io: bool,
     /// Merge functions of the application's own, by name.
     pub merge_functions: Vec<(String, Arc<dyn MergeFunction>)>,
     /// How much of the log is retained, and for how long; `None`: as it was last.

@@ -3,7 +3,7 @@
 use super::core::Core;
 use crate::{
     base::{ReaderKind, SequenceNumber},
-    platform::OpenFilesStats,
+    platform::{BatchReads, OpenFilesStats},
     version::{Partition, Version},
 };
 use parking_lot::Mutex;
@@ -161,6 +161,14 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Those of them that were checked to be read in place.
     pub blocks_in_place: u64,
+    /// Whether tables are read past the system's cache: see [`crate::Builder::direct_io`]. Asked for, and no file was refused so far.
+    pub direct_io: bool,
+    /// Why not, if it was asked for and refused: what the system said of the first file that was.
+    pub direct_io_refused: Option<String>,
+    /// How reads are made that are wanted at once, by `multi_get` of what is not in memory.
+    pub batch_reads: BatchReads,
+    /// Why not by io_uring, on Linux.
+    pub io_uring_refused: Option<String>,
     /// Device flushes of the log.
     pub syncs: u64,
     /// Memtables flushed.
@@ -236,6 +244,7 @@ impl Core {
         let cache = self.table.cache.stats();
         let cache_bytes = self.table.cache.usage_bytes() as u64;
         let readers = self.reader_summary();
+        let io = self.table.vfs.io_report();
         let resident = self.disk.lock().files.resident_bytes() as u64;
         let files = self.settings.open_files.as_ref().map_or_else(OpenFilesStats::default, |files| files.stats());
         Stats {
@@ -257,6 +266,10 @@ impl Core {
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             blocks_in_place: cache.checked,
+            direct_io: io.direct,
+            direct_io_refused: io.direct_refused,
+            batch_reads: io.batches,
+            io_uring_refused: io.io_uring_refused,
             syncs: self.wal.as_ref().map_or(0, |w| w.stats().syncs),
             flushes: get(&counters.flushes),
             merges: get(&counters.merges),

@@ -103,6 +103,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         key_blocks: KeyBlocks::Always,
         hash_index_after: 1,
         read_in_place: true,
+        direct_io: false,
         merge_functions: Vec::new(),
         shared: None,
         log_retention_bytes: None,

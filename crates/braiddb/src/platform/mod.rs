@@ -2,6 +2,8 @@
 //!
 //! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
 
+mod aligned;
+mod batch;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
@@ -9,24 +11,48 @@ pub mod fault_vfs;
 mod mem;
 mod open_files;
 pub mod pages;
+#[cfg(any(test, not(unix)))]
+mod portable;
 #[cfg(unix)]
 mod posix;
+#[cfg(target_vendor = "apple")]
+mod posix_apple;
 #[cfg(target_os = "linux")]
 mod posix_mapping;
+#[cfg(unix)]
+mod posix_read_pool;
+#[cfg(target_os = "linux")]
+mod posix_unbuffered;
+#[cfg(target_os = "linux")]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")),
+    path = "posix_uring_absent.rs"
+)]
+mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
+mod read_ahead;
 mod read_mapping;
 mod runtime;
 #[cfg(test)]
 mod tests;
 mod vfs;
+mod write_behind;
 
+pub use aligned::Aligned;
+#[cfg(unix)]
+pub use batch::SystemFile;
+pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use mem::MemVfs;
 pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
+#[cfg(any(test, not(unix)))]
+pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
+pub use read_ahead::AheadVfs;
 pub use read_mapping::ReadMapping;
 pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
 pub use std::time::{SystemTime, UNIX_EPOCH};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};
+pub use write_behind::{BehindVfs, WriteBehind};

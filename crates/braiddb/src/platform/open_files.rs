@@ -20,7 +20,7 @@
 //! others only if they are free, so that no two wait for each other. What is counted is descriptors: one goes from the count when it
 //! is closed. The budget may be exceeded by those that are being read at the same time, and by those that cannot be closed.
 
-use super::{DirEntry, File, FileLock, OpenMode, ReadMapping, Vfs, WriteMapping};
+use super::{DirEntry, File, FileLock, IoReport, OpenMode, ReadMapping, ReadRequest, Unbuffered, Vfs, WriteMapping};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::{
@@ -204,6 +204,27 @@ impl BudgetedVfs {
         BudgetedVfs { inner, budget, is_budgeted, may_vanish, handles: Arc::default() }
     }
 
+    /// Opens a file of the budget; and why it is buffered, if it was to be unbuffered.
+    fn open_budgeted(&self, path: &Path, unbuffered: bool) -> io::Result<(Arc<dyn File>, Option<String>)> {
+        let file = Arc::new(Budgeted {
+            vfs: Arc::clone(&self.inner),
+            budget: Arc::clone(&self.budget),
+            handles: Arc::clone(&self.handles),
+            may_vanish: self.may_vanish,
+            unbuffered,
+            refused: OnceLock::new(),
+            descriptor: ArcSwapOption::empty(),
+            mapping: ArcSwapOption::empty(),
+            is_recent: AtomicBool::new(false),
+            state: Mutex::new(State { path: path.to_owned(), is_in_ring: false, stays_open: false }),
+        });
+        // Known before it is open, so that nobody removes it unseen between the two.
+        self.handles.lock().entry(path.to_owned()).or_default().push(Arc::downgrade(&file));
+        file.open()?;
+        let refused = file.refused.get().cloned().flatten();
+        Ok((Arc::new(Handle(file)), refused))
+    }
+
     fn handles_of(&self, path: &Path) -> Vec<Arc<Budgeted>> {
         self.handles.lock().get(path).map_or_else(Vec::new, |files| files.iter().filter_map(Weak::upgrade).collect())
     }
@@ -233,20 +254,29 @@ impl Vfs for BudgetedVfs {
         if mode != OpenMode::Read || !(self.is_budgeted)(path) {
             return self.budget.attempt(|| self.inner.open(path, mode));
         }
-        let file = Arc::new(Budgeted {
-            vfs: Arc::clone(&self.inner),
-            budget: Arc::clone(&self.budget),
-            handles: Arc::clone(&self.handles),
-            may_vanish: self.may_vanish,
-            descriptor: ArcSwapOption::empty(),
-            mapping: ArcSwapOption::empty(),
-            is_recent: AtomicBool::new(false),
-            state: Mutex::new(State { path: path.to_owned(), is_in_ring: false, stays_open: false }),
-        });
-        // Known before it is open, so that nobody removes it unseen between the two.
-        self.handles.lock().entry(path.to_owned()).or_default().push(Arc::downgrade(&file));
-        file.open()?;
-        Ok(Arc::new(Handle(file)))
+        Ok(self.open_budgeted(path, false)?.0)
+    }
+
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
+        if mode != OpenMode::Read || !(self.is_budgeted)(path) {
+            return self.budget.attempt(|| self.inner.open_unbuffered(path, mode));
+        }
+        let (file, refused) = self.open_budgeted(path, true)?;
+        Ok(Unbuffered { file, refused })
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        // Those that read find the files themselves, which stay open meanwhile.
+        for request in requests.iter_mut() {
+            if let Some(file) = request.file.held() {
+                request.file = file;
+            }
+        }
+        self.inner.read_many(requests);
+    }
+
+    fn io_report(&self) -> IoReport {
+        self.inner.io_report()
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -326,6 +356,9 @@ struct Budgeted {
     budget: Arc<OpenFiles>,
     handles: Arc<Handles>,
     may_vanish: bool,
+    /// Whether it is opened past the system's cache; and what that said when it was opened first, if it would not.
+    unbuffered: bool,
+    refused: OnceLock<Option<String>>,
     descriptor: ArcSwapOption<Descriptor>,
     /// What is read when it was closed and others may have removed it.
     mapping: ArcSwapOption<ReadMapping>,
@@ -359,13 +392,22 @@ impl Budgeted {
     /// The descriptor, and whether the file is to enter the ring.
     fn open_held(&self, state: &mut State) -> io::Result<(Arc<Descriptor>, bool)> {
         self.budget.make_room();
-        let file = self.budget.attempt(|| self.vfs.open(&state.path, OpenMode::Read))?;
+        let file = self.budget.attempt(|| self.open_inner(&state.path))?;
         let descriptor = Arc::new(Descriptor::new(file, &self.budget));
         self.descriptor.store(Some(Arc::clone(&descriptor)));
         self.is_recent.store(true, Relaxed);
         let is_new = !state.is_in_ring && !state.stays_open;
         state.is_in_ring |= is_new;
         Ok((descriptor, is_new))
+    }
+
+    fn open_inner(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        if !self.unbuffered {
+            return self.vfs.open(path, OpenMode::Read);
+        }
+        let opened = self.vfs.open_unbuffered(path, OpenMode::Read)?;
+        self.refused.get_or_init(|| opened.refused);
+        Ok(opened.file)
     }
 
     /// Closes it, if it can be read afterwards; whether it did.
@@ -462,12 +504,66 @@ impl fmt::Debug for Handle {
     }
 }
 
+/// A file that is not closed as long as this is there.
+struct Held(Arc<Descriptor>);
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&self.0.file()).finish()
+    }
+}
+
+impl File for Held {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.file().read_at(buf, offset)
+    }
+
+    fn is_unbuffered(&self) -> bool {
+        self.0.file().is_unbuffered()
+    }
+
+    #[cfg(unix)]
+    fn system_file(&self) -> Option<super::SystemFile<'_>> {
+        self.0.file().system_file()
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.0.file().write_at(buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.file().len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.file().set_len(len)
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.0.file().preallocate(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.file().sync_data()
+    }
+}
+
 impl File for Handle {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         match self.0.read_mapped(buf, offset) {
             Some(read) => read,
             None => self.0.with(|file| file.read_at(buf, offset)),
         }
+    }
+
+    fn is_unbuffered(&self) -> bool {
+        self.0.unbuffered && self.0.refused.get().is_some_and(Option::is_none)
+    }
+
+    fn held(&self) -> Option<Arc<dyn File>> {
+        let descriptor = self.0.descriptor.load_full().or_else(|| self.0.open().ok())?;
+        self.0.mark();
+        Some(Arc::new(Held(descriptor)))
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {

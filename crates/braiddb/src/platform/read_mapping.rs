@@ -26,7 +26,7 @@ impl ReadMapping {
     /// Whether the system has these bytes in memory, as far as it tells. Takes some microseconds for two megabytes.
     pub fn is_in_memory(&self, range: Range<usize>) -> bool {
         match &self.0 {
-            Memory::Copied(_) => true,
+            Memory::Copied(bytes) => range.end <= bytes.len(),
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.is_in_memory(range),
         }
@@ -36,7 +36,7 @@ impl ReadMapping {
     /// did. Takes some microseconds for two megabytes that were in memory before.
     pub fn populate(&self, range: Range<usize>) -> bool {
         match &self.0 {
-            Memory::Copied(_) => true,
+            Memory::Copied(bytes) => range.end <= bytes.len(),
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.populate(range),
         }
