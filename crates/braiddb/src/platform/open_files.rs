@@ -614,3 +614,7 @@ impl File for Handle {
         }
     }
 }
+
+#[cfg(all(test, unix))]
+#[path = "tests_open_files.rs"]
+mod tests;
