@@ -3,7 +3,7 @@
 /// What it is aligned to: good for any device and file system known.
 pub const ALIGNED_TO: usize = 64 << 10;
 
-/// Bytes that begin at a multiple of [`ALIGNED_TO`], for reads and writes past the system's cache.
+/// Bytes that begin at a multiple of 64 KiB, for reads and writes past the system's cache.
 #[derive(Debug)]
 pub struct Aligned {
     memory: Vec<u8>,

@@ -39,7 +39,7 @@ mod tests;
 mod vfs;
 mod write_behind;
 
-pub use aligned::Aligned;
+pub(crate) use aligned::Aligned;
 #[cfg(unix)]
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
@@ -49,10 +49,10 @@ pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
 pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
-pub use read_ahead::AheadVfs;
+pub(crate) use read_ahead::AheadVfs;
 pub use read_mapping::ReadMapping;
 pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
 pub use std::time::{SystemTime, UNIX_EPOCH};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};
-pub use write_behind::{BehindVfs, WriteBehind};
+pub(crate) use write_behind::{BehindVfs, WriteBehind};
