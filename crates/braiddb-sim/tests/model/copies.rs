@@ -116,8 +116,10 @@ impl World<'_> {
         ensure!(archived >= self.last_logged(), "{archived} is archived, not {}", self.last_logged());
         self.durable = self.durable.max(self.last_logged());
         let after: Vec<_> = self.boundaries.iter().filter(|boundary| boundary.sequence >= first).cloned().collect();
-        // When it is opened, numbers may be left out.
-        let commits: Vec<_> = after.iter().filter(|boundary| boundary.source != Source::Open).collect();
+        // When it is opened, numbers may be left out; what may be gone cannot be asked for.
+        let is_commit =
+            |boundary: &&super::boundaries::Boundary| !matches!(boundary.source, Source::Open | Source::Doubtful);
+        let commits: Vec<_> = after.iter().filter(is_commit).collect();
         let Some(boundary) = pick(&commits, which) else { return Ok(()) };
         let to = boundary.sequence;
         let before = self.copies.backups.iter().rev().find(|(_, sequence)| *sequence <= to);
