@@ -213,7 +213,7 @@ impl World<'_> {
         let lost = self.find_boundary(self.db(), least)?;
         self.boundaries.truncate(self.boundaries.len() - lost);
         let lost = before - self.boundaries.len();
-        if crash && self.last() < visible {
+        if crash {
             self.doubt_alike(least)?;
         }
         self.seen.commits_lost.add(lost as u64);
@@ -235,8 +235,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// After a crash, where the number of the last commit does not tell which it was: what is there is the state after the first commit of
-    /// those alike, and later ones of the log may be gone.
+    /// After a crash what is there is the state after the first commit of those alike, and later ones of the log may be gone. What the
+    /// database's last number is does not tell: it passes over numbers that were used, even if what used them is gone.
     fn doubt_alike(&mut self, least: u64) -> Outcome {
         let last = self.boundaries.last().expect("one was found");
         let found = self.expected(last);

@@ -473,6 +473,31 @@ fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
     }
 }
 
+/// What is in tables is durable, whether or not the log keeps its end. The token of a watcher that began after that was refused after a
+/// crash, as if what it stood after were gone.
+#[test]
+fn a_token_after_what_tables_have_holds_though_the_log_loses_its_end() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(small(&fault(&vfs))).unwrap();
+    let tree = db.tree("t").unwrap();
+    let put = |db: &Db, tree: &crate::Tree, value: &[u8]| {
+        let mut batch = db.batch();
+        batch.put(tree, b"k", value);
+        db.write(batch, Durability::Buffered).unwrap()
+    };
+    let last = put(&db, &tree, b"flushed");
+    db.flush().unwrap();
+    let token = db.watch(WatchOptions::new()).unwrap().token();
+    assert_eq!(token.sequence(), last);
+    let image = vfs.crashed(|| false);
+    let db = open(small(&fault(&image))).unwrap();
+    let tree = db.tree("t").unwrap();
+    assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"flushed"[..]));
+    let mut watcher = db.watch(WatchOptions::new().resume(token)).unwrap();
+    put(&db, &tree, b"new");
+    assert_eq!(told(&all(&mut watcher)), ["t: k = new"]);
+}
+
 /// A transaction joins the ranges that it deletes at the end of one tree and at the beginning of the next. Only the first tree's was shown.
 #[test]
 fn ranges_that_meet_where_a_tree_ends_are_shown_of_both() {

@@ -482,14 +482,16 @@ impl Source {
     /// must be refused. So all up to there is synced first, unless the watcher is not to do that.
     fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
         let core = &self.core;
-        let is_synced = || self.limit(false) >= self.limit(true) && (self.closed.is_some() || !core.has_unlogged());
-        if core.wal.is_some() && !is_unsynced && !is_synced() && core.check_writable().is_ok() {
+        let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !core.has_unlogged());
+        if core.wal.is_some() && !is_unsynced && !is_synced && core.check_writable().is_ok() {
             let _inside = core.enter()?;
+            // By the log, or by tables: then the log may still lose its end, which does not matter any more.
             core.make_durable(told)?;
+            is_synced = true;
         }
         let incarnation = core.incarnation;
         let (epoch, lsn) = (u64::from(reader.epoch()), reader.lsn());
-        if is_synced() {
+        if is_synced {
             return Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: true });
         }
         // Where in the log the commit stands is not known: so all of it must be there still.
