@@ -379,12 +379,12 @@ fn nanos(age: Duration) -> u64 {
     u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)
 }
 
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 fn default_vfs() -> Arc<dyn Vfs> {
-    Arc::new(crate::platform::PosixVfs::new())
+    Arc::new(crate::platform::SystemVfs::new())
 }
 
-#[cfg(not(unix))]
+#[cfg(not(any(unix, windows)))]
 fn default_vfs() -> Arc<dyn Vfs> {
     Arc::new(MemVfs::new())
 }

@@ -123,10 +123,10 @@ pub struct TableBuilder {
 
 impl TableBuilder {
     /// Begins a table in a file that must not exist yet.
-    #[cfg(unix)]
+    #[cfg(any(unix, windows))]
     pub fn create(path: impl AsRef<Path>, spec: &TableSpec) -> Result<TableBuilder> {
         TableBuilder::create_in(
-            Arc::new(crate::platform::PosixVfs::new()),
+            Arc::new(crate::platform::SystemVfs::new()),
             Arc::new(crate::platform::SystemRuntime::new()),
             path.as_ref(),
             spec,

@@ -19,6 +19,14 @@ mod runtime;
 #[cfg(test)]
 mod tests;
 mod vfs;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+mod windows_file;
+#[cfg(windows)]
+mod windows_requests;
+#[cfg(any(windows, test))]
+mod written;
 
 pub use mem::MemVfs;
 #[cfg(unix)]
@@ -28,3 +36,12 @@ pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
 pub use std::time::{SystemTime, UNIX_EPOCH};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};
+#[cfg(windows)]
+pub use windows::WindowsVfs;
+
+/// The files of the system that this runs on.
+#[cfg(unix)]
+pub type SystemVfs = PosixVfs;
+/// The files of the system that this runs on.
+#[cfg(windows)]
+pub type SystemVfs = WindowsVfs;

@@ -17,6 +17,15 @@ fn posix_files_conform() {
     conformance::check(&super::PosixVfs::new(), dir.path());
 }
 
+#[cfg(windows)]
+#[test]
+fn windows_files_conform() {
+    for vfs in [super::WindowsVfs::new(), super::WindowsVfs::flushing_device_caches()] {
+        let dir = tempfile::tempdir().unwrap();
+        conformance::check(&vfs, dir.path());
+    }
+}
+
 /// The log relies on it where most run it, so that losing it is noticed.
 #[cfg(target_os = "linux")]
 #[test]
