@@ -5,7 +5,7 @@ use std::{io::Write, path::Path, sync::Arc, time::Duration};
 use anyhow::Result;
 use braiddb::{
     BackupInfo, BackupOptions, Backups, Builder, DirectoryTarget, RestorePoint, Retention,
-    platform::{SystemVfs, Runtime, SystemRuntime, UNIX_EPOCH},
+    platform::{Runtime, SystemRuntime, SystemVfs, UNIX_EPOCH},
 };
 use serde_json::json;
 

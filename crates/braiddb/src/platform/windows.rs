@@ -203,9 +203,8 @@ fn lock_now(file: RawHandle) -> io::Result<bool> {
     let parts = OVERLAPPED_0_0 { Offset: LOCK_OFFSET as u32, OffsetHigh: (LOCK_OFFSET >> 32) as u32 };
     let mut place = OVERLAPPED { Anonymous: OVERLAPPED_0 { Anonymous: parts }, ..OVERLAPPED::default() };
     // SAFETY: the handle was opened without overlapped I/O, so that the call has ended when it returns.
-    let locked = unsafe {
-        LockFileEx(file, LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &raw mut place)
-    };
+    let locked =
+        unsafe { LockFileEx(file, LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &raw mut place) };
     match check(locked) {
         Err(error) if is_code(&error, ERROR_LOCK_VIOLATION) || is_code(&error, ERROR_IO_PENDING) => Ok(false),
         other => other.map(|()| true),
@@ -254,9 +253,8 @@ fn free_space_of(dir: &Path) -> io::Result<u64> {
     wide.push(0);
     let mut available = 0;
     // SAFETY: the text ends with a zero, and the pointers are valid for the call.
-    let told = unsafe {
-        GetDiskFreeSpaceExW(wide.as_ptr(), &raw mut available, std::ptr::null_mut(), std::ptr::null_mut())
-    };
+    let told =
+        unsafe { GetDiskFreeSpaceExW(wide.as_ptr(), &raw mut available, std::ptr::null_mut(), std::ptr::null_mut()) };
     check(told).map(|()| available)
 }
 

@@ -185,12 +185,7 @@ enum Direction {
 impl Batch {
     /// Reads the bytes of [`Batch::ranges`] from one handle, and writes them through another. They must be there:
     /// `UnexpectedEof`.
-    pub fn copy_ranges(
-        &mut self,
-        from: BorrowedHandle<'_>,
-        to: BorrowedHandle<'_>,
-        events: &Events,
-    ) -> io::Result<()> {
+    pub fn copy_ranges(&mut self, from: BorrowedHandle<'_>, to: BorrowedHandle<'_>, events: &Events) -> io::Result<()> {
         self.prepare(events)?;
         let mut ranges = std::mem::take(&mut self.ranges);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -334,7 +329,13 @@ impl Request {
 
     /// # Safety
     /// As for reading; the memory is only read.
-    unsafe fn start_write(&mut self, file: BorrowedHandle<'_>, memory: *const u8, len: usize, at: u64) -> io::Result<()> {
+    unsafe fn start_write(
+        &mut self,
+        file: BorrowedHandle<'_>,
+        memory: *const u8,
+        len: usize,
+        at: u64,
+    ) -> io::Result<()> {
         self.set_offset(at);
         let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: the caller's.

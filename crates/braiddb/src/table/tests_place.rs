@@ -9,7 +9,7 @@ use crate::{
     base::{EntryKind, EntryRef, Error},
     cache::BlockCache,
     codec::{Compression, FILE_HEADER_LEN, checksum},
-    platform::{DirEntry, File, FileLock, OpenMode, SystemVfs, ReadMapping, Runtime, SystemRuntime, Vfs},
+    platform::{DirEntry, File, FileLock, OpenMode, ReadMapping, Runtime, SystemRuntime, SystemVfs, Vfs},
 };
 use crossbeam_epoch::pin;
 use std::{
