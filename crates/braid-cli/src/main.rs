@@ -1,5 +1,8 @@
 //! The `braid` command: store, query, import, inspect and demonstrate BraidDB.
 
+// One object of all statistics.
+#![recursion_limit = "256"]
+
 mod arguments;
 mod bar;
 mod bench;

@@ -2,7 +2,8 @@
 //!
 //! `fixtures/formats/format-N.tar.zst` has a database (`db`) and what the build that wrote it found in it (`expected`): for each pair, tree, key and
 //! value in hexadecimal, no more than 120 characters of that, and its length. Version 1 is of commit dc364c7, version 2 of 1f8cefb. Each database was
-//! made by `every_kind` (in lives that end with a kill), an import with an index, long values, a compaction, and commits after it that are in the log alone.
+//! made by `every_kind` (in lives that end with a kill), an import with an index, long values, a compaction, and commits after it that are in the log alone. Version 3
+//! is read by the engine's own `tests/golden.rs`.
 
 mod common;
 

@@ -47,7 +47,7 @@ pub fn number_of(value: &[u8]) -> u64 {
 pub const FOLD_BYTES_PER_ENTRY: [u64; 2] = [10, 10_000];
 
 /// A database so small that steps flush, fold, merge, split and change log segments all the time. Loose runs are merged
-/// among themselves with every other pair of seeds.
+/// among themselves with every other pair of seeds; with every third seed tables are closed and opened all the time.
 pub fn builder(seed: u64) -> Builder {
     Db::builder()
         .memory(4 << 20)
@@ -60,6 +60,7 @@ pub fn builder(seed: u64) -> Builder {
         .block_bytes(512)
         .blob_threshold(1000)
         .blob_file_bytes(32 << 10)
+        .open_files_max(if seed.is_multiple_of(3) { 4 } else { 1000 })
 }
 
 /// What a writer does at once.

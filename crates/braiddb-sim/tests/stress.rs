@@ -585,3 +585,9 @@ fn readers_are_never_wrong_on_disk() {
     let seed = common::seed();
     bounded(move || stress(&Place::disk(seed + 2), seed + 1, scaled(STEPS[1])));
 }
+
+#[test]
+fn readers_are_never_wrong_past_the_systems_cache() {
+    let seed = common::seed();
+    bounded(move || stress(&Place::direct(seed + 4), seed + 3, scaled(STEPS[1])));
+}

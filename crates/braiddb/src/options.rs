@@ -86,12 +86,15 @@ impl Builder {
                 key_blocks: KeyBlocks::default(),
                 hash_index_after: 2048,
                 read_in_place: true,
+                direct_io: false,
                 merge_functions: Vec::new(),
                 log_retention_bytes: None,
                 log_retention_age_us: None,
                 reader_age_warn_ns: READER_AGE_WARN_NS,
                 reader_age_max_ns: u64::MAX,
                 log_archive: None,
+                open_files_max: None,
+                open_files: None,
                 is_restoring: false,
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
@@ -150,6 +153,18 @@ impl Builder {
     /// The file system; the system's own by default.
     pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Builder {
         self.settings.vfs = vfs;
+        self
+    }
+
+    /// How many tables (`.run`, `.view` and `.blob` files) may have a descriptor at once, 4 at least. Others are closed, the one first that was not
+    /// read for longest, and opened again when they are read: [`crate::Stats::file_reopenings`] says how often. Those being read at one moment may
+    /// exceed it. A follower has files mapped that it closes, since their owner may remove them; where they cannot be mapped, they stay open.
+    ///
+    /// By default all databases of the process that say nothing else have half of what the process may open (`ulimit -n`) together, 65,536 at
+    /// most; file systems of other programs ([`Builder::vfs`]) are without a limit then. Beside its tables a database needs about
+    /// ten descriptors, and two for each thread that merges.
+    pub fn open_files_max(mut self, files: usize) -> Builder {
+        self.settings.open_files_max = Some(files);
         self
     }
 
@@ -269,6 +284,29 @@ impl Builder {
         self
     }
 
+    /// Whether tables (runs, views and blob files) are read and written past the system's cache, so that the database takes the
+    /// [memory](Builder::memory) that it was given and no more; log and manifest are not. No by default: what the system has to spare is the better
+    /// cache for whoever has given little of it. With this, a block that is not in the cache is read from the device each time; nothing is read in place
+    /// ([`Builder::read_in_place`]), and cursors and merges read ahead by themselves.
+    ///
+    /// Where the file system refuses, tables go through its cache all the same; [`crate::Stats::direct_io_refused`] says so. On Linux by `O_DIRECT`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("music.db");
+    /// let db = braiddb::Db::builder().direct_io(true).memory(64 << 20).open(&path)?;
+    /// db.tree("albums")?.put(b"1", b"Ten")?;
+    /// let stats = db.stats();
+    /// assert!(stats.direct_io || stats.direct_io_refused.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn direct_io(mut self, direct: bool) -> Builder {
+        self.settings.direct_io = direct;
+        self
+    }
+
     /// A snapshot, cursor, iterator or transaction that has been in use for so long is told of: once in the log (`tracing`), and in
     /// [`crate::Stats::overstaying`] as long as it is there. A minute by default; [`Duration::MAX`] for never. What it keeps from being
     /// removed is what was overwritten or deleted since it began.
@@ -379,12 +417,6 @@ fn nanos(age: Duration) -> u64 {
     u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)
 }
 
-#[cfg(any(unix, windows))]
 fn default_vfs() -> Arc<dyn Vfs> {
     Arc::new(crate::platform::SystemVfs::new())
-}
-
-#[cfg(not(any(unix, windows)))]
-fn default_vfs() -> Arc<dyn Vfs> {
-    Arc::new(MemVfs::new())
 }

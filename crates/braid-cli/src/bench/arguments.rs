@@ -78,6 +78,9 @@ pub struct BenchArguments {
     /// How blocks are compressed
     #[arg(long, value_name = "METHOD", default_value = "lz4")]
     pub compression: CompressionArgument,
+    /// Read and write tables past the system's cache
+    #[arg(long)]
+    pub direct_io: bool,
     /// Show latencies: mean, percentiles, maximum; and what the benchmark itself costs
     #[arg(long)]
     pub histogram: bool,

@@ -31,7 +31,8 @@ impl Place {
     pub fn prepare(arguments: &BenchArguments) -> Result<Place> {
         let builder = Db::builder()
             .memory(usize::try_from(arguments.memory).unwrap_or(usize::MAX))
-            .compression(arguments.compression.into());
+            .compression(arguments.compression.into())
+            .direct_io(arguments.direct_io);
         let (dir, is_temporary) = match &arguments.db {
             Some(dir) => (dir.clone(), false),
             None => (std::env::temp_dir().join(format!("braid-bench-{}", std::process::id())), true),

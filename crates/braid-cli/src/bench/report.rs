@@ -56,9 +56,10 @@ pub fn write_header(arguments: &BenchArguments, dir: &str, out: &mut dyn Write) 
     )?;
     writeln!(
         out,
-        "memory {}, compression {compression}, commits {commits}, seed {}",
+        "memory {}, compression {compression}, commits {commits}, seed {}{}",
         show_bytes(arguments.memory),
-        arguments.seed
+        arguments.seed,
+        if arguments.direct_io { ", tables past the system's cache" } else { "" }
     )?;
     writeln!(out, "in {dir}\n")
 }
@@ -116,6 +117,7 @@ impl Benchmark<'_> {
         line.insert("batch_size".into(), self.plan.batch.into());
         line.insert("durable".into(), self.plan.is_durable.into());
         line.insert("memory".into(), arguments.memory.into());
+        line.insert("direct_io".into(), arguments.direct_io.into());
         line.insert("compression".into(), format!("{:?}", arguments.compression).to_lowercase().into());
         line.insert("write_rate".into(), arguments.write_rate.into());
         line.insert("seed".into(), arguments.seed.into());

@@ -132,6 +132,8 @@ impl SmallOptions {
             .blob_file_bytes(self.blob_file_bytes)
             .compression(self.compression)
             .key_blocks(self.key_blocks)
+            // With few, tables are closed and opened all the time.
+            .open_files_max(if self.loose_runs.is_multiple_of(2) { 4 } else { 1000 })
     }
 
     pub fn open(&self, disk: &Arc<SimDisk>, seed: u64) -> braiddb::Result<Db> {

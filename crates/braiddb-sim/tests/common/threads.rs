@@ -49,22 +49,35 @@ pub struct Place {
     vfs: Option<Arc<dyn Vfs>>,
     path: PathBuf,
     seed: u64,
+    /// Whether tables are read past the system's cache.
+    direct: bool,
     /// Removes the directory in the end.
     _dir: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Place {
     pub fn memory(seed: u64) -> Place {
-        Place { vfs: Some(Arc::new(MemVfs::new())), path: Path::new("/memory").to_owned(), seed, _dir: None }
+        Place {
+            vfs: Some(Arc::new(MemVfs::new())),
+            path: Path::new("/memory").to_owned(),
+            seed,
+            direct: false,
+            _dir: None,
+        }
     }
 
     pub fn disk(seed: u64) -> Place {
         let dir = tempfile::tempdir().expect("a directory");
-        Place { vfs: None, path: dir.path().join("db"), seed, _dir: Some(Arc::new(dir)) }
+        Place { vfs: None, path: dir.path().join("db"), seed, direct: false, _dir: Some(Arc::new(dir)) }
+    }
+
+    /// On disk, past the system's cache, as far as the file system has that.
+    pub fn direct(seed: u64) -> Place {
+        Place { direct: true, ..Place::disk(seed) }
     }
 
     pub fn try_open(&self) -> braiddb::Result<Db> {
-        let mut builder = numbered::builder(self.seed).background_threads(2);
+        let mut builder = numbered::builder(self.seed).background_threads(2).direct_io(self.direct);
         if let Some(vfs) = &self.vfs {
             builder = builder.vfs(Arc::clone(vfs));
         }

@@ -24,6 +24,8 @@ pub enum Source {
     Load,
     /// Without the log.
     Unlogged,
+    /// By the log, but a crash may have taken it back: what is there is the same with it and without it.
+    Doubtful,
 }
 
 /// What there is after a commit, but for the contents of trees of one value to a key, which the model keeps.
@@ -211,6 +213,9 @@ impl World<'_> {
         let lost = self.find_boundary(self.db(), least)?;
         self.boundaries.truncate(self.boundaries.len() - lost);
         let lost = before - self.boundaries.len();
+        if crash && self.last() < visible {
+            self.doubt_alike(least)?;
+        }
         self.seen.commits_lost.add(lost as u64);
         let there = self.boundaries.last().expect("one was found").clone();
         self.model.take_back_to(there.sequence);
@@ -227,6 +232,19 @@ impl World<'_> {
         // The number of a tree that is gone may be given to another.
         self.exported.retain(|exported| there.numbers.contains(&Some(exported.number)));
         self.note(Source::Open);
+        Ok(())
+    }
+
+    /// After a crash, where the number of the last commit does not tell which it was: what is there is the state after the first commit of
+    /// those alike, and later ones of the log may be gone.
+    fn doubt_alike(&mut self, least: u64) -> Outcome {
+        let last = self.boundaries.last().expect("one was found");
+        let found = self.expected(last);
+        let candidates = self.boundaries.partition_point(|boundary| boundary.sequence <= least).max(1) - 1;
+        let first = self.boundaries[candidates..].iter().position(|boundary| self.expected(boundary) == found);
+        let first = candidates + first.ok_or("the last is like itself")?;
+        let doubtful = self.boundaries[first + 1..].iter_mut().filter(|boundary| boundary.source == Source::Log);
+        doubtful.for_each(|boundary| boundary.source = Source::Doubtful);
         Ok(())
     }
 

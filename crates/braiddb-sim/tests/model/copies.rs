@@ -7,7 +7,7 @@ use super::{
     steps::CopyStep,
     world::World,
 };
-use braiddb::{Builder, DirectoryTarget, RestorePoint, platform::Vfs};
+use braiddb::{Builder, Compression, DirectoryTarget, DumpOptions, LoadOptions, RestorePoint, platform::Vfs};
 use std::sync::Arc;
 
 /// What copies there are.
@@ -59,6 +59,7 @@ impl World<'_> {
                 self.copies.checkpoints.push((dir, self.last()));
                 self.durable = self.last();
             }
+            CopyStep::Dump { is_packed, flipped } => self.dump(*is_packed, *flipped)?,
             CopyStep::OpenCheckpoint { which } => {
                 let found = pick(&self.copies.checkpoints, usize::from(*which));
                 let Some((dir, sequence)) = found else { return Ok(()) };
@@ -66,6 +67,33 @@ impl World<'_> {
                 self.seen.checkpoints.add(1);
             }
         }
+        Ok(())
+    }
+
+    /// What comes out of a dump is what went into it; nothing does if it is damaged.
+    fn dump(&mut self, is_packed: bool, flipped: u32) -> Outcome {
+        let compression = if is_packed { Compression::Lz4 } else { Compression::None };
+        let mut dump = Vec::new();
+        let report = self.db().dump(&mut dump, DumpOptions { compression, ..DumpOptions::default() }).said("dump")?;
+        ensure!(report.sequence >= self.last(), "a dump up to {}, not {}", report.sequence, self.last());
+        ensure!(report.dump_bytes == dump.len() as u64, "a dump of {} bytes, not {}", report.dump_bytes, dump.len());
+        let load = |dir: &str, mut dump: &[u8]| {
+            let builder = self.settings.plain_builder(&self.disk, &self.new_runtime());
+            builder.load(dir, &mut dump, LoadOptions::default())
+        };
+        let (damaged_dir, dir) =
+            (format!("{COPIES}/damaged {}", self.copies.made), format!("{COPIES}/dump {}", self.copies.made));
+        let at = flipped as usize / 8 % dump.len();
+        dump[at] ^= 1 << (flipped % 8);
+        let damaged = load(&damaged_dir, &dump);
+        ensure!(damaged.is_err(), "a dump with byte {at} of {} damaged was loaded: {damaged:?}", dump.len());
+        ensure!(self.builder_of_copy().open(&damaged_dir).is_err(), "something is left of a damaged dump");
+        dump[at] ^= 1 << (flipped % 8);
+        let loaded = load(&dir, &dump).said("load a dump")?;
+        ensure!(loaded.records == report.records, "{} of {} records were loaded", loaded.records, report.records);
+        self.check_copy(&dir, self.last()).map_err(|text| format!("{text}, in what was loaded from a dump"))?;
+        self.copies.made += 1;
+        self.seen.dumps.add(1);
         Ok(())
     }
 
@@ -88,8 +116,10 @@ impl World<'_> {
         ensure!(archived >= self.last_logged(), "{archived} is archived, not {}", self.last_logged());
         self.durable = self.durable.max(self.last_logged());
         let after: Vec<_> = self.boundaries.iter().filter(|boundary| boundary.sequence >= first).cloned().collect();
-        // When it is opened, numbers may be left out.
-        let commits: Vec<_> = after.iter().filter(|boundary| boundary.source != Source::Open).collect();
+        // When it is opened, numbers may be left out; what may be gone cannot be asked for.
+        let is_commit =
+            |boundary: &&super::boundaries::Boundary| !matches!(boundary.source, Source::Open | Source::Doubtful);
+        let commits: Vec<_> = after.iter().filter(is_commit).collect();
         let Some(boundary) = pick(&commits, which) else { return Ok(()) };
         let to = boundary.sequence;
         let before = self.copies.backups.iter().rev().find(|(_, sequence)| *sequence <= to);

@@ -17,6 +17,7 @@ pub struct Seen {
     pub restored_to: Counter,
     pub refused_restores: Counter,
     pub checkpoints: Counter,
+    pub dumps: Counter,
     pub tables: Counter,
     pub split_points: Counter,
     pub expired: Counter,
@@ -39,13 +40,23 @@ impl Seen {
             restored_to,
             refused_restores,
             checkpoints,
+            dumps,
             tables,
             split_points,
             expired,
         } = self;
         let often = [crashes, commits_lost, commits_shown, gaps, too_old, refreshes, refreshes_behind, states_kept];
-        let rest =
-            [refused_tokens, restored, restored_to, refused_restores, checkpoints, tables, split_points, expired];
+        let rest = [
+            refused_tokens,
+            restored,
+            restored_to,
+            refused_restores,
+            checkpoints,
+            dumps,
+            tables,
+            split_points,
+            expired,
+        ];
         assert!(often.iter().chain(&rest).all(|counter| counter.get() > 0), "the cases met too little: {self:?}");
     }
 }

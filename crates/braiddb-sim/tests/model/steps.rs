@@ -243,6 +243,11 @@ pub enum CopyStep {
     OpenCheckpoint {
         which: u8,
     },
+    /// Into a dump, and out of it into another database; before that out of one with a bit flipped.
+    Dump {
+        is_packed: bool,
+        flipped: u32,
+    },
 }
 
 /// Steps with a range of keys, or with tables.
@@ -381,6 +386,7 @@ pub fn any_copy_step() -> impl Strategy<Value = CopyStep> {
         2 => any::<u16>().prop_map(|which| CopyStep::RestoreTo { which }),
         1 => Just(CopyStep::Checkpoint),
         1 => any::<u8>().prop_map(|which| CopyStep::OpenCheckpoint { which }),
+        2 => (any::<bool>(), any::<u32>()).prop_map(|(is_packed, flipped)| CopyStep::Dump { is_packed, flipped }),
     ]
 }
 

@@ -37,7 +37,6 @@ pub struct DirectoryTarget {
 
 impl DirectoryTarget {
     /// The directory `dir`, which is created if need be.
-    #[cfg(any(unix, windows))]
     pub fn open(dir: impl AsRef<Path>) -> Result<DirectoryTarget> {
         DirectoryTarget::open_in(Arc::new(crate::platform::SystemVfs::new()), dir)
     }

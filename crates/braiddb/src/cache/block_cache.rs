@@ -294,6 +294,13 @@ impl CacheSlots {
         frame & VACANT == 0 || (frame & IN_PLACE != 0 && age.is_some_and(|age| age <= 1))
     }
 
+    /// Whether the unit is not cached, and was not checked to be read in place or written lately; no matter for units that the file has not.
+    #[inline]
+    pub fn is_vacant(&self, unit: u32) -> bool {
+        let frame = self.slots.get(unit as usize).map(|slot| slot.frame.load(Ordering::Relaxed));
+        frame.is_some_and(|frame| frame & (VACANT | IN_PLACE) == VACANT)
+    }
+
     /// When the unit was checked last, if it is one that is read in place. Panics if the file has no such unit.
     #[inline]
     pub fn in_place_since(&self, unit: u32) -> Option<CheckTime> {

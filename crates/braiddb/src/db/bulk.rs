@@ -218,6 +218,9 @@ impl Tree {
     /// Loads records that come by ascending key, each key once, straight into files: at the speed of the device, without a log, in little memory.
     /// Either all of them are there afterwards, by one durable commit, or none is.
     ///
+    /// What comes after the first 64 MiB is written past the system's cache, so that a load drives nothing out of it: the first read of each block of
+    /// that goes to the device.
+    ///
     /// The tree may hold something already, and be written to meanwhile: see [`BulkLoader::finish`]. Values expire as those of puts would, in a tree
     /// with a [`crate::TreeOptions::ttl`], counted from the load's beginning. A record out of order is `InvalidArgument`, and names the record.
     ///
@@ -247,7 +250,7 @@ impl Tree {
 impl Tree {
     /// As [`Tree::bulk_load`], of records in any order; of several records of one key the **last** counts.
     ///
-    /// They are sorted in memory ([`BulkOptions::memory`]) as far as that goes, and beyond that in files of the database's directory, which take about as much space as the records
+    /// They are sorted in memory ([`BulkOptions::memory`]) as far as that goes, and beyond that in files, of the database's directory, which take about as much space as the records
     /// do, packed, until the load is done. So each record is written twice, or once more for each time that there are more than a few hundred such files.
     ///
     /// ```

@@ -17,13 +17,18 @@ use super::{
     settings::Settings,
     shared_runtime::SharedRuntime,
 };
-use crate::{base::Result, cache::BlockCache, memtable::ChunkPool, platform::Runtime};
+use crate::{
+    base::Result,
+    cache::BlockCache,
+    memtable::ChunkPool,
+    platform::{OpenFiles, Runtime},
+};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     io,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -55,6 +60,8 @@ pub struct Common {
     /// What memtables leave for the next ones.
     pub chunk_pool: Arc<ChunkPool>,
     pub crew: Crew,
+    /// The budget of open files, if they have one together that is not the process's.
+    pub open_files: OnceLock<Arc<OpenFiles>>,
     memory: usize,
     /// Threads for merges.
     mergers: usize,
@@ -91,13 +98,14 @@ pub struct Membership {
 impl Common {
     /// The settings of a database that is opened with these: it shares what they say, or has all to itself.
     pub fn of(settings: Settings) -> Settings {
-        if let Some(SharedRuntime(common)) = settings.shared.as_ref().filter(|shared| shared.0.is_shared) {
+        if let Some(SharedRuntime(common)) = settings.shared.clone().filter(|shared| shared.0.is_shared) {
             let (memory, background_threads) = (common.memory, common.mergers);
-            return Settings { memory, background_threads, ..settings };
+            let settings = Settings { memory, background_threads, ..settings };
+            return settings.with_open_files(common.open_files.get());
         }
         let (threads, memtable_bytes) = (settings.background_threads, settings.memtable_bytes());
         let own = Common::new(settings.memory, threads, &settings.runtime, memtable_bytes, false);
-        Settings { shared: Some(SharedRuntime(Arc::new(own))), ..settings }
+        Settings { shared: Some(SharedRuntime(Arc::new(own))), ..settings }.with_open_files(None)
     }
 
     /// With so much memory, and so many threads for merges once they are started.
@@ -113,6 +121,7 @@ impl Common {
             cache: BlockCache::new(memory / 2),
             chunk_pool: Arc::new(ChunkPool::for_memtables(ACTIVE_MAX, memtable_bytes)),
             crew: Crew::new(Arc::clone(runtime)),
+            open_files: OnceLock::new(),
             memory,
             mergers,
             memtable_bytes,

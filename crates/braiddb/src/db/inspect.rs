@@ -36,7 +36,6 @@ impl Default for InspectOptions {
 }
 
 /// Prints the file at `path`, of whatever kind it is.
-#[cfg(any(unix, windows))]
 pub fn inspect_file(path: &Path, out: &mut dyn Write, options: InspectOptions) -> Result<()> {
     inspect_file_of(Arc::new(crate::platform::SystemVfs::new()), path, out, options)
 }

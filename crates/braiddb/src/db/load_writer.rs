@@ -11,8 +11,9 @@ use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
+    platform::{BehindVfs, WriteBehind},
     table::{
-        RunMeta, RunOptions,
+        RunMeta, RunOptions, TableContext,
         blob::{BlobRef, Lane, visit_references},
     },
     version::FileSet,
@@ -30,6 +31,9 @@ use std::{
 
 /// A run is ended where a partition ends if it has so many bytes; a smaller one goes on into the next partition, which then shares it.
 const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
+
+/// So much of a load goes through the system's cache, so that a small one can be read from there; and no more, or it would drive out what others have in it.
+const CACHED_BYTES: u64 = 64 << 20;
 
 /// What was written to blob files is synced whenever it is so much.
 const BLOB_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
@@ -93,6 +97,13 @@ impl LoadRows {
     }
 }
 
+/// Files that are written by another thread.
+#[derive(Debug)]
+struct Behind {
+    thread: Arc<WriteBehind>,
+    table: TableContext,
+}
+
 /// The runs of a load.
 #[derive(Debug)]
 pub struct LoadWriter {
@@ -110,6 +121,8 @@ pub struct LoadWriter {
     ends: std::vec::IntoIter<Vec<u8>>,
     end: Option<Vec<u8>>,
     run: Option<SortedRunWriter>,
+    /// Writes runs in a thread of its own, where the database has threads; none before the first.
+    behind: Option<Behind>,
     finished: Vec<RunMeta>,
     created: Vec<PathBuf>,
     blob_files: BTreeSet<FileNumber>,
@@ -156,6 +169,7 @@ impl LoadWriter {
             end: ends.next(),
             ends,
             run: None,
+            behind: None,
             finished: Vec::new(),
             created: Vec::new(),
             blob_files: BTreeSet::new(),
@@ -222,6 +236,7 @@ impl LoadWriter {
     pub fn absorb(&mut self, mut other: LoadWriter) -> Result<()> {
         self.end_run()?;
         other.end_run()?;
+        other.settle()?;
         self.finished.append(&mut other.finished);
         self.created.append(&mut other.created);
         for file in std::mem::take(&mut other.blob_files) {
@@ -340,9 +355,31 @@ impl LoadWriter {
             let path = FileSet::run_path(&self.core.dir, number);
             self.created.push(path.clone());
             let id = self.core.settings.runtime.random_u64();
-            self.run = Some(SortedRunWriter::create(&self.core.table, &path, number, id, &self.options)?);
+            self.start_behind()?;
+            let table = self.behind.as_ref().map_or(&self.core.table, |behind| &behind.table);
+            self.options.is_unbuffered = self.user_bytes >= CACHED_BYTES;
+            self.run = Some(SortedRunWriter::create(table, &path, number, id, &self.options)?);
         }
         Ok(self.run.as_mut().expect("made just now"))
+    }
+
+    /// Starts the thread that writes, where there may be one.
+    fn start_behind(&mut self) -> Result<()> {
+        if self.behind.is_some() || self.core.settings.background_threads == 0 {
+            return Ok(());
+        }
+        let core = &self.core;
+        let thread = WriteBehind::start(&*core.settings.runtime);
+        let thread = Arc::new(thread.map_err(|e| Error::io("start a thread for", &core.dir, e))?);
+        let vfs = Arc::new(BehindVfs::new(&core.table.vfs, &thread));
+        self.behind = Some(Behind { thread, table: TableContext { vfs, ..core.table.clone() } });
+        Ok(())
+    }
+
+    /// Waits until all finished runs are written and synced.
+    fn settle(&self) -> Result<()> {
+        let done = self.behind.as_ref().map_or(Ok(()), |behind| behind.thread.settle());
+        done.map_err(|e| Error::io("write a load into", &self.core.dir, e))
     }
 
     fn finish_run(&mut self) -> Result<()> {
@@ -376,6 +413,7 @@ impl LoadWriter {
             return Ok(loaded);
         }
         self.sync_blobs()?;
+        self.settle()?;
         let runs = std::mem::take(&mut self.finished);
         loaded.sequence = core.install_load(&self.tree, runs, self.user_bytes)?;
         self.is_in_force = true;
@@ -384,6 +422,8 @@ impl LoadWriter {
 
     fn remove_files(&mut self) {
         self.run = None;
+        // Nothing is written to them any more after this.
+        self.behind = None;
         // After a failed edit it is not known whether the files are in force; after a close they may be another opener's.
         let Ok(_inside) = self.core.enter_past_closing() else { return };
         if !self.core.failed.load(std::sync::atomic::Ordering::Acquire) {

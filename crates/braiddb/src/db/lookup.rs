@@ -5,6 +5,7 @@ use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     read::{self, GROUP_KEYS, Lookup, ReadState},
     table::blob::BlobValue,
+    view::{Absent, read_absent},
 };
 use std::{borrow::Cow, sync::Arc};
 
@@ -215,7 +216,7 @@ impl Core {
     ) -> Result<()> {
         let (state, at) = self.state_for(snapshot)?;
         let mut lookups = [Lookup::default(); GROUP_KEYS];
-        read::prepare(&state, keys, &mut lookups, &crossbeam_epoch::pin());
+        self.prepare(&state, keys, &mut lookups);
         while *next < keys.len() {
             let unresolved = {
                 let guard = crossbeam_epoch::pin();
@@ -233,6 +234,21 @@ impl Core {
             *next += 1;
         }
         Ok(())
+    }
+
+    /// Gets keys ready, and reads what of them is not in memory, at once: pages of views first, then the blocks that those lead to.
+    fn prepare(&self, state: &ReadState, keys: &[KeyBuf], lookups: &mut [Lookup; GROUP_KEYS]) {
+        for _ in 0..2 {
+            let mut absent = Vec::new();
+            read::prepare(state, keys, lookups, &crossbeam_epoch::pin(), |missing| absent.push(missing));
+            let has_pages = absent.iter().any(|absent| matches!(absent, Absent::Page(..)));
+            if absent.len() > 1 || has_pages {
+                read_absent(&*self.table.vfs, &mut absent);
+            }
+            if !has_pages {
+                break;
+            }
+        }
     }
 
     pub(super) fn healing<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {

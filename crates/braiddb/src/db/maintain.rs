@@ -91,6 +91,7 @@ impl Core {
             key_blocks: self.settings.key_blocks,
             write_bytes: self.settings.run_write_bytes(),
             is_unnumbered: false,
+            is_unbuffered: false,
         }
     }
 

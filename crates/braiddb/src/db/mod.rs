@@ -76,6 +76,8 @@ pub mod tests_common;
 mod tests_conditional;
 #[cfg(test)]
 mod tests_cursor;
+#[cfg(all(test, target_os = "linux"))]
+mod tests_direct;
 #[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]

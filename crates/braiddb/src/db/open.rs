@@ -30,7 +30,7 @@ use crate::{
     platform::{DirEntry, FileLock, OpenMode},
     read::{Garbage, ReadState, ScanCursor},
     table::{
-        Demand, TableContext,
+        Demand, TableContext, UnbufferedTables,
         blob::{BlobWriter, BlobWriterContext},
     },
     txn::Window,
@@ -351,7 +351,7 @@ fn open_blobs(
     names: &[DirEntry],
 ) -> BlobStore {
     let writer = Arc::new(BlobWriter::new(BlobWriterContext {
-        vfs: Arc::clone(&settings.vfs),
+        vfs: Arc::clone(&table.vfs),
         dir: dir.to_owned(),
         runtime: Arc::clone(&settings.runtime),
         next_file_number: number_source(next_file),
@@ -386,8 +386,9 @@ pub(super) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
 
 /// What tables need of the database.
 pub(super) fn table_context(settings: &Settings) -> TableContext {
+    let vfs = Arc::clone(&settings.vfs);
     TableContext {
-        vfs: Arc::clone(&settings.vfs),
+        vfs: if settings.direct_io { Arc::new(UnbufferedTables::new(vfs)) } else { vfs },
         cache: Arc::clone(&settings.common().cache),
         demand: Arc::new(Demand::new(settings.hash_index_after)),
         runtime: Arc::clone(&settings.runtime),

@@ -3,10 +3,14 @@
 use super::{common::Common, shared_runtime::SharedRuntime};
 use crate::{
     codec::{Compression, MergeFunction},
-    platform::{Runtime, Vfs, pages::HUGE_PAGE_BYTES},
+    platform::{BudgetedVfs, OpenFiles, Runtime, Vfs, pages::HUGE_PAGE_BYTES},
     table::KeyBlocks,
 };
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,6 +81,8 @@ pub struct Settings {
     pub key_blocks: KeyBlocks,
     pub hash_index_after: u64,
     pub read_in_place: bool,
+    /// Whether tables are read and written past the system's cache.
+    pub direct_io: bool,
     /// Merge functions of the application's own, by name.
     pub merge_functions: Vec<(String, Arc<dyn MergeFunction>)>,
     /// How much of the log is retained, and for how long; `None`: as it was last.
@@ -89,6 +95,10 @@ pub struct Settings {
     pub log_archive: Option<PathBuf>,
     /// Whether a restore is going on: the directory is not finished, and no blob file goes.
     pub is_restoring: bool,
+    /// How many tables may be open at once; `None`: as many as all databases of the process may that say nothing of it.
+    pub open_files_max: Option<usize>,
+    /// The budget that its files are opened in; none before it is open, or if there is no limit.
+    pub open_files: Option<Arc<OpenFiles>>,
     pub vfs: Arc<dyn Vfs>,
     pub runtime: Arc<dyn Runtime>,
     /// What it shares with other databases. Of an open database there is always one, if only for itself.
@@ -117,7 +127,31 @@ pub fn memtable_bytes_of(memory: usize) -> usize {
     (memory / 8).clamp(1 << 20, 256 << 20)
 }
 
+/// Whether a file is read in pieces that do not change, at any time: then it may be closed meanwhile.
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "run" || extension == "view" || extension == "blob")
+}
+
 impl Settings {
+    /// The same, with tables that are opened within the budget of open files: of the databases that it shares with, its own, or that of the
+    /// process.
+    pub(super) fn with_open_files(self, shared: Option<&Arc<OpenFiles>>) -> Settings {
+        if self.open_files.is_some() {
+            return self;
+        }
+        let budget = match (shared, self.open_files_max) {
+            (Some(shared), _) => Arc::clone(shared),
+            (None, Some(max)) => OpenFiles::new(max),
+            (None, None) => match self.vfs.open_files_limit() {
+                Some(limit) => OpenFiles::of_process(limit),
+                None => return self,
+            },
+        };
+        // What is read beside its owner may be removed at any time.
+        let vfs = BudgetedVfs::new(Arc::clone(&self.vfs), Arc::clone(&budget), is_table, self.read_only);
+        Settings { vfs: Arc::new(vfs), open_files: Some(budget), ..self }
+    }
+
     /// What an open database of these settings shares with others, or has to itself.
     pub(super) fn common(&self) -> &Arc<Common> {
         &self.shared.as_ref().expect("an open database has one").0

@@ -3,7 +3,7 @@
 use super::{common::Common, open::MEMORY_MAX, settings::memtable_bytes_of};
 use crate::{
     base::{Error, Result},
-    platform::{Runtime, SystemRuntime},
+    platform::{OpenFiles, Runtime, SystemRuntime},
 };
 use std::{path::Path, sync::Arc};
 
@@ -34,6 +34,7 @@ pub struct SharedRuntime(pub(super) Arc<Common>);
 pub struct SharedRuntimeBuilder {
     memory: usize,
     background_threads: usize,
+    open_files_max: Option<usize>,
     runtime: Arc<dyn Runtime>,
 }
 
@@ -62,7 +63,8 @@ pub struct SharedRuntimeStats {
 impl SharedRuntime {
     /// For other than the default options.
     pub fn builder() -> SharedRuntimeBuilder {
-        SharedRuntimeBuilder { memory: 256 << 20, background_threads: 2, runtime: Arc::new(SystemRuntime::new()) }
+        let runtime = Arc::new(SystemRuntime::new());
+        SharedRuntimeBuilder { memory: 256 << 20, background_threads: 2, open_files_max: None, runtime }
     }
 
     /// One with so much memory, in bytes, and otherwise the defaults.
@@ -102,6 +104,13 @@ impl SharedRuntimeBuilder {
         self
     }
 
+    /// How many tables of all databases together may have a descriptor at once: see [`crate::Builder::open_files_max`], which does not count then.
+    /// By default those databases have a part in the budget of the process.
+    pub fn open_files_max(mut self, files: usize) -> SharedRuntimeBuilder {
+        self.open_files_max = Some(files);
+        self
+    }
+
     /// The clock and threads of this; the system's own by default. The databases have those that they are opened with.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> SharedRuntimeBuilder {
         self.runtime = runtime;
@@ -112,6 +121,9 @@ impl SharedRuntimeBuilder {
     pub fn build(self) -> Result<SharedRuntime> {
         let memory = self.memory.min(MEMORY_MAX);
         let common = Common::new(memory, self.background_threads, &self.runtime, memtable_bytes_of(memory), true);
+        if let Some(max) = self.open_files_max {
+            common.open_files.get_or_init(|| OpenFiles::new(max));
+        }
         common.start().map_err(|e| Error::io("start threads for", Path::new("databases"), e))?;
         Ok(SharedRuntime(Arc::new(common)))
     }

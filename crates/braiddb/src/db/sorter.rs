@@ -3,19 +3,13 @@
 //! Records are gathered in a buffer. When it is full they are sorted and written as a spill (`spill.rs`), where the database has threads by one
 //! of them, while the next buffer is filled. In the end all spills are merged. What fits into the buffer is never written.
 
-use super::{
-    core::Core,
-    load_writer::LoadRows,
-    spill::{SpillThread, Spiller},
-};
+use super::{core::Core, load_writer::LoadRows, spill::Spiller};
 use crate::{
     base::{Error, Result, TreeId, key_head, shared_prefix_len},
     codec::Compression,
+    platform::pages::prefetch,
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::{cell::Cell, sync::Arc};
 
 /// The least memory to sort with.
 const MEMORY_MIN: usize = 64 << 10;
@@ -26,6 +20,10 @@ const MEMORY_MAX: usize = 512 << 20;
 
 /// Records between two reports of progress.
 const RECORDS_PER_REPORT: u64 = 1 << 16;
+
+/// So many records before it is looked at, a record is fetched, so many bytes of it.
+const ROWS_AHEAD: usize = 8;
+const BYTES_AHEAD: usize = 256;
 
 /// How far a load has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +79,7 @@ fn head(key: &[u8]) -> u64 {
 /// Where a record stands in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// The first bytes of the key after what all keys have in common, as a number; only once they are sorted.
+    /// The first bytes of the key after what all keys have in common, as a number.
     head: u64,
     at: usize,
     key_len: u32,
@@ -93,12 +91,14 @@ struct Row {
 pub struct Buffer {
     bytes: Vec<u8>,
     rows: Vec<Row>,
+    /// How many bytes all keys begin with in common.
+    shared: usize,
 }
 
 impl Buffer {
     /// An empty one, for so many bytes. Memory is not touched before it is needed.
-    fn new(bytes: usize) -> Buffer {
-        Buffer { bytes: Vec::with_capacity(bytes), rows: Vec::new() }
+    pub fn new(bytes: usize) -> Buffer {
+        Buffer { bytes: Vec::with_capacity(bytes), rows: Vec::new(), shared: 0 }
     }
 
     fn push(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
@@ -109,7 +109,28 @@ impl Buffer {
         self.bytes.extend_from_slice(value);
         let len = |len: usize| u32::try_from(len).expect("within the limits");
         let (key_len, value_len) = (len(key_len), len(value.len()));
-        self.rows.push(Row { head: 0, at, key_len, value_len });
+        let mut row = Row { head: 0, at, key_len, value_len };
+        match self.rows.first() {
+            None => self.shared = key_len as usize,
+            Some(first) => {
+                let shared = shared_prefix_len(&self.key(first)[..self.shared], self.key(&row));
+                if shared < self.shared {
+                    self.share(shared);
+                }
+            }
+        }
+        row.head = head(&self.key(&row)[self.shared..]);
+        self.rows.push(row);
+    }
+
+    /// Goes by what keys have after fewer bytes than so far. This happens a few times, mostly among the first records.
+    #[cold]
+    fn share(&mut self, shared: usize) {
+        let mut rows = std::mem::take(&mut self.rows);
+        for row in &mut rows {
+            row.head = head(&self.key(row)[shared..]);
+        }
+        (self.rows, self.shared) = (rows, shared);
     }
 
     fn len(&self) -> usize {
@@ -125,19 +146,22 @@ impl Buffer {
         &self.bytes[at..at + row.value_len as usize]
     }
 
-    /// Keys and values, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.rows.iter().map(|row| (self.key(row), self.value(row)))
+    /// Shows keys and values, in order.
+    pub fn visit(&self, mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        for (index, row) in self.rows.iter().enumerate() {
+            // They lie anywhere.
+            if let Some(soon) = self.rows.get(index + ROWS_AHEAD) {
+                let len = (soon.key_len as usize + soon.value_len as usize).min(BYTES_AHEAD);
+                prefetch(&self.bytes[soon.at..soon.at + len]);
+            }
+            take(self.key(row), self.value(row))?;
+        }
+        Ok(())
     }
 
     /// Brings the records in order, and keeps the last of each key.
     pub fn sort(&mut self) {
         let mut rows = std::mem::take(&mut self.rows);
-        let Some(first) = rows.first().map(|row| self.key(row)) else { return };
-        let shared = rows.iter().fold(first.len(), |len, row| shared_prefix_len(&first[..len], self.key(row)));
-        for row in &mut rows {
-            row.head = head(&self.key(row)[shared..]);
-        }
         let compare = |a: &Row, b: &Row| a.head.cmp(&b.head).then_with(|| self.key(a).cmp(self.key(b)));
         rows.sort_unstable_by(|a, b| compare(a, b).then_with(|| b.at.cmp(&a.at)));
         rows.dedup_by(|later, first| compare(later, first).is_eq());
@@ -153,16 +177,10 @@ impl Buffer {
 
 /// Sorts the records of a tree.
 pub struct Sorter<'a> {
-    core: Arc<Core>,
     tree: TreeId,
-    /// What one buffer may have.
-    buffer_bytes: usize,
     buffer: Buffer,
-    /// Writes spills: here, or in a thread once there are any.
-    here: Option<Box<Spiller>>,
-    there: Option<SpillThread>,
-    has_spilled: bool,
-    spilled_bytes: Arc<AtomicU64>,
+    /// None after a failure.
+    spiller: Option<Spiller>,
     done: BulkProgress,
     progress: Option<&'a mut dyn FnMut(BulkProgress)>,
     _lent: Lent,
@@ -178,18 +196,11 @@ impl<'a> Sorter<'a> {
     /// No records yet.
     pub fn new(core: &Arc<Core>, tree: TreeId, compression: Compression, options: BulkOptions<'a>) -> Sorter<'a> {
         let memory = options.memory.unwrap_or((core.settings.memory / MEMORY_PART).min(MEMORY_MAX)).max(MEMORY_MIN);
-        let spilled_bytes = Arc::default();
-        // With a thread, one buffer is written while the other one is filled.
-        let buffers = if core.settings.background_threads > 0 { 2 } else { 1 };
+        let spiller = Spiller::new(core, compression, memory);
         Sorter {
-            core: Arc::clone(core),
             tree,
-            buffer_bytes: memory / buffers,
-            buffer: Buffer::new(memory / buffers),
-            here: Some(Box::new(Spiller::new(core, compression, memory, &spilled_bytes))),
-            there: None,
-            has_spilled: false,
-            spilled_bytes,
+            buffer: Buffer::new(spiller.buffer_bytes()),
+            spiller: Some(spiller),
             done: BulkProgress::default(),
             progress: options.progress,
             _lent: Lent::new(core, memory),
@@ -199,7 +210,8 @@ impl<'a> Sorter<'a> {
     /// Adds a record. Precondition: key and value are within the limits.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let len = key.len() + value.len() + 4 + size_of::<Row>();
-        if !self.buffer.rows.is_empty() && self.buffer.len() + len > self.buffer_bytes {
+        let room = self.spiller.as_ref().ok_or_else(failed)?.buffer_bytes();
+        if !self.buffer.rows.is_empty() && self.buffer.len() + len > room {
             self.spill()?;
         }
         self.buffer.push(self.tree, key, value);
@@ -211,48 +223,35 @@ impl<'a> Sorter<'a> {
     }
 
     fn report(&mut self) {
-        self.done.spilled_bytes = self.spilled_bytes.load(Relaxed);
         if let Some(progress) = &mut self.progress {
             progress(self.done);
         }
     }
 
     fn spill(&mut self) -> Result<()> {
-        self.has_spilled = true;
-        if self.core.settings.background_threads == 0 {
-            let spiller = self.here.as_mut().ok_or_else(failed)?;
-            return spiller.spill(&mut self.buffer);
-        }
-        if let Some(spiller) = self.here.take() {
-            self.there = Some(SpillThread::start(spiller, Buffer::new(self.buffer_bytes))?);
-        }
-        let thread = self.there.as_ref().ok_or_else(failed)?;
-        match thread.exchange(std::mem::replace(&mut self.buffer, Buffer::new(0))) {
-            Some(empty) => {
-                self.buffer = empty;
-                Ok(())
-            }
-            // It has failed, and says why.
-            None => Err(self.there.take().map_or_else(failed, |thread| thread.finish().err().unwrap_or_else(failed))),
-        }
+        let full = std::mem::replace(&mut self.buffer, Buffer::new(0));
+        let mut spiller = self.spiller.take().ok_or_else(failed)?;
+        self.buffer = spiller.spill(full)?;
+        self.done.spilled_bytes = spiller.spilled_bytes();
+        self.spiller = Some(spiller);
+        Ok(())
     }
 
     /// Gives all records to `write`, in order.
     pub fn finish(mut self, mut write: impl FnMut(LoadRows) -> Result<()>) -> Result<()> {
-        if self.has_spilled && !self.buffer.rows.is_empty() {
+        let has_spilled = self.spiller.as_ref().is_some_and(Spiller::has_spilled);
+        if has_spilled && !self.buffer.rows.is_empty() {
             self.spill()?;
         }
-        let has_spilled = self.has_spilled;
-        let mut rows = LoadRows::default();
+        let spiller = self.spiller.take().ok_or_else(failed)?;
         let mut buffer = std::mem::replace(&mut self.buffer, Buffer::new(0));
-        let spiller = match self.there.take() {
-            Some(thread) => thread.finish()?,
-            None => self.here.take().ok_or_else(failed)?,
-        };
+        let spilled_bytes = Cell::new(self.done.spilled_bytes);
+        let mut rows = LoadRows::default();
         let mut take = |key: &[u8], value: &[u8]| {
             rows.push(&[key], value);
             if rows.is_full() {
                 self.done.records_written += rows.len() as u64;
+                self.done.spilled_bytes = spilled_bytes.get();
                 write(std::mem::take(&mut rows))?;
                 self.report();
             }
@@ -261,12 +260,13 @@ impl<'a> Sorter<'a> {
         if has_spilled {
             // The memory is needed for what is read and written from now on.
             drop(buffer);
-            spiller.merge(take)?;
+            spiller.merge(|bytes| spilled_bytes.set(bytes), take)?;
         } else {
             buffer.sort();
-            buffer.iter().try_for_each(|(key, value)| take(key, value))?;
+            buffer.visit(&mut take)?;
         }
         self.done.records_written += rows.len() as u64;
+        self.done.spilled_bytes = spilled_bytes.get();
         if !rows.is_empty() {
             write(rows)?;
         }

@@ -8,24 +8,28 @@ use super::{core::Core, sorter::Buffer};
 use crate::{
     base::{EntryKind, EntryRef, Error, MergeOrder, Result, shared_prefix_len},
     codec::Compression,
-    table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter},
+    platform::{AheadVfs, BehindVfs, Vfs, WriteBehind},
+    table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter, TableContext},
     version::FileSet,
 };
+use parking_lot::Mutex;
 use std::{
     cmp::Ordering,
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{self, Receiver, SyncSender},
     },
     thread::JoinHandle,
 };
 
-/// What a spill takes of the memory while it is merged.
-const SCAN_BYTES: usize = 256 << 10;
+/// What a spill takes of the memory while it is merged: two pieces that are read ahead, one that is looked at, and a block unpacked.
+const SCAN_BYTES: usize = 448 << 10;
 const FAN_IN_MIN: usize = 4;
 const FAN_IN_MAX: usize = 256;
+
+/// As many threads sort at most: what comes in has to be read by another one.
+const THREADS_MAX: usize = 2;
 
 /// Blocks of spills are read in order, so the longest are best.
 const SPILL_BLOCK_BYTES: usize = 64 << 10;
@@ -37,140 +41,275 @@ const SPILL_BLOCKS_MAX: u32 = 50_000;
 #[derive(Debug)]
 struct Spill(Vec<Arc<Run>>);
 
-/// Sorts buffers and writes them as spills.
+/// How spills are written.
+#[derive(Clone, Debug)]
+struct SpillPlace {
+    core: Arc<Core>,
+    table: TableContext,
+    compression: Compression,
+}
+
+impl SpillPlace {
+    /// Writes the records of a buffer as a spill with this number, and empties it.
+    fn spill(&self, number: u64, buffer: &mut Buffer) -> Result<Spill> {
+        buffer.sort();
+        let mut writer = self.writer(number);
+        buffer.visit(|key, value| writer.add(key, value))?;
+        let spill = writer.finish()?;
+        buffer.clear();
+        Ok(spill)
+    }
+
+    fn writer(&self, number: u64) -> SpillWriter {
+        SpillWriter::new(self, number)
+    }
+}
+
+/// How files of spills are opened. They are written once and read once, so they are not to take the place of other things in the system's cache;
+/// and then somebody has to read ahead.
+fn spill_table(core: &Core) -> TableContext {
+    let table = core.table.clone();
+    if core.settings.background_threads == 0 {
+        return table;
+    }
+    let runtime = &core.settings.runtime;
+    // Without a thread it is only slower.
+    let behind = WriteBehind::start(&**runtime).ok().map(Arc::new);
+    let written: Option<Arc<dyn Vfs>> = behind.map(|behind| Arc::new(BehindVfs::new(&table.vfs, &behind)) as _);
+    let vfs = Arc::new(AheadVfs::new(written.as_ref().unwrap_or(&table.vfs), runtime));
+    TableContext { vfs, ..table }
+}
+
+/// Sorts buffers and writes them as spills: where the database has threads, some are sorted and written while the next one is filled. When it is
+/// dropped, nothing is left of its spills.
 #[derive(Debug)]
 pub struct Spiller {
-    core: Arc<Core>,
-    compression: Compression,
+    place: SpillPlace,
     fan_in: usize,
+    /// In the order in which they were finished.
     spills: Vec<Spill>,
     /// How many spills there ever were.
     numbered: u64,
     /// The bytes that were written.
-    spilled_bytes: Arc<AtomicU64>,
+    spilled_bytes: u64,
+    /// How many buffers there may be, each of so many bytes.
+    buffers: usize,
+    buffer_bytes: usize,
+    /// How many there are, and those of them that are empty.
+    made: usize,
+    spare: Vec<Buffer>,
+    /// None before they are needed.
+    threads: Option<SpillThreads>,
 }
 
 impl Spiller {
-    /// No spills yet. So much memory is there to merge with.
-    pub fn new(core: &Arc<Core>, compression: Compression, memory: usize, spilled_bytes: &Arc<AtomicU64>) -> Spiller {
+    /// No spills yet. So much memory is there, for all buffers, and later to merge with.
+    pub fn new(core: &Arc<Core>, compression: Compression, memory: usize) -> Spiller {
+        // Each thread has a buffer to sort and write while another one is filled.
+        let buffers = 1 + core.settings.background_threads.min(THREADS_MAX);
         Spiller {
-            core: Arc::clone(core),
-            compression,
+            place: SpillPlace { core: Arc::clone(core), table: spill_table(core), compression },
             fan_in: (memory / SCAN_BYTES).clamp(FAN_IN_MIN, FAN_IN_MAX),
             spills: Vec::new(),
             numbered: 0,
-            spilled_bytes: Arc::clone(spilled_bytes),
+            spilled_bytes: 0,
+            buffers,
+            buffer_bytes: memory / buffers,
+            made: 1,
+            spare: Vec::new(),
+            threads: None,
         }
     }
 
-    /// Writes the records of a buffer as a spill, and empties it.
-    pub fn spill(&mut self, buffer: &mut Buffer) -> Result<()> {
-        if self.spills.len() >= self.fan_in {
+    /// How many bytes a buffer may have.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+
+    /// The bytes of all spills that were written.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.spilled_bytes
+    }
+
+    /// Whether there was anything to spill.
+    pub fn has_spilled(&self) -> bool {
+        self.numbered > 0
+    }
+
+    /// Has the records of a buffer written as a spill, and gives another buffer that is empty. After an error nothing is left of any spill.
+    pub fn spill(&mut self, full: Buffer) -> Result<Buffer> {
+        self.try_spill(full).inspect_err(|_| self.give_up())
+    }
+
+    fn try_spill(&mut self, mut full: Buffer) -> Result<Buffer> {
+        if self.spills.len() + self.on_the_way() >= self.fan_in {
             self.merge_spills()?;
         }
-        buffer.sort();
-        let mut writer = self.writer();
-        buffer.iter().try_for_each(|(key, value)| writer.add(key, value))?;
-        let spill = writer.finish()?;
+        self.numbered += 1;
+        if self.buffers == 1 {
+            let spill = self.place.spill(self.numbered, &mut full)?;
+            self.take(spill);
+            return Ok(full);
+        }
+        let threads = match &mut self.threads {
+            Some(threads) => threads,
+            none => none.insert(SpillThreads::start(&self.place, self.buffers - 1)?),
+        };
+        threads.send(self.numbered, full)?;
+        if self.spare.is_empty() && self.made < self.buffers {
+            self.made += 1;
+            return Ok(Buffer::new(self.buffer_bytes));
+        }
+        while self.spare.is_empty() {
+            self.await_one()?;
+        }
+        Ok(self.spare.pop().unwrap_or_else(|| Buffer::new(self.buffer_bytes)))
+    }
+
+    /// How many buffers are being written.
+    fn on_the_way(&self) -> usize {
+        self.threads.as_ref().map_or(0, |threads| threads.on_the_way)
+    }
+
+    /// Waits until one more buffer is written.
+    fn await_one(&mut self) -> Result<()> {
+        let (spill, empty) = self.threads.as_mut().ok_or_else(panicked)?.receive()?;
         self.take(spill);
-        buffer.clear();
+        self.spare.push(empty);
         Ok(())
     }
 
-    fn writer(&mut self) -> SpillWriter {
-        self.numbered += 1;
-        SpillWriter::new(&self.core, self.compression, self.numbered)
+    /// Waits until all buffers are written, and lets go of them: their memory is needed to merge with.
+    fn await_all(&mut self) -> Result<()> {
+        while self.on_the_way() > 0 {
+            self.await_one()?;
+        }
+        self.made -= self.spare.len();
+        self.spare.clear();
+        Ok(())
     }
 
     fn take(&mut self, spill: Spill) {
-        let bytes: u64 = spill.0.iter().map(|run| run.meta().file_bytes).sum();
-        self.spilled_bytes.fetch_add(bytes, Relaxed);
+        self.spilled_bytes += spill.0.iter().map(|run| run.meta().file_bytes).sum::<u64>();
         self.spills.push(spill);
     }
 
     /// Merges all spills into one.
     fn merge_spills(&mut self) -> Result<()> {
-        let mut writer = self.writer();
+        self.await_all()?;
+        self.numbered += 1;
+        let mut writer = self.place.writer(self.numbered);
         merge(&std::mem::take(&mut self.spills), |key, value| writer.add(key, value))?;
         let spill = writer.finish()?;
         self.take(spill);
         Ok(())
     }
 
-    /// Gives the records of all spills to `take`, in order, of each key the latest.
-    pub fn merge(self, take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    /// Gives the records of all spills to `take`, in order, of each key the latest. `begin` is told when all spills are written, how many bytes they have.
+    pub fn merge(mut self, begin: impl FnOnce(u64), take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        self.await_all()?;
+        self.threads = None;
+        begin(self.spilled_bytes);
         merge(&self.spills, take)
     }
+
+    /// After a failure: leaves nothing.
+    fn give_up(&mut self) {
+        self.threads = None;
+        self.spills.clear();
+    }
 }
 
-/// A spiller with a thread of its own, so that a buffer is sorted and written while the next one is filled. When it is dropped, nothing is
-/// left of its spills.
+/// What comes back of a buffer.
+type Written = Result<(Spill, Buffer)>;
+
+/// Threads that sort buffers and write them as spills.
 #[derive(Debug)]
-pub struct SpillThread {
-    full_to: Option<SyncSender<Buffer>>,
-    empty_from: Receiver<Buffer>,
-    done_from: Receiver<Result<Box<Spiller>>>,
-    handle: Option<JoinHandle<()>>,
+struct SpillThreads {
+    full_to: Option<SyncSender<(u64, Buffer)>>,
+    written_from: Receiver<Written>,
+    on_the_way: usize,
+    handles: Vec<JoinHandle<()>>,
 }
 
-impl SpillThread {
-    /// Starts the thread, which gives `spare` out as the first empty buffer.
-    pub fn start(mut spiller: Box<Spiller>, spare: Buffer) -> Result<SpillThread> {
-        let core = Arc::clone(&spiller.core);
-        let (full_to, full_from) = mpsc::sync_channel::<Buffer>(1);
-        let (empty_to, empty_from) = mpsc::sync_channel(2);
-        let (done_to, done_from) = mpsc::sync_channel(1);
-        let body = Box::new(move || {
-            let _ = empty_to.send(spare);
-            let done = full_from.iter().try_for_each(|mut buffer| {
-                spiller.spill(&mut buffer)?;
-                // Nobody takes the last ones.
-                let _ = empty_to.send(buffer);
-                Ok(())
-            });
-            // Before it tells of a failure, nothing is left of the spills.
-            let _ = done_to.send(match done {
-                Ok(()) => Ok(spiller),
-                Err(e) => {
-                    drop(spiller);
-                    Err(e)
-                }
-            });
-        });
-        let handle = core.settings.runtime.spawn("braiddb-sort", body);
-        let handle = handle.map_err(|e| Error::io("start a thread for", &core.dir, e))?;
-        Ok(SpillThread { full_to: Some(full_to), empty_from, done_from, handle: Some(handle) })
+impl SpillThreads {
+    fn start(place: &SpillPlace, count: usize) -> Result<SpillThreads> {
+        // Neither has to wait for the other to take what it sends.
+        let (full_to, full_from) = mpsc::sync_channel(count + 1);
+        let (written_to, written_from) = mpsc::sync_channel(count + 1);
+        let full_from = Arc::new(Mutex::new(full_from));
+        let mut threads =
+            SpillThreads { full_to: Some(full_to), written_from, on_the_way: 0, handles: Vec::with_capacity(count) };
+        for _ in 0..count {
+            let (place, full_from, written_to) = (place.clone(), Arc::clone(&full_from), written_to.clone());
+            let (core, runtime) = (Arc::clone(&place.core), Arc::clone(&place.core.settings.runtime));
+            let handle = runtime.spawn("braiddb-sort", Box::new(move || work(&place, &full_from, &written_to)));
+            // One that has none would have each buffer wait for ever; with fewer it is only slower.
+            match handle {
+                Ok(handle) => threads.handles.push(handle),
+                Err(_) if !threads.handles.is_empty() => {}
+                Err(e) => return Err(Error::io("start a thread for", &core.dir, e)),
+            }
+        }
+        Ok(threads)
     }
 
-    /// Hands a full buffer on, for an empty one. `None` if that cannot be done any more: [`SpillThread::finish`] says why.
-    pub fn exchange(&self, full: Buffer) -> Option<Buffer> {
-        let empty = self.empty_from.recv().ok()?;
-        self.full_to.as_ref()?.send(full).ok()?;
-        Some(empty)
+    fn send(&mut self, number: u64, full: Buffer) -> Result<()> {
+        self.full_to.as_ref().ok_or_else(panicked)?.send((number, full)).map_err(|_| panicked())?;
+        self.on_the_way += 1;
+        Ok(())
     }
 
-    /// The spiller, when it has written all that it was given.
-    pub fn finish(mut self) -> Result<Box<Spiller>> {
-        drop(self.full_to.take());
-        let panicked = || Error::ReadOnly { reason: "the thread that sorted the load panicked".to_owned() };
-        self.done_from.recv().map_err(|_| panicked())?
+    fn receive(&mut self) -> Written {
+        self.on_the_way -= 1;
+        self.written_from.recv().map_err(|_| panicked())?
     }
 }
 
-impl Drop for SpillThread {
+impl Drop for SpillThreads {
     fn drop(&mut self) {
         drop(self.full_to.take());
-        if let Some(handle) = self.handle.take()
-            && handle.join().is_err()
-        {
-            tracing::error!("the thread that sorted a load panicked");
+        for handle in self.handles.drain(..) {
+            if handle.join().is_err() {
+                tracing::error!("a thread that sorted a load panicked");
+            }
         }
     }
+}
+
+/// What a thread does.
+fn work(place: &SpillPlace, full_from: &Mutex<Receiver<(u64, Buffer)>>, written_to: &SyncSender<Written>) {
+    loop {
+        let Ok((number, mut buffer)) = full_from.lock().recv() else { return };
+        // Whoever waits for the buffer is told even if this panics.
+        let mut told = Told { to: written_to, what: Some(Err(panicked())) };
+        told.what = Some(place.spill(number, &mut buffer).map(|spill| (spill, buffer)));
+    }
+}
+
+/// Tells what has become of a buffer when it is dropped.
+struct Told<'a> {
+    to: &'a SyncSender<Written>,
+    what: Option<Written>,
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if let Some(what) = self.what.take() {
+            // If nobody waits any more, the spill is removed with what is not taken.
+            let _ = self.to.send(what);
+        }
+    }
+}
+
+fn panicked() -> Error {
+    Error::ReadOnly { reason: "a thread that sorted the load panicked".to_owned() }
 }
 
 /// Writes a spill.
 struct SpillWriter {
     core: Arc<Core>,
+    table: TableContext,
     options: RunOptions,
     number: u64,
     open: Option<(RunWriter, PathBuf)>,
@@ -178,7 +317,8 @@ struct SpillWriter {
 }
 
 impl SpillWriter {
-    fn new(core: &Arc<Core>, compression: Compression, number: u64) -> SpillWriter {
+    fn new(place: &SpillPlace, number: u64) -> SpillWriter {
+        let (core, compression) = (&place.core, place.compression);
         // What is written once and read once is packed quickly, if it is to be packed at all.
         let compression = if compression == Compression::None { Compression::None } else { Compression::Lz4 };
         let options = RunOptions {
@@ -186,9 +326,17 @@ impl SpillWriter {
             block_bytes: SPILL_BLOCK_BYTES,
             key_blocks: KeyBlocks::Never,
             is_unnumbered: true,
+            is_unbuffered: true,
             ..core.run_options()
         };
-        SpillWriter { core: Arc::clone(core), options, number, open: None, parts: Vec::new() }
+        SpillWriter {
+            core: Arc::clone(core),
+            table: place.table.clone(),
+            options,
+            number,
+            open: None,
+            parts: Vec::new(),
+        }
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -201,7 +349,7 @@ impl SpillWriter {
             let number = self.core.new_file_number();
             let path = FileSet::run_path(&self.core.dir, number);
             let id = self.core.settings.runtime.random_u64();
-            self.open = Some((RunWriter::create(&self.core.table, &path, number, id, &self.options)?, path));
+            self.open = Some((RunWriter::create(&self.table, &path, number, id, &self.options)?, path));
         }
         let Some((writer, _)) = &mut self.open else { return Ok(()) };
         writer.add(EntryRef { key, sequence: 0, kind: EntryKind::Value, value }).map(|_| ())
@@ -211,7 +359,7 @@ impl SpillWriter {
         let Some((writer, path)) = self.open.take() else { return Ok(()) };
         let opened = writer.finish_unsynced(|_, _| Ok(Vec::new())).and_then(|meta| {
             let meta = RunMeta { min_sequence: self.number, max_sequence: self.number, ..meta };
-            Run::open(&self.core.table, &path, &meta)
+            Run::open(&self.table, &path, &meta)
         });
         match opened {
             Ok(run) => {

@@ -3,6 +3,7 @@
 use super::core::Core;
 use crate::{
     base::{ReaderKind, SequenceNumber},
+    platform::{BatchReads, OpenFilesStats},
     version::{Partition, Version},
 };
 use parking_lot::Mutex;
@@ -130,6 +131,12 @@ pub struct Stats {
     pub user_bytes_written: u64,
     /// Bytes written to the log.
     pub log_bytes_written: u64,
+    /// Tables that have a descriptor, of all databases that share the budget of open files.
+    pub open_files: usize,
+    /// How many may have one: see [`crate::Builder::open_files_max`]. 0 if there is no limit.
+    pub open_files_max: usize,
+    /// How often one was read that had been closed, and so was opened again. Counted as the above are.
+    pub file_reopenings: u64,
     /// Bytes of log segments that are kept beyond what recovery needs: see [`crate::Builder::log_retention`].
     pub log_kept_bytes: u64,
     /// Bytes written to runs.
@@ -154,6 +161,14 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Those of them that were checked to be read in place.
     pub blocks_in_place: u64,
+    /// Whether tables are read past the system's cache: see [`crate::Builder::direct_io`]. Asked for, and no file was refused so far.
+    pub direct_io: bool,
+    /// Why not, if it was asked for and refused: what the system said of the first file that was.
+    pub direct_io_refused: Option<String>,
+    /// How reads are made that are wanted at once, by `multi_get` of what is not in memory.
+    pub batch_reads: BatchReads,
+    /// Why not by io_uring, on Linux.
+    pub io_uring_refused: Option<String>,
     /// Device flushes of the log.
     pub syncs: u64,
     /// Memtables flushed.
@@ -229,8 +244,13 @@ impl Core {
         let cache = self.table.cache.stats();
         let cache_bytes = self.table.cache.usage_bytes() as u64;
         let readers = self.reader_summary();
+        let io = self.table.vfs.io_report();
         let resident = self.disk.lock().files.resident_bytes() as u64;
+        let files = self.settings.open_files.as_ref().map_or_else(OpenFilesStats::default, |files| files.stats());
         Stats {
+            open_files: files.open,
+            open_files_max: files.max,
+            file_reopenings: files.reopened,
             commits: get(&counters.commits),
             user_bytes_written: get(&counters.user_bytes),
             log_kept_bytes: self.wal.as_ref().map_or(0, |wal| wal.retained().1),
@@ -246,6 +266,10 @@ impl Core {
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             blocks_in_place: cache.checked,
+            direct_io: io.direct,
+            direct_io_refused: io.direct_refused,
+            batch_reads: io.batches,
+            io_uring_refused: io.io_uring_refused,
             syncs: self.wal.as_ref().map_or(0, |w| w.stats().syncs),
             flushes: get(&counters.flushes),
             merges: get(&counters.merges),

@@ -123,7 +123,6 @@ pub struct TableBuilder {
 
 impl TableBuilder {
     /// Begins a table in a file that must not exist yet.
-    #[cfg(any(unix, windows))]
     pub fn create(path: impl AsRef<Path>, spec: &TableSpec) -> Result<TableBuilder> {
         TableBuilder::create_in(
             Arc::new(crate::platform::SystemVfs::new()),

@@ -275,8 +275,14 @@ fn trees_that_go_and_databases_that_close_refuse_a_load() {
 /// What was committed before a load was lost with the log's tail, and the load was there: no state of the database had ever been so.
 #[test]
 fn a_crash_that_keeps_a_load_keeps_all_commits_before_it() {
+    for threads in [0, 2] {
+        check_a_crash_after_a_load(threads);
+    }
+}
+
+fn check_a_crash_after_a_load(threads: usize) {
     let vfs = FaultVfs::new(Path::new(DIR));
-    let db = open(small(&fault(&vfs))).unwrap();
+    let db = open(with_threads(&vfs, threads)).unwrap();
     let tree = db.tree("t").unwrap();
     tree.put(b"before", b"1").unwrap();
     let calls_before = vfs.journal().len();
@@ -290,8 +296,19 @@ fn a_crash_that_keeps_a_load_keeps_all_commits_before_it() {
     };
     // Whatever comes after: the flush of what was in memory would make up for it.
     assert!(first(Operation::Sync, ".wal") < first(Operation::Write, "MANIFEST"), "{calls:?}");
-    assert!(first(Operation::Sync, ".run") < first(Operation::SyncDir, DIR));
-    assert!(first(Operation::SyncDir, DIR) < first(Operation::Write, "MANIFEST"));
+    // All of a run is on the disk, and its name is, before the manifest names it.
+    let last = |operation, part: &str, before: usize| {
+        let is_it = |(call, path): &(Operation, std::path::PathBuf)| {
+            *call == operation && path.to_string_lossy().contains(part)
+        };
+        calls[..before].iter().rposition(is_it).unwrap()
+    };
+    let named = last(Operation::Write, "MANIFEST", calls.len());
+    // The load's is the first; threads may write others at any time.
+    let run = calls[first(Operation::Create, ".run")].1.to_string_lossy();
+    let synced = last(Operation::Sync, &run, named);
+    assert!(last(Operation::Write, &run, calls.len()) < synced, "{calls:?}");
+    assert!(synced < last(Operation::SyncDir, DIR, named), "{calls:?}");
     let after = vfs.crashed(|| false);
     tree.put(b"after", b"1").unwrap();
     let killed = killed(&vfs);
@@ -326,11 +343,22 @@ pub fn check_after_kill(vfs: &FaultVfs, all: usize, is_done: bool, told: &str) {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
+/// With threads, runs are written behind the load's back.
+fn with_threads(vfs: &FaultVfs, background_threads: usize) -> Settings {
+    Settings { background_threads, ..small(&fault(vfs)) }
+}
+
 #[test]
 fn each_failure_leaves_nothing_or_an_unknown_outcome() {
+    for threads in [0, 2] {
+        check_each_failure(threads);
+    }
+}
+
+fn check_each_failure(threads: usize) {
     each_failure(|operation, kind, after| {
         let vfs = FaultVfs::new(Path::new(DIR));
-        let db = open(small(&fault(&vfs))).unwrap();
+        let db = open(with_threads(&vfs, threads)).unwrap();
         let tree = db.tree("t").unwrap();
         tree.put(key(7), b"old").unwrap();
         let before = db.stats().disk_bytes;

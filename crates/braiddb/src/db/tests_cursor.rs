@@ -333,7 +333,7 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
         let keys: Vec<_> = (0..GROUP_KEYS as u32).map(key).collect();
         let mut lookups = [Lookup::default(); GROUP_KEYS];
         let guard = crossbeam_epoch::pin();
-        read::prepare(&state, &keys, &mut lookups, &guard);
+        read::prepare(&state, &keys, &mut lookups, &guard, |_| {});
         for (key, lookup) in keys.iter().zip(&lookups) {
             let found = read::get_prepared(&state, &key.key, lookup, MAX_SEQUENCE, &guard).unwrap();
             assert!(found.is_some(), "opened at look {opened_at}");

@@ -45,15 +45,20 @@ pub(super) fn head(key: &[u8], skip: usize) -> i64 {
 /// How `target` compares with the first `count` heads. They have been published to the calling thread.
 #[inline]
 pub(super) fn search(heads: &Heads, count: usize, target: i64) -> Matches {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", not(miri), not(braiddb_portable)))]
     if std::arch::is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has AVX-512; the lanes below `count` are never written again.
         return unsafe { avx512(heads, count, target) };
     }
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", not(miri), not(braiddb_portable)))]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2; the lanes below `count` are never written again.
         return unsafe { avx2(heads, count, target) };
+    }
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri), not(braiddb_portable)))]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        // SAFETY: the processor has NEON; the lanes below `count` are never written again.
+        return unsafe { neon(heads, count, target) };
     }
     portable(heads, count, target)
 }
@@ -128,6 +133,35 @@ pub(super) unsafe fn avx2(heads: &Heads, count: usize, target: i64) -> Matches {
     let halves = _mm_add_epi64(_mm256_castsi256_si128(less), _mm256_extracti128_si256::<1>(less));
     let sum = _mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves));
     Matches { less: _mm_cvtsi128_si64(sum) as u32, equal }
+}
+
+/// # Safety
+/// The processor has NEON, and no thread writes the heads below `count`.
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn neon(heads: &Heads, count: usize, target: i64) -> Matches {
+    use std::arch::aarch64::*;
+    assert!(count <= NODE_KEYS);
+    let wanted = vdupq_n_s64(target);
+    let (mut less, mut equal) = (vdupq_n_s64(0), vdupq_n_u64(0));
+    // The bits of the two slots that are looked at.
+    let mut slots = vcombine_u64(vcreate_u64(1), vcreate_u64(2));
+    for pair in 0..count / 2 {
+        // SAFETY: both lanes are below `count`.
+        let found = unsafe { vld1q_s64(heads.as_ptr().add(2 * pair).cast()) };
+        // A comparison gives -1 for true: subtracting it counts.
+        less = vsubq_s64(less, vreinterpretq_s64_u64(vcgtq_s64(wanted, found)));
+        equal = vorrq_u64(equal, vandq_u64(slots, vceqq_s64(wanted, found)));
+        slots = vshlq_n_u64::<2>(slots);
+    }
+    let mut matches = Matches { less: vaddvq_s64(less) as u32, equal: vaddvq_u64(equal) as u32 };
+    // The last of an odd number has a neighbour that may be written meanwhile.
+    if let Some(last) = heads[..count].last().filter(|_| count % 2 == 1) {
+        let last = last.load(Ordering::Relaxed);
+        matches.less += u32::from(last < target);
+        matches.equal |= u32::from(last == target) << (count - 1);
+    }
+    matches
 }
 
 /// Asks for the cache line of `pointer`, to be read soon. The pointer need not be valid.

@@ -2,18 +2,36 @@
 //!
 //! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
 
+mod aligned;
+mod batch;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
 pub mod fault_vfs;
 mod mem;
+mod open_files;
 pub mod pages;
+#[cfg(any(test, not(any(unix, windows))))]
+mod portable;
 #[cfg(unix)]
 mod posix;
+#[cfg(target_vendor = "apple")]
+mod posix_apple;
 #[cfg(target_os = "linux")]
 mod posix_mapping;
+#[cfg(unix)]
+mod posix_read_pool;
+#[cfg(target_os = "linux")]
+mod posix_unbuffered;
+#[cfg(target_os = "linux")]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")),
+    path = "posix_uring_absent.rs"
+)]
+mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
+mod read_ahead;
 mod read_mapping;
 mod runtime;
 #[cfg(test)]
@@ -27,10 +45,19 @@ mod windows_file;
 mod windows_requests;
 #[cfg(any(windows, test))]
 mod written;
+mod write_behind;
 
+pub(crate) use aligned::Aligned;
+#[cfg(unix)]
+pub use batch::SystemFile;
+pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use mem::MemVfs;
+pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
+#[cfg(any(test, not(any(unix, windows))))]
+pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
+pub(crate) use read_ahead::AheadVfs;
 pub use read_mapping::ReadMapping;
 pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
@@ -38,6 +65,7 @@ pub use std::time::{SystemTime, UNIX_EPOCH};
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};
 #[cfg(windows)]
 pub use windows::WindowsVfs;
+pub(crate) use write_behind::{BehindVfs, WriteBehind};
 
 /// The files of the system that this runs on.
 #[cfg(unix)]
@@ -45,3 +73,6 @@ pub type SystemVfs = PosixVfs;
 /// The files of the system that this runs on.
 #[cfg(windows)]
 pub type SystemVfs = WindowsVfs;
+/// The files of the system that this runs on.
+#[cfg(not(any(unix, windows)))]
+pub type SystemVfs = PortableVfs;

@@ -12,6 +12,23 @@ const PAGES_MIN: usize = 64 << 10;
 /// A huge page. Pieces of this length and alignment, or multiples of it, are made of them where the system has any.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// What the processor fetches at once.
+const LINE_BYTES: usize = 64;
+
+/// Asks the processor to fetch these bytes, which will be read soon. Meant for a few lines.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(LINE_BYTES) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect that can be seen; SSE is always there.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+}
+
 /// Memory of this layout, uninitialised; null if there is none. To be given back by [`release`] with the same layout.
 ///
 /// # Safety
@@ -57,16 +74,17 @@ pub unsafe fn release(memory: *mut u8, layout: Layout) {
 #[cfg(all(unix, not(miri)))]
 mod mapped {
     use super::HUGE_PAGE_BYTES;
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use rustix::{
+        mm::{MapFlags, ProtFlags, mmap_anonymous, munmap},
+        param::page_size,
+    };
     use std::{alloc::Layout, ptr::null_mut};
 
-    /// The least that a system's page has; maps are aligned at least so.
-    const PAGE_BYTES: usize = 4096;
-
-    /// Maps pages of this layout: a map that is longer by the alignment is cut at both ends.
+    /// Maps pages of this layout: a map that is longer by the alignment is cut at both ends. Pages are of 4 KiB on most machines, of 16
+    /// on those of Apple, and up to 64 on others with ARM or POWER: a cut elsewhere than between pages would be refused.
     pub fn map(layout: Layout) -> *mut u8 {
-        let (len, align) = (layout.size().next_multiple_of(PAGE_BYTES), layout.align());
-        let slack = if align > PAGE_BYTES { align } else { 0 };
+        let (len, align) = (layout.size().next_multiple_of(page_size()), layout.align());
+        let slack = if align > page_size() { align } else { 0 };
         // SAFETY: a new map, at a place of the system's choice.
         let mapped =
             unsafe { mmap_anonymous(null_mut(), len + slack, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
@@ -90,7 +108,7 @@ mod mapped {
     pub unsafe fn unmap(memory: *mut u8, len: usize) {
         if len > 0 {
             // SAFETY: the caller's. A failure would leave the pages mapped, which harms nothing.
-            let _ = unsafe { munmap(memory.cast(), len.next_multiple_of(PAGE_BYTES)) };
+            let _ = unsafe { munmap(memory.cast(), len.next_multiple_of(page_size())) };
         }
     }
 

@@ -3,10 +3,10 @@
 //! Reads and writes are positional (`pread`, `pwrite`), so that one descriptor serves many threads without a shared
 //! position. Calls that a signal interrupts are made again; short writes are continued. Where systems differ:
 //!
-//! - *Preallocation* is `fallocate` on Linux, Android and FreeBSD. Elsewhere, and on file systems that refuse it
+//! - *Preallocation* is `fallocate` on Linux, Android and FreeBSD, `F_PREALLOCATE` on Apple systems. Elsewhere, and on file systems that refuse it
 //!   (ZFS, NFS before 4.2), zeros are written past the old end; holes below the old end are left, since filling them
 //!   could overwrite what another thread writes.
-//! - *Sync* is `fdatasync`, on Apple systems `F_FULLFSYNC`: the standard library chooses so. It is never repeated
+//! - *Sync* is `fdatasync`, on Apple systems `F_FULLFSYNC`, or `F_BARRIERFSYNC` where it was asked for. It is never repeated
 //!   after a failure, since the second call may succeed without the data.
 //! - *A sync of some bytes* is, on Linux, a write of the same bytes that is to be durable when it returns (`RWF_DSYNC`): of
 //!   the page cache, only their pages are written. Elsewhere all of the file is synced.
@@ -17,7 +17,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
 
-use super::{DirEntry, File, FileLock, OpenMode, Vfs};
+use super::{BatchReads, DirEntry, File, FileLock, IoReport, OpenMode, ReadRequest, SystemFile, Vfs};
 use rustix::{
     fs::{FlockOperation, flock, statvfs},
     io::{Errno, retry_on_intr},
@@ -25,7 +25,10 @@ use rustix::{
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read},
-    os::unix::fs::FileExt,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::FileExt,
+    },
     path::Path,
     sync::Arc,
 };
@@ -38,12 +41,33 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Files of a POSIX system.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PosixVfs {}
+pub struct PosixVfs {
+    #[cfg(target_vendor = "apple")]
+    by_barriers: bool,
+    without_io_uring: bool,
+}
 
 impl PosixVfs {
     /// The system's files.
     pub fn new() -> PosixVfs {
-        PosixVfs {}
+        PosixVfs::default()
+    }
+
+    /// The same, where a sync is `F_BARRIERFSYNC` in place of `F_FULLFSYNC`: the device may hold in its cache what it got, but puts
+    /// all that came before a sync onto the medium before anything that comes after. So a database is as it was after some
+    /// commit whatever happens, but the last commits that were told to be durable may be missing after a power failure, as after
+    /// `Durability::Buffered`; a crash of the system alone loses none. Apple tells this call to be much cheaper.
+    #[cfg(target_vendor = "apple")]
+    pub fn with_barriers() -> PosixVfs {
+        PosixVfs { by_barriers: true, ..PosixVfs::default() }
+    }
+
+    /// Whether many reads at once are made by io_uring where Linux has it for us: yes by default. Else, and where it has not, several
+    /// threads make them.
+    #[must_use]
+    pub fn io_uring(mut self, io_uring: bool) -> PosixVfs {
+        self.without_io_uring = !io_uring;
+        self
     }
 }
 
@@ -53,13 +77,42 @@ impl Vfs for PosixVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
-        let file = options.open(path)?;
-        if mode == OpenMode::Read && file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
+        let file = open(path, mode)?;
+        #[cfg(target_vendor = "apple")]
+        let file = PosixFile { by_barriers: self.by_barriers, ..file };
+        Ok(Arc::new(file))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<super::Unbuffered> {
+        super::posix_unbuffered::open(path, mode)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        if self.without_io_uring || super::posix_uring::read(requests).is_err() {
+            super::posix_read_pool::read(requests);
         }
-        Ok(Arc::new(PosixFile(file)))
+        // What is left: too long for that, or failed, and then this tells how.
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        super::posix_read_pool::read(requests);
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    fn io_report(&self) -> IoReport {
+        #[cfg(target_os = "linux")]
+        let refused = match self.without_io_uring {
+            true => Some("the program has switched it off".to_owned()),
+            false => super::posix_uring::refused(),
+        };
+        #[cfg(not(target_os = "linux"))]
+        let refused = Some("it is Linux's".to_owned());
+        let batches = if refused.is_some() { BatchReads::Threads } else { BatchReads::IoUring };
+        IoReport { batches, io_uring_refused: refused, ..IoReport::default() }
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -122,6 +175,10 @@ impl Vfs for PosixVfs {
         let status = retry_on_intr(|| statvfs(path))?;
         Ok(status.f_bavail.checked_mul(status.f_frsize))
     }
+
+    fn open_files_limit(&self) -> Option<u64> {
+        Some(rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX))
+    }
 }
 
 /// The lock lives as long as the descriptor.
@@ -132,15 +189,41 @@ struct PosixLock {
 
 impl FileLock for PosixLock {}
 
+/// Opens a file of the system.
+pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<PosixFile> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
+    let file = options.open(path)?;
+    if mode == OpenMode::Read && file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(PosixFile {
+        file,
+        #[cfg(target_vendor = "apple")]
+        by_barriers: false,
+    })
+}
+
 #[derive(Debug)]
-struct PosixFile(fs::File);
+pub(super) struct PosixFile {
+    file: fs::File,
+    #[cfg(target_vendor = "apple")]
+    by_barriers: bool,
+}
+
+impl PosixFile {
+    /// The system's name for it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
 
 impl File for PosixFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         // The trait promises a full buffer unless the file ends; the system may give less.
         let mut done = 0;
         while done < buf.len() {
-            match self.0.read_at(&mut buf[done..], offset.saturating_add(done as u64)) {
+            match self.file.read_at(&mut buf[done..], offset.saturating_add(done as u64)) {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -152,54 +235,64 @@ impl File for PosixFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         // Continues short writes, and makes interrupted ones again.
-        self.0.write_all_at(buf, offset)
+        self.file.write_all_at(buf, offset)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn preallocate(&self, len: u64) -> io::Result<()> {
-        if len == 0 || allocate(&self.0, len)? {
+        if len == 0 || allocate(&self.file, len)? {
             return Ok(());
         }
-        write_zeros(&self.0, len)
+        write_zeros(&self.file, len)
     }
 
+    #[cfg(target_vendor = "apple")]
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        super::posix_apple::sync(&self.file, self.by_barriers)
+    }
+
+    #[cfg(not(target_vendor = "apple"))]
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn system_file(&self) -> Option<SystemFile<'_>> {
+        Some(SystemFile { descriptor: self.descriptor(), align: 1 })
     }
 
     #[cfg(target_os = "linux")]
     fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         use rustix::io::{ReadWriteFlags, pwritev2};
-        let again = || pwritev2(&self.0, &[io::IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC);
+        let again = || pwritev2(&self.file, &[io::IoSlice::new(bytes)], offset, ReadWriteFlags::DSYNC);
         match retry_on_intr(again) {
             Ok(len) if len == bytes.len() => Ok(()),
             // What is written in part, or not at all by a system that has no such call, is still to be synced.
-            Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.0.sync_data(),
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.file.sync_data(),
             Err(e) => Err(e.into()),
         }
     }
 
     #[cfg(target_os = "linux")]
     fn start_write_back(&self, offset: u64, len: u64) {
-        super::posix_write_back::start(&self.0, offset, len);
+        super::posix_write_back::start(&self.file, offset, len);
     }
 
     #[cfg(target_os = "linux")]
     fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn super::WriteMapping>>> {
-        let mapping = super::posix_mapping::Mapping::new(&self.0, len)?;
+        let mapping = super::posix_mapping::Mapping::new(&self.file, len)?;
         Ok(mapping.map(|mapping| Box::new(mapping) as Box<dyn super::WriteMapping>))
     }
 
     #[cfg(target_os = "linux")]
     fn map_for_reading(&self, len: u64) -> io::Result<Option<super::ReadMapping>> {
-        Ok(super::posix_mapping::ReadMap::new(&self.0, len)?.map(super::ReadMapping::of_map))
+        Ok(super::posix_mapping::ReadMap::new(&self.file, len)?.map(super::ReadMapping::of_map))
     }
 }
 
@@ -217,8 +310,14 @@ fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
     }
 }
 
+/// Asks the system for space; whether it could.
+#[cfg(target_vendor = "apple")]
+fn allocate(file: &fs::File, len: u64) -> io::Result<bool> {
+    super::posix_apple::allocate(file, len)
+}
+
 /// Asks the system for space: this one has no call for it.
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_vendor = "apple")))]
 fn allocate(_file: &fs::File, _len: u64) -> io::Result<bool> {
     Ok(false)
 }

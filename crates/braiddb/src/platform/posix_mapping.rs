@@ -169,6 +169,13 @@ impl ReadMap {
         unsafe { madvise(self.memory.as_ptr().add(start).cast(), end - start, Advice::LinuxPopulateRead) }.is_ok()
     }
 
+    /// Copies bytes that nobody writes to any more, from `start` on. Panics if there are not so many.
+    pub fn copy(&self, start: usize, buf: &mut [u8]) {
+        assert!(start <= self.len && buf.len() <= self.len - start, "within the map");
+        // SAFETY: they lie in the map, which is there while this is; `buf` is another's.
+        unsafe { std::ptr::copy_nonoverlapping(self.memory.as_ptr().add(start), buf.as_mut_ptr(), buf.len()) }
+    }
+
     /// Where the bytes are.
     pub fn memory(&self) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.memory, self.len)

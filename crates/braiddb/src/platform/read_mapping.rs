@@ -1,6 +1,6 @@
 //! The bytes of a file as memory.
 
-use std::{fmt, ops::Range, ptr::NonNull, sync::Arc};
+use std::{fmt, io, ops::Range, ptr::NonNull, sync::Arc};
 
 /// Bytes of a file as memory, while this lives. Some of them may still be written to, and are not to be looked at.
 pub struct ReadMapping(Memory);
@@ -28,7 +28,7 @@ impl ReadMapping {
         #[cfg(not(target_os = "linux"))]
         let _ = range;
         match &self.0 {
-            Memory::Copied(_) => true,
+            Memory::Copied(bytes) => range.end <= bytes.len(),
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.is_in_memory(range),
         }
@@ -40,10 +40,36 @@ impl ReadMapping {
         #[cfg(not(target_os = "linux"))]
         let _ = range;
         match &self.0 {
-            Memory::Copied(_) => true,
+            Memory::Copied(bytes) => range.end <= bytes.len(),
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.populate(range),
         }
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.memory().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes that nobody writes to any more; fewer only at the end. The system is made to read them before, so that it is an
+    /// error if it cannot.
+    pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len());
+        let len = buf.len().min(self.len() - start);
+        if len > 0 && !self.populate(start..start + len) {
+            return Err(io::Error::other("the system cannot read a part of a file that is mapped"));
+        }
+        match &self.0 {
+            Memory::Copied(bytes) => buf[..len].copy_from_slice(&bytes[start..start + len]),
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(map) => map.copy(start, &mut buf[..len]),
+        }
+        Ok(len)
     }
 
     /// Where the bytes are: at the same place while this lives. Those that nobody writes to any more may be read.

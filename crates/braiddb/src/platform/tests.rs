@@ -10,6 +10,12 @@ fn files_in_memory_conform() {
     conformance::check(&MemVfs::new(), Path::new("./dotted//"));
 }
 
+#[test]
+fn portable_files_conform() {
+    let dir = tempfile::tempdir().unwrap();
+    conformance::check(&super::PortableVfs::new(), dir.path());
+}
+
 #[cfg(unix)]
 #[test]
 fn posix_files_conform() {

@@ -4,7 +4,7 @@
 //! here assumes that a directory can be synced (Windows: a no-op), that an open file can be renamed, or that a
 //! rename is atomic: the formats above do without.
 
-use super::ReadMapping;
+use super::{IoReport, ReadMapping, ReadRequest, Unbuffered};
 use std::{fmt::Debug, io, path::Path, sync::Arc};
 
 /// How to open a file.
@@ -51,6 +51,28 @@ pub trait Vfs: Send + Sync + Debug + 'static {
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>>;
     /// The bytes that may still be written to the file system of `path`; `None` if it cannot be told.
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>>;
+    /// How many files the process may have open at once; `None` if an open file costs nothing that is limited.
+    fn open_files_limit(&self) -> Option<u64> {
+        None
+    }
+
+    /// Opens a file whose bytes the system is not to keep in its cache. Where it will not have that, the file is opened as
+    /// [`Vfs::open`] does, and it is told why. Reads and writes of such a file take any offset, length and address, whatever the
+    /// system wants of them: what is not aligned goes through aligned memory that is kept for that.
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
+        let because = "this file system has no way around a cache".to_owned();
+        Ok(Unbuffered { file: self.open(path, mode)?, refused: Some(because) })
+    }
+
+    /// Makes many reads, at once where that is to be had, else one after another. What became of each is in its `result`.
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    /// How files are read, as far as that is told.
+    fn io_report(&self) -> IoReport {
+        IoReport::default()
+    }
 }
 
 /// A lock that is held until it is dropped.
@@ -100,6 +122,28 @@ pub trait File: Send + Sync + Debug + 'static {
     /// do. It promises nothing.
     fn start_write_back(&self, offset: u64, len: u64) {
         let _ = (offset, len);
+    }
+
+    /// Whether somebody reads ahead of reads in order already, in this process: then short reads cost no more than long ones.
+    fn is_read_ahead(&self) -> bool {
+        false
+    }
+
+    /// Whether reads go past the system's cache: then nobody reads ahead but who is told to, and a read costs what the device takes.
+    fn is_unbuffered(&self) -> bool {
+        false
+    }
+
+    /// The system's name for the file, and how reads by it are to be aligned, for who makes many reads at once; `None` if it is
+    /// not to be read past this trait.
+    #[cfg(unix)]
+    fn system_file(&self) -> Option<super::SystemFile<'_>> {
+        None
+    }
+
+    /// The file itself, open as long as this is held, of one that may be closed and opened again between two calls; `None` of others.
+    fn held(&self) -> Option<Arc<dyn File>> {
+        None
     }
 
     /// A way to write to the first `len` bytes without a call to the system for each write; `None` where there is none, or

@@ -6,7 +6,7 @@ use crate::{
     codec::hash64,
     table::RunMeta,
     version::{Partition, is_counted},
-    view::{Leaf, View},
+    view::{Absent, Leaf, View},
 };
 use crossbeam_epoch::Guard;
 use std::ops::Deref;
@@ -57,12 +57,13 @@ pub fn get<'g>(
 }
 
 /// Gets several keys ready: what each of them needs from memory is asked for before any is waited for, in as many turns as
-/// one thing leads to the next.
-pub fn prepare<K: Deref<Target = [u8]>>(
-    state: &ReadState,
+/// one thing leads to the next. What the cache has not is told to `is_absent`.
+pub fn prepare<'a, K: Deref<Target = [u8]>>(
+    state: &'a ReadState,
     keys: &[K],
     lookups: &mut [Lookup; GROUP_KEYS],
     guard: &Guard,
+    mut is_absent: impl FnMut(Absent<'a>),
 ) {
     let partitions = &state.version.partitions;
     let main_view = |lookup: &Lookup| partitions[lookup.partition].main_view();
@@ -77,7 +78,7 @@ pub fn prepare<K: Deref<Target = [u8]>>(
     }
     for (lookup, key) in lookups.iter_mut().zip(keys) {
         match main_view(lookup) {
-            Some((view, runs)) if lookup.by_hash => view.prefetch_candidate(runs, lookup.hash, true),
+            Some((view, runs)) if lookup.by_hash => drop(view.prefetch_candidate(runs, lookup.hash, true)),
             // Others may open the view at any time.
             Some((view, _)) => lookup.segment = lookup.leaf.and_then(|leaf| view.segment_in_leaf(key, leaf)),
             None => {}
@@ -85,7 +86,7 @@ pub fn prepare<K: Deref<Target = [u8]>>(
     }
     for lookup in lookups.iter().filter(|lookup| lookup.by_hash) {
         if let Some((view, runs)) = main_view(lookup) {
-            view.prefetch_candidate(runs, lookup.hash, false);
+            view.prefetch_candidate(runs, lookup.hash, false).into_iter().for_each(&mut is_absent);
         }
     }
     for (lookup, key) in lookups.iter().zip(keys) {
@@ -95,7 +96,7 @@ pub fn prepare<K: Deref<Target = [u8]>>(
     }
     for (lookup, key) in lookups.iter().zip(keys) {
         if let (Some((view, runs)), Some(segment)) = (main_view(lookup), lookup.segment) {
-            view.prefetch_entry(runs, segment, key, lookup.hash, guard);
+            view.prefetch_entry(runs, segment, key, lookup.hash, guard).into_iter().for_each(&mut is_absent);
         }
     }
 }

@@ -16,11 +16,13 @@ mod meta;
 mod place;
 mod run;
 mod scan;
+mod sequence;
 mod tail;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_place;
+mod unbuffered;
 mod verify;
 mod writer;
 
@@ -34,4 +36,5 @@ pub use meta::{BlobUse, RunMeta};
 pub use place::Moment;
 pub use run::{Block, PinnedBlock, Run};
 pub use scan::{KeyScan, RunScan};
+pub use unbuffered::UnbufferedTables;
 pub use writer::{RunOptions, RunWriter};

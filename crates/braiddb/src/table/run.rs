@@ -15,13 +15,14 @@ use super::{
     meta::RunMeta,
     place::{Moment, Place},
     scan::{KeyScan, RunScan},
+    sequence::Sequence,
     tail::{FOOTER_LEN, Footer, Index},
 };
 use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result, SequenceNumber},
     cache::{Ahead, CacheSlots, Hint, MappedFile, PinnedUnit, UnitNote},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS},
-    platform::{File, OpenMode, Vfs},
+    platform::{File, OpenMode, ReadRequest, Vfs},
 };
 use crossbeam_epoch::Guard;
 use std::{
@@ -45,6 +46,8 @@ pub struct Run {
     /// The sequence number of all entries if the file tells none, else 0: what is read of the file is added to it.
     given: SequenceNumber,
     place: Place,
+    /// Which blocks were read one after another, where nobody else reads ahead.
+    sequence: Sequence,
     /// The average bytes of an entry, if each block has a page of its own; else 0.
     stride: usize,
     /// How many entries each block has, if each has a page of its own; else nothing.
@@ -107,6 +110,7 @@ impl Run {
             meta,
             given,
             place: Place::new(ctx),
+            sequence: Sequence::default(),
             stride,
             counts,
             file,
@@ -421,6 +425,48 @@ impl Run {
         Ok(PinnedBlock { unit, number: self.meta.number, given: self.given, block })
     }
 
+    /// Whether a block would have to be read from the file, as far as is known.
+    #[inline]
+    pub fn is_absent(&self, block: u16) -> bool {
+        self.slots.is_vacant(u32::from(block))
+    }
+
+    /// A read of a block, to be made with others and given to [`Run::take_in`]; `None` if the system has the block in memory, where the
+    /// file is mapped, or there is no such block.
+    pub fn request(&self, block: u16) -> Option<ReadRequest> {
+        if usize::from(block) >= self.slots.units() {
+            return None;
+        }
+        let unit = self.unit_of(block);
+        let mapped = self.place.file(&*self.file, self.meta.file_bytes);
+        if mapped.is_some_and(|file| file.is_in_memory(unit.clone())) {
+            return None;
+        }
+        let len = usize::try_from(unit.end - unit.start).ok()?;
+        Some(ReadRequest::new(Arc::clone(&self.file), unit.start, len))
+    }
+
+    /// Takes a block in that was read. If that failed, or the block is damaged, nothing happens: who reads the block will be told. One that
+    /// is read in place has nothing to be taken in: the system has it now.
+    pub fn take_in(&self, block: u16, read: &ReadRequest) {
+        if matches!(read.result, Some(Ok(()))) && self.is_absent(block) {
+            let _ = self.take_in_unit(block, &read.bytes, self.place.get().is_none());
+        }
+    }
+
+    /// Checks a unit and puts it into the cache, if it is compressed or `even_plain`.
+    fn take_in_unit(&self, block: u16, unit: &[u8], even_plain: bool) -> Result<()> {
+        let mut unpacked = Vec::new();
+        let contents = match open_unit(unit, self.meta.file_id, self.unit_of(block).start, &self.path, &mut unpacked)? {
+            Contents::Plain(_) if !even_plain => return Ok(()),
+            Contents::Plain(contents) => contents,
+            Contents::Unpacked => &unpacked,
+        };
+        self.check_contents(block, contents)?;
+        self.slots.insert(u32::from(block), contents, &crossbeam_epoch::pin());
+        Ok(())
+    }
+
     /// The run's range tombstones.
     pub fn range_tombstones(&self) -> &Arc<RangeTombstoneSet> {
         &self.range_tombstones
@@ -530,10 +576,26 @@ impl Run {
     #[inline(never)]
     fn load(&self, block: u16) -> Result<Vec<u8>> {
         let unit = self.unit_of(block);
-        let bytes = read_bytes(&*self.file, &self.path, unit.start, unit.end)?;
+        let ahead = if self.file.is_unbuffered() { self.sequence.note(block, self.end().block) } else { block };
+        let end = self.unit_of(ahead).end.max(unit.end);
+        let mut bytes = read_bytes(&*self.file, &self.path, unit.start, end)?;
+        for next in block + 1..=ahead {
+            self.take_in_ahead(next, unit.start, &bytes);
+        }
+        bytes.truncate((unit.end - unit.start) as usize);
         let bytes = read_unit(bytes, self.meta.file_id, unit.start, &self.path)?;
         self.check_contents(block, &bytes)?;
         Ok(bytes)
+    }
+
+    /// Takes a block in that was read with one before it, at `start`. What is wrong with it is told to who reads it.
+    fn take_in_ahead(&self, block: u16, start: u64, bytes: &[u8]) {
+        let Range { start: from, end: to } = self.unit_of(block);
+        let part = from.checked_sub(start).zip(to.checked_sub(start));
+        let part = part.and_then(|(from, to)| bytes.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?));
+        if let Some(unit) = part.filter(|_| self.is_absent(block)) {
+            let _ = self.take_in_unit(block, unit, true);
+        }
     }
 
     /// Checks a block where its file is mapped; if it is compressed, returns it unpacked.

@@ -10,12 +10,15 @@ use super::{
     format::{Contents, UNIT_HEADER_LEN, open_unit},
     key_block::ChunkReader,
     run::{Run, read_error},
+    tail::ChunkEntry,
 };
 use crate::base::{EntryKind, EntryRef, Error, Result, SequenceNumber};
 use std::{ops::Range, sync::Arc};
 
 const FIRST_PIECE_BYTES: usize = 64 << 10;
 const MAX_PIECE_BYTES: usize = 128 << 10;
+/// Of a file that the system does not read ahead of.
+const MAX_PIECE_BYTES_UNBUFFERED: usize = 256 << 10;
 
 /// Reads units of a file in order, large pieces at a time.
 #[derive(Debug)]
@@ -32,21 +35,22 @@ impl ReadAhead {
         ReadAhead { buffer: Vec::new(), filled: 0, begins_at: 0, piece: FIRST_PIECE_BYTES }
     }
 
-    /// Where the bytes `from..to` of the file stand in the buffer. Reads no further than `limit`.
-    fn fetch(&mut self, run: &Run, from: u64, to: u64, limit: u64) -> Result<Range<usize>> {
+    /// Where the bytes `from..to` of the file stand in the buffer. Reads more, to where `whole` says that units end before a place.
+    fn fetch(&mut self, run: &Run, from: u64, to: u64, whole: impl FnOnce(u64) -> u64) -> Result<Range<usize>> {
         let present = self.begins_at..self.begins_at + self.filled as u64;
         if !(present.start <= from && to <= present.end) {
-            self.fill(run, from, to, limit)?;
+            // What is cut off would be read again.
+            let piece = if run.file().is_read_ahead() { 0 } else { self.piece as u64 };
+            let end = whole(from.saturating_add(piece)).max(to);
+            self.fill(run, from, end)?;
         }
         let start = (from - self.begins_at) as usize;
         Ok(start..start + (to - from) as usize)
     }
 
-    fn fill(&mut self, run: &Run, from: u64, to: u64, limit: u64) -> Result<()> {
-        let too_long = || Error::corruption(run.path(), from, "a length that this machine cannot hold");
-        let needed = usize::try_from(to - from).map_err(|_| too_long())?;
-        let allowed = usize::try_from(limit.max(to) - from).unwrap_or(usize::MAX);
-        let len = needed.max(self.piece).min(allowed);
+    fn fill(&mut self, run: &Run, from: u64, to: u64) -> Result<()> {
+        let too_long = |_| Error::corruption(run.path(), from, "a length that this machine cannot hold");
+        let len = usize::try_from(to - from).map_err(too_long)?;
         self.filled = 0;
         if self.buffer.len() < len {
             self.buffer.resize(len, 0);
@@ -54,7 +58,8 @@ impl ReadAhead {
         let target = &mut self.buffer[..len];
         run.file().read_exact_at(target, from).map_err(|error| read_error(run.path(), from, error))?;
         (self.begins_at, self.filled) = (from, len);
-        self.piece = (self.piece * 2).min(MAX_PIECE_BYTES);
+        let is_unbuffered = run.file().is_unbuffered();
+        self.piece = (self.piece * 2).min(if is_unbuffered { MAX_PIECE_BYTES_UNBUFFERED } else { MAX_PIECE_BYTES });
         Ok(())
     }
 }
@@ -134,8 +139,12 @@ impl RunScan {
     fn load(&mut self, block: u16) -> Result<()> {
         let index = self.run.index();
         let Range { start: from, end: to } = index.unit(usize::from(block), self.run.note(block).len());
-        let padded =
-            self.ahead.fetch(&self.run, from, index.offset(usize::from(block) + 1), index.offset(index.blocks()))?;
+        let next = usize::from(block) + 1;
+        let whole = |end: u64| {
+            let first_past = (next..=index.blocks()).find(|&block| index.offset(block) > end);
+            index.offset(first_past.map_or(index.blocks(), |block| block - 1))
+        };
+        let padded = self.ahead.fetch(&self.run, from, index.offset(next), whole)?;
         let unit = padded.start..padded.start + (to - from) as usize;
         if self.ahead.buffer[unit.end..padded.end].iter().any(|&byte| byte != 0) {
             return Err(Error::corruption(self.run.path(), to, "the bytes after a data block are not zero"));
@@ -291,10 +300,14 @@ impl ChunkScan {
     fn load(&mut self, chunk: usize) -> Result<()> {
         self.loaded = None;
         let chunks = &self.run.index().chunks;
-        let last = chunks.last().map_or(0, |last| last.offset + last.unit_len);
         let Some(entry) = chunks.get(chunk).copied() else { return Err(self.malformed(chunk)) };
         let (from, path) = (entry.offset, self.run.path());
-        let unit = self.ahead.fetch(&self.run, from, from + entry.unit_len, last)?;
+        let end_of = |chunk: &ChunkEntry| chunk.offset + chunk.unit_len;
+        let whole = |end: u64| {
+            let rest = chunks[chunk..].iter().take_while(|chunk| end_of(chunk) <= end);
+            rest.last().map_or(from, end_of)
+        };
+        let unit = self.ahead.fetch(&self.run, from, end_of(&entry), whole)?;
         let contents = &mut self.reader.contents;
         if let Contents::Plain(plain) =
             open_unit(&self.ahead.buffer[unit], self.run.meta().file_id, from, path, contents)?

@@ -54,6 +54,8 @@ pub struct RunOptions {
     pub write_bytes: usize,
     /// Whether the manifest gives all entries one sequence number, which is not known yet: they are added with 0.
     pub is_unnumbered: bool,
+    /// Whether the file is written past the system's cache, where that is to be had.
+    pub is_unbuffered: bool,
 }
 
 impl Default for RunOptions {
@@ -64,6 +66,7 @@ impl Default for RunOptions {
             key_blocks: KeyBlocks::default(),
             write_bytes: 512 << 10,
             is_unnumbered: false,
+            is_unbuffered: false,
         }
     }
 }
@@ -117,7 +120,11 @@ impl RunWriter {
             )));
         }
         let features = PADDED_BLOCKS | if options.is_unnumbered { GIVEN_SEQUENCE } else { 0 };
-        let file = ctx.vfs.open(path, OpenMode::CreateNew).map_err(|e| Error::io("create", path, e))?;
+        let file = match options.is_unbuffered {
+            true => ctx.vfs.open_unbuffered(path, OpenMode::CreateNew).map(|opened| opened.file),
+            false => ctx.vfs.open(path, OpenMode::CreateNew),
+        };
+        let file = file.map_err(|e| Error::io("create", path, e))?;
         Ok(RunWriter {
             file,
             path: path.to_owned(),

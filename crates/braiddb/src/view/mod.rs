@@ -4,6 +4,7 @@
 //! specifies the bytes, [`anchors`] and [`search`] the two steps of a search, [`builder`] and [`fold`] how a view
 //! comes to be, [`cursor`] how it is walked.
 
+mod absent;
 mod anchors;
 mod bits;
 mod build;
@@ -30,6 +31,7 @@ mod tests;
 mod verify;
 mod writer;
 
+pub use absent::{Absent, read_absent};
 pub use build::{Bounds, build_view};
 pub use counters::{key_comparisons, segments_read};
 pub use cursor::ViewCursor;

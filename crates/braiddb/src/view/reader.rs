@@ -3,6 +3,7 @@
 //! Nothing here changes after `open`, so any number of threads read at once. The runs are not part of it: the caller
 //! passes the very runs, in the order, that the view was built over.
 
+use super::absent::Absent;
 pub use super::anchors::Leaf;
 use super::bits::is_equal;
 use super::count::LiveCounts;
@@ -18,7 +19,7 @@ use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::{CacheSlots, UnitNote};
 use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
-use crate::platform::{File, OpenMode, Vfs};
+use crate::platform::{File, OpenMode, ReadRequest, Vfs};
 use crate::table::{Demand, Position, Run, TableContext};
 use crossbeam_epoch::Guard;
 use std::{
@@ -68,29 +69,30 @@ impl<'g> Task for Get<'_, 'g> {
 }
 
 /// [`View::prefetch_slot`] or [`View::prefetch_entry`].
-struct PrefetchEntry<'a> {
+struct PrefetchEntry<'a, 'g> {
     view: &'a View,
     runs: &'a [Arc<Run>],
     number: u32,
-    key: &'a [u8],
+    key: &'g [u8],
     hash: u64,
     slot_only: bool,
-    guard: &'a Guard,
+    guard: &'g Guard,
 }
 
-impl Task for PrefetchEntry<'_> {
-    type Output = ();
+impl<'a> Task for PrefetchEntry<'a, '_> {
+    type Output = Option<Absent<'a>>;
 
     #[inline(always)]
-    fn run(self, simd: Simd) {
+    fn run(self, simd: Simd) -> Option<Absent<'a>> {
         let PrefetchEntry { view, runs, number, key, hash, slot_only, guard } = self;
         let (page, at) = view.layout.place(number);
-        let record = view.pages.get(page, guard).and_then(|bytes| bytes.get(at..at + view.layout.record_bytes));
-        // What is missing or wrong is the read's to tell.
-        let Some(Ok(segment)) = record.map(|record| view.parse(number, record)) else { return };
+        let Some(bytes) = view.pages.get(page, guard) else { return Some(Absent::Page(view, page)) };
+        // What is wrong is the read's to tell.
+        let record = bytes.get(at..at + view.layout.record_bytes)?;
+        let segment = view.parse(number, record).ok()?;
         let candidates = view.candidates(simd, &segment, key, hash);
         if candidates == 0 {
-            return;
+            return None;
         }
         let lane = candidates.trailing_zeros() as usize;
         if slot_only {
@@ -99,9 +101,17 @@ impl Task for PrefetchEntry<'_> {
                 run.prefetch_slot(cursor.block);
             }
         } else if let Ok((run, position)) = view.locate(runs, number, &segment, lane) {
-            runs[run].prefetch(position);
+            return look_ahead(&runs[run], position);
         }
+        None
     }
+}
+
+/// Asks for what a read of an entry will need; its block if that is not at hand.
+#[inline(always)]
+fn look_ahead(run: &Arc<Run>, position: Position) -> Option<Absent<'_>> {
+    run.prefetch(position);
+    run.is_absent(position.block).then_some(Absent::Block(run, position.block))
 }
 
 /// [`View::prefetch_candidate`].
@@ -112,20 +122,20 @@ struct PrefetchCandidate<'a> {
     slot_only: bool,
 }
 
-impl Task for PrefetchCandidate<'_> {
-    type Output = ();
+impl<'a> Task for PrefetchCandidate<'a> {
+    type Output = Option<Absent<'a>>;
 
     #[inline(always)]
-    fn run(self, simd: Simd) {
+    fn run(self, simd: Simd) -> Option<Absent<'a>> {
         let PrefetchCandidate { view, runs, hash, slot_only } = self;
-        let Some(index) = view.hash_index.get() else { return };
-        let Some(word) = index.find(simd, hash).next() else { return };
-        let (run, position) = index.place(word);
-        match runs.get(run) {
-            Some(run) if slot_only => run.prefetch_soon(position),
-            Some(run) => run.prefetch(position),
-            None => {}
+        let word = view.hash_index.get()?.find(simd, hash).next()?;
+        let (run, position) = view.hash_index.get()?.place(word);
+        let run = runs.get(run)?;
+        if slot_only {
+            run.prefetch_soon(position);
+            return None;
         }
+        look_ahead(run, position)
     }
 }
 
@@ -432,8 +442,8 @@ impl View {
 
     /// Asks for what a get reads next.
     #[inline]
-    pub fn prefetch_candidate(&self, runs: &[Arc<Run>], hash: u64, slot_only: bool) {
-        self.simd.run(PrefetchCandidate { view: self, runs, hash, slot_only });
+    pub fn prefetch_candidate<'a>(&'a self, runs: &'a [Arc<Run>], hash: u64, slot_only: bool) -> Option<Absent<'a>> {
+        self.simd.run(PrefetchCandidate { view: self, runs, hash, slot_only })
     }
 
     /// Notes a search that a hash index would have spared.
@@ -510,10 +520,30 @@ impl View {
         self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: true, guard });
     }
 
-    /// Asks for what [`View::get_in_segment`] will read of an entry, as far as the cache has it.
+    /// Asks for what [`View::get_in_segment`] will read of an entry, as far as the cache has it. Returns what it has not.
     #[inline]
-    pub fn prefetch_entry(&self, runs: &[Arc<Run>], number: u32, key: &[u8], hash: u64, guard: &Guard) {
-        self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: false, guard });
+    pub fn prefetch_entry<'a>(
+        &'a self,
+        runs: &'a [Arc<Run>],
+        number: u32,
+        key: &[u8],
+        hash: u64,
+        guard: &Guard,
+    ) -> Option<Absent<'a>> {
+        self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: false, guard })
+    }
+
+    /// A read of a page, to be made with others and given to [`View::take_in_page`].
+    pub(super) fn page_request(&self, page: u32) -> ReadRequest {
+        ReadRequest::new(Arc::clone(&self.file), self.page_offset(page), PAGE_BYTES)
+    }
+
+    /// Takes a page in that was read. If that failed, or it is damaged, nothing happens: who reads the page will be told.
+    pub(super) fn take_in_page(&self, page: u32, read: &ReadRequest) {
+        let is_read = matches!(read.result, Some(Ok(())));
+        if is_read && self.pages.is_vacant(page) && self.check_page(page, &read.bytes).is_ok() {
+            self.pages.insert(page, &read.bytes, &crossbeam_epoch::pin());
+        }
     }
 
     /// The first version at or below `snapshot` after the newest one, which stands at `from`.

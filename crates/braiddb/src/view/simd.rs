@@ -16,8 +16,14 @@
 //! closed under composition: first (a1, c1), then (a2, c2) is `(min(a1, a2), if c1 <= a2 { c1 } else { c2 })`, given
 //! that c >= a. So the walk is an associative scan of five shift steps without a branch. A lane that is another
 //! version of the key before it has difference 255, which is the identity.
+//!
+//! Where the program is compiled with `--cfg braiddb_portable`, the portable twins are all there is: so the whole engine is tested
+//! on them.
 
 use super::bits::Window;
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 
 /// One byte for each entry of a segment.
 pub(crate) type Lanes = [u8; 32];
@@ -41,12 +47,20 @@ pub(crate) enum Simd {
     /// 256-bit vectors. Made by [`Simd::detect`] alone, and only where the processor has them.
     #[cfg(target_arch = "x86_64")]
     Avx2(HasAvx2),
+    /// 128-bit vectors. Made by [`Simd::detect`] alone, and only where the processor has them.
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    Neon(HasNeon),
 }
 
 /// Proof that the processor has AVX2, and the bit instructions of its time.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HasAvx2(());
+
+/// Proof that the processor has NEON.
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HasNeon(());
 
 /// Work for [`Simd::run`].
 pub(crate) trait Task {
@@ -60,6 +74,9 @@ pub(crate) trait Task {
 impl Simd {
     /// The best this processor can do.
     pub(crate) fn detect() -> Simd {
+        if cfg!(braiddb_portable) {
+            return Simd::Portable;
+        }
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2")
             && std::arch::is_x86_feature_detected!("bmi1")
@@ -68,6 +85,10 @@ impl Simd {
             && std::arch::is_x86_feature_detected!("popcnt")
         {
             return Simd::Avx2(HasAvx2(()));
+        }
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        if std::arch::is_aarch64_feature_detected!("neon") {
+            return Simd::Neon(HasNeon(()));
         }
         Simd::Portable
     }
@@ -81,6 +102,9 @@ impl Simd {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
             Simd::Avx2(_) => unsafe { avx2::blind_candidate(differences, window) },
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            // SAFETY: a `HasNeon` exists only where the processor has NEON.
+            Simd::Neon(_) => unsafe { neon::blind_candidate(differences, window) },
         }
     }
 
@@ -93,6 +117,9 @@ impl Simd {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `HasAvx2` exists only where the processor has AVX2 and the bit instructions.
             Simd::Avx2(has) => unsafe { avx2::run(has, task) },
+            // NEON is part of what every function is compiled for.
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Simd::Neon(has) => task.run(Simd::Neon(has)),
         }
     }
 
@@ -104,6 +131,9 @@ impl Simd {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
             Simd::Avx2(_) => unsafe { avx2::match_words(words, mask, want) },
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            // SAFETY: a `HasNeon` exists only where the processor has NEON.
+            Simd::Neon(_) => unsafe { neon::match_words(words, mask, want) },
         }
     }
 
@@ -115,6 +145,9 @@ impl Simd {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `HasAvx2` exists only where the processor has AVX2.
             Simd::Avx2(_) => unsafe { avx2::rank_in_node(node, head) },
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            // SAFETY: a `HasNeon` exists only where the processor has NEON.
+            Simd::Neon(_) => unsafe { neon::rank_in_node(node, head) },
         }
     }
 }
@@ -122,23 +155,38 @@ impl Simd {
 /// A bit for each lane that is `byte` in the bits of `mask`.
 #[inline]
 pub(crate) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(braiddb_portable)))]
     return sse2::match_lanes(lanes, mask, byte);
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", not(braiddb_portable)))]
+    // SAFETY: NEON is part of 64-bit ARM.
+    return unsafe { neon::match_lanes(lanes, mask, byte) };
+    #[cfg(not(any(
+        all(target_arch = "x86_64", not(braiddb_portable)),
+        all(target_arch = "aarch64", target_endian = "little", not(braiddb_portable))
+    )))]
     return portable::match_lanes(lanes, mask, byte);
 }
 
 /// A bit for each lane that is at most `byte`.
 #[inline]
 pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(braiddb_portable)))]
     return sse2::lanes_at_most(lanes, byte);
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", not(braiddb_portable)))]
+    // SAFETY: NEON is part of 64-bit ARM.
+    return unsafe { neon::lanes_at_most(lanes, byte) };
+    #[cfg(not(any(
+        all(target_arch = "x86_64", not(braiddb_portable)),
+        all(target_arch = "aarch64", target_endian = "little", not(braiddb_portable))
+    )))]
     return portable::lanes_at_most(lanes, byte);
 }
 
 /// The twins in plain Rust.
-#[cfg_attr(target_arch = "x86_64", cfg_attr(not(test), expect(dead_code, reason = "some have a baseline twin")))]
+#[cfg_attr(
+    all(any(target_arch = "x86_64", target_arch = "aarch64"), not(braiddb_portable), not(test)),
+    allow(dead_code, reason = "some have a baseline twin")
+)]
 mod portable {
     use super::{Lanes, Node, Window, Words};
 

@@ -62,6 +62,9 @@ fn vector_search_equals_its_portable_twin() {
                 // SAFETY: the processor has AVX2, and nobody writes the heads.
                 assert_eq!(unsafe { search::avx2(&heads, count, target) }, expected);
             }
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            // SAFETY: NEON is part of 64-bit ARM, and nobody writes the heads.
+            assert_eq!(unsafe { search::neon(&heads, count, target) }, expected);
             let values: Vec<i64> =
                 heads[..count].iter().map(|h| h.load(std::sync::atomic::Ordering::Relaxed)).collect();
             assert_eq!(expected.less as usize, values.iter().filter(|&&h| h < target).count());

@@ -1,0 +1,349 @@
+//! Files past the page cache, on Linux.
+//!
+//! # Reading
+//!
+//! A file that is opened with `O_DIRECT` is read by whole units of the device: offset, length and address are multiples of what
+//! `statx` tells (since Linux 6.1), else of [`ALIGN_ASSUMED`], which holds for any device of today and is tried out when the file
+//! is opened. What is asked for otherwise is read in whole units to aligned memory and copied from there. That memory is kept
+//! for the next read: at most [`KEPT_MAX`] pieces of [`PIECE_BYTES`], so that reads take no memory anew unless more threads than that
+//! read at once. The last unit of a file mostly ends past its last byte: there the system reads less.
+//!
+//! # Writing
+//!
+//! Of a new file, the whole units of each longer write go to the device by `O_DIRECT` before the write returns: that is several times as fast as the way
+//! through the cache, which copies them and finds memory for them.
+//!
+//! What is left (odd offsets and lengths, short writes, and all writes to files that were there before) goes through the cache,
+//! and is dropped from it as it reaches the disk: what lies before that for which the
+//! writing back begins, all whole pages with a sync, and the rest when the file is closed. The last page stays until then, or
+//! each append would have to read it first. Reads by `O_DIRECT` see what other descriptors wrote: the system writes it back first; and writes by it drop what
+//! the cache has of these bytes.
+
+use super::{Aligned, File, OpenMode, SystemFile, Unbuffered, aligned::ALIGNED_TO, posix::PosixFile};
+use parking_lot::Mutex;
+use rustix::{
+    fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, statx},
+    io::Errno,
+};
+use std::{
+    fs::OpenOptions,
+    io,
+    num::NonZeroU64,
+    ops::Range,
+    os::{
+        fd::AsFd,
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
+    path::Path,
+    sync::Arc,
+};
+
+/// What reads are aligned to where the system does not tell.
+const ALIGN_ASSUMED: u32 = 4096;
+/// Where it wants more than this, files are read through the cache.
+const ALIGN_MAX: u32 = ALIGNED_TO as u32;
+
+/// How much is read at once through aligned memory, and how many pieces of that are kept.
+const PIECE_BYTES: usize = 256 << 10;
+const KEPT_MAX: usize = 32;
+
+/// Shorter writes are not worth a wait for the device.
+const DIRECT_WRITE_MIN: u64 = 64 << 10;
+
+/// The least that a page has.
+const PAGE_BYTES: u64 = 4096;
+
+/// Memory that waits for the next read. Whoever reads takes a piece out, so none is used twice.
+static KEPT: Mutex<Vec<Aligned>> = Mutex::new(Vec::new());
+
+/// Lends a piece of aligned memory.
+fn with_piece<R>(use_it: impl FnOnce(&mut [u8]) -> R) -> R {
+    let kept = KEPT.lock().pop();
+    let mut piece = kept.unwrap_or_else(|| Aligned::new(PIECE_BYTES));
+    let result = use_it(piece.bytes_mut());
+    let mut kept = KEPT.lock();
+    if kept.len() < KEPT_MAX {
+        // Takes no memory: it has had that room since the first time so many were out.
+        kept.push(piece);
+    }
+    result
+}
+
+/// Opens a file as [`super::Vfs::open_unbuffered`] says.
+pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
+    let buffered = super::posix::open(path, mode)?;
+    match mode {
+        OpenMode::Read => {}
+        OpenMode::ReadWrite => {
+            return Ok(Unbuffered { file: Arc::new(WrittenFile { buffered, direct: None }), refused: None });
+        }
+        OpenMode::CreateNew => {
+            let (direct, refused) = match open_direct(path, &buffered, mode) {
+                Ok(direct) => (Some(direct), None),
+                Err(because) => (None, Some(because)),
+            };
+            return Ok(Unbuffered { file: Arc::new(WrittenFile { buffered, direct }), refused });
+        }
+    }
+    match open_direct(path, &buffered, mode) {
+        Ok(file) => {
+            // What was read or written of it through the cache before.
+            drop_pages(&buffered, 0, None);
+            Ok(Unbuffered { file: Arc::new(file), refused: None })
+        }
+        Err(because) => Ok(Unbuffered { file: Arc::new(buffered), refused: Some(because) }),
+    }
+}
+
+/// The same file once more, past the cache; or why that cannot be.
+fn open_direct(path: &Path, buffered: &PosixFile, mode: OpenMode) -> Result<DirectFile, String> {
+    let told = alignment(buffered)?;
+    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
+    let refused = |error: io::Error| format!("the system refuses O_DIRECT: {error}");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(mode == OpenMode::CreateNew)
+        .custom_flags(direct)
+        .open(path)
+        .map_err(refused)?;
+    let same = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+    match (rustix::fs::fstat(&file), rustix::fs::fstat(buffered.descriptor())) {
+        (Ok(a), Ok(b)) if same(&a, &b) => {}
+        _ => return Err("another file has taken its name meanwhile".to_owned()),
+    }
+    let file = DirectFile { file, align: told.unwrap_or(ALIGN_ASSUMED) };
+    if told.is_none() && mode == OpenMode::Read {
+        // Only by doing it can be told whether such reads are taken.
+        let try_it = |piece: &mut [u8]| file.read_units(&mut piece[..ALIGN_ASSUMED as usize], 0);
+        with_piece(try_it).map_err(|e| format!("the system refuses to read with O_DIRECT: {e}"))?;
+    }
+    Ok(file)
+}
+
+/// What reads are to be aligned to as the system tells it; `None` if it does not, and an error if there are no such reads.
+fn alignment(file: &PosixFile) -> Result<Option<u32>, String> {
+    let Ok(told) = statx(file.descriptor(), "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else { return Ok(None) };
+    if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return Ok(None);
+    }
+    match told.stx_dio_mem_align.max(told.stx_dio_offset_align) {
+        0 => Err("the file system has no O_DIRECT for this file".to_owned()),
+        align if align.is_power_of_two() && align <= ALIGN_MAX => Ok(Some(align)),
+        align => Err(format!("the file system wants reads aligned to {align} bytes")),
+    }
+}
+
+/// Has the system drop what it has in its cache of these bytes, as far as it is on the disk. Only advice.
+fn drop_pages(file: &PosixFile, from: u64, len: Option<NonZeroU64>) {
+    let _ = fadvise(file.descriptor(), from, len, Advice::DontNeed);
+}
+
+/// A file that is read past the cache.
+#[derive(Debug)]
+struct DirectFile {
+    file: std::fs::File,
+    align: u32,
+}
+
+impl DirectFile {
+    /// Reads to aligned memory; what is less than all of it is not followed by anything.
+    fn read_units(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < target.len() {
+            match self.file.read_at(&mut target[done..], offset.saturating_add(done as u64)) {
+                Ok(0) => break,
+                Ok(count) => {
+                    done += count;
+                    // Less than whole units is the file's end: to go on there would not be aligned.
+                    if !done.is_multiple_of(self.align as usize) {
+                        break;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // A read that begins at the end of a file that does not end with a unit.
+                Err(e) if done > 0 && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes whole units, from aligned memory or by way of such.
+    fn write_units(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.is_aligned(bytes, offset) {
+            return self.file.write_all_at(bytes, offset);
+        }
+        with_piece(|piece| {
+            for (chunk, offset) in bytes.chunks(piece.len()).zip((offset..).step_by(piece.len())) {
+                piece[..chunk.len()].copy_from_slice(chunk);
+                self.file.write_all_at(&piece[..chunk.len()], offset)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn is_aligned(&self, buf: &[u8], offset: u64) -> bool {
+        let (align, start) = (u64::from(self.align), buf.as_ptr().addr() as u64);
+        (start | buf.len() as u64 | offset).is_multiple_of(align)
+    }
+
+    /// Reads a part, as much of it as lies in a piece, through aligned memory.
+    fn read_part(&self, buf: &mut [u8], offset: u64, piece: &mut [u8]) -> io::Result<usize> {
+        let before = (offset % u64::from(self.align)) as usize;
+        let wanted = buf.len().min(piece.len() - before);
+        let units = (before + wanted).next_multiple_of(self.align as usize);
+        let read = self.read_units(&mut piece[..units], offset - before as u64)?;
+        let count = read.saturating_sub(before).min(wanted);
+        buf[..count].copy_from_slice(&piece[before..before + count]);
+        Ok(count)
+    }
+}
+
+impl File for DirectFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        // The system has no names for places past this; no file has them.
+        if buf.is_empty() || i64::try_from(offset.saturating_add(buf.len() as u64 + u64::from(ALIGN_MAX))).is_err() {
+            return Ok(0);
+        }
+        if self.is_aligned(buf, offset) {
+            return self.read_units(buf, offset);
+        }
+        with_piece(|piece| {
+            let mut done = 0;
+            while done < buf.len() {
+                match self.read_part(&mut buf[done..], offset + done as u64, piece)? {
+                    0 => break,
+                    count => done += count,
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn preallocate(&self, _len: u64) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn is_unbuffered(&self) -> bool {
+        true
+    }
+
+    fn system_file(&self) -> Option<SystemFile<'_>> {
+        Some(SystemFile { descriptor: self.file.as_fd(), align: self.align })
+    }
+}
+
+/// What the system says of writes to a file that is open for reading.
+fn read_only() -> io::Error {
+    Errno::BADF.into()
+}
+
+/// A file whose longer writes go past the cache, if it is new; others go through it, and are dropped from it.
+#[derive(Debug)]
+struct WrittenFile {
+    buffered: PosixFile,
+    direct: Option<DirectFile>,
+}
+
+impl WrittenFile {
+    /// Where the whole units of a write stand, if they are worth it, and what writes them.
+    fn units_of(&self, buf: &[u8], offset: u64) -> Option<(&DirectFile, Range<u64>)> {
+        let direct = self.direct.as_ref()?;
+        let unit = u64::from(direct.align).max(PAGE_BYTES);
+        let end = offset.checked_add(buf.len() as u64)?;
+        let units = offset.checked_next_multiple_of(unit)?..end - end % unit;
+        (i64::try_from(end).is_ok() && units.end >= units.start.saturating_add(DIRECT_WRITE_MIN))
+            .then_some((direct, units))
+    }
+
+    /// Drops the whole pages before `end`.
+    fn drop_before(&self, end: u64) {
+        if let Some(len) = NonZeroU64::new(end - end % PAGE_BYTES) {
+            drop_pages(&self.buffered, 0, Some(len));
+        }
+    }
+
+    /// Drops the whole pages of a file all of which is on the disk.
+    fn drop_synced(&self) {
+        if let Ok(len) = self.buffered.len() {
+            self.drop_before(len);
+        }
+    }
+}
+
+impl File for WrittenFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.buffered.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let Some((direct, units)) = self.units_of(buf, offset) else { return self.buffered.write_at(buf, offset) };
+        let (before, rest) = buf.split_at((units.start - offset) as usize);
+        let (whole, after) = rest.split_at((units.end - units.start) as usize);
+        if !before.is_empty() {
+            self.buffered.write_at(before, offset)?;
+        }
+        match direct.write_units(whole, units.start) {
+            // What a file system says that has no such writes, or wants them aligned to more than it told.
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.buffered.write_at(whole, units.start)?;
+            }
+            done => done?,
+        }
+        if after.is_empty() { Ok(()) } else { self.buffered.write_at(after, units.end) }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.buffered.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.buffered.set_len(len)
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.buffered.preallocate(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.buffered.sync_data()?;
+        self.drop_synced();
+        Ok(())
+    }
+
+    fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.buffered.sync_bytes(bytes, offset)
+    }
+
+    fn start_write_back(&self, offset: u64, len: u64) {
+        self.buffered.start_write_back(offset, len);
+        // What was begun before is on the disk by now, for the most part.
+        self.drop_before(offset);
+    }
+}
+
+impl Drop for WrittenFile {
+    fn drop(&mut self) {
+        drop_pages(&self.buffered, 0, None);
+    }
+}
+
+#[cfg(test)]
+#[path = "tests_unbuffered.rs"]
+mod tests;

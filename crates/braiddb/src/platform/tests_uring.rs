@@ -1,0 +1,97 @@
+use super::*;
+use crate::platform::{BatchReads, File, OpenMode, PosixVfs, Vfs};
+use std::{path::Path, sync::Arc};
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// A file of these bytes, through the cache and past it.
+fn files(dir: &Path, bytes: &[u8]) -> [Arc<dyn File>; 2] {
+    let (vfs, path) = (PosixVfs::new(), dir.join("1.run"));
+    vfs.open(&path, OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();
+    [vfs.open(&path, OpenMode::Read).unwrap(), vfs.open_unbuffered(&path, OpenMode::Read).unwrap().file]
+}
+
+/// Reads of many places and lengths: among them too long ones for a slot, more than there are slots, some to the file's end and past it.
+fn requests(file: &Arc<dyn File>, len: usize) -> Vec<ReadRequest> {
+    let mut requests: Vec<_> = (0..3 * SLOTS)
+        .map(|n| ReadRequest::new(Arc::clone(file), (n * 104_729 % (len - 9000)) as u64, 1 + n * 131 % 9000))
+        .collect();
+    requests.push(ReadRequest::new(Arc::clone(file), 3, 3 * SLOT_BYTES));
+    requests.push(ReadRequest::new(Arc::clone(file), len as u64 - 100, 100));
+    requests.push(ReadRequest::new(Arc::clone(file), len as u64 - 50, 100));
+    requests.push(ReadRequest::new(Arc::clone(file), u64::MAX - 10, 100));
+    requests.push(ReadRequest::new(Arc::clone(file), 17, 0));
+    requests
+}
+
+/// Checks what became of [`requests`].
+fn check(requests: &[ReadRequest], bytes: &[u8]) {
+    for (index, request) in requests.iter().enumerate() {
+        let result = request.result.as_ref().expect("each was made");
+        let start = usize::try_from(request.offset).ok();
+        let expected = start.and_then(|start| bytes.get(start..start.checked_add(request.bytes.len())?));
+        match expected {
+            Some(expected) => assert!(result.is_ok() && request.bytes == expected, "read {index}: {result:?}"),
+            None => assert!(result.is_err(), "read {index}, past the end"),
+        }
+    }
+    assert_eq!(requests.iter().filter(|request| matches!(request.result, Some(Err(_)))).count(), 2);
+}
+
+#[test]
+fn many_reads_at_once_are_those_made_one_by_one() {
+    let (dir, bytes) = (tempfile::tempdir().unwrap(), pattern(300_001));
+    for file in files(dir.path(), &bytes) {
+        for vfs in [PosixVfs::new(), PosixVfs::new().io_uring(false)] {
+            let mut requests = requests(&file, bytes.len());
+            vfs.read_many(&mut requests);
+            check(&requests, &bytes);
+        }
+    }
+}
+
+#[test]
+fn a_ring_makes_reads_and_leaves_those_that_fail() {
+    if let Some(because) = refused() {
+        return eprintln!("skipped: {because}");
+    }
+    let (dir, bytes) = (tempfile::tempdir().unwrap(), pattern(300_001));
+    for file in files(dir.path(), &bytes) {
+        let mut requests = requests(&file, bytes.len());
+        read(&mut requests).unwrap();
+        let made = requests.iter().filter(|request| request.result.is_some()).count();
+        assert_eq!(made, 3 * SLOTS + 1, "all that are right and short enough");
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+        check(&requests, &bytes);
+    }
+}
+
+#[test]
+fn threads_read_by_rings_of_their_own() {
+    let (dir, bytes) = (tempfile::tempdir().unwrap(), pattern(300_001));
+    let [_, file] = files(dir.path(), &bytes);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (file, bytes) = (&file, &bytes);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let mut requests = requests(file, bytes.len());
+                    PosixVfs::new().io_uring(thread % 2 == 0).read_many(&mut requests);
+                    check(&requests, bytes);
+                }
+            });
+        }
+    });
+    assert!(STATE.lock().idle.len() <= RINGS_KEPT);
+}
+
+#[test]
+fn it_is_told_how_reads_are_made() {
+    let report = PosixVfs::new().io_uring(false).io_report();
+    assert_eq!(report.batches, BatchReads::Threads);
+    assert!(report.io_uring_refused.unwrap().contains("switched it off"));
+    let report = PosixVfs::new().io_report();
+    assert_eq!(report.batches == BatchReads::IoUring, report.io_uring_refused.is_none());
+}

@@ -1,0 +1,70 @@
+//! Blocks that are read one after another.
+//!
+//! The system reads ahead of who reads a file in order, through its cache. Past it nobody does, and a scan would wait for the device at
+//! each block. So a block that is missing right after those that were read last brings the next ones with it, in one read: two at
+//! first, and each time twice as many, up to [`AHEAD_MAX`]. Whoever reads at random reads no more than he asked for, but where chance has it.
+//!
+//! One note is kept for a run. Readers of several places at once take it from each other, and then read less ahead.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// With blocks of 4 KiB, 128 KiB at once.
+const AHEAD_MAX: u16 = 31;
+const AHEAD_FIRST: u16 = 2;
+
+/// Where the last reads of blocks ended. Any thread may call it: what is lost by that is a read ahead.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    /// The block that would go on, in the upper half, and how many were read ahead last, in the lower.
+    last: AtomicU32,
+}
+
+impl Default for Sequence {
+    fn default() -> Sequence {
+        // There is no such block.
+        Sequence { last: AtomicU32::new(u32::MAX << 16) }
+    }
+}
+
+impl Sequence {
+    /// Notes that a block is missing. Returns the last one that is to be read with it, below `end`.
+    pub fn note(&self, block: u16, end: u16) -> u16 {
+        // Relaxed: it stands for nothing but itself.
+        let last = self.last.load(Ordering::Relaxed);
+        let (next, ahead) = ((last >> 16) as u16, last as u16);
+        let ahead = if next == block { (ahead * 2).clamp(AHEAD_FIRST, AHEAD_MAX) } else { 0 };
+        let until = block.saturating_add(ahead).min(end.saturating_sub(1)).max(block);
+        self.last.store(u32::from(until.saturating_add(1)) << 16 | u32::from(ahead), Ordering::Relaxed);
+        until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sequence;
+
+    #[test]
+    fn more_and_more_is_read_ahead_of_who_reads_in_order() {
+        let sequence = Sequence::default();
+        let (mut block, mut reads) = (10, Vec::new());
+        while block < 100 {
+            let until = sequence.note(block, 100);
+            reads.push(until - block);
+            block = until + 1;
+        }
+        assert_eq!(reads, [0, 2, 4, 8, 16, 31, 22]);
+        assert_eq!(sequence.note(50, 100), 50, "elsewhere, it begins anew");
+        assert_eq!(sequence.note(51, 100), 53);
+        assert_eq!(sequence.note(20, 100), 20);
+        assert_eq!(sequence.note(20, 100), 20, "nor is the same again the next");
+    }
+
+    #[test]
+    fn nothing_is_read_past_the_end() {
+        let sequence = Sequence::default();
+        assert_eq!(sequence.note(u16::MAX - 1, u16::MAX), u16::MAX - 1);
+        assert_eq!(sequence.note(0, 1), 0);
+        assert_eq!(sequence.note(1, 2), 1);
+        assert_eq!(sequence.note(7, 0), 7, "an end that cannot be does no harm");
+    }
+}

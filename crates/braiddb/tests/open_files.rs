@@ -1,0 +1,154 @@
+//! A process that may open 64 files has a database of 2,000 tables.
+
+#![cfg(target_os = "linux")]
+
+use braiddb::{Db, DirectoryTarget, Durability};
+use std::{path::Path, process::Command};
+
+const CHILD: &str = "BRAIDDB_OPEN_FILES_CHILD";
+const KEYS: u32 = 40_000;
+const VALUE_BYTES: usize = 1000;
+
+#[test]
+fn two_thousand_tables_in_a_process_of_64_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let me = std::env::current_exe().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 64 && exec \"$0\" --exact --nocapture child"])
+        .arg(me)
+        .env(CHILD, dir.path())
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
+}
+
+#[test]
+fn child() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let dir = Path::new(&dir);
+    let before = descriptors();
+    let path = dir.join("db");
+    fill(&path);
+    read_all(&path);
+    copies(dir, &path);
+    beside(&path);
+    assert_eq!(descriptors(), before, "descriptors are left open");
+}
+
+/// How many there are, but for those of io_uring, which the process keeps.
+fn descriptors() -> usize {
+    let links =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    links.filter(|target| !target.to_string_lossy().contains("io_uring")).count()
+}
+
+fn open(path: &Path) -> Db {
+    builder().open(path).unwrap()
+}
+
+fn builder() -> braiddb::Builder {
+    Db::builder().memory(8 << 20).partition_bytes(40 << 10).compression(braiddb::Compression::None)
+}
+
+fn value(key: u32, round: u32) -> Vec<u8> {
+    let mut seed = u64::from(key) << 32 | u64::from(round) | 1;
+    let next = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 56) as u8
+    };
+    (0..VALUE_BYTES).map(next).collect()
+}
+
+/// Writes each `step`-th of the keys below `end`.
+fn write(db: &Db, round: u32, step: usize, end: u32) {
+    let tree = db.tree("t").unwrap();
+    for first in (0..end).step_by(step * 100) {
+        let mut batch = db.batch();
+        for key in (first..end.min(first + step as u32 * 100)).step_by(step) {
+            batch.put(&tree, key.to_be_bytes(), value(key, round));
+        }
+        db.write(batch, Durability::Buffered).unwrap();
+    }
+}
+
+/// Writes and merges, until there are so many tables.
+fn fill(path: &Path) {
+    let db = open(path);
+    write(&db, 0, 1, KEYS);
+    db.flush().unwrap();
+    write(&db, 1, 10, KEYS);
+    db.compact().unwrap();
+    let tables = std::fs::read_dir(path).unwrap().filter(|e| {
+        let name = e.as_ref().unwrap().file_name().into_string().unwrap();
+        name.ends_with(".run")
+    });
+    let tables = tables.count();
+    assert!(tables >= 2000, "{tables} tables");
+    db.close().unwrap();
+}
+
+fn check(db: &Db) {
+    check_rounds(db, |key| u32::from(key.is_multiple_of(10)));
+}
+
+fn check_rounds(db: &Db, round: impl Fn(u32) -> u32) {
+    let tree = db.open_tree("t").unwrap();
+    let mut rows = 0;
+    for row in tree.range::<&[u8]>(..) {
+        let (key, found) = row.unwrap();
+        let key = u32::from_be_bytes(key[..].try_into().unwrap());
+        assert_eq!(found[..], value(key, round(key)));
+        rows += 1;
+    }
+    assert_eq!(rows, KEYS);
+    for key in (0..KEYS).map(|i| (i * 7919) % KEYS).take(6000) {
+        assert_eq!(tree.get(key.to_be_bytes()).unwrap().as_deref(), Some(&value(key, round(key))[..]));
+    }
+}
+
+fn read_all(path: &Path) {
+    let db = open(path);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| check(&db));
+        }
+    });
+    let stats = db.stats();
+    assert_eq!(stats.open_files_max, 32);
+    assert!(stats.open_files <= 32 + 4, "{} open", stats.open_files);
+    assert!(stats.file_reopenings > 1000, "{} reopened", stats.file_reopenings);
+    db.close().unwrap();
+}
+
+/// A follower's state reads what its owner has removed meanwhile.
+fn beside(path: &Path) {
+    let owner = open(path);
+    let follower = builder().refresh_every(None).open_follower(path).unwrap();
+    let state = follower.db();
+    // A hundred tables: each merge of one syncs several files.
+    write(&owner, 2, 1, KEYS / 20);
+    owner.compact().unwrap();
+    check(&state);
+    follower.refresh().unwrap();
+    check_rounds(&follower.db(), |key| if key < KEYS / 20 { 2 } else { u32::from(key.is_multiple_of(10)) });
+    check(&state);
+    drop((state, follower));
+    owner.close().unwrap();
+}
+
+fn copies(dir: &Path, path: &Path) {
+    let db = open(path);
+    db.checkpoint(dir.join("checkpoint")).unwrap();
+    db.verify().unwrap();
+    let target = DirectoryTarget::open(dir.join("backup")).unwrap();
+    db.backup(&target).unwrap();
+    db.close().unwrap();
+    let restored = dir.join("restored");
+    builder().restore(&target, None, &restored).unwrap();
+    for path in [dir.join("checkpoint"), restored] {
+        let db = open(&path);
+        check(&db);
+        db.close().unwrap();
+    }
+}
