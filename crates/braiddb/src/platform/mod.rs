@@ -3,6 +3,8 @@
 //! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
 
 mod aligned;
+#[cfg(any(target_os = "linux", windows))]
+mod aligned_io;
 mod batch;
 #[cfg(test)]
 mod conformance;
@@ -11,7 +13,7 @@ pub mod fault_vfs;
 mod mem;
 mod open_files;
 pub mod pages;
-#[cfg(any(test, not(any(unix, windows))))]
+#[cfg(any(all(test, unix), not(any(unix, windows))))]
 mod portable;
 #[cfg(unix)]
 mod posix;
@@ -43,17 +45,19 @@ mod windows;
 mod windows_file;
 #[cfg(windows)]
 mod windows_requests;
+#[cfg(windows)]
+mod windows_unbuffered;
+mod write_behind;
 #[cfg(any(windows, test))]
 mod written;
-mod write_behind;
 
 pub(crate) use aligned::Aligned;
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use mem::MemVfs;
 pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
-#[cfg(any(test, not(any(unix, windows))))]
+#[cfg(any(all(test, unix), not(any(unix, windows))))]
 pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;

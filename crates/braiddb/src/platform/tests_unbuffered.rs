@@ -1,5 +1,9 @@
 use super::*;
-use crate::platform::{DirEntry, FileLock, PosixVfs, Vfs, conformance};
+use crate::platform::{
+    Aligned, DirEntry, FileLock, PosixVfs, Vfs,
+    aligned_io::{KEPT, KEPT_MAX, PIECE_BYTES},
+    conformance,
+};
 
 /// All files of a directory past the cache, whatever their names.
 #[derive(Debug, Default)]

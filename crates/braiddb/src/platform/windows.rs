@@ -1,4 +1,4 @@
-//! The files of Windows. What an open file does stands in `windows_file.rs`.
+//! The files of Windows. What an open file does stands in `windows_file.rs`, and past the cache in `windows_unbuffered.rs`.
 //!
 //! - *Names.* Every file is opened so that others may remove, rename and link it. It is removed as on POSIX systems: the name goes at
 //!   once, and handles that are open stay usable. File systems that know no such thing (FAT, network shares, Windows before 10) keep
@@ -19,9 +19,10 @@
 #![expect(clippy::disallowed_methods, reason = "this is the one place that opens files")]
 
 use super::{
-    DirEntry, File, FileLock, OpenMode, Vfs,
+    BatchReads, DirEntry, File, FileLock, IoReport, OpenMode, ReadRequest, Unbuffered, Vfs,
     windows_file::{SHARE_ALL, Shared, WindowsFile, check, is_unknown, set_information},
     windows_requests::error_of,
+    windows_unbuffered,
 };
 use std::{
     fs::{self, OpenOptions},
@@ -93,16 +94,23 @@ impl Vfs for WindowsVfs {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
-        options.share_mode(SHARE_ALL).custom_flags(FILE_FLAG_OVERLAPPED);
-        match patiently(|| options.open(path)) {
-            Ok(file) => Ok(Arc::new(WindowsFile::new(file, Arc::clone(&self.shared)))),
-            Err(error) if is_code(&error, ERROR_ACCESS_DENIED) && path.is_dir() => {
-                Err(io::ErrorKind::IsADirectory.into())
-            }
-            Err(error) => Err(error),
-        }
+        let file = open_by(path, mode, FILE_FLAG_OVERLAPPED)?;
+        Ok(Arc::new(WindowsFile::new(file, Arc::clone(&self.shared))))
+    }
+
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
+        windows_unbuffered::open(path, mode, &self.shared)
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        windows_unbuffered::read_many(&self.shared, requests);
+        // What is left: too long for that, or failed, and then this tells how.
+        requests.iter_mut().for_each(ReadRequest::read_alone);
+    }
+
+    fn io_report(&self) -> IoReport {
+        let io_uring_refused = Some("it is Linux's".to_owned());
+        IoReport { batches: BatchReads::Overlapped, io_uring_refused, ..IoReport::default() }
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -187,6 +195,17 @@ impl Vfs for WindowsVfs {
             }
         }
         Err(first_error.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+    }
+}
+
+/// Opens a file so that others may do with it what they like.
+pub(super) fn open_by(path: &Path, mode: OpenMode, flags: u32) -> io::Result<fs::File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
+    options.share_mode(SHARE_ALL).custom_flags(flags);
+    match patiently(|| options.open(path)) {
+        Err(error) if is_code(&error, ERROR_ACCESS_DENIED) && path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        opened => opened,
     }
 }
 

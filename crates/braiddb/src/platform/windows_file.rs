@@ -16,7 +16,7 @@
 //! other is told at [`Written`].
 
 use super::{
-    File,
+    File, SystemFile,
     windows_requests::{Batch, Events, FILE_LEN_MAX, check_end, error_of, read, write},
     written::{Plan, Written},
 };
@@ -28,7 +28,8 @@ use std::{
 };
 use windows_sys::Win32::{
     Foundation::{
-        ERROR_INVALID_FUNCTION, ERROR_INVALID_PARAMETER, ERROR_NOT_SUPPORTED, GENERIC_WRITE, INVALID_HANDLE_VALUE,
+        ERROR_CALL_NOT_IMPLEMENTED, ERROR_INVALID_FUNCTION, ERROR_INVALID_PARAMETER, ERROR_NOT_SUPPORTED,
+        GENERIC_WRITE, INVALID_HANDLE_VALUE,
     },
     Storage::FileSystem::{
         FILE_ALLOCATION_INFO, FILE_END_OF_FILE_INFO, FILE_FLAG_OVERLAPPED, FILE_FLAG_WRITE_THROUGH,
@@ -60,7 +61,7 @@ impl Shared {
         Arc::new(Shared { events: Events::new(), batches: Mutex::new(Vec::with_capacity(BATCHES_KEPT)), always_flush })
     }
 
-    fn with_batch<R>(&self, work: impl FnOnce(&mut Batch) -> R) -> R {
+    pub fn with_batch<R>(&self, work: impl FnOnce(&mut Batch) -> R) -> R {
         let kept = self.batches.lock().pop();
         let mut batch = kept.unwrap_or_default();
         let result = work(&mut batch);
@@ -89,6 +90,11 @@ impl WindowsFile {
     pub fn new(file: fs::File, shared: Arc<Shared>) -> WindowsFile {
         let (written, write_through) = (Written::new(), OnceLock::new());
         WindowsFile { file, shared, written, syncing: Mutex::new(()), write_through }
+    }
+
+    /// To be called before and after something is written to the file in another way than by this.
+    pub fn note_other_write(&self) {
+        self.written.note_length();
     }
 
     fn write_through(&self) -> Option<BorrowedHandle<'_>> {
@@ -205,6 +211,10 @@ impl File for WindowsFile {
         Ok(())
     }
 
+    fn system_file(&self) -> Option<SystemFile<'_>> {
+        Some(SystemFile { handle: self.file.as_handle(), align: 1 })
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         let _syncing = self.syncing.lock();
         if self.shared.always_flush {
@@ -234,7 +244,7 @@ pub fn set_information<T>(file: &fs::File, class: FILE_INFO_BY_HANDLE_CLASS, inf
 
 /// Whether the file system, or this version of Windows, has no such call.
 pub fn is_unknown(error: &io::Error) -> bool {
-    let unknown = [ERROR_INVALID_PARAMETER, ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED];
+    let unknown = [ERROR_INVALID_PARAMETER, ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED];
     unknown.iter().any(|code| error.raw_os_error() == error_of(*code).raw_os_error())
 }
 

@@ -8,6 +8,7 @@
 //! **Invariant.** No function here returns, or unwinds, while the system may still write to memory that a request named. Where
 //! it cannot be found out whether a request has ended, the process is aborted.
 
+use super::Aligned;
 use std::{
     io,
     ops::Range,
@@ -31,7 +32,10 @@ const EVENTS_KEPT: usize = 64;
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
 /// How many requests of a batch are in flight at once.
-const IN_FLIGHT_MAX: usize = 16;
+pub const IN_FLIGHT_MAX: usize = 16;
+
+/// The most bytes of a read that is made with others: as long as blocks are.
+pub const SLOT_BYTES: usize = 32 << 10;
 
 /// The bytes of a request in a batch. Requests begin at multiples of this, so that no two touch one page.
 pub const PIECE_BYTES: u64 = 64 << 10;
@@ -155,7 +159,7 @@ pub fn check_end(offset: u64, len: usize) -> io::Result<()> {
     }
 }
 
-/// Requests of one commit, in flight together; and the memory that they need, used again for the next.
+/// Requests of one commit, or of one lookup of many keys, in flight together; and the memory that they need, used again for the next.
 #[derive(Debug, Default)]
 pub struct Batch {
     requests: Vec<Box<Request>>,
@@ -163,6 +167,17 @@ pub struct Batch {
     /// The ranges to be written.
     pub ranges: Vec<Range<u64>>,
     pieces: Vec<Piece>,
+    /// Where reads of several files go: a slot for each, aligned for any device. Made by the first.
+    slots: Option<Aligned>,
+}
+
+/// A read of a file, of whole units, to a slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub file: BorrowedHandle<'a>,
+    pub offset: u64,
+    /// At most [`SLOT_BYTES`].
+    pub len: usize,
 }
 
 /// A part of a range that one request transfers.
@@ -229,6 +244,36 @@ impl Batch {
             written = unsafe { self.transfer(to, Direction::Write, bytes.as_ptr().cast_mut()) };
         }
         written
+    }
+
+    /// Makes reads of several files, at most [`IN_FLIGHT_MAX`], all in flight at once. Then it shows for each what was read, which is less
+    /// than was wanted at a file's end, and nothing if it failed.
+    pub fn read_all(
+        &mut self,
+        events: &Events,
+        wanted: &[Wanted<'_>],
+        mut show: impl FnMut(usize, &[u8]),
+    ) -> io::Result<()> {
+        self.prepare(events)?;
+        let slots = self.slots.get_or_insert_with(|| Aligned::new(IN_FLIGHT_MAX * SLOT_BYTES)).bytes_mut();
+        let base = slots.as_mut_ptr();
+        let mut started = [false; IN_FLIGHT_MAX];
+        for (index, (request, want)) in self.requests.iter_mut().zip(wanted).enumerate() {
+            let memory = base.wrapping_add(index * SLOT_BYTES);
+            // SAFETY: a slot of its own, within memory that nobody else looks at before the loop below has waited for it.
+            started[index] =
+                unsafe { request.start_read(want.file, memory, want.len.min(SLOT_BYTES), want.offset) }.is_ok();
+        }
+        let mut counts = [0; IN_FLIGHT_MAX];
+        for (index, (request, want)) in self.requests.iter_mut().zip(wanted).enumerate() {
+            if started[index] {
+                counts[index] = request.wait(want.file).unwrap_or(0);
+            }
+        }
+        for (index, _) in self.requests.iter().zip(wanted).enumerate() {
+            show(index, &slots[index * SLOT_BYTES..][..counts[index]]);
+        }
+        Ok(())
     }
 
     /// Makes the requests, the first time.
