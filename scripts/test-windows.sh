@@ -44,7 +44,7 @@ wineboot --init >/dev/null 2>&1
 wine cmd /c ver | tr -d '\r'
 
 windows_cargo() {
-    RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_TARGET_DIR=$here \
+    RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$here \
         CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine \
         /usr/bin/cargo "$1" --locked --target "$target" -Zbuild-std=std,panic_abort,test "${@:2}"
 }

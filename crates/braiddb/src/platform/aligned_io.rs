@@ -108,3 +108,7 @@ pub(super) fn units_of(file: &impl Units, len: usize, offset: u64) -> Option<Ran
     let units = offset.checked_next_multiple_of(unit)?..end - end % unit;
     (i64::try_from(end).is_ok() && units.end >= units.start.saturating_add(DIRECT_WRITE_MIN)).then_some(units)
 }
+
+#[cfg(test)]
+#[path = "tests_unbuffered.rs"]
+mod tests;

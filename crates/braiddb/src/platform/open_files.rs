@@ -615,6 +615,6 @@ impl File for Handle {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 #[path = "tests_open_files.rs"]
 mod tests;

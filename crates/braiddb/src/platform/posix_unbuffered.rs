@@ -268,7 +268,3 @@ impl Drop for WrittenFile {
         drop_pages(&self.buffered, 0, None);
     }
 }
-
-#[cfg(test)]
-#[path = "tests_unbuffered.rs"]
-mod tests;
