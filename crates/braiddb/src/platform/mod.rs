@@ -63,6 +63,7 @@ pub use portable::PortableVfs;
 pub use posix::PosixVfs;
 pub(crate) use read_ahead::AheadVfs;
 pub use read_mapping::ReadMapping;
+pub(crate) use runtime::moment_of;
 pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
 pub use std::time::{SystemTime, UNIX_EPOCH};

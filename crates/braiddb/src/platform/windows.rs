@@ -46,8 +46,9 @@ use windows_sys::Win32::{
     Storage::FileSystem::{
         DELETE, FILE_DISPOSITION_FLAG_DELETE, FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE,
         FILE_DISPOSITION_FLAG_POSIX_SEMANTICS, FILE_DISPOSITION_INFO_EX, FILE_FLAG_DELETE_ON_CLOSE,
-        FILE_FLAG_OPEN_REPARSE_POINT, FILE_FLAG_OVERLAPPED, FileDispositionInfoEx, GetDiskFreeSpaceExW,
-        LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx,
+        FILE_FLAG_OPEN_REPARSE_POINT, FILE_FLAG_OVERLAPPED, FILE_RENAME_INFO, FileDispositionInfoEx, FileRenameInfo,
+        GetDiskFreeSpaceExW, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx,
+        SetFileInformationByHandle,
     },
     System::IO::{OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0},
 };
@@ -240,11 +241,31 @@ fn remove_by(path: &Path, flags: u32) -> io::Result<()> {
 fn move_out_and_remove(path: &Path) -> io::Result<()> {
     // From here on it goes however this process ends.
     let file = open_to_remove(path, FILE_FLAG_DELETE_ON_CLOSE)?;
-    if let Err(error) = fs::rename(path, name_beside(path)) {
+    // By the same handle: the name that goes is that which this handle knows.
+    if let Err(error) = rename_by(&file, &name_beside(path)) {
         tracing::debug!(path = %path.display(), %error, "a file could not be moved out of the way before it is removed");
     }
     drop(file);
     Ok(())
+}
+
+/// Gives an open file another name, which nothing has yet.
+fn rename_by(file: &fs::File, to: &Path) -> io::Result<()> {
+    let name: Vec<u16> = std::path::absolute(to)?.as_os_str().encode_wide().collect();
+    let name_at = std::mem::offset_of!(FILE_RENAME_INFO, FileName);
+    let bytes = name_at + size_of_val(&name[..]);
+    let mut info = vec![0u64; (bytes + 2).max(size_of::<FILE_RENAME_INFO>()).div_ceil(8)];
+    let pointer: *mut FILE_RENAME_INFO = info.as_mut_ptr().cast();
+    // SAFETY: the memory has room for the structure, the name behind it and a zero, and is aligned to what it needs.
+    unsafe {
+        (*pointer).FileNameLength = size_of_val(&name[..]) as u32;
+        let target = pointer.cast::<u8>().add(name_at).cast::<u16>();
+        std::ptr::copy_nonoverlapping(name.as_ptr(), target, name.len());
+    }
+    // SAFETY: the handle is open as long as the file is borrowed, and so much memory is there.
+    check(unsafe {
+        SetFileInformationByHandle(file.as_raw_handle(), FileRenameInfo, pointer.cast(), (bytes + 2) as u32)
+    })
 }
 
 fn open_to_remove(path: &Path, flags: u32) -> io::Result<fs::File> {
