@@ -139,6 +139,7 @@ impl TableBuilder {
         path: &Path,
         spec: &TableSpec,
     ) -> Result<TableBuilder> {
+        spec.compression.check()?;
         let id = runtime.random_u64();
         let context = TableContext { runtime, ..TableContext::new(Arc::clone(&vfs), BlockCache::new(0)) };
         let options = RunOptions {

@@ -157,7 +157,11 @@ impl Vfs for Limited {
     }
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         if self.open.load(Relaxed) + self.others.load(Relaxed) >= self.max {
+            #[cfg(unix)]
             return Err(rustix::io::Errno::MFILE.into());
+            // ERROR_TOO_MANY_OPEN_FILES.
+            #[cfg(not(unix))]
+            return Err(io::Error::from_raw_os_error(4));
         }
         let file = self.inner.open(path, mode)?;
         self.open.fetch_add(1, Relaxed);
