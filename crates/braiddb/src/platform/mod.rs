@@ -36,6 +36,7 @@ mod posix_write_back;
 mod read_ahead;
 mod read_mapping;
 mod runtime;
+mod system;
 #[cfg(test)]
 mod tests;
 mod vfs;
@@ -67,17 +68,8 @@ pub(crate) use runtime::moment_of;
 pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
 pub use std::time::{SystemTime, UNIX_EPOCH};
+pub use system::SystemVfs;
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};
 #[cfg(windows)]
 pub use windows::WindowsVfs;
 pub(crate) use write_behind::{BehindVfs, WriteBehind};
-
-/// The files of the system that this runs on.
-#[cfg(unix)]
-pub type SystemVfs = PosixVfs;
-/// The files of the system that this runs on.
-#[cfg(windows)]
-pub type SystemVfs = WindowsVfs;
-/// The files of the system that this runs on.
-#[cfg(not(any(unix, windows)))]
-pub type SystemVfs = PortableVfs;

@@ -213,6 +213,7 @@ fn overlaps(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges, of which one has one")]
 mod tests {
     use super::{BYTES_MAX, Plan, RANGES_MAX, Written};
     use std::{
