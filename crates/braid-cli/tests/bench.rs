@@ -196,7 +196,7 @@ fn what_is_temporary_goes() {
     let place = Workplace::new();
     let run = Command::new(BRAID)
         .args(["bench", "--num", "100", "--benchmarks", "fillseq,verify"])
-        .env("TMPDIR", place.path(""))
+        .envs(["TMPDIR", "TMP"].map(|name| (name, place.path(""))))
         .output()
         .unwrap();
     let out = String::from_utf8(run.stdout).unwrap();

@@ -3,7 +3,11 @@
 mod common;
 
 use common::Workplace;
-use std::{fs, process::Command};
+use std::{
+    fs,
+    io::Read,
+    process::{Command, Stdio},
+};
 
 /// A database with trees of both kinds, values long enough for blob files, and one that expires.
 fn workplace() -> Workplace {
@@ -38,20 +42,38 @@ fn what_is_dumped_is_checked_and_loaded() {
     assert!(place.fails(2, "load moved.dump").contains("--check"));
 }
 
+/// Runs the command with another's output, or the first bytes of that, as its input; its exit status, and what both said.
+fn piped(place: &Workplace, from: &str, bytes_max: Option<u64>, to: &str) -> (Option<i32>, String) {
+    let start = |arguments: &str, input: Stdio, output: Stdio| {
+        let mut command = Command::new(common::BRAID);
+        command.args(arguments.split(' ')).current_dir(place.path("")).stdin(input).stdout(output);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut writer = start(from, Stdio::null(), Stdio::piped());
+    let mut output = writer.stdout.take().unwrap();
+    let reader = match bytes_max {
+        None => start(to, output.into(), Stdio::null()),
+        Some(bytes_max) => {
+            let mut reader = start(to, Stdio::piped(), Stdio::null());
+            let mut input = reader.stdin.take().unwrap();
+            std::io::copy(&mut Read::by_ref(&mut output).take(bytes_max), &mut input).unwrap();
+            reader
+        }
+    };
+    let (written, read) = (writer.wait_with_output().unwrap(), reader.wait_with_output().unwrap());
+    let said = [written.stderr, read.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    (read.status.code(), said)
+}
+
 #[test]
 fn a_dump_goes_through_pipes() {
     let place = workplace();
-    let shell = |script: &str| {
-        let script = script.replace("braid", common::BRAID);
-        let run = Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().unwrap();
-        (run.status.code(), String::from_utf8(run.stderr).unwrap())
-    };
-    let (code, said) = shell("braid dump db --compression zstd | braid load - new");
+    let (code, said) = piped(&place, "dump db --compression zstd", None, "load - new");
     assert!(code == Some(0) && said.contains("dumped "), "{said}");
     assert_eq!(place.ok("get new t long").len(), 10_001);
-    assert_eq!(shell("braid dump db - | braid load - --check").0, Some(0));
+    assert_eq!(piped(&place, "dump db -", None, "load - --check").0, Some(0));
     // Who writes ends too soon.
-    let (code, said) = shell("braid dump db - | head -c 200 | braid load - other");
+    let (code, said) = piped(&place, "dump db -", Some(200), "load - other");
     assert!(code == Some(3) && said.contains("cut short"), "{said}");
     assert!(!place.path("other").join("CURRENT").exists());
 }

@@ -136,7 +136,7 @@ impl Faults {
         let mut effect = None;
         self.planned.retain_mut(|fault| {
             let suffix_fits =
-                fault.path_suffix.as_ref().is_none_or(|suffix| path.to_string_lossy().ends_with(suffix.as_str()));
+                fault.path_suffix.as_ref().is_none_or(|suffix| in_slashes(path).ends_with(suffix.as_str()));
             if fault.call.is_some_and(|kind| kind != call) || !suffix_fits {
                 return true;
             }
@@ -162,4 +162,9 @@ impl Effect {
             }
         }
     }
+}
+
+/// A path with slashes, on systems that have something else between names too.
+fn in_slashes(path: &Path) -> String {
+    path.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
 }

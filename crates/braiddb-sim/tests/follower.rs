@@ -4,7 +4,7 @@
 //!
 //! `BRAIDDB_VOLUME` scales how long that goes on; `BRAIDDB_SEED` repeats the steps, though not what the processes made of them.
 
-#![cfg(unix)]
+#![cfg(any(unix, windows))]
 
 mod common;
 

@@ -5,7 +5,7 @@
 //! `BRAIDDB_VOLUME` scales the number of kills, which is the same in debug builds; `BRAIDDB_SEED` repeats the steps, though not what the processes made of
 //! them.
 
-#![cfg(unix)]
+#![cfg(any(unix, windows))]
 
 mod common;
 

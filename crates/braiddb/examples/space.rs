@@ -164,12 +164,16 @@ impl Loader {
 
 /// Bytes of a folder's files on the device, and how many there are, by what follows the point in their names.
 fn files(dir: &Path) -> BTreeMap<String, (u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
+    #[cfg(unix)]
+    let on_device = |metadata: fs::Metadata| std::os::unix::fs::MetadataExt::blocks(&metadata) * 512;
+    // What it takes there is not told; the length is near it.
+    #[cfg(not(unix))]
+    let on_device = |metadata: fs::Metadata| metadata.len();
     let mut kinds: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         let kind = path.extension().map_or("others".into(), |extension| extension.to_string_lossy().into_owned());
-        let bytes = entry.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+        let bytes = entry.metadata().map_or(0, on_device);
         let (count, sum) = kinds.entry(kind).or_default();
         *count += 1;
         *sum += bytes;

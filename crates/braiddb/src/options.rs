@@ -417,12 +417,6 @@ fn nanos(age: Duration) -> u64 {
     u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)
 }
 
-#[cfg(unix)]
 fn default_vfs() -> Arc<dyn Vfs> {
-    Arc::new(crate::platform::PosixVfs::new())
-}
-
-#[cfg(not(unix))]
-fn default_vfs() -> Arc<dyn Vfs> {
-    Arc::new(crate::platform::PortableVfs::new())
+    Arc::new(crate::platform::SystemVfs::new())
 }

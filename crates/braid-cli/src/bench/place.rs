@@ -112,7 +112,7 @@ fn take_lock(dir: &Path) -> Result<File> {
         return Err(usage(format!("{shown} is not a database, which would be a directory")));
     }
     fs::create_dir_all(dir).with_context(|| format!("cannot create {shown}"))?;
-    let file = File::open(dir).with_context(|| format!("cannot open {shown}"))?;
+    let file = open_lock(dir).with_context(|| format!("cannot open {shown}, or a file beside it to lock it by"))?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(failure(
             SYSTEM,
@@ -121,6 +121,27 @@ fn take_lock(dir: &Path) -> Result<File> {
         // Some file systems do not lock directories. The database has a lock of its own; this one only bridges gaps.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
+}
+
+/// What is locked: the directory itself.
+#[cfg(unix)]
+fn open_lock(dir: &Path) -> std::io::Result<File> {
+    File::open(dir)
+}
+
+/// What is locked: a file beside the directory, which cannot be locked itself on Windows. It goes with the handle there.
+#[cfg(not(unix))]
+fn open_lock(dir: &Path) -> std::io::Result<File> {
+    let mut name = std::path::absolute(dir)?.into_os_string();
+    name.push(".bench-lock");
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(windows)]
+    {
+        const FILE_FLAG_DELETE_ON_CLOSE: u32 = 0x0400_0000;
+        std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, FILE_FLAG_DELETE_ON_CLOSE);
+    }
+    options.open(name)
 }
 
 /// Whether a file is one of a database, by its name.

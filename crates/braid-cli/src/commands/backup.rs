@@ -5,7 +5,7 @@ use std::{io::Write, path::Path, sync::Arc, time::Duration};
 use anyhow::Result;
 use braiddb::{
     BackupInfo, BackupOptions, Backups, Builder, DirectoryTarget, RestorePoint, Retention,
-    platform::{PosixVfs, Runtime, SystemRuntime, UNIX_EPOCH},
+    platform::{Runtime, SystemRuntime, SystemVfs, UNIX_EPOCH},
 };
 use serde_json::json;
 
@@ -38,7 +38,7 @@ pub fn backup(command: &BackupCommand) -> Result<u8> {
 
 /// The backups that must be there already.
 fn existing(target: &Path) -> Result<DirectoryTarget> {
-    Ok(DirectoryTarget::existing_in(Arc::new(PosixVfs::new()), target)?)
+    Ok(DirectoryTarget::existing_in(Arc::new(SystemVfs::new()), target)?)
 }
 
 fn create(arguments: &CreateBackupArguments) -> Result<u8> {

@@ -6,7 +6,7 @@ use braiddb_sim::{model::Contents, numbered::TREES};
 use std::{
     io::{BufRead, BufReader},
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
 };
 
 /// How many times to do what is done as often in debug builds: `full`, times `BRAIDDB_VOLUME`.
@@ -20,6 +20,17 @@ pub fn start(dir: &Path, seed: u64, firsts: impl IntoIterator<Item = u64>) -> Ch
     let mut command = Command::new(env!("CARGO_BIN_EXE_kill_child"));
     command.arg(dir).arg(seed.to_string()).args(firsts.into_iter().map(|first| first.to_string()));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start the child")
+}
+
+/// Whether a process was killed, rather than ended by itself, well or badly.
+pub fn was_killed(status: ExitStatus) -> bool {
+    #[cfg(unix)]
+    const SIGKILL: i32 = 9;
+    #[cfg(unix)]
+    return std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL);
+    // What the standard library has a process end with that it terminates; one that panics ends with 101.
+    #[cfg(not(unix))]
+    return status.code() == Some(1);
 }
 
 /// The lines that a process says, until it ends.

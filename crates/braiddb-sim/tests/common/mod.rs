@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 pub mod children;
 pub mod coverage;
 pub mod threads;

@@ -21,7 +21,7 @@ const HANG_S: u64 = 300;
 /// The count, times `BRAIDDB_VOLUME` if that is set; the same in debug builds and release builds.
 pub fn scaled(count: u64) -> u64 {
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
-    ((count as f64 * factor) as u64).max(100)
+    ((count as f64 * factor) as u64).max(10)
 }
 
 /// Runs a test in a thread of its own, so that a hang is told rather than waited for.

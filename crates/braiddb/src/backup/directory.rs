@@ -37,9 +37,8 @@ pub struct DirectoryTarget {
 
 impl DirectoryTarget {
     /// The directory `dir`, which is created if need be.
-    #[cfg(unix)]
     pub fn open(dir: impl AsRef<Path>) -> Result<DirectoryTarget> {
-        DirectoryTarget::open_in(Arc::new(crate::platform::PosixVfs::new()), dir)
+        DirectoryTarget::open_in(Arc::new(crate::platform::SystemVfs::new()), dir)
     }
 
     /// The directory `dir` of a file system, which is created if need be.

@@ -8,9 +8,9 @@ use super::{
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     db::{Db, ImageFileKind, LogArchive, NewDirectory, RestorePoint, Settings},
-    platform::{OpenMode, UNIX_EPOCH},
+    platform::{OpenMode, moment_of},
 };
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path};
 
 /// What was restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ fn newest_before(backups: &Backups<'_>, point: RestorePoint) -> Result<Descripti
     let life = all.values().next_back().map(|newest| newest.incarnation);
     let is_before = |backup: &Description| match point {
         RestorePoint::Version(version) => backup.sequence <= version && Some(backup.incarnation) == life,
-        RestorePoint::Time(time) => UNIX_EPOCH + Duration::from_micros(backup.taken_us) <= time,
+        RestorePoint::Time(time) => moment_of(backup.taken_us) <= time,
     };
     all.retain(|_, backup| is_before(backup));
     all.pop_last().map(|(_, backup)| backup).ok_or_else(|| {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     codec::Checksummer,
-    platform::{SystemTime, UNIX_EPOCH},
+    platform::{SystemTime, moment_of},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -107,7 +107,7 @@ impl Description {
         let copied = self.files.iter().filter(|file| file.put_by == self.id);
         BackupInfo {
             id: self.id,
-            taken: UNIX_EPOCH + Duration::from_micros(self.taken_us),
+            taken: moment_of(self.taken_us),
             sequence: self.sequence,
             incarnation: self.incarnation,
             files: self.files.len() as u64,

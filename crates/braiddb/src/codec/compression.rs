@@ -1,5 +1,7 @@
 //! Compression of blocks and log records.
 
+use crate::base::{Error, Result};
+
 /// How a unit is compressed. The numbers are part of the file formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -9,11 +11,21 @@ pub enum Compression {
     /// LZ4, block format.
     #[default]
     Lz4 = 1,
-    /// Zstandard, level 3.
+    /// Zstandard, level 3. Only where the library was built with its feature `zstd`, which it is by default: elsewhere it is refused. (A tree that
+    /// was made with it and is written by a build without gets LZ4 there.)
     Zstd = 2,
 }
 
 impl Compression {
+    /// `InvalidArgument` for one that this build cannot make.
+    pub(crate) fn check(self) -> Result<()> {
+        if self == Compression::Zstd && !cfg!(feature = "zstd") {
+            let reason = "this build of the library has no Zstandard: choose LZ4, or build it with the feature `zstd`";
+            return Err(Error::InvalidArgument(reason.to_owned()));
+        }
+        Ok(())
+    }
+
     /// The compression of a byte in a file.
     pub fn from_byte(byte: u8) -> Option<Compression> {
         Some(match byte {

@@ -23,7 +23,7 @@ use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     commit::{PreparedBatch, decode_group, split_group},
-    platform::{OpenMode, SystemTime, UNIX_EPOCH, Vfs},
+    platform::{OpenMode, SystemTime, Vfs, moment_of},
     table::blob::{blob_path, visit_references},
     txn::Verdict,
     wal::{self, FinishedSegment, RecordInfo, RecoveryInput, SEGMENT_HEADER_LEN, Visit},
@@ -399,7 +399,7 @@ impl Walk<'_, '_> {
         }
         let is_past = match self.point {
             RestorePoint::Version(version) => info.first_sequence > version,
-            RestorePoint::Time(time) => UNIX_EPOCH + std::time::Duration::from_micros(info.commit_time_us) > time,
+            RestorePoint::Time(time) => moment_of(info.commit_time_us) > time,
         };
         if is_past {
             self.is_reached = true;

@@ -136,6 +136,7 @@ impl Db {
                 format!("values of the tree {name:?} would expire at once: its ttl is less than a microsecond");
             return Err(Error::InvalidArgument(reason));
         }
+        options.compression.map_or(Ok(()), Compression::check)?;
         core.check_not_exclusive_here()?;
         let mut last_id = core.catalog.next_id.lock();
         if let Some(tree) = core.catalog.find(name) {

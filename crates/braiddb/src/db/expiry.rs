@@ -27,10 +27,14 @@ fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
+/// So much later a clock may seem that is looked at first: it is no lead.
+const NOISE_US: u64 = 1000;
+
 impl Core {
     /// How far the database's time is ahead of the wall clock.
     pub fn ahead_us(&self) -> u64 {
-        self.now().us.saturating_sub(self.settings.runtime.unix_time_us())
+        let ahead_us = self.now().us.saturating_sub(self.settings.runtime.unix_time_us());
+        if ahead_us < NOISE_US { 0 } else { ahead_us }
     }
 
     /// A moment of the wall clock by the database's time.

@@ -36,9 +36,8 @@ impl Default for InspectOptions {
 }
 
 /// Prints the file at `path`, of whatever kind it is.
-#[cfg(unix)]
 pub fn inspect_file(path: &Path, out: &mut dyn Write, options: InspectOptions) -> Result<()> {
-    inspect_file_of(Arc::new(crate::platform::PosixVfs::new()), path, out, options)
+    inspect_file_of(Arc::new(crate::platform::SystemVfs::new()), path, out, options)
 }
 
 /// Prints the file at `path` of a file system.

@@ -76,7 +76,7 @@ pub mod tests_common;
 mod tests_conditional;
 #[cfg(test)]
 mod tests_cursor;
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, any(target_os = "linux", windows)))]
 mod tests_direct;
 #[cfg(test)]
 mod tests_expiry;

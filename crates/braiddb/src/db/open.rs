@@ -105,6 +105,7 @@ pub struct Parts {
 impl Core {
     /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::Follower`].
     pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
+        settings.compression.check()?;
         let settings = Common::of(Settings { memory: settings.memory.min(MEMORY_MAX), ..settings });
         let lock = take_lock(&settings, dir)?;
         let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;

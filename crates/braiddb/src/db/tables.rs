@@ -123,10 +123,9 @@ pub struct TableBuilder {
 
 impl TableBuilder {
     /// Begins a table in a file that must not exist yet.
-    #[cfg(unix)]
     pub fn create(path: impl AsRef<Path>, spec: &TableSpec) -> Result<TableBuilder> {
         TableBuilder::create_in(
-            Arc::new(crate::platform::PosixVfs::new()),
+            Arc::new(crate::platform::SystemVfs::new()),
             Arc::new(crate::platform::SystemRuntime::new()),
             path.as_ref(),
             spec,
@@ -140,6 +139,7 @@ impl TableBuilder {
         path: &Path,
         spec: &TableSpec,
     ) -> Result<TableBuilder> {
+        spec.compression.check()?;
         let id = runtime.random_u64();
         let context = TableContext { runtime, ..TableContext::new(Arc::clone(&vfs), BlockCache::new(0)) };
         let options = RunOptions {

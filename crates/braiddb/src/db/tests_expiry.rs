@@ -568,7 +568,8 @@ fn an_open_does_not_begin_before_what_the_database_knows() {
 fn moments_beyond_all_reckoning() {
     let (clock, db, tree) = world();
     tree.put_with_ttl(b"k", b"v", Duration::MAX).unwrap();
-    let far = UNIX_EPOCH.checked_add(Duration::from_secs(1 << 41)).unwrap();
+    // Windows tells no moments after the year 30827.
+    let far = [41, 39].iter().find_map(|bits| UNIX_EPOCH.checked_add(Duration::from_secs(1 << bits))).unwrap();
     tree.put_until(b"l", b"v", far).unwrap();
     tree.put_until(b"m", b"v", UNIX_EPOCH - seconds(1)).unwrap();
     clock.advance(u64::MAX / 2);

@@ -125,6 +125,7 @@ impl Snapshot {
         let threads = options.threads.unwrap_or(source.background_threads()).min(THREADS_MAX);
         let threads = if source.background_threads() == 0 { 0 } else { threads };
         let compression = options.compression;
+        compression.check()?;
         let writer = Writer::begin(&mut out, &source, options)?;
         let (catalog, mut writer) = writer.tell_source(&source, compression)?;
         let parts = DumpParts::new(&source, &catalog.trees, PART_BYTES);

@@ -40,6 +40,16 @@ pub struct SystemFile<'a> {
     pub align: u32,
 }
 
+/// The system's name for an open file, and how it wants to be asked.
+#[cfg(windows)]
+#[derive(Clone, Copy, Debug)]
+pub struct SystemFile<'a> {
+    /// It is open, for overlapped requests, as long as the file is borrowed.
+    pub handle: std::os::windows::io::BorrowedHandle<'a>,
+    /// Offset, length and address of a read are to be multiples of this power of two.
+    pub align: u32,
+}
+
 /// A file that was to be read and written past the system's cache.
 #[derive(Debug)]
 pub struct Unbuffered {
@@ -60,6 +70,8 @@ pub enum BatchReads {
     Threads,
     /// By Linux's io_uring.
     IoUring,
+    /// By overlapped requests, on Windows.
+    Overlapped,
 }
 
 impl fmt::Display for BatchReads {
@@ -68,6 +80,7 @@ impl fmt::Display for BatchReads {
             BatchReads::OneByOne => "one by one",
             BatchReads::Threads => "threads",
             BatchReads::IoUring => "io_uring",
+            BatchReads::Overlapped => "overlapped requests",
         })
     }
 }

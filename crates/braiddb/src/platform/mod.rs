@@ -3,6 +3,8 @@
 //! Nothing above this module calls the operating system. A test gives the engine a simulated world instead.
 
 mod aligned;
+#[cfg(any(target_os = "linux", windows))]
+mod aligned_io;
 mod batch;
 #[cfg(test)]
 mod conformance;
@@ -11,7 +13,7 @@ pub mod fault_vfs;
 mod mem;
 mod open_files;
 pub mod pages;
-#[cfg(any(test, not(unix)))]
+#[cfg(any(all(test, unix), not(any(unix, windows))))]
 mod portable;
 #[cfg(unix)]
 mod posix;
@@ -34,25 +36,40 @@ mod posix_write_back;
 mod read_ahead;
 mod read_mapping;
 mod runtime;
+mod system;
 #[cfg(test)]
 mod tests;
 mod vfs;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+mod windows_file;
+#[cfg(windows)]
+mod windows_requests;
+#[cfg(windows)]
+mod windows_unbuffered;
 mod write_behind;
+#[cfg(any(windows, test))]
+mod written;
 
 pub(crate) use aligned::Aligned;
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
 pub use mem::MemVfs;
 pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
-#[cfg(any(test, not(unix)))]
+#[cfg(any(all(test, unix), not(any(unix, windows))))]
 pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
 pub(crate) use read_ahead::AheadVfs;
 pub use read_mapping::ReadMapping;
+pub(crate) use runtime::moment_of;
 pub use runtime::{Runtime, SystemRuntime};
 /// Moments that the application names. What time it is, only [`Runtime`] says.
 pub use std::time::{SystemTime, UNIX_EPOCH};
+pub use system::SystemVfs;
 pub use vfs::{DirEntry, File, FileLock, OpenMode, Vfs, WriteMapping};
+#[cfg(windows)]
+pub use windows::WindowsVfs;
 pub(crate) use write_behind::{BehindVfs, WriteBehind};

@@ -522,7 +522,7 @@ impl File for Held {
         self.0.file().is_unbuffered()
     }
 
-    #[cfg(unix)]
+    #[cfg(any(unix, windows))]
     fn system_file(&self) -> Option<super::SystemFile<'_>> {
         self.0.file().system_file()
     }
@@ -615,6 +615,6 @@ impl File for Handle {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 #[path = "tests_open_files.rs"]
 mod tests;

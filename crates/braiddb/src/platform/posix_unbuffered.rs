@@ -4,9 +4,8 @@
 //!
 //! A file that is opened with `O_DIRECT` is read by whole units of the device: offset, length and address are multiples of what
 //! `statx` tells (since Linux 6.1), else of [`ALIGN_ASSUMED`], which holds for any device of today and is tried out when the file
-//! is opened. What is asked for otherwise is read in whole units to aligned memory and copied from there. That memory is kept
-//! for the next read: at most [`KEPT_MAX`] pieces of [`PIECE_BYTES`], so that reads take no memory anew unless more threads than that
-//! read at once. The last unit of a file mostly ends past its last byte: there the system reads less.
+//! is opened. What is asked for otherwise is read in whole units to aligned memory and copied from there (`aligned_io.rs`). The
+//! last unit of a file mostly ends past its last byte: there the system reads less.
 //!
 //! # Writing
 //!
@@ -19,8 +18,11 @@
 //! each append would have to read it first. Reads by `O_DIRECT` see what other descriptors wrote: the system writes it back first; and writes by it drop what
 //! the cache has of these bytes.
 
-use super::{Aligned, File, OpenMode, SystemFile, Unbuffered, aligned::ALIGNED_TO, posix::PosixFile};
-use parking_lot::Mutex;
+use super::{
+    File, OpenMode, SystemFile, Unbuffered,
+    aligned_io::{ALIGN_ASSUMED, ALIGN_MAX, Units, read_at, units_of, with_piece, write_at},
+    posix::PosixFile,
+};
 use rustix::{
     fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, statx},
     io::Errno,
@@ -29,7 +31,6 @@ use std::{
     fs::OpenOptions,
     io,
     num::NonZeroU64,
-    ops::Range,
     os::{
         fd::AsFd,
         unix::fs::{FileExt, OpenOptionsExt},
@@ -38,36 +39,8 @@ use std::{
     sync::Arc,
 };
 
-/// What reads are aligned to where the system does not tell.
-const ALIGN_ASSUMED: u32 = 4096;
-/// Where it wants more than this, files are read through the cache.
-const ALIGN_MAX: u32 = ALIGNED_TO as u32;
-
-/// How much is read at once through aligned memory, and how many pieces of that are kept.
-const PIECE_BYTES: usize = 256 << 10;
-const KEPT_MAX: usize = 32;
-
-/// Shorter writes are not worth a wait for the device.
-const DIRECT_WRITE_MIN: u64 = 64 << 10;
-
 /// The least that a page has.
 const PAGE_BYTES: u64 = 4096;
-
-/// Memory that waits for the next read. Whoever reads takes a piece out, so none is used twice.
-static KEPT: Mutex<Vec<Aligned>> = Mutex::new(Vec::new());
-
-/// Lends a piece of aligned memory.
-fn with_piece<R>(use_it: impl FnOnce(&mut [u8]) -> R) -> R {
-    let kept = KEPT.lock().pop();
-    let mut piece = kept.unwrap_or_else(|| Aligned::new(PIECE_BYTES));
-    let result = use_it(piece.bytes_mut());
-    let mut kept = KEPT.lock();
-    if kept.len() < KEPT_MAX {
-        // Takes no memory: it has had that room since the first time so many were out.
-        kept.push(piece);
-    }
-    result
-}
 
 /// Opens a file as [`super::Vfs::open_unbuffered`] says.
 pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
@@ -145,8 +118,11 @@ struct DirectFile {
     align: u32,
 }
 
-impl DirectFile {
-    /// Reads to aligned memory; what is less than all of it is not followed by anything.
+impl Units for DirectFile {
+    fn align(&self) -> u32 {
+        self.align
+    }
+
     fn read_units(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < target.len() {
@@ -168,56 +144,14 @@ impl DirectFile {
         Ok(done)
     }
 
-    /// Writes whole units, from aligned memory or by way of such.
     fn write_units(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.is_aligned(bytes, offset) {
-            return self.file.write_all_at(bytes, offset);
-        }
-        with_piece(|piece| {
-            for (chunk, offset) in bytes.chunks(piece.len()).zip((offset..).step_by(piece.len())) {
-                piece[..chunk.len()].copy_from_slice(chunk);
-                self.file.write_all_at(&piece[..chunk.len()], offset)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn is_aligned(&self, buf: &[u8], offset: u64) -> bool {
-        let (align, start) = (u64::from(self.align), buf.as_ptr().addr() as u64);
-        (start | buf.len() as u64 | offset).is_multiple_of(align)
-    }
-
-    /// Reads a part, as much of it as lies in a piece, through aligned memory.
-    fn read_part(&self, buf: &mut [u8], offset: u64, piece: &mut [u8]) -> io::Result<usize> {
-        let before = (offset % u64::from(self.align)) as usize;
-        let wanted = buf.len().min(piece.len() - before);
-        let units = (before + wanted).next_multiple_of(self.align as usize);
-        let read = self.read_units(&mut piece[..units], offset - before as u64)?;
-        let count = read.saturating_sub(before).min(wanted);
-        buf[..count].copy_from_slice(&piece[before..before + count]);
-        Ok(count)
+        self.file.write_all_at(bytes, offset)
     }
 }
 
 impl File for DirectFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        // The system has no names for places past this; no file has them.
-        if buf.is_empty() || i64::try_from(offset.saturating_add(buf.len() as u64 + u64::from(ALIGN_MAX))).is_err() {
-            return Ok(0);
-        }
-        if self.is_aligned(buf, offset) {
-            return self.read_units(buf, offset);
-        }
-        with_piece(|piece| {
-            let mut done = 0;
-            while done < buf.len() {
-                match self.read_part(&mut buf[done..], offset + done as u64, piece)? {
-                    0 => break,
-                    count => done += count,
-                }
-            }
-            Ok(done)
-        })
+        read_at(self, buf, offset)
     }
 
     fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
@@ -262,16 +196,6 @@ struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// Where the whole units of a write stand, if they are worth it, and what writes them.
-    fn units_of(&self, buf: &[u8], offset: u64) -> Option<(&DirectFile, Range<u64>)> {
-        let direct = self.direct.as_ref()?;
-        let unit = u64::from(direct.align).max(PAGE_BYTES);
-        let end = offset.checked_add(buf.len() as u64)?;
-        let units = offset.checked_next_multiple_of(unit)?..end - end % unit;
-        (i64::try_from(end).is_ok() && units.end >= units.start.saturating_add(DIRECT_WRITE_MIN))
-            .then_some((direct, units))
-    }
-
     /// Drops the whole pages before `end`.
     fn drop_before(&self, end: u64) {
         if let Some(len) = NonZeroU64::new(end - end % PAGE_BYTES) {
@@ -293,13 +217,14 @@ impl File for WrittenFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let Some((direct, units)) = self.units_of(buf, offset) else { return self.buffered.write_at(buf, offset) };
+        let by_units = self.direct.as_ref().and_then(|direct| Some((direct, units_of(direct, buf.len(), offset)?)));
+        let Some((direct, units)) = by_units else { return self.buffered.write_at(buf, offset) };
         let (before, rest) = buf.split_at((units.start - offset) as usize);
         let (whole, after) = rest.split_at((units.end - units.start) as usize);
         if !before.is_empty() {
             self.buffered.write_at(before, offset)?;
         }
-        match direct.write_units(whole, units.start) {
+        match write_at(direct, whole, units.start) {
             // What a file system says that has no such writes, or wants them aligned to more than it told.
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 self.buffered.write_at(whole, units.start)?;
@@ -343,7 +268,3 @@ impl Drop for WrittenFile {
         drop_pages(&self.buffered, 0, None);
     }
 }
-
-#[cfg(test)]
-#[path = "tests_unbuffered.rs"]
-mod tests;

@@ -25,6 +25,8 @@ impl ReadMapping {
 
     /// Whether the system has these bytes in memory, as far as it tells. Takes some microseconds for two megabytes.
     pub fn is_in_memory(&self, range: Range<usize>) -> bool {
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
         match &self.0 {
             Memory::Copied(bytes) => range.end <= bytes.len(),
             #[cfg(target_os = "linux")]
@@ -35,6 +37,8 @@ impl ReadMapping {
     /// Has the system read these bytes so that looking at them cannot fail, for as long as it keeps them in memory; whether it
     /// did. Takes some microseconds for two megabytes that were in memory before.
     pub fn populate(&self, range: Range<usize>) -> bool {
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
         match &self.0 {
             Memory::Copied(bytes) => range.end <= bytes.len(),
             #[cfg(target_os = "linux")]

@@ -7,7 +7,7 @@ use std::{
     hash::{BuildHasher, Hasher},
     io,
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// By how much a thread that gives way is nicer than others: it gets a third of what they do.
@@ -17,6 +17,12 @@ const NICE_STEP: i32 = 5;
 /// No thread can be nicer.
 #[cfg(target_os = "linux")]
 const NICE_MAX: i32 = 19;
+
+/// A moment that is told in microseconds since 1970, or the last that the system has a name for: Windows knows no year after 30827.
+pub fn moment_of(unix_us: u64) -> SystemTime {
+    let far = || UNIX_EPOCH + Duration::from_secs(1 << 39);
+    UNIX_EPOCH.checked_add(Duration::from_micros(unix_us)).unwrap_or_else(far)
+}
 
 /// Where time, chance and threads come from.
 pub trait Runtime: Send + Sync + Debug + 'static {
@@ -71,7 +77,6 @@ impl Runtime for SystemRuntime {
 
     #[cfg(not(target_os = "linux"))]
     fn unix_time_us(&self) -> u64 {
-        use std::time::{SystemTime, UNIX_EPOCH};
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX))
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::platform::{MemVfs, PosixVfs, conformance};
+use crate::platform::{MemVfs, SystemVfs, conformance};
 
 const DIR: &str = "/d";
 
@@ -38,7 +38,7 @@ fn files_of_a_budget_conform() {
     for may_vanish in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let budget = OpenFiles::new(1);
-        let vfs = BudgetedVfs::new(Arc::new(PosixVfs::new()), Arc::clone(&budget), all, may_vanish);
+        let vfs = BudgetedVfs::new(Arc::new(SystemVfs::new()), Arc::clone(&budget), all, may_vanish);
         conformance::check(&vfs, dir.path());
         assert_eq!(budget.stats().open, 0, "a descriptor is counted for ever");
     }
@@ -94,7 +94,7 @@ fn what_is_removed_or_renamed_is_read_on() {
 #[test]
 fn what_others_remove_is_read_on_where_it_can_be_mapped() {
     let dir = tempfile::tempdir().unwrap();
-    let (inner, budget) = (Arc::new(PosixVfs::new()), OpenFiles::new(4));
+    let (inner, budget) = (Arc::new(SystemVfs::new()), OpenFiles::new(4));
     let vfs = BudgetedVfs::new(Arc::clone(&inner) as _, Arc::clone(&budget), all, true);
     let path = |number: usize| dir.path().join(format!("{number}.run"));
     for number in 0..20 {
@@ -157,7 +157,11 @@ impl Vfs for Limited {
     }
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         if self.open.load(Relaxed) + self.others.load(Relaxed) >= self.max {
+            #[cfg(unix)]
             return Err(rustix::io::Errno::MFILE.into());
+            // ERROR_TOO_MANY_OPEN_FILES.
+            #[cfg(not(unix))]
+            return Err(io::Error::from_raw_os_error(4));
         }
         let file = self.inner.open(path, mode)?;
         self.open.fetch_add(1, Relaxed);

@@ -1,9 +1,19 @@
-use super::*;
-use crate::platform::{DirEntry, FileLock, PosixVfs, Vfs, conformance};
+#[cfg(windows)]
+use crate::platform::ReadRequest;
+use crate::platform::{
+    Aligned, DirEntry, File, FileLock, OpenMode, SystemVfs, Unbuffered, Vfs,
+    aligned_io::{KEPT, KEPT_MAX, PIECE_BYTES},
+    conformance,
+};
+use std::{io, path::Path, sync::Arc};
+
+fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
+    SystemVfs::new().open_unbuffered(path, mode)
+}
 
 /// All files of a directory past the cache, whatever their names.
 #[derive(Debug, Default)]
-struct AllUnbuffered(PosixVfs);
+struct AllUnbuffered(SystemVfs);
 
 impl Vfs for AllUnbuffered {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -48,12 +58,12 @@ fn direct(path: &Path) -> Option<Arc<dyn File>> {
 
 /// Writes a file the usual way.
 fn put(path: &Path, bytes: &[u8]) {
-    PosixVfs::new().open(path, OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();
+    SystemVfs::new().open(path, OpenMode::CreateNew).unwrap().write_at(bytes, 0).unwrap();
 }
 
 /// Reads it so.
 fn get(path: &Path) -> Vec<u8> {
-    let file = PosixVfs::new().open(path, OpenMode::Read).unwrap();
+    let file = SystemVfs::new().open(path, OpenMode::Read).unwrap();
     let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
     file.read_exact_at(&mut bytes, 0).unwrap();
     bytes
@@ -65,12 +75,13 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// How many of the file's pages the system has in its cache.
+#[cfg(target_os = "linux")]
 fn pages_cached(path: &Path) -> usize {
-    let file = PosixVfs::new().open(path, OpenMode::Read).unwrap();
+    let file = SystemVfs::new().open(path, OpenMode::Read).unwrap();
     let len = file.len().unwrap();
     let map = file.map_for_reading(len).unwrap().expect("a file system whose files are mapped");
     let len = usize::try_from(len).unwrap();
-    (0..len).step_by(PAGE_BYTES as usize).filter(|&at| map.is_in_memory(at..at + 1)).count()
+    (0..len).step_by(4096).filter(|&at| map.is_in_memory(at..at + 1)).count()
 }
 
 #[test]
@@ -107,6 +118,7 @@ fn reads_are_right_at_every_alignment() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn what_is_read_and_written_leaves_no_page_in_the_cache() {
     let dir = tempfile::tempdir().unwrap();
@@ -129,7 +141,7 @@ fn what_is_read_and_written_leaves_no_page_in_the_cache() {
     }
     assert_eq!(pages_cached(&path), 0);
     // The check can fail: what is read the usual way stays.
-    PosixVfs::new().open(&path, OpenMode::Read).unwrap().read_exact_at(&mut [0; 9000], 0).unwrap();
+    SystemVfs::new().open(&path, OpenMode::Read).unwrap().read_exact_at(&mut [0; 9000], 0).unwrap();
     assert!(pages_cached(&path) > 0);
     // And goes when the file is opened to be read past the cache.
     drop(direct(&path));
@@ -219,6 +231,7 @@ fn threads_share_aligned_memory_without_mixing_it_up() {
     assert!(KEPT.lock().len() <= KEPT_MAX);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_file_system_without_such_reads_has_its_files_buffered_and_says_why() {
     // Files of /proc have no place on a device.
@@ -227,4 +240,34 @@ fn a_file_system_without_such_reads_has_its_files_buffered_and_says_why() {
     assert!(because.contains("O_DIRECT"), "{because}");
     assert!(!opened.file.is_unbuffered());
     assert!(opened.file.read_at(&mut [0; 10], 0).unwrap() > 0);
+}
+
+/// On Linux, `tests_uring.rs` has the same.
+#[cfg(windows)]
+#[test]
+fn reads_made_at_once_are_those_made_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = pattern((1 << 20) + 100);
+    let paths = [dir.path().join("1.run"), dir.path().join("2.run")];
+    paths.iter().for_each(|path| put(path, &bytes));
+    let vfs = SystemVfs::new();
+    let files = [vfs.open(&paths[0], OpenMode::Read).unwrap(), direct(&paths[1]).expect("past the cache")];
+    for count in [1, 2, 15, 16, 17, 50] {
+        let request = |at: usize| {
+            let (offset, len) = ((at * 104_729) % bytes.len(), 1 + (at * 7919) % 40_000);
+            ReadRequest::new(Arc::clone(&files[at % 2]), offset as u64, len)
+        };
+        let mut requests: Vec<_> = (0..count).map(request).collect();
+        vfs.read_many(&mut requests);
+        for request in requests {
+            let at = usize::try_from(request.offset).unwrap();
+            match request.result.expect("it was made") {
+                Ok(()) => assert!(request.bytes == bytes[at..at + request.bytes.len()]),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+                    assert!(at + request.bytes.len() > bytes.len());
+                }
+            }
+        }
+    }
 }

@@ -136,7 +136,7 @@ pub trait File: Send + Sync + Debug + 'static {
 
     /// The system's name for the file, and how reads by it are to be aligned, for who makes many reads at once; `None` if it is
     /// not to be read past this trait.
-    #[cfg(unix)]
+    #[cfg(any(unix, windows))]
     fn system_file(&self) -> Option<super::SystemFile<'_>> {
         None
     }

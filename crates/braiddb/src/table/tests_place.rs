@@ -9,7 +9,7 @@ use crate::{
     base::{EntryKind, EntryRef, Error},
     cache::BlockCache,
     codec::{Compression, FILE_HEADER_LEN, checksum},
-    platform::{DirEntry, File, FileLock, OpenMode, PosixVfs, ReadMapping, Runtime, SystemRuntime, Vfs},
+    platform::{DirEntry, File, FileLock, OpenMode, ReadMapping, Runtime, SystemRuntime, SystemVfs, Vfs},
 };
 use crossbeam_epoch::pin;
 use std::{
@@ -28,7 +28,7 @@ const LATER_NS: u64 = 33_000_000_000;
 /// The system's files, whose reads are counted and fail on demand, and a clock that stands.
 #[derive(Debug, Default)]
 struct World {
-    inner: PosixVfs,
+    inner: SystemVfs,
     time_ns: AtomicU64,
     reads: AtomicU64,
     is_failing: AtomicBool,

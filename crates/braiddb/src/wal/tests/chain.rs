@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::MAX_SEQUENCE;
-use crate::platform::PosixVfs;
+use crate::platform::SystemVfs;
 use crate::wal::{SegmentInfo, inspect_segment};
 
 #[test]
@@ -352,7 +352,7 @@ fn what_is_written_in_either_way_follows_on() {
     let dir = tempfile::tempdir().unwrap();
     let next_number = Arc::new(AtomicU64::new(1));
     let context = WalContext {
-        vfs: Arc::new(PosixVfs::new()),
+        vfs: Arc::new(SystemVfs::new()),
         dir: dir.path().into(),
         runtime: Arc::new(SystemRuntime::new()),
         next_file_number: Arc::new(move || next_number.fetch_add(1, Ordering::Relaxed)),
@@ -374,7 +374,7 @@ fn what_is_written_in_either_way_follows_on() {
         expected.push((sequence, payload));
         let mut seen = Groups::new();
         if sequence % 50 == 0 {
-            recover(&PosixVfs::new(), dir.path(), &input, &mut |info, payload| {
+            recover(&SystemVfs::new(), dir.path(), &input, &mut |info, payload| {
                 seen.push((info.first_sequence, payload.to_vec()));
                 Ok(Visit::Taken)
             })

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# All tests as programs of Windows (x86_64-pc-windows-gnu), under Wine; and databases written there and read here, and the other way
+# round. Compilers, the sources of the standard library and Wine are Debian's, which are installed if need be.
+#
+#   scripts/test-windows.sh [--full] [debug|release|files]...   all three unless told
+#   scripts/test-windows.sh --install                           nothing: only sees to it that all that is there; ends with 3 if it cannot be had
+#
+#   debug, release   the tests, of that profile, with a tenth of their volumes; all of them with --full
+#   files            what each system writes, read by the other and by scripts/read_db.py: see scripts/check_format.sh
+#
+# What Wine cannot show is told in docs/platforms.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly target=x86_64-pc-windows-gnu
+readonly needed=(rustc-web cargo-web rust-web-src gcc-mingw-w64-x86-64 wine wine64)
+
+if [[ ! -d /usr/lib/rustlib/src/rust/library ]] || ! dpkg -s "${needed[@]}" >/dev/null 2>&1; then
+    if [[ $EUID -ne 0 ]] || ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${needed[@]}"; }; then
+        echo "windows: install Debian's ${needed[*]} first" >&2
+        exit 3
+    fi
+fi
+volume=0.1
+case ${1-} in
+    --install) exit 0 ;;
+    --full)
+        volume=1
+        shift
+        ;;
+esac
+[[ $# -gt 0 ]] || set -- debug release files
+
+here=${CARGO_TARGET_DIR:-target}/windows
+mkdir -p "$here/dll"
+here=$(cd "$here" && pwd)
+x86_64-w64-mingw32-gcc -shared -O2 -s -o "$here/dll/bcryptprimitives.dll" scripts/windows/bcryptprimitives.c -ladvapi32
+
+# A Wine of its own, which asks for nothing and shows no windows.
+export WINEPREFIX=$here/prefix WINEDEBUG=-all WINEPATH="Z:${here//\//\\}\\dll" WINEDLLOVERRIDES="mscoree,mshtml="
+mkdir -p "$WINEPREFIX"
+trap 'wineserver -k >/dev/null 2>&1 || true' EXIT
+wineboot --init >/dev/null 2>&1
+wine cmd /c ver | tr -d '\r'
+
+windows_cargo() {
+    RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0 CARGO_PROFILE_RELEASE_DEBUG=0 \
+        CARGO_TARGET_DIR=$here \
+        CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine \
+        /usr/bin/cargo "$1" --locked --target "$target" -Zbuild-std=std,panic_abort,test "${@:2}"
+}
+
+# A program for Windows as one of this system.
+wrapper() {
+    printf '#!/bin/sh\nexec wine "%s" "$@"\n' "$2" >"$here/$1"
+    chmod +x "$here/$1"
+}
+
+# Examples are not built: there is nothing to be tested in them.
+tests() {
+    export BRAIDDB_VOLUME=${BRAIDDB_VOLUME:-$volume}
+    windows_cargo test --workspace --exclude xtask --lib --bins --tests --no-fail-fast "$@"
+}
+
+files() {
+    windows_cargo build --quiet --release --package braid-cli --package braiddb --bins --example every_kind
+    cargo build --quiet --locked --release --package braid-cli --package braiddb --bins --example every_kind
+    local ours=${CARGO_TARGET_DIR:-target}/release
+    wrapper braid "$here/$target/release/braid.exe"
+    wrapper every_kind "$here/$target/release/examples/every_kind.exe"
+    echo "windows: written there, read here"
+    scripts/check_format.sh "$ours/braid" "$here/every_kind"
+    echo "windows: written here, read there"
+    scripts/check_format.sh "$here/braid" "$ours/examples/every_kind"
+}
+
+for what in "$@"; do
+    began=$SECONDS
+    echo "windows: $what"
+    case $what in
+        debug) tests ;;
+        release) tests --release ;;
+        files) files ;;
+        *)
+            echo "windows: debug, release or files, not '$what'" >&2
+            exit 2
+            ;;
+    esac
+    printf 'windows: %s: ok, %d s\n' "$what" "$((SECONDS - began))"
+done
