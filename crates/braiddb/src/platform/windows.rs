@@ -44,11 +44,12 @@ use windows_sys::Win32::{
         ERROR_ACCESS_DENIED, ERROR_ALREADY_EXISTS, ERROR_IO_PENDING, ERROR_LOCK_VIOLATION, ERROR_SHARING_VIOLATION,
     },
     Storage::FileSystem::{
-        DELETE, FILE_DISPOSITION_FLAG_DELETE, FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE,
-        FILE_DISPOSITION_FLAG_POSIX_SEMANTICS, FILE_DISPOSITION_INFO_EX, FILE_FLAG_DELETE_ON_CLOSE,
-        FILE_FLAG_OPEN_REPARSE_POINT, FILE_FLAG_OVERLAPPED, FILE_RENAME_INFO, FileDispositionInfoEx, FileRenameInfo,
-        GetDiskFreeSpaceExW, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx,
-        SetFileInformationByHandle,
+        DELETE, FILE_ATTRIBUTE_DIRECTORY, FILE_ATTRIBUTE_REPARSE_POINT, FILE_DISPOSITION_FLAG_DELETE,
+        FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE, FILE_DISPOSITION_FLAG_POSIX_SEMANTICS,
+        FILE_DISPOSITION_INFO_EX, FILE_FLAG_DELETE_ON_CLOSE, FILE_FLAG_OPEN_REPARSE_POINT, FILE_FLAG_OVERLAPPED,
+        FILE_RENAME_INFO, FileDispositionInfoEx, FileRenameInfo, GetDiskFreeSpaceExW, GetFileAttributesExW,
+        GetFileExInfoStandard, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx,
+        SetFileInformationByHandle, WIN32_FILE_ATTRIBUTE_DATA,
     },
     System::IO::{OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0},
 };
@@ -118,16 +119,15 @@ impl Vfs for WindowsVfs {
         let mut entries = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            let metadata = match fs::metadata(entry.path()) {
+            let len = match len_of(&entry.path()) {
                 // Removed since it was listed, or a link to nothing.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 // About to be removed, or refused: what the directory says of it will do.
-                Err(_) => entry.metadata()?,
-                Ok(metadata) => metadata,
+                Err(_) => entry.metadata().map(|metadata| metadata.is_file().then_some(metadata.len()))?,
+                Ok(len) => len,
             };
-            if metadata.is_file() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                entries.push(DirEntry { name, len: metadata.len() });
+            if let Some(len) = len {
+                entries.push(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), len });
             }
         }
         Ok(entries)
@@ -279,6 +279,21 @@ fn name_beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     path.with_file_name(format!("removed-{}-{number}.tmp", std::process::id()))
+}
+
+/// How long a file is now; `None` of what is no file.
+fn len_of(path: &Path) -> io::Result<Option<u64>> {
+    let mut wide: Vec<u16> = path.as_os_str().encode_wide().collect();
+    wide.push(0);
+    let mut told = WIN32_FILE_ATTRIBUTE_DATA::default();
+    // SAFETY: the text ends with a zero, and the system writes no more than the structure.
+    let asked = unsafe { GetFileAttributesExW(wide.as_ptr(), GetFileExInfoStandard, (&raw mut told).cast()) };
+    if asked == 0 || told.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT != 0 {
+        // A long path, or a link, takes more calls.
+        return fs::metadata(path).map(|metadata| metadata.is_file().then_some(metadata.len()));
+    }
+    let len = u64::from(told.nFileSizeHigh) << 32 | u64::from(told.nFileSizeLow);
+    Ok((told.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY == 0).then_some(len))
 }
 
 fn free_space_of(dir: &Path) -> io::Result<u64> {
