@@ -480,7 +480,7 @@ fn a_token_after_what_tables_have_holds_though_the_log_loses_its_end() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(small(&fault(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
-    let put = |db: &Db, tree: &crate::Tree, value: &[u8]| {
+    let put = |db: &Db, tree: &super::Tree, value: &[u8]| {
         let mut batch = db.batch();
         batch.put(tree, b"k", value);
         db.write(batch, Durability::Buffered).unwrap()
