@@ -70,4 +70,5 @@ pub use dump::{
     DumpInfo, DumpOptions, DumpProgress, DumpReport, DumpedTreeInfo, LoadOptions, LoadProgress, LoadReport, check_dump,
 };
 pub use options::Builder;
+pub use platform::{RateLimiter, RateLimiterStats};
 pub use txn::Savepoint;

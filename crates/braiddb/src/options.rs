@@ -7,7 +7,7 @@ use crate::{
     codec::{Compression, MergeFunction},
     db::{Db, Durability, Follower, RestorePoint, Settings, SharedRuntime},
     dump::{self, LoadOptions, LoadReport},
-    platform::{MemVfs, Runtime, SystemRuntime, Vfs},
+    platform::{MemVfs, RateLimiter, Runtime, SystemRuntime, Vfs},
     table::KeyBlocks,
 };
 use std::{path::Path, sync::Arc, time::Duration};
@@ -94,6 +94,7 @@ impl Builder {
                 reader_age_max_ns: u64::MAX,
                 log_archive: None,
                 open_files_max: None,
+                rate_limiter: None,
                 open_files: None,
                 is_restoring: false,
                 vfs: default_vfs(),
@@ -165,6 +166,30 @@ impl Builder {
     /// ten descriptors, and two for each thread that merges.
     pub fn open_files_max(mut self, files: usize) -> Builder {
         self.settings.open_files_max = Some(files);
+        self
+    }
+
+    /// A limit for what flushes, merges and the like write per second; none by default. Several databases may share one.
+    ///
+    /// Limits even out what the device has to do beside users' reads and syncs. One that is too low for what is written slows writers
+    /// down, as a slow device would. Without background threads it is the calls of users that flush and merge, and wait.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use braiddb::RateLimiter;
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// // 40 MB a second; or as much as leaves reads that miss the cache, and syncs, below two milliseconds.
+    /// let limiter = Arc::new(RateLimiter::new(40_000_000));
+    /// let by_latency = RateLimiter::by_latency(10_000_000, 400_000_000, Duration::from_millis(2));
+    /// let db = braiddb::Db::builder().rate_limiter(Arc::clone(&limiter)).open_in_memory()?;
+    /// limiter.set_bytes_per_second(80_000_000); // at any time
+    /// # assert_eq!(by_latency.stats().bytes_per_second, 400_000_000);
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn rate_limiter(mut self, limiter: Arc<RateLimiter>) -> Builder {
+        self.settings.rate_limiter = Some(limiter);
         self
     }
 

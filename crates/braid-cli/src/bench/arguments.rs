@@ -81,6 +81,12 @@ pub struct BenchArguments {
     /// Read and write tables past the system's cache
     #[arg(long)]
     pub direct_io: bool,
+    /// Let flushes and merges write no more than so many bytes a second
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub rate_limit: Option<u64>,
+    /// Lower that limit, to a tenth at most, while more than a hundredth of the reads from the device and of the syncs takes longer
+    #[arg(long, value_name = "MICROSECONDS", requires = "rate_limit", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rate_target: Option<u64>,
     /// Show latencies: mean, percentiles, maximum; and what the benchmark itself costs
     #[arg(long)]
     pub histogram: bool,

@@ -3,10 +3,12 @@
 use std::{
     fs::{self, File, TryLockError},
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
-use braiddb::Db;
+use braiddb::{Db, RateLimiter};
 
 use super::arguments::BenchArguments;
 use crate::exit::{SYSTEM, failure, usage};
@@ -33,6 +35,13 @@ impl Place {
             .memory(usize::try_from(arguments.memory).unwrap_or(usize::MAX))
             .compression(arguments.compression.into())
             .direct_io(arguments.direct_io);
+        let builder = match arguments.rate_limit {
+            Some(rate) => builder.rate_limiter(Arc::new(match arguments.rate_target {
+                Some(target) => RateLimiter::by_latency(rate / 10, rate, Duration::from_micros(target)),
+                None => RateLimiter::new(rate),
+            })),
+            None => builder,
+        };
         let (dir, is_temporary) = match &arguments.db {
             Some(dir) => (dir.clone(), false),
             None => (std::env::temp_dir().join(format!("braid-bench-{}", std::process::id())), true),

@@ -19,11 +19,21 @@ pub enum Compression {
 impl Compression {
     /// `InvalidArgument` for one that this build cannot make.
     pub(crate) fn check(self) -> Result<()> {
-        if self == Compression::Zstd && !cfg!(feature = "zstd") {
+        if !self.is_readable() {
             let reason = "this build of the library has no Zstandard: choose LZ4, or build it with the feature `zstd`";
             return Err(Error::InvalidArgument(reason.to_owned()));
         }
         Ok(())
+    }
+
+    /// What this build makes instead of it: LZ4 where it has no Zstandard.
+    pub(crate) fn or_what_there_is(self) -> Compression {
+        if self.is_readable() { self } else { Compression::Lz4 }
+    }
+
+    /// Whether this build can unpack it.
+    pub(crate) fn is_readable(self) -> bool {
+        self != Compression::Zstd || cfg!(feature = "zstd")
     }
 
     /// The compression of a byte in a file.

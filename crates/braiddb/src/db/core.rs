@@ -21,11 +21,11 @@
 //!
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
-use super::settings::Settings;
 use super::{
     archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, pressure::Pressure,
     snapshot::Hold, stats::Counters, watches::Watches,
 };
+use super::{limited_work::LimitedWork, settings::Settings};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -163,6 +163,8 @@ pub struct Core {
     /// How far the manifest says that time was ahead of the wall clock.
     pub noted_ahead_us: AtomicU64,
     pub table: TableContext,
+    /// The same for flushes and for merges, if what they write is limited.
+    pub limited: Option<LimitedWork>,
     pub state: ArcSwap<ReadState>,
     /// What it shares with other databases, and its part in that.
     pub member: Membership,

@@ -6,6 +6,7 @@ use crate::{
     codec::Compression,
     compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan, Target},
     memtable::Memtable,
+    platform::Urgency,
     read::ReadState,
     table::{
         RunOptions,
@@ -99,6 +100,7 @@ impl Core {
     /// unless it is not known whether they are in force.
     fn with_context<R>(
         &self,
+        urgency: Urgency,
         relocate: Option<&Relocation>,
         work: impl FnOnce(&JobContext<'_>) -> Result<R>,
         install: impl FnOnce(R) -> Result<()>,
@@ -114,7 +116,7 @@ impl Core {
             relocate.map_or(Ok(None), |relocation| self.relocate_blob(key, blob, relocation))
         };
         let done = work(&JobContext {
-            table: &self.table,
+            table: self.table_for(urgency),
             dir: self.dir.clone(),
             run_options: self.run_options(),
             compression_of: &compression_of,
@@ -178,6 +180,7 @@ impl Core {
             }
             read => read?,
         };
+        self.limited.iter().for_each(|limited| limited.wait(value.len() as u64));
         let new = self.blobs.write_to(Lane::Bulk, key, &value, blob.compression)?;
         if !moved.files.insert(new.file) {
             self.blobs.settle(&[new.file], None);
@@ -197,6 +200,7 @@ impl Core {
         let Some(memtable) = state.frozen.last().cloned() else { return Ok(false) };
         let start = self.now_ns();
         self.with_context(
+            Urgency::Flush,
             None,
             |context| compaction::flush(context, &memtable, &state.version, OWN_RUN_BYTES_MIN),
             |outputs| self.install_flush(&memtable, &state.version, outputs),
@@ -377,7 +381,7 @@ impl Core {
             }
         };
         let mut unsplit = None;
-        self.with_context(relocate, work, |output| {
+        self.with_context(Urgency::Merge, relocate, work, |output| {
             if let (Plan::Split, [part]) = (plan, output.parts.as_slice()) {
                 let bytes = part.written.iter().map(|run| run.file_bytes).sum();
                 let blocks: u64 = part.written.iter().map(|run| u64::from(run.blocks)).sum();

@@ -23,6 +23,7 @@ mod hash_indexes;
 pub mod inspect;
 mod iter;
 mod key;
+mod limited_work;
 mod load_entries;
 mod load_install;
 mod load_place;
@@ -84,6 +85,8 @@ mod tests_expiry;
 mod tests_follower;
 #[cfg(test)]
 mod tests_hash_index;
+#[cfg(test)]
+mod tests_limited;
 #[cfg(test)]
 mod tests_loose;
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //! A database is born when its first log segment is written. Leftovers of a creation that did not get so far are
 //! swept away; but a directory that holds logs, runs, views or blobs and no CURRENT is damaged, never new.
 
-use super::settings::Settings;
 use super::{
     archive::Archiver,
     background::damaged_view,
@@ -22,6 +21,10 @@ use super::{
     replay::{Replayed, replay},
     stats::Counters,
     watches::Watches,
+};
+use super::{
+    limited_work::{LimitedWork, timed},
+    settings::Settings,
 };
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
@@ -173,6 +176,7 @@ impl Core {
             incarnation: disk.manifest.layout().incarnation,
             clock: Clock::new(&*settings.runtime, floor_us),
             noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
+            limited: LimitedWork::new(&settings, &table),
             table,
             state: ArcSwap::from_pointee(state),
             member: Membership::new(Arc::clone(settings.common())),
@@ -389,7 +393,7 @@ pub(super) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
 pub(super) fn table_context(settings: &Settings) -> TableContext {
     let vfs = Arc::clone(&settings.vfs);
     TableContext {
-        vfs: if settings.direct_io { Arc::new(UnbufferedTables::new(vfs)) } else { vfs },
+        vfs: timed(if settings.direct_io { Arc::new(UnbufferedTables::new(vfs)) } else { vfs }, settings),
         cache: Arc::clone(&settings.common().cache),
         demand: Arc::new(Demand::new(settings.hash_index_after)),
         runtime: Arc::clone(&settings.runtime),

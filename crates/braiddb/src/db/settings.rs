@@ -3,7 +3,7 @@
 use super::{common::Common, shared_runtime::SharedRuntime};
 use crate::{
     codec::{Compression, MergeFunction},
-    platform::{BudgetedVfs, OpenFiles, Runtime, Vfs, pages::HUGE_PAGE_BYTES},
+    platform::{BudgetedVfs, OpenFiles, RateLimiter, Runtime, Vfs, pages::HUGE_PAGE_BYTES},
     table::KeyBlocks,
 };
 use std::{
@@ -97,6 +97,8 @@ pub struct Settings {
     pub is_restoring: bool,
     /// How many tables may be open at once; `None`: as many as all databases of the process may that say nothing of it.
     pub open_files_max: Option<usize>,
+    /// What flushes and merges wait for before they write.
+    pub rate_limiter: Option<Arc<RateLimiter>>,
     /// The budget that its files are opened in; none before it is open, or if there is no limit.
     pub open_files: Option<Arc<OpenFiles>>,
     pub vfs: Arc<dyn Vfs>,

@@ -3,7 +3,7 @@
 use super::core::Core;
 use crate::{
     base::{ReaderKind, SequenceNumber},
-    platform::{BatchReads, OpenFilesStats},
+    platform::{BatchReads, OpenFilesStats, RateLimiterStats},
     version::{Partition, Version},
 };
 use parking_lot::Mutex;
@@ -169,6 +169,9 @@ pub struct Stats {
     pub batch_reads: BatchReads,
     /// Why not by io_uring, on Linux.
     pub io_uring_refused: Option<String>,
+    /// What the limit for background writes is and has done ([`crate::Builder::rate_limiter`]), for all databases that share it; zeros
+    /// without one.
+    pub rate_limiter: RateLimiterStats,
     /// Device flushes of the log.
     pub syncs: u64,
     /// Memtables flushed.
@@ -270,6 +273,7 @@ impl Core {
             direct_io_refused: io.direct_refused,
             batch_reads: io.batches,
             io_uring_refused: io.io_uring_refused,
+            rate_limiter: self.settings.rate_limiter.as_ref().map_or_else(Default::default, |limiter| limiter.stats()),
             syncs: self.wal.as_ref().map_or(0, |w| w.stats().syncs),
             flushes: get(&counters.flushes),
             merges: get(&counters.merges),

@@ -112,6 +112,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         reader_age_max_ns: u64::MAX,
         log_archive: None,
         open_files_max: None,
+        rate_limiter: None,
         open_files: None,
         is_restoring: false,
         vfs: Arc::clone(vfs),

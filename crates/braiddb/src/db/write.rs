@@ -131,7 +131,11 @@ impl Core {
     /// Makes everything logged before `lsn` survive a power failure.
     pub fn sync_to(&self, lsn: u64) -> Result<()> {
         let Some(wal) = &self.wal else { return Ok(()) };
-        match self.contained("a sync", || wal.sync(lsn)).unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
+        let timed = self.limited.as_ref().filter(|limited| limited.goes_by_latency());
+        let began_ns = timed.map_or(0, |_| self.now_ns());
+        let synced = self.contained("a sync", || wal.sync(lsn));
+        timed.iter().for_each(|limited| limited.note_latency(self.now_ns() - began_ns));
+        match synced.unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
             Ok(_) => {
                 self.watches.wake_if_waiting();
                 Ok(())

@@ -10,6 +10,7 @@ mod batch;
 mod conformance;
 #[cfg(test)]
 pub mod fault_vfs;
+mod limited;
 mod mem;
 mod open_files;
 pub mod pages;
@@ -33,6 +34,7 @@ mod posix_unbuffered;
 mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
+mod rate_limiter;
 mod read_ahead;
 mod read_mapping;
 mod runtime;
@@ -56,12 +58,15 @@ pub(crate) use aligned::Aligned;
 #[cfg(any(unix, windows))]
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
+pub(crate) use limited::{LimitedVfs, Limits};
 pub use mem::MemVfs;
 pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
 #[cfg(any(all(test, unix), not(any(unix, windows))))]
 pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
+pub(crate) use rate_limiter::Urgency;
+pub use rate_limiter::{RateLimiter, RateLimiterStats};
 pub(crate) use read_ahead::AheadVfs;
 pub use read_mapping::ReadMapping;
 pub(crate) use runtime::moment_of;

@@ -337,6 +337,13 @@ impl BlobFile {
                 if checksum(self.file_id, at, stored) != entry.checksum {
                     return Err(self.bad(at, "the checksum of a chunk of a blob does not match"));
                 }
+                if entry.compressed && !layout.header.compression.is_readable() {
+                    // It is as it was written: no damage, and nothing to be done without.
+                    return Err(Error::Unsupported {
+                        path: self.path.clone(),
+                        detail: "it is compressed with Zstandard; use a build with the feature `zstd`".to_owned(),
+                    });
+                }
                 if entry.compressed {
                     let raw_len = usize::try_from(layout.header.chunk_len(index)).unwrap_or(usize::MAX);
                     let raw = decompress(layout.header.compression, stored, raw_len)

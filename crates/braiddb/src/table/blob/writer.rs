@@ -435,6 +435,7 @@ struct Packed<'a> {
 
 impl<'a> Packed<'a> {
     fn new(value: &'a [u8], compression: Compression) -> Packed<'a> {
+        let compression = compression.or_what_there_is();
         let mut chunks = Vec::with_capacity(value.len().div_ceil(BLOB_CHUNK_LEN));
         // Stays empty as long as no chunk was worth compressing, so that such values are never copied.
         let mut copy: Option<Vec<u8>> = None;

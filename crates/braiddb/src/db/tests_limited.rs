@@ -1,0 +1,133 @@
+//! Flushes and merges whose writes are limited.
+
+use super::{
+    Db, Durability, Settings,
+    tests_common::{bounded, mem, small},
+    tests_cursor::Random,
+};
+use crate::{
+    codec::Compression,
+    platform::{MemVfs, RateLimiter, Runtime, SystemRuntime, Vfs},
+};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+const RATE: u64 = 1 << 20;
+
+/// A clock that goes on when somebody waits, and by nothing else.
+#[derive(Debug, Default)]
+struct Clock(AtomicU64);
+
+impl Runtime for Clock {
+    fn unix_time_us(&self) -> u64 {
+        1_700_000_000_000_000 + self.monotonic_ns() / 1000
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn random_u64(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) | 1
+    }
+    fn spawn(&self, _name: &str, _body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn sleep_us(&self, micros: u64) {
+        self.0.fetch_add(micros * 1000, Ordering::Relaxed);
+    }
+    fn process_name(&self) -> String {
+        "a test".to_owned()
+    }
+}
+
+fn settings(vfs: &Arc<dyn Vfs>, runtime: Arc<dyn Runtime>, limiter: &Arc<RateLimiter>) -> Settings {
+    Settings { rate_limiter: Some(Arc::clone(limiter)), runtime, compression: Compression::None, ..small(vfs) }
+}
+
+/// Rows of some mebibytes in all.
+fn fill(db: &Db, rows: u32) {
+    let tree = db.tree("t").unwrap();
+    let mut random = Random(3, |n| n.to_be_bytes().to_vec());
+    for _ in 0..rows {
+        tree.put(random.key(), [random.below(256) as u8; 200]).unwrap();
+    }
+}
+
+/// All time that goes by is what was waited; so bytes by time are the limit, or something is written that does not wait for it.
+#[test]
+fn flushes_and_merges_write_as_much_as_they_may() {
+    let (vfs, clock, limiter) = (mem(), Arc::new(Clock::default()), Arc::new(RateLimiter::new(RATE)));
+    let db = Db::open_with(settings(&vfs, Arc::clone(&clock) as _, &limiter), Path::new("/limited")).unwrap();
+    let (before, began_ns) = (db.stats(), clock.monotonic_ns());
+    fill(&db, 20_000);
+    db.flush().unwrap();
+    db.compact().unwrap();
+    let stats = db.stats();
+    let seconds = (clock.monotonic_ns() - began_ns) as f64 / 1e9;
+    let bytes =
+        stats.run_bytes_written + stats.view_bytes_written - before.run_bytes_written - before.view_bytes_written;
+    assert!(bytes > 10 * RATE, "{bytes} are too few");
+    let share = bytes as f64 / seconds / RATE as f64;
+    assert!((0.9..1.1).contains(&share), "{share} of the limit: {bytes} bytes in {seconds} s");
+    let told = stats.rate_limiter;
+    assert_eq!(told, limiter.stats());
+    assert!(told.flush_bytes > RATE && told.merge_bytes > RATE, "{told:?}");
+    assert!((told.flush_bytes + told.merge_bytes).abs_diff(bytes) < bytes / 20, "{told:?}, {bytes}");
+    assert!(told.waited_ns.abs_diff(clock.monotonic_ns() - began_ns) < 1_000_000_000);
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn databases_share_a_limit() {
+    let (clock, limiter) = (Arc::new(Clock::default()), Arc::new(RateLimiter::new(RATE)));
+    let open = |name: &str| {
+        let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
+        Db::open_with(settings(&vfs, Arc::clone(&clock) as _, &limiter), Path::new(name)).unwrap()
+    };
+    let both = [open("/a"), open("/b")];
+    let began_ns = clock.monotonic_ns();
+    both.iter().for_each(|db| fill(db, 5_000));
+    both.iter().for_each(|db| db.flush().unwrap());
+    let bytes: u64 = both.iter().map(|db| db.stats().run_bytes_written + db.stats().view_bytes_written).sum();
+    let share = bytes as f64 / ((clock.monotonic_ns() - began_ns) as f64 / 1e9) / RATE as f64;
+    assert!((0.9..1.1).contains(&share), "{share}");
+}
+
+/// Else it would wait for minutes.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test of threads")]
+fn closing_does_not_wait_for_the_limit() {
+    bounded("closing", || {
+        let (vfs, limiter) = (mem(), Arc::new(RateLimiter::new(1)));
+        let with = |background_threads| Settings {
+            background_threads,
+            memtable_bytes: Some(1 << 20),
+            durability: Durability::Buffered,
+            ..settings(&vfs, Arc::new(SystemRuntime::new()), &limiter)
+        };
+        let db = Db::open_with(with(2), Path::new("/limited")).unwrap();
+        fill(&db, 12_000);
+        let waits = || limiter.stats().waited_ns > 0 || limiter.stats().flush_bytes > 0;
+        let began = Instant::now();
+        while !waits() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
+        assert!(waits());
+        let began = Instant::now();
+        db.close().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
+        let db = Db::open_with(Settings { rate_limiter: None, ..with(0) }, Path::new("/limited")).unwrap();
+        assert_eq!(
+            db.tree("t").unwrap().iter().filter(|row| row.is_ok()).count() as u64,
+            db.tree("t").unwrap().count(..).unwrap()
+        );
+        assert!(db.verify().unwrap().problems.is_empty());
+    });
+}

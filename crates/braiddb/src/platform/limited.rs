@@ -1,0 +1,204 @@
+//! Files whose writers wait for a [`RateLimiter`], and files whose readers tell it how long they waited for the device.
+
+use super::{
+    DirEntry, File, FileLock, IoReport, OpenMode, RateLimiter, ReadMapping, ReadRequest, Runtime, Unbuffered, Urgency,
+    Vfs, WriteMapping,
+};
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+/// What those who are limited have in common.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// What gives the time.
+    pub limiter: Arc<RateLimiter>,
+    /// The clock that it goes by.
+    pub runtime: Arc<dyn Runtime>,
+    /// Set when nobody is to wait any more.
+    pub released: Arc<AtomicBool>,
+    /// What for.
+    pub urgency: Urgency,
+}
+
+impl Limits {
+    /// Waits until so many bytes may be written.
+    pub fn wait(&self, bytes: u64) {
+        self.limiter.wait(&*self.runtime, bytes, self.urgency, &self.released);
+    }
+}
+
+/// Longer reads are no user's, who reads blocks.
+const TIMED_READ_MAX: usize = 64 << 10;
+
+/// What a limiter has to do with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Writes wait for it.
+    Limited,
+    /// It is told how long reads take.
+    Timed,
+}
+
+/// A file system whose new files are limited, or whose files are timed when they are read.
+#[derive(Debug)]
+pub struct LimitedVfs {
+    inner: Arc<dyn Vfs>,
+    limits: Limits,
+    part: Part,
+}
+
+impl LimitedVfs {
+    /// The same files as `inner`; the writers of new ones wait.
+    pub fn limiting(inner: &Arc<dyn Vfs>, limits: Limits) -> LimitedVfs {
+        LimitedVfs { inner: Arc::clone(inner), limits, part: Part::Limited }
+    }
+
+    /// The same files as `inner`; how long reads take is told.
+    pub fn timing(inner: &Arc<dyn Vfs>, limits: Limits) -> LimitedVfs {
+        LimitedVfs { inner: Arc::clone(inner), limits, part: Part::Timed }
+    }
+
+    fn wrap(&self, inner: Arc<dyn File>, mode: OpenMode) -> Arc<dyn File> {
+        match (self.part, mode) {
+            (Part::Limited, OpenMode::CreateNew) | (Part::Timed, OpenMode::Read) => {
+                Arc::new(LimitedFile { inner, limits: self.limits.clone(), part: self.part })
+            }
+            _ => inner,
+        }
+    }
+}
+
+impl Vfs for LimitedVfs {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        Ok(self.wrap(self.inner.open(path, mode)?, mode))
+    }
+
+    fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
+        let opened = self.inner.open_unbuffered(path, mode)?;
+        Ok(Unbuffered { file: self.wrap(opened.file, mode), ..opened })
+    }
+
+    fn open_files_limit(&self) -> Option<u64> {
+        self.inner.open_files_limit()
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest]) {
+        self.inner.read_many(requests);
+    }
+
+    fn io_report(&self) -> IoReport {
+        self.inner.io_report()
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
+        self.inner.lock(path, owner)
+    }
+
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner.free_space(path)
+    }
+}
+
+/// A file that is written as fast as may be, or timed.
+#[derive(Debug)]
+struct LimitedFile {
+    inner: Arc<dyn File>,
+    limits: Limits,
+    part: Part,
+}
+
+impl File for LimitedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if self.part == Part::Limited || buf.len() > TIMED_READ_MAX {
+            return self.inner.read_at(buf, offset);
+        }
+        let runtime = &self.limits.runtime;
+        let began_ns = runtime.monotonic_ns();
+        let read = self.inner.read_at(buf, offset);
+        self.limits.limiter.note_latency(runtime.monotonic_ns().saturating_sub(began_ns));
+        read
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        if self.part == Part::Limited {
+            self.limits.wait(buf.len() as u64);
+        }
+        self.inner.write_at(buf, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        self.inner.preallocate(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+
+    fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.sync_bytes(bytes, offset)
+    }
+
+    fn start_write_back(&self, offset: u64, len: u64) {
+        self.inner.start_write_back(offset, len);
+    }
+
+    fn is_read_ahead(&self) -> bool {
+        self.inner.is_read_ahead()
+    }
+
+    fn is_unbuffered(&self) -> bool {
+        self.inner.is_unbuffered()
+    }
+
+    #[cfg(any(unix, windows))]
+    fn system_file(&self) -> Option<super::SystemFile<'_>> {
+        self.inner.system_file()
+    }
+
+    fn held(&self) -> Option<Arc<dyn File>> {
+        self.inner.held()
+    }
+
+    fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn WriteMapping>>> {
+        self.inner.map_for_writing(len)
+    }
+
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
+        self.inner.map_for_reading(len)
+    }
+}
