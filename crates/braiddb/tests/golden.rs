@@ -6,6 +6,9 @@
 //! loose runs, key chunks, blocks of each compression, range tombstones, blobs, streams, operands, values that expire, trees of many values,
 //! runs that are given a sequence number, and a log of several epochs that no run has yet. `scripts/test-foreign.sh` runs this on a
 //! big-endian machine.
+//!
+//! `zstd-blobs.tar.zst` has a database alone, of a process that was killed: forty values that are blobs in a tree with Zstandard, and as many in one with
+//! LZ4, by turns, in a log that was not synced.
 
 #![expect(clippy::disallowed_methods, reason = "fixtures are read")]
 
@@ -23,15 +26,25 @@ const LINE_LEN: usize = 120;
 
 /// A copy of the database of a version, and what is in it.
 fn golden(version: u32) -> (TempDir, PathBuf, String) {
-    let dir = tempfile::tempdir().unwrap();
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../braid-cli/tests/fixtures/formats");
-    let packed = fs::File::open(fixtures.join(format!("format-{version}.tar.zst"))).unwrap();
-    let unpacked = zstd::decode_all(packed).unwrap();
-    tar::Archive::new(unpacked.as_slice()).unpack(dir.path()).unwrap();
+    let (dir, db) = unpacked(&format!("format-{version}"));
     let expected = fs::read_to_string(dir.path().join("expected")).unwrap();
     assert!(expected.lines().count() > 500);
-    let db = dir.path().join("db");
     (dir, db, expected)
+}
+
+fn unpacked(name: &str) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../braid-cli/tests/fixtures/formats");
+    let packed = fs::File::open(fixtures.join(format!("{name}.tar.zst"))).unwrap();
+    let unpacked = zstd::decode_all(packed).unwrap();
+    tar::Archive::new(unpacked.as_slice()).unpack(dir.path()).unwrap();
+    let db = dir.path().join("db");
+    (dir, db)
+}
+
+/// The value of a key in `zstd-blobs`.
+fn blob_of(key: u32) -> Vec<u8> {
+    format!("{key} is told again, ").repeat(500).into_bytes()
 }
 
 /// The lines of a tree, or the error that reading it ends with.
@@ -60,6 +73,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+#[cfg(feature = "zstd")]
 fn contents(db: &Db) -> Result<String> {
     db.trees()?.iter().map(|tree| lines_of(db, &tree.name, tree.multi)).collect()
 }
@@ -151,4 +165,51 @@ fn zstandard_is_not_promised() {
     let options = braiddb::TreeOptions { compression: Some(braiddb::Compression::Zstd), ..Default::default() };
     is_refused(db.tree_with("t", options).unwrap_err());
     assert!(db.trees().unwrap().is_empty());
+}
+
+/// Values that recovery looks at and cannot unpack are no end of the log: all that was committed is there, and what can be read is read.
+#[test]
+#[cfg(not(feature = "zstd"))]
+fn values_in_zstandard_are_kept_though_they_are_not_read() {
+    let (_dir, path) = unpacked("zstd-blobs");
+    let is_unreadable = |db: &Db, key: u32| match db.open_tree("zstd").unwrap().get(key.to_be_bytes()) {
+        Err(braiddb::Error::Unsupported { path, detail }) => {
+            assert!(path.extension().is_some_and(|extension| extension == "blob") && detail.contains("feature `zstd`"));
+        }
+        other => panic!("{key}: {other:?}"),
+    };
+    let open = || Db::builder().background_threads(0).blob_threshold(1000).open(&path).unwrap();
+    let db = open();
+    for key in 0..40_u32 {
+        assert!(db.open_tree("plain").unwrap().get(key.to_be_bytes()).unwrap().as_deref() == Some(&*blob_of(key)), "{key}");
+        is_unreadable(&db, key);
+    }
+    // What is left of the blob file is to be moved elsewhere, and cannot be.
+    for key in 0..36_u32 {
+        for tree in ["plain", "zstd"] {
+            db.open_tree(tree).unwrap().delete(key.to_be_bytes()).unwrap();
+        }
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+    let db = open();
+    (36..40).for_each(|key| is_unreadable(&db, key));
+    assert_eq!(db.open_tree("plain").unwrap().iter().map(|pair| pair.unwrap()).count(), 4);
+    // New values of that tree are written in another way, and can be read.
+    let tree = db.open_tree("zstd").unwrap();
+    tree.put(40_u32.to_be_bytes(), blob_of(40)).unwrap();
+    db.compact().unwrap();
+    assert!(tree.get(40_u32.to_be_bytes()).unwrap().as_deref() == Some(&*blob_of(40)));
+}
+
+#[test]
+#[cfg(feature = "zstd")]
+fn values_in_zstandard_are_read() {
+    let (_dir, path) = unpacked("zstd-blobs");
+    let db = Db::open(path).unwrap();
+    for key in 0..40_u32 {
+        for tree in ["plain", "zstd"] {
+            assert!(db.open_tree(tree).unwrap().get(key.to_be_bytes()).unwrap().as_deref() == Some(&*blob_of(key)), "{key}");
+        }
+    }
 }

@@ -8,7 +8,6 @@
 use super::{
     core::{Core, WorkState},
     crew::{Role, Turn, Worker},
-    limited_work::LimitedWork,
     upgrade::is_older,
 };
 use crate::{
@@ -96,7 +95,6 @@ impl Core {
     /// Refuses all calls from now on, has those that change files end, and waits until they have.
     pub fn refuse_calls(&self) {
         self.closing.store(true, Ordering::Release);
-        self.limited.iter().for_each(LimitedWork::release);
         self.signal_work();
         self.wake_leaders();
         self.watches.wake();

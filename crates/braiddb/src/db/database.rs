@@ -320,6 +320,7 @@ impl Shared {
             return Ok(());
         }
         let core = &self.core;
+        core.release_limited_work();
         let is_writable = !core.failed.load(Ordering::Acquire) && !core.settings.read_only;
         // What is in no log must not be lost by closing, or not without a word. Nobody is refused yet; but what comes now has no promise.
         let flushed = if core.has_unlogged() { core.flush_all() } else { Ok(()) };

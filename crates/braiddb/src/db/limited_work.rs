@@ -30,11 +30,6 @@ impl LimitedWork {
         Some(LimitedWork { flushes, merges, limits })
     }
 
-    /// Nobody waits from now on: the database is to be closed.
-    pub fn release(&self) {
-        self.limits.released.store(true, Ordering::Release);
-    }
-
     /// Waits until a merge may write so many bytes in another way than by a new table.
     pub fn wait(&self, bytes: u64) {
         self.limits.wait(bytes);
@@ -69,6 +64,13 @@ pub fn timed(vfs: Arc<dyn Vfs>, settings: &Settings) -> Arc<dyn Vfs> {
 }
 
 impl Core {
+    /// Nobody waits for the limit from now on: the database is to be closed, which may flush.
+    pub fn release_limited_work(&self) {
+        if let Some(limited) = &self.limited {
+            limited.limits.released.store(true, Ordering::Release);
+        }
+    }
+
     /// What new tables are written by.
     pub(super) fn table_for(&self, urgency: Urgency) -> &TableContext {
         match (&self.limited, urgency) {

@@ -172,9 +172,9 @@ impl Core {
             return Ok(Some(*known));
         }
         let value = match self.blobs.read_anew(blob) {
-            // One damaged value is no reason never to merge the partition again: its reference stays as it is.
-            Err(e) if e.is_corruption() => {
-                tracing::error!(error = %e, "a damaged value stays in its blob file");
+            // One such value is no reason never to merge the partition again: its reference stays as it is.
+            Err(e) if e.is_corruption() || matches!(e, Error::Unsupported { .. }) => {
+                tracing::error!(error = %e, "a value that cannot be read stays in its blob file");
                 self.work.lock().unmovable_blobs.insert(blob.file);
                 return Ok(None);
             }

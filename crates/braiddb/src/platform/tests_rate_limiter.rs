@@ -128,7 +128,7 @@ fn a_flush_does_not_wait_for_a_merge_that_has_taken_all() {
 #[test]
 fn the_limit_changes_while_it_is_in_use() {
     let (limiter, clock) = (RateLimiter::new(1_000_000), Clock::default());
-    let mut took = |limiter: &RateLimiter, bytes: u64| {
+    let took = |limiter: &RateLimiter, bytes: u64| {
         let before = clock.monotonic_ns();
         write(limiter, &clock, bytes);
         (clock.monotonic_ns() - before) as f64 / SECOND_NS as f64
@@ -165,7 +165,7 @@ fn the_rate_goes_by_what_users_wait_for() {
     let (floor, ceiling) = (1_000_000, 100_000_000);
     let limiter = RateLimiter::by_latency(floor, ceiling, Duration::from_millis(2));
     let clock = Clock::default();
-    let mut rate_after = |slow: u64, windows: u64| {
+    let rate_after = |slow: u64, windows: u64| {
         for _ in 0..windows {
             clock.advance(WINDOW_NS);
             (0..100).for_each(|n| limiter.note_latency(if n < slow { 3_000_000 } else { 1_000_000 }));

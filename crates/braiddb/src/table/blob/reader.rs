@@ -221,6 +221,8 @@ impl BlobFile {
         match self.read_streaming(reference, &mut |_| {}) {
             Ok(()) => Ok(true),
             Err(error) if error.is_corruption() => Ok(false),
+            // As it was written, though not to be unpacked by this build.
+            Err(Error::Unsupported { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
@@ -317,7 +319,8 @@ impl BlobFile {
         Ok(Layout { header, key, chunks, chunks_at: at + header.head_len() })
     }
 
-    /// Gives the contents of the chunks in `range` to `sink`.
+    /// Gives the contents of the chunks in `range` to `sink`. If this build cannot unpack some of them, that is told when all are
+    /// known to be sound.
     fn read_chunks(
         &self,
         reference: &BlobRef,
@@ -328,6 +331,7 @@ impl BlobFile {
     ) -> Result<()> {
         let mut at = layout.chunks_at;
         let end = reference.offset + reference.stored_len;
+        let mut is_readable = true;
         for (index, entry) in (0..).zip(&layout.chunks).take_while(|(index, _)| *index < range.end) {
             let stored_len = u64::from(entry.stored_len);
             if index >= range.start {
@@ -338,13 +342,8 @@ impl BlobFile {
                     return Err(self.bad(at, "the checksum of a chunk of a blob does not match"));
                 }
                 if entry.compressed && !layout.header.compression.is_readable() {
-                    // It is as it was written: no damage, and nothing to be done without.
-                    return Err(Error::Unsupported {
-                        path: self.path.clone(),
-                        detail: "it is compressed with Zstandard; use a build with the feature `zstd`".to_owned(),
-                    });
-                }
-                if entry.compressed {
+                    is_readable = false;
+                } else if entry.compressed {
                     let raw_len = usize::try_from(layout.header.chunk_len(index)).unwrap_or(usize::MAX);
                     let raw = decompress(layout.header.compression, stored, raw_len)
                         .ok_or_else(|| self.bad(at, "a chunk of a blob cannot be unpacked"))?;
@@ -354,6 +353,10 @@ impl BlobFile {
                 }
             }
             at += stored_len;
+        }
+        if !is_readable {
+            let detail = "it has values that are compressed with Zstandard; use a build with the feature `zstd`".to_owned();
+            return Err(Error::Unsupported { path: self.path.clone(), detail });
         }
         Ok(())
     }
