@@ -355,7 +355,8 @@ impl BlobFile {
             at += stored_len;
         }
         if !is_readable {
-            let detail = "it has values that are compressed with Zstandard; use a build with the feature `zstd`".to_owned();
+            let detail =
+                "it has values that are compressed with Zstandard; use a build with the feature `zstd`".to_owned();
             return Err(Error::Unsupported { path: self.path.clone(), detail });
         }
         Ok(())
