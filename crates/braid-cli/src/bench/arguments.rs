@@ -35,6 +35,9 @@ pub struct BenchArguments {
     /// Rows that there may be, and operations of what writes
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=ROWS_MAX / 2))]
     pub num: u64,
+    /// Operations of what writes to rows chosen at random [default: as --num, and a thousandth of it in fillsync and fill100K]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub writes: Option<u64>,
     /// Operations of what reads [default: as --num; passes read all rows, scans about as many rows as --num says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub reads: Option<u64>,

@@ -75,6 +75,9 @@ impl Benchmark<'_> {
         let mut summaries = front.latencies.summaries();
         summaries.extend(self.outcome.background.iter().flat_map(|writer| writer.latencies.summaries()));
         write_latencies(&summaries, out)?;
+        if let Some(us) = self.outcome.processor_us().filter(|_| !summaries.is_empty()) {
+            writeln!(out, "  processor time of the process: {us:.3} us an operation")?;
+        }
         if let Some(ns) = self.harness_ns.filter(|_| !summaries.is_empty()) {
             writeln!(out, "  of which the benchmark's own: {:.3} us an operation", ns / 1000.0)?;
         }
@@ -108,6 +111,7 @@ impl Benchmark<'_> {
         let mut line = Map::new();
         line.insert("benchmark".into(), self.name.into());
         line.extend(side_json(front));
+        line.insert("processor_us_per_operation".into(), self.outcome.processor_us().into());
         line.insert("num".into(), self.plan.rows.into());
         line.insert("key_size".into(), arguments.key_size.into());
         line.insert("value_size".into(), self.plan.value_size.to_string().into());

@@ -16,6 +16,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
+use cpu_time::ProcessTime;
 
 use super::{
     distribution::Chooser,
@@ -77,6 +78,8 @@ pub struct Outcome {
     pub background: Option<Side>,
     /// Operations of each thread.
     pub done: Vec<u64>,
+    /// The processor time that the process took meanwhile, with all its threads, if the system tells that.
+    pub processor_seconds: Option<f64>,
 }
 
 /// What one thread did.
@@ -127,6 +130,7 @@ pub fn run<S: Store + Send>(
     let control = Control { stop: AtomicBool::new(false), start: Barrier::new(threads.len() + 1) };
     let counters: Vec<Counter> = threads.iter().map(|_| Counter::default()).collect();
     let (sender, receiver) = mpsc::channel();
+    let mut processor_began = None;
     let reports = thread::scope(|scope| {
         let mut handles = Vec::new();
         for ((thread, store), counter) in threads.iter().zip(stores).zip(&counters) {
@@ -139,6 +143,7 @@ pub fn run<S: Store + Send>(
             }));
         }
         drop(sender);
+        processor_began = ProcessTime::try_now().ok();
         control.start.wait();
         let fronts = threads.iter().filter(|thread| !thread.is_background).count();
         let done = || threads.iter().zip(&counters).filter(|(thread, _)| !thread.is_background);
@@ -149,6 +154,7 @@ pub fn run<S: Store + Send>(
         };
         handles.into_iter().map(join).collect::<Result<Vec<Report>>>()
     })?;
+    let processor_time = processor_began.and_then(|began| began.try_elapsed().ok());
     let side = |is_background: bool| {
         let of_side = threads.iter().zip(&reports).filter(|(thread, _)| thread.is_background == is_background);
         Side::of(&of_side.map(|(_, report)| report).collect::<Vec<_>>())
@@ -158,7 +164,15 @@ pub fn run<S: Store + Send>(
         front: side(false),
         background: has_background.then(|| side(true)),
         done: reports.iter().map(|report| report.operations).collect(),
+        processor_seconds: processor_time.map(|time| time.as_secs_f64()),
     })
+}
+
+impl Outcome {
+    /// Processor time of the process by operation of the threads that are measured, in microseconds.
+    pub fn processor_us(&self) -> Option<f64> {
+        Some(self.processor_seconds? * 1e6 / self.front.operations.max(1) as f64)
+    }
 }
 
 impl Side {

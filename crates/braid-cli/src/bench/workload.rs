@@ -141,7 +141,7 @@ impl Workload {
         let put = Plan {
             action: Action::Put,
             rows: num,
-            operations: num,
+            operations: arguments.writes.unwrap_or(num),
             in_order: false,
             batch: arguments.batch_size.unwrap_or(1),
             is_durable: arguments.sync,
@@ -152,7 +152,8 @@ impl Workload {
         };
         let fill = Plan { begins_empty: !arguments.use_existing_db, ..put };
         let few = (num / SLOW_FRACTION).max(1);
-        let slow_fill = Plan { rows: few, operations: few, ..fill };
+        let slow_fill = Plan { rows: few, operations: arguments.writes.unwrap_or(few), ..fill };
+        let all = Plan { in_order: true, operations: num, ..fill };
         let reads = arguments.reads.unwrap_or(num);
         let read = |action| Plan { action, operations: reads, batch: 1, ..put };
         let pass = |reverse| {
@@ -169,14 +170,14 @@ impl Workload {
         let bytes = usize::from(arguments.prefix_size);
         let rows_of_prefix = 1_u64 << (8 * (8 - bytes as u32)).min(63);
         Work::Rows(match self {
-            Workload::FillSeq => Plan { in_order: true, ..fill },
+            Workload::FillSeq => all,
             Workload::FillRandom => fill,
-            Workload::FillBatch => Plan { in_order: true, batch: arguments.batch_size.unwrap_or(BATCH_ROWS), ..fill },
+            Workload::FillBatch => Plan { batch: arguments.batch_size.unwrap_or(BATCH_ROWS), ..all },
             Workload::FillSync => Plan { is_durable: true, ..slow_fill },
             Workload::FillLarge => Plan { value_size: ValueSize::fixed(LARGE_VALUE_BYTES), ..slow_fill },
             Workload::Overwrite => put,
             Workload::UpdateRandom => Plan { action: Action::Update, batch: 1, ..put },
-            Workload::DeleteSeq => Plan { action: Action::Delete, in_order: true, ..put },
+            Workload::DeleteSeq => Plan { action: Action::Delete, begins_empty: false, ..all },
             Workload::DeleteRandom => Plan { action: Action::Delete, ..put },
             Workload::ReadRandom => read(Action::Get),
             Workload::ReadMissing => read(Action::GetMissing),
