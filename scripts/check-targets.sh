@@ -27,18 +27,22 @@ fi
 export RUSTC=$rustc RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/targets
 "$rustc" --version
-failed=()
 [[ $# -gt 0 ]] || set -- "${engine[@]}"
-for target in "$@"; do
-    began=$SECONDS
-    # A warning is an error: what is not used on a system is said to be so.
-    if RUSTFLAGS="-D warnings" "$cargo" check --quiet --locked --package braiddb --no-default-features --features json \
-        -Zbuild-std=std,panic_abort --target "$target"; then
-        printf 'targets: %-28s compiles, %d s\n' "$target" "$((SECONDS - began))"
-    else
-        printf 'targets: %-28s FAILS\n' "$target"
-        failed+=("$target")
-    fi
-done
+
+# A warning is an error: what is not used on a system is said to be so.
+check() {
+    RUSTFLAGS="-D warnings" "$cargo" check --quiet --locked --package braiddb --no-default-features --features json \
+        -Zbuild-std=std,panic_abort "${@/#/--target=}"
+}
+
+# All together, which keeps all cores at work; where that fails, each for itself, to tell which.
+failed=()
+if check "$@"; then
+    printf 'targets: %s compiles\n' "$@"
+else
+    for target in "$@"; do
+        check "$target" || failed+=("$target")
+    done
+fi
 [[ ${#failed[@]} -eq 0 ]] || { echo "targets: the engine does not compile for ${failed[*]}" >&2; exit 1; }
 printf '%d passed, 0 failed\n' "$#"

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{BRAID, Workplace};
+use common::{BRAID, Workplace, spawn};
 use serde_json::Value;
 
 /// Runs benchmarks, which must succeed; a line of JSON each.
@@ -194,11 +194,11 @@ fn a_database_is_kept_and_known_again() {
 #[test]
 fn what_is_temporary_goes() {
     let place = Workplace::new();
-    let run = Command::new(BRAID)
+    let mut command = Command::new(BRAID);
+    command
         .args(["bench", "--num", "100", "--benchmarks", "fillseq,verify"])
-        .envs(["TMPDIR", "TMP"].map(|name| (name, place.path(""))))
-        .output()
-        .unwrap();
+        .envs(["TMPDIR", "TMP"].map(|name| (name, place.path(""))));
+    let run = spawn(command.stdout(Stdio::piped())).wait_with_output().unwrap();
     let out = String::from_utf8(run.stdout).unwrap();
     assert!(run.status.success() && out.contains(&place.path("braid-bench-").display().to_string()), "{out}");
     assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 0);
@@ -248,12 +248,11 @@ fn damage_is_3_and_an_open_database_is_4() {
     assert!(place.fails(3, "bench --db db --num 2000 --benchmarks readseq").contains("corruption"));
     place.write("file", "");
     place.fails(4, "bench --db file/db --num 10 --benchmarks fillseq");
-    let mut holder = Command::new(BRAID)
+    let mut command = Command::new(BRAID);
+    command
         .args(["bench", "--num", "100", "--benchmarks", "fillseq,readrandom", "--duration", "600", "--db"])
-        .arg(place.path("open"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .arg(place.path("open"));
+    let mut holder = spawn(command.stdout(Stdio::piped()));
     // Whatever it says, it says when the database is open; and it would end if nobody listened any more.
     let mut said = BufReader::new(holder.stdout.take().unwrap());
     said.read_line(&mut String::new()).unwrap();

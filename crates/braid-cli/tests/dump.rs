@@ -47,7 +47,7 @@ fn piped(place: &Workplace, from: &str, bytes_max: Option<u64>, to: &str) -> (Op
     let start = |arguments: &str, input: Stdio, output: Stdio| {
         let mut command = Command::new(common::BRAID);
         command.args(arguments.split(' ')).current_dir(place.path("")).stdin(input).stdout(output);
-        command.stderr(Stdio::piped()).spawn().unwrap()
+        common::spawn(command.stderr(Stdio::piped()))
     };
     let mut writer = start(from, Stdio::null(), Stdio::piped());
     let mut output = writer.stdout.take().unwrap();

@@ -162,12 +162,18 @@ fn a_database_that_is_open_elsewhere_is_4() {
     let place = Workplace::new();
     place.ok("put db t k v");
     // An import that waits for its input holds the database.
-    let mut holder = std::process::Command::new(common::BRAID)
-        .args(["import", place.path("db").to_str().unwrap(), "-", "--tree", "t", "--format", "jsonl", "--acknowledge"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = std::process::Command::new(common::BRAID);
+    command.args([
+        "import",
+        place.path("db").to_str().unwrap(),
+        "-",
+        "--tree",
+        "t",
+        "--format",
+        "jsonl",
+        "--acknowledge",
+    ]);
+    let mut holder = common::spawn(command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()));
     let mut input = holder.stdin.take().unwrap();
     // More than the reader takes before it opens the database.
     std::io::Write::write_all(&mut input, format!("{{\"x\":\"{}\"}}\n", "x".repeat(1000)).repeat(3000).as_bytes())

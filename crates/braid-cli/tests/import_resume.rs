@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{BRAID, Workplace, compress};
+use common::{BRAID, Workplace, compress, spawn};
 use serde_json::Value;
 
 const RECORDS: u64 = 20_000;
@@ -21,14 +21,9 @@ fn line(number: u64) -> String {
 /// Kills an import that has been given half of its input, as soon as a quarter is acknowledged; gives the records that
 /// were. It waits for more input then, so that it cannot end before.
 fn killed_import(place: &Workplace) -> u64 {
-    let mut child = Command::new(BRAID)
-        .args(["import", place.path("db").to_str().unwrap(), "-", "--acknowledge"])
-        .args(KEYED.split(' '))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(BRAID);
+    command.args(["import", place.path("db").to_str().unwrap(), "-", "--acknowledge"]).args(KEYED.split(' '));
+    let mut child = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
     let mut input = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || {
         for number in 0..RECORDS / 2 {

@@ -15,7 +15,7 @@ use braiddb::{
 };
 use braiddb_sim::{Random, log_off::Expected, numbered};
 use common::children;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const KILLS: f64 = 100.0;
 
@@ -37,8 +37,7 @@ fn what_a_killed_process_leaves_is_what_the_commit_of_the_cursor_left() {
         }
         let dir = place.path().join("db");
         let mut command = Command::new(env!("CARGO_BIN_EXE_log_off_child"));
-        command.arg(&dir).arg(database.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("start the child");
+        let mut child = children::spawn(command.arg(&dir).arg(database.to_string()));
         let stdout = child.stdout.take().expect("a pipe");
         let lines = std::thread::scope(|scope| {
             let lines = scope.spawn(|| children::lines(stdout).collect::<Vec<_>>());

@@ -6,11 +6,26 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 /// The built command.
 pub const BRAID: &str = env!("CARGO_BIN_EXE_braid");
+
+/// Starts a process, as `Command::spawn` does. Under Wine, and on a busy machine, a process ends now and then before its program begins,
+/// with `ERROR_INTERNAL_ERROR`, whatever the program: it is started again then, which hides nothing that the program did.
+pub fn spawn(command: &mut Command) -> Child {
+    const ERROR_INTERNAL_ERROR: i32 = 1359;
+    for _ in 0..3 {
+        match command.spawn() {
+            Err(e) if cfg!(windows) && e.raw_os_error() == Some(ERROR_INTERNAL_ERROR) => {
+                eprintln!("started again: {e}")
+            }
+            other => return other.unwrap_or_else(|e| panic!("start {command:?}: {e}")),
+        }
+    }
+    panic!("{command:?} cannot be started")
+}
 
 /// What a run of the command gave.
 #[derive(Debug)]
@@ -48,7 +63,7 @@ impl Workplace {
     pub fn run_with(&self, arguments: &[&str], stdin: &[u8]) -> Outcome {
         let mut command = Command::new(BRAID);
         command.args(arguments).current_dir(self.folder.path());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut input = child.stdin.take().unwrap();
         let stdin = stdin.to_vec();
         // A command that reads nothing closes its input early, which is no failure.

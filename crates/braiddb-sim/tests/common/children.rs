@@ -19,7 +19,22 @@ pub fn times(full: f64) -> u64 {
 pub fn start(dir: &Path, seed: u64, firsts: impl IntoIterator<Item = u64>) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kill_child"));
     command.arg(dir).arg(seed.to_string()).args(firsts.into_iter().map(|first| first.to_string()));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start the child")
+    spawn(&mut command)
+}
+
+/// Starts a process that is given nothing and whose output is read. Under Wine, and on a busy machine, a process ends now and then before its program begins,
+/// with `ERROR_INTERNAL_ERROR`, whatever the program: it is started again then, which hides nothing that the program did.
+pub fn spawn(command: &mut Command) -> Child {
+    const ERROR_INTERNAL_ERROR: i32 = 1359;
+    for _ in 0..3 {
+        match command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
+            Err(e) if cfg!(windows) && e.raw_os_error() == Some(ERROR_INTERNAL_ERROR) => {
+                eprintln!("started again: {e}")
+            }
+            other => return other.unwrap_or_else(|e| panic!("start {command:?}: {e}")),
+        }
+    }
+    panic!("{command:?} cannot be started")
 }
 
 /// Whether a process was killed, rather than ended by itself, well or badly.
