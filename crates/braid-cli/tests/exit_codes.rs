@@ -187,3 +187,13 @@ fn a_database_that_is_open_elsewhere_is_4() {
     assert_eq!(place.ok("get db t k --keys text"), "v\n");
     assert_eq!(place.ok("get db t k --keys text --read-only"), "v\n");
 }
+
+#[test]
+fn a_file_is_no_database() {
+    let place = Workplace::new();
+    place.write("file", "root:x:0:0\n");
+    for command in ["stats file", "get file t k", "get file t k --read-only", "compact file", "put file t k v"] {
+        assert_eq!(place.fails(2, command), "braid: file is not a database, which would be a directory\n", "{command}");
+    }
+    place.fails(1, "stats file/db");
+}

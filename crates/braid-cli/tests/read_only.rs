@@ -103,16 +103,6 @@ fn what_somebody_has_open_is_read_beside_him() {
     assert!(stranger.run("get db t k").status.success());
 }
 
-#[test]
-fn a_file_is_no_database() {
-    let place = Workplace::new();
-    place.write("file", "root:x:0:0\n");
-    for command in ["stats file", "get file t k", "get file t k --read-only", "compact file", "put file t k v"] {
-        assert_eq!(place.fails(2, command), "braid: file is not a database, which would be a directory\n", "{command}");
-    }
-    place.fails(1, "stats file/db");
-}
-
 /// Somebody who may read what lies in a workplace, and write nothing of it: another user, or we ourselves with our
 /// rights taken away.
 struct Stranger {

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each battery uses a part")]
 
-use braiddb::{Builder, Compression, Db, Error, MergeFunctionHandle, Tree, platform::Vfs};
+use braiddb::{Builder, Compression, Db, Error, MergeFunctionHandle, RateLimiter, Tree, platform::Vfs};
 use braiddb_sim::{
     Random, SimDisk, SimRuntime, mix,
     model::{Change, Contents, moment},
@@ -17,6 +17,7 @@ use std::{
         Arc, Once,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 #[cfg(any(unix, windows))]
@@ -116,7 +117,15 @@ impl SmallOptions {
     pub fn builder_by(&self, disk: &Arc<SimDisk>, runtime: Arc<SimRuntime>) -> Builder {
         disk.set_mapping(self.map_log || disk.maps_files());
         let vfs: Arc<dyn Vfs> = disk.clone();
-        Db::builder()
+        let builder = match self.loose_runs % 4 {
+            0 => Db::builder().rate_limiter(Arc::new(RateLimiter::new(1 << 28))),
+            1 => {
+                let limiter = RateLimiter::by_latency(1 << 26, 1 << 28, Duration::from_micros(50));
+                Db::builder().rate_limiter(Arc::new(limiter))
+            }
+            _ => Db::builder(),
+        };
+        builder
             .vfs(vfs)
             .runtime(runtime)
             .background_threads(0)
