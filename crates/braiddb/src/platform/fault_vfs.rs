@@ -112,18 +112,25 @@ impl FaultVfs {
         state.read.iter().filter(|(path, _)| has_extension(path)).map(|(_, bytes)| bytes).sum()
     }
 
-    /// All files with their contents.
+    /// All files with their contents, but for those that another thread removes meanwhile.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let list = self.inner.list(&self.dir).unwrap();
-        list.into_iter().map(|entry| self.dir.join(entry.name)).map(|path| (path.clone(), self.read(&path))).collect()
+        list.into_iter().filter_map(|entry| self.read_if_there(&self.dir.join(&entry.name))).collect()
     }
 
     /// A file's contents.
     pub fn read(&self, path: &Path) -> Vec<u8> {
-        let file = self.inner.open(path, OpenMode::Read).unwrap();
+        self.read_if_there(path).unwrap_or_else(|| panic!("there is no {}", path.display())).1
+    }
+
+    fn read_if_there(&self, path: &Path) -> Option<(PathBuf, Vec<u8>)> {
+        let file = match self.inner.open(path, OpenMode::Read) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            opened => opened.unwrap(),
+        };
         let mut bytes = vec![0; file.len().unwrap() as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
-        bytes
+        Some((path.to_owned(), bytes))
     }
 
     /// A file system that holds these files, all durable.
