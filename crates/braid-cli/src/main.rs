@@ -21,6 +21,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = arguments::Arguments::try_parse().unwrap_or_else(|error| exit::refuse_arguments(&error));
     let code = match commands::run(arguments.command) {

@@ -49,6 +49,8 @@ mod windows_file;
 #[cfg(windows)]
 mod windows_requests;
 #[cfg(windows)]
+mod windows_threads;
+#[cfg(windows)]
 mod windows_unbuffered;
 mod write_behind;
 #[cfg(any(windows, test))]

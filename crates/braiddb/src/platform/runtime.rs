@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that asks the system")]
 
+#[cfg(windows)]
+use super::windows_threads::run_on;
 use std::{
     fmt::Debug,
     hash::{BuildHasher, Hasher},
@@ -24,7 +26,8 @@ pub fn moment_of(unix_us: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_micros(unix_us)).unwrap_or_else(far)
 }
 
-/// Where time, chance and threads come from.
+/// Where time, chance and threads come from. A program that wants to start the engine's threads itself, or to place them, gives it a runtime of
+/// its own ([`crate::Builder::runtime`]), which may leave all but [`Runtime::spawn`] to a [`SystemRuntime`]; see the example `own_threads`.
 pub trait Runtime: Send + Sync + Debug + 'static {
     /// Microseconds since 1970, some milliseconds late at most. May jump.
     fn unix_time_us(&self) -> u64;
@@ -37,7 +40,9 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     }
     /// A random number.
     fn random_u64(&self) -> u64;
-    /// Starts a thread.
+    /// Starts a thread. Its name tells what for, with a number behind it: `braiddb-flush` for what writers may be waiting for, `braiddb-log` for what commits
+    /// may be waiting for, `braiddb-merge` for what nobody waits for (these call [`Runtime::give_way`] first); other names begin with `braiddb-` too, and are those of
+    /// threads that some calls start and end. The handle is joined, so the thread must end soon after `body` has.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
     /// Has the calling thread give way to others where there are more threads to run than processors. It stays so.
     fn give_way(&self) {}
@@ -51,12 +56,42 @@ pub trait Runtime: Send + Sync + Debug + 'static {
 #[derive(Debug)]
 pub struct SystemRuntime {
     start: Instant,
+    /// Where its threads run; empty for wherever the system likes.
+    processors: Vec<usize>,
 }
 
 impl SystemRuntime {
     /// A runtime whose monotonic clock starts now.
     pub fn new() -> SystemRuntime {
-        SystemRuntime { start: Instant::now() }
+        SystemRuntime { start: Instant::now(), processors: Vec::new() }
+    }
+
+    /// The same, but the threads that it starts run on these processors alone, so that background work stays away from those that the program
+    /// wants for itself. They are numbered as the system does, from 0.
+    ///
+    /// # Errors
+    /// `Unsupported` on systems other than Linux, Android and Windows; `InvalidInput` without processors, for one that there is not or that the process may not
+    /// use, and on Windows for some that are not of one processor group (of 64).
+    ///
+    /// ```
+    /// use braiddb::{Builder, platform::SystemRuntime};
+    /// # fn open() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = SystemRuntime::on_processors(&[2, 3])?;
+    /// let db = Builder::default().runtime(std::sync::Arc::new(runtime)).open("data")?;
+    /// # drop(db);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_processors(processors: &[usize]) -> io::Result<SystemRuntime> {
+        if processors.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no processors are named"));
+        }
+        let runtime = SystemRuntime { processors: processors.to_vec(), ..SystemRuntime::new() };
+        // Tried by a thread of its own: it stays where it is put.
+        let wanted = processors.to_vec();
+        let trial = std::thread::Builder::new().spawn(move || run_on(&wanted))?;
+        trial.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+        Ok(runtime)
     }
 }
 
@@ -100,7 +135,15 @@ impl Runtime for SystemRuntime {
     }
 
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-        std::thread::Builder::new().name(name.to_owned()).spawn(body)
+        let processors = self.processors.clone();
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            if !processors.is_empty()
+                && let Err(error) = run_on(&processors)
+            {
+                tracing::warn!(?processors, %error, "a background thread could not be put where it belongs");
+            }
+            body();
+        })
     }
 
     #[cfg(target_os = "linux")]
@@ -123,4 +166,34 @@ impl Runtime for SystemRuntime {
         }
         format!("process {}", std::process::id())
     }
+}
+
+/// Has the calling thread run on these processors alone.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn run_on(processors: &[usize]) -> io::Result<()> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let missing = |processor: usize| {
+        let reason = format!("there is no processor {processor}, or this process may not use it");
+        io::Error::new(io::ErrorKind::InvalidInput, reason)
+    };
+    let mut set = CpuSet::new();
+    for &processor in processors {
+        if processor >= CpuSet::MAX_CPU {
+            return Err(missing(processor));
+        }
+        set.set(processor);
+    }
+    // It takes what there is of them, and refuses only if there is none.
+    let is_set = sched_setaffinity(None, &set).is_ok();
+    let taken = sched_getaffinity(None)?;
+    match processors.iter().find(|processor| !is_set || !taken.is_set(**processor)) {
+        Some(processor) => Err(missing(*processor)),
+        None => Ok(()),
+    }
+}
+
+/// The same, where there is no such call.
+#[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
+fn run_on(_processors: &[usize]) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no way to put threads on processors"))
 }

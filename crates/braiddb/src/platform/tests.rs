@@ -87,3 +87,27 @@ fn a_thread_that_gives_way_does_so_alone() {
     runtime.spawn("nice", body).unwrap().join().unwrap();
     assert_eq!((told.recv().unwrap(), nice()), ((before + 5).min(19), before));
 }
+
+#[cfg(any(target_os = "linux", windows))]
+#[test]
+fn threads_run_where_they_are_put() {
+    use super::{Runtime, SystemRuntime};
+    let refused = |processors: &[usize]| SystemRuntime::on_processors(processors).unwrap_err();
+    assert_eq!(refused(&[]).kind(), std::io::ErrorKind::InvalidInput);
+    for none in [[0, 1023], [0, 100_000]] {
+        refused(&none);
+    }
+    // The last one that there is.
+    let count = std::thread::available_parallelism().unwrap().get();
+    let Some(last) = (0..1024).filter(|processor| SystemRuntime::on_processors(&[*processor]).is_ok()).take(count).last()
+    else {
+        panic!("this process may run nowhere");
+    };
+    let runtime = SystemRuntime::on_processors(&[last]).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let body = Box::new(move || tell.send(std::thread::available_parallelism().unwrap().get()).unwrap());
+    runtime.spawn("put", body).unwrap().join().unwrap();
+    // On Windows what the process may use is told instead.
+    assert_eq!(told.recv().unwrap(), if cfg!(windows) { count } else { 1 });
+    assert_eq!(std::thread::available_parallelism().unwrap().get(), count, "this thread is where it was");
+}
