@@ -99,7 +99,8 @@ fn threads_run_where_they_are_put() {
     }
     // The last one that there is.
     let count = std::thread::available_parallelism().unwrap().get();
-    let Some(last) = (0..1024).filter(|processor| SystemRuntime::on_processors(&[*processor]).is_ok()).take(count).last()
+    let Some(last) =
+        (0..1024).filter(|processor| SystemRuntime::on_processors(&[*processor]).is_ok()).take(count).last()
     else {
         panic!("this process may run nowhere");
     };
