@@ -93,6 +93,7 @@ impl RateLimiter {
 
     /// A limit that moves between `floor` and `ceiling`, in bytes per second, and begins at the latter: it goes down while more than a hundredth of what users wait
     /// for from the device (blocks that are not in the cache, syncs of the log) takes longer than `target`, and up again otherwise.
+    /// What is read where its file is mapped is not seen, nor are the reads of a batch ([`Tree::multi_get`](crate::Tree::multi_get)).
     pub fn by_latency(floor: u64, ceiling: u64, target: Duration) -> RateLimiter {
         let floor = floor.max(RATE_MIN);
         let ceiling = ceiling.max(floor);
