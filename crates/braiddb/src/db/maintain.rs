@@ -39,6 +39,9 @@ fn parts_of_split(partitions: usize) -> u64 {
     }
 }
 
+/// Smaller parts would be little but the first page of their file.
+const PART_BYTES_MIN: u64 = 8 << 10;
+
 /// What was moved is synced whenever it is so much, so that nobody else's sync has to see to much of it.
 const MOVED_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
 
@@ -490,7 +493,7 @@ fn part_bytes(partition: &Partition, partition_bytes: u64, parts: u64) -> u64 {
     let part = (partition_bytes / parts).max(1);
     let parts = ((live + part / 2) / part).max(2);
     // A little more, so that what was estimated too low makes no small part at the end.
-    (live / parts / 16 * 17).max(part / 2)
+    (live / parts / 16 * 17).max(part / 2).max(PART_BYTES_MIN)
 }
 
 /// The partitions that get a run: those it was made for, and in place of one that was split meanwhile, its parts.
