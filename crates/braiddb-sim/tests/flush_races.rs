@@ -4,7 +4,7 @@ mod common;
 
 use braiddb::{
     Db, Durability,
-    platform::{DirEntry, File, FileLock, OpenMode, Vfs},
+    platform::{File, OpenMode, Vfs},
 };
 use braiddb_sim::{CrashPolicy, Random, SimDisk, SimRuntime};
 use common::{PATH, empty_disk, full_text, threads::ok};
@@ -39,9 +39,9 @@ struct Manifest {
     hook: BeforeManifest,
 }
 
-impl Vfs for Interposed {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
+impl braiddb::platform::VfsLayer for Interposed {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.disk
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
@@ -49,55 +49,11 @@ impl Vfs for Interposed {
         let is_manifest = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST"));
         Ok(if is_manifest { Arc::new(Manifest { file, hook: self.hook.clone() }) } else { file })
     }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.hard_link(from, to)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        self.disk.lock(path, owner)
-    }
-
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.disk.free_space(path)
-    }
 }
 
-impl File for Manifest {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(buf, offset)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn preallocate(&self, len: u64) -> io::Result<()> {
-        self.file.preallocate(len)
+impl braiddb::platform::FileLayer for Manifest {
+    fn inner(&self) -> &dyn File {
+        &*self.file
     }
 
     fn sync_data(&self) -> io::Result<()> {

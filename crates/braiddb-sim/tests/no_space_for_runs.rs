@@ -5,7 +5,7 @@
 
 use braiddb::{
     Db, Durability,
-    platform::{DirEntry, File, FileLock, MemVfs, OpenMode, Vfs},
+    platform::{File, MemVfs, OpenMode, Vfs},
 };
 use std::{
     io,
@@ -26,37 +26,17 @@ struct FullForRuns {
     is_full: AtomicBool,
 }
 
-impl Vfs for FullForRuns {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(path)
+impl braiddb::platform::VfsLayer for FullForRuns {
+    fn inner(&self) -> &dyn Vfs {
+        &self.inner
     }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let is_new_run = mode == OpenMode::CreateNew && path.extension().is_some_and(|e| e == "run");
         if is_new_run && self.is_full.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.inner.open(path, mode)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.inner.list(dir)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.hard_link(from, to)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        self.inner.lock(path, owner)
-    }
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.inner.free_space(path)
     }
 }
 

@@ -1,9 +1,6 @@
 //! Files whose writers wait for a [`RateLimiter`], and files whose readers tell it how long they waited for the device.
 
-use super::{
-    DirEntry, File, FileLock, IoReport, OpenMode, RateLimiter, ReadMapping, ReadRequest, Runtime, Unbuffered, Urgency,
-    Vfs, WriteMapping,
-};
+use super::{File, OpenMode, RateLimiter, Runtime, Unbuffered, Urgency, Vfs};
 use std::{
     io,
     path::Path,
@@ -71,9 +68,9 @@ impl LimitedVfs {
     }
 }
 
-impl Vfs for LimitedVfs {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(path)
+impl super::VfsLayer for LimitedVfs {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.inner
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
@@ -83,46 +80,6 @@ impl Vfs for LimitedVfs {
     fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
         let opened = self.inner.open_unbuffered(path, mode)?;
         Ok(Unbuffered { file: self.wrap(opened.file, mode), ..opened })
-    }
-
-    fn open_files_limit(&self) -> Option<u64> {
-        self.inner.open_files_limit()
-    }
-
-    fn read_many(&self, requests: &mut [ReadRequest]) {
-        self.inner.read_many(requests);
-    }
-
-    fn io_report(&self) -> IoReport {
-        self.inner.io_report()
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.inner.list(dir)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.hard_link(from, to)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        self.inner.lock(path, owner)
-    }
-
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.inner.free_space(path)
     }
 }
 
@@ -134,7 +91,11 @@ struct LimitedFile {
     part: Part,
 }
 
-impl File for LimitedFile {
+impl super::FileLayer for LimitedFile {
+    fn inner(&self) -> &dyn File {
+        &*self.inner
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         if self.part == Part::Limited || buf.len() > TIMED_READ_MAX {
             return self.inner.read_at(buf, offset);
@@ -151,54 +112,5 @@ impl File for LimitedFile {
             self.limits.wait(buf.len() as u64);
         }
         self.inner.write_at(buf, offset)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.inner.set_len(len)
-    }
-
-    fn preallocate(&self, len: u64) -> io::Result<()> {
-        self.inner.preallocate(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.inner.sync_data()
-    }
-
-    fn sync_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.sync_bytes(bytes, offset)
-    }
-
-    fn start_write_back(&self, offset: u64, len: u64) {
-        self.inner.start_write_back(offset, len);
-    }
-
-    fn is_read_ahead(&self) -> bool {
-        self.inner.is_read_ahead()
-    }
-
-    fn is_unbuffered(&self) -> bool {
-        self.inner.is_unbuffered()
-    }
-
-    #[cfg(any(unix, windows))]
-    fn system_file(&self) -> Option<super::SystemFile<'_>> {
-        self.inner.system_file()
-    }
-
-    fn held(&self) -> Option<Arc<dyn File>> {
-        self.inner.held()
-    }
-
-    fn map_for_writing(&self, len: u64) -> io::Result<Option<Box<dyn WriteMapping>>> {
-        self.inner.map_for_writing(len)
-    }
-
-    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
-        self.inner.map_for_reading(len)
     }
 }

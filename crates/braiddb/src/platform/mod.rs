@@ -10,6 +10,7 @@ mod batch;
 mod conformance;
 #[cfg(test)]
 pub mod fault_vfs;
+mod layer;
 mod limited;
 mod mem;
 mod open_files;
@@ -60,6 +61,7 @@ pub(crate) use aligned::Aligned;
 #[cfg(any(unix, windows))]
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
+pub use layer::{FileLayer, VfsLayer};
 pub(crate) use limited::{LimitedVfs, Limits};
 pub use mem::MemVfs;
 pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};

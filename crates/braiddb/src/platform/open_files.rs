@@ -20,7 +20,7 @@
 //! others only if they are free, so that no two wait for each other. What is counted is descriptors: one goes from the count when it
 //! is closed. The budget may be exceeded by those that are being read at the same time, and by those that cannot be closed.
 
-use super::{DirEntry, File, FileLock, IoReport, OpenMode, ReadMapping, ReadRequest, Unbuffered, Vfs, WriteMapping};
+use super::{DirEntry, File, FileLock, OpenMode, ReadMapping, ReadRequest, Unbuffered, Vfs, WriteMapping};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::{
@@ -245,9 +245,9 @@ impl fmt::Debug for BudgetedVfs {
     }
 }
 
-impl Vfs for BudgetedVfs {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(path)
+impl super::VfsLayer for BudgetedVfs {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.inner
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
@@ -275,10 +275,6 @@ impl Vfs for BudgetedVfs {
         self.inner.read_many(requests);
     }
 
-    fn io_report(&self) -> IoReport {
-        self.inner.io_report()
-    }
-
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.budget.attempt(|| self.inner.list(dir))
     }
@@ -303,10 +299,6 @@ impl Vfs for BudgetedVfs {
         Ok(())
     }
 
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.hard_link(from, to)
-    }
-
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         // What fails for want of a descriptor has synced nothing, so it may be tried again.
         self.budget.attempt(|| self.inner.sync_dir(dir))
@@ -314,14 +306,6 @@ impl Vfs for BudgetedVfs {
 
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
         self.budget.attempt(|| self.inner.lock(path, owner))
-    }
-
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.inner.free_space(path)
-    }
-
-    fn open_files_limit(&self) -> Option<u64> {
-        self.inner.open_files_limit()
     }
 }
 

@@ -4,7 +4,7 @@
 //! A file is read by pieces. When one is wanted that follows the last, the next one is begun too. So each file that is read in order takes two pieces
 //! of memory, and one that is read elsewhere, one.
 
-use super::{Aligned, DirEntry, File, FileLock, IoReport, OpenMode, ReadRequest, Runtime, Unbuffered, Vfs};
+use super::{Aligned, File, OpenMode, Runtime, Unbuffered, Vfs};
 use parking_lot::Mutex;
 use std::{
     io,
@@ -123,54 +123,18 @@ impl AheadVfs {
     }
 }
 
-impl Vfs for AheadVfs {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(path)
+impl super::VfsLayer for AheadVfs {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.inner
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok(self.open_unbuffered(path, mode)?.file)
+        Ok(super::VfsLayer::open_unbuffered(self, path, mode)?.file)
     }
 
     fn open_unbuffered(&self, path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
         let opened = self.inner.open_unbuffered(path, mode)?;
         Ok(Unbuffered { file: self.wrap(opened.file, mode), ..opened })
-    }
-
-    fn read_many(&self, requests: &mut [ReadRequest]) {
-        self.inner.read_many(requests);
-    }
-
-    fn io_report(&self) -> IoReport {
-        self.inner.io_report()
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.inner.list(dir)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.hard_link(from, to)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        self.inner.lock(path, owner)
-    }
-
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.inner.free_space(path)
     }
 }
 

@@ -151,10 +151,11 @@ impl File for LimitedFile {
     }
 }
 
-impl Vfs for Limited {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(path)
+impl crate::platform::VfsLayer for Limited {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.inner
     }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         if self.open.load(Relaxed) + self.others.load(Relaxed) >= self.max {
             #[cfg(unix)]
@@ -166,27 +167,6 @@ impl Vfs for Limited {
         let file = self.inner.open(path, mode)?;
         self.open.fetch_add(1, Relaxed);
         Ok(Arc::new(LimitedFile(file, Arc::clone(&self.open))))
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.inner.list(dir)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.hard_link(from, to)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        self.inner.lock(path, owner)
-    }
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.inner.free_space(path)
     }
 }
 

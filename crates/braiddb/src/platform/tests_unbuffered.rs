@@ -1,7 +1,7 @@
 #[cfg(windows)]
 use crate::platform::ReadRequest;
 use crate::platform::{
-    Aligned, DirEntry, File, FileLock, OpenMode, SystemVfs, Unbuffered, Vfs,
+    Aligned, File, OpenMode, SystemVfs, Unbuffered, Vfs,
     aligned_io::{KEPT, KEPT_MAX, PIECE_BYTES},
     conformance,
 };
@@ -15,33 +15,13 @@ fn open(path: &Path, mode: OpenMode) -> io::Result<Unbuffered> {
 #[derive(Debug, Default)]
 struct AllUnbuffered(SystemVfs);
 
-impl Vfs for AllUnbuffered {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.0.create_dir_all(path)
+impl crate::platform::VfsLayer for AllUnbuffered {
+    fn inner(&self) -> &dyn Vfs {
+        &self.0
     }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         Ok(self.0.open_unbuffered(path, mode)?.file)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.0.list(dir)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.hard_link(from, to)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.sync_dir(dir)
-    }
-    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        self.0.lock(path, owner)
-    }
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.0.free_space(path)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     base::{EntryKind, EntryRef, Error},
     cache::BlockCache,
     codec::{Compression, FILE_HEADER_LEN, checksum},
-    platform::{DirEntry, File, FileLock, OpenMode, ReadMapping, Runtime, SystemRuntime, SystemVfs, Vfs},
+    platform::{File, OpenMode, Runtime, SystemRuntime, SystemVfs, Vfs},
 };
 use crossbeam_epoch::pin;
 use std::{
@@ -43,62 +43,34 @@ struct CountedFile {
     world: Arc<World>,
 }
 
-impl Vfs for Shared {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.0.inner.create_dir_all(path)
+impl crate::platform::VfsLayer for Shared {
+    fn inner(&self) -> &dyn Vfs {
+        &self.0.inner
     }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let inner = self.0.inner.open(path, mode)?;
         Ok(Arc::new(CountedFile { inner, world: Arc::clone(&self.0) }))
     }
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.0.inner.list(dir)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.inner.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.inner.rename(from, to)
-    }
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.inner.hard_link(from, to)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.inner.sync_dir(dir)
-    }
-    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        self.0.inner.lock(path, owner)
-    }
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.0.inner.free_space(path)
-    }
 }
 
-impl File for CountedFile {
+impl crate::platform::FileLayer for CountedFile {
+    fn inner(&self) -> &dyn File {
+        &*self.inner
+    }
+
+    /// Reads at once are to be counted too.
+    #[cfg(any(unix, windows))]
+    fn system_file(&self) -> Option<crate::platform::SystemFile<'_>> {
+        None
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.world.reads.fetch_add(1, Ordering::Relaxed);
         if self.world.is_failing.load(Ordering::Relaxed) {
             return Err(io::Error::other("the disk cannot read this"));
         }
         self.inner.read_at(buf, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(buf, offset)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.inner.set_len(len)
-    }
-    fn preallocate(&self, len: u64) -> io::Result<()> {
-        self.inner.preallocate(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.inner.sync_data()
-    }
-    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
-        self.inner.map_for_reading(len)
     }
 }
 

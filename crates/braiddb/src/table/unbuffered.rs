@@ -1,6 +1,6 @@
 //! Tables past the system's cache.
 
-use crate::platform::{DirEntry, File, FileLock, IoReport, OpenMode, ReadRequest, Vfs};
+use crate::platform::{File, IoReport, OpenMode, Vfs};
 use parking_lot::Mutex;
 use std::{ffi::OsStr, io, path::Path, sync::Arc};
 
@@ -26,9 +26,9 @@ fn is_table(path: &Path) -> bool {
     path.extension().and_then(OsStr::to_str).is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
-impl Vfs for UnbufferedTables {
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(path)
+impl crate::platform::VfsLayer for UnbufferedTables {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.inner
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
@@ -44,38 +44,6 @@ impl Vfs for UnbufferedTables {
             }
         }
         Ok(opened.file)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.inner.list(dir)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.hard_link(from, to)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
-        self.inner.lock(path, owner)
-    }
-
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.inner.free_space(path)
-    }
-
-    fn read_many(&self, requests: &mut [ReadRequest]) {
-        self.inner.read_many(requests);
     }
 
     fn io_report(&self) -> IoReport {
