@@ -1,7 +1,7 @@
 //! File systems and files that are made of others, and do some things in another way.
 //!
-//! A layer passes on whatever it does not do itself, calls that [`Vfs`] and [`File`] get later included. Implement it by its path (`impl platform::VfsLayer for ..`):
-//! with both traits in scope, calls of a layer's methods would be ambiguous.
+//! A layer passes on whatever it does not do itself. Implement it by its path (`impl platform::VfsLayer for ..`): with both traits in scope, calls of a
+//! layer's methods would be ambiguous. A test sees to it that calls which [`Vfs`] and [`File`] get later are here too.
 
 use super::{DirEntry, File, FileLock, IoReport, OpenMode, ReadMapping, ReadRequest, Unbuffered, Vfs, WriteMapping};
 use std::{fmt::Debug, io, path::Path, sync::Arc};
