@@ -98,13 +98,15 @@ impl BlobStore {
     }
 
     /// The blob files of a database that another process writes. Those that the runs of a layout refer to are open, so that none can
-    /// vanish. Of `others`, those that `before` has open stay so; they are opened with [`BlobStore::open_all`]. No writer.
+    /// vanish. Of `others`, those that `before` has open stay so; they are opened with [`BlobStore::open_all`]. Those that `grown` says may have more
+    /// in them than when `before` was made. No writer.
     pub fn beside_writer(
         dir: &Path,
         table: &TableContext,
         before: Option<&BlobStore>,
         layout: &Layout,
         others: &BTreeSet<FileNumber>,
+        grown: &BTreeSet<FileNumber>,
     ) -> Result<BlobStore> {
         let live = BlobStore::live_bytes(layout);
         let store = BlobStore::new(dir, table, None, []);
@@ -114,6 +116,9 @@ impl BlobStore {
             store.files.lock().open.extend(kept.map(|(number, file)| (*number, Arc::clone(file))));
         }
         store.open_all(live.keys())?;
+        for number in grown {
+            store.file(*number)?.catch_up()?;
+        }
         Ok(store)
     }
 

@@ -11,7 +11,8 @@
 //! **What may vanish.** Between the moment that a manifest was read and that in which a file it names is opened, the writer may have
 //! removed the file; log segments are written anew. Then CURRENT has gone on, and everything is read once more: what was not there is
 //! not named any more. An error is returned only if it comes again where CURRENT stands still. Once made, a state has every
-//! file open that it may ever need, so it never meets one that is gone.
+//! file open that it may ever need, so it never meets one that is gone. Blob files grow: of one that was closed meanwhile, for want of descriptors, it is
+//! seen to that what was added can be read as well.
 //!
 //! **Space.** What a state has open stays on disk. The follower lets go of its state when it makes another. Who keeps one that was
 //! superseded finds it closed after [`crate::Builder::reader_age_max`], or ten minutes where no limit is set.
@@ -318,7 +319,7 @@ impl Following {
         let manifest = open_manifest(settings, dir)?;
         let mut files = FileSet::new(dir, table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
-        let blobs = BlobStore::beside_writer(dir, table, None, manifest.layout(), &BTreeSet::new())?;
+        let blobs = BlobStore::beside_writer(dir, table, None, manifest.layout(), &BTreeSet::new(), &BTreeSet::new())?;
         let (log, records) = Log::read(settings, dir, &manifest, &blobs)?;
         blobs.open_all(&log.blob_files)?;
         let mut following = Following { manifest, files, version, log, has_news: true, superseded: Vec::new() };
@@ -358,7 +359,8 @@ impl Following {
         self.files.forget_unused(new);
         let version = Arc::new(self.files.version(new, Some(&self.version))?);
         let kept = self.log.blob_files.iter().copied().filter(|_| is_same).collect();
-        let blobs = BlobStore::beside_writer(dir, table, Some(before).filter(|_| is_same), new, &kept)?;
+        let before = Some(before).filter(|_| is_same);
+        let blobs = BlobStore::beside_writer(dir, table, before, new, &kept, &blobs_of_new_runs(old, new))?;
         let followed = if is_same_log { self.log.follow(settings, dir, &manifest, &blobs)? } else { None };
         let records = match followed {
             Some(records) => records,
@@ -378,7 +380,7 @@ impl Following {
 
     /// The blob files of the next state.
     fn blobs(&self, dir: &Path, table: &TableContext, before: &BlobStore, layout: &Layout) -> Result<BlobStore> {
-        BlobStore::beside_writer(dir, table, Some(before), layout, &self.log.blob_files)
+        BlobStore::beside_writer(dir, table, Some(before), layout, &self.log.blob_files, &BTreeSet::new())
     }
 
     /// A view that cannot be opened is done without, and slowly. Fails if there may be another by now.
@@ -512,6 +514,12 @@ impl Log {
         self.memtables.extend(walk.memtables);
         self.memtables.push(walk.memtable);
     }
+}
+
+/// The blob files that runs of a layout refer to which another has not: no others can have anything that matters since.
+fn blobs_of_new_runs(old: &Layout, new: &Layout) -> BTreeSet<FileNumber> {
+    let runs = new.runs.iter().filter(|(number, _)| !old.runs.contains_key(number));
+    runs.flat_map(|(_, meta)| &meta.blob_uses).map(|blob_use| blob_use.file).collect()
 }
 
 /// The manifest that is in force.

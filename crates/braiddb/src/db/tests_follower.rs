@@ -9,7 +9,7 @@ use super::{
 use crate::{
     base::{Error, Result},
     codec::Compression,
-    platform::{OpenMode, Vfs, fault_vfs::FaultVfs},
+    platform::{OpenMode, SystemVfs, Vfs, fault_vfs::FaultVfs},
 };
 use std::{
     collections::BTreeMap,
@@ -302,4 +302,52 @@ fn a_copy_that_takes_the_place_of_the_database_is_followed_as_another() {
     }
     follower.refresh().unwrap();
     assert_eq!(rows(&follower.db(), "t")[&b"b"[..]], b"there");
+}
+
+/// A blob file grows after a follower has looked at it and closed it, for want of descriptors; what was added is in runs when it looks again,
+/// and the file is gone before that is read.
+#[cfg(any(unix, windows))]
+#[test]
+fn what_was_added_to_a_blob_file_that_was_closed_is_there_when_the_file_is_gone() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("db");
+    let vfs: Arc<dyn Vfs> = Arc::new(SystemVfs::new());
+    let settings = |open_files_max| Settings {
+        blob_file_bytes: 1 << 20,
+        partition_bytes: Some(1 << 30),
+        loose_runs: 100,
+        fold_bytes_per_entry: 1,
+        read_in_place: false,
+        open_files_max,
+        ..small(&vfs)
+    };
+    let owner = Db::open_with(settings(None), &path).unwrap();
+    let tree = owner.tree("t").unwrap();
+    tree.put("early", [b'e'; 1000]).unwrap();
+    owner.flush().unwrap();
+    let follower = Follower::open_with(settings(Some(4)), &path, None).unwrap();
+    // More tables than may be open at once, all of them newer.
+    for round in 0..12u8 {
+        tree.put([round], [round; 10]).unwrap();
+        owner.flush().unwrap();
+    }
+    follower.refresh().unwrap();
+    let blobs = || {
+        let files = vfs.list(&path).unwrap().into_iter().map(|file| file.name);
+        files.filter(|name| name.ends_with(".blob")).collect::<Vec<_>>()
+    };
+    let before = blobs();
+    tree.put("late", [b'l'; 9000]).unwrap();
+    owner.flush().unwrap();
+    let expected = rows(&owner, "t");
+    assert_eq!(blobs(), before, "it was to go where the others are");
+    follower.refresh().unwrap();
+    let state = follower.db();
+    tree.delete("early").unwrap();
+    tree.delete("late").unwrap();
+    for _ in 0..3 {
+        owner.compact().unwrap();
+    }
+    assert!(before.iter().all(|name| !blobs().contains(name)), "its file was to go");
+    assert!(rows(&state, "t") == expected, "a state has changed");
 }

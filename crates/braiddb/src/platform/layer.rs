@@ -136,6 +136,9 @@ pub trait FileLayer: Send + Sync + Debug + 'static {
     fn system_file(&self) -> Option<super::SystemFile<'_>> {
         self.inner().system_file()
     }
+    fn catch_up(&self) -> io::Result<()> {
+        self.inner().catch_up()
+    }
     fn held(&self) -> Option<Arc<dyn File>> {
         self.inner().held()
     }
@@ -181,6 +184,9 @@ impl<L: FileLayer> File for L {
     #[cfg(any(unix, windows))]
     fn system_file(&self) -> Option<super::SystemFile<'_>> {
         FileLayer::system_file(self)
+    }
+    fn catch_up(&self) -> io::Result<()> {
+        FileLayer::catch_up(self)
     }
     fn held(&self) -> Option<Arc<dyn File>> {
         FileLayer::held(self)

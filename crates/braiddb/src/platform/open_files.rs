@@ -11,7 +11,8 @@
 //!   stay open. (Tables are removed when their last handle goes, so that is rare.) A rename is told to the handles.
 //! - *A file that another process may remove*, which is what followers read: before its descriptor is closed it is mapped, and read there
 //!   from then on, since a map keeps a file as a descriptor does. Each read first has the system read the pages
-//!   ([`ReadMapping::populate`]), so that a disk that fails gives an error. Where that cannot be had, the descriptor stays.
+//!   ([`ReadMapping::populate`]), so that a disk that fails gives an error. Where that cannot be had, the descriptor stays. What is appended to a file
+//!   after it was closed is not in the map: whoever learns of that has the file opened while it still has its name ([`File::catch_up`]).
 //!
 //! # Concurrency
 //!
@@ -542,6 +543,11 @@ impl File for Handle {
 
     fn is_unbuffered(&self) -> bool {
         self.0.unbuffered && self.0.refused.get().is_some_and(Option::is_none)
+    }
+
+    fn catch_up(&self) -> io::Result<()> {
+        // When it is closed again, all of it is mapped.
+        self.0.with(|_| Ok(()))
     }
 
     fn held(&self) -> Option<Arc<dyn File>> {

@@ -141,6 +141,12 @@ pub trait File: Send + Sync + Debug + 'static {
         None
     }
 
+    /// Has all that others have appended until now stay readable, whatever becomes of the file's name. Fails, as not found, if it has none any more, so
+    /// that this cannot be known. Whoever has a file open always can, so there is nothing to be done but for one that may be closed and opened again.
+    fn catch_up(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The file itself, open as long as this is held, of one that may be closed and opened again between two calls; `None` of others.
     fn held(&self) -> Option<Arc<dyn File>> {
         None

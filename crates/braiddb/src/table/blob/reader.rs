@@ -127,6 +127,15 @@ impl BlobFile {
         self.file.len().map_err(|e| Error::io("read the length of", &self.path, e))
     }
 
+    /// Has what its writer has appended until now stay readable, though the file may be removed. Corruption if it was removed already, so that this
+    /// cannot be known.
+    pub fn catch_up(&self) -> Result<()> {
+        self.file.catch_up().map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => Error::corruption(&self.path, 0, "the blob file is missing"),
+            _ => Error::io("open", &self.path, e),
+        })
+    }
+
     /// Lets the file be removed once nobody holds it.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
