@@ -330,7 +330,7 @@ fn space_comes_back_where_nothing_is_committed() {
         while entries(&db) > 10 {
             // It may have looked just before, and rest by this clock.
             clock.advance(SECOND_NS);
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
         }
     });
 }
@@ -389,7 +389,7 @@ fn what_was_never_flushed_goes_too() {
     bounded("the flush of what has expired", move || {
         while db.stats().flushes == 0 {
             clock.advance(SECOND_NS);
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
         }
         assert_eq!(db.stats().expired, 1);
     });
