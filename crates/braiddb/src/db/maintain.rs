@@ -299,7 +299,7 @@ impl Core {
         drop(before);
         self.publish_version(version, memtables, &disk.files);
         self.flushed.store(disk.manifest.layout().flushed, Ordering::Release);
-        self.watches.wake_if_waiting();
+        self.watches.wake_if_waiting_anywhere();
         disk.files.release_unused(disk.manifest.layout());
         self.release_blobs(disk.manifest.layout());
         Ok(())

@@ -568,6 +568,34 @@ fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
 }
 
 #[test]
+fn who_resumes_far_into_a_segment_of_the_log_is_shown_what_follows_by_its_first_call() {
+    let settings = Settings {
+        memory: 64 << 20,
+        memtable_bytes: Some(32 << 20),
+        log_segment_bytes: 8 << 20,
+        blob_threshold: 1 << 20,
+        ..keeping(&mem(), 1 << 30)
+    };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    let mut random = Random(1);
+    let mut put = |key: u8| {
+        let value: Vec<u8> = std::iter::repeat_with(|| random.below(256) as u8).take(100 << 10).collect();
+        tree.put([key], value).unwrap();
+    };
+    // More than a watcher has in memory at once, before and after.
+    (0..24).for_each(&mut put);
+    let token = db.watch(WatchOptions::new()).unwrap().token();
+    let resumed = |token| db.watch(WatchOptions::new().resume(token)).unwrap();
+    let mut at_end = resumed(token);
+    assert!(at_end.try_next().unwrap().is_none());
+    (24..60).for_each(&mut put);
+    for watcher in [&mut at_end, &mut resumed(token)] {
+        assert_eq!(all(watcher).len(), 36);
+    }
+}
+
+#[test]
 fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
     let vfs = mem();
     let clock = super::tests_common::Clock::new();

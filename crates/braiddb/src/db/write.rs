@@ -137,7 +137,7 @@ impl Core {
         timed.iter().for_each(|limited| limited.note_latency(self.now_ns() - began_ns));
         match synced.unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
             Ok(_) => {
-                self.watches.wake_if_waiting();
+                self.watches.wake_if_waiting_anywhere();
                 Ok(())
             }
             Err(e) => {

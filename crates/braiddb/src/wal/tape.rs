@@ -140,8 +140,8 @@ impl LogReader {
         self.last_sequence = self.last_sequence.max(up_to);
     }
 
-    /// Reads on, up to `limit` at most, and until it has read about so many bytes. Gives fewer items only where it has come to the
-    /// limit: none, if it stands there.
+    /// Reads on, up to `limit` at most, and until it has given about so many bytes; what it passes over does not count. Gives fewer only
+    /// where it has come to the limit: none, if nothing is left before that.
     pub fn read(
         &mut self,
         log: &impl HeldLog,
@@ -170,7 +170,7 @@ impl LogReader {
         }
     }
 
-    /// Reads records of the present segment; how many bytes of them.
+    /// Reads records of the present segment; how many bytes of them are given.
     fn read_segment(&mut self, limit: Lsn, bytes_max: usize, items: &mut VecDeque<LogItem>) -> Result<usize> {
         let header = &self.pin.header;
         let end = self.pin.end_lsn().min(limit).min(header.limit_lsn());
@@ -202,13 +202,12 @@ impl LogReader {
                     commit_time_us: record.header.commit_time_us,
                 };
                 self.last_sequence = record.header.last_sequence;
-                bytes += payload.len();
+                bytes += usize::try_from(len).unwrap_or(usize::MAX).max(payload.len());
                 items.push_back(LogItem::Group(info, payload));
             }
             debug_assert!(
                 !record.header.flags.contains(RecordFlags::SEAL) || header.start_lsn + self.offset + len == end
             );
-            bytes += usize::try_from(len).unwrap_or(usize::MAX);
             self.offset += len;
             self.link = record.link;
         }

@@ -296,6 +296,8 @@ impl Watcher {
                 return Ok(None);
             }
             core.check_open()?;
+            // Before it is looked at: what comes meanwhile is news to the wait below.
+            let before = self.source.state();
             if let Some(shown) = self.show_pending(&core)? {
                 return Ok(Some(shown));
             }
@@ -313,13 +315,13 @@ impl Watcher {
                     self.sync(&core)?;
                     continue;
                 }
-                self.wait(&core, left_ns.min(pause_ns));
+                self.wait(&core, left_ns.min(pause_ns), before);
                 continue;
             }
             if left_ns == 0 || self.source.closed.is_some() {
                 return Ok(None);
             }
-            self.wait(&core, left_ns);
+            self.wait(&core, left_ns, before);
         }
     }
 
@@ -342,18 +344,10 @@ impl Watcher {
         Ok(())
     }
 
-    fn wait(&self, core: &Core, pause_ns: u64) {
-        let source = &self.source;
-        let (end, limit) = (source.limit(true), source.limit(self.is_unsynced));
-        let visible = core.snapshots.visible();
-        let gap = source.gap_end();
+    /// Sleeps until there is more than there was `before`.
+    fn wait(&self, core: &Core, pause_ns: u64, before: SourceState) {
         core.wait_for_commits(Duration::from_nanos(pause_ns), || {
-            self.is_stopped.load(Ordering::Acquire)
-                || core.check_open().is_err()
-                || core.snapshots.visible() != visible
-                || source.limit(true) != end
-                || source.limit(self.is_unsynced) != limit
-                || source.gap_end() != gap
+            self.is_stopped.load(Ordering::Acquire) || core.check_open().is_err() || self.source.state() != before
         });
     }
 
@@ -462,7 +456,25 @@ struct Source {
     closed: Option<ClosedLog>,
 }
 
+/// How far all has come that a watcher may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SourceState {
+    visible: SequenceNumber,
+    end: Lsn,
+    durable: Lsn,
+    gap: SequenceNumber,
+}
+
 impl Source {
+    fn state(&self) -> SourceState {
+        SourceState {
+            visible: self.core.snapshots.visible(),
+            end: self.limit(true),
+            durable: self.limit(false),
+            gap: self.gap_end(),
+        }
+    }
+
     fn new(core: &Arc<Core>) -> Result<Source> {
         let closed = if core.wal.is_some() { None } else { Some(core.find_log()?) };
         Ok(Source { core: Arc::clone(core), closed })
