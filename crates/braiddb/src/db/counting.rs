@@ -7,6 +7,16 @@ use crate::{
 };
 use std::sync::Arc;
 
+/// The same of the keys from `start` to the one that differs from it in its last byte, which is `end` there, if that is known already.
+#[inline]
+pub(super) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Hold>) -> Result<Option<u64>> {
+    let core = db.core();
+    core.check_open()?;
+    let (state, snapshot) = core.state_for(hold)?;
+    // What a damaged view says is found out by who reads more of it.
+    Ok(read::count_kept(&state, start, end, snapshot).unwrap_or_default())
+}
+
 /// Counts the internal keys of `start..end`, within a tree, that exist for a hold, or now.
 pub(super) fn count(db: &Db, tree: &Arc<TreeState>, start: &[u8], end: &[u8], hold: Option<&Hold>) -> Result<u64> {
     let core = db.core();

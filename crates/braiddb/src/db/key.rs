@@ -38,8 +38,8 @@ impl KeyBuf {
     }
 
     /// The key that these pieces make, the tree's id first.
-    #[inline]
-    pub fn of_pieces(pieces: &[&[u8]]) -> KeyBuf {
+    #[inline(always)]
+    pub fn of_pieces<const N: usize>(pieces: &[&[u8]; N]) -> KeyBuf {
         let mut key = KeyBuf { len: pieces.iter().map(|piece| piece.len()).sum(), short: [0; SHORT], long: Vec::new() };
         if key.len <= SHORT {
             let mut at = 0;

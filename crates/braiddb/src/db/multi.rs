@@ -13,7 +13,7 @@ use super::{
     batch::Batch,
     bytes::{Key, Value},
     catalog::TreeState,
-    counting::count,
+    counting::{count, count_kept},
     database::Db,
     iter::Iter,
     key::KeyBuf,
@@ -243,7 +243,11 @@ impl MultiTree {
     pub(super) fn count_at(&self, key: &[u8], hold: Option<&Hold>) -> Result<u64> {
         self.state.check()?;
         check_key(key)?;
-        let (start, end) = bounds_of(self.state.id, key);
+        let start = pair_key(self.state.id, key, b"");
+        if let Some(values) = count_kept(&self.db, &start, AFTER_TERMINATOR[1], hold)? {
+            return Ok(values);
+        }
+        let end = bounds_of(self.state.id, key).1;
         count(&self.db, &self.state, &start, &end, hold)
     }
 

@@ -17,7 +17,7 @@ use crate::{
     version::{Partition, RunHandle, is_counted},
     view::{View, ViewCursor},
 };
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 /// So many entries over a view are always looked up beneath.
 const LOOKUPS_MIN: u64 = 256;
@@ -63,6 +63,35 @@ pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumb
         }
     }
     Ok(counted)
+}
+
+/// Counts the keys from `start` to the key that differs from it in its last byte, which is `end` there, if that can be told
+/// without a look at any: where one view has all of them and has kept their count, and nothing stands over it.
+#[inline]
+pub fn count_kept(state: &ReadState, start: &[u8], end: u8, snapshot: SequenceNumber) -> Result<Option<u64>> {
+    if !state.memtables().all(|memtable| memtable.is_empty()) {
+        return Ok(None);
+    }
+    let Some(partition) = state.version.partitions.get(state.version.find(start)) else { return Ok(None) };
+    let view = match (&partition.view, partition.apart.as_slice()) {
+        (Some(view), []) => view,
+        (None, [handle]) => handle.view()?,
+        _ => return Ok(None),
+    };
+    let is_within = partition.layout.end.as_deref().is_none_or(|bound| ends_within(start, end, bound));
+    let is_settled = is_within && snapshot >= view.meta().max_sequence;
+    Ok(if is_settled { view.count_kept(start, end) } else { None })
+}
+
+/// Whether the key that differs from `start` in its last byte, which is `end` there, is at most `bound`.
+fn ends_within(start: &[u8], end: u8, bound: &[u8]) -> bool {
+    let front = &start[..start.len().saturating_sub(1)];
+    let (bound, rest) = bound.split_at(front.len().min(bound.len()));
+    match front.cmp(bound) {
+        Ordering::Less => true,
+        Ordering::Equal => rest.first().is_some_and(|&byte| end <= byte),
+        Ordering::Greater => false,
+    }
 }
 
 /// The part of a range that lies in one partition.
@@ -239,4 +268,27 @@ impl Base<'_> {
 fn is_within(ranges: &[(&[u8], &[u8])], key: &[u8]) -> bool {
     let after = ranges.partition_point(|(from, _)| *from <= key);
     after > 0 && key < ranges[after - 1].1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_within;
+
+    #[test]
+    fn where_a_range_ends_is_told_without_the_key_it_ends_at() {
+        let mut strings = vec![vec![]];
+        for from in 0..40 {
+            let longer = (1..4).map(|byte| [&strings[from][..], &[byte]].concat());
+            strings.extend(longer.collect::<Vec<_>>());
+        }
+        for start in strings.iter().filter(|start| !start.is_empty()) {
+            for end in 1..5 {
+                let mut key = start.clone();
+                *key.last_mut().unwrap() = end;
+                for bound in &strings {
+                    assert_eq!(ends_within(start, end, bound), key <= *bound, "{start:?} to {end}, {bound:?}");
+                }
+            }
+        }
+    }
 }

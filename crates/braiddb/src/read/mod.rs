@@ -15,7 +15,7 @@ mod strands;
 mod tests;
 
 pub use chain::{PartitionChain, Source as PartitionSource};
-pub use count::{Counted, count};
+pub use count::{Counted, count, count_kept};
 pub use get::{GROUP_KEYS, Lookup, get, get_prepared, prepare};
 pub use merge::Merge;
 pub use scan::{ScanCursor, Source};

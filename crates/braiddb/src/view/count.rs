@@ -211,6 +211,13 @@ impl View {
         Ok(Some(tally.live))
     }
 
+    /// [`View::count_live`] from `start` to the key that differs from it in its last byte, which is `end` there, if that was counted
+    /// before and kept.
+    #[inline]
+    pub fn count_kept(&self, start: &[u8], end: u8) -> Option<u64> {
+        self.live_counts.kept.get()?.memo.get(MemoRange::to_byte(start, end)?)
+    }
+
     /// [`View::count_live`] of all that the view has.
     pub fn count_all_live(&self, runs: &[Arc<Run>]) -> Result<Option<u64>> {
         let tally = match self.live_counts.kept.get() {

@@ -47,8 +47,13 @@ impl MemoRange<'_> {
     /// A range that may be kept; `None` for any other.
     pub(super) fn of<'a>(start: &'a [u8], end: &[u8]) -> Option<MemoRange<'a>> {
         let ((_, front), (last, other)) = (start.split_last()?, end.split_last()?);
-        let may_be = start.len() <= START_LEN_MAX && front == other;
-        may_be.then(|| MemoRange { start, end: *last, hash: hash64(start) })
+        if front == other { MemoRange::to_byte(start, *last) } else { None }
+    }
+
+    /// The range from `start` to the key that differs from it in its last byte, which is `end` there, if it may be kept.
+    #[inline]
+    pub(super) fn to_byte(start: &[u8], end: u8) -> Option<MemoRange<'_>> {
+        (start.len() <= START_LEN_MAX).then(|| MemoRange { start, end, hash: hash64(start) })
     }
 }
 
