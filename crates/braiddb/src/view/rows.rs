@@ -21,7 +21,7 @@ const LINES_AHEAD: usize = 3;
 /// the block before while it still passes this one.
 const AHEAD_BACKWARD: u16 = 2;
 /// More rows are not asked for at a time.
-const LIKELY_ROWS_MAX: u32 = 64;
+const LIKELY_ROWS_MAX: u32 = 128;
 /// After so many batches a scan is a long one, which decodes whole segments and fetches whole blocks.
 pub(super) const LONG_SCAN: u32 = 6;
 
