@@ -182,15 +182,18 @@ impl Cursor {
     /// The key of the row it stands on. Panics if there is none.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        if let Some((key, _)) = self.scan.row_ahead() {
+        if let Some(key) = self.scan.key_in_batch() {
             return &key[TREE_ID_LEN..];
         }
         self.key_there()
     }
 
-    /// [`Cursor::key`] where it was not decoded ahead.
+    /// [`Cursor::key`] where it was not decoded ahead, or of a source that takes turns with others.
     #[inline(never)]
     fn key_there(&self) -> &[u8] {
+        if let Some((key, _)) = self.scan.row_ahead() {
+            return &key[TREE_ID_LEN..];
+        }
         assert!(self.is_on_row(), "the cursor stands on no row");
         &self.scan.entry().key[TREE_ID_LEN..]
     }

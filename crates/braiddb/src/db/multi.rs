@@ -50,20 +50,38 @@ pub(super) fn escape(key: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
+/// A bit for each byte that is zero, and perhaps for others after the first of them.
+#[inline]
+fn zeros(word: [u8; 8]) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let word = u64::from_le_bytes(word);
+    // Borrows reach upward alone, so the lowest bit tells the first zero byte.
+    word.wrapping_sub(ONES) & !word & (ONES << 7)
+}
+
 /// Where the first zero byte stands: eight bytes at a time.
 #[inline]
 fn find_zero(bytes: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        // Borrows reach upward alone, so the lowest bit tells the first zero byte.
-        let zeros = word.wrapping_sub(ONES) & !word & (ONES << 7);
+        let zeros = zeros(*word);
         if zeros != 0 {
             return Some(8 * index + zeros.trailing_zeros() as usize / 8);
         }
     }
     rest.iter().position(|&byte| byte == 0).map(|at| 8 * words.len() + at)
+}
+
+/// Whether the value of a pair begins there, after a key that is not escaped: quicker to tell than to find out by [`split`].
+#[inline]
+pub(super) fn is_split_at(bytes: &[u8], at: usize) -> bool {
+    let Some((key, &TERMINATOR)) = bytes.get(..at).and_then(|front| front.split_last_chunk()) else { return false };
+    // The last word may overlap the one before.
+    let (words, _) = key.as_chunks::<8>();
+    match key.last_chunk() {
+        Some(last) => zeros(*last) == 0 && words.iter().all(|word| zeros(*word) == 0),
+        None => !key.contains(&0),
+    }
 }
 
 /// Where the value of a pair begins, and whether its key is escaped; `None` if the bytes are not those of a pair.

@@ -7,7 +7,7 @@ use super::{
     counting::count,
     cursor::Cursor,
     key::TREE_ID_LEN,
-    multi::{MultiTree, TERMINATOR, bounds_of, no_pair, pair_key, split, unescape},
+    multi::{MultiTree, TERMINATOR, bounds_of, is_split_at, no_pair, pair_key, split, unescape},
     snapshot::Hold,
     tree::check_key,
 };
@@ -139,6 +139,17 @@ impl MultiCursor {
 
     #[inline]
     fn enter_key(&mut self) -> Result<()> {
+        // Keys are often as long as the one before.
+        if is_split_at(self.cursor.key(), self.front_len) {
+            self.is_escaped = false;
+            return Ok(());
+        }
+        self.enter_other_key()
+    }
+
+    /// The same of a key of any length.
+    #[inline(never)]
+    fn enter_other_key(&mut self) -> Result<()> {
         let row = self.cursor.key();
         let Some((at, is_escaped)) = split(row) else {
             let error = no_pair(row);
@@ -343,7 +354,7 @@ impl MultiCursor {
     }
 
     /// Key and value it stands on. Panics if there is no pair.
-    #[inline]
+    #[inline(always)]
     pub fn pair(&self) -> (&[u8], &[u8]) {
         assert!(self.place == Place::There, "the cursor stands on no pair");
         let (front, value) = self.cursor.key().split_at(self.front_len);

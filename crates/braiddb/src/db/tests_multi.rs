@@ -2,7 +2,7 @@
 
 use super::{
     Db, Durability, MultiCursor, MultiTree, Settings, Snapshot,
-    multi::{bounds_of, split, unescape},
+    multi::{bounds_of, is_split_at, split, unescape},
     tests_common::{mem, open, small},
     tests_cursor::Random,
 };
@@ -409,6 +409,9 @@ fn what_is_no_pair_is_told_and_what_was_escaped_comes_back() {
             let bytes = [&start[4..], value].concat();
             let (at, is_escaped) = split(&bytes).unwrap();
             assert_eq!((&bytes[at..], is_escaped), (value, key.contains(&0)));
+            for place in 0..bytes.len() + 2 {
+                assert_eq!(is_split_at(&bytes, place), place == at && !is_escaped, "{bytes:?} at {place}");
+            }
             let mut unescaped = Vec::new();
             unescape(&bytes[..at - 2], &mut unescaped);
             assert_eq!(unescaped, key);
@@ -416,5 +419,16 @@ fn what_is_no_pair_is_told_and_what_was_escaped_comes_back() {
     }
     for bytes in [&b""[..], b"key", b"key\0", b"key\0\x02", b"\0\xff", b"k\0\0\x01"] {
         assert_eq!(split(bytes), None, "{bytes:?}");
+        assert!((0..8).all(|place| !is_split_at(bytes, place)));
+    }
+    // A zero anywhere in a key of any length is seen.
+    for len in 1..40 {
+        for zero in 0..len {
+            let mut key = vec![b'k'; len];
+            key[zero] = 0;
+            let bytes = [&key[..], &[0, 1], b"value"].concat();
+            assert!(!is_split_at(&bytes, len + 2), "{len} {zero}");
+        }
+        assert!(is_split_at(&[&vec![b'k'; len][..], &[0, 1]].concat(), len + 2));
     }
 }

@@ -237,6 +237,12 @@ impl ScanCursor {
         }
     }
 
+    /// Internal key of the row it stands on, if that was decoded ahead with others of one source.
+    #[inline]
+    pub fn key_in_batch(&self) -> Option<&[u8]> {
+        self.batch.key()
+    }
+
     /// How many rows after this one, in order, have been decoded ahead and have internal keys that are kept.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if self.batch.is_on_row() { self.batch.rows_after(is_kept) } else { self.strands.rows_after(is_kept) }

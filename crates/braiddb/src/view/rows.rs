@@ -158,6 +158,12 @@ impl RowBatch {
         self.slots.row(self.at)
     }
 
+    /// The key of the row it stands on.
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        if self.lanes == 0 { None } else { Some(self.slots.key(self.at)) }
+    }
+
     /// How many rows come after the one it stands on, going forward, whose keys are kept, as far as there is none between that is not.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         if !self.is_forward {
