@@ -320,6 +320,50 @@ fn a_count_of_settled_data_costs_its_ends() {
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
 }
 
+/// A count that a view has kept is told of who sees all of that view, and as long as nothing stands over it.
+#[test]
+fn a_kept_count_is_not_told_of_another_moment() {
+    let db = open(Settings { partition_bytes: Some(1 << 30), memtable_bytes: Some(2 << 20), ..small(&mem()) }).unwrap();
+    let tree = db.multi_tree("pairs").unwrap();
+    let add = |numbers: std::ops::Range<u32>| {
+        let mut batch = db.batch();
+        for number in numbers {
+            batch.add(&tree, b"much", number.to_be_bytes());
+        }
+        db.write(batch, Durability::Buffered).unwrap();
+    };
+    add(0..5000);
+    let before = db.snapshot();
+    add(5000..8000);
+    db.compact().unwrap();
+    db.flush().unwrap();
+    for _ in 0..3 {
+        assert_eq!(tree.count(b"much").unwrap(), 8000);
+    }
+    assert_eq!(before.count(&tree, b"much").unwrap(), 5000);
+    assert_eq!(tree.count(b"much").unwrap(), 8000);
+    // First one run by itself, later a view of several.
+    let (mut values, mut is_of_view) = (8000, false);
+    while !is_of_view {
+        assert!(values < 16_000, "no view of several runs was made");
+        add(values..values + 100);
+        values += 100;
+        assert_eq!(tree.count(b"much").unwrap(), u64::from(values), "in a memtable");
+        is_of_view = layout(&db).0;
+        db.flush().unwrap();
+        assert_eq!(tree.count(b"much").unwrap(), u64::from(values), "in a run");
+        assert_eq!(before.count(&tree, b"much").unwrap(), 5000);
+        is_of_view &= layout(&db) == (true, 1);
+    }
+}
+
+/// Whether the first partition has a view, and how many runs stand apart.
+fn layout(db: &Db) -> (bool, usize) {
+    let (state, _) = db.core().state_for(None).unwrap();
+    let partition = &state.version.partitions[0];
+    (partition.view.is_some(), partition.apart.len())
+}
+
 /// What a transaction counts is what it has read: a value more or less is in the way of it, one of another key is not.
 #[test]
 fn counts_of_transactions_are_checked() {
