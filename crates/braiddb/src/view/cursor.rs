@@ -479,7 +479,8 @@ impl ViewCursor {
         if is_long {
             self.view.prefetch_record(next);
         } else {
-            let coming = if batch.rounds() == 0 { likely } else { chunk.count_ones() as usize + FEW_LANES };
+            let chunk_rows = chunk.count_ones() as usize;
+            let coming = if batch.rounds() == 0 { likely } else { likely.max(chunk_rows + FEW_LANES) };
             self.prefetch_ahead([lanes, chunk], [next, step(next)], coming, batch, guard);
         }
         let ViewCursor { view, runs, loaded, .. } = self;
