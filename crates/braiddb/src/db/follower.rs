@@ -143,6 +143,8 @@ struct Log {
     tail: Option<Tail>,
     /// Oldest first; the last one takes more.
     memtables: Vec<Arc<Memtable>>,
+    /// How many records of it no state shows yet: also those that a look took before it failed.
+    unshown: u64,
     last_sequence: SequenceNumber,
     last_commit_us: u64,
     blob_files: BTreeSet<FileNumber>,
@@ -320,11 +322,11 @@ impl Following {
         let mut files = FileSet::new(dir, table);
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = BlobStore::beside_writer(dir, table, None, manifest.layout(), &BTreeSet::new(), &BTreeSet::new())?;
-        let (log, records) = Log::read(settings, dir, &manifest, &blobs)?;
+        let log = Log::read(settings, dir, &manifest, &blobs)?;
         blobs.open_all(&log.blob_files)?;
         let mut following = Following { manifest, files, version, log, has_news: true, superseded: Vec::new() };
         following.check_views()?;
-        let db = following.state(settings, dir, table, blobs, records)?;
+        let db = following.state(settings, dir, table, blobs)?;
         Ok((following, db))
     }
 
@@ -335,12 +337,12 @@ impl Following {
         let before = &before.core().blobs;
         if !self.manifest.has_gone_on()? {
             // Where the log goes on elsewhere, CURRENT may only be late.
-            if let Some(records) = self.log.follow(settings, dir, &self.manifest, before)? {
-                self.has_news |= records > 0;
-                let db = if self.has_news {
+            if self.log.follow(settings, dir, &self.manifest, before)? {
+                let records = self.log.unshown;
+                let db = if self.has_news || records > 0 {
                     let blobs = self.blobs(dir, table, before, self.manifest.layout())?;
                     blobs.open_all(&self.log.blob_files)?;
-                    Some(self.state(settings, dir, table, blobs, records)?)
+                    Some(self.state(settings, dir, table, blobs)?)
                 } else {
                     None
                 };
@@ -361,20 +363,15 @@ impl Following {
         let kept = self.log.blob_files.iter().copied().filter(|_| is_same).collect();
         let before = Some(before).filter(|_| is_same);
         let blobs = BlobStore::beside_writer(dir, table, before, new, &kept, &blobs_of_new_runs(old, new))?;
-        let followed = if is_same_log { self.log.follow(settings, dir, &manifest, &blobs)? } else { None };
-        let records = match followed {
-            Some(records) => records,
-            None => {
-                let (log, records) = Log::read(settings, dir, &manifest, &blobs)?;
-                self.log = log;
-                records
-            }
-        };
+        if !is_same_log || !self.log.follow(settings, dir, &manifest, &blobs)? {
+            self.log = Log::read(settings, dir, &manifest, &blobs)?;
+        }
         // Not before: those of a log that is not followed any more may be gone.
         blobs.open_all(&self.log.blob_files)?;
         (self.manifest, self.version) = (manifest, version);
         self.check_views()?;
-        let db = self.state(settings, dir, table, blobs, records)?;
+        let records = self.log.unshown;
+        let db = self.state(settings, dir, table, blobs)?;
         Ok(Made { db: Some(db), records, manifest_read: true })
     }
 
@@ -394,14 +391,7 @@ impl Following {
     }
 
     /// A database of all that was read.
-    fn state(
-        &mut self,
-        settings: &Settings,
-        dir: &Path,
-        table: &TableContext,
-        blobs: BlobStore,
-        records: u64,
-    ) -> Result<Db> {
+    fn state(&mut self, settings: &Settings, dir: &Path, table: &TableContext, blobs: BlobStore) -> Result<Db> {
         let mut memtables = self.log.memtables.clone();
         let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
         memtables.reverse();
@@ -429,18 +419,18 @@ impl Following {
             catalog,
             functions,
             next_file: Arc::new(AtomicU64::new(layout.next_file)),
-            counters: Counters::after_recovery(records, None),
+            counters: Counters::after_recovery(self.log.unshown, None),
             leftovers: Vec::new(),
         });
         core.share_memory(&self.files);
-        self.has_news = false;
+        (self.has_news, self.log.unshown) = (false, 0);
         Ok(Db::of_core(core))
     }
 }
 
 impl Log {
     /// Reads the log from where the manifest says that it begins.
-    fn read(settings: &Settings, dir: &Path, manifest: &Manifest, blobs: &BlobStore) -> Result<(Log, u64)> {
+    fn read(settings: &Settings, dir: &Path, manifest: &Manifest, blobs: &BlobStore) -> Result<Log> {
         let layout = manifest.layout();
         let functions = Arc::new(known_functions(settings)?);
         let replayed = replay(settings, dir, layout, blobs, &functions)?;
@@ -466,24 +456,27 @@ impl Log {
         // Not past the last one that counts, as a writer's numbers must be.
         let last_sequence = layout.flushed.max(outcome.last_sequence);
         let tail = outcome.tail;
-        let mut log = Log { tail, memtables, last_sequence, last_commit_us, blob_files, load_is_next, is_past_load };
+        let mut log = Log {
+            tail,
+            memtables,
+            unshown: records,
+            last_sequence,
+            last_commit_us,
+            blob_files,
+            load_is_next,
+            is_past_load,
+        };
         if log.lacks_load(manifest)? {
             return Err(Error::corruption(dir, 0, "the log goes on after a load, and CURRENT has gone on"));
         }
-        Ok((log, records))
+        Ok(log)
     }
 
-    /// Reads what was appended since; how many records that were. `None` if the log cannot be followed any more.
-    fn follow(
-        &mut self,
-        settings: &Settings,
-        dir: &Path,
-        manifest: &Manifest,
-        blobs: &BlobStore,
-    ) -> Result<Option<u64>> {
+    /// Reads what was appended since. Whether the log can still be followed.
+    fn follow(&mut self, settings: &Settings, dir: &Path, manifest: &Manifest, blobs: &BlobStore) -> Result<bool> {
         let layout = manifest.layout();
         let Some(tail) = &mut self.tail else {
-            return Ok((layout.oldest_segment == 0).then_some(0));
+            return Ok(layout.oldest_segment == 0);
         };
         let functions = known_functions(settings)?;
         let active = self.memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
@@ -491,11 +484,9 @@ impl Log {
         let mut walk = walk.going_on(active, self.last_sequence, self.load_is_next);
         let visitor = &mut |info: &RecordInfo, payload: &[u8]| walk.visit(info, payload);
         let followed = tail.follow(&*settings.vfs, dir, visitor);
-        let records = walk.records;
         // Whatever was taken before an error has been taken: the tail stands behind it.
         self.take(walk);
-        let is_all = followed? == Followed::All && !self.lacks_load(manifest)?;
-        Ok(is_all.then_some(records))
+        Ok(followed? == Followed::All && !self.lacks_load(manifest)?)
     }
 
     /// Whether it may be that the log was read past a load that the manifest, which was read before, does not have yet. A load is in
@@ -506,6 +497,7 @@ impl Log {
     }
 
     fn take(&mut self, walk: Walk<'_>) {
+        self.unshown += walk.records;
         self.last_sequence = self.last_sequence.max(walk.last_sequence);
         self.last_commit_us = self.last_commit_us.max(walk.last_commit_us);
         self.blob_files.extend(walk.files.keys());

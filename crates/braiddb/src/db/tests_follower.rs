@@ -9,10 +9,14 @@ use super::{
 use crate::{
     base::{Error, Result},
     codec::Compression,
-    platform::{OpenMode, SystemVfs, Vfs, fault_vfs::FaultVfs},
+    platform::{
+        OpenMode, SystemVfs, Vfs,
+        fault_vfs::{FaultVfs, Operation},
+    },
 };
 use std::{
     collections::BTreeMap,
+    io,
     path::Path,
     sync::{
         Arc,
@@ -128,6 +132,66 @@ fn damage_is_told_and_the_state_of_before_kept() {
         assert!(follower.refresh().unwrap_err().is_corruption());
         assert_eq!(rows(&follower.db(), "t").len(), 1);
     }
+}
+
+/// Whatever a look for news cannot open or read, once or for as long as it tries: what it has taken of the log by then is shown by the
+/// look that succeeds, be it the same or the next.
+#[test]
+fn what_a_look_took_before_it_failed_is_shown_by_the_next() {
+    let put = |owner: &Db, rows: u8, value_len: usize| {
+        let tree = owner.tree("t").unwrap();
+        for i in 0..rows {
+            tree.put([i], vec![i; value_len]).unwrap();
+        }
+    };
+    let news: [&dyn Fn(&Db); 4] = [
+        &|owner| put(owner, 1, 1),
+        // Large values.
+        &|owner| put(owner, 3, 5000),
+        // Several segments of the log.
+        &|owner| put(owner, 60, 700),
+        &|owner| {
+            put(owner, 1, 5000);
+            owner.flush().unwrap();
+            put(owner, 2, 1);
+        },
+    ];
+    let mut failed = [0; 2];
+    for (number, news) in news.iter().enumerate() {
+        for (operation, times) in [Operation::Open, Operation::Read].into_iter().flat_map(|o| [(o, 1), (o, 2), (o, 50)])
+        {
+            for after in 0.. {
+                let vfs = FaultVfs::new(Path::new(DIR));
+                let settings = Settings {
+                    memtable_bytes: Some(256 << 10),
+                    blob_threshold: 1000,
+                    runtime: Clock::new(),
+                    ..small(&fault(&vfs))
+                };
+                let owner = open(settings.clone()).unwrap();
+                owner.tree("t").unwrap().put("a", "1").unwrap();
+                let follower = follow(settings).unwrap();
+                news(&owner);
+                vfs.fail(operation, after, times, io::ErrorKind::Other);
+                let looked = follower.refresh();
+                let to_come = vfs.failures_to_come();
+                vfs.heal();
+                let what = format!("news {number}, {times} of {operation:?} fail after {after}: {looked:?}");
+                failed[usize::from(looked.is_err())] += usize::from(to_come < times);
+                if looked.is_err() {
+                    assert_eq!(rows(&follower.db(), "t").len(), 1, "{what}");
+                    assert!(follower.refresh().unwrap().has_changed, "{what}");
+                } else {
+                    assert!(looked.unwrap().has_changed, "{what}");
+                }
+                assert!(rows(&follower.db(), "t") == rows(&owner, "t"), "{what}");
+                if to_come == times {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failed.iter().all(|&times| times > 10), "{failed:?}");
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub enum Operation {
     SyncDir,
     /// Removing a file.
     Remove,
+    /// Opening a file that there is, which is not in the journal.
+    Open,
+    /// A read, which is not in the journal either.
+    Read,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +50,7 @@ struct State {
     panics: Option<(Operation, &'static str)>,
     /// Names as of the last directory sync.
     names: BTreeSet<PathBuf>,
-    /// Every operation so far, in order.
+    /// Every operation so far, in order, but for opening and reading.
     journal: Vec<(Operation, PathBuf)>,
     /// How many bytes were read of each file.
     read: BTreeMap<PathBuf, u64>,
@@ -100,7 +104,12 @@ impl FaultVfs {
         self.state.lock().unwrap().faults.clear();
     }
 
-    /// Every operation so far.
+    /// How many failures are still to come.
+    pub fn failures_to_come(&self) -> u32 {
+        self.state.lock().unwrap().faults.iter().map(|fault| fault.times).sum()
+    }
+
+    /// Every operation so far, but for opening and reading.
     pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
         self.state.lock().unwrap().journal.clone()
     }
@@ -191,7 +200,9 @@ impl FaultVfs {
                 }
             }
         }
-        state.journal.push((operation, path.to_owned()));
+        if !matches!(operation, Operation::Open | Operation::Read) {
+            state.journal.push((operation, path.to_owned()));
+        }
         Ok(())
     }
 }
@@ -207,6 +218,8 @@ impl Vfs for FaultVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         if mode == OpenMode::CreateNew {
             self.enter(Operation::Create, path).map_err(error_only)?;
+        } else {
+            self.enter(Operation::Open, path).map_err(error_only)?;
         }
         let inner = self.inner.open(path, mode)?;
         Ok(Arc::new(FaultFile { inner, path: path.to_owned(), vfs: self.clone() }))
@@ -241,6 +254,7 @@ impl Vfs for FaultVfs {
 
 impl File for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.vfs.enter(Operation::Read, &self.path).map_err(error_only)?;
         let len = self.inner.read_at(buf, offset)?;
         *self.vfs.state.lock().unwrap().read.entry(self.path.clone()).or_default() += len as u64;
         Ok(len)

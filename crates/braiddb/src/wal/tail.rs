@@ -58,8 +58,8 @@ impl Tail {
                 // Asked afterwards: a segment that was not recycled by then has shown all it had.
                 Step::End if self.is_same_segment()? => return Ok(Followed::All),
                 Step::End | Step::Lost => return Ok(Followed::Lost),
-                Step::Sealed(number, file_id) => {
-                    if !self.enter(vfs, dir, number, file_id)? {
+                Step::Sealed(number, file_id, after) => {
+                    if !self.enter(vfs, dir, (number, file_id), after)? {
                         return Ok(Followed::Lost);
                     }
                 }
@@ -78,8 +78,10 @@ impl Tail {
         Error::corruption(&self.path, 0, "the log segment was written anew while it was read")
     }
 
-    /// Goes on in the segment that a seal names; whether it is there.
-    fn enter(&mut self, vfs: &dyn Vfs, dir: &Path, number: FileNumber, file_id: FileId) -> Result<bool> {
+    /// Goes on in the segment that a seal names, which ends at a position; whether it is there. If not, the tail stands before the
+    /// seal still, as after an error, so that who follows again comes to it again.
+    fn enter(&mut self, vfs: &dyn Vfs, dir: &Path, named: (FileNumber, FileId), at: Position) -> Result<bool> {
+        let (number, file_id) = named;
         let path = segment_path(dir, number);
         let file = match vfs.open(&path, OpenMode::Read) {
             Ok(file) => file,
@@ -87,7 +89,6 @@ impl Tail {
             Err(e) => return Err(Error::io("open", path, e)),
         };
         let Some((header, link)) = read_header(&*file, &path)? else { return Ok(false) };
-        let at = &self.position;
         let fits = header.number == number
             && header.file_id == file_id
             && header.start_lsn == at.lsn
@@ -95,13 +96,13 @@ impl Tail {
             && !header.begins_epoch();
         if fits {
             let lsn = header.start_lsn + SEGMENT_HEADER_LEN;
-            self.position = Position { number, offset: SEGMENT_HEADER_LEN, lsn, link, ..self.position.clone() };
+            self.position = Position { number, offset: SEGMENT_HEADER_LEN, lsn, link, ..at };
             (self.header, self.path, self.file) = (header, path, file);
         }
         Ok(fits)
     }
 
-    /// Goes to the end of the present segment, or of what there is in it.
+    /// Goes to the end of what there is in the present segment, or to the seal that ends it.
     fn segment(&mut self, visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>) -> Result<Step> {
         let mut reader = SegmentReader::new(&self.header, &*self.file, &self.path);
         loop {
@@ -120,8 +121,7 @@ impl Tail {
             if header.flags.contains(RecordFlags::SEAL) {
                 let payload = reader.payload(at, &record)?;
                 let Some((number, file_id)) = decode_seal(&payload) else { return Ok(Step::Lost) };
-                self.position = after;
-                return Ok(Step::Sealed(number, file_id));
+                return Ok(Step::Sealed(number, file_id, after));
             }
             if header.flags.is_group() {
                 if header.first_sequence <= self.position.last_sequence {
@@ -150,7 +150,8 @@ impl Tail {
 enum Step {
     End,
     Lost,
-    Sealed(FileNumber, FileId),
+    /// By which segment it goes on, and where the seal ends.
+    Sealed(FileNumber, FileId, Position),
 }
 
 /// The header of a segment and the link of its first record; `None` if there is no whole one.
