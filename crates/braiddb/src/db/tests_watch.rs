@@ -7,11 +7,14 @@ use super::{
 use crate::{
     base::Error,
     codec::Compression,
-    platform::{Vfs, fault_vfs::FaultVfs},
+    platform::{
+        Vfs,
+        fault_vfs::{FaultVfs, Operation},
+    },
 };
 use std::{
     collections::BTreeMap,
-    io::Read,
+    io::{self, Read},
     path::Path,
     sync::{Arc, mpsc},
     time::Duration,
@@ -152,6 +155,46 @@ fn everything_that_a_commit_can_do_is_shown_also_after_a_reopening() {
         let mut again = db.watch(WatchOptions::new().resume(start)).unwrap();
         assert_eq!(told(&all(&mut again)), EVERYTHING, "read only: {read_only}");
     }
+}
+
+/// Wherever a read or the opening of a file fails: the call says so, and later ones show what there is, each commit once.
+#[test]
+fn what_cannot_be_read_is_an_error_and_shown_once_it_can() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(Settings { memtable_bytes: Some(64 << 10), ..keeping(&fault(&vfs), 64 << 20) }).unwrap();
+    let start = db.watch(WatchOptions::new()).unwrap().token();
+    do_everything(&db);
+    let tree = db.tree("c").unwrap();
+    for i in 0..120u8 {
+        tree.put([i], vec![i; 250]).unwrap();
+    }
+    let expected = told(&all(&mut db.watch(WatchOptions::new().resume(start)).unwrap()));
+    assert_eq!(expected.len(), EVERYTHING.len() + 121);
+    let mut errors = 0;
+    for (operation, times) in [(Operation::Open, 1), (Operation::Read, 1), (Operation::Read, 3)] {
+        for after in 0.. {
+            let mut watcher = db.watch(WatchOptions::new().resume(start)).unwrap();
+            vfs.fail(operation, after, times, io::ErrorKind::Other);
+            let mut shown = Vec::new();
+            loop {
+                match watcher.try_next() {
+                    Ok(Some(set)) => shown.push(set),
+                    Ok(None) => break,
+                    Err(error) => {
+                        assert!(!error.is_corruption(), "{error}");
+                        errors += 1;
+                    }
+                }
+            }
+            let to_come = vfs.failures_to_come();
+            vfs.heal();
+            assert!(told(&shown) == expected, "{times} of {operation:?} fail after {after}: {:?}", told(&shown));
+            if to_come == times {
+                break;
+            }
+        }
+    }
+    assert!(errors > 10, "{errors} errors");
 }
 
 #[test]
