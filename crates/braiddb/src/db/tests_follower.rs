@@ -134,6 +134,32 @@ fn damage_is_told_and_the_state_of_before_kept() {
     }
 }
 
+/// Of what is not named any more a follower keeps nothing open, however long it follows.
+#[test]
+fn files_that_are_not_named_any_more_are_let_go_of() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let owner = open(Settings { read_in_place: false, ..small(&fault(&vfs)) }).unwrap();
+    let follower = follow(Settings { read_in_place: false, ..small(&fault(&vfs)) }).unwrap();
+    let mut handles = Vec::new();
+    for round in 0..60u32 {
+        for key in 0..8u8 {
+            // Some in the runs, some in blob files.
+            owner
+                .tree("t")
+                .unwrap()
+                .put([key], round.to_be_bytes().repeat(if key % 2 == 0 { 20 } else { 200 }))
+                .unwrap();
+        }
+        owner.compact().unwrap();
+        assert!(follower.refresh().unwrap().manifest_read);
+        assert_eq!(rows(&follower.db(), "t"), rows(&owner, "t"));
+        handles.push(vfs.handles());
+    }
+    let (early, late) = (handles[..20].iter().max().unwrap(), handles[40..].iter().max().unwrap());
+    // Those of the owner come and go a little.
+    assert!(*late <= early + 5, "{handles:?}");
+}
+
 /// Whatever a look for news cannot open or read, once or for as long as it tries: what it has taken of the log by then is shown by the
 /// look that succeeds, be it the same or the next.
 #[test]

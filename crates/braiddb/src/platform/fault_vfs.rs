@@ -104,6 +104,11 @@ impl FaultVfs {
         self.state.lock().unwrap().faults.clear();
     }
 
+    /// How many files are open, and clones of this there are.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.state)
+    }
+
     /// How many failures are still to come.
     pub fn failures_to_come(&self) -> u32 {
         self.state.lock().unwrap().faults.iter().map(|fault| fault.times).sum()
