@@ -193,6 +193,14 @@ impl Hint {
         }
     }
 
+    /// Asks the processor for the first lines of an item that begins where the hint points.
+    #[inline(always)]
+    pub fn prefetch_item(self) {
+        for line in [0, 64] {
+            prefetch_line(at(self.0.wrapping_add(line)));
+        }
+    }
+
     /// Asks the processor for the item so many bytes before the end of a page. Any number will do.
     #[inline(always)]
     pub fn prefetch_item_in_page(self, before_end: usize) {

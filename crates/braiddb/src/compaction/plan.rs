@@ -10,6 +10,8 @@
 //! - *Loose*: there are many loose runs, but little is in them; merge the newest into one. A view costs its whole length
 //!   to write, so it waits until it gets enough.
 //! - *Fold*: the loose runs go into the view, and no entry is rewritten. Sooner if readers ask them so often that this pays.
+//! - *Major*, all runs, while idle: none of them holds much of the partition, so that every range is in pieces. For each entry that was new, one
+//!   and a half are written at the most.
 //! - *Major*, some runs: the view would get too many runs; merge the loose ones into one, and once the view is full the
 //!   smallest half of its runs with them. So small runs are merged often, large ones seldom.
 
@@ -22,6 +24,9 @@ const VIEW_ENTRY_NS: u64 = 20;
 const NEW_ENTRY_NS: u64 = 600;
 /// What it pays for the new files, at least.
 const FOLD_NS_MIN: u64 = 5_000_000;
+
+/// A partition is in pieces if it has so many times the entries of its largest run.
+const PIECES: u64 = 3;
 
 /// A run, for planning.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +70,8 @@ pub struct PartitionShape {
     /// A key that no run lies on both sides of, with at least a quarter of the bytes on either; asked for if the partition
     /// is too large.
     pub cut: Option<Vec<u8>>,
+    /// Whether there is such a key, or might be: asked for while idle.
+    pub is_in_order: bool,
     /// How long ago the first of its entries expired, in microseconds; 0 if none has.
     pub expired_for_us: u64,
     /// About how many of its entries have expired.
@@ -192,6 +199,9 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let foldable = count > 1 && !shape.loose.is_empty();
     // What will be merged whole before long is not merged in part.
     let is_lasting = dead_percent(shape) * 4 < options.dead_percent_max;
+    if options.idle && is_lasting && !shape.is_in_order && is_in_pieces(shape) {
+        return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
+    }
     if options.idle && shape.loose.is_empty() && count > options.view_runs_max_idle && is_lasting {
         return Some(Plan::Major { inputs: smallest(&shape.runs, count - options.view_runs_max_idle + 1) });
     }
@@ -217,6 +227,14 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
     }
     Some(Plan::Major { inputs: cheapest(base, newer, options) })
+}
+
+/// Whether no run holds more than a third of the entries. Merging all of them then writes one and a half times as much as was written since
+/// the largest of them was all there was.
+fn is_in_pieces(shape: &PartitionShape) -> bool {
+    let entries: u64 = all(shape).map(|r| r.entries).sum();
+    let largest = all(shape).map(|r| r.entries).max().unwrap_or(0);
+    largest > 0 && entries >= PIECES * largest
 }
 
 /// Whether readers have paid as much for having to ask loose runs one by one as a fold costs.

@@ -42,6 +42,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         counts: Some(ViewShape { entries: 100, dead: 0 }),
         dead_held: 0,
         cut: None,
+        is_in_order: false,
         expired_for_us: 0,
         expired: 0,
         unsplit_bytes: 0,
@@ -102,6 +103,11 @@ fn plans_by_shape() {
         ("a full view, much of it dead", dead(shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[22, 1, 1, 1]), 13), false),
         ("many runs, idle", shape(&[100, 2, 20, 1, 9, 8], &[]), true),
         ("many runs, idle, much of them dead", dead(shape(&[100, 2, 20, 1, 9, 8], &[]), 7), true),
+        ("in pieces", shape(&[10, 9, 9], &[8]), false),
+        ("in pieces, idle", shape(&[10, 9, 9], &[8]), true),
+        ("nearly in pieces, idle", shape(&[10, 9], &[9]), true),
+        ("in pieces, idle, much of them dead", dead(shape(&[10, 9, 9], &[8]), 7), true),
+        ("in pieces side by side, idle", PartitionShape { is_in_order: true, ..shape(&[10, 9, 9], &[8]) }, true),
         ("a loose run, read often", PartitionShape { loose_reads: 34_000, ..shape(&[100], &[1]) }, false),
         ("a loose run, read now and then", PartitionShape { loose_reads: 33_000, ..shape(&[100], &[1]) }, false),
         ("a large view, read as often", PartitionShape { loose_reads: 34_000, ..shape(&[300_000], &[1]) }, false),
@@ -150,6 +156,11 @@ too large, but much of it dead: None
 a full view, much of it dead: Some(Major { inputs: [1, 2, 3, 4, 5, 6, 7, 8, 101, 102, 103, 104] })
 many runs, idle: Some(Major { inputs: [4, 2, 6] })
 many runs, idle, much of them dead: None
+in pieces: None
+in pieces, idle: Some(Major { inputs: [1, 2, 3, 101] })
+nearly in pieces, idle: Some(Fold)
+in pieces, idle, much of them dead: Some(Fold)
+in pieces side by side, idle: Some(Fold)
 a loose run, read often: Some(Fold)
 a loose run, read now and then: None
 a large view, read as often: Some(Split)

@@ -383,6 +383,7 @@ impl Core {
         });
         PartitionShape {
             cut: self.cut_of(partition, runs.iter().chain(&loose)),
+            is_in_order: !idle || best_cut(key_ranges(partition, runs.iter().chain(&loose))).is_some(),
             runs,
             loose,
             loose_reads,
@@ -405,12 +406,7 @@ impl Core {
         if !too_many && shapes.clone().map(|run| run.bytes).sum::<u64>() <= self.settings.partition_bytes() {
             return None;
         }
-        let layout = &partition.layout;
-        let runs = partition.all_runs().zip(shapes).map(|(handle, shape)| {
-            let meta = handle.run().meta();
-            (meta.smallest.as_slice().max(&layout.start), meta.largest.as_slice(), shape.bytes)
-        });
-        best_cut(runs.collect()).map(<[u8]>::to_vec)
+        best_cut(key_ranges(partition, shapes)).map(<[u8]>::to_vec)
     }
 
     /// Does a job; false if it could not be done now.
@@ -606,6 +602,18 @@ impl Core {
             tracing::debug!(error = %e, "no log segment could be made ahead of need");
         }
     }
+}
+
+/// Where the runs of a partition begin and end in it, and how many bytes they have there.
+fn key_ranges<'a, 's>(
+    partition: &'a Partition,
+    shapes: impl Iterator<Item = &'s RunShape>,
+) -> Vec<(&'a [u8], &'a [u8], u64)> {
+    let range = |(handle, shape): (&'a Arc<RunHandle>, &RunShape)| {
+        let meta = handle.run().meta();
+        (meta.smallest.as_slice().max(&partition.layout.start), meta.largest.as_slice(), shape.bytes)
+    };
+    partition.all_runs().zip(shapes).map(range).collect()
 }
 
 /// The run that [`Partition::counts`] counts without a view.

@@ -83,7 +83,7 @@ impl Core {
         snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>) -> R,
     ) -> Result<Option<R>> {
-        self.get_entry(key, snapshot, |value, _| read(value))
+        self.get_with(key, snapshot, false, |value, _| read(value))
     }
 
     /// [`Core::get`] for who wants to know which commit wrote it as well.
@@ -94,11 +94,23 @@ impl Core {
         snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
     ) -> Result<Option<R>> {
+        self.get_with(key, snapshot, true, read)
+    }
+
+    /// The same; which commit it was is told only `with_sequence`.
+    #[inline(always)]
+    fn get_with<R>(
+        &self,
+        key: &[u8],
+        snapshot: Option<&Hold>,
+        with_sequence: bool,
+        read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
+    ) -> Result<Option<R>> {
         self.check_open()?;
         {
             let (state, at) = self.state_for(snapshot)?;
             let guard = crossbeam_epoch::pin();
-            match read::get(&state, key, at, &guard) {
+            match read::get_with(&state, key, at, with_sequence, &guard) {
                 Ok(None) => return Ok(None),
                 Ok(Some(entry)) if entry.kind == EntryKind::Value => {
                     return Ok(Some(read(Cow::Borrowed(entry.value), entry.sequence)));

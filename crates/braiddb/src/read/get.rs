@@ -41,6 +41,18 @@ pub fn get<'g>(
     snapshot: SequenceNumber,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
+    get_with(state, key, snapshot, true, guard)
+}
+
+/// [`get`]; the sequence number of a plain value means something only `with_sequence`.
+#[inline(always)]
+pub fn get_with<'g>(
+    state: &'g ReadState,
+    key: &[u8],
+    snapshot: SequenceNumber,
+    with_sequence: bool,
+    guard: &'g Guard,
+) -> Result<Option<EntryRef<'g>>> {
     let hash = hash64(key);
     let partition = &state.version.partitions[state.version.find(key)];
     let only_view = partition.only_view();
@@ -50,10 +62,14 @@ pub fn get<'g>(
     if let Some(decided) = get_in_memtables(state, key, hash, snapshot) {
         return Ok(decided);
     }
-    match only_view {
-        Some((view, runs)) => Ok(view.get_hashed(runs, key, hash, snapshot, guard)?.and_then(|entry| live(entry, 0))),
-        None => get_in_partition(partition, key, hash, None, snapshot, guard),
-    }
+    let Some((view, runs)) = only_view else {
+        return get_in_partition(partition, key, hash, None, snapshot, guard);
+    };
+    let found = match with_sequence {
+        true => view.get_hashed(runs, key, hash, snapshot, guard)?,
+        false => view.find_hashed(runs, key, hash, snapshot, guard)?,
+    };
+    Ok(found.and_then(|entry| live(entry, 0)))
 }
 
 /// Gets several keys ready: what each of them needs from memory is asked for before any is waited for, in as many turns as
@@ -101,7 +117,7 @@ pub fn prepare<'a, K: Deref<Target = [u8]>>(
     }
 }
 
-/// [`get`] of a key that was prepared on the same state.
+/// [`get`] of a key that was prepared on the same state. The sequence number of a plain value means nothing.
 pub fn get_prepared<'g>(
     state: &'g ReadState,
     key: &[u8],
@@ -116,7 +132,7 @@ pub fn get_prepared<'g>(
     let partition = &state.version.partitions[partition];
     let found = match (partition.only_view(), segment) {
         (Some((view, runs)), Some(segment)) => view.get_in_segment(runs, segment, key, hash, snapshot, guard)?,
-        (Some((view, runs)), None) => view.get_hashed(runs, key, hash, snapshot, guard)?,
+        (Some((view, runs)), None) => view.find_hashed(runs, key, hash, snapshot, guard)?,
         (None, _) => return get_in_partition(partition, key, hash, segment, snapshot, guard),
     };
     Ok(found.and_then(|entry| live(entry, 0)))

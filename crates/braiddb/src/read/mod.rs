@@ -16,7 +16,7 @@ mod tests;
 
 pub use chain::{PartitionChain, Source as PartitionSource};
 pub use count::{Counted, count, count_kept};
-pub use get::{GROUP_KEYS, Lookup, get, get_prepared, prepare};
+pub use get::{GROUP_KEYS, Lookup, get, get_prepared, get_with, prepare};
 pub use merge::Merge;
 pub use scan::{ScanCursor, Source};
 pub use since::{is_written_after, newest_sequence};

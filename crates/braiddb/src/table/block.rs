@@ -238,6 +238,26 @@ pub(super) fn entry(block: &[u8], slot: u16) -> Option<EntryRef<'_>> {
     parts.entry_at(parts.slot(slot)?).map(|(entry, _)| entry)
 }
 
+/// The entry that begins there; `None` if the block is damaged, or none begins there. The end of the block is not looked at unless for
+/// the sequence number: of a plain value that is told only `with_sequence`, and 0 without.
+#[inline(always)]
+pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Option<EntryRef<'_>> {
+    let (body, end) = block.split_last_chunk::<END_LEN>()?;
+    let bytes = body.get(offset..)?;
+    let Header { key_len, value_len, kind, delta, len: at } = match header(bytes) {
+        Some(header) => header,
+        None => long_header(bytes)?,
+    };
+    let kind = EntryKind::from_byte(kind)?;
+    let (key, rest) = bytes.get(at..)?.split_at_checked(key_len)?;
+    let value = rest.get(..value_len)?;
+    let sequence = match kind {
+        EntryKind::Value if !with_sequence => 0,
+        _ => u64::from_le_bytes(*end.first_chunk()?).wrapping_add_signed(unzigzag(delta)),
+    };
+    Some(EntryRef { key, sequence, kind, value })
+}
+
 /// The keys and values of a block, for who reads many of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {

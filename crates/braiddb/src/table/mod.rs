@@ -2,12 +2,13 @@
 //!
 //! `format.rs` has the layout of a run file and the framing of its units, `block.rs` the data block, `key_block.rs`
 //! the keys that stand apart, `tail.rs` index and footer, `meta.rs` what the manifest knows of a run, with `expiries.rs`. `writer.rs`
-//! writes a run once, `run.rs` reads it, `scan.rs` streams it, `verify.rs` checks it whole.
+//! writes a run once, `run.rs` reads it, `exact.rs` where places are known to the byte, `scan.rs` streams it, `verify.rs` checks it whole.
 
 pub mod blob;
 mod block;
 mod context;
 mod demand;
+mod exact;
 mod expiries;
 mod format;
 mod key_block;
@@ -29,6 +30,7 @@ mod writer;
 pub use block::Rows;
 pub use context::{Position, TableContext};
 pub use demand::Demand;
+pub use exact::{OFFSET_BITS, Spot};
 pub use expiries::{Expiries, ExpiryCounter};
 pub use key_block::KeyBlocks;
 pub use lately::Lately;

@@ -10,6 +10,7 @@
 use super::{
     Position, TableContext,
     block::{self, Rows, average_entry_bytes, entry_count},
+    exact::average_stride,
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     lately::is_sample,
     meta::RunMeta,
@@ -38,18 +39,18 @@ use std::{
 /// An open run. Immutable; shared by all threads.
 #[derive(Debug)]
 pub struct Run {
-    slots: CacheSlots,
-    index: Index,
+    pub(super) slots: CacheSlots,
+    pub(super) index: Index,
     meta: RunMeta,
     /// The format version that it was written in.
     version: u32,
     /// The sequence number of all entries if the file tells none, else 0: what is read of the file is added to it.
     given: SequenceNumber,
-    place: Place,
+    pub(super) place: Place,
     /// Which blocks were read one after another, where nobody else reads ahead.
     sequence: Sequence,
     /// The average bytes of an entry, if each block has a page of its own; else 0.
-    stride: usize,
+    pub(super) stride: usize,
     /// How many entries each block has, if each has a page of its own; else nothing.
     counts: Box<[u8]>,
     file: Arc<dyn File>,
@@ -399,7 +400,11 @@ impl Run {
 
     /// Where a block stands if it is one that is read in place and need not be checked again: this is a read of it.
     #[inline(always)]
-    fn at_hand_in_place(&self, block: u16, moment: impl FnOnce() -> Moment) -> Option<(&MappedFile, Range<u64>)> {
+    pub(super) fn at_hand_in_place(
+        &self,
+        block: u16,
+        moment: impl FnOnce() -> Moment,
+    ) -> Option<(&MappedFile, Range<u64>)> {
         if usize::from(block) >= self.slots.units() {
             return None;
         }
@@ -519,7 +524,7 @@ impl Run {
 
     /// A block that is not cached, for who will look at these places soon, in bytes before its end.
     #[inline(never)]
-    fn read_uncached<'g>(&self, block: u16, soon: [usize; 2], guard: &'g Guard) -> Result<&'g [u8]> {
+    pub(super) fn read_uncached<'g>(&self, block: u16, soon: [usize; 2], guard: &'g Guard) -> Result<&'g [u8]> {
         match self.find_uncached(block)? {
             Found::InPlace(file, range) => {
                 file.hint(range.end).prefetch_before(soon);
@@ -627,14 +632,6 @@ impl Run {
     }
 }
 
-/// The average bytes of an entry of blocks of which this is noted.
-fn average_stride(notes: &[UnitNote]) -> usize {
-    let entries: usize = notes.iter().map(|note| usize::from(note.mark())).sum();
-    let bytes: usize =
-        notes.iter().map(|note| average_entry_bytes(note.len(), note.mark()) * usize::from(note.mark())).sum();
-    (bytes + entries / 2) / entries.max(1)
-}
-
 /// Where a block that is not cached is to be read.
 enum Found<'a> {
     /// In the mapped file: there, and checked.
@@ -725,7 +722,7 @@ impl PinnedBlock {
     }
 
     #[cold]
-    fn no_such_entry(&self, slot: u16) -> Error {
+    pub(super) fn no_such_entry(&self, slot: u16) -> Error {
         let detail = format!("block {} has no entry {slot}", self.block);
         Error::corruption(format!("{:06}.run", self.number), 0, detail)
     }

@@ -5,26 +5,36 @@
 //! table and the entry; without it, it reads the anchors' last level and a segment's record instead of that line.
 //!
 //! ```text
-//! bucket     15 words, each of one key; 1 word that is not 0 if keys had no room
-//! word       tag, run, block, slot, from the high bits to the low; 0 if it is of no key
-//! block      counted from the first that the view has of the run
-//! tag        as many bits of the hash as are left, never 0
+//! bucket     15 words, each of one key; 1 word with two more bits of each key's tag, and at the top 1 if keys had no room
+//! word       tag, block, place, from the high bits to the low; 0 if it is of no key
+//! block      counted through all runs, in each from the first that the view has of it
+//! place      where in the block the entry begins, if all words tell that; else its slot
+//! tag        as many bits of the hash as are left, never 0; and its two lowest bits, in the bucket's last word
 //! ```
+//!
+//! Where each block has a page of its own, and enough bits are left for tags, words tell to the byte where entries begin. So a get need not look
+//! at the end of the block, where the slots stand, and asks for the lines of the entry itself and no others.
 //!
 //! Each key that the view shows to who sees all is in its bucket with its newest version, unless the bucket had no room:
 //! so a full bucket without the key tells nothing, and any other that the key is not there.
 
 use super::simd::{Simd, Words};
+use crate::base::{EntryRef, Result};
 use crate::cache::prefetch;
-use crate::table::Position;
+use crate::table::{OFFSET_BITS, Position, Run, Spot};
+use crossbeam_epoch::Guard;
+use std::sync::Arc;
 
-/// The last word of a bucket says whether keys had no room.
-const LEFT_OUT: usize = 15;
+/// The last word of a bucket has two bits of each other word's tag, and says whether keys had no room.
+const LAST: usize = 15;
+const LEFT_OUT: u32 = 1 << 31;
 /// How many keys there are to a bucket. Of buckets with one in ten more than they have room for, about one key in eighty
 /// has none.
 const KEYS_PER_BUCKET: u64 = 11;
 /// With fewer bits, tags say too little.
 const TAG_BITS_MIN: u32 = 6;
+/// With fewer, the lines that are asked for in vain are more than those that exact places spare.
+const EXACT_TAG_BITS_MIN: u32 = 6;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -33,11 +43,19 @@ struct Bucket(Words);
 /// How positions are told in a word: see the module's text.
 #[derive(Clone, Debug)]
 struct Fields {
-    slot_bits: u32,
-    block_bits: u32,
+    /// Whether the lowest bits are an offset, and not a slot.
+    is_exact: bool,
+    place_bits: u32,
     position_bits: u32,
-    /// The first block of each run.
-    first_blocks: Vec<u16>,
+    /// For each run.
+    spans: Box<[Span]>,
+}
+
+/// The blocks of a run: how many come before them, and the number of the first in the run.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    before: u32,
+    first: u16,
 }
 
 /// The index of a view.
@@ -60,6 +78,26 @@ pub(crate) struct Candidates<'a> {
 pub(crate) struct Part {
     pub(crate) blocks: (u16, u16),
     pub(crate) block_entries: u16,
+    /// Whether its entries can be read by the places where they begin.
+    pub(crate) has_pages: bool,
+}
+
+/// Where an entry stands: the run, the block, and the place in it both ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) run: usize,
+    pub(crate) block: u16,
+    pub(crate) slot: u16,
+    pub(crate) offset: u16,
+}
+
+/// What a word tells: a run, a block, and the place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) run: usize,
+    pub(crate) block: u16,
+    /// An offset or a slot.
+    place: u16,
 }
 
 fn bits(greatest: u32) -> u32 {
@@ -75,37 +113,45 @@ impl HashIndex {
     /// An empty index for so many keys of the runs of a view. `None` if their positions take too many bits.
     pub(crate) fn new(keys: u64, parts: &[Part]) -> Option<HashIndex> {
         let slots = parts.iter().map(|part| part.block_entries.saturating_sub(1)).max().unwrap_or(0);
-        let blocks = parts.iter().map(|part| part.blocks.1.saturating_sub(part.blocks.0)).max().unwrap_or(0);
-        let (slot_bits, block_bits) = (bits(slots.into()), bits(blocks.into()));
-        let position_bits = slot_bits + block_bits + bits(u32::try_from(parts.len()).ok()?.saturating_sub(1));
+        let mut blocks = 0;
+        let span = |part: &Part| {
+            let span = Span { before: blocks, first: part.blocks.0 };
+            blocks += u32::from(part.blocks.1.saturating_sub(part.blocks.0)) + 1;
+            span
+        };
+        let spans: Box<[Span]> = parts.iter().map(span).collect();
+        let block_bits = bits(blocks.saturating_sub(1));
+        let has_pages = parts.iter().all(|part| part.has_pages);
+        let is_exact = has_pages && block_bits + OFFSET_BITS <= 32 - EXACT_TAG_BITS_MIN;
+        let place_bits = if is_exact { OFFSET_BITS } else { bits(slots.into()) };
+        let position_bits = block_bits + place_bits;
         if position_bits > 32 - TAG_BITS_MIN {
             return None;
         }
         let buckets = u32::try_from(keys / KEYS_PER_BUCKET + 1).ok()?;
         Some(HashIndex {
             buckets: vec![Bucket([0; 16]); buckets as usize].into_boxed_slice(),
-            fields: Fields {
-                slot_bits,
-                block_bits,
-                position_bits,
-                first_blocks: parts.iter().map(|part| part.blocks.0).collect(),
-            },
+            fields: Fields { is_exact, place_bits, position_bits, spans },
         })
     }
 
     /// Takes in the newest version of a key.
-    pub(crate) fn insert(&mut self, hash: u64, run: usize, position: Position) {
+    pub(crate) fn insert(&mut self, hash: u64, site: Site) {
         let fields = &self.fields;
-        let block = position.block - fields.first_blocks[run];
-        debug_assert!(bits(block.into()) <= fields.block_bits && bits(position.slot.into()) <= fields.slot_bits);
-        let word =
-            (((run as u32) << fields.block_bits) | u32::from(block)) << fields.slot_bits | u32::from(position.slot);
+        let span = fields.spans[site.run];
+        let block = span.before + u32::from(site.block - span.first);
+        let place = if fields.is_exact { site.offset } else { site.slot };
+        debug_assert!(bits(place.into()) <= fields.place_bits);
+        let word = block << fields.place_bits | u32::from(place);
         let word = word | self.tag(hash);
         let at = self.bucket_of(hash);
         let words = &mut self.buckets[at].0;
-        match words[..LEFT_OUT].iter().position(|&word| word == 0) {
-            Some(free) => words[free] = word,
-            None => words[LEFT_OUT] = 1,
+        match words[..LAST].iter().position(|&word| word == 0) {
+            Some(free) => {
+                words[free] = word;
+                words[LAST] |= low_tag(hash) << (2 * free);
+            }
+            None => words[LAST] |= LEFT_OUT,
         }
     }
 
@@ -113,20 +159,80 @@ impl HashIndex {
     #[inline(always)]
     pub(crate) fn find(&self, simd: Simd, hash: u64) -> Candidates<'_> {
         let words = &self.buckets[self.bucket_of(hash)].0;
-        let lanes = simd.match_words(words, u32::MAX << self.fields.position_bits, self.tag(hash));
-        Candidates { words, lanes: lanes & !(1 << LEFT_OUT), is_complete: words[LEFT_OUT] == 0 }
+        let matching = simd.match_words(words, u32::MAX << self.fields.position_bits, self.tag(hash));
+        let last = words[LAST];
+        let others = last ^ (low_tag(hash) * 0x5555_5555);
+        let (mut rest, mut lanes) = (matching & !(1 << LAST), 0);
+        while rest != 0 {
+            let lane = rest.trailing_zeros();
+            rest &= rest - 1;
+            lanes |= u32::from(others >> (2 * lane) & 0b11 == 0) << lane;
+        }
+        Candidates { words, lanes, is_complete: last & LEFT_OUT == 0 }
     }
 
-    /// The run and the position that a word tells.
+    /// What a word tells.
     #[inline(always)]
-    pub(crate) fn place(&self, word: u32) -> (usize, Position) {
+    pub(crate) fn told(&self, word: u32) -> Word {
         let fields = &self.fields;
         let word = word & !(u32::MAX << fields.position_bits);
-        let (run, rest) = (word >> (fields.block_bits + fields.slot_bits), word >> fields.slot_bits);
-        let block = rest & !(u32::MAX << fields.block_bits);
-        let first = fields.first_blocks.get(run as usize).copied().unwrap_or(0);
-        let slot = word & !(u32::MAX << fields.slot_bits);
-        (run as usize, Position { block: first.wrapping_add(block as u16), slot: slot as u16 })
+        let block = word >> fields.place_bits;
+        let mut run = 0;
+        for span in fields.spans.iter().skip(1) {
+            run += usize::from(span.before <= block);
+        }
+        let Span { before, first } = fields.spans.get(run).copied().unwrap_or(Span { before: 0, first: 0 });
+        let place = word & !(u32::MAX << fields.place_bits);
+        Word { run, block: first.wrapping_add((block - before) as u16), place: place as u16 }
+    }
+
+    /// Reads the entry that a word tells of; the sequence number of a plain value is told only `with_sequence`. `None` if there is no such
+    /// run: then the caller does not have those of the view.
+    #[inline(always)]
+    pub(crate) fn read<'g>(
+        &self,
+        word: u32,
+        runs: &[Arc<Run>],
+        with_sequence: bool,
+        guard: &'g Guard,
+    ) -> Option<Result<EntryRef<'g>>> {
+        let Word { run, block, place } = self.told(word);
+        let run = runs.get(run)?;
+        Some(match self.fields.is_exact {
+            true => run.read_at(Spot { block, offset: place }, with_sequence, guard),
+            false => run.read(Position { block, slot: place }, guard),
+        })
+    }
+
+    /// Asks for what [`HashIndex::read`] will need, or, `soon`, for what asking for that will need; all of it at once where that can be told
+    /// already.
+    #[inline(always)]
+    pub(crate) fn prefetch_entry(&self, Word { block, place, .. }: Word, run: &Run, soon: bool) {
+        match (self.fields.is_exact, soon) {
+            (true, true) => {
+                run.prefetch_slot(block);
+                run.prefetch_at(Spot { block, offset: place });
+            }
+            (true, false) => {}
+            (false, true) => run.prefetch_soon(Position { block, slot: place }),
+            (false, false) => run.prefetch(Position { block, slot: place }),
+        }
+    }
+
+    /// Asks for the entries of all candidates at once, where places are exact: tags of few bits have more than one now and then.
+    #[cold]
+    pub(crate) fn prefetch_entries(&self, candidates: Candidates<'_>, runs: &[Arc<Run>]) {
+        for word in candidates {
+            let word = self.told(word);
+            if let Some(run) = runs.get(word.run) {
+                self.prefetch_entry(word, run, true);
+            }
+        }
+    }
+
+    /// Whether words tell to the byte where entries begin.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.fields.is_exact
     }
 
     /// Asks for the line that [`HashIndex::find`] will read.
@@ -137,7 +243,7 @@ impl HashIndex {
 
     /// Bytes of memory held.
     pub(crate) fn resident_bytes(&self) -> usize {
-        size_of_val(&*self.buckets) + self.fields.first_blocks.len() * size_of::<u16>() + size_of::<HashIndex>()
+        size_of_val(&*self.buckets) + size_of_val(&*self.fields.spans) + size_of::<HashIndex>()
     }
 
     /// The high half of the hash chooses the bucket, the low half gives the tag.
@@ -153,7 +259,19 @@ impl HashIndex {
     }
 }
 
+/// What of a tag stands in the last word.
+#[inline(always)]
+fn low_tag(hash: u64) -> u32 {
+    hash as u32 & 0b11
+}
+
 impl Candidates<'_> {
+    /// Whether there is another.
+    #[inline(always)]
+    pub(crate) fn is_one(&self) -> bool {
+        self.lanes & self.lanes.wrapping_sub(1) == 0
+    }
+
     /// Whether a key that is none of these is not in the view.
     #[inline(always)]
     pub(crate) fn is_complete(&self) -> bool {
@@ -180,31 +298,38 @@ mod tests {
     use super::*;
     use crate::codec::hash64;
 
-    fn parts(runs: usize, blocks: u16, block_entries: u16) -> Vec<Part> {
-        (0..runs).map(|run| Part { blocks: (run as u16 * 7, run as u16 * 7 + blocks), block_entries }).collect()
+    fn parts(runs: usize, blocks: u16, block_entries: u16, has_pages: bool) -> Vec<Part> {
+        let part = |run: usize| Part { blocks: (run as u16 * 7, run as u16 * 7 + blocks), block_entries, has_pages };
+        (0..runs).map(part).collect()
     }
 
     #[test]
     fn what_is_taken_in_is_found_or_its_bucket_is_full() {
-        for (runs, blocks, entries) in [(1, 0, 1), (1, 65_535, 255), (3, 100, 27), (24, 8_000, 30), (32, 1, 1)] {
-            let parts = parts(runs, blocks.min(65_535 - 7 * runs as u16 + 7), entries);
+        let shapes =
+            [(1, 0, 1), (1, 65_535, 255), (3, 100, 27), (24, 8_000, 30), (32, 1, 1), (2, 8_000, 30), (1, 16_383, 255)];
+        for ((runs, blocks, entries), has_pages) in shapes.into_iter().flat_map(|shape| [(shape, false), (shape, true)])
+        {
+            let parts = parts(runs, blocks.min(65_535 - 7 * runs as u16 + 7), entries, has_pages);
             let keys = 5_000u64;
             let mut index = HashIndex::new(keys, &parts).unwrap();
-            let place = |key: u64| {
+            assert_eq!(index.is_exact(), has_pages && (usize::from(blocks) + 1) * runs <= 1 << 14);
+            let site = |key: u64| {
                 let part = parts[key as usize % runs];
                 let blocks = u64::from(part.blocks.1 - part.blocks.0) + 1;
                 let block = part.blocks.0 + (key * 7919 % blocks) as u16;
-                (key as usize % runs, Position { block, slot: (key % u64::from(entries)) as u16 })
+                let (slot, offset) = ((key % u64::from(entries)) as u16, (key * 31 % 4096) as u16);
+                Site { run: key as usize % runs, block, slot, offset }
             };
             for key in 0..keys {
-                let (run, position) = place(key);
-                index.insert(hash64(&key.to_le_bytes()), run, position);
+                index.insert(hash64(&key.to_le_bytes()), site(key));
             }
             let (mut left_out, mut others) = (0, 0);
             for simd in [Simd::Portable, Simd::detect()] {
                 for key in 0..2 * keys {
                     let found = index.find(simd, hash64(&key.to_le_bytes()));
-                    let is_found = found.into_iter().any(|word| index.place(word) == place(key));
+                    let Site { run, block, slot, offset } = site(key);
+                    let told = Word { run, block, place: if index.is_exact() { offset } else { slot } };
+                    let is_found = found.into_iter().any(|word| index.told(word) == told);
                     if key < keys {
                         assert!(is_found || !found.is_complete(), "key {key} of {runs} runs");
                         left_out += u64::from(!is_found);
@@ -213,13 +338,14 @@ mod tests {
                 }
             }
             assert!(left_out < 2 * keys / 40, "{left_out} keys without room");
+            // Of eleven keys in a bucket, one in 64 each.
             assert!(others < 2 * 2 * keys / 4, "{others} false candidates of {runs} runs");
         }
     }
 
     #[test]
     fn positions_of_too_many_bits_are_refused() {
-        assert!(HashIndex::new(1000, &parts(2, 65_000, 255)).is_some());
-        assert!(HashIndex::new(1000, &parts(5, 65_000, 255)).is_none());
+        assert!(HashIndex::new(1000, &parts(2, 65_000, 255, true)).is_some());
+        assert!(HashIndex::new(1000, &parts(5, 65_000, 255, true)).is_none());
     }
 }

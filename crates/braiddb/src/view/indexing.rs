@@ -1,7 +1,7 @@
 //! How a hash index is made of a view.
 
 use super::format::{SEGMENT_LANES, SELECTOR_STALE};
-use super::hash_index::{HashIndex, Part};
+use super::hash_index::{HashIndex, Part, Site};
 use super::reader::View;
 use crate::base::Result;
 use crate::codec::hash64;
@@ -34,7 +34,7 @@ impl View {
             let end = run.advance(last, last_segment.lanes_of_run(index).count_ones());
             let blocks = (first.block, end.block.min(run.end().block.saturating_sub(1)).max(first.block));
             let block_entries = (blocks.0..=blocks.1).map(|block| run.block_entries(block)).max().unwrap_or(0);
-            Some(Part { blocks, block_entries })
+            Some(Part { blocks, block_entries, has_pages: run.has_pages(blocks.0..=blocks.1) })
         };
         let parts: Option<Vec<Part>> = runs.iter().enumerate().map(part).collect();
         parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))
@@ -60,7 +60,7 @@ impl View {
     fn index_segment(&self, index: &mut HashIndex, runs: &[Arc<Run>], number: u32, guard: &Guard) -> Result<()> {
         let segment = self.segment(number, guard)?;
         let shown = segment.unmarked(SELECTOR_STALE);
-        let mut places = [(0, 0, Position::default()); SEGMENT_LANES];
+        let mut sites = [(0, Site::default()); SEGMENT_LANES];
         for (at, run) in runs.iter().enumerate() {
             let mut lanes = segment.lanes_of_run(at);
             let mut from = segment.cursor(at).unwrap_or_default();
@@ -70,11 +70,12 @@ impl View {
                     let lane = lanes.trailing_zeros() as usize;
                     lanes &= lanes - 1;
                     if shown & 1 << lane != 0 {
-                        let position = Position { block: from.block, slot };
                         let key = rows.get(offset).and_then(|(bytes, key_len)| bytes.get(..key_len));
                         let key = key.ok_or_else(|| self.corrupt_segment(number, "an entry is damaged"))?;
-                        places[lane] = (hash64(key), at, position);
-                        index.prefetch(places[lane].0);
+                        // One that does not fit is a slot's alone.
+                        let offset = u16::try_from(offset).unwrap_or(u16::MAX);
+                        sites[lane] = (hash64(key), Site { run: at, block: from.block, slot, offset });
+                        index.prefetch(sites[lane].0);
                     }
                     if lanes == 0 {
                         break;
@@ -84,8 +85,8 @@ impl View {
             }
         }
         for lane in (0..SEGMENT_LANES).filter(|lane| shown & 1 << lane != 0) {
-            let (hash, run, position) = places[lane];
-            index.insert(hash, run, position);
+            let (hash, site) = sites[lane];
+            index.insert(hash, site);
         }
         Ok(())
     }

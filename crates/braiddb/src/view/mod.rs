@@ -9,6 +9,7 @@ mod anchors;
 mod bits;
 mod build;
 mod builder;
+mod by_hash;
 mod count;
 mod count_memo;
 mod counters;

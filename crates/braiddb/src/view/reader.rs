@@ -13,7 +13,7 @@ use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
     page_is_sound, tag_of_hash,
 };
-use super::hash_index::{HashIndex, index_bytes};
+use super::hash_index::HashIndex;
 use super::search::{Comparison, Place, candidate, compare_counted, find_place};
 use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
@@ -23,17 +23,12 @@ use crate::platform::{File, OpenMode, ReadRequest, Vfs};
 use crate::table::{Demand, Position, Run, TableContext};
 use crossbeam_epoch::Guard;
 use std::{
-    cell::Cell,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
-
-thread_local! {
-    static SEARCHES: Cell<u64> = const { Cell::new(0) };
-}
 
 /// [`View::get`]; the segment may be known.
 struct Get<'a, 'g> {
@@ -114,31 +109,6 @@ fn look_ahead(run: &Arc<Run>, position: Position) -> Option<Absent<'_>> {
     run.is_absent(position.block).then_some(Absent::Block(run, position.block))
 }
 
-/// [`View::prefetch_candidate`].
-struct PrefetchCandidate<'a> {
-    view: &'a View,
-    runs: &'a [Arc<Run>],
-    hash: u64,
-    slot_only: bool,
-}
-
-impl<'a> Task for PrefetchCandidate<'a> {
-    type Output = Option<Absent<'a>>;
-
-    #[inline(always)]
-    fn run(self, simd: Simd) -> Option<Absent<'a>> {
-        let PrefetchCandidate { view, runs, hash, slot_only } = self;
-        let word = view.hash_index.get()?.find(simd, hash).next()?;
-        let (run, position) = view.hash_index.get()?.place(word);
-        let run = runs.get(run)?;
-        if slot_only {
-            run.prefetch_soon(position);
-            return None;
-        }
-        look_ahead(run, position)
-    }
-}
-
 /// [`View::find_leaf`].
 struct FindLeaf<'a> {
     view: &'a View,
@@ -172,10 +142,12 @@ impl Task for FindInLeaf<'_> {
 
 /// What is asked of a view.
 #[derive(Clone, Copy)]
-struct Query<'a> {
-    key: &'a [u8],
-    hash: u64,
+pub(super) struct Query<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) hash: u64,
     snapshot: SequenceNumber,
+    /// Whether who asks looks at the sequence number of a plain value.
+    pub(super) with_sequence: bool,
 }
 
 /// An open view.
@@ -189,14 +161,14 @@ pub struct View {
     pub(crate) start: u64,
     pub(crate) layout: Layout,
     pub(crate) directory: Directory,
-    meta: ViewMeta,
+    pub(super) meta: ViewMeta,
     pages: CacheSlots,
     pub(crate) simd: Simd,
     /// Where keys stand, once enough searches were made.
     pub(super) hash_index: OnceLock<HashIndex>,
     /// About how many gets went without it.
-    searches: AtomicU64,
-    demand: Arc<Demand>,
+    pub(super) searches: AtomicU64,
+    pub(super) demand: Arc<Demand>,
     /// How many keys stand where, once ranges were counted.
     pub(super) live_counts: LiveCounts,
     /// Whether the file goes with this handle.
@@ -353,7 +325,27 @@ impl View {
         snapshot: SequenceNumber,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
-        self.simd.run(Get { view: self, runs, number: None, query: Query { key, hash, snapshot }, guard })
+        self.simd.run(Get {
+            view: self,
+            runs,
+            number: None,
+            query: Query { key, hash, snapshot, with_sequence: true },
+            guard,
+        })
+    }
+
+    /// [`View::get_hashed`] for who does not look at the sequence number of a plain value: it may be any.
+    #[inline]
+    pub fn find_hashed<'g>(
+        &self,
+        runs: &[Arc<Run>],
+        key: &[u8],
+        hash: u64,
+        snapshot: SequenceNumber,
+        guard: &'g Guard,
+    ) -> Result<Option<EntryRef<'g>>> {
+        let query = Query { key, hash, snapshot, with_sequence: false };
+        self.simd.run(Get { view: self, runs, number: None, query, guard })
     }
 
     /// [`View::get`] of a key that belongs to a segment.
@@ -366,7 +358,8 @@ impl View {
         snapshot: SequenceNumber,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
-        self.simd.run(Get { view: self, runs, number: Some(number), query: Query { key, hash, snapshot }, guard })
+        let query = Query { key, hash, snapshot, with_sequence: true };
+        self.simd.run(Get { view: self, runs, number: Some(number), query, guard })
     }
 
     #[inline(always)]
@@ -378,7 +371,7 @@ impl View {
         query: Query<'_>,
         guard: &'g Guard,
     ) -> Result<Option<EntryRef<'g>>> {
-        let Query { key, hash, snapshot } = query;
+        let Query { key, hash, snapshot, .. } = query;
         let segment = self.segment(number, guard)?;
         let sees_all = snapshot >= self.meta.max_sequence;
         let mut candidates = self.candidates(simd, &segment, key, hash);
@@ -399,91 +392,6 @@ impl View {
             return self.older_version(runs, key, snapshot, (number, lane), guard);
         }
         Ok(None)
-    }
-
-    /// The hash index, if there is one and the snapshot sees each key's newest version, which it tells of.
-    #[inline(always)]
-    fn hash_index(&self, snapshot: SequenceNumber) -> Option<&HashIndex> {
-        self.hash_index.get().filter(|_| snapshot >= self.meta.max_sequence)
-    }
-
-    /// What the hash index says: an entry, or that there is none; `None` if it does not know.
-    #[inline(always)]
-    fn get_by_hash<'g>(
-        &self,
-        simd: Simd,
-        index: &HashIndex,
-        runs: &[Arc<Run>],
-        query: Query<'_>,
-        guard: &'g Guard,
-    ) -> Result<Option<Option<EntryRef<'g>>>> {
-        let mut candidates = index.find(simd, query.hash);
-        for word in &mut candidates {
-            let (run, position) = index.place(word);
-            let Some(run) = runs.get(run) else { return Ok(None) };
-            let entry = run.read(position, guard)?;
-            super::counters::count_key_comparison();
-            if is_equal(entry.key, query.key) {
-                return Ok(Some(Some(entry)));
-            }
-        }
-        Ok(candidates.is_complete().then_some(None))
-    }
-
-    /// Asks for what a get with this hash reads first, if there is a hash index. Returns whether there is one.
-    #[inline]
-    pub fn prefetch_by_hash(&self, hash: u64) -> bool {
-        let index = self.hash_index.get();
-        if let Some(index) = index {
-            index.prefetch(hash);
-        }
-        index.is_some()
-    }
-
-    /// Asks for what a get reads next.
-    #[inline]
-    pub fn prefetch_candidate<'a>(&'a self, runs: &'a [Arc<Run>], hash: u64, slot_only: bool) -> Option<Absent<'a>> {
-        self.simd.run(PrefetchCandidate { view: self, runs, hash, slot_only })
-    }
-
-    /// Notes a search that a hash index would have spared.
-    #[inline(always)]
-    fn note_search(&self) {
-        let count = SEARCHES.get() + 1;
-        SEARCHES.set(count);
-        let sample = self.demand.sample();
-        if count.is_multiple_of(sample) {
-            self.note_searches(sample);
-        }
-    }
-
-    #[cold]
-    fn note_searches(&self, count: u64) {
-        self.searches.fetch_add(count, Relaxed);
-        if self.wants_hash_index() {
-            self.demand.raise();
-        }
-    }
-
-    /// Whether so many searches were made that a hash index pays.
-    pub fn wants_hash_index(&self) -> bool {
-        self.hash_index.get().is_none()
-            && self.searches.load(Relaxed) >= self.demand.searches_min().max(self.meta.entries / 16)
-    }
-
-    /// Has it wait for as many searches again until it wants a hash index.
-    pub fn refuse_hash_index(&self) {
-        self.searches.store(0, Relaxed);
-    }
-
-    /// What its hash index takes; 0 if it has none.
-    pub fn hash_index_bytes(&self) -> usize {
-        self.hash_index.get().map_or(0, HashIndex::resident_bytes)
-    }
-
-    /// What a hash index would take.
-    pub fn hash_index_bytes_wanted(&self) -> usize {
-        index_bytes(self.meta.entries)
     }
 
     /// The lanes where the newest version of a key may stand: usually one if it is there, and none if not.

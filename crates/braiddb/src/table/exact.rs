@@ -1,0 +1,81 @@
+//! Reading entries whose place is known to the byte.
+//!
+//! Who kept where an entry begins need not ask its block's slots: they stand at the block's end, in lines that are fetched for nothing
+//! else. That is for runs whose blocks have a page each in a mapped file, where the place of an entry in memory follows from numbers
+//! alone, so that it is asked for before anything is known of the block.
+
+use super::{
+    Position, Run,
+    block::{average_entry_bytes, entry_at},
+    format::{PAGE_BYTES, UNIT_HEADER_LEN},
+};
+use crate::{
+    base::{EntryRef, Result},
+    cache::UnitNote,
+};
+use crossbeam_epoch::Guard;
+use std::ops::RangeInclusive;
+
+/// Where an entry stands in a run: its block, and where in that it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spot {
+    /// The block.
+    pub block: u16,
+    /// The bytes before the entry in it.
+    pub offset: u16,
+}
+
+/// The bits that every offset in a page fits in.
+pub const OFFSET_BITS: u32 = PAGE_BYTES.trailing_zeros();
+
+impl Run {
+    /// Whether entries of these blocks can be read by [`Run::read_at`]: each has a page of its own, in a mapped file.
+    pub fn has_pages(&self, blocks: RangeInclusive<u16>) -> bool {
+        let last = self.note(*blocks.end()).len() as u64;
+        self.stride > 0 && self.place.get().is_some() && (1..=PAGE_BYTES).contains(&last)
+    }
+
+    /// Asks the processor for the entry at a spot: its first lines, which is where a short one stands.
+    #[inline(always)]
+    pub fn prefetch_at(&self, spot: Spot) {
+        if let Some(file) = self.place.get() {
+            let block = self.index.offset(usize::from(spot.block)) + UNIT_HEADER_LEN as u64;
+            file.hint(block + u64::from(spot.offset)).prefetch_item();
+        }
+    }
+
+    /// The entry at a spot, as [`Run::read`]. The sequence number of a plain value is told only `with_sequence`; without, what stands in
+    /// its place means nothing.
+    #[inline(always)]
+    pub fn read_at<'g>(&self, spot: Spot, with_sequence: bool, guard: &'g Guard) -> Result<EntryRef<'g>> {
+        let Spot { block, offset } = spot;
+        let no_such_entry = || self.no_such_entry(Position { block, slot: 0 });
+        if usize::from(block) >= self.slots.units() {
+            return Err(no_such_entry());
+        }
+        self.prefetch_at(spot);
+        let bytes = match self.at_hand_in_place(block, || self.moment()) {
+            Some((file, range)) => file.get(range, guard).ok_or_else(no_such_entry)?,
+            None => self.block_elsewhere(block, guard)?,
+        };
+        let entry = entry_at(bytes, usize::from(offset), with_sequence).ok_or_else(no_such_entry)?;
+        Ok(entry.numbered(self.given_sequence()))
+    }
+
+    /// A block that is cached, or has to be checked.
+    #[cold]
+    fn block_elsewhere<'g>(&self, block: u16, guard: &'g Guard) -> Result<&'g [u8]> {
+        match self.slots.get(u32::from(block), guard) {
+            Some(bytes) => Ok(bytes),
+            None => self.read_uncached(block, [0, 0], guard),
+        }
+    }
+}
+
+/// The average bytes of an entry of blocks of which this is noted.
+pub(super) fn average_stride(notes: &[UnitNote]) -> usize {
+    let entries: usize = notes.iter().map(|note| usize::from(note.mark())).sum();
+    let bytes: usize =
+        notes.iter().map(|note| average_entry_bytes(note.len(), note.mark()) * usize::from(note.mark())).sum();
+    (bytes + entries / 2) / entries.max(1)
+}

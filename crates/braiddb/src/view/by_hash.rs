@@ -1,0 +1,129 @@
+//! Gets by the hash index, and the searches that are counted until there is one.
+
+use super::absent::Absent;
+use super::bits::is_equal;
+use super::hash_index::{HashIndex, index_bytes};
+use super::reader::{Query, View};
+use super::simd::{Simd, Task};
+use crate::base::{EntryRef, Result, SequenceNumber};
+use crate::table::Run;
+use crossbeam_epoch::Guard;
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+thread_local! {
+    static SEARCHES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// [`View::prefetch_candidate`].
+struct PrefetchCandidate<'a> {
+    view: &'a View,
+    runs: &'a [Arc<Run>],
+    hash: u64,
+    slot_only: bool,
+}
+
+impl<'a> Task for PrefetchCandidate<'a> {
+    type Output = Option<Absent<'a>>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Option<Absent<'a>> {
+        let PrefetchCandidate { view, runs, hash, slot_only } = self;
+        let index = view.hash_index.get()?;
+        let word = index.told(index.find(simd, hash).next()?);
+        let run = runs.get(word.run)?;
+        index.prefetch_entry(word, run, slot_only);
+        (!slot_only && run.is_absent(word.block)).then_some(Absent::Block(run, word.block))
+    }
+}
+
+impl View {
+    /// The hash index, if there is one and the snapshot sees each key's newest version, which it tells of.
+    #[inline(always)]
+    pub(super) fn hash_index(&self, snapshot: SequenceNumber) -> Option<&HashIndex> {
+        self.hash_index.get().filter(|_| snapshot >= self.meta.max_sequence)
+    }
+
+    /// What the hash index says: an entry, or that there is none; `None` if it does not know.
+    #[inline(always)]
+    pub(super) fn get_by_hash<'g>(
+        &self,
+        simd: Simd,
+        index: &HashIndex,
+        runs: &[Arc<Run>],
+        query: Query<'_>,
+        guard: &'g Guard,
+    ) -> Result<Option<Option<EntryRef<'g>>>> {
+        let mut candidates = index.find(simd, query.hash);
+        if !candidates.is_one() {
+            index.prefetch_entries(candidates, runs);
+        }
+        for word in &mut candidates {
+            let Some(entry) = index.read(word, runs, query.with_sequence, guard) else { return Ok(None) };
+            let entry = entry?;
+            super::counters::count_key_comparison();
+            if is_equal(entry.key, query.key) {
+                return Ok(Some(Some(entry)));
+            }
+        }
+        Ok(candidates.is_complete().then_some(None))
+    }
+
+    /// Asks for what a get with this hash reads first, if there is a hash index. Returns whether there is one.
+    #[inline]
+    pub fn prefetch_by_hash(&self, hash: u64) -> bool {
+        let index = self.hash_index.get();
+        if let Some(index) = index {
+            index.prefetch(hash);
+        }
+        index.is_some()
+    }
+
+    /// Asks for what a get reads next.
+    #[inline]
+    pub fn prefetch_candidate<'a>(&'a self, runs: &'a [Arc<Run>], hash: u64, slot_only: bool) -> Option<Absent<'a>> {
+        self.simd.run(PrefetchCandidate { view: self, runs, hash, slot_only })
+    }
+
+    /// Notes a search that a hash index would have spared.
+    #[inline(always)]
+    pub(super) fn note_search(&self) {
+        let count = SEARCHES.get() + 1;
+        SEARCHES.set(count);
+        let sample = self.demand.sample();
+        if count.is_multiple_of(sample) {
+            self.note_searches(sample);
+        }
+    }
+
+    #[cold]
+    fn note_searches(&self, count: u64) {
+        self.searches.fetch_add(count, Relaxed);
+        if self.wants_hash_index() {
+            self.demand.raise();
+        }
+    }
+
+    /// Whether so many searches were made that a hash index pays.
+    pub fn wants_hash_index(&self) -> bool {
+        self.hash_index.get().is_none()
+            && self.searches.load(Relaxed) >= self.demand.searches_min().max(self.meta.entries / 16)
+    }
+
+    /// Has it wait for as many searches again until it wants a hash index.
+    pub fn refuse_hash_index(&self) {
+        self.searches.store(0, Relaxed);
+    }
+
+    /// What its hash index takes; 0 if it has none.
+    pub fn hash_index_bytes(&self) -> usize {
+        self.hash_index.get().map_or(0, HashIndex::resident_bytes)
+    }
+
+    /// What a hash index would take.
+    pub fn hash_index_bytes_wanted(&self) -> usize {
+        index_bytes(self.meta.entries)
+    }
+}
