@@ -103,11 +103,6 @@ fn plans_by_shape() {
         ("a full view, much of it dead", dead(shape(&[100, 50, 20, 10, 9, 8, 7, 6], &[22, 1, 1, 1]), 13), false),
         ("many runs, idle", shape(&[100, 2, 20, 1, 9, 8], &[]), true),
         ("many runs, idle, much of them dead", dead(shape(&[100, 2, 20, 1, 9, 8], &[]), 7), true),
-        ("in pieces", shape(&[10, 9, 9], &[8]), false),
-        ("in pieces, idle", shape(&[10, 9, 9], &[8]), true),
-        ("nearly in pieces, idle", shape(&[10, 9], &[9]), true),
-        ("in pieces, idle, much of them dead", dead(shape(&[10, 9, 9], &[8]), 7), true),
-        ("in pieces side by side, idle", PartitionShape { is_in_order: true, ..shape(&[10, 9, 9], &[8]) }, true),
         ("a loose run, read often", PartitionShape { loose_reads: 34_000, ..shape(&[100], &[1]) }, false),
         ("a loose run, read now and then", PartitionShape { loose_reads: 33_000, ..shape(&[100], &[1]) }, false),
         ("a large view, read as often", PartitionShape { loose_reads: 34_000, ..shape(&[300_000], &[1]) }, false),
@@ -156,11 +151,6 @@ too large, but much of it dead: None
 a full view, much of it dead: Some(Major { inputs: [1, 2, 3, 4, 5, 6, 7, 8, 101, 102, 103, 104] })
 many runs, idle: Some(Major { inputs: [4, 2, 6] })
 many runs, idle, much of them dead: None
-in pieces: None
-in pieces, idle: Some(Major { inputs: [1, 2, 3, 101] })
-nearly in pieces, idle: Some(Fold)
-in pieces, idle, much of them dead: Some(Fold)
-in pieces side by side, idle: Some(Fold)
 a loose run, read often: Some(Fold)
 a loose run, read now and then: None
 a large view, read as often: Some(Split)
@@ -266,4 +256,19 @@ fn one_loose_run_is_never_merged_alone() {
     let options = PlanOptions { loose_max: 2, ..options(false) };
     let plan = plan(&shape(&[], &[200, 1]), &options);
     assert!(!matches!(&plan, Some(Plan::Loose { inputs }) if inputs.len() < 2), "{plan:?}");
+}
+
+#[test]
+fn what_lies_in_pieces_is_merged_once_idle() {
+    let pieces = || shape(&[10, 9, 9], &[8]);
+    let all = Some(Plan::Major { inputs: vec![1, 2, 3, 101] });
+    assert_eq!(plan(&pieces(), &options(true)), all);
+    assert_eq!(plan(&pieces(), &options(false)), None);
+    // One of them has more than a third.
+    assert_eq!(plan(&shape(&[10, 9], &[9]), &options(true)), Some(Plan::Fold));
+    // They lie one after another, so that no range is in pieces.
+    assert_eq!(plan(&PartitionShape { is_in_order: true, ..pieces() }, &options(true)), Some(Plan::Fold));
+    // All of it will be merged before long.
+    let dying = PartitionShape { counts: Some(ViewShape { entries: 100, dead: 7 }), ..pieces() };
+    assert_eq!(plan(&dying, &options(true)), Some(Plan::Fold));
 }

@@ -231,6 +231,7 @@ impl HashIndex {
     }
 
     /// Whether words tell to the byte where entries begin.
+    #[cfg(test)]
     pub(crate) fn is_exact(&self) -> bool {
         self.fields.is_exact
     }

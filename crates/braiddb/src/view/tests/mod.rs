@@ -1,6 +1,7 @@
 //! Views against a sorted list that says what they should answer.
 
 mod damage;
+mod exact;
 mod folding;
 mod reading;
 
