@@ -1,7 +1,7 @@
 //! Blocks and values that are read where their file is mapped: found there, checked in time, and an error where the disk fails.
 
 use super::{
-    KeyBlocks, Position, Run, RunMeta, RunOptions, RunWriter, TableContext,
+    KeyBlocks, Position, Run, RunMeta, RunOptions, RunWriter, Spot, TableContext,
     blob::{BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext},
     lately::is_sample,
 };
@@ -177,11 +177,18 @@ fn value(row: u32) -> Vec<u8> {
     format!("{row}-").into_bytes().repeat(20)
 }
 
+/// Where to the byte an entry begins.
+fn spot(run: &Run, position: Position) -> Spot {
+    let offset = run.block(position.block, &pin()).unwrap().rows().unwrap().offsets(position.slot).next().unwrap();
+    Spot { block: position.block, offset: u16::try_from(offset).unwrap() }
+}
+
 fn check(run: &Run, positions: &[Position]) {
     for (row, &position) in (0..).zip(positions) {
         let guard = pin();
         let entry = run.read(position, &guard).unwrap();
         assert_eq!((entry.key, entry.value), (&*key(row), &*value(row)));
+        assert_eq!(run.read_at(spot(run, position), true, &guard).unwrap(), entry);
         run.prefetch(position);
         run.prefetch_rows(position, 3, true);
         run.ahead(position.block).prefetch::<2>(0);
@@ -249,6 +256,34 @@ fn damage_is_found_at_first_and_again_when_some_time_has_passed() {
     fixture.flip(&path, meta.file_bytes / 2);
     fixture.pass(LATER_NS);
     assert!(is_damaged(&run, middle));
+}
+
+#[test]
+fn damage_is_found_by_who_knows_where_entries_begin() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (run, meta, positions) = fixture.run(20_000, Compression::None);
+    let path = fixture.path("000007.run");
+    let spots = [50, 15_000].map(|at: usize| spot(&run, positions[at]));
+    let read = |spot: Spot| run.read_at(spot, false, &pin()).map(|entry| entry.value.to_vec());
+    fixture.flip(&path, 100);
+    // It was checked a moment ago, so nobody looks.
+    assert_eq!(read(spots[0]).unwrap(), value(50));
+    fixture.pass(LATER_NS);
+    assert!(read(spots[0]).unwrap_err().is_corruption());
+    assert_eq!(read(spots[1]).unwrap(), value(15_000));
+    fixture.flip(&path, 100);
+    assert_eq!(read(spots[0]).unwrap(), value(50));
+    // Nor is a place outside of the block or the run an entry, nor one past its entries.
+    let (block, last) = (spots[0].block, u16::try_from(meta.blocks).unwrap());
+    for wrong in [Spot { block, offset: 4095 }, Spot { block, offset: u16::MAX }, Spot { block: last, offset: 0 }] {
+        assert!(read(wrong).unwrap_err().is_corruption());
+    }
+    // Who wants to know gets the number of the commit, and without the end of the block none.
+    let guard = pin();
+    assert_eq!(run.read_at(spots[1], true, &guard).unwrap().sequence, 15_001);
+    fixture.pass(LATER_NS);
+    fixture.fail(true);
+    assert!(read(spots[1]).is_err_and(|error| !error.is_corruption()), "the disk cannot read it");
 }
 
 #[test]

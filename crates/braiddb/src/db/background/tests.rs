@@ -266,3 +266,35 @@ fn the_flusher_tries_again_after_a_full_disk_and_not_after_a_failed_sync() {
     let error = db.core().trim_log_as_flusher().unwrap_err();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
 }
+
+#[test]
+fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
+    let (_, clock, db) = world();
+    let tree = db.tree("t").unwrap();
+    let put = |row: u32, end: &str| {
+        tree.put(format!("{row:05}{end}"), [7; 50]).unwrap();
+    };
+    for part in 0..4 {
+        (0..200).for_each(|row| put(4 * row + part, ""));
+        db.flush().unwrap();
+    }
+    let runs = || db.stats().partitions.iter().map(|p| p.runs.len() + p.loose.len()).collect::<Vec<_>>();
+    assert_eq!(runs(), [4]);
+    db.core().run_inline();
+    assert_eq!(runs(), [4], "it is not idle yet");
+    assert_eq!(look(&db), (false, false));
+    clock.advance(IDLE_NS);
+    assert_eq!(look(&db), (true, true));
+    db.core().run_inline();
+    assert_eq!(runs(), [1]);
+    assert_eq!(tree.range::<&[u8]>(..).count(), 800);
+
+    // What comes to it afterwards is less than it: that is folded, and not merged.
+    (0..200).for_each(|row| put(4 * row, "a"));
+    db.flush().unwrap();
+    assert_eq!(look(&db), (false, false));
+    clock.advance(IDLE_NS);
+    assert_eq!(look(&db), (true, true));
+    db.core().run_inline();
+    assert_eq!(runs(), [2]);
+}
