@@ -41,19 +41,20 @@ export WINEPREFIX=$here/prefix WINEDEBUG=-all WINEPATH="Z:${here//\//\\}\\dll" W
 mkdir -p "$WINEPREFIX"
 trap 'wineserver -k >/dev/null 2>&1 || true' EXIT
 wineboot --init >/dev/null 2>&1
-# Its server stays between programs: one that comes while the server is about to end is refused.
-wineserver -p >/dev/null 2>&1 || true
 wine cmd /c ver | tr -d '\r'
 
 # Runs a program. Of a few hundred, Wine fails to begin one: such a program, of which nothing was ever heard but Wine's own complaint,
-# is begun again, twice at most, and it is said.
+# is begun again, twice at most, and it is said. What it prints goes through files: Wine's services keep what they were given, so that
+# who reads from a pipe would wait for them too.
 cat >"$here/runner" <<'RUNNER'
 #!/usr/bin/env bash
 said=$(mktemp) complaint=$(mktemp)
 trap 'rm -f "$said" "$complaint"' EXIT
 for try in 1 2 3; do
-    wine "$@" 2> >(tee "$complaint" >&2) | tee "$said"
-    code=${PIPESTATUS[0]}
+    wine "$@" >"$said" 2>"$complaint"
+    code=$?
+    cat "$said"
+    cat "$complaint" >&2
     [[ $code -ne 0 && $try -lt 3 && ! -s $said ]] && grep -q '^wine client error:0:' "$complaint" || exit "$code"
     echo "windows: Wine did not begin $1; once more" >&2
 done

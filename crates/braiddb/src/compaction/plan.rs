@@ -25,7 +25,7 @@ const NEW_ENTRY_NS: u64 = 600;
 /// What it pays for the new files, at least.
 const FOLD_NS_MIN: u64 = 5_000_000;
 
-/// A partition is in pieces if it has so many times the entries of its largest run.
+/// A partition is in pieces if it has so many times what its largest run has.
 const PIECES: u64 = 3;
 
 /// A run, for planning.
@@ -107,6 +107,8 @@ pub struct PlanOptions {
     pub expired_hundredth_for_us_max: u64,
     /// Whether the database is idle: then loose runs are folded whatever their number.
     pub idle: bool,
+    /// Whether the disk was not full of late: else nothing is merged that can stay as it is.
+    pub has_space: bool,
 }
 
 /// What to do.
@@ -199,7 +201,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let foldable = count > 1 && !shape.loose.is_empty();
     // What will be merged whole before long is not merged in part.
     let is_lasting = dead_percent(shape) * 4 < options.dead_percent_max;
-    if options.idle && is_lasting && !shape.is_in_order && is_in_pieces(shape) {
+    if options.idle && options.has_space && is_lasting && !shape.is_in_order && is_in_pieces(shape) {
         return Some(Plan::Major { inputs: all(shape).map(|r| r.number).collect() });
     }
     if options.idle && shape.loose.is_empty() && count > options.view_runs_max_idle && is_lasting {
@@ -229,12 +231,14 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     Some(Plan::Major { inputs: cheapest(base, newer, options) })
 }
 
-/// Whether no run holds more than a third of the entries. Merging all of them then writes one and a half times as much as was written since
-/// the largest of them was all there was.
+/// Whether no run holds more than a third of the entries, nor of the bytes. Merging all of them then writes one and a half times as much as
+/// was written since the largest of them was all there was. Not where a merge of all made several runs before.
 fn is_in_pieces(shape: &PartitionShape) -> bool {
-    let entries: u64 = all(shape).map(|r| r.entries).sum();
-    let largest = all(shape).map(|r| r.entries).max().unwrap_or(0);
-    largest > 0 && entries >= PIECES * largest
+    let is_spread = |size: fn(&RunShape) -> u64| {
+        let largest = all(shape).map(size).max().unwrap_or(0);
+        largest > 0 && all(shape).map(size).sum::<u64>() >= PIECES * largest
+    };
+    shape.unsplit_bytes == 0 && is_spread(|run| run.entries) && is_spread(|run| run.bytes)
 }
 
 /// Whether readers have paid as much for having to ask loose runs one by one as a fold costs.

@@ -16,6 +16,7 @@ fn options(idle: bool) -> PlanOptions {
         expired_for_us_max: 1000,
         expired_hundredth_for_us_max: 100,
         idle,
+        has_space: true,
     }
 }
 
@@ -264,7 +265,15 @@ fn what_lies_in_pieces_is_merged_once_idle() {
     let all = Some(Plan::Major { inputs: vec![1, 2, 3, 101] });
     assert_eq!(plan(&pieces(), &options(true)), all);
     assert_eq!(plan(&pieces(), &options(false)), None);
-    // One of them has more than a third.
+    // The disk was full a short while ago.
+    assert_eq!(plan(&pieces(), &PlanOptions { has_space: false, ..options(true) }), Some(Plan::Fold));
+    // It was merged whole before, into several.
+    let unsplit = PartitionShape { unsplit_bytes: 1, ..pieces() };
+    assert_eq!(plan(&unsplit, &options(true)), Some(Plan::Fold));
+    // One of them has more than a third, of the entries or of the bytes.
+    let mut uneven = pieces();
+    uneven.runs[1].bytes *= 3;
+    assert_eq!(plan(&uneven, &options(true)), Some(Plan::Fold));
     assert_eq!(plan(&shape(&[10, 9], &[9]), &options(true)), Some(Plan::Fold));
     // They lie one after another, so that no range is in pieces.
     assert_eq!(plan(&PartitionShape { is_in_order: true, ..pieces() }, &options(true)), Some(Plan::Fold));

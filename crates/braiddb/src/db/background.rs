@@ -47,7 +47,10 @@ const LONG_PAUSE_NS: u64 = 10_000_000_000;
 /// After a full disk, jobs are tried again after so long.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// The same where a writer asks for it.
+/// And for so long nothing is merged only because it lies in pieces.
+const CRAMPED_NS: u64 = 60_000_000_000;
+
+/// Jobs are tried again after so long where a writer asks for it.
 pub const RETRY_NS_MIN: u64 = 50_000_000;
 
 /// The most runs of a view in steady state. More would make its segment records longer, as more than 8 do; but with 8, a
@@ -285,6 +288,7 @@ impl Core {
             expired_for_us_max: EXPIRED_FOR_US_MAX,
             expired_hundredth_for_us_max: EXPIRED_HUNDREDTH_FOR_US_MAX,
             idle,
+            has_space: work.cramped_until_ns <= self.now_ns(),
         };
         // What is merged whole need not be folded before.
         let deadest = if idle { self.choose_deadest(&state, &work) } else { None };
@@ -468,6 +472,7 @@ impl Core {
             (Error::DiskFull { .. }, _) => {
                 tracing::warn!(%error, "background work waits for space");
                 work.retry_at_ns = self.now_ns() + RETRY_NS;
+                work.cramped_until_ns = self.now_ns() + CRAMPED_NS;
                 false
             }
             // What a job refuses to do it would refuse again, and nothing was lost by it.
@@ -611,7 +616,9 @@ fn key_ranges<'a, 's>(
 ) -> Vec<(&'a [u8], &'a [u8], u64)> {
     let range = |(handle, shape): (&'a Arc<RunHandle>, &RunShape)| {
         let meta = handle.run().meta();
-        (meta.smallest.as_slice().max(&partition.layout.start), meta.largest.as_slice(), shape.bytes)
+        let largest = meta.largest.as_slice();
+        let end = partition.layout.end.as_deref().map_or(largest, |end| largest.min(end));
+        (meta.smallest.as_slice().max(&partition.layout.start), end, shape.bytes)
     };
     partition.all_runs().zip(shapes).map(range).collect()
 }

@@ -144,6 +144,8 @@ pub struct WorkState {
     pub failed: BTreeMap<u64, String>,
     /// After a full disk: not before this time.
     pub retry_at_ns: u64,
+    /// After a full disk: until then, what can stay as it is does.
+    pub cramped_until_ns: u64,
     /// Whether the last flush found no space, and when that was.
     pub flush_refused_at_ns: Option<u64>,
     pub idle: bool,

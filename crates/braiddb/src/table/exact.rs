@@ -29,10 +29,11 @@ pub struct Spot {
 pub const OFFSET_BITS: u32 = PAGE_BYTES.trailing_zeros();
 
 impl Run {
-    /// Whether entries of these blocks can be read by [`Run::read_at`]: each has a page of its own, in a mapped file.
-    pub fn has_pages(&self, blocks: RangeInclusive<u16>) -> bool {
-        let last = self.note(*blocks.end()).len() as u64;
-        self.stride > 0 && self.place.get().is_some() && (1..=PAGE_BYTES).contains(&last)
+    /// Whether [`Spot`]s tell where entries of these blocks begin, and that is known before the blocks are looked at: each has a page of
+    /// its own in a mapped file. One that is compressed may be longer than that, and so may the last.
+    pub fn has_pages(&self, mut blocks: RangeInclusive<u16>) -> bool {
+        let fits = |block| (1..=PAGE_BYTES).contains(&(self.note(block).len() as u64));
+        self.stride > 0 && self.place.get().is_some() && blocks.all(fits)
     }
 
     /// Asks the processor for the entry at a spot: its first lines, which is where a short one stands.

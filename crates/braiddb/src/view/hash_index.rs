@@ -141,7 +141,12 @@ impl HashIndex {
         let span = fields.spans[site.run];
         let block = span.before + u32::from(site.block - span.first);
         let place = if fields.is_exact { site.offset } else { site.slot };
-        debug_assert!(bits(place.into()) <= fields.place_bits);
+        if bits(place.into()) > fields.place_bits {
+            // It cannot be told, so it is searched for.
+            let at = self.bucket_of(hash);
+            self.buckets[at].0[LAST] |= LEFT_OUT;
+            return;
+        }
         let word = block << fields.place_bits | u32::from(place);
         let word = word | self.tag(hash);
         let at = self.bucket_of(hash);
@@ -219,7 +224,7 @@ impl HashIndex {
         }
     }
 
-    /// Asks for the entries of all candidates at once, where places are exact: tags of few bits have more than one now and then.
+    /// Asks for the entries of all candidates at once: where tags have few bits there is more than one now and then.
     #[cold]
     pub(crate) fn prefetch_entries(&self, candidates: Candidates<'_>, runs: &[Arc<Run>]) {
         for word in candidates {
@@ -267,7 +272,7 @@ fn low_tag(hash: u64) -> u32 {
 }
 
 impl Candidates<'_> {
-    /// Whether there is another.
+    /// Whether there is one at most.
     #[inline(always)]
     pub(crate) fn is_one(&self) -> bool {
         self.lanes & self.lanes.wrapping_sub(1) == 0
