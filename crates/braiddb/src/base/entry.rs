@@ -4,7 +4,7 @@ use super::SequenceNumber;
 
 /// What an entry means. The numbers are part of every file format and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[repr(u64)]
 pub enum EntryKind {
     /// The value stands in the entry.
     Value = 1,

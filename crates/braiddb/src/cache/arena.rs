@@ -196,7 +196,7 @@ impl Hint {
     /// Asks the processor for the first lines of an item that begins where the hint points.
     #[inline(always)]
     pub fn prefetch_item(self) {
-        for line in [0, 64] {
+        for line in [0, 64, 128] {
             prefetch_line(at(self.0.wrapping_add(line)));
         }
     }

@@ -363,7 +363,7 @@ impl Core {
 
     /// The state to read from, and the sequence number to read at: a hold's, or now's. Fails if the hold has expired. Whoever goes
     /// over to another state gets it here again.
-    #[inline]
+    #[inline(always)]
     pub fn state_for(&self, hold: Option<&Hold>) -> Result<(Guard<Arc<ReadState>>, SequenceNumber)> {
         // The state comes first, either way: see `ReadState` and `SnapshotList`.
         let state = self.state.load();

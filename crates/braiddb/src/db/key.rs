@@ -22,19 +22,15 @@ impl KeyBuf {
     /// The key of `user_key` in `tree`, whatever its length.
     #[inline]
     pub fn new(tree: TreeId, user_key: &[u8]) -> KeyBuf {
-        let mut key = KeyBuf { len: 0, short: [0; SHORT], long: Vec::new() };
-        let id = tree.first_key();
-        let len = TREE_ID_LEN + user_key.len();
-        if len <= SHORT {
-            key.short[..TREE_ID_LEN].copy_from_slice(&id);
-            key.short[TREE_ID_LEN..len].copy_from_slice(user_key);
-        } else {
-            key.long.reserve_exact(len);
-            key.long.extend_from_slice(&id);
-            key.long.extend_from_slice(user_key);
-        }
-        key.len = len;
+        let mut key = KeyBuf::empty();
+        key.set_in(tree, user_key);
         key
+    }
+
+    /// Room for a key, which is made where it stays: to move one costs as much as to make it.
+    #[inline(always)]
+    pub fn empty() -> KeyBuf {
+        KeyBuf { len: 0, short: [0; SHORT], long: Vec::new() }
     }
 
     /// The key that these pieces make, the tree's id first.
@@ -61,17 +57,29 @@ impl KeyBuf {
         Ok(KeyBuf::new(tree.id, user_key))
     }
 
+    /// Puts the key of `user_key` in an open tree in its place. Fails as [`KeyBuf::of`] does.
+    #[inline(always)]
+    pub fn set_of(&mut self, tree: &TreeState, user_key: &[u8]) -> Result<()> {
+        tree.check()?;
+        check_key(user_key)?;
+        self.set_in(tree.id, user_key);
+        Ok(())
+    }
+
     /// Puts the key of `user_key` in `tree` in its place.
-    #[inline]
+    #[inline(always)]
     pub fn set_in(&mut self, tree: TreeId, user_key: &[u8]) {
         let len = TREE_ID_LEN + user_key.len();
         if len <= SHORT {
             self.short[..TREE_ID_LEN].copy_from_slice(&tree.first_key());
             self.short[TREE_ID_LEN..len].copy_from_slice(user_key);
-            self.len = len;
         } else {
-            *self = KeyBuf::new(tree, user_key);
+            self.long.clear();
+            self.long.reserve_exact(len);
+            self.long.extend_from_slice(&tree.first_key());
+            self.long.extend_from_slice(user_key);
         }
+        self.len = len;
     }
 
     /// Puts an internal key in its place.

@@ -6,16 +6,10 @@
 //! before the entry is published.
 
 use super::{chunk_pool::ChunkPool, search};
-use crate::platform::pages;
-use std::{
-    alloc::{Layout, handle_alloc_error},
-    ops::Deref,
-    ptr::NonNull,
-    slice,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use crate::platform::zeroed::Zeroed;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 /// How many bits a key sets. They may coincide.
@@ -23,7 +17,8 @@ const BITS_PER_KEY: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Filter {
-    words: Words,
+    /// They take memory as they are written: the filter of a memtable that stays small takes little.
+    words: Zeroed<AtomicU64>,
     /// Where it is counted, if it is.
     pool: Option<Arc<ChunkPool>>,
 }
@@ -31,7 +26,7 @@ pub(super) struct Filter {
 impl Filter {
     /// An empty filter of about `bytes` bytes.
     pub fn new(bytes: usize, pool: Option<Arc<ChunkPool>>) -> Filter {
-        let filter = Filter { words: Words::new((bytes / size_of::<AtomicU64>()).max(1)), pool };
+        let filter = Filter { words: Zeroed::new(bytes / size_of::<AtomicU64>()), pool };
         if let Some(pool) = &filter.pool {
             pool.note_taken(filter.bytes());
         }
@@ -40,7 +35,7 @@ impl Filter {
 
     /// Bytes it takes.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.words)
+        self.words.bytes()
     }
 
     /// Adds a key. Writer only.
@@ -72,47 +67,5 @@ impl Drop for Filter {
         if let Some(pool) = &self.pool {
             pool.note_given_back(self.bytes());
         }
-    }
-}
-
-/// Words that are zero at first, and take memory as they are written: the filter of a memtable that stays small takes little.
-#[derive(Debug)]
-struct Words {
-    start: NonNull<AtomicU64>,
-    len: usize,
-}
-
-// SAFETY: it owns its words alone, and they are atomic.
-unsafe impl Send for Words {}
-// SAFETY: the same.
-unsafe impl Sync for Words {}
-
-impl Words {
-    fn new(len: usize) -> Words {
-        let layout = Words::layout(len);
-        // SAFETY: there is one word at least.
-        let memory = unsafe { pages::reserve_zeroed(layout) };
-        let start = NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout));
-        Words { start, len }
-    }
-
-    fn layout(len: usize) -> Layout {
-        Layout::array::<AtomicU64>(len).expect("a filter is far below isize::MAX")
-    }
-}
-
-impl Deref for Words {
-    type Target = [AtomicU64];
-
-    fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: so many words were reserved, aligned and zero, which is a value of theirs; they stay until this is dropped.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Words {
-    fn drop(&mut self) {
-        // SAFETY: reserved with this layout, and given back only here.
-        unsafe { pages::release(self.start.as_ptr().cast(), Words::layout(self.len)) };
     }
 }

@@ -21,6 +21,7 @@
 use super::simd::{Simd, Words};
 use crate::base::{EntryRef, Result};
 use crate::cache::prefetch;
+use crate::platform::zeroed::{Zeroable, Zeroed, bytes_in_huge_pages};
 use crate::table::{OFFSET_BITS, Position, Run, Spot};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
@@ -39,6 +40,9 @@ const EXACT_TAG_BITS_MIN: u32 = 6;
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket(Words);
+
+// SAFETY: a bucket of zeros is an empty one.
+unsafe impl Zeroable for Bucket {}
 
 /// How positions are told in a word: see the module's text.
 #[derive(Clone, Debug)]
@@ -61,7 +65,7 @@ struct Span {
 /// The index of a view.
 #[derive(Debug)]
 pub(crate) struct HashIndex {
-    buckets: Box<[Bucket]>,
+    buckets: Zeroed<Bucket>,
     fields: Fields,
 }
 
@@ -106,7 +110,7 @@ fn bits(greatest: u32) -> u32 {
 
 /// How many bytes an index of so many keys takes.
 pub(crate) fn index_bytes(keys: u64) -> usize {
-    (keys / KEYS_PER_BUCKET + 1) as usize * size_of::<Bucket>()
+    bytes_in_huge_pages((keys / KEYS_PER_BUCKET + 1) as usize * size_of::<Bucket>())
 }
 
 impl HashIndex {
@@ -130,7 +134,7 @@ impl HashIndex {
         }
         let buckets = u32::try_from(keys / KEYS_PER_BUCKET + 1).ok()?;
         Some(HashIndex {
-            buckets: vec![Bucket([0; 16]); buckets as usize].into_boxed_slice(),
+            buckets: Zeroed::in_huge_pages(buckets as usize),
             fields: Fields { is_exact, place_bits, position_bits, spans },
         })
     }
@@ -249,7 +253,7 @@ impl HashIndex {
 
     /// Bytes of memory held.
     pub(crate) fn resident_bytes(&self) -> usize {
-        size_of_val(&*self.buckets) + size_of_val(&*self.fields.spans) + size_of::<HashIndex>()
+        self.buckets.bytes() + size_of_val(&*self.fields.spans) + size_of::<HashIndex>()
     }
 
     /// The high half of the hash chooses the bucket, the low half gives the tag.
