@@ -45,6 +45,20 @@ impl Run {
         }
     }
 
+    /// Asks the processor for the ends of the two blocks that most of `entries` entries stand in which begin in `block`; nothing if that many
+    /// take more, or blocks have no pages of their own in a mapped file.
+    #[inline(always)]
+    pub fn prefetch_ends(&self, block: u16, entries: usize) {
+        if let Some(file) = self.place.get()
+            && (1..=2 * PAGE_BYTES as usize).contains(&(self.stride * entries))
+            && usize::from(block) + 1 < self.slots.units()
+        {
+            let end = (u64::from(block) + 1) * PAGE_BYTES;
+            file.hint(end).prefetch_page_end();
+            file.hint(end + PAGE_BYTES).prefetch_page_end();
+        }
+    }
+
     /// The entry at a spot, as [`Run::read`]. The sequence number of a plain value is told only `with_sequence`; without, what stands in
     /// its place means nothing.
     #[inline(always)]

@@ -121,10 +121,13 @@ impl Task for FindShown<'_> {
     fn run(self, simd: Simd) -> Self::Output {
         let FindShown { view, runs, query, hidden, likely, guard } = self;
         let Some(number) = view.segment_with(simd, query) else { return Ok(None) };
+        view.prefetch_record(number);
+        view.first_blocks.prefetch(number, runs);
         if likely > 0 {
             view.prefetch_record(number + 1);
         }
         let segment = view.segment(number, guard)?;
+        view.first_blocks.note(number, &segment, view.directory.segments());
         let Some(lane) = candidate(&segment, simd, query) else { return Ok(None) };
         if lane >= segment.count() {
             return Err(view.corrupt_segment(number, "its differences lead past its entries"));

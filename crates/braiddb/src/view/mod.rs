@@ -17,6 +17,7 @@ mod cursor;
 mod directory;
 mod edit;
 mod find;
+mod first_blocks;
 mod fold;
 mod format;
 mod hash_index;

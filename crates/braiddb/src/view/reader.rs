@@ -9,6 +9,7 @@ use super::bits::is_equal;
 use super::count::LiveCounts;
 use super::counters::count_segment_read;
 use super::directory::Directory;
+use super::first_blocks::FirstBlocks;
 use super::format::{
     FOOTER_BYTES, Footer, Layout, PAGE_BYTES, SELECTOR_STALE, Segment, VIEW_FILE_START, ViewMeta, lanes_below,
     page_is_sound, tag_of_hash,
@@ -171,6 +172,8 @@ pub struct View {
     pub(super) demand: Arc<Demand>,
     /// How many keys stand where, once ranges were counted.
     pub(super) live_counts: LiveCounts,
+    /// Where segments begin, once seeks have read them.
+    pub(super) first_blocks: FirstBlocks,
     /// Whether the file goes with this handle.
     obsolete: AtomicBool,
 }
@@ -276,6 +279,7 @@ impl View {
             searches: AtomicU64::new(0),
             demand: Arc::clone(&ctx.demand),
             live_counts: LiveCounts::default(),
+            first_blocks: FirstBlocks::default(),
             obsolete: AtomicBool::new(false),
         })
     }
@@ -293,7 +297,8 @@ impl View {
     /// Bytes of memory it holds, apart from what is in the block cache.
     pub fn resident_bytes(&self) -> usize {
         let parts = self.directory.resident_bytes() + self.pages.resident_bytes();
-        size_of::<View>() + parts + self.hash_index_bytes() + self.live_counts.resident_bytes()
+        let learned = self.hash_index_bytes() + self.live_counts.resident_bytes() + self.first_blocks.resident_bytes();
+        size_of::<View>() + parts + learned
     }
 
     /// From now on, the file is removed when the last handle goes. Nothing happens to a view within a run file.
