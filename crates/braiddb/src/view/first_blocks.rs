@@ -1,7 +1,7 @@
 //! In which blocks segments begin, as far as that has been seen: for seeks, which wait for a segment's record only to learn which
 //! block to wait for next.
 //!
-//! A view of which most entries are of one run remembers of each segment whose record is read the block of that run that it begins
+//! A view of which three entries in four are of one run remembers of each segment whose record is read the block of that run that it begins
 //! in. The next seek that comes to the segment asks for the ends of that block and the one after it while the record is still on its
 //! way. Where no run has most of a segment, most blocks asked for would not be read.
 
@@ -16,7 +16,7 @@ use std::sync::{
 #[derive(Debug, Default)]
 pub(super) struct FirstBlocks(OnceLock<Known>);
 
-/// What stands for a segment where nothing is known; and where there is nothing to know, since no run has most of it.
+/// What stands for a segment where nothing is known, and where there is nothing to know: no run, or another, has most of it.
 const UNKNOWN: u16 = 0;
 const NONE: u16 = u16::MAX;
 
@@ -51,7 +51,7 @@ impl FirstBlocks {
 
     #[cold]
     fn learn(&self, number: u32, segment: &Segment<'_>, segments: u32) {
-        let has_most = |run: &usize| 2 * segment.lanes_of_run(*run).count_ones() as usize > segment.count();
+        let has_most = |run: &usize| 4 * segment.lanes_of_run(*run).count_ones() as usize >= 3 * segment.count();
         let run = (0..SEGMENT_LANES).find(has_most);
         let known = self.0.get_or_init(|| {
             let segments = if run.is_some() { segments } else { 0 };

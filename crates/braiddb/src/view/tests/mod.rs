@@ -2,6 +2,7 @@
 
 mod damage;
 mod exact;
+mod first_blocks;
 mod folding;
 mod reading;
 
