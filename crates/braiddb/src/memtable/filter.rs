@@ -6,7 +6,7 @@
 //! before the entry is published.
 
 use super::{chunk_pool::ChunkPool, search};
-use crate::platform::zeroed::Zeroed;
+use crate::platform::pages::Zeroed;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},

@@ -56,7 +56,6 @@ mod windows_unbuffered;
 mod write_behind;
 #[cfg(any(windows, test))]
 mod written;
-pub mod zeroed;
 
 pub(crate) use aligned::Aligned;
 #[cfg(any(unix, windows))]

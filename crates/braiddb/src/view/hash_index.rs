@@ -21,7 +21,7 @@
 use super::simd::{Simd, Words};
 use crate::base::{EntryRef, Result};
 use crate::cache::prefetch;
-use crate::platform::zeroed::{Zeroable, Zeroed, bytes_in_huge_pages};
+use crate::platform::pages::{Line, Zeroed, bytes_in_huge_pages};
 use crate::table::{OFFSET_BITS, Position, Run, Spot};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
@@ -37,12 +37,8 @@ const TAG_BITS_MIN: u32 = 6;
 /// With fewer, the lines that are asked for in vain are more than those that exact places spare.
 const EXACT_TAG_BITS_MIN: u32 = 6;
 
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Bucket(Words);
-
-// SAFETY: a bucket of zeros is an empty one.
-unsafe impl Zeroable for Bucket {}
+/// One of zeros is empty.
+type Bucket = Line;
 
 /// How positions are told in a word: see the module's text.
 #[derive(Clone, Debug)]
