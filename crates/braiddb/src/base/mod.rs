@@ -1,5 +1,6 @@
 //! What every layer speaks of: keys, sequence numbers, entries, limits and errors.
 
+mod bloom;
 mod cursor;
 mod entry;
 mod error;
@@ -11,6 +12,7 @@ mod range_tombstone;
 mod reader_kind;
 mod rows;
 
+pub use bloom::bloom_place;
 pub use cursor::Cursor;
 pub use entry::{Content, EntryKind, EntryRef};
 pub use error::{Error, Result};

@@ -102,7 +102,8 @@ struct Group<'a> {
 
 impl<'a> Group<'a> {
     fn new(context: &'a JobContext<'a>) -> Group<'a> {
-        Group { context, output: RunOutput::new(context).in_writes_of(WRITE_BYTES_MAX), partitions: Vec::new() }
+        let output = RunOutput::new(context).in_writes_of(WRITE_BYTES_MAX).standing_apart();
+        Group { context, output, partitions: Vec::new() }
     }
 
     fn add(&mut self, entry: EntryRef<'_>, sieve: &mut Sieve<'_>, droppable: bool) -> Result<()> {

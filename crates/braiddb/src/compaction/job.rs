@@ -163,6 +163,9 @@ pub fn merge(
     if split_bytes.is_none() {
         merger.output = RunOutput::new(context).whole();
     }
+    if target == Target::Loose {
+        merger.output = merger.output.standing_apart();
+    }
     merger.run(split_bytes)?;
     let (mut parts, dropped) = merger.finish()?;
     tracing::debug!(partition = partition.id, inputs = merged.len(), parts = parts.len(), dropped, "merged runs");

@@ -60,6 +60,12 @@ impl<'a> RunOutput<'a> {
         }
     }
 
+    /// Runs that gets will have to ask by themselves: each has a filter.
+    pub fn standing_apart(mut self) -> RunOutput<'a> {
+        self.run_options.has_filter = true;
+        self
+    }
+
     /// Runs of which no more is written at once: for those that will not last.
     pub fn in_writes_of(mut self, bytes_max: usize) -> RunOutput<'a> {
         self.run_options.write_bytes = self.run_options.write_bytes.min(bytes_max);

@@ -96,6 +96,7 @@ impl Core {
             write_bytes: self.settings.run_write_bytes(),
             is_unnumbered: false,
             is_unbuffered: false,
+            has_filter: false,
         }
     }
 

@@ -399,6 +399,7 @@ pub(super) fn table_context(settings: &Settings) -> TableContext {
         runtime: Arc::clone(&settings.runtime),
         in_place: settings.read_in_place,
         lately: Arc::default(),
+        new_filters: Arc::default(),
     }
 }
 

@@ -39,3 +39,34 @@ fn loose_runs_are_folded_once_reading_them_has_cost_as_much() {
         assert_eq!(tree.get(key(4)).unwrap().as_deref(), Some(&[7; 20][..]));
     }
 }
+
+#[test]
+fn gets_of_keys_that_a_loose_run_lacks_do_not_ask_it_in_the_process_that_wrote_it() {
+    let files = mem();
+    let mut db = open(small(&files)).unwrap();
+    let tree = db.tree("rows").unwrap();
+    for row in 0..ROWS {
+        tree.put(key(row), [7; 20]).unwrap();
+    }
+    db.compact().unwrap();
+    for row in (0..ROWS).step_by(3) {
+        tree.put(key(row), [8; 20]).unwrap();
+    }
+    db.flush().unwrap();
+    drop(tree);
+    for is_reopened in [false, true] {
+        if is_reopened {
+            drop(db);
+            db = open(small(&files)).unwrap();
+        }
+        let tree = db.tree("rows").unwrap();
+        for row in (0..5000).filter(|row| row % ROWS % 3 != 0) {
+            assert_eq!(tree.get(key(row % ROWS)).unwrap().as_deref(), Some(&[7; 20][..]));
+        }
+        assert_eq!(tree.get(key(3)).unwrap().as_deref(), Some(&[8; 20][..]));
+        let state = db.core().state.load();
+        let [newest, oldest] = &state.version.partitions[0].apart[..] else { panic!("two runs") };
+        assert!(newest.reads() > 0 || !is_reopened, "a run that was there before has no filter");
+        assert!(newest.reads() * 20 < oldest.reads() || is_reopened, "{} reads", newest.reads());
+    }
+}

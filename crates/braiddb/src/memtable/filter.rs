@@ -1,19 +1,15 @@
 //! A filter over the hashes of the keys in a memtable.
 //!
-//! A Bloom filter whose block is one 64-bit word: a key sets four bits of the word that the upper half of its hash
-//! picks, so that a lookup costs one load. With 16 bits a key about 1 in 100 absent keys passes, with 8 bits 1 in 20.
-//! One writer; readers need no more order than what makes the entry itself visible to them, since the bits are set
+//! A Bloom filter ([`bloom_place`]). One writer; readers need no more order than what makes the entry itself visible to them, since the bits are set
 //! before the entry is published.
 
 use super::{chunk_pool::ChunkPool, search};
+use crate::base::bloom_place;
 use crate::platform::pages::Zeroed;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
-
-/// How many bits a key sets. They may coincide.
-const BITS_PER_KEY: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Filter {
@@ -57,9 +53,8 @@ impl Filter {
     }
 
     fn place(&self, hash: u64) -> (&AtomicU64, u64) {
-        let index = (u128::from(hash) * self.words.len() as u128) >> 64;
-        let bits = (0..BITS_PER_KEY).fold(0, |bits, i| bits | 1 << ((hash >> (6 * i)) & 63));
-        (&self.words[index as usize], bits)
+        let (word, bits) = bloom_place(hash, self.words.len());
+        (&self.words[word], bits)
     }
 }
 impl Drop for Filter {

@@ -177,6 +177,11 @@ fn get_in_partition<'g>(
     let mut best: Option<EntryRef<'g>> = None;
     let mut apart = [Step::Unknown; RUNS_AT_ONCE];
     let mut segment = segment;
+    let mut is_prepared = false;
+    partition.apart.iter().for_each(|handle| handle.prefetch_filter(hash));
+    if let Some(view) = &partition.view {
+        view.prefetch_by_hash(hash);
+    }
     // The runs stand newest first by their highest number, but a merged run may reach further back than the next: so
     // go on until no other can hold anything newer than what was found.
     let is_counted = is_counted(hash);
@@ -184,9 +189,13 @@ fn get_in_partition<'g>(
         if best.is_some_and(|b| b.sequence >= handle.run().meta().max_sequence) {
             break;
         }
-        if index == 1 {
+        if handle.lacks(hash) {
+            continue;
+        }
+        if index > 0 && !is_prepared {
             // Not in the newest run, where most is that is read soon after it was written: so it may be anywhere.
             segment = prepare_apart(partition, key, hash, segment, &mut apart);
+            is_prepared = true;
         }
         let step = match apart.get(index) {
             Some(Step::Outside) => continue,
@@ -250,7 +259,7 @@ fn prepare_apart(
     for (handle, step) in partition.apart.iter().zip(&mut *apart).skip(1) {
         // A view that is not open is opened by who comes to it.
         *step = match handle.opened_view() {
-            _ if is_outside(handle.run().meta(), key) => Step::Outside,
+            _ if handle.lacks(hash) || is_outside(handle.run().meta(), key) => Step::Outside,
             Some(view) => begin(view),
             None => Step::Unknown,
         };

@@ -1,6 +1,6 @@
 //! What tables need, and how their entries are named.
 
-use super::{Demand, Lately};
+use super::{Demand, Lately, NewFilters};
 use crate::{
     cache::BlockCache,
     platform::{Runtime, SystemRuntime, Vfs},
@@ -22,6 +22,8 @@ pub struct TableContext {
     pub in_place: bool,
     /// What was written of them a short while ago.
     pub lately: Arc<Lately>,
+    /// Filters of runs that were written and not opened yet.
+    pub new_filters: Arc<NewFilters>,
 }
 
 impl TableContext {
@@ -29,7 +31,8 @@ impl TableContext {
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
         let demand = Arc::new(Demand::new(u64::MAX));
         let runtime = Arc::new(SystemRuntime::new());
-        TableContext { vfs, cache, demand, runtime, in_place: true, lately: Arc::default() }
+        let (lately, new_filters) = Default::default();
+        TableContext { vfs, cache, demand, runtime, in_place: true, lately, new_filters }
     }
 }
 

@@ -4,7 +4,7 @@
 //! [`RunWriter::finish`]: the keys compressed, a few bytes each; the index 16 bytes a block.
 
 use super::{
-    Expiries, ExpiryCounter, Lately, Moment, Position, TableContext,
+    Expiries, ExpiryCounter, KeyFilter, Lately, Moment, NewFilters, Position, TableContext,
     block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_ENTRY_BYTES},
     format::{PAGE_BYTES, UNIT_HEADER_LEN, encode_tombstones, put_unit, stamp_unit},
     key_block::{KeyBlockBuilder, KeyBlocks},
@@ -17,7 +17,7 @@ use crate::{
         Result, SequenceNumber,
         limits::{MAX_INTERNAL_KEY_LEN, MAX_RUN_BLOCKS},
     },
-    codec::{Compression, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS, checksum},
+    codec::{Compression, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS, checksum, hash64},
     platform::{File, OpenMode},
 };
 use std::{
@@ -56,6 +56,8 @@ pub struct RunOptions {
     pub is_unnumbered: bool,
     /// Whether the file is written past the system's cache, where that is to be had.
     pub is_unbuffered: bool,
+    /// Whether gets will have to ask the run by itself: then it has a filter, for who opens it in this process.
+    pub has_filter: bool,
 }
 
 impl Default for RunOptions {
@@ -67,6 +69,7 @@ impl Default for RunOptions {
             write_bytes: 512 << 10,
             is_unnumbered: false,
             is_unbuffered: false,
+            has_filter: false,
         }
     }
 }
@@ -82,6 +85,9 @@ pub struct RunWriter {
     number: FileNumber,
     file_id: FileId,
     lately: Arc<Lately>,
+    new_filters: Arc<NewFilters>,
+    /// The hashes of the keys, if it is to have a filter.
+    hashes: Vec<u64>,
     begun: Moment,
     /// What is not written yet, and where it will stand.
     buffer: Vec<u8>,
@@ -137,6 +143,8 @@ impl RunWriter {
             number,
             file_id,
             lately: Arc::clone(&ctx.lately),
+            new_filters: Arc::clone(&ctx.new_filters),
+            hashes: Vec::new(),
             begun: Moment::now(&*ctx.runtime),
             buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).requiring(features).encode().to_vec(),
             written: 0,
@@ -178,6 +186,9 @@ impl RunWriter {
             self.room = self.room_here();
         }
         self.remember(&entry);
+        if self.options.has_filter {
+            self.hashes.push(hash64(entry.key));
+        }
         #[expect(clippy::cast_possible_truncation, reason = "at most MAX_RUN_BLOCKS and MAX_BLOCK_ENTRIES")]
         let position = Position { block: self.blocks.len() as u16, slot: self.block.entries() as u16 };
         self.block.add(&entry);
@@ -253,6 +264,9 @@ impl RunWriter {
         debug_assert_eq!(meta.file_bytes, self.written);
         if self.blocks.iter().all(BlockEntry::is_plain) {
             self.lately.note(self.file_id, 0, self.begun);
+        }
+        if self.options.has_filter {
+            self.new_filters.put(self.file_id, KeyFilter::of(&self.hashes));
         }
         Ok(meta)
     }

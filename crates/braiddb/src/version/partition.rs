@@ -8,7 +8,7 @@
 use super::PartitionLayout;
 use crate::{
     base::{FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits::SEGMENT_ENTRIES},
-    table::{Run, TableContext},
+    table::{KeyFilter, Run, TableContext},
     view::{Bounds, View},
 };
 use std::{
@@ -39,13 +39,17 @@ pub struct RunHandle {
     view: OnceLock<Arc<View>>,
     /// About how many gets had to ask it by itself, or other reads that took as long.
     reads: AtomicU64,
+    /// Which keys it has, if it was written by this process to stand apart.
+    filter: Option<KeyFilter>,
     context: TableContext,
 }
 
 impl RunHandle {
     /// A handle on an open run.
     pub fn new(run: Arc<Run>, context: &TableContext) -> RunHandle {
-        RunHandle { alone: Arc::from([run]), view: OnceLock::new(), reads: AtomicU64::new(0), context: context.clone() }
+        let filter = context.new_filters.take(run.meta().file_id);
+        let (view, reads) = Default::default();
+        RunHandle { alone: Arc::from([run]), view, reads, filter, context: context.clone() }
     }
 
     /// The run.
@@ -72,6 +76,20 @@ impl RunHandle {
         self.view.get()
     }
 
+    /// Whether it is known that it has no key with this hash.
+    #[inline]
+    pub fn lacks(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_some_and(|filter| !filter.may_contain(hash))
+    }
+
+    /// Asks for what [`RunHandle::lacks`] will read.
+    #[inline]
+    pub fn prefetch_filter(&self, hash: u64) {
+        if let Some(filter) = &self.filter {
+            filter.prefetch(hash);
+        }
+    }
+
     /// Notes a read that [`is_counted`] and had to ask the run by itself; it took as long as so many gets.
     pub fn note_read(&self, gets: u64) {
         self.reads.fetch_add(gets * READS_PER_COUNT, Ordering::Relaxed);
@@ -84,7 +102,8 @@ impl RunHandle {
 
     /// Bytes of memory that stay taken while the run is open, its view included.
     pub fn resident_bytes(&self) -> usize {
-        self.run().resident_bytes() + self.view.get().map_or(0, |v| v.resident_bytes())
+        let filter = self.filter.as_ref().map_or(0, KeyFilter::bytes);
+        self.run().resident_bytes() + self.view.get().map_or(0, |v| v.resident_bytes()) + filter
     }
 }
 

@@ -1,0 +1,109 @@
+//! Which keys a run has, for gets that would have to ask it by itself.
+//!
+//! A get asks every run that stands apart from its partition's view, and nearly all of them for nothing. So a run that is written to stand
+//! apart, by a flush or a merge of such runs, gets a filter over its keys: two bytes of memory each, never written to a file. Who opens
+//! the run for the first time in the process that wrote it takes the filter over; a run that was there before has none, and is asked.
+
+use crate::base::{FileId, bloom_place};
+use crate::cache::prefetch;
+use parking_lot::Mutex;
+
+/// Words of a filter for so many keys: 16 bits a key.
+const KEYS_PER_WORD: usize = 4;
+
+/// Filters that nobody has taken over are of runs that were not made use of. The oldest go.
+const WAITING_MAX: usize = 64;
+
+/// A filter over the keys of a run.
+#[derive(Debug)]
+pub struct KeyFilter {
+    words: Box<[u64]>,
+}
+
+impl KeyFilter {
+    /// A filter over the keys with these hashes.
+    pub fn of(hashes: &[u64]) -> KeyFilter {
+        let mut words = vec![0; hashes.len() / KEYS_PER_WORD + 1].into_boxed_slice();
+        for &hash in hashes {
+            let (word, bits) = bloom_place(hash, words.len());
+            words[word] |= bits;
+        }
+        KeyFilter { words }
+    }
+
+    /// Whether a key with this hash may be one of them.
+    #[inline(always)]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let (word, bits) = bloom_place(hash, self.words.len());
+        self.words[word] & bits == bits
+    }
+
+    /// Asks for what [`KeyFilter::may_contain`] will read.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.words[bloom_place(hash, self.words.len()).0]);
+    }
+
+    /// Bytes of memory held.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+}
+
+/// The filters of runs that were written and not opened yet. Shared by all threads.
+#[derive(Debug, Default)]
+pub struct NewFilters {
+    waiting: Mutex<Vec<(FileId, KeyFilter)>>,
+}
+
+impl NewFilters {
+    /// Keeps the filter of a file until somebody takes it.
+    pub(super) fn put(&self, file: FileId, filter: KeyFilter) {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= WAITING_MAX {
+            waiting.remove(0);
+        }
+        waiting.push((file, filter));
+    }
+
+    /// Takes over the filter of a file, if there is one.
+    pub fn take(&self, file: FileId) -> Option<KeyFilter> {
+        let mut waiting = self.waiting.lock();
+        let at = waiting.iter().position(|(of, _)| *of == file)?;
+        Some(waiting.remove(at).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::hash64;
+
+    fn hash(key: u64) -> u64 {
+        hash64(&key.to_le_bytes())
+    }
+
+    #[test]
+    fn a_filter_lets_its_own_keys_pass_and_few_others() {
+        for keys in [0, 1, 3, 100, 10_000] {
+            let hashes: Vec<u64> = (0..keys).map(hash).collect();
+            let filter = KeyFilter::of(&hashes);
+            assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
+            let passed = (keys..keys + 10_000).filter(|&key| filter.may_contain(hash(key))).count();
+            assert!(passed < 300, "{passed} of 10,000 others pass a filter of {keys}");
+            assert!(filter.bytes() as u64 <= 2 * keys + 8);
+        }
+    }
+
+    #[test]
+    fn what_is_never_taken_goes() {
+        let filters = NewFilters::default();
+        for file in 0..200 {
+            filters.put(file, KeyFilter::of(&[file]));
+        }
+        assert!(filters.take(100).is_none());
+        let last = filters.take(199).unwrap();
+        assert!(last.may_contain(199) && filters.take(199).is_none());
+        assert_eq!((0..200).filter(|&file| filters.take(file).is_some()).count(), WAITING_MAX - 1);
+    }
+}
