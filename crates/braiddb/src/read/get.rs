@@ -192,8 +192,9 @@ fn get_in_partition<'g>(
         if handle.lacks(hash) {
             continue;
         }
-        if index > 0 && !is_prepared {
-            // Not in the newest run, where most is that is read soon after it was written: so it may be anywhere.
+        let others = partition.apart.get(index + 1..).unwrap_or_default();
+        if index > 0 && !is_prepared && others.iter().any(|other| !other.lacks(hash)) {
+            // Not in the newest run, where most is that is read soon after it was written, and filters do not tell where.
             segment = prepare_apart(partition, key, hash, segment, &mut apart);
             is_prepared = true;
         }

@@ -45,12 +45,18 @@ impl Run {
         }
     }
 
+    /// Whether [`Run::prefetch_ends`] may ask for anything.
+    #[inline(always)]
+    pub fn can_prefetch_ends(&self, entries: usize) -> bool {
+        (1..=2 * PAGE_BYTES as usize).contains(&(self.stride * entries))
+    }
+
     /// Asks the processor for the ends of the two blocks that most of `entries` entries stand in which begin in `block`; nothing if that many
     /// take more, or blocks have no pages of their own in a mapped file.
     #[inline(always)]
     pub fn prefetch_ends(&self, block: u16, entries: usize) {
         if let Some(file) = self.place.get()
-            && (1..=2 * PAGE_BYTES as usize).contains(&(self.stride * entries))
+            && self.can_prefetch_ends(entries)
             && usize::from(block) + 1 < self.slots.units()
         {
             let end = (u64::from(block) + 1) * PAGE_BYTES;

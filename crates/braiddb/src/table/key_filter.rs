@@ -2,17 +2,19 @@
 //!
 //! A get asks every run that stands apart from its partition's view, and nearly all of them for nothing. So a run that is written to stand
 //! apart, by a flush or a merge of such runs, gets a filter over its keys: two bytes of memory each, never written to a file. Who opens
-//! the run for the first time in the process that wrote it takes the filter over; a run that was there before has none, and is asked.
+//! the run for the first time in the process that wrote it takes the filter over; any other run has none, and is asked.
 
-use crate::base::{FileId, bloom_place};
+use crate::base::{FileId, FileNumber, bloom_place};
 use crate::cache::prefetch;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 
 /// Words of a filter for so many keys: 16 bits a key.
 const KEYS_PER_WORD: usize = 4;
 
-/// Filters that nobody has taken over are of runs that were not made use of. The oldest go.
-const WAITING_MAX: usize = 64;
+/// Filters that nobody has taken over are of runs whose job failed. The oldest go, so that no more bytes wait: all runs of a flush of eight
+/// million keys take a quarter of that.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// A filter over the keys of a run.
 #[derive(Debug)]
@@ -50,27 +52,37 @@ impl KeyFilter {
     }
 }
 
+#[derive(Debug)]
+struct Waiting {
+    number: FileNumber,
+    file: FileId,
+    filter: KeyFilter,
+}
+
 /// The filters of runs that were written and not opened yet. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct NewFilters {
-    waiting: Mutex<Vec<(FileId, KeyFilter)>>,
+    waiting: Mutex<VecDeque<Waiting>>,
 }
 
 impl NewFilters {
     /// Keeps the filter of a file until somebody takes it.
-    pub(super) fn put(&self, file: FileId, filter: KeyFilter) {
+    pub(super) fn put(&self, number: FileNumber, file: FileId, filter: KeyFilter) {
         let mut waiting = self.waiting.lock();
-        if waiting.len() >= WAITING_MAX {
-            waiting.remove(0);
+        let mut bytes = filter.bytes() + waiting.iter().map(|other| other.filter.bytes()).sum::<usize>();
+        while bytes > WAITING_BYTES_MAX
+            && let Some(oldest) = waiting.pop_front()
+        {
+            bytes -= oldest.filter.bytes();
         }
-        waiting.push((file, filter));
+        waiting.push_back(Waiting { number, file, filter });
     }
 
     /// Takes over the filter of a file, if there is one.
-    pub fn take(&self, file: FileId) -> Option<KeyFilter> {
+    pub fn take(&self, number: FileNumber, file: FileId) -> Option<KeyFilter> {
         let mut waiting = self.waiting.lock();
-        let at = waiting.iter().position(|(of, _)| *of == file)?;
-        Some(waiting.remove(at).1)
+        let at = waiting.iter().position(|other| (other.number, other.file) == (number, file))?;
+        waiting.remove(at).map(|taken| taken.filter)
     }
 }
 
@@ -96,14 +108,22 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_is_taken_once_by_who_has_its_file() {
+        let filters = NewFilters::default();
+        (0..200).for_each(|number| filters.put(number, 7, KeyFilter::of(&[number])));
+        assert!(filters.take(100, 8).is_none() && filters.take(200, 7).is_none());
+        for number in 0..200 {
+            assert!(filters.take(number, 7).is_some_and(|filter| filter.may_contain(number)));
+            assert!(filters.take(number, 7).is_none());
+        }
+    }
+
+    #[test]
     fn what_is_never_taken_goes() {
         let filters = NewFilters::default();
-        for file in 0..200 {
-            filters.put(file, KeyFilter::of(&[file]));
-        }
-        assert!(filters.take(100).is_none());
-        let last = filters.take(199).unwrap();
-        assert!(last.may_contain(199) && filters.take(199).is_none());
-        assert_eq!((0..200).filter(|&file| filters.take(file).is_some()).count(), WAITING_MAX - 1);
+        let filter = || KeyFilter { words: vec![0; WAITING_BYTES_MAX / 32].into_boxed_slice() };
+        (0..10).for_each(|number| filters.put(number, 7, filter()));
+        let left: Vec<u64> = (0..10).filter(|&number| filters.take(number, 7).is_some()).collect();
+        assert_eq!(left, [6, 7, 8, 9]);
     }
 }

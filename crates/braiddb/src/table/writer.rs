@@ -37,6 +37,9 @@ const PADDING_PART: u64 = 32;
 /// ... counted as if it were so much longer.
 const PADDING_CREDIT: u64 = 64 << 10;
 
+/// A run of more entries has no filter: as long as it is written, their hashes take memory that nobody counts.
+const FILTER_KEYS_MAX: usize = 4 << 20;
+
 /// The least a block may be asked to have.
 const MIN_BLOCK_BYTES: usize = 64;
 
@@ -56,7 +59,8 @@ pub struct RunOptions {
     pub is_unnumbered: bool,
     /// Whether the file is written past the system's cache, where that is to be had.
     pub is_unbuffered: bool,
-    /// Whether gets will have to ask the run by itself: then it has a filter, for who opens it in this process.
+    /// Whether it is written to stand apart from its partition's view, so that gets will have to ask it by itself: then it has a filter, for
+    /// who opens it in this process.
     pub has_filter: bool,
 }
 
@@ -187,7 +191,7 @@ impl RunWriter {
         }
         self.remember(&entry);
         if self.options.has_filter {
-            self.hashes.push(hash64(entry.key));
+            self.note_hash(hash64(entry.key));
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most MAX_RUN_BLOCKS and MAX_BLOCK_ENTRIES")]
         let position = Position { block: self.blocks.len() as u16, slot: self.block.entries() as u16 };
@@ -196,6 +200,15 @@ impl RunWriter {
             keys.add(&entry, position.block);
         }
         Ok(position)
+    }
+
+    /// Keeps the hash of a key for the filter, which is given up if it would take too much.
+    fn note_hash(&mut self, hash: u64) {
+        self.hashes.push(hash);
+        if self.hashes.len() > FILTER_KEYS_MAX {
+            self.options.has_filter = false;
+            self.hashes = Vec::new();
+        }
     }
 
     /// Compresses the blocks from the present one on otherwise.
@@ -266,7 +279,7 @@ impl RunWriter {
             self.lately.note(self.file_id, 0, self.begun);
         }
         if self.options.has_filter {
-            self.new_filters.put(self.file_id, KeyFilter::of(&self.hashes));
+            self.new_filters.put(self.number, self.file_id, KeyFilter::of(&self.hashes));
         }
         Ok(meta)
     }

@@ -47,7 +47,7 @@ pub struct RunHandle {
 impl RunHandle {
     /// A handle on an open run.
     pub fn new(run: Arc<Run>, context: &TableContext) -> RunHandle {
-        let filter = context.new_filters.take(run.meta().file_id);
+        let filter = context.new_filters.take(run.meta().number, run.meta().file_id);
         let (view, reads) = Default::default();
         RunHandle { alone: Arc::from([run]), view, reads, filter, context: context.clone() }
     }

@@ -127,7 +127,7 @@ impl Task for FindShown<'_> {
             view.prefetch_record(number + 1);
         }
         let segment = view.segment(number, guard)?;
-        view.first_blocks.note(number, &segment, view.directory.segments());
+        view.first_blocks.note(number, &segment, view.directory.segments(), runs);
         let Some(lane) = candidate(&segment, simd, query) else { return Ok(None) };
         if lane >= segment.count() {
             return Err(view.corrupt_segment(number, "its differences lead past its entries"));
