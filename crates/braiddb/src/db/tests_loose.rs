@@ -1,6 +1,8 @@
 //! Loose runs that readers ask often are folded sooner than others.
 
 use super::tests_common::{mem, open, small};
+use crate::{Db, platform::Vfs};
+use std::sync::Arc;
 
 const ROWS: u32 = 500;
 
@@ -8,19 +10,26 @@ fn key(row: u32) -> Vec<u8> {
     format!("row{row:07}").into_bytes()
 }
 
+/// All rows in one run, and every third written anew in another.
+fn with_a_new_run(files: &Arc<dyn Vfs>) -> Db {
+    let db = open(small(files)).unwrap();
+    let tree = db.tree("rows").unwrap();
+    for row in 0..ROWS {
+        tree.put(key(row), [7; 20]).unwrap();
+    }
+    db.compact().unwrap();
+    for row in (0..ROWS).step_by(3) {
+        tree.put(key(row), [8; 20]).unwrap();
+    }
+    db.flush().unwrap();
+    db
+}
+
 #[test]
 fn loose_runs_are_folded_once_reading_them_has_cost_as_much() {
     for (gets, seeks, is_folded) in [(0, 0, false), (4000, 500, false), (60_000, 0, true), (0, 15_000, true)] {
-        let db = open(small(&mem())).unwrap();
+        let db = with_a_new_run(&mem());
         let tree = db.tree("rows").unwrap();
-        for row in 0..ROWS {
-            tree.put(key(row), [7; 20]).unwrap();
-        }
-        db.compact().unwrap();
-        for row in (0..ROWS).step_by(3) {
-            tree.put(key(row), [8; 20]).unwrap();
-        }
-        db.flush().unwrap();
         let loose = || db.stats().partitions.iter().map(|p| p.loose.len()).sum::<usize>();
         // What the compaction left, and what is new.
         assert_eq!(loose(), 2);
@@ -43,17 +52,7 @@ fn loose_runs_are_folded_once_reading_them_has_cost_as_much() {
 #[test]
 fn gets_of_keys_that_a_loose_run_lacks_do_not_ask_it_in_the_process_that_wrote_it() {
     let files = mem();
-    let mut db = open(small(&files)).unwrap();
-    let tree = db.tree("rows").unwrap();
-    for row in 0..ROWS {
-        tree.put(key(row), [7; 20]).unwrap();
-    }
-    db.compact().unwrap();
-    for row in (0..ROWS).step_by(3) {
-        tree.put(key(row), [8; 20]).unwrap();
-    }
-    db.flush().unwrap();
-    drop(tree);
+    let mut db = with_a_new_run(&files);
     for is_reopened in [false, true] {
         if is_reopened {
             drop(db);
