@@ -1,7 +1,10 @@
 //! Loose runs that readers ask often are folded sooner than others.
 
-use super::tests_common::{mem, open, small};
-use crate::{Db, platform::Vfs};
+use super::{
+    Db,
+    tests_common::{mem, open, small},
+};
+use crate::platform::Vfs;
 use std::sync::Arc;
 
 const ROWS: u32 = 500;
