@@ -109,7 +109,7 @@ impl View {
     /// Whether so many searches were made that a hash index pays.
     pub fn wants_hash_index(&self) -> bool {
         self.hash_index.get().is_none()
-            && self.searches.load(Relaxed) >= self.demand.searches_min().max(self.meta.entries / 16)
+            && self.searches.load(Relaxed) >= self.demand.searches_min().max(self.meta.entries / 32)
     }
 
     /// Has it wait for as many searches again until it wants a hash index.

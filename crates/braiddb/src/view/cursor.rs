@@ -470,7 +470,8 @@ impl ViewCursor {
         // further it looks ahead.
         let is_long = batch.rounds() >= LONG_SCAN;
         let likely = batch.likely_rows();
-        let chunk = if is_long { lanes } else { first_lanes(lanes, likely.max(FEW_LANES), is_forward) };
+        let few = if likely > 0 { likely } else { FEW_LANES };
+        let chunk = if is_long { lanes } else { first_lanes(lanes, few, is_forward) };
         if batch.rounds() == 0 {
             self.likely = likely;
         }

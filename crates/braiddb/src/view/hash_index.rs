@@ -136,7 +136,8 @@ impl HashIndex {
     }
 
     /// Takes in the newest version of a key.
-    pub(crate) fn insert(&mut self, hash: u64, site: Site) {
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, simd: Simd, hash: u64, site: Site) {
         let fields = &self.fields;
         let span = fields.spans[site.run];
         let block = span.before + u32::from(site.block - span.first);
@@ -151,12 +152,12 @@ impl HashIndex {
         let word = word | self.tag(hash);
         let at = self.bucket_of(hash);
         let words = &mut self.buckets[at].0;
-        match words[..LAST].iter().position(|&word| word == 0) {
-            Some(free) => {
-                words[free] = word;
-                words[LAST] |= low_tag(hash) << (2 * free);
-            }
-            None => words[LAST] |= LEFT_OUT,
+        let free = (simd.match_words(words, u32::MAX, 0) & !(1 << LAST)).trailing_zeros() as usize;
+        if free < LAST {
+            words[free] = word;
+            words[LAST] |= low_tag(hash) << (2 * free);
+        } else {
+            words[LAST] |= LEFT_OUT;
         }
     }
 
@@ -327,7 +328,7 @@ mod tests {
                 Site { run: key as usize % runs, block, slot, offset }
             };
             for key in 0..keys {
-                index.insert(hash64(&key.to_le_bytes()), site(key));
+                index.insert(Simd::detect(), hash64(&key.to_le_bytes()), site(key));
             }
             let (mut left_out, mut others) = (0, 0);
             for simd in [Simd::Portable, Simd::detect()] {

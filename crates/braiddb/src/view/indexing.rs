@@ -1,9 +1,12 @@
 //! How a hash index is made of a view.
 
-use super::format::{SEGMENT_LANES, SELECTOR_STALE};
+use super::format::{SEGMENT_LANES, SELECTOR_STALE, lanes_below};
 use super::hash_index::{HashIndex, Part, Site};
 use super::reader::View;
+use super::rows::LINES_AHEAD;
+use super::simd::{Simd, Task};
 use crate::base::Result;
+use crate::cache::Ahead;
 use crate::codec::hash64;
 use crate::table::{Position, Run};
 use crossbeam_epoch::Guard;
@@ -49,16 +52,31 @@ impl View {
             }
             let guard = crossbeam_epoch::pin();
             for number in first..(first + SEGMENTS_AT_ONCE).min(self.directory.segments()) {
-                self.index_segment(&mut index, runs, number, &guard)?;
+                self.simd.run(IndexSegment { view: self, index: &mut index, runs, number, guard: &guard })?;
             }
         }
         Ok(self.hash_index.set(index).is_ok())
     }
+}
 
-    /// Takes the keys of a segment into the hash index: those that are not stale, of which there is one a key at most. Their
-    /// buckets are asked for before any of them is written.
-    fn index_segment(&self, index: &mut HashIndex, runs: &[Arc<Run>], number: u32, guard: &Guard) -> Result<()> {
-        let segment = self.segment(number, guard)?;
+/// Takes the keys of a segment into the hash index: those that are not stale, of which there is one a key at most. Their
+/// buckets are asked for before any of them is written, and the block that comes after each as its entries are passed.
+struct IndexSegment<'a> {
+    view: &'a View,
+    index: &'a mut HashIndex,
+    runs: &'a [Arc<Run>],
+    number: u32,
+    guard: &'a Guard,
+}
+
+impl Task for IndexSegment<'_> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run(self, simd: Simd) -> Result<()> {
+        let IndexSegment { view, index, runs, number, guard } = self;
+        view.prefetch_record(number + 1);
+        let segment = view.segment(number, guard)?;
         let shown = segment.unmarked(SELECTOR_STALE);
         let mut sites = [(0, Site::default()); SEGMENT_LANES];
         for (at, run) in runs.iter().enumerate() {
@@ -66,12 +84,15 @@ impl View {
             let mut from = segment.cursor(at).unwrap_or_default();
             while lanes != 0 {
                 let rows = run.block(from.block, guard)?.rows()?;
+                let after = from.block.saturating_add(1);
+                let ahead = if after < run.end().block { run.ahead(after) } else { Ahead::default() };
                 for (slot, offset) in (from.slot..).zip(rows.offsets(from.slot)) {
-                    let lane = lanes.trailing_zeros() as usize;
+                    let lane = lanes.trailing_zeros() as usize % SEGMENT_LANES;
                     lanes &= lanes - 1;
+                    ahead.prefetch::<LINES_AHEAD>(offset);
                     if shown & 1 << lane != 0 {
                         let key = rows.get(offset).and_then(|(bytes, key_len)| bytes.get(..key_len));
-                        let key = key.ok_or_else(|| self.corrupt_segment(number, "an entry is damaged"))?;
+                        let key = key.ok_or_else(|| view.corrupt_segment(number, "an entry is damaged"))?;
                         // One that does not fit is a slot's alone.
                         let offset = u16::try_from(offset).unwrap_or(u16::MAX);
                         sites[lane] = (hash64(key), Site { run: at, block: from.block, slot, offset });
@@ -81,12 +102,14 @@ impl View {
                         break;
                     }
                 }
-                from = Position { block: from.block.saturating_add(1), slot: 0 };
+                from = Position { block: after, slot: 0 };
             }
         }
-        for lane in (0..SEGMENT_LANES).filter(|lane| shown & 1 << lane != 0) {
-            let (hash, site) = sites[lane];
-            index.insert(hash, site);
+        let mut rest = shown & lanes_below(segment.count());
+        while rest != 0 {
+            let (hash, site) = sites[rest.trailing_zeros() as usize % SEGMENT_LANES];
+            rest &= rest - 1;
+            index.insert(simd, hash, site);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// How many lines of the next block are asked for where a row is passed: what rows of a hundred bytes or two have, and the
 /// beginning of longer ones.
-const LINES_AHEAD: usize = 3;
+pub(super) const LINES_AHEAD: usize = 3;
 /// How many blocks further a scan that goes backward asks for lines: the rows of a batch are decoded forward, so that it enters
 /// the block before while it still passes this one.
 const AHEAD_BACKWARD: u16 = 2;
