@@ -335,7 +335,7 @@ impl LogArchive {
             return Ok(from);
         }
         let oldest_segment = Some(self.first_segment(from)?);
-        let input = RecoveryInput { oldest_segment, durable_lsn: 0, flushed: from };
+        let input = RecoveryInput { oldest_segment, durable_lsn: 0, flushed: from, is_to_sync: false };
         let mut walk = Walk { dir: &self.dir, point, last: from, is_reached: false, take };
         let walked = wal::recover(&*self.vfs, &self.dir, &input, &mut |info, payload| walk.visit(info, payload));
         match walked {

@@ -433,7 +433,7 @@ impl Log {
     fn read(settings: &Settings, dir: &Path, manifest: &Manifest, blobs: &BlobStore) -> Result<Log> {
         let layout = manifest.layout();
         let functions = Arc::new(known_functions(settings)?);
-        let replayed = replay(settings, dir, layout, blobs, &functions)?;
+        let replayed = replay(settings, dir, layout, blobs, &functions, false)?;
         let Replayed { memtables, records, last_commit_us, blob_files, load_is_next, is_past_load, outcome, .. } =
             replayed;
         if let Some(tail) = &outcome.tail

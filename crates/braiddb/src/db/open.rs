@@ -119,7 +119,7 @@ impl Core {
         let version = Arc::new(files.version(manifest.layout(), None)?);
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
         let functions = Arc::new(known_functions(&settings)?);
-        let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions)?;
+        let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions, true)?;
         let mut state = first_state(&settings, &replayed, version);
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
         let (catalog, remembered) = loop {

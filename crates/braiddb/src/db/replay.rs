@@ -50,19 +50,20 @@ struct Unusable {
     reason: String,
 }
 
-/// Replays the log.
+/// Replays the log; `is_to_sync` if it is then made durable.
 pub fn replay(
     settings: &Settings,
     dir: &Path,
     layout: &Layout,
     blobs: &BlobStore,
     functions: &MergeFunctions,
+    is_to_sync: bool,
 ) -> Result<Replayed> {
     let mut walk = Walk::new(settings, layout, blobs, functions);
-    let mut outcome = walk.run(dir, None)?;
+    let mut outcome = walk.run(dir, None, is_to_sync)?;
     if let Some(end) = walk.first_unusable(outcome.durable_lsn)? {
         walk = Walk::new(settings, layout, blobs, functions);
-        outcome = walk.run(dir, Some(end))?;
+        outcome = walk.run(dir, Some(end), is_to_sync)?;
     }
     for (&file, &sequence) in &walk.files {
         blobs.note_replayed(file, sequence);
@@ -131,12 +132,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Walks to the end of the log, or to a record that is known not to count.
-    fn run(&mut self, dir: &Path, end: Option<Unusable>) -> Result<RecoveryOutcome> {
+    fn run(&mut self, dir: &Path, end: Option<Unusable>, is_to_sync: bool) -> Result<RecoveryOutcome> {
         let settings = self.settings;
         let input = RecoveryInput {
             oldest_segment: (self.layout.oldest_segment > 0).then_some(self.layout.oldest_segment),
             durable_lsn: self.layout.durable_lsn,
             flushed: self.layout.flushed,
+            is_to_sync,
         };
         let mut visitor = |info: &RecordInfo, payload: &[u8]| match &end {
             Some(end) if end.lsn == info.lsn => {

@@ -1,18 +1,23 @@
 //! What opening a database reads of its blobs, and what it makes of damage to them.
 
 use super::{
-    Db, Durability, Settings,
+    Db, Durability, Follower, Settings,
     tests_common::{self, DIR, fault, small},
 };
 use crate::{
     base::{Error, Result},
     codec::Compression,
-    platform::fault_vfs::{FaultVfs, Operation},
+    platform::{
+        File, OpenMode, Vfs,
+        fault_vfs::{FaultVfs, Operation},
+    },
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -215,4 +220,72 @@ fn files_that_only_records_past_the_end_refer_to_are_not_asked_for() {
     files.retain(|path, bytes| path.extension().is_none_or(|e| e != "blob") || !holds(bytes, 4));
     let db = open(&killed(&files)).unwrap();
     assert_eq!(db.tree("t").unwrap().iter().count(), 2);
+}
+
+/// Notes what the system is asked to begin to write.
+#[derive(Clone, Debug)]
+struct Noting {
+    inner: FaultVfs,
+    asked: Arc<Mutex<Vec<PathBuf>>>,
+}
+
+#[derive(Debug)]
+struct NotingFile {
+    inner: Arc<dyn File>,
+    path: PathBuf,
+    asked: Arc<Mutex<Vec<PathBuf>>>,
+}
+
+impl crate::platform::VfsLayer for Noting {
+    fn inner(&self) -> &dyn Vfs {
+        &self.inner
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let inner = self.inner.open(path, mode)?;
+        Ok(Arc::new(NotingFile { inner, path: path.to_owned(), asked: Arc::clone(&self.asked) }))
+    }
+}
+
+impl crate::platform::FileLayer for NotingFile {
+    fn inner(&self) -> &dyn File {
+        &*self.inner
+    }
+
+    fn start_write_back(&self, _offset: u64, _len: u64) {
+        self.asked.lock().push(self.path.clone());
+    }
+}
+
+#[test]
+fn the_log_is_being_written_while_it_is_replayed_by_who_will_sync_it_and_by_nobody_else() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let buffered = |vfs: &FaultVfs| Settings { durability: Durability::Buffered, ..settings(vfs, 4 << 20) };
+    let db = tests_common::open(buffered(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..200u16 {
+        tree.put(i.to_be_bytes(), [7; 1000]).unwrap();
+    }
+    // Three segments of 64 KiB and more.
+    let files = vfs.files();
+    let segments: Vec<PathBuf> =
+        files.keys().filter(|path| path.extension().is_some_and(|e| e == "wal")).cloned().collect();
+    assert!(segments.len() >= 4, "{segments:?}");
+    let asked_of = |is_followed: bool| {
+        let noting = Noting { inner: killed(&files), asked: Arc::default() };
+        let vfs: Arc<dyn Vfs> = Arc::new(noting.clone());
+        let settings = Settings { vfs, ..buffered(&noting.inner) };
+        if is_followed {
+            drop(Follower::open_with(settings, Path::new(DIR), None).unwrap());
+        } else {
+            let again = tests_common::open(settings).unwrap();
+            assert_eq!(again.tree("t").unwrap().get(199u16.to_be_bytes()).unwrap().map(|v| v.len()), Some(1000));
+        }
+        let mut asked = noting.asked.lock().clone();
+        asked.retain(|path| segments.contains(path));
+        asked
+    };
+    let asked = asked_of(false);
+    assert!(asked.len() >= 4 && segments.iter().filter(|path| asked.contains(path)).count() == asked.len());
+    assert_eq!(asked_of(true), Vec::<PathBuf>::new());
 }

@@ -52,6 +52,8 @@ pub struct RecoveryInput {
     pub durable_lsn: Lsn,
     /// Groups up to this sequence number stand in runs: they are verified, not visited.
     pub flushed: SequenceNumber,
+    /// Whether [`RecoveryOutcome::sync_replayed`] will be called: then the system is asked to begin with it, while the log is read.
+    pub is_to_sync: bool,
 }
 
 /// A commit group in the log.
@@ -199,6 +201,9 @@ pub fn recover(
         found: Found::Nothing,
     };
     if let Some(oldest) = input.oldest_segment {
+        if input.is_to_sync {
+            files.start_write_back(oldest);
+        }
         chain.follow(oldest)?;
         chain.settle()?;
     }
@@ -570,6 +575,16 @@ impl SeenFiles {
             }
         }
         Ok(SeenFiles { dir: dir.to_owned(), by_number })
+    }
+
+    /// Has the system begin to write what it still holds of a segment and of those after it.
+    fn start_write_back(&self, oldest: FileNumber) {
+        let start_of =
+            |(_, header): (&Candidate, &SegmentHeader)| (header.number == oldest).then_some(header.start_lsn);
+        let start_lsn = self.valid().find_map(start_of).unwrap_or(MAX_LSN);
+        for (candidate, header) in self.valid().filter(|(_, header)| header.start_lsn >= start_lsn) {
+            candidate.file.start_write_back(0, header.len);
+        }
     }
 
     fn required(&self, number: FileNumber, what: &str) -> Result<&Candidate> {

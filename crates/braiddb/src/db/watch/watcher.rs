@@ -569,6 +569,7 @@ impl Core {
             oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
             durable_lsn: layout.durable_lsn,
             flushed: layout.flushed,
+            is_to_sync: false,
         };
         drop(disk);
         let mut outcome = recover(&*self.table.vfs, &self.dir, &input, &mut |_, _| Ok(Visit::Taken))?;

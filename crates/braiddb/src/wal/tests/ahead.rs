@@ -210,7 +210,8 @@ fn what_was_made_ahead_follows_no_later_segment_in_the_same_file() {
     assert!(wal.prepare_next().unwrap());
     assert!(!is_armed.load(Ordering::Relaxed), "the log went on meanwhile");
     let first = wal.segments().pop().unwrap();
-    let input = RecoveryInput { oldest_segment: Some(first.number), durable_lsn: 0, flushed: first.last_sequence };
+    let flushed = first.last_sequence;
+    let input = RecoveryInput { oldest_segment: Some(first.number), durable_lsn: 0, flushed, is_to_sync: true };
     for _ in 0..500 {
         append(wal, sequence.fetch_add(1, Ordering::Relaxed) + 1).unwrap();
     }

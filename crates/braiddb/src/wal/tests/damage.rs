@@ -14,7 +14,8 @@ fn small_log(each_synced: bool, noted: bool) -> (World, RecoveryInput, Groups, V
         append(&wal, sequence).unwrap();
     }
     wal.sync(wal.end_lsn()).unwrap();
-    let mut input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(17)), durable_lsn: 0, flushed: 17 };
+    let mut input =
+        RecoveryInput { oldest_segment: Some(wal.oldest_needed(17)), durable_lsn: 0, flushed: 17, is_to_sync: true };
     wal.release(17, |_| false);
     let mut ends = vec![0; 7];
     for sequence in 21..=24 {

@@ -83,7 +83,12 @@ impl World {
 }
 
 fn input_of(wal: &Wal) -> RecoveryInput {
-    RecoveryInput { oldest_segment: Some(wal.oldest_segment()), durable_lsn: wal.durable_lsn(), flushed: 0 }
+    RecoveryInput {
+        oldest_segment: Some(wal.oldest_segment()),
+        durable_lsn: wal.durable_lsn(),
+        flushed: 0,
+        is_to_sync: true,
+    }
 }
 
 fn payload_of(sequence: u64) -> Vec<u8> {

@@ -61,7 +61,7 @@ fn eight_threads_lose_nothing() {
     assert_eq!(acknowledged.len(), THREADS * EACH * 2 / 3);
     let stats = wal.stats();
     assert!(stats.syncs as usize <= acknowledged.len());
-    let input = RecoveryInput { durable_lsn: wal.durable_lsn(), oldest_segment: Some(1), flushed: 0 };
+    let input = RecoveryInput { durable_lsn: wal.durable_lsn(), oldest_segment: Some(1), flushed: 0, is_to_sync: true };
     let total = (THREADS * EACH) as u64;
     assert_eq!(world.replay(&input).unwrap().0, groups(1..=total));
     // Nothing acknowledged depends on what was not synced.
@@ -79,7 +79,8 @@ fn a_failing_sync_leaves_nobody_waiting() {
         assert!(wal.failure().is_some());
         assert!(!errors.is_empty());
         let crashed = World::on(world.vfs.crashed(|| false));
-        let input = RecoveryInput { durable_lsn: wal.durable_lsn(), oldest_segment: Some(1), flushed: 0 };
+        let input =
+            RecoveryInput { durable_lsn: wal.durable_lsn(), oldest_segment: Some(1), flushed: 0, is_to_sync: true };
         let seen = crashed.replay(&input).unwrap().0;
         assert_eq!(seen, groups(1..=seen.len() as u64));
         assert!(seen.len() as u64 >= acknowledged.into_iter().max().unwrap_or(0));
