@@ -119,7 +119,7 @@ impl Common {
         let alarm_at = if is_shared { ACTIVE_MAX * memtable_bytes } else { usize::MAX };
         Common {
             cache: BlockCache::new(memory / 2),
-            chunk_pool: Arc::new(ChunkPool::for_memtables(5, memtable_bytes)),
+            chunk_pool: Arc::new(ChunkPool::for_memtables(ACTIVE_MAX, memtable_bytes)),
             crew: Crew::new(Arc::clone(runtime)),
             open_files: OnceLock::new(),
             memory,
