@@ -72,6 +72,12 @@ impl RowSlots {
         row.bytes.get(..row.key_len).unwrap_or_default()
     }
 
+    /// The address of a row's bytes.
+    #[inline(always)]
+    pub fn address(&self, lane: usize) -> usize {
+        self.rows[lane % ROW_LANES].bytes.as_ptr().addr()
+    }
+
     /// The commit that wrote a row.
     #[inline(always)]
     pub fn sequence(&self, lane: usize) -> SequenceNumber {

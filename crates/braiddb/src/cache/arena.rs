@@ -144,6 +144,12 @@ impl Trailer {
 pub struct Ahead(usize);
 
 impl Ahead {
+    /// Of what stands from an address on. Any number will do.
+    #[inline(always)]
+    pub fn from_address(address: usize) -> Ahead {
+        Ahead(address)
+    }
+
     /// Asks the processor for so many lines from a byte of the unit on.
     #[inline(always)]
     pub fn prefetch<const LINES: usize>(self, offset: usize) {

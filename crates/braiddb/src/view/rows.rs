@@ -20,6 +20,8 @@ pub(super) const LINES_AHEAD: usize = 3;
 /// How many blocks further a scan that goes backward asks for lines: the rows of a batch are decoded forward, so that it enters
 /// the block before while it still passes this one.
 const AHEAD_BACKWARD: u16 = 2;
+/// Where each block has a page of its own, a long scan asks for the lines that stand so many bytes further on: two pages.
+const BYTES_AHEAD: usize = 8 << 10;
 /// More rows are not asked for at a time.
 const LIKELY_ROWS_MAX: u32 = 128;
 /// After so many batches a scan is a long one, which decodes whole segments and fetches whole blocks.
@@ -97,6 +99,8 @@ pub struct RowBatch {
     passed_rows: u32,
     /// How many rows the scan before went on for: so many are likely to be wanted again.
     likely_rows: u32,
+    /// How far past each row on which it comes to stand lines are asked for, as a number to add; 0 if none are. Then none are when rows are decoded.
+    bytes_ahead: usize,
     runs: Option<Arc<HeldRuns>>,
     /// For each of them.
     states: Vec<RunState>,
@@ -122,6 +126,7 @@ impl Default for RowBatch {
             rounds: 0,
             passed_rows: 0,
             likely_rows: 0,
+            bytes_ahead: 0,
             runs: None,
             states: Vec::new(),
             is_pinning: false,
@@ -185,7 +190,27 @@ impl RowBatch {
         }
         self.lanes = lanes;
         self.at = near_lane(lanes, forward);
+        self.prefetch_ahead();
         true
+    }
+
+    /// Asks for lines that a long scan comes to soon. Little by little, as rows are passed: when they are decoded, the processor would do nothing
+    /// but wait for room for so many requests, and fetch nothing while the rows are read.
+    #[inline(always)]
+    fn prefetch_ahead(&self) {
+        if self.bytes_ahead != 0 {
+            Ahead::from_address(self.slots.address(self.at)).prefetch::<LINES_AHEAD>(self.bytes_ahead);
+        }
+    }
+
+    /// [`RowBatch::bytes_ahead`] of a long scan.
+    fn bytes_ahead_of_long_scan(&self) -> usize {
+        let is_on_grid = self.runs.as_ref().is_some_and(|runs| runs.iter().all(|run| run.is_on_grid()));
+        match is_on_grid && !self.is_to_merge {
+            true if self.is_forward => BYTES_AHEAD,
+            true => BYTES_AHEAD.wrapping_neg(),
+            false => 0,
+        }
     }
 
     /// Forgets all rows, but for the place of the one it stands on: what is filled in next comes after that.
@@ -354,6 +379,11 @@ impl RowBatch {
         self.lanes = 0;
         self.rounds = if self.is_forward == is_forward && self.from.is_some() { self.rounds + 1 } else { 0 };
         (self.segment, self.is_forward) = (segment, is_forward);
+        match self.rounds {
+            0 => self.bytes_ahead = 0,
+            LONG_SCAN => self.bytes_ahead = self.bytes_ahead_of_long_scan(),
+            _ => {}
+        }
         (self.tombstones, self.beyond) = (0, Beyond::More);
         if !self.passed.is_empty() {
             self.slots.clear();
@@ -520,6 +550,7 @@ impl Task for Decode<'_> {
             let mut at = run.advance(segment.cursor(index).unwrap_or_default(), before);
             while rest != 0 {
                 let Some((rows, ahead)) = batch.block_of(index, run, at.block, moment)? else { return Ok(false) };
+                let ahead = if batch.bytes_ahead == 0 { ahead } else { Ahead::default() };
                 let (slots, given) = (&mut batch.slots, run.given_sequence());
                 let left = if batch.with_sequences {
                     decode_block::<true>(rows, at.slot, rest, lanes, ahead, given, slots)
@@ -533,6 +564,7 @@ impl Task for Decode<'_> {
         }
         (batch.lanes, batch.filled) = (lanes, lanes.count_ones());
         batch.at = near_lane(lanes, batch.is_forward);
+        batch.prefetch_ahead();
         Ok(true)
     }
 }
