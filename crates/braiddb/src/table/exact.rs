@@ -33,7 +33,13 @@ impl Run {
     /// its own in a mapped file. One that is compressed may be longer than that, and so may the last.
     pub fn has_pages(&self, mut blocks: RangeInclusive<u16>) -> bool {
         let fits = |block| (1..=PAGE_BYTES).contains(&(self.note(block).len() as u64));
-        self.stride > 0 && self.place.get().is_some() && blocks.all(fits)
+        self.is_on_grid() && blocks.all(fits)
+    }
+
+    /// Whether each block has a page of its own, one right after the other, in a mapped file.
+    #[inline]
+    pub fn is_on_grid(&self) -> bool {
+        self.stride > 0 && self.place.get().is_some()
     }
 
     /// Asks the processor for the entry at a spot: its first lines, which is where a short one stands.

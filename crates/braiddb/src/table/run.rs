@@ -301,12 +301,6 @@ impl Run {
         })
     }
 
-    /// Whether each block has a page of its own, one right after the other, in a mapped file.
-    #[inline]
-    pub fn is_on_grid(&self) -> bool {
-        self.stride > 0 && self.place.get().is_some()
-    }
-
     /// Asks the processor for what [`Run::prefetch`] of entries of a block will need.
     #[inline]
     pub fn prefetch_slot(&self, block: u16) {
