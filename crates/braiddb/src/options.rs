@@ -290,7 +290,7 @@ impl Builder {
     }
 
     /// After how many searches of a sorted view by gets a hash index of it is made, in memory: 2048 by default, and never
-    /// fewer than a thirty-second of as many as the view has entries; `u64::MAX` for none. It takes six bytes a key, at most an eighth of
+    /// fewer than one for each 32 entries of the view; `u64::MAX` for none. It takes six bytes a key, at most an eighth of
     /// the memory in all, and is made only where at least nine tenths of the data are in the cache or were read in place lately. Where memory is what is waited
     /// for, a get takes a sixth less time by it, one of an absent key and `multi_get` a third; nothing else is faster.
     pub fn hash_index_after(mut self, searches: u64) -> Builder {

@@ -1,6 +1,6 @@
 //! How a hash index is made of a view.
 
-use super::format::{SEGMENT_LANES, SELECTOR_STALE, lanes_below};
+use super::format::{SEGMENT_LANES, SELECTOR_STALE};
 use super::hash_index::{HashIndex, Part, Site};
 use super::reader::View;
 use super::rows::LINES_AHEAD;
@@ -105,7 +105,7 @@ impl Task for IndexSegment<'_> {
                 from = Position { block: after, slot: 0 };
             }
         }
-        let mut rest = shown & lanes_below(segment.count());
+        let mut rest = shown;
         while rest != 0 {
             let (hash, site) = sites[rest.trailing_zeros() as usize % SEGMENT_LANES];
             rest &= rest - 1;

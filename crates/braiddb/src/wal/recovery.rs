@@ -577,7 +577,8 @@ impl SeenFiles {
         Ok(SeenFiles { dir: dir.to_owned(), by_number })
     }
 
-    /// Has the system begin to write what it still holds of a segment and of those after it.
+    /// Has the system begin to write what it still holds of a segment and of those after it. Should that fail, the sync of the same open file
+    /// tells.
     fn start_write_back(&self, oldest: FileNumber) {
         let start_of =
             |(_, header): (&Candidate, &SegmentHeader)| (header.number == oldest).then_some(header.start_lsn);
