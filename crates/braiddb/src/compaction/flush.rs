@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// How much is written at once of what will be merged soon. Writes as long as huge pages cost more where memory is short of
 /// them, which whoever waits for a flush would feel.
 const WRITE_BYTES_MAX: usize = 512 << 10;
+/// A run that is as large is not merged soon, but read for long, and whoever fills memtables as large does not wait for each: it is
+/// written like the runs of merges.
+const LASTING_BYTES_MIN: u64 = 64 << 20;
 
 /// A run made by a flush, and the partitions that read it.
 #[derive(Clone, Debug)]
@@ -74,7 +77,10 @@ pub fn flush(
             continue;
         }
         let own = single || partition_bytes >= own_run_bytes_min;
-        let mut own_group = own.then(|| Group::new(context));
+        let mut own_group = own.then(|| match partition_bytes {
+            LASTING_BYTES_MIN.. => Group::of(context, RunOutput::new(context)),
+            _ => Group::new(context),
+        });
         let group = own_group.as_mut().unwrap_or(&mut shared);
         group.partitions.push(partition.id);
         clipped.into_iter().for_each(|t| group.output.add_range_tombstone(t));
@@ -102,8 +108,11 @@ struct Group<'a> {
 
 impl<'a> Group<'a> {
     fn new(context: &'a JobContext<'a>) -> Group<'a> {
-        let output = RunOutput::new(context).in_writes_of(WRITE_BYTES_MAX).standing_apart();
-        Group { context, output, partitions: Vec::new() }
+        Group::of(context, RunOutput::new(context).in_writes_of(WRITE_BYTES_MAX))
+    }
+
+    fn of(context: &'a JobContext<'a>, output: RunOutput<'a>) -> Group<'a> {
+        Group { context, output: output.standing_apart(), partitions: Vec::new() }
     }
 
     fn add(&mut self, entry: EntryRef<'_>, sieve: &mut Sieve<'_>, droppable: bool) -> Result<()> {
