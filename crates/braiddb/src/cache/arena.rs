@@ -172,20 +172,17 @@ impl Hint {
         Hint(address)
     }
 
-    /// Asks the processor to fetch the line at `offset` of a unit of `len` bytes, and the end of the unit. Any numbers will do.
+    /// Asks the processor for the lines that stand so many bytes before the unit's end, if the hint has a place. Any numbers will do.
     #[inline]
-    pub fn prefetch(self, len: usize, offset: usize) {
+    pub fn prefetch<const N: usize>(self, soon: [usize; N]) {
         if self.0 != 0 {
-            self.prefetch_end();
-            prefetch_line(at(self.0.wrapping_sub(len).wrapping_add(offset)));
+            self.prefetch_before(soon);
         }
     }
 
-    /// Asks the processor for the lines that stand so many bytes before the unit's end, and the one right before it. Any
-    /// numbers will do.
+    /// Asks the processor for the lines that stand so many bytes before the unit's end. Any numbers will do.
     #[inline(always)]
-    pub fn prefetch_before(self, soon: [usize; 2]) {
-        prefetch_line(at(self.0.wrapping_sub(64)));
+    pub fn prefetch_before<const N: usize>(self, soon: [usize; N]) {
         for before in soon {
             prefetch_line(at(self.0.wrapping_sub(before)));
         }
@@ -216,14 +213,14 @@ impl Hint {
     }
 
     /// Asks the processor for the beginnings of some items of a unit, which lie `stride` bytes apart from so many before its
-    /// end, and for its end too if wanted. Any numbers will do.
+    /// end, and for so many bytes at its end. Any numbers will do.
     #[inline]
-    pub fn prefetch_items(self, before_end: usize, items: u32, stride: usize, with_end: bool) {
+    pub fn prefetch_items(self, before_end: usize, items: u32, stride: usize, end_bytes: Option<usize>) {
         if self.0 == 0 {
             return;
         }
-        if with_end {
-            self.prefetch_end();
+        if let Some(end_bytes) = end_bytes {
+            self.prefetch_before([1, end_bytes]);
         }
         let mut item = self.0.wrapping_sub(before_end);
         for _ in 0..items {
@@ -235,20 +232,14 @@ impl Hint {
         }
     }
 
-    /// Asks the processor for the end of a unit of about `len` bytes, and says where it begins. Any number will do.
+    /// Asks the processor for so many bytes at the end of a unit of about `len` bytes, and says where it begins. Any numbers will do.
     #[inline]
-    pub fn ahead(self, len: usize) -> Ahead {
+    pub fn ahead(self, len: usize, end_bytes: usize) -> Ahead {
         if self.0 == 0 {
             return Ahead::default();
         }
-        self.prefetch_end();
+        self.prefetch_before([1, end_bytes]);
         Ahead(self.0.wrapping_sub(len))
-    }
-
-    #[inline]
-    fn prefetch_end(self) {
-        prefetch_line(at(self.0));
-        prefetch_line(at(self.0.wrapping_sub(64)));
     }
 }
 

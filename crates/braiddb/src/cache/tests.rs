@@ -65,7 +65,7 @@ fn units_of_all_sizes_are_loaded_once_and_come_back() {
             if len % 64 == 0 && len > 0 {
                 assert_eq!(bytes.as_ptr() as usize % 64, 0, "unit of {len} bytes");
             }
-            slots.hint(unit as u32).prefetch(len, len / 2);
+            slots.hint(unit as u32).prefetch([len, len / 2]);
         }
     }
     let stats = cache.stats();

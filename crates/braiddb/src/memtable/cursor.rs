@@ -115,6 +115,19 @@ impl MemtableCursor {
         MemtableCursor { copy: LeafCopy::EMPTY, rank: 0, current: None, snapshot, memtable }
     }
 
+    /// Whether this is the memtable it reads.
+    pub fn is_over(&self, memtable: &Arc<Memtable>) -> bool {
+        Arc::ptr_eq(&self.memtable, memtable)
+    }
+
+    /// Sets the snapshot. The cursor stands nowhere then.
+    pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
+        self.current = None;
+        self.snapshot = snapshot;
+        // A copy has no versions that were added since.
+        self.copy.leaf = None;
+    }
+
     /// Stops at the first visible entry at `rank` or behind it.
     fn settle_forward(&mut self, mut rank: usize) {
         loop {

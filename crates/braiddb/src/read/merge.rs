@@ -24,6 +24,12 @@ impl<C: Cursor> Merge<C> {
         Merge { order: Vec::with_capacity(sources.len()), sources, forward: true }
     }
 
+    /// Merges these sources instead of those before, all at the same snapshot; the merge is not valid then.
+    pub fn set_sources(&mut self, sources: Vec<C>) {
+        self.order.clear();
+        self.sources = sources;
+    }
+
     /// Takes the sources out again; the merge is of none then.
     pub fn take_sources(&mut self) -> Vec<C> {
         self.order.clear();

@@ -6,7 +6,7 @@
 use super::{Merge, PartitionChain, PartitionSource, ReadState, Strands, ahead};
 use crate::{
     base::{Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber, TreeId},
-    memtable::MemtableCursor,
+    memtable::{Memtable, MemtableCursor},
     view::RowBatch,
 };
 use std::sync::Arc;
@@ -31,6 +31,11 @@ macro_rules! forward {
 }
 
 impl Source {
+    /// Whether it is a cursor over this memtable.
+    fn is_over(&self, memtable: &Arc<Memtable>) -> bool {
+        matches!(self, Source::Memtable(cursor, _) if cursor.is_over(memtable))
+    }
+
     /// No entry of this source has a higher sequence number.
     fn max_sequence(&self) -> SequenceNumber {
         match self {
@@ -77,14 +82,15 @@ impl Cursor for Source {
     }
 }
 
-/// The sources of a state, and the range tombstones of its memtables.
+/// The sources of a state, and the range tombstones of its memtables. Of those in `kept`, cursors over the same memtables are used again.
 fn sources(
     state: &ReadState,
     snapshot: SequenceNumber,
     chain: PartitionChain,
-) -> (Merge<Source>, Vec<Arc<RangeTombstoneSet>>) {
+    kept: &mut Vec<Source>,
+    tombstones: &mut Vec<Arc<RangeTombstoneSet>>,
+) -> Vec<Source> {
     let mut sources = Vec::with_capacity(state.frozen.len() + 2);
-    let mut tombstones = Vec::new();
     let mut flushed = snapshot;
     for memtable in state.memtables() {
         tombstones.extend(memtable.range_tombstones());
@@ -93,16 +99,27 @@ fn sources(
         }
         flushed = flushed.min(memtable.min_sequence().saturating_sub(1));
         if memtable.entry_count() > 0 {
-            let cursor = MemtableCursor::new(Arc::clone(memtable), snapshot);
             // The active memtable still grows: all that is known is that no shown entry is past the snapshot.
             let max = if Arc::ptr_eq(memtable, &state.active) { snapshot } else { memtable.max_sequence() };
+            let at = kept.iter().position(|source| source.is_over(memtable));
+            let cursor = match at.map(|at| kept.swap_remove(at)) {
+                Some(Source::Memtable(mut cursor, _)) => {
+                    cursor.set_snapshot(snapshot);
+                    cursor
+                }
+                _ => MemtableCursor::new(Arc::clone(memtable), snapshot),
+            };
             sources.push(Source::Memtable(cursor, max));
         }
     }
     // The partitions come last: see `reset`.
     sources.push(Source::Partitions(chain, flushed));
-    (Merge::new(sources), tombstones)
+    sources
 }
+
+/// Where so many rows of one source come before the first of another, rows of others are met one by one: to decode ahead what all have, and
+/// merge that, takes longer than they do.
+const ALONE_ROWS_MIN: u32 = 8;
 
 /// After so many rounds of one strand alone, that source is read by itself.
 const SOLO_ROUNDS_MAX: u32 = 4;
@@ -137,8 +154,11 @@ pub struct ScanCursor {
     /// How many attempts in a row were in vain, and how many steps are made without another.
     vain_attempts: u32,
     pause: u32,
-    /// Whether the last batch of one source ran into the rows of others.
+    /// Whether the last batch of one source ran into the rows of others, and how many rows of the source came before.
     is_contested: bool,
+    alone_rows: u32,
+    /// Whether the scan before has ended already, though the next has not begun.
+    has_ended: bool,
 }
 
 impl ScanCursor {
@@ -146,9 +166,10 @@ impl ScanCursor {
     /// ahead, so the cursor is quick within it.
     pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
         let chain = PartitionChain::new(Arc::clone(&state.version), snapshot);
-        let (merge, tombstones) = sources(state, snapshot, chain);
+        let mut tombstones = Vec::new();
+        let sources = sources(state, snapshot, chain, &mut Vec::new(), &mut tombstones);
         ScanCursor {
-            merge,
+            merge: Merge::new(sources),
             tombstones,
             snapshot,
             batch: Box::default(),
@@ -157,22 +178,31 @@ impl ScanCursor {
             vain_attempts: 0,
             pause: 0,
             is_contested: false,
+            alone_rows: 0,
+            has_ended: false,
         }
     }
 
-    /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version is kept if that is the same.
+    /// Makes it a cursor over `state` at `snapshot`, not valid yet. What it has of the version and of memtables is kept as far as they are
+    /// the same.
     pub fn reset(&mut self, state: &ReadState, snapshot: SequenceNumber) {
-        self.batch.release_runs();
-        self.strands.release_runs();
-        let chain = match self.merge.take_sources().pop() {
+        self.end();
+        self.has_ended = true;
+        let mut kept = self.merge.take_sources();
+        let chain = match kept.pop() {
             Some(Source::Partitions(mut chain, _)) if chain.is_over(&state.version) => {
                 chain.set_snapshot(snapshot);
                 chain
             }
-            _ => PartitionChain::new(Arc::clone(&state.version), snapshot),
+            _ => {
+                self.batch.release_runs();
+                self.strands.release_runs();
+                PartitionChain::new(Arc::clone(&state.version), snapshot)
+            }
         };
         self.snapshot = snapshot;
-        (self.merge, self.tombstones) = sources(state, snapshot, chain);
+        self.tombstones.clear();
+        self.merge.set_sources(sources(state, snapshot, chain, &mut kept, &mut self.tombstones));
     }
 
     /// The newest range tombstone of a memtable that deletes the current entry, and its range.
@@ -276,10 +306,18 @@ impl ScanCursor {
         self.settle(true)
     }
 
-    /// Ends a scan, before a seek.
+    /// Ends a scan before a seek, unless that was done.
     #[inline]
     fn restart(&mut self) {
-        self.is_contested = false;
+        if !std::mem::take(&mut self.has_ended) {
+            self.end();
+        }
+    }
+
+    /// Ends a scan. How far it went tells how far the next one is likely to go.
+    #[inline]
+    fn end(&mut self) {
+        (self.is_contested, self.alone_rows) = (false, 0);
         self.batch.restart();
         self.strands.restart();
     }
@@ -305,14 +343,30 @@ impl ScanCursor {
                 first(&mut self.merge, self.batch.is_forward()).map_or(Ok(()), |(source, _)| source.go_to(place));
             moved.inspect_err(|_| self.merge.invalidate())?;
         }
+        let goes_on = may_fill && self.merge.is_forward() == forward;
+        if goes_on && self.alone_rows >= ALONE_ROWS_MIN {
+            // Past the row of another source, which comes next or is the one it stands on, that one may be alone again. If not, all are
+            // decoded next time.
+            self.is_contested = false;
+            self.alone_rows = if was_ahead { self.alone_rows } else { 0 };
+            self.batch.interrupt();
+            return self.step_merge(forward);
+        }
+        self.alone_rows = 0;
         self.batch.release();
-        if may_fill && self.merge.is_forward() == forward {
+        if goes_on {
             if ahead::begin(&mut self.merge, &mut self.strands, &self.prefix) {
                 return self.step_strands(forward);
             }
             self.is_contested = false;
             self.judge(false);
         }
+        self.step_merge(forward)
+    }
+
+    /// A step of the cursors.
+    #[inline]
+    fn step_merge(&mut self, forward: bool) -> Result<()> {
         if forward {
             self.merge.next()?
         } else {
@@ -329,6 +383,7 @@ impl ScanCursor {
             for key in others.into_iter().flatten() {
                 self.is_contested |= !self.batch.keep_before(key);
             }
+            self.alone_rows = self.alone_rows.saturating_add(self.batch.rows_left());
         }
         self.batch.is_on_row()
     }

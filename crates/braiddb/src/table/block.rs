@@ -134,6 +134,12 @@ static RECIPROCALS: [u64; 256] = {
     reciprocals
 };
 
+/// How far before the end of a block of so many entries the slot of one stands; of the first, how many bytes there are after the entries.
+#[inline(always)]
+pub(super) fn slot_before_end(entries: u8, slot: u16) -> usize {
+    END_LEN + 2 * usize::from(u16::from(entries).saturating_sub(slot))
+}
+
 /// How many entries a block claims to have; 0 if it is too short to say.
 #[inline]
 pub(super) fn entry_count(block: &[u8]) -> u16 {

@@ -9,7 +9,7 @@
 
 use super::{
     Position, TableContext,
-    block::{self, Rows, average_entry_bytes, entry_count},
+    block::{self, Rows, average_entry_bytes, entry_count, slot_before_end},
     exact::average_stride,
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     lately::is_sample,
@@ -238,8 +238,8 @@ impl Run {
         if usize::from(position.block) < self.slots.units() {
             self.prefetch_on_grid(position);
             // The entry's line, guessed, comes while the end of the block is still on its way.
-            let soon = self.bytes_before_end(position);
-            let soon = [soon, soon.saturating_sub(64)];
+            let [entry, slot, last] = self.places_before_end(position);
+            let soon = [last, slot, entry, entry.saturating_sub(64)];
             let bytes = match self.slots.get_soon(u32::from(position.block), guard, soon) {
                 Some(bytes) => bytes,
                 None => match self.at_hand_in_place(position.block, moment) {
@@ -279,11 +279,12 @@ impl Run {
         Some((file.hint(page_end), (PAGE_BYTES as usize).saturating_sub(before_entry)))
     }
 
-    /// How far before its block's end an entry begins, guessed: exact where entries are of one length.
+    /// How far before its block's end an entry begins, guessed (exact where entries are of one length), its slot, and the last byte.
     #[inline(always)]
-    fn bytes_before_end(&self, position: Position) -> usize {
+    fn places_before_end(&self, position: Position) -> [usize; 3] {
         let note = self.note(position.block);
-        note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
+        let before = usize::from(position.slot) * average_entry_bytes(note.len(), note.mark());
+        [note.len().saturating_sub(before), slot_before_end(note.mark(), position.slot), 1]
     }
 
     /// How many of these blocks are cached, or were read in place or written lately.
@@ -322,9 +323,7 @@ impl Run {
         if self.prefetch_on_grid(position) {
             return;
         }
-        let note = self.note(position.block);
-        let average = average_entry_bytes(note.len(), note.mark());
-        self.hint(position.block).prefetch(note.len(), usize::from(position.slot) * average);
+        self.hint(position.block).prefetch(self.places_before_end(position));
     }
 
     /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
@@ -340,12 +339,13 @@ impl Run {
                 if with_end {
                     page_end.prefetch_page_end();
                 }
-                page_end.prefetch_items(before_end, here, self.stride, false);
+                page_end.prefetch_items(before_end, here, self.stride, None);
             } else {
                 let note = self.note(position.block);
                 let stride = average_entry_bytes(note.len(), note.mark());
                 let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
-                self.hint(position.block).prefetch_items(before_end, here, stride, with_end);
+                let end_bytes = with_end.then(|| slot_before_end(note.mark(), 0));
+                self.hint(position.block).prefetch_items(before_end, here, stride, end_bytes);
             }
             rows -= here;
             position = Position { block: position.block.saturating_add(1), slot: 0 };
@@ -355,7 +355,8 @@ impl Run {
     /// A block that will be passed row by row. Its end, which is read first, is asked for at once.
     #[inline]
     pub fn ahead(&self, block: u16) -> Ahead {
-        self.hint(block).ahead(self.note(block).len())
+        let note = self.note(block);
+        self.hint(block).ahead(note.len(), slot_before_end(note.mark(), 0))
     }
 
     /// A block, for as long as the guard lives: for whoever reads much of it under one guard.
@@ -366,7 +367,7 @@ impl Run {
         }
         let bytes = match self.slots.get(u32::from(block), guard) {
             Some(bytes) => bytes,
-            None => self.read_uncached(block, [0, 0], guard)?,
+            None => self.read_uncached(block, [0; 4], guard)?,
         };
         Ok(Block { bytes, run: self, block })
     }
@@ -524,7 +525,7 @@ impl Run {
 
     /// A block that is not cached, for who will look at these places soon, in bytes before its end.
     #[inline(never)]
-    pub(super) fn read_uncached<'g>(&self, block: u16, soon: [usize; 2], guard: &'g Guard) -> Result<&'g [u8]> {
+    pub(super) fn read_uncached<'g>(&self, block: u16, soon: [usize; 4], guard: &'g Guard) -> Result<&'g [u8]> {
         match self.find_uncached(block)? {
             Found::InPlace(file, range) => {
                 file.hint(range.end).prefetch_before(soon);

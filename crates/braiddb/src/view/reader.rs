@@ -544,9 +544,7 @@ impl View {
     pub(crate) fn record<'g>(&self, number: u32, guard: &'g Guard) -> Result<&'g [u8]> {
         count_segment_read();
         let (page, at) = self.layout.place(number);
-        // Both lines that every lookup needs come at once, and with them what the cache keeps at the page's end.
-        let soon = [PAGE_BYTES - at, PAGE_BYTES - at - 64];
-        let bytes = self.pages.get_or_load_soon(page, guard, soon, || self.load_page(page))?;
+        let bytes = self.pages.get_or_load_soon(page, guard, lines_before_end(at), || self.load_page(page))?;
         bytes
             .get(at..at + self.layout.record_bytes)
             .ok_or_else(|| self.corrupt_segment(number, "its page is cut short"))
@@ -557,9 +555,7 @@ impl View {
     pub(crate) fn prefetch_record(&self, number: u32) {
         if number < self.directory.segments() {
             let (page, at) = self.layout.place(number);
-            let hint = self.pages.hint(page);
-            hint.prefetch(PAGE_BYTES, at);
-            hint.prefetch(PAGE_BYTES, at + 64);
+            self.pages.hint(page).prefetch(lines_before_end(at));
         }
     }
 
@@ -705,4 +701,10 @@ pub(crate) fn read_exact(file: &dyn File, path: &Path, buf: &mut [u8], offset: u
         std::io::ErrorKind::UnexpectedEof => Error::corruption(path, offset, "the file ends before its view does"),
         _ => Error::io("read", path, e),
     })
+}
+
+/// Where the two lines stand that every lookup in a record needs, in bytes before its page's end.
+#[inline(always)]
+fn lines_before_end(at: usize) -> [usize; 2] {
+    [PAGE_BYTES - at, (PAGE_BYTES - at).saturating_sub(64)]
 }

@@ -101,6 +101,8 @@ pub struct RowBatch {
     likely_rows: u32,
     /// How far past each row on which it comes to stand lines are asked for, as a number to add; 0 if none are. Then none are when rows are decoded.
     bytes_ahead: usize,
+    /// Whether what is filled in next belongs to the same scan, though it does not come right after.
+    is_interrupted: bool,
     runs: Option<Arc<HeldRuns>>,
     /// For each of them.
     states: Vec<RunState>,
@@ -127,6 +129,7 @@ impl Default for RowBatch {
             passed_rows: 0,
             likely_rows: 0,
             bytes_ahead: 0,
+            is_interrupted: false,
             runs: None,
             states: Vec::new(),
             is_pinning: false,
@@ -146,6 +149,11 @@ impl RowBatch {
     #[inline]
     pub fn is_on_row(&self) -> bool {
         self.lanes != 0
+    }
+
+    /// How many rows have not been passed.
+    pub fn rows_left(&self) -> u32 {
+        self.lanes.count_ones()
     }
 
     /// Whether its rows go forward.
@@ -314,8 +322,17 @@ impl RowBatch {
         self.release();
     }
 
+    /// As [`RowBatch::release`], where a row of another source comes, and then the scan goes on.
+    pub fn interrupt(&mut self) {
+        let counts = (self.rounds, self.passed_rows);
+        self.release();
+        (self.rounds, self.passed_rows) = counts;
+        self.is_interrupted = true;
+    }
+
     /// Forgets all rows, and the blocks they stand in.
     pub fn release(&mut self) {
+        self.is_interrupted = false;
         self.lanes = 0;
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
@@ -377,7 +394,8 @@ impl RowBatch {
     /// Forgets all rows, and begins to take in others.
     pub(super) fn begin(&mut self, segment: u32, is_forward: bool) {
         self.lanes = 0;
-        self.rounds = if self.is_forward == is_forward && self.from.is_some() { self.rounds + 1 } else { 0 };
+        let goes_on = self.from.is_some() || std::mem::take(&mut self.is_interrupted);
+        self.rounds = if self.is_forward == is_forward && goes_on { self.rounds + 1 } else { 0 };
         (self.segment, self.is_forward) = (segment, is_forward);
         match self.rounds {
             0 => self.bytes_ahead = 0,
