@@ -1,7 +1,7 @@
 //! Cursors over a memtable.
 //!
-//! Both kinds copy the order and the key pointers of a leaf when they enter it, ask for all its entries' cache lines
-//! at once, and then walk the copy; what is inserted into the leaf later is beyond their snapshot. Leaves are
+//! Both kinds copy the order and the key pointers of a leaf when they enter it, ask for the cache lines of entries before
+//! they come to them, and walk the copy; what is inserted into the leaf later is beyond their snapshot. Leaves are
 //! left by their links, which stay right for a reader on a replaced leaf (`tree.rs`).
 
 use super::{
@@ -39,9 +39,7 @@ impl LeafCopy {
         }
         let order = node.order(count);
         for (entry, &slot) in self.entries.iter_mut().zip(&order[..count]) {
-            let newest = node.key(usize::from(slot));
-            newest.prefetch();
-            *entry = Some(newest);
+            *entry = Some(node.key(usize::from(slot)));
         }
         self.leaf = Some(leaf);
         self.count = count;
@@ -61,6 +59,21 @@ impl LeafCopy {
                 order[..self.count].iter().position(|&s| usize::from(s) == slot).unwrap_or(self.count)
             }
         }
+    }
+
+    /// Asks for the entry at a rank, if there is one.
+    #[inline]
+    fn prefetch(&self, rank: usize) {
+        if rank < self.count
+            && let Some(entry) = self.entries[rank]
+        {
+            entry.prefetch();
+        }
+    }
+
+    /// Asks for all entries.
+    fn prefetch_all(&self) {
+        self.entries[..self.count].iter().flatten().for_each(|entry| entry.prefetch());
     }
 
     /// Asks for the entries of the next leaf, and for the leaf after that.
@@ -135,6 +148,7 @@ impl MemtableCursor {
                 self.current = self.copy.entries[rank].and_then(|newest| newest.visible_at(self.snapshot));
                 if self.current.is_some() {
                     self.rank = rank;
+                    self.copy.prefetch(rank + 1);
                     return;
                 }
                 rank += 1;
@@ -154,6 +168,7 @@ impl MemtableCursor {
                 self.current = self.copy.entries[rank].and_then(|newest| newest.visible_at(self.snapshot));
                 if self.current.is_some() {
                     self.rank = rank;
+                    self.copy.prefetch(rank.wrapping_sub(1));
                     return;
                 }
                 end = rank;
@@ -194,6 +209,11 @@ impl MemtableCursor {
 
     fn take_in(&self, ranks: u32, is_forward: bool, batch: &mut EntryBatch) {
         let ranks = ranks & (((1u64 << self.copy.count) - 1) as u32);
+        let mut rest = ranks;
+        while rest != 0 {
+            self.copy.prefetch(rest.trailing_zeros() as usize);
+            rest &= rest - 1;
+        }
         batch.take_in(&self.memtable, &self.copy.entries, ranks, is_forward, self.snapshot);
         self.copy.prefetch_beyond(is_forward);
     }
@@ -299,9 +319,14 @@ impl MemtableScan {
             match start {
                 None => {
                     copy.enter(memtable.tree().first_leaf());
+                    copy.prefetch_all();
                     0
                 }
-                Some(start) => copy.enter_at(memtable.tree().leaf_for(start), start),
+                Some(start) => {
+                    let rank = copy.enter_at(memtable.tree().leaf_for(start), start);
+                    copy.prefetch_all();
+                    rank
+                }
             }
         };
         let mut scan = MemtableScan { copy, ahead: LeafCopy::EMPTY, rank, current: None, _memtable: memtable };
@@ -316,6 +341,7 @@ impl MemtableScan {
         };
         // SAFETY: a neighbour is in the same arena.
         unsafe { self.ahead.enter(next) };
+        self.ahead.prefetch_all();
         if let Some(after) = next.node().after() {
             after.prefetch_whole();
         }
