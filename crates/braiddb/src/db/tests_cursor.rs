@@ -186,6 +186,34 @@ fn a_fresh_cursor_goes_to_either_end_and_stays_past_it() {
 }
 
 #[test]
+fn a_refreshed_cursor_sees_new_versions_of_the_keys_it_has_read() {
+    let db = open(small(&mem())).unwrap();
+    let tree = db.tree("t").unwrap();
+    for key in [b"1", b"2", b"3"] {
+        tree.put(key, b"old").unwrap();
+    }
+    let rows = |cursor: &mut Cursor| {
+        let mut rows = Vec::new();
+        let mut is_there = cursor.seek(b"1").unwrap();
+        while is_there {
+            rows.push((cursor.key().to_vec(), cursor.value().unwrap().to_vec()));
+            is_there = cursor.next().unwrap();
+        }
+        rows
+    };
+    let mut cursor = tree.cursor();
+    let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    let old = [pair(b"1", b"old"), pair(b"2", b"old"), pair(b"3", b"old")];
+    assert_eq!(rows(&mut cursor), old);
+    // No key comes to be, so that what holds them looks as before.
+    tree.put(b"2", b"new").unwrap();
+    tree.delete(b"3").unwrap();
+    assert_eq!(rows(&mut cursor), old);
+    cursor.refresh();
+    assert_eq!(rows(&mut cursor), [pair(b"1", b"old"), pair(b"2", b"new")]);
+}
+
+#[test]
 fn a_cursor_reads_a_tree_that_is_dropped_later_until_it_is_refreshed() {
     let db = Db::in_memory().unwrap();
     let tree = db.tree("t").unwrap();
