@@ -94,7 +94,7 @@ impl Run {
     fn block_elsewhere<'g>(&self, block: u16, guard: &'g Guard) -> Result<&'g [u8]> {
         match self.slots.get(u32::from(block), guard) {
             Some(bytes) => Ok(bytes),
-            None => self.read_uncached(block, [0; 4], guard),
+            None => self.read_uncached(block, [0; 2], guard),
         }
     }
 }

@@ -237,9 +237,9 @@ impl Run {
     ) -> Result<EntryRef<'g>> {
         if usize::from(position.block) < self.slots.units() {
             self.prefetch_on_grid(position);
-            // The entry's line, guessed, comes while the end of the block is still on its way.
-            let [entry, slot, last] = self.places_before_end(position);
-            let soon = [last, slot, entry, entry.saturating_sub(64)];
+            // The entry's lines, guessed, come while the end of the block, which is read first, is still on its way.
+            let [_, _, entry] = self.places_before_end(position);
+            let soon = [entry, entry.saturating_sub(64)];
             let bytes = match self.slots.get_soon(u32::from(position.block), guard, soon) {
                 Some(bytes) => bytes,
                 None => match self.at_hand_in_place(position.block, moment) {
@@ -279,12 +279,12 @@ impl Run {
         Some((file.hint(page_end), (PAGE_BYTES as usize).saturating_sub(before_entry)))
     }
 
-    /// How far before its block's end an entry begins, guessed (exact where entries are of one length), its slot, and the last byte.
+    /// How far before its block's end the last byte stands, an entry's slot, and the entry: a guess, exact where entries are of one length.
     #[inline(always)]
     fn places_before_end(&self, position: Position) -> [usize; 3] {
         let note = self.note(position.block);
         let before = usize::from(position.slot) * average_entry_bytes(note.len(), note.mark());
-        [note.len().saturating_sub(before), slot_before_end(note.mark(), position.slot), 1]
+        [1, slot_before_end(note.mark(), position.slot), note.len().saturating_sub(before)]
     }
 
     /// How many of these blocks are cached, or were read in place or written lately.
@@ -369,7 +369,7 @@ impl Run {
         }
         let bytes = match self.slots.get(u32::from(block), guard) {
             Some(bytes) => bytes,
-            None => self.read_uncached(block, [0; 4], guard)?,
+            None => self.read_uncached(block, [0; 2], guard)?,
         };
         Ok(Block { bytes, run: self, block })
     }
@@ -527,7 +527,7 @@ impl Run {
 
     /// A block that is not cached, for who will look at these places soon, in bytes before its end.
     #[inline(never)]
-    pub(super) fn read_uncached<'g>(&self, block: u16, soon: [usize; 4], guard: &'g Guard) -> Result<&'g [u8]> {
+    pub(super) fn read_uncached<'g>(&self, block: u16, soon: [usize; 2], guard: &'g Guard) -> Result<&'g [u8]> {
         match self.find_uncached(block)? {
             Found::InPlace(file, range) => {
                 file.hint(range.end).prefetch_before(soon);
