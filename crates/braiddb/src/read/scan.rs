@@ -118,7 +118,8 @@ fn sources(
 }
 
 /// Where so many rows of one source come before the first of another, rows of others are met one by one: to decode ahead what all have, and
-/// merge that, takes longer than they do.
+/// merge that, takes longer than they do. But only where blocks are read in place: in the cache, the cursor's uses of them would be counted beside
+/// those of the batch, and a scan's blocks be taken for ones that are read again and again.
 const ALONE_ROWS_MIN: u32 = 8;
 
 /// After so many rounds of one strand alone, that source is read by itself.
@@ -344,7 +345,7 @@ impl ScanCursor {
             moved.inspect_err(|_| self.merge.invalidate())?;
         }
         let goes_on = may_fill && self.merge.is_forward() == forward;
-        if goes_on && self.alone_rows >= ALONE_ROWS_MIN {
+        if goes_on && self.alone_rows >= ALONE_ROWS_MIN && !self.batch.is_pinning() {
             // Past the row of another source, which comes next or is the one it stands on, that one may be alone again. If not, all are
             // decoded next time.
             self.is_contested = false;

@@ -151,6 +151,11 @@ impl RowBatch {
         self.lanes != 0
     }
 
+    /// Whether it holds blocks of the cache.
+    pub fn is_pinning(&self) -> bool {
+        self.is_pinning
+    }
+
     /// How many rows have not been passed.
     pub fn rows_left(&self) -> u32 {
         self.lanes.count_ones()
