@@ -22,6 +22,8 @@ options of run, those marked * of parts as well:
   --memory-folder DIR  where they are made that are to be in memory (/dev/shm/bench-compare); gone afterwards
   --limit S         seconds for a child (900); above that it is killed, and its row says so
   --phase-limit S   seconds for a phase (60); it stops there and is measured by what it did
+  --warm-memory M   MiB that are written and let go of before each child (2048; a quarter of what is available at most): virtual machines
+                    give free memory back to their hosts, and who takes it anew waits for it
   --retry           run again what failed
 * --operations N    gets and seeks of each kind in a round (200000), of parts alone
 
@@ -52,6 +54,7 @@ pub struct RunOptions {
     pub memory_folder: PathBuf,
     pub limit: Duration,
     pub phase_limit: Duration,
+    pub warm_mib: u64,
     pub retry: bool,
 }
 
@@ -131,6 +134,7 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
         memory_folder: "/dev/shm/bench-compare".into(),
         limit: Duration::from_secs(900),
         phase_limit: Duration::from_secs(60),
+        warm_mib: 2048,
         retry: false,
     };
     let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
@@ -152,6 +156,7 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
             "--memory-folder" => options.memory_folder = value.into(),
             "--limit" => options.limit = seconds(value)?,
             "--phase-limit" => options.phase_limit = seconds(value)?,
+            "--warm-memory" => options.warm_mib = value.parse()?,
             _ => bail!("unknown option {name}; see `bench-compare help`"),
         }
     }

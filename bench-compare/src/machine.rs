@@ -53,6 +53,13 @@ impl Machine {
     }
 }
 
+/// The memory that can be had without having others make room; 0 if that is not told.
+pub fn available_bytes() -> u64 {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|rest| rest.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
 fn first_line(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -6,7 +6,7 @@
 use crate::{
     arguments::{ChildOptions, RunOptions},
     engines,
-    machine::Machine,
+    machine::{self, Machine},
     meter::MemorySampler,
     report,
     results::{self, Line, Outcome, Results, Row, RowKey, Status},
@@ -101,6 +101,7 @@ fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
         phase_limit: options.phase_limit,
         folder: folder.clone(),
     };
+    warm_memory(options.warm_mib);
     let start = Instant::now();
     let child = Command::new(std::env::current_exe()?)
         .args(child.to_arguments())
@@ -120,6 +121,14 @@ fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
     };
     let outcome = if status == Status::Ok { printed? } else { Outcome::default() };
     Ok(Row { key, status, reason, child_seconds, outcome })
+}
+
+/// Writes so much memory and lets go of it, so that each child finds as much that the host of a virtual machine has given. But a quarter of
+/// what is available at most, so that nothing has to make room.
+fn warm_memory(mib: u64) {
+    let bytes = usize::try_from((mib << 20).min(machine::available_bytes() / 4)).unwrap_or(0);
+    // Not zeros, which the system has at hand.
+    std::hint::black_box(vec![1u8; bytes]);
 }
 
 /// How the child ended; nothing if it had to be killed.
