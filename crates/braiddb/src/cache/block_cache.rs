@@ -359,11 +359,11 @@ impl CacheSlots {
     /// [`CacheSlots::get_or_load`] for who will look at these places soon, in bytes before the unit's end: they are asked
     /// for while the unit is looked up. Wrong ones do no harm.
     #[inline(always)]
-    pub fn get_or_load_soon<'g, const N: usize>(
+    pub fn get_or_load_soon<'g>(
         &self,
         unit: u32,
         guard: &'g Guard,
-        soon: [usize; N],
+        soon: [usize; 2],
         load: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<&'g [u8]> {
         match self.get_soon(unit, guard, soon) {
@@ -375,7 +375,7 @@ impl CacheSlots {
     /// [`CacheSlots::get`] for who will look at these places soon, in bytes before the unit's end: they are asked for while the
     /// unit is looked up. Wrong ones do no harm.
     #[inline(always)]
-    pub fn get_soon<'g, const N: usize>(&self, unit: u32, _guard: &'g Guard, soon: [usize; N]) -> Option<&'g [u8]> {
+    pub fn get_soon<'g>(&self, unit: u32, _guard: &'g Guard, soon: [usize; 2]) -> Option<&'g [u8]> {
         let slot = &self.slots[unit as usize];
         // Acquire: the frame's bytes were written before its number.
         let frame = slot.frame.load(Ordering::Acquire);

@@ -82,6 +82,8 @@ mod tests_direct;
 #[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
+mod tests_flush;
+#[cfg(test)]
 mod tests_follower;
 #[cfg(test)]
 mod tests_hash_index;

@@ -238,7 +238,7 @@ impl Run {
         if usize::from(position.block) < self.slots.units() {
             self.prefetch_on_grid(position);
             // The entry's lines, guessed, come while the end of the block, which is read first, is still on its way.
-            let [_, _, entry] = self.places_before_end(position);
+            let entry = self.bytes_before_end(position);
             let soon = [entry, entry.saturating_sub(64)];
             let bytes = match self.slots.get_soon(u32::from(position.block), guard, soon) {
                 Some(bytes) => bytes,
@@ -279,12 +279,11 @@ impl Run {
         Some((file.hint(page_end), (PAGE_BYTES as usize).saturating_sub(before_entry)))
     }
 
-    /// How far before its block's end the last byte stands, an entry's slot, and the entry: a guess, exact where entries are of one length.
+    /// How far before its block's end an entry begins, guessed: exact where entries are of one length.
     #[inline(always)]
-    fn places_before_end(&self, position: Position) -> [usize; 3] {
+    fn bytes_before_end(&self, position: Position) -> usize {
         let note = self.note(position.block);
-        let before = usize::from(position.slot) * average_entry_bytes(note.len(), note.mark());
-        [1, slot_before_end(note.mark(), position.slot), note.len().saturating_sub(before)]
+        note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
     }
 
     /// How many of these blocks are cached, or were read in place or written lately.
@@ -323,7 +322,8 @@ impl Run {
         if self.prefetch_on_grid(position) {
             return;
         }
-        self.hint(position.block).prefetch(self.places_before_end(position));
+        let slot = slot_before_end(self.note(position.block).mark(), position.slot);
+        self.hint(position.block).prefetch([1, slot, self.bytes_before_end(position)]);
     }
 
     /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
