@@ -3,7 +3,8 @@
 # and must refuse them where a byte is wrong.
 #
 #   scripts/check_format.sh [BRAID EVERY_KIND]     the binaries, if they are built already
-set -euo pipefail
+set -Eeuo pipefail
+trap 'echo "format: line $LINENO ended with $?: $BASH_COMMAND" >&2' ERR
 cd "$(dirname "$0")/.."
 command -v python3 >/dev/null || { echo "format: NOT CHECKED: there is no python3" >&2; exit 1; }
 if [[ $# -eq 0 ]]; then

@@ -40,6 +40,9 @@ x86_64-w64-mingw32-gcc -shared -O2 -s -o "$here/dll/bcryptprimitives.dll" script
 export WINEPREFIX=$here/prefix WINEDEBUG=-all WINEPATH="Z:${here//\//\\}\\dll" WINEDLLOVERRIDES="mscoree,mshtml="
 mkdir -p "$WINEPREFIX"
 trap 'wineserver -k >/dev/null 2>&1 || true' EXIT
+# Debian's ends with the last program, and turns away a program that begins at that moment: this one stays.
+wineserver -k >/dev/null 2>&1 || true
+wineserver -p </dev/null >/dev/null 2>&1
 wineboot --init >/dev/null 2>&1
 wine cmd /c ver | tr -d '\r'
 
@@ -70,7 +73,7 @@ windows_cargo() {
 
 # A program for Windows as one of this system.
 wrapper() {
-    printf '#!/bin/sh\nexec wine "%s" "$@"\n' "$2" >"$here/$1"
+    printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$here/runner" "$2" >"$here/$1"
     chmod +x "$here/$1"
 }
 
