@@ -64,7 +64,7 @@ const VIEW_RUNS_MAX_IDLE: usize = 8;
 const DEAD_PERCENT_MAX: u64 = 40;
 
 /// The most dead entries of the database while nothing is committed, in per cent.
-const DEAD_PERCENT_MAX_IDLE: u64 = 13;
+const DEAD_PERCENT_MAX_IDLE: u64 = 10;
 
 /// If a hundredth of a partition has been expired for a day, it is let go of; what is more sooner, what is less later: ...
 const EXPIRED_HUNDREDTH_FOR_US_MAX: u64 = 24 * 3600 * 1_000_000;
