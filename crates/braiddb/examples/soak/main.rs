@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p braiddb --example soak -- [--minutes M] [--find-minutes M] [--records N] [--memory MIB]
-//!     [--threads T] [--rate OPS] [--durable] [--dir DIR] [--out DIR]
+//!     [--threads T] [--background-threads T] [--rate OPS] [--durable] [--dir DIR] [--out DIR]
 //! ```
 //!
 //! 1. Loads the records in random order.
@@ -49,6 +49,7 @@ fn main() -> Result<(), Failure> {
     let db = Db::builder()
         .memory(options.memory_mib << 20)
         .durability(durability)
+        .background_threads(options.background)
         .compression(Compression::None)
         .open(&options.dir)?;
     let tree = db.tree("soak")?;

@@ -13,6 +13,8 @@ pub struct Options {
     /// Instead of finding the highest rate.
     pub rate: Option<f64>,
     pub durable: bool,
+    /// Threads that merge.
+    pub background: usize,
     pub dir: PathBuf,
     pub out: PathBuf,
 }
@@ -29,6 +31,7 @@ impl Options {
             threads: thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
             rate: None,
             durable: false,
+            background: 2,
             dir: std::env::temp_dir().join(format!("braiddb-soak-{}", process::id())),
             out: PathBuf::from("soak-results"),
         };
@@ -44,6 +47,7 @@ impl Options {
                 "--records" => options.records = value.parse()?,
                 "--memory" => options.memory_mib = value.parse()?,
                 "--threads" => options.threads = value.parse()?,
+                "--background-threads" => options.background = value.parse()?,
                 "--rate" => options.rate = Some(value.parse()?),
                 "--dir" => options.dir = value.into(),
                 "--out" => options.out = value.into(),

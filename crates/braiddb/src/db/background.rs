@@ -16,6 +16,7 @@ use crate::{
         MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut,
         deadest, droppable_runs, plan,
     },
+    platform::WHOLE,
     read::ReadState,
     version::{Partition, RunHandle, Version},
     wal::Wal,
@@ -161,6 +162,7 @@ impl Core {
 
     /// Merges each partition into as few runs as can be.
     pub fn compact_all(&self) -> Result<()> {
+        let _hurry = self.hurry();
         let ids: Vec<u64> = self.state.load().version.partitions.iter().map(|p| p.id).collect();
         ids.into_iter().try_for_each(|id| self.compact_partition(id))?;
         // Others may write all the while: then there is always something left to do.
@@ -502,8 +504,10 @@ impl Core {
             work.seen = seen;
             work.quiet_since_ns = now;
             work.idle = false;
+            self.set_pace(self.pressure.share_of_merges(self.settings.loose_runs));
         } else if !work.idle && now.saturating_sub(work.quiet_since_ns) >= IDLE_NS {
             work.idle = true;
+            self.set_pace(WHOLE);
             return true;
         }
         false

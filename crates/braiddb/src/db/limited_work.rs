@@ -1,8 +1,9 @@
-//! Flushes and merges that write no faster than a [`RateLimiter`](crate::platform::RateLimiter) lets them.
+//! Flushes and merges that write no faster than a [`RateLimiter`](crate::platform::RateLimiter) lets them, and merges that take no more of the time
+//! than they must where there are few processors.
 
 use super::{core::Core, settings::Settings};
 use crate::{
-    platform::{LimitedVfs, Limits, Urgency, Vfs},
+    platform::{Hurry, LimitedVfs, Limits, Pace, PacedVfs, Urgency, Vfs},
     table::TableContext,
 };
 use std::sync::{
@@ -15,35 +16,56 @@ use std::sync::{
 pub struct LimitedWork {
     flushes: TableContext,
     merges: TableContext,
-    limits: Limits,
+    limits: Option<Limits>,
+    /// What share of the time merges take, where they have to share processors with the program.
+    pace: Option<Arc<Pace>>,
 }
 
 impl LimitedWork {
     /// None if nothing is limited.
     pub fn new(settings: &Settings, table: &TableContext) -> Option<LimitedWork> {
-        let limits = limits(settings)?;
-        let table_for = |urgency| {
-            let vfs = LimitedVfs::limiting(&table.vfs, Limits { urgency, ..limits.clone() });
-            TableContext { vfs: Arc::new(vfs), ..table.clone() }
+        let (limits, pace) = (limits(settings), pace(settings));
+        if limits.is_none() && pace.is_none() {
+            return None;
+        }
+        let limited = |vfs: &Arc<dyn Vfs>, urgency| match &limits {
+            Some(limits) => Arc::new(LimitedVfs::limiting(vfs, Limits { urgency, ..limits.clone() })),
+            None => Arc::clone(vfs),
         };
-        let (flushes, merges) = (table_for(Urgency::Flush), table_for(Urgency::Merge));
-        Some(LimitedWork { flushes, merges, limits })
+        let paced = match &pace {
+            Some(pace) => Arc::new(PacedVfs::new(&table.vfs, Arc::clone(pace))),
+            None => Arc::clone(&table.vfs),
+        };
+        let flushes = TableContext { vfs: limited(&table.vfs, Urgency::Flush), ..table.clone() };
+        let merges = TableContext { vfs: limited(&paced, Urgency::Merge), ..table.clone() };
+        Some(LimitedWork { flushes, merges, limits, pace })
     }
 
     /// Waits until a merge may write so many bytes in another way than by a new table.
     pub fn wait(&self, bytes: u64) {
-        self.limits.wait(bytes);
+        if let Some(limits) = &self.limits {
+            limits.wait(bytes);
+        }
     }
 
     /// Notes how long a user waited for the device.
     pub fn note_latency(&self, ns: u64) {
-        self.limits.limiter.note_latency(ns);
+        if let Some(limits) = &self.limits {
+            limits.limiter.note_latency(ns);
+        }
     }
 
     /// Whether that matters.
     pub fn goes_by_latency(&self) -> bool {
-        self.limits.limiter.goes_by_latency()
+        self.limits.as_ref().is_some_and(|limits| limits.limiter.goes_by_latency())
     }
+}
+
+/// At what pace tables are merged, where not each thread can have a processor: one of the program's, one that flushes, and all that merge.
+fn pace(settings: &Settings) -> Option<Arc<Pace>> {
+    let wanted = 2 + settings.background_threads;
+    let is_short = settings.runtime.shared_processors().is_some_and(|processors| processors < wanted);
+    (is_short && settings.background_threads > 0).then(|| Arc::new(Pace::new(Arc::clone(&settings.runtime))))
 }
 
 fn limits(settings: &Settings) -> Option<Limits> {
@@ -66,9 +88,21 @@ pub fn timed(vfs: Arc<dyn Vfs>, settings: &Settings) -> Arc<dyn Vfs> {
 impl Core {
     /// Nobody waits for the limit from now on: the database is to be closed, which may flush.
     pub fn release_limited_work(&self) {
-        if let Some(limited) = &self.limited {
-            limited.limits.released.store(true, Ordering::Release);
+        if let Some(limits) = self.limited.as_ref().and_then(|limited| limited.limits.as_ref()) {
+            limits.released.store(true, Ordering::Release);
         }
+    }
+
+    /// Sets the pace of merges: a share of the time, in thousandths.
+    pub(super) fn set_pace(&self, per_mille: u64) {
+        if let Some(pace) = self.limited.as_ref().and_then(|limited| limited.pace.as_ref()) {
+            pace.set_share(per_mille);
+        }
+    }
+
+    /// Merges take all of the time until what this gives is let go of.
+    pub(super) fn hurry(&self) -> Option<Hurry> {
+        Some(self.limited.as_ref()?.pace.as_ref()?.hurry())
     }
 
     /// What new tables are written by.

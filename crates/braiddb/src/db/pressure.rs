@@ -7,8 +7,11 @@
 //! always has something to do and they never have to wait for it; with three, a third as fast.
 
 use super::{background::RETRY_NS_MIN, core::Core, stats::Counters};
-use crate::{platform::Runtime, read::ReadState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::{
+    platform::{Runtime, WHOLE},
+    read::ReadState,
+};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +24,9 @@ const LOOSE_FULL: usize = 32;
 
 /// Loose runs that no writer is slowed for.
 const LOOSE_FREE: usize = 16;
+
+/// Where a partition has no more loose runs than it may, merges take this share of the time; with [`LOOSE_FREE`], all of it.
+const MERGING_PER_MILLE_MIN: u64 = 400;
 
 /// Delays are gathered until they are worth a sleep.
 const SLEEP_NS_MIN: u64 = 200_000;
@@ -36,6 +42,8 @@ const SLEEP_NS_MAX: u64 = 5_000_000;
 pub struct Pressure {
     /// From 0 to 1000.
     per_mille: AtomicU64,
+    /// The most loose runs of a partition.
+    loose: AtomicUsize,
     /// The time for a byte, in thousandths of what flushing it takes; 0 while there is no pressure.
     pace: AtomicU64,
     /// Nanoseconds that flushing a byte took lately, in 1/1024.
@@ -50,6 +58,7 @@ impl Default for Pressure {
     fn default() -> Self {
         Pressure {
             per_mille: AtomicU64::new(0),
+            loose: AtomicUsize::new(0),
             pace: AtomicU64::new(0),
             flush_cost: AtomicU64::new(10 << 10),
             owed_ns: AtomicU64::new(0),
@@ -66,6 +75,7 @@ impl Pressure {
         let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
         let loose = merged.map(|p| p.layout.loose.len()).max().unwrap_or(0);
+        self.loose.store(loose, Ordering::Relaxed);
         let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
         let by_loose = if by_loose > 0 { (500 + by_loose as u64).min(1000) } else { 0 };
         self.per_mille.store(by_memtables.max(by_loose), Ordering::Relaxed);
@@ -82,6 +92,13 @@ impl Pressure {
     /// The present pressure, from 0 to 1000.
     pub fn per_mille(&self) -> u64 {
         self.per_mille.load(Ordering::Relaxed)
+    }
+
+    /// How much of the time merges should take, in thousandths, where a partition may have so many loose runs.
+    pub fn share_of_merges(&self, loose_max: usize) -> u64 {
+        let free = LOOSE_FREE.saturating_sub(loose_max).max(1) as u64;
+        let more = (self.loose.load(Ordering::Relaxed).saturating_sub(loose_max) as u64).min(free);
+        MERGING_PER_MILLE_MIN + (WHOLE - MERGING_PER_MILLE_MIN) * more / free
     }
 
     /// Lets a writer of `bytes` sleep as long as the pressure asks for.
@@ -126,6 +143,7 @@ impl Core {
     pub fn measure_pressure(&self, state: &ReadState) {
         let work = self.work.lock();
         self.pressure.measure(state, self.waiting_bytes_max(), |partition| work.failed.contains_key(&partition));
+        self.set_pace(if work.idle { WHOLE } else { self.pressure.share_of_merges(self.settings.loose_runs) });
     }
 
     /// The most bytes of memtables that wait for their flush. It is less where other databases that it shares memory with have some, too.

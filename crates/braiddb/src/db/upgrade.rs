@@ -149,6 +149,7 @@ impl Core {
 
     /// Merges each partition that has anything older; whether there was one.
     fn merge_older(&self) -> Result<bool> {
+        let _hurry = self.hurry();
         let state = self.state.load_full();
         let work = self.work.lock();
         let is_to_be_merged = |partition: &&Arc<Partition>| is_older(partition, &work);

@@ -14,6 +14,7 @@ mod layer;
 mod limited;
 mod mem;
 mod open_files;
+mod paced;
 pub mod pages;
 #[cfg(any(all(test, unix), not(any(unix, windows))))]
 mod portable;
@@ -65,6 +66,7 @@ pub use layer::{FileLayer, VfsLayer};
 pub(crate) use limited::{LimitedVfs, Limits};
 pub use mem::MemVfs;
 pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
+pub(crate) use paced::{Hurry, Pace, PacedVfs, WHOLE};
 #[cfg(any(all(test, unix), not(any(unix, windows))))]
 pub use portable::PortableVfs;
 #[cfg(unix)]

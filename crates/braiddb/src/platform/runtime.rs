@@ -46,6 +46,10 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
     /// Has the calling thread give way to others where there are more threads to run than processors. It stays so.
     fn give_way(&self) {}
+    /// How many processors the threads that it starts have in common with the program's; `None` for as many as anybody could want.
+    fn shared_processors(&self) -> Option<usize> {
+        None
+    }
     /// Lets the calling thread sleep.
     fn sleep_us(&self, micros: u64);
     /// Who runs here, for the lock file: "process 1234".
@@ -144,6 +148,11 @@ impl Runtime for SystemRuntime {
             }
             body();
         })
+    }
+
+    fn shared_processors(&self) -> Option<usize> {
+        // Who says where threads are to run has others for the program.
+        std::thread::available_parallelism().ok().filter(|_| self.processors.is_empty()).map(usize::from)
     }
 
     #[cfg(target_os = "linux")]
