@@ -278,6 +278,9 @@ impl Core {
             return None;
         }
         let idle = settle || work.idle;
+        if !self.may_begin_merge(work.busy.len()) && !idle {
+            return None;
+        }
         let options = PlanOptions {
             partition_bytes_max: self.settings.partition_bytes(),
             partition_blocks_max: PARTITION_BLOCKS_MAX,

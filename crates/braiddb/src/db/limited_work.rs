@@ -100,6 +100,11 @@ impl Core {
         }
     }
 
+    /// Whether a merge may begin beside so many others.
+    pub(super) fn may_begin_merge(&self, others: usize) -> bool {
+        self.limited.as_ref().and_then(|limited| limited.pace.as_ref()).is_none_or(|pace| pace.may_begin(others))
+    }
+
     /// Merges take all of the time until what this gives is let go of.
     pub(super) fn hurry(&self) -> Option<Hurry> {
         Some(self.limited.as_ref()?.pace.as_ref()?.hurry())

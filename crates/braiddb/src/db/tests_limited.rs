@@ -15,9 +15,9 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -122,7 +122,7 @@ fn closing_does_not_wait_for_the_limit() {
         let waits = || limiter.stats().waited_ns > 0 || limiter.stats().flush_bytes > 0;
         let began = Instant::now();
         while !waits() && began.elapsed() < Duration::from_secs(10) {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         assert!(waits());
         let began = Instant::now();
@@ -132,4 +132,95 @@ fn closing_does_not_wait_for_the_limit() {
         assert_eq!(db.tree("t").unwrap().iter().collect::<Result<Vec<_>>>().unwrap().len(), 6_000);
         assert!(db.verify().unwrap().problems.is_empty());
     });
+}
+
+/// A system whose program has so many processors, and how long threads slept that merge, and those without a name.
+#[derive(Debug)]
+struct Processors {
+    system: SystemRuntime,
+    count: Option<usize>,
+    mergers_slept_us: AtomicU64,
+    nameless_slept_us: AtomicU64,
+}
+
+impl Processors {
+    fn new(count: Option<usize>) -> Arc<Processors> {
+        let slept = || AtomicU64::new(0);
+        let system = SystemRuntime::new();
+        Arc::new(Processors { system, count, mergers_slept_us: slept(), nameless_slept_us: slept() })
+    }
+}
+
+impl Runtime for Processors {
+    fn unix_time_us(&self) -> u64 {
+        self.system.unix_time_us()
+    }
+    fn monotonic_ns(&self) -> u64 {
+        self.system.monotonic_ns()
+    }
+    fn random_u64(&self) -> u64 {
+        self.system.random_u64()
+    }
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        self.system.spawn(name, body)
+    }
+    fn shared_processors(&self) -> Option<usize> {
+        self.count
+    }
+    fn sleep_us(&self, micros: u64) {
+        match thread::current().name() {
+            Some(name) if name.starts_with("braiddb-merge") => {
+                self.mergers_slept_us.fetch_add(micros, Ordering::Relaxed)
+            }
+            None => self.nameless_slept_us.fetch_add(micros, Ordering::Relaxed),
+            Some(_) => 0,
+        };
+        self.system.sleep_us(micros);
+    }
+    fn process_name(&self) -> String {
+        self.system.process_name()
+    }
+}
+
+/// Merges pause only where they would take a processor from the program, and not for who waits for them.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test of threads")]
+fn merges_pause_where_processors_are_few() {
+    for (count, has_few) in [(Some(3), true), (Some(4), false), (None, false)] {
+        bounded("merging", move || {
+            let runtime = Processors::new(count);
+            let (memtable_bytes, partition_bytes) = (Some(64 << 10), Some(8 << 20));
+            let threaded = Settings { background_threads: 2, runtime: Arc::clone(&runtime) as _, ..small(&mem()) };
+            let with = Settings { memtable_bytes, partition_bytes, compression: Compression::None, ..threaded };
+            let db = Db::open_with(with, Path::new("/paced")).unwrap();
+            let began = Instant::now();
+            while runtime.mergers_slept_us.load(Ordering::Relaxed) == 0 && began.elapsed() < Duration::from_secs(1) {
+                fill(&db, 500);
+            }
+            assert_eq!(runtime.mergers_slept_us.load(Ordering::Relaxed) > 0, has_few, "{count:?} processors");
+            // Commits all the while, or it would be idle.
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let writer = thread::Builder::new().name("writer".to_owned());
+                let commit_all_the_while = || {
+                    let tree = db.tree("other").unwrap();
+                    while !stop.load(Ordering::Relaxed) {
+                        tree.put(b"key", b"value").unwrap();
+                        thread::yield_now();
+                    }
+                };
+                writer.spawn_scoped(scope, commit_all_the_while).unwrap();
+                // What is due is done by then, but for the merge of all.
+                while db.stats().partitions.iter().any(|partition| partition.loose.len() > 4) {
+                    thread::yield_now();
+                }
+                let before = runtime.nameless_slept_us.load(Ordering::Relaxed);
+                db.compact().unwrap();
+                let slept_us = runtime.nameless_slept_us.load(Ordering::Relaxed) - before;
+                stop.store(true, Ordering::Relaxed);
+                assert_eq!(slept_us, 0, "who asks for a merge waits for all of it");
+            });
+            db.close().unwrap();
+        });
+    }
 }

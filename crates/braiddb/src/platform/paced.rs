@@ -16,6 +16,9 @@ use std::{
 /// All of the time.
 pub const WHOLE: u64 = 1000;
 
+/// With so much of the time or less, one piece of work is done after the other, not two at once.
+const ONE_BY_ONE_MAX: u64 = 700;
+
 /// No pause is longer: then there may be more to do, or somebody waiting.
 const PAUSE_NS_MAX: u64 = 50_000_000;
 
@@ -41,6 +44,12 @@ impl Pace {
     /// From now on a share of the time, in thousandths.
     pub fn set_share(&self, per_mille: u64) {
         self.share.store(per_mille.clamp(1, WHOLE), Ordering::Relaxed);
+    }
+
+    /// Whether a piece of work may begin beside so many others.
+    pub fn may_begin(&self, others: usize) -> bool {
+        let is_pressing = self.share.load(Ordering::Relaxed) > ONE_BY_ONE_MAX;
+        others == 0 || is_pressing || self.hurrying.load(Ordering::Relaxed) > 0
     }
 
     /// All of the time, until what this gives is let go of.
@@ -181,12 +190,15 @@ mod tests {
         assert_eq!(slept_by(100), 0, "all of the time unless told otherwise");
         pace.set_share(400);
         assert_eq!(slept_by(100), 150_000, "two fifths of 250 ms");
+        assert!(pace.may_begin(0) && !pace.may_begin(1));
         pace.set_share(950);
+        assert!(pace.may_begin(1));
         assert_eq!(slept_by(100), 0, "52 us are not worth a sleep");
         pace.set_share(1);
         assert_eq!(slept_by(10), 500_000, "no pause is longer than 50 ms");
         let hurry = pace.hurry();
         assert_eq!(slept_by(100), 0);
+        assert!(pace.may_begin(1));
         drop(hurry);
         assert_eq!(slept_by(1), 50_000);
         let old = Vfs::open(&paced, Path::new("new"), OpenMode::ReadWrite).unwrap();
