@@ -33,7 +33,8 @@ use std::{
     },
 };
 
-/// About what a merge works with: pieces of the runs that it reads, and what it has not written yet.
+/// About what a thread that merges or flushes works with, and its allocator keeps for it: pieces of the runs that it reads, and what it has
+/// not written yet.
 const JOB_BYTES: usize = 8 << 20;
 
 /// As many full memtables may be active together.
@@ -154,7 +155,7 @@ impl Common {
         let memtables = frozen + memtable.max(active + self.chunk_pool.bytes());
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
         // What flushes and merges work with.
-        let reserved = reserved + (self.mergers * JOB_BYTES).min(self.memory / 10);
+        let reserved = reserved + ((self.mergers + 1) * JOB_BYTES).min(self.memory / 5);
         let reserved = reserved + self.totals.lent.load(Relaxed);
         self.cache.set_capacity(self.memory.saturating_sub(reserved).max(self.memory / 8));
         if self.is_shared {
