@@ -86,28 +86,35 @@ pub fn timed(vfs: Arc<dyn Vfs>, settings: &Settings) -> Arc<dyn Vfs> {
 }
 
 impl Core {
-    /// Nobody waits for the limit from now on: the database is to be closed, which may flush.
+    /// Nobody waits for the limit from now on, and no merge pauses: the database is to be closed, which may flush.
     pub fn release_limited_work(&self) {
         if let Some(limits) = self.limited.as_ref().and_then(|limited| limited.limits.as_ref()) {
             limits.released.store(true, Ordering::Release);
         }
+        if let Some(pace) = self.pace() {
+            pace.release();
+        }
+    }
+
+    fn pace(&self) -> Option<&Arc<Pace>> {
+        self.limited.as_ref()?.pace.as_ref()
     }
 
     /// Sets the pace of merges: a share of the time, in thousandths.
     pub(super) fn set_pace(&self, per_mille: u64) {
-        if let Some(pace) = self.limited.as_ref().and_then(|limited| limited.pace.as_ref()) {
+        if let Some(pace) = self.pace() {
             pace.set_share(per_mille);
         }
     }
 
     /// Whether a merge may begin beside so many others.
     pub(super) fn may_begin_merge(&self, others: usize) -> bool {
-        self.limited.as_ref().and_then(|limited| limited.pace.as_ref()).is_none_or(|pace| pace.may_begin(others))
+        self.pace().is_none_or(|pace| pace.may_begin(others))
     }
 
     /// Merges take all of the time until what this gives is let go of.
     pub(super) fn hurry(&self) -> Option<Hurry> {
-        Some(self.limited.as_ref()?.pace.as_ref()?.hurry())
+        self.pace().map(Pace::hurry)
     }
 
     /// What new tables are written by.
