@@ -9,7 +9,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -23,7 +23,7 @@ const ONE_BY_ONE_MAX: u64 = 700;
 const PAUSE_NS_MAX: u64 = 50_000_000;
 
 /// Shorter ones are not worth a sleep.
-const PAUSE_NS_MIN: u64 = 100_000;
+const PAUSE_NS_MIN: i64 = 100_000;
 
 /// What share of the time work takes that nobody waits for.
 #[derive(Debug)]
@@ -63,16 +63,25 @@ impl Pace {
         self.hurrying.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Pauses after so much work. Gives the time after that.
-    fn pause_after(&self, worked_ns: u64) -> u64 {
+    /// Pauses after so much work that ended now. What is `owed` goes along from pause to pause: systems have a thread sleep longer than it asked
+    /// for, some by many milliseconds. Gives the time after that.
+    fn pause_after(&self, worked_ns: u64, now_ns: u64, owed: &AtomicI64) -> u64 {
         let share = self.share.load(Ordering::Relaxed);
-        if share < WHOLE && self.hurrying.load(Ordering::Relaxed) == 0 {
-            let pause_ns = worked_ns.min(PAUSE_NS_MAX) * (WHOLE - share) / share;
-            if pause_ns >= PAUSE_NS_MIN {
-                self.runtime.sleep_us(pause_ns.min(PAUSE_NS_MAX) / 1000);
-            }
+        if share >= WHOLE || self.hurrying.load(Ordering::Relaxed) > 0 {
+            owed.store(0, Ordering::Relaxed);
+            return now_ns;
         }
-        self.runtime.monotonic_ns()
+        let more_ns = (worked_ns.min(PAUSE_NS_MAX) * (WHOLE - share) / share).min(PAUSE_NS_MAX) as i64;
+        let due_ns = (owed.load(Ordering::Relaxed) + more_ns).min(PAUSE_NS_MAX as i64);
+        if due_ns < PAUSE_NS_MIN {
+            owed.store(due_ns, Ordering::Relaxed);
+            return now_ns;
+        }
+        self.runtime.sleep_us(due_ns as u64 / 1000);
+        let after_ns = self.runtime.monotonic_ns();
+        let slept_ns = after_ns.saturating_sub(now_ns).min(2 * PAUSE_NS_MAX) as i64;
+        owed.store(due_ns - slept_ns, Ordering::Relaxed);
+        after_ns
     }
 }
 
@@ -104,7 +113,7 @@ impl PacedVfs {
             return inner;
         }
         let since_ns = AtomicU64::new(self.pace.runtime.monotonic_ns());
-        Arc::new(PacedFile { inner, pace: Arc::clone(&self.pace), since_ns })
+        Arc::new(PacedFile { inner, pace: Arc::clone(&self.pace), since_ns, owed_ns: AtomicI64::new(0) })
     }
 }
 
@@ -130,6 +139,8 @@ struct PacedFile {
     pace: Arc<Pace>,
     /// When the thread last paused.
     since_ns: AtomicU64,
+    /// What that was too short; less than nothing if it was too long.
+    owed_ns: AtomicI64,
 }
 
 impl super::FileLayer for PacedFile {
@@ -138,8 +149,9 @@ impl super::FileLayer for PacedFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let worked_ns = self.pace.runtime.monotonic_ns().saturating_sub(self.since_ns.load(Ordering::Relaxed));
-        self.since_ns.store(self.pace.pause_after(worked_ns), Ordering::Relaxed);
+        let now_ns = self.pace.runtime.monotonic_ns();
+        let worked_ns = now_ns.saturating_sub(self.since_ns.load(Ordering::Relaxed));
+        self.since_ns.store(self.pace.pause_after(worked_ns, now_ns, &self.owed_ns), Ordering::Relaxed);
         self.inner.write_at(buf, offset)
     }
 }
@@ -150,11 +162,12 @@ mod tests {
     use crate::platform::MemVfs;
     use std::thread::JoinHandle;
 
-    /// A clock that goes on by a millisecond each time it is looked at, and by sleeping.
+    /// A clock that goes on by sleeping, which may take longer than was asked for.
     #[derive(Debug, Default)]
     struct Ticking {
         now_ns: AtomicU64,
         slept_us: AtomicU64,
+        late_us: AtomicU64,
     }
 
     impl Runtime for Ticking {
@@ -162,7 +175,7 @@ mod tests {
             0
         }
         fn monotonic_ns(&self) -> u64 {
-            self.now_ns.fetch_add(1_000_000, Ordering::Relaxed)
+            self.now_ns.load(Ordering::Relaxed)
         }
         fn random_u64(&self) -> u64 {
             4
@@ -171,6 +184,7 @@ mod tests {
             Err(io::ErrorKind::Unsupported.into())
         }
         fn sleep_us(&self, micros: u64) {
+            let micros = micros + self.late_us.load(Ordering::Relaxed);
             self.slept_us.fetch_add(micros, Ordering::Relaxed);
             self.now_ns.fetch_add(micros * 1000, Ordering::Relaxed);
         }
@@ -185,21 +199,33 @@ mod tests {
         let pace = Arc::new(Pace::new(Arc::clone(&runtime) as Arc<dyn Runtime>));
         let inner: Arc<dyn Vfs> = Arc::new(MemVfs::default());
         let paced = PacedVfs::new(&inner, Arc::clone(&pace));
-        let file = Vfs::open(&paced, Path::new("new"), OpenMode::CreateNew).unwrap();
-        // Each write takes a millisecond by this clock.
+        let new = Vfs::open(&paced, Path::new("new"), OpenMode::CreateNew).unwrap();
+        let slept_us = || runtime.slept_us.load(Ordering::Relaxed);
+        // Each write comes after a millisecond of work.
+        let write = |file: &dyn File| {
+            runtime.now_ns.fetch_add(1_000_000, Ordering::Relaxed);
+            file.write_at(b"bytes", 0).unwrap();
+        };
         let slept_by = |writes: u64| {
-            let before = runtime.slept_us.load(Ordering::Relaxed);
-            (0..writes).for_each(|_| file.write_at(b"bytes", 0).unwrap());
-            runtime.slept_us.load(Ordering::Relaxed) - before
+            let before = slept_us();
+            (0..writes).for_each(|_| write(&*new));
+            slept_us() - before
         };
         assert_eq!(slept_by(100), 0, "all of the time unless told otherwise");
         pace.set_share(400);
         assert_eq!(slept_by(100), 150_000, "two fifths of 250 ms");
         assert!(pace.may_begin(0) && !pace.may_begin(1));
+        runtime.late_us.store(15_000, Ordering::Relaxed);
+        let slept = slept_by(1000);
+        assert!(slept.abs_diff(1_500_000) <= 16_500, "two fifths, however late one wakes: {slept}");
+        runtime.late_us.store(0, Ordering::Relaxed);
         pace.set_share(950);
         assert!(pace.may_begin(1));
-        assert_eq!(slept_by(100), 0, "52 us are not worth a sleep");
+        slept_by(1000);
+        let slept = slept_by(1000);
+        assert!(slept.abs_diff(52_631) <= 200, "short pauses are gathered: {slept}");
         pace.set_share(1);
+        slept_by(1);
         assert_eq!(slept_by(10), 500_000, "no pause is longer than 50 ms");
         let hurry = pace.hurry();
         assert_eq!(slept_by(100), 0);
@@ -207,11 +233,10 @@ mod tests {
         drop(hurry);
         assert_eq!(slept_by(1), 50_000);
         let old = Vfs::open(&paced, Path::new("new"), OpenMode::ReadWrite).unwrap();
-        let before = runtime.slept_us.load(Ordering::Relaxed);
-        old.write_at(b"bytes", 0).unwrap();
-        assert_eq!(runtime.slept_us.load(Ordering::Relaxed), before, "files that are there already");
+        let before = slept_us();
+        write(&*old);
+        assert_eq!(slept_us(), before, "files that are there already");
         pace.release();
-        pace.set_share(1);
         assert_eq!(slept_by(100), 0);
     }
 }
