@@ -155,7 +155,8 @@ impl Common {
         let memtables = frozen + memtable.max(active + self.chunk_pool.bytes());
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
         // What flushes and merges work with.
-        let reserved = reserved + ((self.mergers + 1) * JOB_BYTES).min(self.memory / 5);
+        let threads = if self.mergers > 0 { self.mergers + 1 } else { 0 };
+        let reserved = reserved + (threads * JOB_BYTES).min(self.memory / 5);
         let reserved = reserved + self.totals.lent.load(Relaxed);
         self.cache.set_capacity(self.memory.saturating_sub(reserved).max(self.memory / 8));
         if self.is_shared {
