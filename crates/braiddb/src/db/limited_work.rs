@@ -61,11 +61,13 @@ impl LimitedWork {
     }
 }
 
-/// At what pace tables are merged, where not each thread can have a processor: one of the program's, one that flushes, and all that merge.
+/// At what pace tables are merged, where not each thread can have a processor: one of the program's, one that flushes, and all that merge. A limit of
+/// bytes is a pace already.
 fn pace(settings: &Settings) -> Option<Arc<Pace>> {
     let wanted = 2 + settings.background_threads;
     let is_short = settings.runtime.shared_processors().is_some_and(|processors| processors < wanted);
-    (is_short && settings.background_threads > 0).then(|| Arc::new(Pace::new(Arc::clone(&settings.runtime))))
+    let has_pace = is_short && settings.background_threads > 0 && settings.rate_limiter.is_none();
+    has_pace.then(|| Arc::new(Pace::new(Arc::clone(&settings.runtime))))
 }
 
 fn limits(settings: &Settings) -> Option<Limits> {
