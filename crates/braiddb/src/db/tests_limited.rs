@@ -224,3 +224,32 @@ fn merges_pause_where_processors_are_few() {
         });
     }
 }
+
+/// One after the other only while there is something better to do, and not beside a limit of bytes.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test of threads")]
+fn merges_take_all_of_the_time_when_nothing_is_committed() {
+    bounded("being idle", || {
+        let with = || Settings { background_threads: 2, runtime: Processors::new(Some(2)), ..small(&mem()) };
+        let db = Db::open_with(with(), Path::new("/paced")).unwrap();
+        let is_leisurely = || !db.core().may_begin_merge(1);
+        while !is_leisurely() {
+            fill(&db, 20);
+        }
+        while is_leisurely() {
+            thread::yield_now();
+        }
+        assert!(db.core().work.lock().idle);
+        while !is_leisurely() {
+            fill(&db, 20);
+        }
+        db.core().release_limited_work();
+        assert!(!is_leisurely(), "it is to be closed");
+        db.close().unwrap();
+
+        let limiter = Arc::new(RateLimiter::new(1 << 30));
+        let db = Db::open_with(Settings { rate_limiter: Some(limiter), ..with() }, Path::new("/limited")).unwrap();
+        db.core().set_pace(1);
+        assert!(db.core().may_begin_merge(1));
+    });
+}

@@ -76,3 +76,15 @@ fn the_pace_only_grows() {
         assert!(paces.windows(2).skip(501).all(|pair| pair[1] - pair[0] < 10), "without steps");
     }
 }
+
+#[test]
+fn the_more_is_to_be_merged_the_more_of_the_time_merges_take() {
+    let share = |loose, loose_max| {
+        let pressure = Pressure::default();
+        pressure.loose.store(loose, Ordering::Relaxed);
+        pressure.share_of_merges(loose_max)
+    };
+    assert_eq!([0, 8, 12, 16, 40].map(|loose| share(loose, 8)), [400, 400, 700, 1000, 1000]);
+    assert_eq!([2, 9, 16].map(|loose| share(loose, 2)), [400, 700, 1000]);
+    assert_eq!([20, 21].map(|loose| share(loose, 20)), [400, 1000], "where writers are slowed down before one is due");
+}
