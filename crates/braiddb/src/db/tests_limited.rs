@@ -227,7 +227,6 @@ fn merges_pause_where_processors_are_few() {
 
 /// One after the other only while there is something better to do, and not beside a limit of bytes.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test of threads")]
 fn merges_take_all_of_the_time_when_nothing_is_committed() {
     bounded("being idle", || {
         let with = || Settings { background_threads: 2, runtime: Processors::new(Some(2)), ..small(&mem()) };
