@@ -308,6 +308,14 @@ impl CacheSlots {
         (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some(CheckTime(frame & TIME_MASK))
     }
 
+    /// When the unit was checked last, and what is noted of it, if the file has it and it is one that is read in place.
+    #[inline(always)]
+    pub fn in_place(&self, unit: u32) -> Option<(CheckTime, UnitNote)> {
+        let slot = self.slots.get(unit as usize)?;
+        let frame = slot.frame.load(Ordering::Relaxed);
+        (frame & (VACANT | IN_PLACE) == VACANT | IN_PLACE).then_some((CheckTime(frame & TIME_MASK), slot.note))
+    }
+
     /// Has a unit of `len` bytes read in place, having been checked then; nothing if it is cached. Panics if the file has no such
     /// unit.
     pub fn set_in_place(&self, unit: u32, checked: CheckTime, len: usize) {

@@ -9,7 +9,7 @@ mod operands;
 mod reader;
 mod varint;
 
-pub use checksum::{Checksummer, checksum, hash64};
+pub use checksum::{Checksummer, checksum, hash64, hash64_of_words};
 pub use compression::{Compression, compress, decompress, decompress_into};
 pub use header::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS};
 pub use merge_built_in::{decode_set, encode_set};

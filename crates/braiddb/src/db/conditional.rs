@@ -10,6 +10,7 @@ use super::{
 use crate::{
     base::{EntryKind, Result, SequenceNumber},
     commit::RawBatch,
+    read::Sought,
     txn::{Check, ReadSet},
 };
 use std::{borrow::Cow, slice, sync::Arc, time::Duration};
@@ -129,7 +130,7 @@ impl Tree {
             // Before the read: it is checked from here on.
             let visible = core.snapshots.visible();
             let mut update = None;
-            core.get_entry(&internal, None, |value, sequence| update = Some(decide(Some((&value, sequence)))))?;
+            core.get_entry(Sought::of(&internal), None, |value, sequence| update = Some(decide(Some((&value, sequence)))))?;
             let mut batch = RawBatch::default();
             match update.unwrap_or_else(|| decide(None)) {
                 Update::Keep => return Ok(None),
@@ -161,6 +162,6 @@ impl Core {
         let incarnation = self.incarnation;
         let own =
             |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), Version::new(incarnation, sequence));
-        self.get_entry(key, snapshot, own)
+        self.get_entry(Sought::of(key), snapshot, own)
     }
 }

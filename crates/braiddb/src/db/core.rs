@@ -31,7 +31,7 @@ use crate::{
     codec::MergeFunctions,
     commit::{CommitQueue, PreparedBatch, SnapshotList},
     memtable::{Memtable, MemtableOptions},
-    platform::FileLock,
+    platform::{FileLock, Published},
     read::ReadState,
     table::TableContext,
     txn::{Check, Verdict, Window},
@@ -168,6 +168,8 @@ pub struct Core {
     /// The same for flushes and for merges, if what they write is limited.
     pub limited: Option<LimitedWork>,
     pub state: ArcSwap<ReadState>,
+    /// The same state, for who reads it for one get.
+    pub quick_state: Published<ReadState>,
     /// What it shares with other databases, and its part in that.
     pub member: Membership,
     /// Whether the active memtable is to be frozen for the sake of another database.
@@ -315,7 +317,8 @@ impl Core {
     pub fn publish(&self, state: ReadState) {
         let state = Arc::new(state);
         self.measure_pressure(&state);
-        self.state.store(state);
+        self.state.store(Arc::clone(&state));
+        self.quick_state.replace(state);
         self.signal_work();
     }
 

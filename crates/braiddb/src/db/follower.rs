@@ -534,7 +534,9 @@ impl Core {
         self.refuse_calls();
         // Cursors, too, let go of theirs when they are asked next.
         self.snapshots.look(self.coarse_now_ns(), u64::MAX, 0);
-        self.state.store(Arc::new(ReadState::empty()));
+        let nothing = Arc::new(ReadState::empty());
+        self.state.store(Arc::clone(&nothing));
+        self.quick_state.replace(nothing);
         self.disk.lock().files = FileSet::new(&self.dir, &self.table);
         self.blobs.let_go_of_all();
     }

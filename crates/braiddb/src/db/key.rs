@@ -1,7 +1,10 @@
 //! Internal keys made for one call.
 
 use super::{catalog::TreeState, tree::check_key};
-use crate::base::{Result, TreeId};
+use crate::{
+    base::{Result, TreeId},
+    read::Sought,
+};
 use std::ops::Deref;
 
 /// The length of a tree id before a user key.
@@ -57,13 +60,13 @@ impl KeyBuf {
         Ok(KeyBuf::new(tree.id, user_key))
     }
 
-    /// Puts the key of `user_key` in an open tree in its place. Fails as [`KeyBuf::of`] does.
+    /// Puts the key of `user_key` in an open tree in its place, to be looked up. Fails as [`KeyBuf::of`] does.
     #[inline(always)]
-    pub fn set_of(&mut self, tree: &TreeState, user_key: &[u8]) -> Result<()> {
+    pub fn seek_of<'k>(&'k mut self, tree: &TreeState, user_key: &'k [u8]) -> Result<Sought<'k>> {
         tree.check()?;
         check_key(user_key)?;
         self.set_in(tree.id, user_key);
-        Ok(())
+        Ok(Sought::of_parts(self, tree.id.first_key(), user_key))
     }
 
     /// Puts the key of `user_key` in `tree` in its place.

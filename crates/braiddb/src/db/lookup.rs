@@ -3,9 +3,9 @@
 use super::{background::damaged_view, core::Core, key::KeyBuf, merging::FoundOperands, snapshot::Hold};
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
-    read::{self, GROUP_KEYS, Lookup, ReadState},
+    read::{self, GROUP_KEYS, Lookup, ReadState, Sought},
     table::blob::BlobValue,
-    view::{Absent, read_absent},
+    view::{Absent, Quick, read_absent},
 };
 use std::{borrow::Cow, sync::Arc};
 
@@ -79,10 +79,22 @@ impl Core {
     #[inline]
     pub fn get<R>(
         &self,
-        key: &[u8],
+        key: Sought<'_>,
         snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>) -> R,
     ) -> Result<Option<R>> {
+        if snapshot.is_none() {
+            self.check_open()?;
+            if let Some(state) = self.quick_state.borrow() {
+                // The state comes first, as in `state_for`.
+                let at = self.snapshots.visible();
+                match read::get_quickly(&state, key, at, || self.table.moment()) {
+                    Quick::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
+                    Quick::Absent => return Ok(None),
+                    Quick::Unknown => {}
+                }
+            }
+        }
         self.get_with(key, snapshot, false, |value, _| read(value))
     }
 
@@ -90,7 +102,7 @@ impl Core {
     #[inline]
     pub fn get_entry<R>(
         &self,
-        key: &[u8],
+        key: Sought<'_>,
         snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
     ) -> Result<Option<R>> {
@@ -101,7 +113,7 @@ impl Core {
     #[inline(always)]
     fn get_with<R>(
         &self,
-        key: &[u8],
+        key: Sought<'_>,
         snapshot: Option<&Hold>,
         with_sequence: bool,
         read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
@@ -124,7 +136,7 @@ impl Core {
                 _ => {}
             }
         }
-        Ok(self.get_slowly(key, snapshot)?.map(|Resolved { value, sequence, .. }| match value {
+        Ok(self.get_slowly(key.key(), snapshot)?.map(|Resolved { value, sequence, .. }| match value {
             BlobValue::Owned(value) => read(Cow::Owned(value), sequence),
             BlobValue::InPlace(value) => read(Cow::Borrowed(&value), sequence),
         }))

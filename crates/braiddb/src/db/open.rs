@@ -30,7 +30,7 @@ use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
     codec::{Compression, MergeFunctions},
     commit::{CommitQueue, SnapshotList},
-    platform::{DirEntry, FileLock, OpenMode},
+    platform::{DirEntry, FileLock, OpenMode, Published},
     read::{Garbage, ReadState, ScanCursor},
     table::{
         Demand, TableContext, UnbufferedTables,
@@ -170,7 +170,7 @@ impl Core {
     /// The core that has these parts.
     pub fn assemble(parts: Parts) -> Core {
         let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
-        let flushed = disk.manifest.layout().flushed;
+        let (state, flushed) = (Arc::new(state), disk.manifest.layout().flushed);
         Core {
             dir,
             incarnation: disk.manifest.layout().incarnation,
@@ -178,7 +178,8 @@ impl Core {
             noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
             limited: LimitedWork::new(&settings, &table),
             table,
-            state: ArcSwap::from_pointee(state),
+            state: ArcSwap::new(Arc::clone(&state)),
+            quick_state: Published::new(state),
             member: Membership::new(Arc::clone(settings.common())),
             is_to_freeze: AtomicBool::new(false),
             change: Mutex::new(()),

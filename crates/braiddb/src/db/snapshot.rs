@@ -99,8 +99,9 @@ impl Snapshot {
 
     /// The value of `key`, if there was one.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.core().get(&key, Some(&self.hold), |value| Value::new(value.into_owned()))
+        let mut internal = KeyBuf::empty();
+        let key = internal.seek_of(tree.state(), key.as_ref())?;
+        self.db.core().get(key, Some(&self.hold), |value| Value::new(value.into_owned()))
     }
 
     /// The value of `key` and its version, if there was one.
@@ -111,8 +112,9 @@ impl Snapshot {
 
     /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].
     pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.core().get(&key, Some(&self.hold), |value| read(&value))
+        let mut internal = KeyBuf::empty();
+        let key = internal.seek_of(tree.state(), key.as_ref())?;
+        self.db.core().get(key, Some(&self.hold), |value| read(&value))
     }
 
     /// Whether there was a value of `key`.

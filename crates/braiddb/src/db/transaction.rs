@@ -25,6 +25,7 @@ use crate::{
     base::{EntryKind, Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
     codec::Operands,
     commit::MERGED_INTO_EXPIRING,
+    read::Sought,
     txn::{Check, Overlay, ReadSet, Savepoint, Written},
 };
 use std::{
@@ -193,7 +194,7 @@ impl Transaction {
                     return value.map(Some);
                 }
                 self.note_key(key)?;
-                let base = core.get(key, Some(&self.hold), |value| value.into_owned())?;
+                let base = core.get(Sought::of(key), Some(&self.hold), |value| value.into_owned())?;
                 core.functions.apply(user_key, base.as_deref(), &operands).map(Some)
             }
         }
@@ -215,7 +216,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(Value::new)),
-            None => self.db.core().get(&key, Some(&self.hold), |value| Value::new(value.into_owned())),
+            None => self.db.core().get(Sought::of(&key), Some(&self.hold), |value| Value::new(value.into_owned())),
         }
     }
 
@@ -239,7 +240,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(|value| read(&value))),
-            None => self.db.core().get(&key, Some(&self.hold), |value| read(&value)),
+            None => self.db.core().get(Sought::of(&key), Some(&self.hold), |value| read(&value)),
         }
     }
 

@@ -47,11 +47,13 @@ impl Filter {
     }
 
     /// Whether a key with this hash may have been added.
+    #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);
         word.load(Relaxed) & bits == bits
     }
 
+    #[inline]
     fn place(&self, hash: u64) -> (&AtomicU64, u64) {
         let (word, bits) = bloom_place(hash, self.words.len());
         (&self.words[word], bits)

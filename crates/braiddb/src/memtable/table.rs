@@ -129,6 +129,18 @@ impl Memtable {
         Some(version.entry())
     }
 
+    /// Whether there may be a version of a key with this [`hash64`].
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// Whether it holds range tombstones.
+    #[inline]
+    pub fn has_range_tombstones(&self) -> bool {
+        self.tombstones.count() > 0
+    }
+
     /// All entries, in order of key and, for each key, newest first.
     pub fn scan(self: &Arc<Self>) -> MemtableScan {
         MemtableScan::new(Arc::clone(self), None)

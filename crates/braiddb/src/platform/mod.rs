@@ -5,6 +5,11 @@
 mod aligned;
 #[cfg(any(target_os = "linux", windows))]
 mod aligned_io;
+mod barrier;
+#[cfg_attr(target_os = "linux", path = "posix_barrier.rs")]
+#[cfg_attr(windows, path = "windows_barrier.rs")]
+#[cfg_attr(not(any(target_os = "linux", windows)), path = "barrier_absent.rs")]
+mod barrier_of_system;
 mod batch;
 #[cfg(test)]
 mod conformance;
@@ -36,6 +41,7 @@ mod posix_unbuffered;
 mod posix_uring;
 #[cfg(target_os = "linux")]
 mod posix_write_back;
+mod published;
 mod rate_limiter;
 mod read_ahead;
 mod read_mapping;
@@ -71,6 +77,7 @@ pub(crate) use paced::{Hurry, Pace, PacedVfs, WHOLE};
 pub use portable::PortableVfs;
 #[cfg(unix)]
 pub use posix::PosixVfs;
+pub(crate) use published::Published;
 pub(crate) use rate_limiter::Urgency;
 pub use rate_limiter::{RateLimiter, RateLimiterStats};
 pub(crate) use read_ahead::AheadVfs;

@@ -1,6 +1,6 @@
 //! Point reads.
 
-use super::ReadState;
+use super::{ReadState, Sought};
 use crate::{
     base::{EntryKind, EntryRef, Result, SequenceNumber},
     codec::hash64,
@@ -41,20 +41,20 @@ pub fn get<'g>(
     snapshot: SequenceNumber,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
-    get_with(state, key, snapshot, true, guard)
+    get_with(state, Sought::of(key), snapshot, true, guard)
 }
 
 /// [`get`]; the sequence number of a plain value means something only `with_sequence`.
 #[inline(always)]
 pub fn get_with<'g>(
     state: &'g ReadState,
-    key: &[u8],
+    sought: Sought<'_>,
     snapshot: SequenceNumber,
     with_sequence: bool,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
-    let hash = hash64(key);
-    let partition = &state.version.partitions[state.version.find(key)];
+    let (key, hash) = (sought.key(), sought.hash());
+    let partition = &state.version.partitions[state.version.find_by_head(sought.head(), key)];
     let only_view = partition.only_view();
     if let Some((view, _)) = only_view {
         view.prefetch_by_hash(hash);

@@ -1,6 +1,6 @@
 //! What tables need, and how their entries are named.
 
-use super::{Demand, Lately, NewFilters};
+use super::{Demand, Lately, Moment, NewFilters};
 use crate::{
     cache::BlockCache,
     platform::{Runtime, SystemRuntime, Vfs},
@@ -33,6 +33,12 @@ impl TableContext {
         let runtime = Arc::new(SystemRuntime::new());
         let (lately, new_filters) = Default::default();
         TableContext { vfs, cache, demand, runtime, in_place: true, lately, new_filters }
+    }
+
+    /// What moment it is.
+    #[inline(always)]
+    pub fn moment(&self) -> Moment {
+        Moment::now(&*self.runtime)
     }
 }
 

@@ -5,13 +5,14 @@
 //! alone, so that it is asked for before anything is known of the block.
 
 use super::{
-    Position, Run,
+    Moment, Position, Run,
     block::{average_entry_bytes, entry_at},
     format::{PAGE_BYTES, UNIT_HEADER_LEN},
 };
 use crate::{
     base::{EntryRef, Result},
     cache::UnitNote,
+    codec::FILE_HEADER_LEN,
 };
 use crossbeam_epoch::Guard;
 use std::ops::RangeInclusive;
@@ -87,6 +88,21 @@ impl Run {
         };
         let entry = entry_at(bytes, usize::from(offset), with_sequence).ok_or_else(no_such_entry)?;
         Ok(entry.numbered(self.given_sequence()))
+    }
+
+    /// [`Run::read_at`] without the sequence number, if the block has a page of its own, is read in place and need not be checked again.
+    #[inline(always)]
+    pub fn entry_at_hand(&self, spot: Spot, now: Moment) -> Option<EntryRef<'_>> {
+        let file = self.place.get().filter(|_| self.stride > 0)?;
+        let block = u64::from(spot.block);
+        let start = (block * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64;
+        file.hint(start + u64::from(spot.offset)).prefetch_item();
+        let (checked, note) = self.slots.in_place(u32::from(spot.block))?;
+        if checked != now.span_of(block) {
+            return None;
+        }
+        self.slots.note_hit();
+        entry_at(file.bytes(start..start + note.len() as u64)?, usize::from(spot.offset), false)
     }
 
     /// A block that is cached, or has to be checked.

@@ -27,14 +27,19 @@ pub struct Version {
 impl Version {
     /// A version of these partitions, which are in order.
     fn new(partitions: Vec<Arc<Partition>>) -> Version {
-        let heads = partitions.iter().map(|p| head(&p.layout.start)).collect();
+        let heads = partitions.iter().map(|p| key_head(&p.layout.start)).collect();
         Version { partitions, heads }
     }
 
     /// The index of the partition that holds `key`.
     #[inline]
     pub fn find(&self, key: &[u8]) -> usize {
-        let head = head(key);
+        self.find_by_head(key_head(key), key)
+    }
+
+    /// [`Version::find`] for who has the key's [`key_head`].
+    #[inline(always)]
+    pub fn find_by_head(&self, head: u64, key: &[u8]) -> usize {
         let less = self.heads.partition_point(|&h| h < head);
         // Only partitions that begin alike must be looked at.
         match self.heads.get(less) {
@@ -53,7 +58,7 @@ impl Version {
 
 /// The first eight bytes of a key as a number whose order is that of the bytes; zeros past its end.
 #[inline]
-fn head(key: &[u8]) -> u64 {
+pub fn key_head(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(bytes) => u64::from_be_bytes(*bytes),
         None => key.iter().enumerate().fold(0, |head, (i, &byte)| head | u64::from(byte) << (56 - 8 * i)),

@@ -12,7 +12,7 @@ mod tests;
 
 pub use current::{CURRENT_NAME, Current, SLOT_LEN, SLOT_OFFSETS, SeenCurrent};
 pub use edit::{Change, Edit};
-pub use file_set::{FileSet, Version};
+pub use file_set::{FileSet, Version, key_head};
 pub use layout::{Layout, PartitionLayout};
 pub use manifest::{Manifest, manifest_name, read_records};
 pub use partition::{Partition, RunHandle, is_counted};

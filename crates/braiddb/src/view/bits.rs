@@ -24,6 +24,24 @@ pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a_words.chunks_exact(8).zip(b_words.chunks_exact(8)).all(|(x, y)| x == y) && a_last == b_last
 }
 
+/// Whether a key is two parts, one after the other; without a call, whatever it is inlined into.
+#[inline(always)]
+pub(crate) fn is_joined(key: &[u8], (first, rest): ([u8; 4], &[u8])) -> bool {
+    let Some((before, after)) = key.split_first_chunk::<4>() else { return false };
+    if after.len() != rest.len() || u32::from_ne_bytes(*before) != u32::from_ne_bytes(first) {
+        return false;
+    }
+    let ((after_words, after_end), (rest_words, rest_end)) = (after.as_chunks::<8>(), rest.as_chunks::<8>());
+    let mut differing = 0;
+    for (a, b) in after_words.iter().zip(rest_words) {
+        differing |= u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b);
+    }
+    for (a, b) in after_end.iter().zip(rest_end) {
+        differing |= u64::from(a ^ b);
+    }
+    differing == 0
+}
+
 /// All bytes, and the last eight of them; `None` if there are not so many.
 #[inline(always)]
 fn last_word(key: &[u8]) -> Option<(&[u8], &[u8; 8])> {

@@ -1,12 +1,12 @@
 //! Gets by the hash index, and the searches that are counted until there is one.
 
 use super::absent::Absent;
-use super::bits::is_equal;
+use super::bits::{is_equal, is_joined};
 use super::hash_index::{HashIndex, index_bytes};
 use super::reader::{Query, View};
 use super::simd::{Simd, Task};
-use crate::base::{EntryRef, Result, SequenceNumber};
-use crate::table::Run;
+use crate::base::{EntryKind, EntryRef, Result, SequenceNumber};
+use crate::table::{Moment, Run};
 use crossbeam_epoch::Guard;
 use std::{
     cell::Cell,
@@ -39,7 +39,53 @@ impl<'a> Task for PrefetchCandidate<'a> {
     }
 }
 
+/// What is known of a key at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quick<'a> {
+    /// Its value.
+    Value(&'a [u8]),
+    /// That there is none.
+    Absent,
+    /// Nothing.
+    Unknown,
+}
+
+impl<'a> Quick<'a> {
+    /// What the newest entry of a key says.
+    #[inline(always)]
+    pub fn of(entry: EntryRef<'a>) -> Quick<'a> {
+        match entry.kind {
+            EntryKind::Value => Quick::Value(entry.value),
+            EntryKind::Tombstone => Quick::Absent,
+            _ => Quick::Unknown,
+        }
+    }
+}
+
 impl View {
+    /// What the hash index says of a key in two parts, if it tells places to the byte, and what stands there can be read in place.
+    #[inline(always)]
+    pub fn get_quickly<'v>(
+        &self,
+        runs: &'v [Arc<Run>],
+        key: ([u8; 4], &[u8]),
+        hash: u64,
+        snapshot: SequenceNumber,
+        now: Moment,
+    ) -> Quick<'v> {
+        let Some(index) = self.hash_index(snapshot).filter(|index| index.is_exact()) else { return Quick::Unknown };
+        let candidates = index.find_at_once(hash);
+        let is_complete = candidates.is_complete();
+        for word in candidates {
+            let Some(entry) = index.entry_in_place(word, runs, now) else { return Quick::Unknown };
+            super::counters::count_key_comparison();
+            if is_joined(entry.key, key) {
+                return Quick::of(entry);
+            }
+        }
+        if is_complete { Quick::Absent } else { Quick::Unknown }
+    }
+
     /// The hash index, if there is one and the snapshot sees each key's newest version, which it tells of.
     #[inline(always)]
     pub(super) fn hash_index(&self, snapshot: SequenceNumber) -> Option<&HashIndex> {

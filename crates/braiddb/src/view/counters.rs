@@ -17,12 +17,12 @@ pub fn segments_read() -> u64 {
     SEGMENTS_READ.get()
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn count_key_comparison() {
-    KEY_COMPARISONS.set(KEY_COMPARISONS.get().wrapping_add(1));
+    KEY_COMPARISONS.with(|count| count.set(count.get().wrapping_add(1)));
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn count_segment_read() {
-    SEGMENTS_READ.set(SEGMENTS_READ.get().wrapping_add(1));
+    SEGMENTS_READ.with(|count| count.set(count.get().wrapping_add(1)));
 }

@@ -18,11 +18,11 @@
 //! Each key that the view shows to who sees all is in its bucket with its newest version, unless the bucket had no room:
 //! so a full bucket without the key tells nothing, and any other that the key is not there.
 
-use super::simd::{Simd, Words};
+use super::simd::{Simd, Words, match_words_twice};
 use crate::base::{EntryRef, Result};
 use crate::cache::prefetch;
 use crate::platform::pages::{Line, Zeroed, bytes_in_huge_pages};
-use crate::table::{OFFSET_BITS, Position, Run, Spot};
+use crate::table::{Moment, OFFSET_BITS, Position, Run, Spot};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
@@ -70,6 +70,8 @@ pub(crate) struct HashIndex {
 pub(crate) struct Candidates<'a> {
     words: &'a Words,
     lanes: u32,
+    /// How many bits of `lanes` there are to a word; the lowest of them tells.
+    bits_per_lane: u32,
     is_complete: bool,
 }
 
@@ -174,7 +176,20 @@ impl HashIndex {
             rest &= rest - 1;
             lanes |= u32::from(others >> (2 * lane) & 0b11 == 0) << lane;
         }
-        Candidates { words, lanes, is_complete: last & LEFT_OUT == 0 }
+        Candidates { words, lanes, bits_per_lane: 1, is_complete: last & LEFT_OUT == 0 }
+    }
+
+    /// [`HashIndex::find`] without a choice of twins, and without a loop whose length depends on what the bucket holds: for who is to go on to the next
+    /// get while this one waits.
+    #[inline(always)]
+    pub(crate) fn find_at_once(&self, hash: u64) -> Candidates<'_> {
+        let words = &self.buckets[self.bucket_of(hash)].0;
+        let matching = match_words_twice(words, u32::MAX << self.fields.position_bits, self.tag(hash));
+        let last = words[LAST];
+        let others = last ^ (low_tag(hash) * 0x5555_5555);
+        // An even bit for each of the first fifteen words whose two bits are those of the tag.
+        let equal = !(others | others >> 1) & 0x1555_5555;
+        Candidates { words, lanes: matching & equal, bits_per_lane: 2, is_complete: last & LEFT_OUT == 0 }
     }
 
     /// What a word tells.
@@ -210,6 +225,13 @@ impl HashIndex {
         })
     }
 
+    /// The entry that a word tells of, to the byte, if it can be read in place at once. The sequence number of a plain value means nothing.
+    #[inline(always)]
+    pub(crate) fn entry_in_place<'r>(&self, word: u32, runs: &'r [Arc<Run>], now: Moment) -> Option<EntryRef<'r>> {
+        let Word { run, block, place } = self.told(word);
+        runs.get(run)?.entry_at_hand(Spot { block, offset: place }, now)
+    }
+
     /// Asks for what [`HashIndex::read`] will need, or, `soon`, for what asking for that will need; all of it at once where that can be told
     /// already.
     #[inline(always)]
@@ -237,7 +259,7 @@ impl HashIndex {
     }
 
     /// Whether words tell to the byte where entries begin.
-    #[cfg(test)]
+    #[inline(always)]
     pub(crate) fn is_exact(&self) -> bool {
         self.fields.is_exact
     }
@@ -294,7 +316,7 @@ impl Iterator for Candidates<'_> {
         if self.lanes == 0 {
             return None;
         }
-        let lane = self.lanes.trailing_zeros() as usize;
+        let lane = (self.lanes.trailing_zeros() / self.bits_per_lane) as usize;
         self.lanes &= self.lanes - 1;
         Some(self.words[lane % self.words.len()])
     }

@@ -167,6 +167,15 @@ pub(crate) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
     return portable::match_lanes(lanes, mask, byte);
 }
 
+/// Two bits for each word that is `want` in the bits of `mask`.
+#[inline(always)]
+pub(crate) fn match_words_twice(words: &Words, mask: u32, want: u32) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(braiddb_portable)))]
+    return sse2::match_words_twice(words, mask, want);
+    #[cfg(not(all(target_arch = "x86_64", not(braiddb_portable))))]
+    return portable::match_words_twice(words, mask, want);
+}
+
 /// A bit for each lane that is at most `byte`.
 #[inline]
 pub(crate) fn lanes_at_most(lanes: &Lanes, byte: u8) -> u32 {
@@ -217,6 +226,11 @@ mod portable {
         words.iter().rev().fold(0, |bits, &word| bits << 1 | u32::from(word & mask == want))
     }
 
+    #[inline(always)]
+    pub(super) fn match_words_twice(words: &Words, mask: u32, want: u32) -> u32 {
+        words.iter().rev().fold(0, |bits, &word| bits << 2 | (u32::from(word & mask == want) * 0b11))
+    }
+
     pub(super) fn match_lanes(lanes: &Lanes, mask: u8, byte: u8) -> u32 {
         lanes.iter().rev().fold(0, |bits, &lane| bits << 1 | u32::from(lane & mask == byte))
     }
@@ -229,10 +243,27 @@ mod portable {
 /// 128-bit vectors, which every x86-64 processor has.
 #[cfg(target_arch = "x86_64")]
 mod sse2 {
-    use super::Lanes;
+    use super::{Lanes, Words};
     use std::arch::x86_64::{
-        __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_set1_epi8,
+        __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8,
+        _mm_packs_epi32, _mm_set1_epi8, _mm_set1_epi32,
     };
+
+    #[inline(always)]
+    pub(super) fn match_words_twice(words: &Words, mask: u32, want: u32) -> u32 {
+        let half = |first: usize| {
+            let at = words[first..first + 8].as_ptr().cast::<__m128i>();
+            // SAFETY: SSE2 is part of x86-64, and eight words are two vectors of four.
+            unsafe {
+                let (mask, want) = (_mm_set1_epi32(mask.cast_signed()), _mm_set1_epi32(want.cast_signed()));
+                let low = _mm_cmpeq_epi32(_mm_and_si128(_mm_loadu_si128(at), mask), want);
+                let high = _mm_cmpeq_epi32(_mm_and_si128(_mm_loadu_si128(at.add(1)), mask), want);
+                // Sixteen bits a word, of which two tell.
+                _mm_movemask_epi8(_mm_packs_epi32(low, high)) as u32 & 0xffff
+            }
+        };
+        half(0) | half(8) << 16
+    }
 
     #[inline]
     fn load(lanes: &Lanes) -> [__m128i; 2] {

@@ -1,0 +1,48 @@
+//! A barrier that costs those who pass it often nothing, and those who pass it seldom a system call.
+//!
+//! Two threads that each write one thing and then read the other's need a barrier between, both of them, or both may see what was before. Where one
+//! of them does it millions of times a second, and the other a few times, the system can make the barrier for both: it has each processor that
+//! runs a thread of this process pass one (`membarrier` on Linux, `FlushProcessWriteBuffers` on Windows). Where there is no such call, both pass one.
+
+use super::barrier_of_system as system;
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering, compiler_fence, fence},
+};
+
+/// Whether the system makes barriers for all threads.
+static IS_ONE_SIDED: AtomicBool = AtomicBool::new(false);
+
+/// Finds out what the system can do, so that [`light`] costs little from now on.
+pub(super) fn prepare() {
+    is_one_sided();
+}
+
+/// The side that is passed often.
+#[inline(always)]
+pub(super) fn light() {
+    if IS_ONE_SIDED.load(Ordering::Relaxed) {
+        // No more than: not to be moved by the compiler.
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The side that is passed seldom. Returns whether it can be relied on: if not, nothing follows from what is read after it.
+#[must_use]
+pub(super) fn heavy() -> bool {
+    fence(Ordering::SeqCst);
+    // Who sees that barriers are one-sided does so after this.
+    !is_one_sided() || system::barrier()
+}
+
+/// Whether they are, which is found out once.
+fn is_one_sided() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let is_one_sided = system::prepare() && system::barrier();
+        IS_ONE_SIDED.store(is_one_sided, Ordering::Release);
+        is_one_sided
+    })
+}

@@ -1,0 +1,63 @@
+//! A key that is looked up, with what of it decides where.
+
+use crate::{
+    codec::{hash64, hash64_of_words},
+    version::key_head,
+};
+
+/// An internal key that is looked up, with its hash and its first eight bytes: where both could be had from words, without a wait for the key to be
+/// written down ([`hash64_of_words`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Sought<'a> {
+    key: &'a [u8],
+    /// The same in two parts, as it was put together.
+    parts: ([u8; 4], &'a [u8]),
+    hash: u64,
+    head: u64,
+}
+
+impl<'a> Sought<'a> {
+    /// A key as it stands.
+    #[inline]
+    pub fn of(key: &'a [u8]) -> Sought<'a> {
+        let parts = key.split_first_chunk().map_or(([0; 4], key), |(tree, rest)| (*tree, rest));
+        Sought { key, parts, hash: hash64(key), head: key_head(key) }
+    }
+
+    /// The key that these parts make, which stands in `key`.
+    #[inline(always)]
+    pub fn of_parts(key: &'a [u8], prefix: [u8; 4], rest: &'a [u8]) -> Sought<'a> {
+        debug_assert_eq!(key, [&prefix, rest].concat());
+        match (hash64_of_words(prefix, rest), rest.first_chunk::<8>()) {
+            (Some(hash), Some(first)) => {
+                let head = u64::from(u32::from_be_bytes(prefix)) << 32 | u64::from_be_bytes(*first) >> 32;
+                Sought { key, parts: (prefix, rest), hash, head }
+            }
+            _ => Sought::of(key),
+        }
+    }
+
+    /// The key.
+    #[inline(always)]
+    pub fn key(self) -> &'a [u8] {
+        self.key
+    }
+
+    /// It in two parts, the second of them where it stood before: what is read of it there does not wait for its copy.
+    #[inline(always)]
+    pub fn parts(self) -> ([u8; 4], &'a [u8]) {
+        self.parts
+    }
+
+    /// Its [`hash64`].
+    #[inline(always)]
+    pub fn hash(self) -> u64 {
+        self.hash
+    }
+
+    /// Its first eight bytes as a number, as [`key_head`] has them.
+    #[inline(always)]
+    pub fn head(self) -> u64 {
+        self.head
+    }
+}
