@@ -130,7 +130,9 @@ impl Tree {
             // Before the read: it is checked from here on.
             let visible = core.snapshots.visible();
             let mut update = None;
-            core.get_entry(Sought::of(&internal), None, |value, sequence| update = Some(decide(Some((&value, sequence)))))?;
+            core.get_entry(Sought::of(&internal), None, |value, sequence| {
+                update = Some(decide(Some((&value, sequence))))
+            })?;
             let mut batch = RawBatch::default();
             match update.unwrap_or_else(|| decide(None)) {
                 Update::Keep => return Ok(None),

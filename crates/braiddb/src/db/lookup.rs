@@ -217,15 +217,20 @@ impl Core {
         let hold = if snapshot.is_none() { Some(Hold::now(self, ReaderKind::MultiGet)) } else { None };
         let snapshot = snapshot.or(hold.as_ref());
         let mut internal = Vec::with_capacity(GROUP_KEYS);
+        let mut lookups = [Lookup::default(); GROUP_KEYS];
         for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
             internal.clear();
-            for key in keys {
-                super::tree::check_key(key.as_ref())?;
-                internal.push(KeyBuf::new(tree, key.as_ref()));
+            for (key, lookup) in keys.iter().map(AsRef::as_ref).zip(&mut lookups) {
+                super::tree::check_key(key)?;
+                let whole = KeyBuf::new(tree, key);
+                *lookup = Lookup::of(Sought::of_parts(&whole, tree.first_key(), key));
+                internal.push(whole);
             }
             let first = group * GROUP_KEYS;
             let mut next = 0;
-            self.healing(|| self.get_group(&internal, &mut next, snapshot, &mut |i, value| read(first + i, value)))?;
+            self.healing(|| {
+                self.get_group(&internal, lookups, &mut next, snapshot, &mut |i, value| read(first + i, value))
+            })?;
         }
         Ok(())
     }
@@ -234,12 +239,12 @@ impl Core {
     fn get_group(
         &self,
         keys: &[KeyBuf],
+        mut lookups: [Lookup; GROUP_KEYS],
         next: &mut usize,
         snapshot: Option<&Hold>,
         read: &mut impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let (state, at) = self.state_for(snapshot)?;
-        let mut lookups = [Lookup::default(); GROUP_KEYS];
         self.prepare(&state, keys, &mut lookups);
         while *next < keys.len() {
             let unresolved = {

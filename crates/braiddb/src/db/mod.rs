@@ -102,6 +102,8 @@ mod tests_open;
 #[cfg(test)]
 mod tests_panics;
 #[cfg(test)]
+mod tests_quick;
+#[cfg(test)]
 mod tests_readers;
 #[cfg(test)]
 mod tests_review;

@@ -49,6 +49,8 @@ mod runtime;
 mod system;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_published;
 mod vfs;
 #[cfg(windows)]
 mod windows;

@@ -3,7 +3,6 @@
 use super::{ReadState, Sought};
 use crate::{
     base::{EntryKind, EntryRef, Result, SequenceNumber},
-    codec::hash64,
     table::RunMeta,
     version::{Partition, is_counted},
     view::{Absent, Leaf, View},
@@ -21,6 +20,7 @@ const RUNS_AT_ONCE: usize = 24;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lookup {
     hash: u64,
+    head: u64,
     partition: usize,
     /// Where in the partition's view to look for the segment; `None` if that was not open yet, or has a hash index.
     leaf: Option<Leaf>,
@@ -28,6 +28,19 @@ pub struct Lookup {
     segment: Option<u32>,
     /// Whether the partition's view has a hash index.
     by_hash: bool,
+}
+
+impl Lookup {
+    /// Of a key that is to be got ready.
+    #[inline]
+    pub fn of(sought: Sought<'_>) -> Lookup {
+        Lookup { hash: sought.hash(), head: sought.head(), ..Lookup::default() }
+    }
+
+    /// Of the same key, of which nothing else is known yet.
+    fn anew(self) -> Lookup {
+        Lookup { hash: self.hash, head: self.head, ..Lookup::default() }
+    }
 }
 
 /// The newest version of `key` at or below `snapshot`; `None` if there is none or it is deleted.
@@ -72,7 +85,7 @@ pub fn get_with<'g>(
     Ok(found.and_then(|entry| live(entry, 0)))
 }
 
-/// Gets several keys ready: what each of them needs from memory is asked for before any is waited for, in as many turns as
+/// Gets several keys ready, of which the lookups were made ([`Lookup::of`]): what each of them needs from memory is asked for before any is waited for, in as many turns as
 /// one thing leads to the next. What the cache has not is told to `is_absent`.
 pub fn prepare<'a, K: Deref<Target = [u8]>>(
     state: &'a ReadState,
@@ -84,7 +97,7 @@ pub fn prepare<'a, K: Deref<Target = [u8]>>(
     let partitions = &state.version.partitions;
     let main_view = |lookup: &Lookup| partitions[lookup.partition].main_view();
     for (lookup, key) in lookups.iter_mut().zip(keys) {
-        *lookup = Lookup { hash: hash64(key), partition: state.version.find(key), ..Lookup::default() };
+        *lookup = Lookup { partition: state.version.find_by_head(lookup.head, key), ..lookup.anew() };
         if let Some((view, _)) = main_view(lookup) {
             lookup.by_hash = view.prefetch_by_hash(lookup.hash);
             if !lookup.by_hash {

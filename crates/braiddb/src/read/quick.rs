@@ -5,12 +5,7 @@
 //! while this one waits. What the case is not is left to the other way, which asks the same again.
 
 use super::{ReadState, Sought};
-use crate::{
-    base::SequenceNumber,
-    memtable::Memtable,
-    table::Moment,
-    view::Quick,
-};
+use crate::{base::SequenceNumber, memtable::Memtable, table::Moment, view::Quick};
 
 /// [`Quick`] of a key in a state. What is found is a plain value, and its sequence number means nothing.
 #[inline(always)]
@@ -22,9 +17,7 @@ pub fn get_quickly<'s>(
 ) -> Quick<'s> {
     let partition = &state.version.partitions[state.version.find_by_head(sought.head(), sought.key())];
     let Some((view, runs)) = partition.only_view() else { return Quick::Unknown };
-    if !view.prefetch_by_hash(sought.hash()) {
-        return Quick::Unknown;
-    }
+    let Some(begun) = view.begin_quickly(sought.hash(), snapshot) else { return Quick::Unknown };
     if let Some(known) = ask(&state.active, sought, snapshot) {
         return known;
     }
@@ -33,7 +26,7 @@ pub fn get_quickly<'s>(
             return known;
         }
     }
-    view.get_quickly(runs, sought.parts(), sought.hash(), snapshot, now())
+    begun.finish(runs, sought.parts(), now())
 }
 
 /// What a memtable says of a key; `None` if it has nothing to say.

@@ -2,7 +2,7 @@
 
 use super::absent::Absent;
 use super::bits::{is_equal, is_joined};
-use super::hash_index::{HashIndex, index_bytes};
+use super::hash_index::{Asked, HashIndex, index_bytes};
 use super::reader::{Query, View};
 use super::simd::{Simd, Task};
 use crate::base::{EntryKind, EntryRef, Result, SequenceNumber};
@@ -62,19 +62,20 @@ impl<'a> Quick<'a> {
     }
 }
 
-impl View {
-    /// What the hash index says of a key in two parts, if it tells places to the byte, and what stands there can be read in place.
+/// A get that has begun: a bucket of a hash index is on its way.
+#[derive(Clone, Copy)]
+pub struct Begun<'v> {
+    index: &'v HashIndex,
+    bucket: Asked<'v>,
+    hash: u64,
+}
+
+impl Begun<'_> {
+    /// What the index says of the key, and what stands there, in files that can be read in place.
     #[inline(always)]
-    pub fn get_quickly<'v>(
-        &self,
-        runs: &'v [Arc<Run>],
-        key: ([u8; 4], &[u8]),
-        hash: u64,
-        snapshot: SequenceNumber,
-        now: Moment,
-    ) -> Quick<'v> {
-        let Some(index) = self.hash_index(snapshot).filter(|index| index.is_exact()) else { return Quick::Unknown };
-        let candidates = index.find_at_once(hash);
+    pub fn finish<'r>(self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> Quick<'r> {
+        let Begun { index, bucket, hash } = self;
+        let candidates = index.find_at_once(hash, bucket);
         let is_complete = candidates.is_complete();
         for word in candidates {
             let Some(entry) = index.entry_in_place(word, runs, now) else { return Quick::Unknown };
@@ -84,6 +85,15 @@ impl View {
             }
         }
         if is_complete { Quick::Absent } else { Quick::Unknown }
+    }
+}
+
+impl View {
+    /// Begins a get by the hash index, if there is one that tells places to the byte, and of what the snapshot sees.
+    #[inline(always)]
+    pub fn begin_quickly(&self, hash: u64, snapshot: SequenceNumber) -> Option<Begun<'_>> {
+        let index = self.hash_index(snapshot).filter(|index| index.is_exact())?;
+        Some(Begun { index, bucket: index.ask(hash), hash })
     }
 
     /// The hash index, if there is one and the snapshot sees each key's newest version, which it tells of.

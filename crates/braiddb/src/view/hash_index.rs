@@ -65,6 +65,10 @@ pub(crate) struct HashIndex {
     fields: Fields,
 }
 
+/// A bucket that is on its way.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a>(&'a Words);
+
 /// The words of a bucket that may be of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidates<'a> {
@@ -179,11 +183,18 @@ impl HashIndex {
         Candidates { words, lanes, bits_per_lane: 1, is_complete: last & LEFT_OUT == 0 }
     }
 
+    /// Asks for the bucket of a hash.
+    #[inline(always)]
+    pub(crate) fn ask(&self, hash: u64) -> Asked<'_> {
+        let bucket = &self.buckets[self.bucket_of(hash)];
+        prefetch(bucket);
+        Asked(&bucket.0)
+    }
+
     /// [`HashIndex::find`] without a choice of twins, and without a loop whose length depends on what the bucket holds: for who is to go on to the next
     /// get while this one waits.
     #[inline(always)]
-    pub(crate) fn find_at_once(&self, hash: u64) -> Candidates<'_> {
-        let words = &self.buckets[self.bucket_of(hash)].0;
+    pub(crate) fn find_at_once<'a>(&self, hash: u64, Asked(words): Asked<'a>) -> Candidates<'a> {
         let matching = match_words_twice(words, u32::MAX << self.fields.position_bits, self.tag(hash));
         let last = words[LAST];
         let others = last ^ (low_tag(hash) * 0x5555_5555);
@@ -357,6 +368,9 @@ mod tests {
             for simd in [Simd::Portable, Simd::detect()] {
                 for key in 0..2 * keys {
                     let found = index.find(simd, hash64(&key.to_le_bytes()));
+                    let at_once = index.find_at_once(hash64(&key.to_le_bytes()), index.ask(hash64(&key.to_le_bytes())));
+                    assert_eq!(at_once.is_complete(), found.is_complete());
+                    assert!(at_once.eq(found), "key {key} of {runs} runs");
                     let Site { run, block, slot, offset } = site(key);
                     let told = Word { run, block, place: if index.is_exact() { offset } else { slot } };
                     let is_found = found.into_iter().any(|word| index.told(word) == told);

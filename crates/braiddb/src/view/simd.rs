@@ -462,7 +462,11 @@ mod tests {
             let words: Words = std::array::from_fn(|_| random(state) as u32 & 0x8000_0003);
             let (mask, word) = (u32::MAX << (round % 32), words[round % 16]);
             for want in [word & mask, word, 0, random(state) as u32] {
-                assert_eq!(simd.match_words(&words, mask, want), portable::match_words(&words, mask, want));
+                let once = portable::match_words(&words, mask, want);
+                assert_eq!(simd.match_words(&words, mask, want), once);
+                let twice: u32 = (0..16).map(|word| ((once >> word & 1) * 0b11) << (2 * word)).sum();
+                assert_eq!(match_words_twice(&words, mask, want), twice);
+                assert_eq!(portable::match_words_twice(&words, mask, want), twice);
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::codec::hash64;
 use crate::platform::fault_vfs::FaultVfs;
+use crate::view::bits::is_joined;
 
 #[test]
 fn places_to_the_byte_answer_as_a_sorted_list() {
@@ -32,6 +33,22 @@ fn places_to_the_byte_answer_as_a_sorted_list() {
             }
         }
         assert!(values > 100 && others > 100);
+    }
+}
+
+#[test]
+fn a_key_is_compared_with_its_two_parts() {
+    let bytes: Vec<u8> = (0..100).map(|i| i as u8 ^ 0x5a).collect();
+    for len in 4..70 {
+        let key = &bytes[..len];
+        let parts = (*key.first_chunk().unwrap(), &key[4..]);
+        assert!(is_joined(key, parts));
+        assert!(!is_joined(&bytes[..len + 1], parts) && !is_joined(&key[..len - 1], parts) && !is_joined(b"", parts));
+        for at in 0..len {
+            let mut other = key.to_vec();
+            other[at] ^= 0x80;
+            assert!(!is_joined(&other, parts), "byte {at} of {len}");
+        }
     }
 }
 

@@ -1,0 +1,177 @@
+//! Gets that are answered at once tell what all others do, and are what gets of a warm database are.
+
+use super::{
+    Db, Settings, Tree,
+    key::KeyBuf,
+    tests_common::{fault, open, small},
+};
+use crate::{
+    codec::Compression,
+    platform::fault_vfs::FaultVfs,
+    read::{Sought, get_quickly},
+    view::Quick,
+};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    time::Duration,
+};
+
+const ROWS: u64 = 4000;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys of all the lengths that are hashed from words, and of some that are not.
+fn key(row: u64) -> Vec<u8> {
+    let mut key = row.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
+    key.extend((0..row % 24).map(|i| (row + i) as u8));
+    key
+}
+
+fn settings() -> Settings {
+    let vfs = fault(&FaultVfs::new(Path::new("/db")));
+    Settings {
+        compression: Compression::None,
+        block_bytes: 4096,
+        memory: 64 << 20,
+        partition_bytes: Some(8 << 20),
+        ..small(&vfs)
+    }
+}
+
+/// What is answered at once of a key.
+fn quickly(db: &Db, tree: &Tree, key: &[u8]) -> Option<Option<Vec<u8>>> {
+    let (core, mut internal) = (db.core(), KeyBuf::empty());
+    let sought: Sought<'_> = internal.seek_of(tree.state(), key).unwrap();
+    let state = core.quick_state.borrow().unwrap();
+    match get_quickly(&state, sought, core.snapshots.visible(), || core.table.moment()) {
+        Quick::Value(value) => Some(Some(value.to_vec())),
+        Quick::Absent => Some(None),
+        Quick::Unknown => None,
+    }
+}
+
+/// Looks each row up, those that are not there too, in both ways. Of how many the answer was there at once.
+fn check(db: &Db, tree: &Tree, model: &Model) -> u64 {
+    let (snapshot, mut at_once) = (db.snapshot(), 0);
+    for row in 0..ROWS + ROWS / 2 {
+        let key = key(row);
+        let expected = model.get(&key).map(Vec::as_slice);
+        assert_eq!(tree.get(&key).unwrap().as_deref(), expected, "row {row}");
+        assert_eq!(tree.get_with(&key, |value| value.to_vec()).unwrap().as_deref(), expected, "row {row}");
+        assert_eq!(snapshot.get(tree, &key).unwrap().as_deref(), expected, "row {row}");
+        if let Some(answer) = quickly(db, tree, &key) {
+            assert_eq!(answer.as_deref(), expected, "row {row}");
+            at_once += 1;
+        }
+    }
+    at_once
+}
+
+fn loaded() -> (Db, Tree, Model) {
+    let db = open(settings()).unwrap();
+    let tree = db.tree("rows").unwrap();
+    let mut model = Model::new();
+    for row in 0..ROWS {
+        let value = vec![row as u8; 20 + row as usize % 180];
+        tree.put(key(row), &value).unwrap();
+        model.insert(key(row), value);
+    }
+    db.compact().unwrap();
+    // Gets have indexes made.
+    for _ in 0..2 {
+        check(&db, &tree, &model);
+        db.flush().unwrap();
+    }
+    assert!(db.stats().hash_indexes > 0);
+    (db, tree, model)
+}
+
+#[test]
+fn nearly_all_gets_of_a_warm_database_are_answered_at_once() {
+    let (db, tree, model) = loaded();
+    let at_once = check(&db, &tree, &model);
+    // Some keys had no room in their buckets, and some blocks are longer than a page.
+    assert!(at_once > (ROWS + ROWS / 2) * 9 / 10, "{at_once}");
+}
+
+#[test]
+fn memtables_are_asked_first() {
+    let (db, tree, mut model) = loaded();
+    for row in (0..ROWS).step_by(3) {
+        tree.put(key(row), b"newer").unwrap();
+        model.insert(key(row), b"newer".to_vec());
+    }
+    for row in (1..ROWS).step_by(3) {
+        tree.delete(key(row)).unwrap();
+        model.remove(&key(row));
+    }
+    let newer = db.tree("newer").unwrap();
+    newer.put(key(2), b"of another tree").unwrap();
+    check(&db, &tree, &model);
+    // Of what has no version in a memtable, the view still tells.
+    db.compact().unwrap();
+    for _ in 0..2 {
+        check(&db, &tree, &model);
+        db.flush().unwrap();
+    }
+    tree.put(key(2), b"newest").unwrap();
+    model.insert(key(2), b"newest".to_vec());
+    tree.delete(key(5)).unwrap();
+    model.remove(&key(5));
+    assert!(check(&db, &tree, &model) > ROWS);
+    assert_eq!(quickly(&db, &tree, &key(2)), Some(Some(b"newest".to_vec())));
+    assert_eq!(quickly(&db, &tree, &key(5)), Some(None));
+    // A range tombstone in a memtable is left to the other way.
+    tree.delete_range(key(8)..=key(8)).unwrap();
+    model.remove(&key(8));
+    assert_eq!(check(&db, &tree, &model), 0);
+}
+
+#[test]
+fn what_is_more_than_a_plain_value_is_left_to_the_other_way() {
+    let (db, tree, mut model) = loaded();
+    let add = db.merge_function("append").unwrap();
+    let long = vec![7; 9000];
+    tree.put_with_ttl(key(1), b"for an hour", Duration::from_secs(3600)).unwrap();
+    tree.put(key(2), &long).unwrap();
+    tree.merge(key(3), &add, b"and more").unwrap();
+    model.insert(key(1), b"for an hour".to_vec());
+    model.insert(key(2), long);
+    model.get_mut(&key(3)).unwrap().extend(b"and more");
+    for _ in 0..3 {
+        check(&db, &tree, &model);
+        assert!((1..4).all(|row| quickly(&db, &tree, &key(row)).is_none()));
+        db.compact().unwrap();
+        check(&db, &tree, &model);
+        db.flush().unwrap();
+        model.insert(key(9), b"so that there is something to compact".to_vec());
+        tree.put(key(9), b"so that there is something to compact").unwrap();
+        tree.put_with_ttl(key(1), b"for an hour", Duration::from_secs(3600)).unwrap();
+        let more = model.get(&key(3)).unwrap().clone();
+        tree.merge(key(3), &add, b"!").unwrap();
+        model.insert(key(3), [more, b"!".to_vec()].concat());
+    }
+}
+
+/// Who is shown a value may look up others meanwhile, and write; and what is shown stays.
+#[test]
+fn a_get_within_a_get_sees_what_is_there() {
+    let (db, tree, model) = loaded();
+    let expected = &model[&key(7)];
+    let shown = tree.get_with(key(7), |value| {
+        tree.put(key(7), b"another").unwrap();
+        assert_eq!(tree.get(key(7)).unwrap().as_deref(), Some(&b"another"[..]));
+        assert_eq!(tree.get(key(8)).unwrap().as_deref(), Some(&model[&key(8)][..]));
+        db.compact().unwrap();
+        assert_eq!(value, expected);
+        value.len()
+    });
+    assert_eq!(shown.unwrap(), Some(expected.len()));
+    // A reader that panics lets go of what it was shown.
+    let panics = AssertUnwindSafe(|| tree.get_with(key(8), |_| panic!("as a test does")));
+    let panicked = catch_unwind(panics);
+    assert!(panicked.is_err());
+    assert!(db.core().quick_state.borrow().is_some());
+}

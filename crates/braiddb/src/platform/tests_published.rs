@@ -1,0 +1,100 @@
+//! Values that are borrowed without a count stay while they are used, and go when nobody uses them.
+
+use super::Published;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+/// A value that notes its end.
+struct Value {
+    number: usize,
+    ended: Arc<Vec<AtomicBool>>,
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.ended[self.number].store(true, Ordering::SeqCst);
+    }
+}
+
+fn values(count: usize) -> (Arc<Vec<AtomicBool>>, impl Fn(usize) -> Arc<Value>) {
+    let ended: Arc<Vec<AtomicBool>> = Arc::new((0..count).map(|_| AtomicBool::new(false)).collect());
+    let of_all = Arc::clone(&ended);
+    (ended, move |number| Arc::new(Value { number, ended: Arc::clone(&of_all) }))
+}
+
+fn has_ended(ended: &[AtomicBool], number: usize) -> bool {
+    ended[number].load(Ordering::SeqCst)
+}
+
+#[test]
+fn a_value_in_use_goes_when_its_reader_is_done() {
+    let (ended, value) = values(3);
+    let published = Published::new(value(0));
+    let borrowed = published.borrow().unwrap();
+    assert_eq!(borrowed.number, 0);
+    assert!(published.borrow().is_none(), "a thread borrows one value at a time");
+    published.replace(value(1));
+    published.replace(value(2));
+    assert!(!has_ended(&ended, 0) && has_ended(&ended, 1), "nobody ever used the second");
+    drop(borrowed);
+    assert!(has_ended(&ended, 0));
+    assert_eq!(published.borrow().unwrap().number, 2);
+    drop(published);
+    assert!(has_ended(&ended, 2));
+}
+
+#[test]
+fn a_value_that_nobody_uses_goes_at_once() {
+    let (ended, value) = values(2);
+    let published = Published::new(value(0));
+    drop(published.borrow());
+    published.replace(value(1));
+    assert!(has_ended(&ended, 0));
+}
+
+/// Values are replaced as fast as can be; each is looked at twice, and may not have ended in between.
+#[test]
+fn what_is_borrowed_does_not_end_meanwhile() {
+    const ROUNDS: usize = 20_000;
+    let (ended, value) = values(ROUNDS + 1);
+    let published = Published::new(value(0));
+    let (is_over, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Other threads end and begin meanwhile, and use the same slots.
+                    thread::scope(|inner| {
+                        inner.spawn(|| {
+                            let mut before = 0;
+                            for look in 0..2_000 {
+                                let borrowed = published.borrow().unwrap();
+                                assert!(!has_ended(&ended, borrowed.number));
+                                if look % 64 == 0 {
+                                    thread::yield_now();
+                                }
+                                assert!(!has_ended(&ended, borrowed.number));
+                                assert!(borrowed.number >= before, "what was seen once is never older later");
+                                before = borrowed.number;
+                                looks.fetch_add(1, Ordering::Relaxed);
+                            }
+                        });
+                    });
+                }
+            });
+        }
+        for round in 1..=ROUNDS {
+            published.replace(value(round));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(looks.load(Ordering::Relaxed) > 0);
+    // All but the last have ended: none was forgotten.
+    let left: Vec<usize> = (0..=ROUNDS).filter(|&number| !has_ended(&ended, number)).collect();
+    assert_eq!(left, [ROUNDS]);
+}
