@@ -367,5 +367,6 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
             assert!(found.is_some(), "opened at look {opened_at}");
         }
     }
-    assert!(looks.get() >= 2 * GROUP_KEYS, "{} looks: there were none in between", looks.get());
+    // One before each key's place is looked for.
+    assert!(looks.get() >= GROUP_KEYS, "{} looks: there were none in between", looks.get());
 }
