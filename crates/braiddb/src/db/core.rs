@@ -370,6 +370,10 @@ impl Core {
     pub fn state_for(&self, hold: Option<&Hold>) -> Result<(Guard<Arc<ReadState>>, SequenceNumber)> {
         // The state comes first, either way: see `ReadState` and `SnapshotList`.
         let state = self.state.load();
+        if state.version.partitions.is_empty() {
+            // It is that of nothing, which comes after readers are refused.
+            self.check_open()?;
+        }
         match hold {
             None => Ok((state, self.snapshots.visible())),
             Some(hold) => hold.check().map(|()| (state, hold.sequence())),

@@ -88,7 +88,10 @@ impl Core {
             if let Some(state) = self.quick_state.borrow() {
                 // The state comes first, as in `state_for`.
                 let at = self.snapshots.visible();
-                match read::get_quickly(&state, key, at, || self.table.moment()) {
+                let answer = read::get_quickly(&state, key, at, || self.table.moment());
+                #[cfg(test)]
+                super::tests_quick::note(&answer);
+                match answer {
                     Quick::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
                     Quick::Absent => return Ok(None),
                     Quick::Unknown => {}

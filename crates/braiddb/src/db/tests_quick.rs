@@ -3,7 +3,7 @@
 use super::{
     Db, Settings, Tree,
     key::KeyBuf,
-    tests_common::{fault, open, small},
+    tests_common::{Clock, DIR, SECOND_NS, fault, open, small},
 };
 use crate::{
     codec::Compression,
@@ -12,15 +12,27 @@ use crate::{
     view::Quick,
 };
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
     time::Duration,
 };
 
 const ROWS: u64 = 4000;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+thread_local! {
+    static ANSWERED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Called with what a get was answered at once.
+pub(super) fn note(answer: &Quick<'_>) {
+    ANSWERED.set(ANSWERED.get() + u64::from(*answer != Quick::Unknown));
+}
 
 /// Keys of all the lengths that are hashed from words, and of some that are not.
 fn key(row: u64) -> Vec<u8> {
@@ -30,12 +42,14 @@ fn key(row: u64) -> Vec<u8> {
 }
 
 fn settings() -> Settings {
-    let vfs = fault(&FaultVfs::new(Path::new("/db")));
+    let vfs = fault(&FaultVfs::new(Path::new(DIR)));
     Settings {
         compression: Compression::None,
         block_bytes: 4096,
         memory: 64 << 20,
         partition_bytes: Some(8 << 20),
+        // So that nothing is flushed by itself.
+        memtable_bytes: Some(4 << 20),
         ..small(&vfs)
     }
 }
@@ -58,19 +72,26 @@ fn check(db: &Db, tree: &Tree, model: &Model) -> u64 {
     for row in 0..ROWS + ROWS / 2 {
         let key = key(row);
         let expected = model.get(&key).map(Vec::as_slice);
+        let before = ANSWERED.get();
         assert_eq!(tree.get(&key).unwrap().as_deref(), expected, "row {row}");
+        let was_at_once = ANSWERED.get() > before;
         assert_eq!(tree.get_with(&key, |value| value.to_vec()).unwrap().as_deref(), expected, "row {row}");
         assert_eq!(snapshot.get(tree, &key).unwrap().as_deref(), expected, "row {row}");
         if let Some(answer) = quickly(db, tree, &key) {
+            // The other way may have had a block checked.
+            at_once += u64::from(was_at_once);
             assert_eq!(answer.as_deref(), expected, "row {row}");
-            at_once += 1;
         }
     }
     at_once
 }
 
 fn loaded() -> (Db, Tree, Model) {
-    let db = open(settings()).unwrap();
+    loaded_with(settings())
+}
+
+fn loaded_with(settings: Settings) -> (Db, Tree, Model) {
+    let db = open(settings).unwrap();
     let tree = db.tree("rows").unwrap();
     let mut model = Model::new();
     for row in 0..ROWS {
@@ -107,6 +128,11 @@ fn memtables_are_asked_first() {
         tree.delete(key(row)).unwrap();
         model.remove(&key(row));
     }
+    check(&db, &tree, &model);
+    db.core().freeze();
+    assert!(db.core().state.load().active.is_empty() && !db.core().state.load().frozen.is_empty());
+    assert_eq!(quickly(&db, &tree, &key(3)), Some(Some(b"newer".to_vec())));
+    assert_eq!(quickly(&db, &tree, &key(4)), Some(None));
     let newer = db.tree("newer").unwrap();
     newer.put(key(2), b"of another tree").unwrap();
     check(&db, &tree, &model);
@@ -153,6 +179,65 @@ fn what_is_more_than_a_plain_value_is_left_to_the_other_way() {
         tree.merge(key(3), &add, b"!").unwrap();
         model.insert(key(3), [more, b"!".to_vec()].concat());
     }
+}
+
+#[test]
+fn what_is_to_be_checked_again_is_left_to_the_other_way() {
+    let clock = Clock::new();
+    let (db, tree, model) = loaded_with(Settings { runtime: clock.clone(), ..settings() });
+    check(&db, &tree, &model);
+    clock.advance(33 * SECOND_NS);
+    let known = (0..ROWS).filter_map(|row| quickly(&db, &tree, &key(row))).count();
+    assert_eq!(known, 0, "no block was checked in this time");
+    check(&db, &tree, &model);
+    assert!(check(&db, &tree, &model) > (ROWS + ROWS / 2) * 9 / 10);
+}
+
+/// A get sees at least what had been committed when it began, whatever flushes, merges and indexes come to be meanwhile.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "tests of threads")]
+fn gets_beside_flushes_and_merges_never_see_what_is_past() {
+    const KEYS: usize = 600;
+    let settings = Settings { memtable_bytes: Some(32 << 10), background_threads: 2, ..settings() };
+    let db = open(settings).unwrap();
+    let tree = db.tree("rows").unwrap();
+    let committed: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let is_over = AtomicBool::new(false);
+    let answered = thread::scope(|scope| {
+        let read = |seed: u64| {
+            let (mut random, tree) = (seed, &tree);
+            while !is_over.load(Ordering::Relaxed) {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (random >> 33) as usize % KEYS;
+                let least = committed[at].load(Ordering::Acquire);
+                let seen = tree.get_with(key(at as u64), |value| u64::from_le_bytes(*value.first_chunk().unwrap()));
+                assert!(seen.unwrap().unwrap_or(0) >= least, "key {at} of {least}");
+            }
+            ANSWERED.get()
+        };
+        let readers = [1, 2].map(|seed| scope.spawn(move || read(seed)));
+        for version in 1..=60_u64 {
+            for (at, committed) in (0..).zip(&committed) {
+                if version == 1 || (at * 7 + version).is_multiple_of(5) {
+                    tree.put(key(at), [version.to_le_bytes().as_slice(), &[7; 90]].concat()).unwrap();
+                    committed.store(version, Ordering::Release);
+                }
+            }
+            if version % 20 == 0 {
+                db.compact().unwrap();
+                // Readers make an index wanted, and are answered by it.
+                for _ in 0..5000 {
+                    if db.stats().hash_index_bytes > 0 {
+                        break;
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        readers.map(|reader| reader.join().unwrap())
+    });
+    assert!(answered.iter().sum::<u64>() > 0, "not one get was answered at once");
 }
 
 /// Who is shown a value may look up others meanwhile, and write; and what is shown stays.

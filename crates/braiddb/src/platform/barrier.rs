@@ -18,6 +18,9 @@ pub(super) fn prepare() {
     is_one_sided();
 }
 
+/// Whether the system has refused a barrier that was counted on.
+static WAS_REFUSED: AtomicBool = AtomicBool::new(false);
+
 /// The side that is passed often.
 #[inline(always)]
 pub(super) fn light() {
@@ -34,7 +37,14 @@ pub(super) fn light() {
 pub(super) fn heavy() -> bool {
     fence(Ordering::SeqCst);
     // Who sees that barriers are one-sided does so after this.
-    !is_one_sided() || system::barrier()
+    let is_made = !is_one_sided() || system::barrier();
+    if !is_made && !WAS_REFUSED.swap(true, Ordering::Relaxed) {
+        tracing::error!(
+            "the system refuses barriers that it made before, as it may after a change of what calls are allowed: what \
+             readers may still use, files that were removed among it, is kept until the process ends"
+        );
+    }
+    is_made
 }
 
 /// Whether they are, which is found out once.

@@ -6,9 +6,9 @@ mod aligned;
 #[cfg(any(target_os = "linux", windows))]
 mod aligned_io;
 mod barrier;
-#[cfg_attr(target_os = "linux", path = "posix_barrier.rs")]
-#[cfg_attr(windows, path = "windows_barrier.rs")]
-#[cfg_attr(not(any(target_os = "linux", windows)), path = "barrier_absent.rs")]
+#[cfg_attr(all(target_os = "linux", not(miri)), path = "posix_barrier.rs")]
+#[cfg_attr(all(windows, not(miri)), path = "windows_barrier.rs")]
+#[cfg_attr(any(miri, not(any(target_os = "linux", windows))), path = "barrier_absent.rs")]
 mod barrier_of_system;
 mod batch;
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! lets go of the old one; if that is in use it is kept, and the reader is told that somebody waits.
 //!
 //! Why this is sound: reader and replacer each write (the slot; the present value) and then read the other's, with a barrier between. So either the reader sees the new
-//! value, and does not use the old one, or the replacer sees the slot. The same holds at the end, of slot and `is_awaited`: either the reader sees that somebody
-//! waits, and looks for what can go, or the replacer, who looks once more after it has said so, sees that the slot is clear.
+//! value, and does not use the old one, or the replacer sees the slot. The same holds at the end: either the reader sees that the value was replaced and somebody
+//! waits (`is_awaited`), and looks for what can go, or the replacer, who looks once more after it has said so, sees that the slot is clear.
 
 use super::barrier;
 use parking_lot::Mutex;
@@ -121,7 +121,7 @@ impl<T> Published<T> {
         drop(held);
     }
 
-    /// The value as it is now; `None` if the thread is using another, or ends: then there are other ways.
+    /// The value as it is now; `None` if the thread is using another, or ends, or the value is being replaced: then there are other ways.
     #[inline(always)]
     pub fn borrow(&self) -> Option<Borrowed<'_, T>> {
         let slot = match MINE.get() {
@@ -131,17 +131,32 @@ impl<T> Published<T> {
         if !slot.0.load(Ordering::Relaxed).is_null() {
             return None;
         }
-        let present = self.present.load(Ordering::Acquire);
-        slot.0.store(present.cast(), Ordering::Relaxed);
+        let noted = self.present.load(Ordering::Acquire);
+        #[cfg(test)]
+        super::tests_published::between();
+        // Release: who reads the slot learns that what was used before is not in use any more.
+        slot.0.store(noted.cast(), Ordering::Release);
         barrier::light();
-        if self.present.load(Ordering::Acquire) != present {
-            slot.0.store(ptr::null_mut(), Ordering::Release);
+        let present = self.present.load(Ordering::Acquire);
+        if present != noted {
+            self.end(slot, noted);
             return None;
         }
         // SAFETY: `held` holds the present value, and whoever takes it out of there looks at all slots first, of which this one says
         // that it is in use: it was the present one after that had been noted (see the module's text).
         let value = unsafe { &*present };
         Some(Borrowed { value, of: self, slot, _stays: PhantomData })
+    }
+
+    /// Ends the use of a value, and sees to it that it goes if it was replaced meanwhile. (Others need not look.)
+    #[inline(always)]
+    fn end(&self, slot: &Slot, value: *const T) {
+        slot.0.store(ptr::null_mut(), Ordering::Release);
+        barrier::light();
+        let is_replaced = !ptr::eq(self.present.load(Ordering::Relaxed), value);
+        if is_replaced && self.is_awaited.load(Ordering::Relaxed) {
+            self.let_go();
+        }
     }
 
     /// Lets go of what nobody uses any more.
@@ -182,10 +197,6 @@ impl<T> Deref for Borrowed<'_, T> {
 impl<T> Drop for Borrowed<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.slot.0.store(ptr::null_mut(), Ordering::Release);
-        barrier::light();
-        if self.of.is_awaited.load(Ordering::Relaxed) {
-            self.of.let_go();
-        }
+        self.of.end(self.slot, self.value);
     }
 }

@@ -2,12 +2,25 @@
 
 use super::Published;
 use std::{
+    cell::RefCell,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
+
+thread_local! {
+    /// What is to be done once between a reader's look at the present value and its note of it.
+    static BETWEEN: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// Called there.
+pub(super) fn between() {
+    if let Some(act) = BETWEEN.with_borrow_mut(Option::take) {
+        act();
+    }
+}
 
 /// A value that notes its end.
 struct Value {
@@ -49,6 +62,38 @@ fn a_value_in_use_goes_when_its_reader_is_done() {
 }
 
 #[test]
+fn a_value_that_is_replaced_before_it_is_noted_is_not_used() {
+    let (ended, value) = values(2);
+    let published = Arc::new(Published::new(value(0)));
+    let (other, next) = (Arc::clone(&published), value(1));
+    BETWEEN.set(Some(Box::new(move || other.replace(next))));
+    assert!(published.borrow().is_none());
+    assert!(has_ended(&ended, 0));
+    assert_eq!(published.borrow().unwrap().number, 1);
+}
+
+/// The reader noted a value, another thread replaced it and had to keep it, and then the reader saw that it was late.
+#[test]
+fn a_value_that_was_noted_too_late_is_not_kept() {
+    const ROUNDS: usize = 3000;
+    let (ended, value) = values(ROUNDS + 1);
+    let published = Published::new(value(0));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(published.borrow());
+            }
+        });
+        for round in 1..=ROUNDS {
+            published.replace(value(round));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!((0..ROUNDS).filter(|&number| !has_ended(&ended, number)).count(), 0);
+}
+
+#[test]
 fn a_value_that_nobody_uses_goes_at_once() {
     let (ended, value) = values(2);
     let published = Published::new(value(0));
@@ -67,13 +112,14 @@ fn what_is_borrowed_does_not_end_meanwhile() {
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
+                loop {
                     // Other threads end and begin meanwhile, and use the same slots.
                     thread::scope(|inner| {
                         inner.spawn(|| {
                             let mut before = 0;
                             for look in 0..2_000 {
-                                let borrowed = published.borrow().unwrap();
+                                // None while it is being replaced.
+                                let Some(borrowed) = published.borrow() else { continue };
                                 assert!(!has_ended(&ended, borrowed.number));
                                 if look % 64 == 0 {
                                     thread::yield_now();
@@ -85,6 +131,9 @@ fn what_is_borrowed_does_not_end_meanwhile() {
                             }
                         });
                     });
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
                 }
             });
         }

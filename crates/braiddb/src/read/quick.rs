@@ -15,7 +15,9 @@ pub fn get_quickly<'s>(
     snapshot: SequenceNumber,
     now: impl FnOnce() -> Moment,
 ) -> Quick<'s> {
-    let partition = &state.version.partitions[state.version.find_by_head(sought.head(), sought.key())];
+    let number = state.version.find_by_head(sought.head(), sought.key());
+    // A state of nothing has no partitions.
+    let Some(partition) = state.version.partitions.get(number) else { return Quick::Unknown };
     let Some((view, runs)) = partition.only_view() else { return Quick::Unknown };
     let Some(begun) = view.begin_quickly(sought.hash(), snapshot) else { return Quick::Unknown };
     if let Some(known) = ask(&state.active, sought, snapshot) {

@@ -20,6 +20,7 @@ impl<'a> Sought<'a> {
     /// A key as it stands.
     #[inline]
     pub fn of(key: &'a [u8]) -> Sought<'a> {
+        debug_assert!(key.len() >= 4, "internal keys begin with a tree's id");
         let parts = key.split_first_chunk().map_or(([0; 4], key), |(tree, rest)| (*tree, rest));
         Sought { key, parts, hash: hash64(key), head: key_head(key) }
     }

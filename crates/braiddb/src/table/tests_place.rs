@@ -273,10 +273,19 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
     assert_eq!(read(spots[1]).unwrap(), value(15_000));
     fixture.flip(&path, 100);
     assert_eq!(read(spots[0]).unwrap(), value(50));
+    // The same of who reads only what need not be checked.
+    let at_hand = |spot: Spot| run.entry_at_hand(spot, run.moment()).map(|entry| entry.value.to_vec());
+    assert_eq!(at_hand(spots[0]), Some(value(50)));
+    fixture.pass(LATER_NS);
+    assert!(spots.iter().all(|&spot| at_hand(spot).is_none()), "nothing was checked in this time");
+    assert_eq!(read(spots[1]).unwrap(), value(15_000));
+    assert_eq!((at_hand(spots[0]), at_hand(spots[1])), (None, Some(value(15_000))));
+    assert_eq!(read(spots[0]).unwrap(), value(50));
     // Nor is a place outside of the block or the run an entry, nor one past its entries.
     let (block, last) = (spots[0].block, u16::try_from(meta.blocks).unwrap());
     for wrong in [Spot { block, offset: 4095 }, Spot { block, offset: u16::MAX }, Spot { block: last, offset: 0 }] {
         assert!(read(wrong).unwrap_err().is_corruption());
+        assert_eq!(at_hand(wrong), None);
     }
     // Who wants to know gets the number of the commit, and without the end of the block none.
     let guard = pin();
