@@ -2,7 +2,8 @@
 //!
 //! Two threads that each write one thing and then read the other's need a barrier between, both of them, or both may see what was before. Where one
 //! of them does it millions of times a second, and the other a few times, the system can make the barrier for both: it has each processor that
-//! runs a thread of this process pass one (`membarrier` on Linux, `FlushProcessWriteBuffers` on Windows). Where there is no such call, both pass one.
+//! runs a thread of this process pass one (`membarrier` on Linux). Where there is no such call, both pass one; so on Windows, which has one (`FlushProcessWriteBuffers`), but
+//! not in every version of Wine, and nobody has tried it on a real Windows.
 
 use super::barrier_of_system as system;
 use std::sync::{

@@ -7,8 +7,7 @@ mod aligned;
 mod aligned_io;
 mod barrier;
 #[cfg_attr(all(target_os = "linux", not(miri)), path = "posix_barrier.rs")]
-#[cfg_attr(all(windows, not(miri)), path = "windows_barrier.rs")]
-#[cfg_attr(any(miri, not(any(target_os = "linux", windows))), path = "barrier_absent.rs")]
+#[cfg_attr(any(miri, not(target_os = "linux")), path = "barrier_absent.rs")]
 mod barrier_of_system;
 mod batch;
 #[cfg(test)]
@@ -49,6 +48,8 @@ mod runtime;
 mod system;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_barrier;
 #[cfg(test)]
 mod tests_published;
 mod vfs;
