@@ -133,10 +133,12 @@ impl<T> Published<T> {
         }
         let noted = self.present.load(Ordering::Acquire);
         #[cfg(test)]
-        super::tests_published::between();
+        super::tests_published::reach(super::tests_published::Moment::Noting);
         // Release: who reads the slot learns that what was used before is not in use any more.
         slot.0.store(noted.cast(), Ordering::Release);
         barrier::light();
+        #[cfg(test)]
+        super::tests_published::reach(super::tests_published::Moment::Noted);
         let present = self.present.load(Ordering::Acquire);
         if present != noted {
             self.end(slot, noted);

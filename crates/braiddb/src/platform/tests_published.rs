@@ -10,14 +10,25 @@ use std::{
     thread,
 };
 
-thread_local! {
-    /// What is to be done once between a reader's look at the present value and its note of it.
-    static BETWEEN: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+/// Moments of a borrow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// The present value was looked at, and is to be noted.
+    Noting,
+    /// It was noted, and is to be looked at again.
+    Noted,
 }
 
-/// Called there.
-pub(super) fn between() {
-    if let Some(act) = BETWEEN.with_borrow_mut(Option::take) {
+type Act = (Moment, Box<dyn FnOnce()>);
+
+thread_local! {
+    /// What is to be done once, and when.
+    static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
+}
+
+/// Called at these moments.
+pub(super) fn reach(moment: Moment) {
+    if let Some((_, act)) = ACT.with_borrow_mut(|act| act.take_if(|(when, _)| *when == moment)) {
         act();
     }
 }
@@ -61,36 +72,18 @@ fn a_value_in_use_goes_when_its_reader_is_done() {
     assert!(has_ended(&ended, 2));
 }
 
+/// A reader that comes too late uses nothing, and what it had noted goes: nobody else would see to that.
 #[test]
-fn a_value_that_is_replaced_before_it_is_noted_is_not_used() {
-    let (ended, value) = values(2);
-    let published = Arc::new(Published::new(value(0)));
-    let (other, next) = (Arc::clone(&published), value(1));
-    BETWEEN.set(Some(Box::new(move || other.replace(next))));
-    assert!(published.borrow().is_none());
-    assert!(has_ended(&ended, 0));
-    assert_eq!(published.borrow().unwrap().number, 1);
-}
-
-/// The reader noted a value, another thread replaced it and had to keep it, and then the reader saw that it was late.
-#[test]
-fn a_value_that_was_noted_too_late_is_not_kept() {
-    const ROUNDS: usize = 3000;
-    let (ended, value) = values(ROUNDS + 1);
-    let published = Published::new(value(0));
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                drop(published.borrow());
-            }
-        });
-        for round in 1..=ROUNDS {
-            published.replace(value(round));
-        }
-        is_over.store(true, Ordering::Relaxed);
-    });
-    assert_eq!((0..ROUNDS).filter(|&number| !has_ended(&ended, number)).count(), 0);
+fn a_value_that_is_replaced_while_it_is_borrowed_is_neither_used_nor_kept() {
+    for moment in [Moment::Noting, Moment::Noted] {
+        let (ended, value) = values(2);
+        let published = Arc::new(Published::new(value(0)));
+        let (other, next) = (Arc::clone(&published), value(1));
+        ACT.set(Some((moment, Box::new(move || other.replace(next)))));
+        assert!(published.borrow().is_none());
+        assert!(has_ended(&ended, 0));
+        assert_eq!(published.borrow().unwrap().number, 1);
+    }
 }
 
 #[test]
