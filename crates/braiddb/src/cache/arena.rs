@@ -47,8 +47,12 @@ const CHUNK_TRAILER_AT: usize = CHUNK_FRAMES as usize * FRAME_STRIDE;
 pub(super) const MAX_CHUNKS: usize = 1 << 16;
 /// The bit of a frame number that tells single units from frames of a chunk.
 pub(super) const SINGLE_BIT: u32 = 1 << 30;
+/// A line of the processor's caches.
+const LINE_BYTES: usize = 64;
 /// How much of an item is looked at first.
 const BEGINNING_BYTES: usize = 40;
+/// Of items no longer than that all lines are asked for, since what is not part of the beginning of one mostly is of the next.
+const WHOLE_ITEM_BYTES_MAX: usize = 192;
 /// How many single units a segment of their table has.
 const SEGMENT_UNITS: usize = 1 << 12;
 /// The most segments.
@@ -155,7 +159,7 @@ impl Ahead {
     pub fn prefetch<const LINES: usize>(self, offset: usize) {
         if self.0 != 0 {
             for line in 0..LINES {
-                prefetch_line(at(self.0.wrapping_add(offset + 64 * line)));
+                prefetch_far_line(at(self.0.wrapping_add(offset + 64 * line)));
             }
         }
     }
@@ -212,22 +216,25 @@ impl Hint {
         }
     }
 
-    /// Asks the processor for the beginnings of some items of a unit, which lie `stride` bytes apart from so many before its
-    /// end, and for so many bytes at its end. Any numbers will do.
+    /// Asks the processor for some items of a unit, or the beginnings of long ones, which lie `stride` bytes apart from so many before its
+    /// end. Any numbers will do.
     #[inline]
-    pub fn prefetch_items(self, before_end: usize, items: u32, stride: usize, end_bytes: Option<usize>) {
+    pub fn prefetch_items(self, before_end: usize, items: u32, stride: usize) {
         if self.0 == 0 {
             return;
         }
-        if let Some(end_bytes) = end_bytes {
-            self.prefetch_before([1, end_bytes]);
-        }
         let mut item = self.0.wrapping_sub(before_end);
+        if stride <= WHOLE_ITEM_BYTES_MAX {
+            let lines = ((item % LINE_BYTES) + items as usize * stride).div_ceil(LINE_BYTES);
+            for line in 0..lines {
+                prefetch_far_line(at(item.wrapping_add(LINE_BYTES * line)));
+            }
+            return;
+        }
         for _ in 0..items {
-            // Most of what follows a beginning is never looked at, or soon asked for by the processor itself. Often this
-            // is one line twice, which is cheaper than to find out.
-            prefetch_line(at(item));
-            prefetch_line(at(item.wrapping_add(BEGINNING_BYTES)));
+            // Often this is one line twice, which is cheaper than to find out.
+            prefetch_far_line(at(item));
+            prefetch_far_line(at(item.wrapping_add(BEGINNING_BYTES)));
             item = item.wrapping_add(stride);
         }
     }
@@ -631,6 +638,18 @@ fn prefetch_line(address: *const u8) {
     // SAFETY: a prefetch of any address is allowed and has no effect that can be seen; SSE is always there.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// The same for one of many: it comes as far as the second-level cache, on whose way there is room for more at a time.
+#[inline]
+fn prefetch_far_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;

@@ -335,19 +335,19 @@ impl Run {
             let here = rows.min(u32::from(entries.saturating_sub(position.slot)));
             // A scan comes to a block from one of its ends.
             let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == u32::from(entries);
-            let end_bytes = || with_end.then(|| slot_before_end(entries as u8, position.slot));
             if let Some((page_end, before_end)) = self.on_grid(position) {
-                if let Some(end_bytes) = end_bytes() {
-                    let after_end =
-                        (PAGE_BYTES as usize).saturating_sub(UNIT_HEADER_LEN + self.note(position.block).len());
-                    page_end.prefetch_before([after_end + 1, after_end + end_bytes]);
+                if with_end {
+                    page_end.prefetch_page_end();
                 }
-                page_end.prefetch_items(before_end, here, self.stride, None);
+                page_end.prefetch_items(before_end, here, self.stride);
             } else {
                 let note = self.note(position.block);
                 let stride = average_entry_bytes(note.len(), note.mark());
-                let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
-                self.hint(position.block).prefetch_items(before_end, here, stride, end_bytes());
+                let hint = self.hint(position.block);
+                if with_end {
+                    hint.prefetch([1, slot_before_end(entries as u8, position.slot)]);
+                }
+                hint.prefetch_items(note.len().saturating_sub(usize::from(position.slot) * stride), here, stride);
             }
             rows -= here;
             position = Position { block: position.block.saturating_add(1), slot: 0 };
