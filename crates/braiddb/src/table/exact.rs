@@ -58,14 +58,15 @@ impl Run {
         (1..=2 * PAGE_BYTES as usize).contains(&(self.stride * entries))
     }
 
-    /// Asks the processor for the ends of the two blocks that most of `entries` entries stand in which begin in `block`; nothing if that many
-    /// take more, or blocks have no pages of their own in a mapped file.
+    /// Asks the processor for the ends of the two blocks that most of `entries` entries stand in which begin in `block`, and for what is noted of
+    /// them; nothing if that many take more, or blocks have no pages of their own in a mapped file.
     #[inline(always)]
     pub fn prefetch_ends(&self, block: u16, entries: usize) {
         if let Some(file) = self.place.get()
             && self.can_prefetch_ends(entries)
             && usize::from(block) + 1 < self.slots.units()
         {
+            self.prefetch_slot(block);
             let end = (u64::from(block) + 1) * PAGE_BYTES;
             file.hint(end).prefetch_page_end();
             file.hint(end + PAGE_BYTES).prefetch_page_end();
