@@ -371,7 +371,9 @@ impl Cursor {
         if let Err(e) = moved {
             self.heal(e)?;
         }
-        let is_row = self.scan.valid() && self.scan.entry().key.starts_with(&self.tree_id().first_key());
+        // Only rows of the tree are decoded ahead.
+        let is_row = self.scan.is_ahead()
+            || self.scan.valid() && self.scan.entry_there().key.starts_with(&self.tree_id().first_key());
         self.place = match (is_row, is_forward) {
             (true, _) => Place::Row,
             (false, true) => Place::AfterLast,
@@ -407,7 +409,7 @@ impl Cursor {
         let Origin { is_forward, key, is_end, steps } = &self.origin;
         let (is_forward, steps) = (*is_forward, *steps);
         match (is_forward, is_end) {
-            (true, _) => self.scan.seek(key)?,
+            (true, _) => self.scan.seek_rows(key)?,
             (false, false) => self.scan.seek_before(key)?,
             (false, true) => self.scan.seek_last()?,
         }

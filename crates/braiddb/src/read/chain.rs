@@ -100,6 +100,12 @@ impl Source {
         }
     }
 
+    /// [`ViewCursor::seek_rows`], where all that the cursor has is within the partition.
+    #[inline]
+    pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
+        if self.within.is_some() { Ok(false) } else { self.cursor.seek_rows(key, batch) }
+    }
+
     /// [`ViewCursor::sequences`].
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         self.cursor.sequences()
@@ -220,10 +226,7 @@ impl PartitionChain {
             self.open(index)?;
         }
         if let Entry::At(key) | Entry::Before(key) = entry {
-            let apart = &self.version.partitions[index].apart;
-            if !apart.is_empty() && is_counted(hash64(key)) {
-                apart.iter().for_each(|handle| handle.note_read(GETS_PER_SEEK));
-            }
+            self.count_seek(key);
         }
         let Some(merge) = self.merge_mut() else { return Ok(()) };
         match entry {
@@ -231,6 +234,15 @@ impl PartitionChain {
             Entry::Before(key) => merge.seek_before(key),
             Entry::First => merge.seek_first(),
             Entry::Last => merge.seek_last(),
+        }
+    }
+
+    /// Counts a seek as a read of each run of the open partition that stands apart.
+    #[inline]
+    fn count_seek(&self, key: &[u8]) {
+        let apart = &self.version.partitions[self.index].apart;
+        if !apart.is_empty() && is_counted(hash64(key)) {
+            apart.iter().for_each(|handle| handle.note_read(GETS_PER_SEEK));
         }
     }
 
@@ -298,6 +310,24 @@ impl PartitionChain {
 
 /// Rows decoded ahead, for whoever looks after the batches. What range tombstones of runs delete must be found row by row.
 impl PartitionChain {
+    /// Seeks and decodes rows from there on in one go, where a key's partition has one source. Returns whether there is a row in the
+    /// batch then, on which the cursor stands; if not, it stands nowhere.
+    #[inline]
+    pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
+        let index = self.version.find(key);
+        if self.index != index || self.open.is_none() {
+            self.open(index)?;
+        }
+        let is_there = match self.open {
+            Some(at) if !self.has_tombstones => self.kept[at].seek_only(|source| source.seek_rows(key, batch))?,
+            _ => false,
+        };
+        if is_there {
+            self.count_seek(key);
+        }
+        Ok(is_there)
+    }
+
     /// The source of the open partition that comes first, and the one after it.
     pub fn first_two(&mut self, forward: bool) -> Option<(&mut Source, Option<&Source>)> {
         if self.has_tombstones {

@@ -63,6 +63,20 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
+    /// Goes forward from where `seek` takes the source, if there is but one and `seek` says that it stands on an entry then; returns whether it
+    /// does. If not, the merge is not valid.
+    #[inline]
+    pub fn seek_only(&mut self, seek: impl FnOnce(&mut C) -> Result<bool>) -> Result<bool> {
+        self.forward = true;
+        self.order.clear();
+        let [only] = &mut self.sources[..] else { return Ok(false) };
+        let is_there = seek(only)?;
+        if is_there {
+            self.order.push(0);
+        }
+        Ok(is_there)
+    }
+
     /// Whether it goes forward.
     pub fn is_forward(&self) -> bool {
         self.forward

@@ -294,6 +294,28 @@ impl ScanCursor {
         }
     }
 
+    /// [`Cursor::seek`] for who will go on as far as the scan before, if that went on at all: where one view has all there is, rows are decoded
+    /// ahead from the first one on.
+    #[inline]
+    pub fn seek_rows(&mut self, key: &[u8]) -> Result<()> {
+        self.restart();
+        if self.batch.likely_rows() > 0 && self.tombstones.is_empty() && self.pause == 0 {
+            let ScanCursor { merge, batch, prefix, .. } = self;
+            let is_there = merge.seek_only(|source| match source {
+                Source::Partitions(chain, _) => chain.seek_rows(key, batch),
+                Source::Memtable(..) => Ok(false),
+            })?;
+            if is_there {
+                batch.keep_prefix(prefix);
+                if batch.is_on_row() {
+                    return Ok(());
+                }
+            }
+        }
+        self.merge.seek(key)?;
+        self.settle(true)
+    }
+
     /// The row it stands on, which was not decoded ahead.
     #[inline]
     pub fn entry_there(&self) -> EntryRef<'_> {

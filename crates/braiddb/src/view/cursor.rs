@@ -19,7 +19,7 @@ use super::format::{
 use super::reader::View;
 use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
 use super::simd::match_lanes;
-use crate::base::{Beyond, Cursor, EntryRef, Result, SequenceNumber, near_lane};
+use crate::base::{Beyond, Cursor, EntryKind, EntryRef, Result, SequenceNumber, near_lane};
 use crate::table::{PinnedBlock, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
@@ -379,26 +379,65 @@ impl ViewCursor {
         self.present = None;
         let guard = crossbeam_epoch::pin();
         let ViewCursor { view, runs, hidden, likely, .. } = self;
-        let seek = FindShown { view, runs, query: key, hidden: *hidden, likely: *likely, guard: &guard };
-        let Some(Found { number, lane, shown, fetched, left }) = view.simd.run(seek)? else {
+        let (hidden, likely) = (*hidden, std::mem::take(likely));
+        let seek = FindShown::<true> { view, runs, query: key, hidden, likely, guard: &guard };
+        let Some(found) = view.simd.run(seek)? else {
+            self.likely = likely;
             return self.find(key, true);
         };
-        let likely = std::mem::take(&mut self.likely);
-        if left > 0 {
-            self.prefetch_coming(number + 1, left, true, &guard);
+        if likely > 0 || !found.is_shown {
+            self.load_found(&found, &guard)?;
         }
-        if likely > 0 || shown.is_none() {
-            if self.loaded.segment != Some(number) {
-                self.load_other(number, &guard)?;
-            }
-            self.loaded.fetched |= fetched;
-        }
-        if let Some((run, position)) = shown {
+        if let Some((run, position)) = found.place {
             let present = self.read_at(run, position)?;
-            (self.standing, self.lane) = (number, lane);
+            (self.standing, self.lane) = (found.number, found.lane);
             self.present = Some(present);
         }
-        Ok(Some((number, lane)))
+        Ok(Some((found.number, found.lane)))
+    }
+
+    /// Loads the record of a segment in which a lane was found, and asks for the rows of the next that are likely to be wanted.
+    #[inline]
+    fn load_found(&mut self, found: &Found, guard: &Guard) -> Result<()> {
+        if found.left > 0 {
+            self.prefetch_coming(found.number + 1, found.left, true, guard);
+        }
+        if self.loaded.segment != Some(found.number) {
+            self.load_other(found.number, guard)?;
+        }
+        self.loaded.fetched |= found.fetched;
+        Ok(())
+    }
+
+    /// Seeks, and decodes rows from the first one on into the batch, as many as it says are likely to be wanted. Returns whether there are any: then the
+    /// cursor stands on the first. If not, or after an error, it is not valid, and nothing else is known.
+    pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
+        self.present = None;
+        if !self.sees_all {
+            return Ok(false);
+        }
+        let guard = crossbeam_epoch::pin();
+        let ViewCursor { view, runs, hidden, .. } = self;
+        let likely = batch.likely_rows();
+        let seek = FindShown::<false> { view, runs, query: key, hidden: *hidden, likely, guard: &guard };
+        let found = match view.simd.run(seek)? {
+            Some(found) if found.is_shown => found,
+            _ => return Ok(false),
+        };
+        self.load_found(&found, &guard)?;
+        batch.begin(found.number, true);
+        if self.fill_from(found.number, found.lane, true, batch, &guard).is_err() {
+            batch.fail();
+        }
+        let Some((key, value)) = batch.row() else { return Ok(false) };
+        (self.standing, self.lane) = (found.number, found.lane);
+        self.present = Some(match batch.is_pinning() {
+            true => self.read(found.number, found.lane)?,
+            // Nobody asks for more of a row that was decoded ahead, and one that is gone back to is read anew.
+            // SAFETY: the rows of a batch that pins nothing stand in place, as in `read_at`.
+            false => unsafe { Present::new(EntryRef { key, sequence: self.snapshot, kind: EntryKind::Value, value }) },
+        });
+        Ok(true)
     }
 
     /// Decodes the rows that come after the present one, or after the one that the batch goes on from; going backward,

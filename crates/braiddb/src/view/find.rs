@@ -82,7 +82,9 @@ impl Task for FindLane<'_> {
 
 /// Finds the first key that is at least `query` and shows, for who goes on forward and sees all: all in one go, without a copy of
 /// the record. Asks for the rows that are likely to be wanted after it. `None` if the segment must be bisected, or there is none.
-pub(super) struct FindShown<'a> {
+///
+/// Where the entry stands is told only if it `LOCATES`.
+pub(super) struct FindShown<'a, const LOCATES: bool> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],
     pub(super) query: &'a [u8],
@@ -96,7 +98,9 @@ pub(super) struct FindShown<'a> {
 pub(super) struct Found {
     pub(super) number: u32,
     pub(super) lane: usize,
-    pub(super) shown: Option<(usize, Position)>,
+    /// Whether the lane shows.
+    pub(super) is_shown: bool,
+    pub(super) place: Option<(usize, Position)>,
     /// The lanes whose rows have been asked for, and how many more are likely to be wanted.
     pub(super) fetched: u32,
     pub(super) left: usize,
@@ -114,7 +118,7 @@ pub(super) fn likely_lanes(segment: &Segment<'_>, lane: usize, likely: usize, is
     (lanes_below(end) & !lanes_below(first), (likely + 1).saturating_sub(end - first))
 }
 
-impl Task for FindShown<'_> {
+impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
     type Output = Result<Option<Found>>;
 
     #[inline(always)]
@@ -145,11 +149,11 @@ impl Task for FindShown<'_> {
         let lane = correct(&segment, lane, compare_counted(query, key)).lane;
         let shown = segment.unmarked(hidden) & !segment.same_key() & !lanes_below(lane);
         if shown == 0 || view.directory.is_continuation(number) {
-            return Ok(Some(Found { number, lane, shown: None, fetched, left }));
+            return Ok(Some(Found { number, lane, is_shown: false, place: None, fetched, left }));
         }
         let lane = shown.trailing_zeros() as usize;
-        let shown = Some(view.locate(runs, number, &segment, lane)?);
-        Ok(Some(Found { number, lane, shown, fetched, left }))
+        let place = if LOCATES { Some(view.locate(runs, number, &segment, lane)?) } else { None };
+        Ok(Some(Found { number, lane, is_shown: true, place, fetched, left }))
     }
 }
 

@@ -246,7 +246,7 @@ impl RowBatch {
     }
 
     /// How many rows are likely to be wanted from here on, going by the scan before.
-    pub(super) fn likely_rows(&self) -> usize {
+    pub fn likely_rows(&self) -> usize {
         self.likely_rows.saturating_sub(self.passed_rows) as usize
     }
 
