@@ -207,15 +207,20 @@ impl Cursor {
     /// Key and value of the row it stands on. Panics if there is none.
     #[inline]
     pub fn row(&self) -> Result<(&[u8], &[u8])> {
-        if let Some((key, value)) = self.scan.row_ahead() {
-            return Ok((&key[TREE_ID_LEN..], value));
+        if let Some((key, value)) = self.scan.row_in_batch()
+            && let Some(user_key) = key.get(TREE_ID_LEN..)
+        {
+            return Ok((user_key, value));
         }
         self.row_there()
     }
 
-    /// [`Cursor::row`] where it was not decoded ahead.
+    /// [`Cursor::row`] where it was not decoded ahead, or is of a source that takes turns with others.
     #[inline(never)]
     fn row_there(&self) -> Result<(&[u8], &[u8])> {
+        if let Some((key, value)) = self.scan.row_ahead() {
+            return Ok((&key[TREE_ID_LEN..], value));
+        }
         assert!(self.is_on_row(), "the cursor stands on no row");
         let entry = self.scan.entry_there();
         let mut value = entry.value;

@@ -268,6 +268,12 @@ impl ScanCursor {
         }
     }
 
+    /// Internal key and value of the row it stands on, if that was decoded ahead with others of one source.
+    #[inline(always)]
+    pub fn row_in_batch(&self) -> Option<(&[u8], &[u8])> {
+        self.batch.row()
+    }
+
     /// Internal key of the row it stands on, if that was decoded ahead with others of one source.
     #[inline]
     pub fn key_in_batch(&self) -> Option<&[u8]> {
