@@ -305,7 +305,7 @@ impl ScanCursor {
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8]) -> Result<()> {
         self.restart();
-        if self.batch.likely_rows() > 0 && self.tombstones.is_empty() && self.pause == 0 {
+        if self.tombstones.is_empty() && (self.pause == 0 || self.batch.likely_rows() == 0) {
             let ScanCursor { merge, batch, prefix, .. } = self;
             let is_there = merge.seek_only(|source| match source {
                 Source::Partitions(chain, _) => chain.seek_rows(key, batch),
@@ -313,10 +313,9 @@ impl ScanCursor {
             })?;
             if is_there {
                 batch.keep_prefix(prefix);
-                if batch.is_on_row() {
-                    return Ok(());
-                }
+                return Ok(());
             }
+            batch.release();
         }
         self.merge.seek(key)?;
         self.settle(true)

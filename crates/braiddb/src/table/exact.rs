@@ -43,6 +43,12 @@ impl Run {
         self.stride > 0 && self.place.get().is_some()
     }
 
+    /// Where the contents of a block begin that has a page of its own: the first page begins with the file's header.
+    #[inline(always)]
+    pub(super) fn page_contents_start(&self, block: u16) -> u64 {
+        (u64::from(block) * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64
+    }
+
     /// Asks the processor for the entry at a spot: its first lines, which is where a short one stands.
     #[inline(always)]
     pub fn prefetch_at(&self, spot: Spot) {
@@ -96,7 +102,7 @@ impl Run {
     pub fn entry_at_hand(&self, spot: Spot, now: Moment) -> Option<EntryRef<'_>> {
         let file = self.place.get().filter(|_| self.stride > 0)?;
         let block = u64::from(spot.block);
-        let start = (block * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64;
+        let start = self.page_contents_start(spot.block);
         file.hint(start + u64::from(spot.offset)).prefetch_item();
         let (checked, note) = self.slots.in_place(u32::from(spot.block))?;
         if checked != now.span_of(block) {

@@ -36,6 +36,9 @@ use std::{
     },
 };
 
+/// Most keys end within so many bytes of their entries.
+const KEY_BYTES_MOSTLY: usize = 24;
+
 /// An open run. Immutable; shared by all threads.
 #[derive(Debug)]
 pub struct Run {
@@ -326,6 +329,14 @@ impl Run {
         self.hint(position.block).prefetch([1, slot, self.bytes_before_end(position)]);
     }
 
+    /// Asks the processor for the key of the entry after this position, if that can be told from its numbers alone and is in the same block.
+    #[inline(always)]
+    pub fn prefetch_next_key(&self, position: Position) {
+        if let Some((page_end, before_end)) = self.on_grid(position) {
+            page_end.prefetch_before([before_end.saturating_sub(self.stride + KEY_BYTES_MOSTLY)]);
+        }
+    }
+
     /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
     /// of a block first if it begins there, or anyway.
     #[inline]
@@ -573,8 +584,13 @@ impl Run {
     }
 
     /// Where the contents of a block stand that is not compressed.
-    #[inline]
+    #[inline(always)]
     fn contents_of(&self, block: u16) -> Range<u64> {
+        let len = self.note(block).len() as u64;
+        if self.stride > 0 && len > 0 && usize::from(block) + 1 < self.slots.units() {
+            let start = self.page_contents_start(block);
+            return start..(start + len).min((u64::from(block) + 1) * PAGE_BYTES);
+        }
         let unit = self.unit_of(block);
         unit.start + UNIT_HEADER_LEN as u64..unit.end
     }

@@ -20,7 +20,7 @@ use super::reader::View;
 use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
 use super::simd::match_lanes;
 use crate::base::{Beyond, Cursor, EntryKind, EntryRef, Result, SequenceNumber, near_lane};
-use crate::table::{PinnedBlock, Position, Run};
+use crate::table::{Moment, PinnedBlock, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
@@ -213,15 +213,15 @@ impl ViewCursor {
     fn read(&mut self, number: u32, lane: usize) -> Result<Present> {
         let ViewCursor { view, runs, loaded, .. } = self;
         let (run, position) = view.simd.run(Locate { view, runs, number, record: &loaded.record, lane })?;
-        self.read_at(run, position)
+        self.read_at(run, position, self.runs.moment())
     }
 
     /// Reads the entry at a position, its block pinned. The present entry is not one any more.
     #[inline]
-    fn read_at(&mut self, run: usize, position: Position) -> Result<Present> {
+    fn read_at(&mut self, run: usize, position: Position, moment: Moment) -> Result<Present> {
         self.present = None;
         let (pin, run) = (&mut self.pins[run], &self.runs[run]);
-        let entry = match run.entry_in_place(position, run.moment()) {
+        let entry = match run.entry_in_place(position, moment) {
             Some(entry) => entry?,
             None => {
                 pin_block(pin, run, position)?;
@@ -380,7 +380,8 @@ impl ViewCursor {
         let guard = crossbeam_epoch::pin();
         let ViewCursor { view, runs, hidden, likely, .. } = self;
         let (hidden, likely) = (*hidden, std::mem::take(likely));
-        let seek = FindShown::<true> { view, runs, query: key, hidden, likely, guard: &guard };
+        let moment = runs.moment();
+        let seek = FindShown::<true> { view, runs, query: key, hidden, likely, moment, guard: &guard };
         let Some(found) = view.simd.run(seek)? else {
             self.likely = likely;
             return self.find(key, true);
@@ -389,7 +390,7 @@ impl ViewCursor {
             self.load_found(&found, &guard)?;
         }
         if let Some((run, position)) = found.place {
-            let present = self.read_at(run, position)?;
+            let present = self.read_at(run, position, moment)?;
             (self.standing, self.lane) = (found.number, found.lane);
             self.present = Some(present);
         }
@@ -409,34 +410,61 @@ impl ViewCursor {
         Ok(())
     }
 
-    /// Seeks, and decodes rows from the first one on into the batch, as many as it says are likely to be wanted. Returns whether there are any: then the
-    /// cursor stands on the first. If not, or after an error, it is not valid, and nothing else is known.
+    /// Seeks in one go, and decodes rows from the first one on into the batch, as many as it says are likely to be wanted. Returns whether it
+    /// stands on a row then, that of the batch if that has any. If not, or after an error, it is not valid, and nothing else is known.
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
         self.present = None;
         if !self.sees_all {
             return Ok(false);
         }
         let guard = crossbeam_epoch::pin();
+        match batch.likely_rows() {
+            0 => self.seek_row(key, &guard),
+            likely => self.seek_and_fill(key, likely, batch, &guard),
+        }
+    }
+
+    /// [`ViewCursor::seek_rows`] of one row.
+    #[inline]
+    fn seek_row(&mut self, key: &[u8], guard: &Guard) -> Result<bool> {
         let ViewCursor { view, runs, hidden, .. } = self;
-        let likely = batch.likely_rows();
-        let seek = FindShown::<false> { view, runs, query: key, hidden: *hidden, likely, guard: &guard };
+        let moment = runs.moment();
+        let seek = FindShown::<true> { view, runs, query: key, hidden: *hidden, likely: 0, moment, guard };
+        let Some(Found { number, lane, place: Some((run, position)), .. }) = view.simd.run(seek)? else {
+            return Ok(false);
+        };
+        let present = self.read_at(run, position, moment)?;
+        if present.0.kind == EntryKind::Tombstone {
+            return Ok(false);
+        }
+        (self.standing, self.lane) = (number, lane);
+        self.present = Some(present);
+        Ok(true)
+    }
+
+    /// [`ViewCursor::seek_rows`] of several.
+    fn seek_and_fill(&mut self, key: &[u8], likely: usize, batch: &mut RowBatch, guard: &Guard) -> Result<bool> {
+        let ViewCursor { view, runs, hidden, .. } = self;
+        let moment = runs.moment();
+        let seek = FindShown::<false> { view, runs, query: key, hidden: *hidden, likely, moment, guard };
         let found = match view.simd.run(seek)? {
             Some(found) if found.is_shown => found,
             _ => return Ok(false),
         };
-        self.load_found(&found, &guard)?;
+        self.load_found(&found, guard)?;
         batch.begin(found.number, true);
-        if self.fill_from(found.number, found.lane, true, batch, &guard).is_err() {
+        if self.fill_from(found.number, found.lane, true, batch, (moment, guard)).is_err() {
             batch.fail();
         }
         let Some((key, value)) = batch.row() else { return Ok(false) };
-        (self.standing, self.lane) = (found.number, found.lane);
-        self.present = Some(match batch.is_pinning() {
+        let present = match batch.is_pinning() {
             true => self.read(found.number, found.lane)?,
             // Nobody asks for more of a row that was decoded ahead, and one that is gone back to is read anew.
             // SAFETY: the rows of a batch that pins nothing stand in place, as in `read_at`.
             false => unsafe { Present::new(EntryRef { key, sequence: self.snapshot, kind: EntryKind::Value, value }) },
-        });
+        };
+        (self.standing, self.lane) = (found.number, found.lane);
+        self.present = Some(present);
         Ok(true)
     }
 
@@ -456,7 +484,8 @@ impl ViewCursor {
             let guard = crossbeam_epoch::pin();
             // From here on, to this lane.
             let bound = if is_forward { lane + usize::from(!is_included) } else { lane + usize::from(is_included) };
-            if self.fill_from(number, bound, is_forward, batch, &guard).is_err() {
+            let now = (self.runs.moment(), &guard);
+            if self.fill_from(number, bound, is_forward, batch, now).is_err() {
                 batch.fail();
             }
         }
@@ -468,7 +497,7 @@ impl ViewCursor {
         bound: usize,
         is_forward: bool,
         batch: &mut RowBatch,
-        guard: &Guard,
+        (moment, guard): (Moment, &Guard),
     ) -> Result<()> {
         let step = |from: u32| if is_forward { from + 1 } else { from.wrapping_sub(1) };
         if self.loaded.segment != Some(number) {
@@ -524,7 +553,6 @@ impl ViewCursor {
             self.prefetch_ahead([lanes, chunk], [next, step(next)], coming, batch, guard);
         }
         let ViewCursor { view, runs, loaded, .. } = self;
-        let moment = runs.moment();
         let segment = view.parse(number, &loaded.record)?;
         if !view.simd.run(Decode { runs, moment, segment, lanes: chunk, batch })? {
             return Err(view.corrupt_segment(number, "an entry lies outside of its run"));

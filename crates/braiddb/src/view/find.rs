@@ -5,7 +5,7 @@ use super::reader::View;
 use super::search::{candidate, compare_counted, correct};
 use super::simd::{Simd, Task};
 use crate::base::Result;
-use crate::table::{Position, Run};
+use crate::table::{Moment, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
 
@@ -90,6 +90,7 @@ pub(super) struct FindShown<'a, const LOCATES: bool> {
     pub(super) query: &'a [u8],
     pub(super) hidden: u8,
     pub(super) likely: usize,
+    pub(super) moment: Moment,
     pub(super) guard: &'a Guard,
 }
 
@@ -123,7 +124,7 @@ impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
 
     #[inline(always)]
     fn run(self, simd: Simd) -> Self::Output {
-        let FindShown { view, runs, query, hidden, likely, guard } = self;
+        let FindShown { view, runs, query, hidden, likely, moment, guard } = self;
         let Some(number) = view.segment_with(simd, query) else { return Ok(None) };
         view.prefetch_record(number);
         view.first_blocks.prefetch(number, runs);
@@ -137,22 +138,28 @@ impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
             return Err(view.corrupt_segment(number, "its differences lead past its entries"));
         }
         let (mut fetched, mut left) = (0, 0);
+        let (run, position) = view.locate(runs, number, &segment, lane)?;
         if likely > 0 {
             (fetched, left) = likely_lanes(&segment, lane, likely, true);
             view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true });
-        } else if lane + 1 < segment.count() {
+        } else {
             // A query that is greater mostly belongs right after.
-            let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
-            runs[run].prefetch(position);
+            runs[run].prefetch_next_key(position);
         }
-        let key = view.entry(runs, number, &segment, lane, guard)?.key;
+        let key = runs[run].read_by(position, guard, || moment)?.key;
+        let candidate = lane;
         let lane = correct(&segment, lane, compare_counted(query, key)).lane;
         let shown = segment.unmarked(hidden) & !segment.same_key() & !lanes_below(lane);
         if shown == 0 || view.directory.is_continuation(number) {
             return Ok(Some(Found { number, lane, is_shown: false, place: None, fetched, left }));
         }
         let lane = shown.trailing_zeros() as usize;
-        let place = if LOCATES { Some(view.locate(runs, number, &segment, lane)?) } else { None };
+        let place = match LOCATES {
+            false => None,
+            true if lane == candidate => Some((run, position)),
+            true if lane == candidate + 1 && segment.run(lane) == run => Some((run, runs[run].advance(position, 1))),
+            true => Some(view.locate(runs, number, &segment, lane)?),
+        };
         Ok(Some(Found { number, lane, is_shown: true, place, fetched, left }))
     }
 }
