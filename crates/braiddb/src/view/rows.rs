@@ -513,35 +513,42 @@ fn ahead_of(run: &Run, soon: Option<u16>, rounds: u32) -> Ahead {
 
 /// Decodes those of `lanes` that are `wanted`, whose entries stand side by side in a block from a slot on. Returns the lanes
 /// that go on in the next block; `None` if an entry is damaged.
-#[inline(never)]
-fn decode_block<const WITH_SEQUENCES: bool>(
+struct DecodeBlock<'a, const WITH_SEQUENCES: bool> {
     block: Rows<'static>,
     from: u16,
-    mut lanes: u32,
+    lanes: u32,
     wanted: u32,
     ahead: Ahead,
     given: SequenceNumber,
-    slots: &mut RowSlots,
-) -> Option<u32> {
-    for offset in block.offsets(from) {
-        let lane = lanes.trailing_zeros() as usize % SEGMENT_LANES;
-        if wanted >> lane & 1 != 0 {
-            if WITH_SEQUENCES {
-                let (bytes, key_len, sequence) = block.get_with_sequence(offset)?;
-                slots.set(lane, bytes, key_len);
-                slots.set_sequence(lane, sequence.wrapping_add(given));
-            } else {
-                let (bytes, key_len) = block.get(offset)?;
-                slots.set(lane, bytes, key_len);
+    slots: &'a mut RowSlots,
+}
+
+impl<const WITH_SEQUENCES: bool> Task for DecodeBlock<'_, WITH_SEQUENCES> {
+    type Output = Option<u32>;
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) -> Option<u32> {
+        let DecodeBlock { block, from, mut lanes, wanted, ahead, given, slots } = self;
+        for offset in block.offsets(from) {
+            let lane = lanes.trailing_zeros() as usize % SEGMENT_LANES;
+            if wanted >> lane & 1 != 0 {
+                if WITH_SEQUENCES {
+                    let (bytes, key_len, sequence) = block.get_with_sequence(offset)?;
+                    slots.set(lane, bytes, key_len);
+                    slots.set_sequence(lane, sequence.wrapping_add(given));
+                } else {
+                    let (bytes, key_len) = block.get(offset)?;
+                    slots.set(lane, bytes, key_len);
+                }
+                ahead.prefetch::<LINES_AHEAD>(offset);
             }
-            ahead.prefetch::<LINES_AHEAD>(offset);
+            lanes &= lanes.wrapping_sub(1);
+            if lanes == 0 {
+                break;
+            }
         }
-        lanes &= lanes.wrapping_sub(1);
-        if lanes == 0 {
-            break;
-        }
+        Some(lanes)
     }
-    Some(lanes)
 }
 
 /// Decodes lanes of a segment into a batch; whether all their entries are there.
@@ -558,7 +565,7 @@ impl Task for Decode<'_> {
 
     /// Run by run, since the entries of one run stand side by side.
     #[inline(always)]
-    fn run(self, _simd: Simd) -> Result<bool> {
+    fn run(self, simd: Simd) -> Result<bool> {
         let Decode { runs, moment, segment, lanes, batch } = self;
         let first = lanes.trailing_zeros() as usize;
         let span = lanes_below(32 - lanes.leading_zeros() as usize) & !lanes_below(first);
@@ -575,10 +582,11 @@ impl Task for Decode<'_> {
                 let Some((rows, ahead)) = batch.block_of(index, run, at.block, moment)? else { return Ok(false) };
                 let ahead = if batch.bytes_ahead == 0 { ahead } else { Ahead::default() };
                 let (slots, given) = (&mut batch.slots, run.given_sequence());
+                let (block, from, lanes, wanted) = (rows, at.slot, rest, lanes);
                 let left = if batch.with_sequences {
-                    decode_block::<true>(rows, at.slot, rest, lanes, ahead, given, slots)
+                    simd.run(DecodeBlock::<true> { block, from, lanes, wanted, ahead, given, slots })
                 } else {
-                    decode_block::<false>(rows, at.slot, rest, lanes, ahead, given, slots)
+                    simd.run(DecodeBlock::<false> { block, from, lanes, wanted, ahead, given, slots })
                 };
                 let Some(left) = left else { return Ok(false) };
                 rest = left;
