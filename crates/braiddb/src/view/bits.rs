@@ -31,15 +31,18 @@ pub(crate) fn is_joined(key: &[u8], (first, rest): ([u8; 4], &[u8])) -> bool {
     if after.len() != rest.len() || u32::from_ne_bytes(*before) != u32::from_ne_bytes(first) {
         return false;
     }
-    let ((after_words, after_end), (rest_words, rest_end)) = (after.as_chunks::<8>(), rest.as_chunks::<8>());
-    let mut differing = 0;
-    for (a, b) in after_words.iter().zip(rest_words) {
-        differing |= u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b);
+    let differing = |a: &[u8; 8], b: &[u8; 8]| u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b);
+    let (Some((after, after_end)), Some((rest, rest_end))) = (last_word(after), last_word(rest)) else {
+        return after.iter().zip(rest).fold(0, |all, (a, b)| all | (a ^ b)) == 0;
+    };
+    // The last word may have bytes of the one before it: so keys of 8 to 16 bytes take two, and none takes them one by one.
+    let (Some(first), Some(rest_first)) = (after.first_chunk(), rest.first_chunk()) else { return false };
+    let mut all = differing(after_end, rest_end) | differing(first, rest_first);
+    if rest.len() > 16 {
+        let (words, rest_words) = (after.as_chunks::<8>().0, rest.as_chunks::<8>().0);
+        all |= words.iter().zip(rest_words).fold(0, |all, (a, b)| all | differing(a, b));
     }
-    for (a, b) in after_end.iter().zip(rest_end) {
-        differing |= u64::from(a ^ b);
-    }
-    differing == 0
+    all == 0
 }
 
 /// All bytes, and the last eight of them; `None` if there are not so many.
