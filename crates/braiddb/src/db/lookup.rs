@@ -1,13 +1,16 @@
 //! Point reads of the core, and the healing of views that they find damaged.
 
-use super::{background::damaged_view, core::Core, key::KeyBuf, merging::FoundOperands, snapshot::Hold};
+use super::{
+    background::damaged_view, core::Core, key::KeyBuf, merging::FoundOperands, snapshot::Hold, tree::check_key,
+};
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     read::{self, GROUP_KEYS, Lookup, ReadState, Sought},
     table::blob::BlobValue,
     view::{Absent, Quick, read_absent},
 };
-use std::{borrow::Cow, sync::Arc};
+use crossbeam_epoch::Guard;
+use std::{borrow::Cow, cell::OnceCell, sync::Arc};
 
 /// How often one read tries again after a damaged view was set aside.
 const HEAL_TRIES: usize = 64;
@@ -216,26 +219,105 @@ impl Core {
         mut read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.check_open()?;
-        // Several states may be read from, if a damaged view is met: what is seen now must stay.
+        let mut room = [&[][..]; GROUP_KEYS];
+        if snapshot.is_none() && keys.len() <= GROUP_KEYS {
+            let keys = checked(keys, &mut room)?;
+            if self.get_group_quickly(tree, keys, None, &mut read) {
+                return Ok(());
+            }
+            let hold = Hold::now(self, ReaderKind::MultiGet);
+            return self.get_group_healing(tree, keys, Some(&hold), &mut read);
+        }
+        // Several states are read from: what is seen now must stay.
         let hold = if snapshot.is_none() { Some(Hold::now(self, ReaderKind::MultiGet)) } else { None };
         let snapshot = snapshot.or(hold.as_ref());
-        let mut internal = Vec::with_capacity(GROUP_KEYS);
-        let mut lookups = [Lookup::default(); GROUP_KEYS];
         for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
-            internal.clear();
-            for (key, lookup) in keys.iter().map(AsRef::as_ref).zip(&mut lookups) {
-                super::tree::check_key(key)?;
-                let whole = KeyBuf::new(tree, key);
-                *lookup = Lookup::of(Sought::of_parts(&whole, tree.first_key(), key));
-                internal.push(whole);
+            let keys = checked(keys, &mut room)?;
+            let mut read = |i, value: Option<&[u8]>| read(group * GROUP_KEYS + i, value);
+            if !self.get_group_quickly(tree, keys, snapshot, &mut read) {
+                self.get_group_healing(tree, keys, snapshot, &mut read)?;
             }
-            let first = group * GROUP_KEYS;
-            let mut next = 0;
-            self.healing(|| {
-                self.get_group(&internal, lookups, &mut next, snapshot, &mut |i, value| read(first + i, value))
-            })?;
         }
         Ok(())
+    }
+
+    /// Shows the values of a group of keys as they are in one state, at a snapshot or now, if nearly all are known at once
+    /// ([`read::get_many_quickly`]) and all are plain. If it returns `false` it has shown nothing.
+    #[inline(always)]
+    fn get_group_quickly(
+        &self,
+        tree: TreeId,
+        keys: &[&[u8]],
+        snapshot: Option<&Hold>,
+        read: &mut impl FnMut(usize, Option<&[u8]>),
+    ) -> bool {
+        let Some(state) = self.quick_state.borrow() else { return false };
+        // The state comes first, as in `state_for`.
+        let at = match snapshot {
+            None => self.snapshots.visible(),
+            Some(hold) if hold.check().is_ok() => hold.sequence(),
+            Some(_) => return false,
+        };
+        let now = || self.table.moment();
+        let guard = OnceCell::new();
+        let mut values = [None; GROUP_KEYS];
+        let answer = read::get_many_quickly(&state, (tree.first_key(), keys), whole_key, at, now, &mut values);
+        let Some(unknown) = answer else { return false };
+        if unknown != 0 && !self.get_others(&state, tree, keys, unknown, at, &mut values, &guard) {
+            return false;
+        }
+        #[cfg(test)]
+        super::tests_quick_many::note(keys.len() as u32 - unknown.count_ones());
+        for (at, value) in values.iter().take(keys.len()).enumerate() {
+            read(at, *value);
+        }
+        true
+    }
+
+    /// Puts the values of those keys of a group whose bits are set into their places, as the state has them. `false` if that takes more than a look:
+    /// they are not plain values, or something is damaged.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "they are those of the one call that there is")]
+    fn get_others<'g>(
+        &self,
+        state: &'g ReadState,
+        tree: TreeId,
+        keys: &[&[u8]],
+        others: u32,
+        at: SequenceNumber,
+        values: &mut [Option<&'g [u8]>; GROUP_KEYS],
+        guard: &'g OnceCell<Guard>,
+    ) -> bool {
+        let is_other = |place: &usize| others >> place & 1 != 0;
+        let mut lookups = [Lookup::default(); GROUP_KEYS];
+        let whole = internal(tree, (0..keys.len()).filter(is_other).map(|place| keys[place]), &mut lookups);
+        self.prepare(state, &whole, &mut lookups);
+        // Not before, as what others evict cannot be used again meanwhile.
+        let guard = guard.get_or_init(crossbeam_epoch::pin);
+        let places = values.iter_mut().enumerate().filter(|(place, _)| is_other(place));
+        for ((_, value), (key, lookup)) in places.zip(whole.iter().zip(&lookups)) {
+            match read::get_prepared(state, key, lookup, at, guard) {
+                Ok(None) => {}
+                Ok(Some(entry)) if entry.kind == EntryKind::Value => *value = Some(entry.value),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Shows the values of a group of keys, in other states as well if a damaged view is met: what is seen must stay, so there is a snapshot.
+    #[inline(never)]
+    fn get_group_healing(
+        &self,
+        tree: TreeId,
+        keys: &[&[u8]],
+        snapshot: Option<&Hold>,
+        read: &mut impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let mut lookups = [Lookup::default(); GROUP_KEYS];
+        let whole = internal(tree, keys.iter().copied(), &mut lookups);
+        let mut next = 0;
+        self.healing(|| self.get_group(&whole, lookups, &mut next, snapshot, read))
     }
 
     /// Shows the values of the keys from `next` on, and counts it up.
@@ -329,6 +411,33 @@ impl Core {
             Ok(count + state.memtables().map(in_memory).sum::<u64>())
         })
     }
+}
+
+/// The keys of a group as they are, in `room`. Fails if one is too long.
+#[inline(always)]
+fn checked<'r, 'k, K: AsRef<[u8]>>(keys: &'k [K], room: &'r mut [&'k [u8]; GROUP_KEYS]) -> Result<&'r [&'k [u8]]> {
+    for (key, place) in keys.iter().zip(&mut *room) {
+        *place = key.as_ref();
+        check_key(place)?;
+    }
+    Ok(room.get(..keys.len()).unwrap_or(room))
+}
+
+/// An internal key, as few of a group are needed.
+#[inline(never)]
+fn whole_key(tree: [u8; 4], key: &[u8]) -> KeyBuf {
+    KeyBuf::of_pieces(&[&tree, key])
+}
+
+/// The internal keys of a group, and what is known of them.
+fn internal<'k>(tree: TreeId, keys: impl Iterator<Item = &'k [u8]>, lookups: &mut [Lookup; GROUP_KEYS]) -> Vec<KeyBuf> {
+    let mut internal = Vec::with_capacity(GROUP_KEYS);
+    for (key, lookup) in keys.zip(lookups) {
+        let whole = KeyBuf::new(tree, key);
+        *lookup = Lookup::of(Sought::of_parts(&whole, tree.first_key(), key));
+        internal.push(whole);
+    }
+    internal
 }
 
 fn partition_estimate(partition: &crate::version::Partition, start: &[u8], end: Option<&[u8]>) -> Result<u64> {

@@ -104,6 +104,8 @@ mod tests_panics;
 #[cfg(test)]
 mod tests_quick;
 #[cfg(test)]
+mod tests_quick_many;
+#[cfg(test)]
 mod tests_readers;
 #[cfg(test)]
 mod tests_review;

@@ -21,9 +21,9 @@ use std::{
     time::Duration,
 };
 
-const ROWS: u64 = 4000;
+pub(super) const ROWS: u64 = 4000;
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 thread_local! {
     static ANSWERED: Cell<u64> = const { Cell::new(0) };
@@ -35,13 +35,13 @@ pub(super) fn note(answer: &Quick<'_>) {
 }
 
 /// Keys of all the lengths that are hashed from words, and of some that are not.
-fn key(row: u64) -> Vec<u8> {
+pub(super) fn key(row: u64) -> Vec<u8> {
     let mut key = row.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
     key.extend((0..row % 24).map(|i| (row + i) as u8));
     key
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     let vfs = fault(&FaultVfs::new(Path::new(DIR)));
     Settings {
         compression: Compression::None,
@@ -86,11 +86,11 @@ fn check(db: &Db, tree: &Tree, model: &Model) -> u64 {
     at_once
 }
 
-fn loaded() -> (Db, Tree, Model) {
+pub(super) fn loaded() -> (Db, Tree, Model) {
     loaded_with(settings())
 }
 
-fn loaded_with(settings: Settings) -> (Db, Tree, Model) {
+pub(super) fn loaded_with(settings: Settings) -> (Db, Tree, Model) {
     let db = open(settings).unwrap();
     let tree = db.tree("rows").unwrap();
     let mut model = Model::new();

@@ -20,7 +20,7 @@ pub use chain::{PartitionChain, Source as PartitionSource};
 pub use count::{Counted, count, count_kept};
 pub use get::{GROUP_KEYS, Lookup, get, get_prepared, get_with, prepare};
 pub use merge::Merge;
-pub use quick::get_quickly;
+pub use quick::{get_many_quickly, get_quickly};
 pub use scan::{ScanCursor, Source};
 pub use since::{is_written_after, newest_sequence};
 pub use sought::Sought;

@@ -4,8 +4,19 @@
 //! the memory that the get before it waits for: so the processor, which looks some hundred instructions ahead, is at work on the next get
 //! while this one waits. What the case is not is left to the other way, which asks the same again.
 
-use super::{ReadState, Sought};
-use crate::{base::SequenceNumber, memtable::Memtable, table::Moment, view::Quick};
+use super::{GROUP_KEYS, ReadState, Sought};
+use crate::{
+    base::SequenceNumber,
+    codec::hash64,
+    memtable::Memtable,
+    table::{Moment, Run, Spot},
+    version::key_head,
+    view::{Begun, Likely, Quick, value_on_its_way},
+};
+use std::{ops::Deref, sync::Arc};
+
+/// With more keys of a group unknown than this, the rest is not looked at: most of it would be done twice.
+const UNKNOWN_MAX: u32 = 4;
 
 /// [`Quick`] of a key in a state. What is found is a plain value, and its sequence number means nothing.
 #[inline(always)]
@@ -20,28 +31,157 @@ pub fn get_quickly<'s>(
     let Some(partition) = state.version.partitions.get(number) else { return Quick::Unknown };
     let Some((view, runs)) = partition.only_view() else { return Quick::Unknown };
     let Some(begun) = view.begin_quickly(sought.hash(), snapshot) else { return Quick::Unknown };
-    if let Some(known) = ask(&state.active, sought, snapshot) {
+    if let Some(known) = ask(&state.active, || sought.key(), sought.hash(), snapshot) {
         return known;
     }
     for memtable in &state.frozen {
-        if let Some(known) = ask(memtable, sought, snapshot) {
+        if let Some(known) = ask(memtable, || sought.key(), sought.hash(), snapshot) {
             return known;
         }
     }
     begun.finish(runs, sought.parts(), now())
 }
 
+/// [`get_quickly`] of several keys that begin with the same four bytes: what each of them needs from memory is asked for before any is waited for. Puts
+/// the values of those that are there into `values`, and returns a bit for each key of which nothing is known; `None` if that is so of many. The
+/// keys are made as a whole, by `whole`, only where they are needed so.
+///
+/// Each stage is a function of its own: one for all of them has not registers enough, and takes some twenty instructions a key more.
+#[inline(always)]
+pub fn get_many_quickly<'s, K: Deref<Target = [u8]>>(
+    state: &'s ReadState,
+    (prefix, keys): ([u8; 4], &[&[u8]]),
+    whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
+    snapshot: SequenceNumber,
+    now: impl FnOnce() -> Moment,
+    values: &mut [Option<&'s [u8]>; GROUP_KEYS],
+) -> Option<u32> {
+    let (mut begun, mut likely) = ([None; GROUP_KEYS], [None; GROUP_KEYS]);
+    let unknown = begin_all(state, (prefix, keys), whole, snapshot, &mut begun, values)?;
+    let unknown = go_on_with_all(&begun, &mut likely, unknown)?;
+    finish_all((prefix, keys), &begun, &likely, now(), values, unknown)
+}
+
+/// A get that has begun, and the runs that it is of.
+type BegunIn<'s> = (Begun<'s>, &'s [Arc<Run>]);
+
+/// Begins the gets of which nothing is known yet.
+#[inline(never)]
+fn begin_all<'s, K: Deref<Target = [u8]>>(
+    state: &'s ReadState,
+    (prefix, keys): ([u8; 4], &[&[u8]]),
+    whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
+    snapshot: SequenceNumber,
+    begun: &mut [Option<BegunIn<'s>>; GROUP_KEYS],
+    values: &mut [Option<&'s [u8]>; GROUP_KEYS],
+) -> Option<u32> {
+    let mut unknown = 0;
+    for (at, (&key, (begun, value))) in keys.iter().zip(begun.iter_mut().zip(values)).enumerate() {
+        match begin(state, prefix, key, whole, snapshot) {
+            Ok(on) => *begun = Some(on),
+            Err(Quick::Value(known)) => *value = Some(known),
+            Err(Quick::Absent) => {}
+            Err(Quick::Unknown) => unknown = one_more(unknown, at)?,
+        }
+    }
+    Some(unknown)
+}
+
+/// Asks for the entries that the buckets tell of.
+#[inline(never)]
+fn go_on_with_all<'s>(
+    begun: &[Option<BegunIn<'s>>; GROUP_KEYS],
+    likely: &mut [Option<(&'s Run, Spot)>; GROUP_KEYS],
+    mut unknown: u32,
+) -> Option<u32> {
+    for (at, (on, likely)) in begun.iter().zip(likely).enumerate() {
+        let Some((begun, runs)) = on else { continue };
+        match begun.go_on(runs) {
+            Likely::Entry(run, spot) => *likely = Some((run, spot)),
+            Likely::Absent => {}
+            Likely::Unknown => unknown = one_more(unknown, at)?,
+        }
+    }
+    Some(unknown)
+}
+
+/// Reads the entries.
+#[inline(never)]
+fn finish_all<'s>(
+    (prefix, keys): ([u8; 4], &[&[u8]]),
+    begun: &[Option<BegunIn<'s>>; GROUP_KEYS],
+    likely: &[Option<(&'s Run, Spot)>; GROUP_KEYS],
+    now: Moment,
+    values: &mut [Option<&'s [u8]>; GROUP_KEYS],
+    mut unknown: u32,
+) -> Option<u32> {
+    for (at, ((&key, likely), value)) in keys.iter().zip(likely).zip(values).enumerate() {
+        let Some((run, spot)) = *likely else { continue };
+        if let Some(known) = value_on_its_way(run, spot, (prefix, key), now) {
+            *value = Some(known);
+            continue;
+        }
+        let begun = begun.get(at).copied().flatten();
+        match begun.map_or(Quick::Unknown, |(begun, runs)| begun.finish_anew(runs, (prefix, key), now)) {
+            Quick::Value(known) => *value = Some(known),
+            Quick::Absent => {}
+            Quick::Unknown => unknown = one_more(unknown, at)?,
+        }
+    }
+    Some(unknown)
+}
+
+/// The bits of the unknown with one more; `None` if those are too many.
+#[inline(always)]
+fn one_more(unknown: u32, at: usize) -> Option<u32> {
+    let unknown = unknown | 1 << at;
+    (unknown.count_ones() <= UNKNOWN_MAX).then_some(unknown)
+}
+
+/// Begins the get of a key in two parts, or says what is known of it already.
+#[inline(always)]
+fn begin<'s, K: Deref<Target = [u8]>>(
+    state: &'s ReadState,
+    prefix: [u8; 4],
+    key: &[u8],
+    whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
+    snapshot: SequenceNumber,
+) -> Result<BegunIn<'s>, Quick<'s>> {
+    let (hash, head) = Sought::hash_and_head_of_words(prefix, key).unwrap_or_else(|| {
+        let whole = whole(prefix, key);
+        (hash64(&whole), key_head(&whole))
+    });
+    let number = state.version.find_by_head_with(head, || whole(prefix, key));
+    let partition = state.version.partitions.get(number).ok_or(Quick::Unknown)?;
+    let (view, runs) = partition.only_view().ok_or(Quick::Unknown)?;
+    let begun = view.begin_quickly(hash, snapshot).ok_or(Quick::Unknown)?;
+    if let Some(known) = ask(&state.active, || whole(prefix, key), hash, snapshot) {
+        return Err(known);
+    }
+    for memtable in &state.frozen {
+        if let Some(known) = ask(memtable, || whole(prefix, key), hash, snapshot) {
+            return Err(known);
+        }
+    }
+    Ok((begun, runs))
+}
+
 /// What a memtable says of a key; `None` if it has nothing to say.
 #[inline(always)]
-fn ask<'s>(memtable: &'s Memtable, sought: Sought<'_>, snapshot: SequenceNumber) -> Option<Quick<'s>> {
+fn ask<'s, K: Deref<Target = [u8]>>(
+    memtable: &'s Memtable,
+    key: impl Fn() -> K,
+    hash: u64,
+    snapshot: SequenceNumber,
+) -> Option<Quick<'s>> {
     if memtable.is_empty() {
         return None;
     }
     if memtable.has_range_tombstones() {
         return Some(Quick::Unknown);
     }
-    if !memtable.may_contain(sought.hash()) {
+    if !memtable.may_contain(hash) {
         return None;
     }
-    memtable.get_hashed(sought.key(), sought.hash(), snapshot).map(Quick::of)
+    memtable.get_hashed(&key(), hash, snapshot).map(Quick::of)
 }

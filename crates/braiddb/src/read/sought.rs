@@ -29,13 +29,17 @@ impl<'a> Sought<'a> {
     #[inline(always)]
     pub fn of_parts(key: &'a [u8], prefix: [u8; 4], rest: &'a [u8]) -> Sought<'a> {
         debug_assert_eq!(key, [&prefix, rest].concat());
-        match (hash64_of_words(prefix, rest), rest.first_chunk::<8>()) {
-            (Some(hash), Some(first)) => {
-                let head = u64::from(u32::from_be_bytes(prefix)) << 32 | u64::from_be_bytes(*first) >> 32;
-                Sought { key, parts: (prefix, rest), hash, head }
-            }
-            _ => Sought::of(key),
+        match Sought::hash_and_head_of_words(prefix, rest) {
+            Some((hash, head)) => Sought { key, parts: (prefix, rest), hash, head },
+            None => Sought::of(key),
         }
+    }
+
+    /// The hash and the head of the key that these parts make, where both can be had from words, without the key.
+    #[inline(always)]
+    pub fn hash_and_head_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<(u64, u64)> {
+        let (hash, first) = (hash64_of_words(prefix, rest)?, rest.first_chunk::<8>()?);
+        Some((hash, u64::from(u32::from_be_bytes(prefix)) << 32 | u64::from_be_bytes(*first) >> 32))
     }
 
     /// The key.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     base::{EntryRef, Result},
-    cache::UnitNote,
+    cache::{MappedFile, UnitNote},
     codec::FILE_HEADER_LEN,
 };
 use crossbeam_epoch::Guard;
@@ -41,12 +41,6 @@ impl Run {
     #[inline]
     pub fn is_on_grid(&self) -> bool {
         self.stride > 0 && self.place.get().is_some()
-    }
-
-    /// Where the contents of a block begin that has a page of its own: the first page begins with the file's header.
-    #[inline(always)]
-    pub(super) fn page_contents_start(&self, block: u16) -> u64 {
-        (u64::from(block) * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64
     }
 
     /// Asks the processor for the entry at a spot: its first lines, which is where a short one stands.
@@ -100,15 +94,39 @@ impl Run {
     /// [`Run::read_at`] without the sequence number, if the block has a page of its own, is read in place and need not be checked again.
     #[inline(always)]
     pub fn entry_at_hand(&self, spot: Spot, now: Moment) -> Option<EntryRef<'_>> {
-        let file = self.place.get().filter(|_| self.stride > 0)?;
-        let block = u64::from(spot.block);
-        let start = self.page_contents_start(spot.block);
-        file.hint(start + u64::from(spot.offset)).prefetch_item();
+        let file = self.file_of_pages()?;
+        file.hint(start_of(spot)).prefetch_item();
+        self.entry_in(file, spot, now)
+    }
+
+    /// Asks the processor for the first lines of an entry, if each block has a page of its own, and for what is known of the block.
+    #[inline(always)]
+    pub fn prefetch_at_hand(&self, spot: Spot) {
+        self.prefetch_slot(spot.block);
+        if let Some(file) = self.file_of_pages() {
+            file.hint(start_of(spot)).prefetch_item();
+        }
+    }
+
+    /// [`Run::entry_at_hand`] of a spot that was asked for before.
+    #[inline(always)]
+    pub fn entry_on_its_way(&self, spot: Spot, now: Moment) -> Option<EntryRef<'_>> {
+        self.entry_in(self.file_of_pages()?, spot, now)
+    }
+
+    #[inline(always)]
+    fn file_of_pages(&self) -> Option<&MappedFile> {
+        self.place.get().filter(|_| self.stride > 0)
+    }
+
+    #[inline(always)]
+    fn entry_in<'r>(&'r self, file: &'r MappedFile, spot: Spot, now: Moment) -> Option<EntryRef<'r>> {
         let (checked, note) = self.slots.in_place(u32::from(spot.block))?;
-        if checked != now.span_of(block) {
+        if checked != now.span_of(spot.block.into()) {
             return None;
         }
         self.slots.note_hit();
+        let start = start_of(Spot { offset: 0, ..spot });
         entry_at(file.bytes(start..start + note.len() as u64)?, usize::from(spot.offset), false)
     }
 
@@ -120,6 +138,12 @@ impl Run {
             None => self.read_uncached(block, [0; 2], guard),
         }
     }
+}
+
+/// Where an entry begins in a file of which each block has a page of its own.
+#[inline(always)]
+pub(super) fn start_of(Spot { block, offset }: Spot) -> u64 {
+    (u64::from(block) * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64 + u64::from(offset)
 }
 
 /// The average bytes of an entry of blocks of which this is noted.

@@ -10,7 +10,7 @@
 use super::{
     Position, TableContext,
     block::{self, Rows, average_entry_bytes, entry_count, slot_before_end},
-    exact::average_stride,
+    exact::{Spot, average_stride, start_of},
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     lately::is_sample,
     meta::RunMeta,
@@ -588,7 +588,7 @@ impl Run {
     fn contents_of(&self, block: u16) -> Range<u64> {
         let len = self.note(block).len() as u64;
         if self.stride > 0 && len > 0 && usize::from(block) + 1 < self.slots.units() {
-            let start = self.page_contents_start(block);
+            let start = start_of(Spot { block, offset: 0 });
             return start..(start + len).min((u64::from(block) + 1) * PAGE_BYTES);
         }
         let unit = self.unit_of(block);

@@ -11,6 +11,7 @@ use crate::{
 };
 use std::{
     collections::HashMap,
+    ops::Deref,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -40,10 +41,16 @@ impl Version {
     /// [`Version::find`] for who has the key's [`key_head`].
     #[inline(always)]
     pub fn find_by_head(&self, head: u64, key: &[u8]) -> usize {
+        self.find_by_head_with(head, || key)
+    }
+
+    /// The same for who makes the key only if it is wanted.
+    #[inline(always)]
+    pub fn find_by_head_with<K: Deref<Target = [u8]>>(&self, head: u64, key: impl FnOnce() -> K) -> usize {
         let less = self.heads.partition_point(|&h| h < head);
         // Only partitions that begin alike must be looked at.
         match self.heads.get(less) {
-            Some(&next) if next == head => self.find_among_ties(key, less, head),
+            Some(&next) if next == head => self.find_among_ties(&key(), less, head),
             _ => less.saturating_sub(1),
         }
     }

@@ -6,7 +6,7 @@ use super::hash_index::{Asked, HashIndex, index_bytes};
 use super::reader::{Query, View};
 use super::simd::{Simd, Task};
 use crate::base::{EntryKind, EntryRef, Result, SequenceNumber};
-use crate::table::{Moment, Run};
+use crate::table::{Moment, Run, Spot};
 use crossbeam_epoch::Guard;
 use std::{
     cell::Cell,
@@ -63,7 +63,7 @@ impl<'a> Quick<'a> {
 }
 
 /// A get that has begun: a bucket of a hash index is on its way.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Begun<'v> {
     index: &'v HashIndex,
     bucket: Asked<'v>,
@@ -86,6 +86,44 @@ impl Begun<'_> {
         }
         if is_complete { Quick::Absent } else { Quick::Unknown }
     }
+
+    /// What the index says, with the entry that is most likely the key's asked for: for who has others to look after until that is there.
+    #[inline(always)]
+    pub fn go_on<'r>(&self, runs: &'r [Arc<Run>]) -> Likely<'r> {
+        let mut candidates = self.index.find_at_once(self.hash, self.bucket);
+        let Some(word) = candidates.next() else {
+            return if candidates.is_complete() { Likely::Absent } else { Likely::Unknown };
+        };
+        let (run, spot) = self.index.spot(word);
+        let Some(run) = runs.get(run) else { return Likely::Unknown };
+        run.prefetch_at_hand(spot);
+        Likely::Entry(run, spot)
+    }
+
+    /// [`Begun::finish`] for keys of which the first candidate was not a plain value of theirs: one in some twenty.
+    #[cold]
+    pub fn finish_anew<'r>(&self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> Quick<'r> {
+        self.finish(runs, key, now)
+    }
+}
+
+/// The plain value of a key that stands at a spot that was asked for; `None` if it is anything else.
+#[inline(always)]
+pub fn value_on_its_way<'r>(run: &'r Run, spot: Spot, key: ([u8; 4], &[u8]), now: Moment) -> Option<&'r [u8]> {
+    let entry = run.entry_on_its_way(spot, now)?;
+    super::counters::count_key_comparison();
+    (is_joined(entry.key, key) && entry.kind == EntryKind::Value).then_some(entry.value)
+}
+
+/// Where a key stands if it is there, by the first candidate that a hash index has of it.
+#[derive(Clone, Copy, Debug)]
+pub enum Likely<'r> {
+    /// There, or elsewhere.
+    Entry(&'r Run, Spot),
+    /// It is not there.
+    Absent,
+    /// The index does not know.
+    Unknown,
 }
 
 impl View {

@@ -66,7 +66,7 @@ pub(crate) struct HashIndex {
 }
 
 /// A bucket that is on its way.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a>(&'a Words);
 
 /// The words of a bucket that may be of a key.
@@ -239,8 +239,15 @@ impl HashIndex {
     /// The entry that a word tells of, to the byte, if it can be read in place at once. The sequence number of a plain value means nothing.
     #[inline(always)]
     pub(crate) fn entry_in_place<'r>(&self, word: u32, runs: &'r [Arc<Run>], now: Moment) -> Option<EntryRef<'r>> {
+        let (run, spot) = self.spot(word);
+        runs.get(run)?.entry_at_hand(spot, now)
+    }
+
+    /// The run and the place in it that a word tells of, to the byte, if words tell that.
+    #[inline(always)]
+    pub(crate) fn spot(&self, word: u32) -> (usize, Spot) {
         let Word { run, block, place } = self.told(word);
-        runs.get(run)?.entry_at_hand(Spot { block, offset: place }, now)
+        (run, Spot { block, offset: place })
     }
 
     /// Asks for what [`HashIndex::read`] will need, or, `soon`, for what asking for that will need; all of it at once where that can be told

@@ -35,7 +35,7 @@ mod writer;
 
 pub use absent::{Absent, read_absent};
 pub use build::{Bounds, build_view};
-pub use by_hash::Quick;
+pub use by_hash::{Begun, Likely, Quick, value_on_its_way};
 pub use counters::{key_comparisons, segments_read};
 pub use cursor::ViewCursor;
 pub use fold::{FoldStats, fold_view};
