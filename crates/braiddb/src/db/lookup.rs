@@ -77,8 +77,27 @@ pub fn has_expired(entry: &EntryRef<'_>, now_us: u64) -> bool {
 }
 
 impl Core {
-    /// Shows the value of an internal key at a snapshot, or now, to `read`. A large value, which was read for this call, is
-    /// the reader's own.
+    /// Shows the value that a key of a tree has now to `read`. A large value, which was read for this call, is the reader's own.
+    #[inline]
+    pub fn get_now<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
+        self.check_open()?;
+        if let Some(state) = self.quick_state.borrow() {
+            // The state comes first, as in `state_for`.
+            let at = self.snapshots.visible();
+            let answer = read::get_quickly(&state, (tree.first_key(), key), whole_key, at, || self.table.moment());
+            #[cfg(test)]
+            super::tests_quick::note(&answer);
+            match answer {
+                Quick::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
+                Quick::Absent => return Ok(None),
+                Quick::Unknown => {}
+            }
+        }
+        let whole = KeyBuf::new(tree, key);
+        self.get(Sought::of_parts(&whole, tree.first_key(), key), None, read)
+    }
+
+    /// Shows the value of an internal key at a snapshot, or now, to `read`, as [`Core::get_now`] does.
     #[inline]
     pub fn get<R>(
         &self,
@@ -86,21 +105,6 @@ impl Core {
         snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>) -> R,
     ) -> Result<Option<R>> {
-        if snapshot.is_none() {
-            self.check_open()?;
-            if let Some(state) = self.quick_state.borrow() {
-                // The state comes first, as in `state_for`.
-                let at = self.snapshots.visible();
-                let answer = read::get_quickly(&state, key, at, || self.table.moment());
-                #[cfg(test)]
-                super::tests_quick::note(&answer);
-                match answer {
-                    Quick::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
-                    Quick::Absent => return Ok(None),
-                    Quick::Unknown => {}
-                }
-            }
-        }
         self.get_with(key, snapshot, false, |value, _| read(value))
     }
 

@@ -2,15 +2,9 @@
 
 use super::{
     Db, Settings, Tree,
-    key::KeyBuf,
     tests_common::{Clock, DIR, SECOND_NS, fault, open, small},
 };
-use crate::{
-    codec::Compression,
-    platform::fault_vfs::FaultVfs,
-    read::{Sought, get_quickly},
-    view::Quick,
-};
+use crate::{codec::Compression, platform::fault_vfs::FaultVfs, read::get_quickly, view::Quick};
 use std::{
     cell::Cell,
     collections::BTreeMap,
@@ -56,10 +50,11 @@ pub(super) fn settings() -> Settings {
 
 /// What is answered at once of a key.
 fn quickly(db: &Db, tree: &Tree, key: &[u8]) -> Option<Option<Vec<u8>>> {
-    let (core, mut internal) = (db.core(), KeyBuf::empty());
-    let sought: Sought<'_> = internal.seek_of(tree.state(), key).unwrap();
+    let core = db.core();
+    let parts = (tree.state().id.first_key(), key);
+    let whole = |prefix: [u8; 4], key: &[u8]| [&prefix, key].concat();
     let state = core.quick_state.borrow().unwrap();
-    match get_quickly(&state, sought, core.snapshots.visible(), || core.table.moment()) {
+    match get_quickly(&state, parts, whole, core.snapshots.visible(), || core.table.moment()) {
         Quick::Value(value) => Some(Some(value.to_vec())),
         Quick::Absent => Some(None),
         Quick::Unknown => None,

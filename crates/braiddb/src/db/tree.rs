@@ -81,17 +81,23 @@ impl Tree {
 
     /// The value of `key`, if there is one.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let mut internal = KeyBuf::empty();
-        let key = internal.seek_of(&self.state, key.as_ref())?;
-        self.db.core().get(key, None, |value| Value::new(value.into_owned()))
+        let key = self.checked(key.as_ref())?;
+        self.db.core().get_now(self.state.id, key, |value| Value::new(value.into_owned()))
     }
 
     /// Shows the value of `key` to `read`, if there is one, where it stands: nothing is copied. `read` should be quick, as
     /// memory that others evict meanwhile cannot be used again before it returns.
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        let mut internal = KeyBuf::empty();
-        let key = internal.seek_of(&self.state, key.as_ref())?;
-        self.db.core().get(key, None, |value| read(&value))
+        let key = self.checked(key.as_ref())?;
+        self.db.core().get_now(self.state.id, key, |value| read(&value))
+    }
+
+    /// A key that is to be looked up. Fails if the tree was dropped, or the key is too long.
+    #[inline(always)]
+    fn checked<'k>(&self, key: &'k [u8]) -> Result<&'k [u8]> {
+        self.state.check()?;
+        check_key(key)?;
+        Ok(key)
     }
 
     /// Whether there is a value of `key`. Reads no blob.

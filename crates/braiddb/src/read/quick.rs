@@ -18,28 +18,20 @@ use std::{ops::Deref, sync::Arc};
 /// With more keys of a group unknown than this, the rest is not looked at: most of it would be done twice.
 const UNKNOWN_MAX: u32 = 4;
 
-/// [`Quick`] of a key in a state. What is found is a plain value, and its sequence number means nothing.
+/// [`Quick`] of a key in a state, in two parts. What is found is a plain value, and its sequence number means nothing. The key is made as a whole, by
+/// `whole`, only where it is needed so.
 #[inline(always)]
-pub fn get_quickly<'s>(
+pub fn get_quickly<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
-    sought: Sought<'_>,
+    (prefix, key): ([u8; 4], &[u8]),
+    whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
     snapshot: SequenceNumber,
     now: impl FnOnce() -> Moment,
 ) -> Quick<'s> {
-    let number = state.version.find_by_head(sought.head(), sought.key());
-    // A state of nothing has no partitions.
-    let Some(partition) = state.version.partitions.get(number) else { return Quick::Unknown };
-    let Some((view, runs)) = partition.only_view() else { return Quick::Unknown };
-    let Some(begun) = view.begin_quickly(sought.hash(), snapshot) else { return Quick::Unknown };
-    if let Some(known) = ask(&state.active, || sought.key(), sought.hash(), snapshot) {
-        return known;
+    match begin(state, prefix, key, whole, snapshot) {
+        Ok((begun, runs)) => begun.finish(runs, (prefix, key), now()),
+        Err(known) => known,
     }
-    for memtable in &state.frozen {
-        if let Some(known) = ask(memtable, || sought.key(), sought.hash(), snapshot) {
-            return known;
-        }
-    }
-    begun.finish(runs, sought.parts(), now())
 }
 
 /// [`get_quickly`] of several keys that begin with the same four bytes: what each of them needs from memory is asked for before any is waited for. Puts

@@ -10,8 +10,6 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Sought<'a> {
     key: &'a [u8],
-    /// The same in two parts, as it was put together.
-    parts: ([u8; 4], &'a [u8]),
     hash: u64,
     head: u64,
 }
@@ -21,8 +19,7 @@ impl<'a> Sought<'a> {
     #[inline]
     pub fn of(key: &'a [u8]) -> Sought<'a> {
         debug_assert!(key.len() >= 4, "internal keys begin with a tree's id");
-        let parts = key.split_first_chunk().map_or(([0; 4], key), |(tree, rest)| (*tree, rest));
-        Sought { key, parts, hash: hash64(key), head: key_head(key) }
+        Sought { key, hash: hash64(key), head: key_head(key) }
     }
 
     /// The key that these parts make, which stands in `key`.
@@ -30,7 +27,7 @@ impl<'a> Sought<'a> {
     pub fn of_parts(key: &'a [u8], prefix: [u8; 4], rest: &'a [u8]) -> Sought<'a> {
         debug_assert_eq!(key, [&prefix, rest].concat());
         match Sought::hash_and_head_of_words(prefix, rest) {
-            Some((hash, head)) => Sought { key, parts: (prefix, rest), hash, head },
+            Some((hash, head)) => Sought { key, hash, head },
             None => Sought::of(key),
         }
     }
@@ -46,12 +43,6 @@ impl<'a> Sought<'a> {
     #[inline(always)]
     pub fn key(self) -> &'a [u8] {
         self.key
-    }
-
-    /// It in two parts, the second of them where it stood before: what is read of it there does not wait for its copy.
-    #[inline(always)]
-    pub fn parts(self) -> ([u8; 4], &'a [u8]) {
-        self.parts
     }
 
     /// Its [`hash64`].
