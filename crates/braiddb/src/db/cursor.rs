@@ -436,6 +436,12 @@ impl Cursor {
         Ok(())
     }
 
+    /// Whether the row it stands on was decoded ahead with others of one source.
+    #[cfg(test)]
+    pub(super) fn is_in_batch(&self) -> bool {
+        self.scan.key_in_batch().is_some()
+    }
+
     /// What a damaged view makes it do.
     #[cfg(test)]
     pub(super) fn begin_anew(&mut self) -> Result<()> {

@@ -110,6 +110,8 @@ mod tests_readers;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
+mod tests_seek_rows;
+#[cfg(test)]
 mod tests_shared;
 #[cfg(test)]
 mod tests_stream_appends;

@@ -19,7 +19,7 @@ pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(super) struct Random(pub(super) u64, pub(super) fn(u64) -> Vec<u8>);
 
 /// How keys look where it does not matter.
-fn plain(number: u64) -> Vec<u8> {
+pub(super) fn plain(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
@@ -42,7 +42,7 @@ impl Random {
 }
 
 /// Changes that leave the tree in all kinds of files.
-fn change(db: &Db, tree: &Tree, model: &mut Model, random: &mut Random, blobs: bool) {
+pub(super) fn change(db: &Db, tree: &Tree, model: &mut Model, random: &mut Random, blobs: bool) {
     for _ in 0..1 + random.below(400) {
         match random.below(20) {
             0..=13 => {
@@ -102,7 +102,7 @@ pub(super) fn walk(cursor: &mut Cursor, model: &Model, random: &mut Random) {
     }
 }
 
-fn check_row(cursor: &Cursor, (is_there, at): (bool, usize), rows: &[(&Vec<u8>, &Vec<u8>)]) {
+pub(super) fn check_row(cursor: &Cursor, (is_there, at): (bool, usize), rows: &[(&Vec<u8>, &Vec<u8>)]) {
     let expected = at.checked_sub(1).and_then(|index| rows.get(index));
     assert_eq!(is_there, expected.is_some());
     assert_eq!(cursor.is_on_row(), is_there);

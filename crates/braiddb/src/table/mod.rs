@@ -2,8 +2,9 @@
 //!
 //! `format.rs` has the layout of a run file and the framing of its units, `block.rs` the data block, `key_block.rs`
 //! the keys that stand apart, `tail.rs` index and footer, `meta.rs` what the manifest knows of a run, with `expiries.rs`. `writer.rs`
-//! writes a run once, `run.rs` reads it, `exact.rs` where places are known to the byte, `scan.rs` streams it, `verify.rs` checks it whole.
+//! writes a run once, `run.rs` reads it, `ahead.rs` what is asked for before, `exact.rs` where places are known to the byte, `scan.rs` streams it, `verify.rs` checks it whole.
 
+mod ahead;
 pub mod blob;
 mod block;
 mod context;

@@ -1,0 +1,161 @@
+//! Seeks that decode rows with the first one: who went on before finds them, and they are those that seeks and steps one by one find.
+
+use super::{
+    Cursor, Db, Settings, Tree,
+    tests_common::{mem, open, small},
+    tests_cursor::{Model, Random, change, check_row, plain},
+    tests_quick,
+};
+use crate::codec::Compression;
+use std::time::Duration;
+
+/// Where blocks are read in place, and have pages of their own.
+fn in_place() -> Settings {
+    tests_quick::settings()
+}
+
+/// Where they are read through the cache, in many small partitions.
+fn cached() -> Settings {
+    small(&mem())
+}
+
+fn loaded(settings: Settings, rows: u64) -> (Db, Tree, Model) {
+    let db = open(settings).unwrap();
+    let (before, tree, after) = (db.tree("a").unwrap(), db.tree("b").unwrap(), db.tree("c").unwrap());
+    before.put(b"key00000", b"before").unwrap();
+    after.put(b"key00000", b"after").unwrap();
+    let mut model = Model::new();
+    for i in 0..rows {
+        // In an order of their own, so that several runs have some everywhere.
+        let (key, value) = (plain(i * 7 % rows * 2), vec![i as u8; 20 + i as usize % 90]);
+        tree.put(&key, &value).unwrap();
+        model.insert(key, value);
+    }
+    db.compact().unwrap();
+    (db, tree, model)
+}
+
+/// Seeks, goes some rows on, and some of them back, past where the seek led. How many of the seeks had rows decoded with the first.
+fn range_over(cursor: &mut Cursor, model: &Model, random: &mut Random, seeks: usize) -> usize {
+    let rows: Vec<_> = model.iter().collect();
+    let mut in_batch = 0;
+    for _ in 0..seeks {
+        let key = random.key();
+        let mut at = rows.partition_point(|(k, _)| **k < key) + 1;
+        let mut is_there = cursor.seek(&key).unwrap();
+        in_batch += usize::from(is_there && cursor.is_in_batch());
+        check_row(cursor, (is_there, at), &rows);
+        for _ in 0..[0, 1, 3, 40, 90][random.below(5) as usize] {
+            (is_there, at) = (cursor.next().unwrap(), (at + 1).min(rows.len() + 1));
+            check_row(cursor, (is_there, at), &rows);
+        }
+        if random.below(3) == 0 {
+            for _ in 0..random.below(60) {
+                (is_there, at) = (cursor.prev().unwrap(), at.saturating_sub(1));
+                check_row(cursor, (is_there, at), &rows);
+            }
+        }
+    }
+    in_batch
+}
+
+/// Keys between rows, and rows, and some past the last.
+fn key(number: u64) -> Vec<u8> {
+    plain(number * 5)
+}
+
+#[test]
+fn who_went_on_before_finds_rows_decoded_with_the_first() {
+    for settings in [in_place(), cached()] {
+        let (_db, tree, model) = loaded(settings, 5_000);
+        let mut cursor = tree.cursor();
+        let random = &mut Random(1, key);
+        // Of a fifth of the seeks the one before had gone no further, and a few lead to the end.
+        let in_batch = range_over(&mut cursor, &model, random, 600);
+        assert!((300..540).contains(&in_batch), "{in_batch} of 600");
+    }
+}
+
+#[test]
+fn a_seek_of_one_row_decodes_no_others() {
+    let (_db, tree, model) = loaded(in_place(), 2_000);
+    let mut cursor = tree.cursor();
+    for (key, value) in &model {
+        assert!(cursor.seek(key).unwrap() && !cursor.is_in_batch());
+        assert_eq!(cursor.row().unwrap(), (key.as_slice(), value.as_slice()));
+    }
+}
+
+#[test]
+fn rows_of_the_next_tree_end_a_range() {
+    for settings in [in_place(), cached()] {
+        let (_db, tree, model) = loaded(settings, 1_000);
+        let (last, mut cursor) = (model.keys().next_back().unwrap(), tree.cursor());
+        for _ in 0..3 {
+            assert!(cursor.seek(model.keys().nth(900).unwrap()).unwrap());
+            assert_eq!((1..).find(|_| !cursor.next().unwrap()), Some(100));
+            assert!(cursor.seek(last).unwrap() && cursor.key() == last.as_slice());
+            assert!(!cursor.next().unwrap() && !cursor.is_on_row());
+            assert!(cursor.prev().unwrap() && cursor.key() == last.as_slice());
+            // Where the first row found is of the next tree.
+            assert!(!cursor.seek([last.as_slice(), b"x"].concat()).unwrap() && !cursor.is_on_row());
+            assert!(cursor.prev().unwrap() && cursor.key() == last.as_slice());
+        }
+    }
+}
+
+#[test]
+fn ranges_agree_with_a_model_whatever_the_rows_are() {
+    for (seed, settings) in (0..).zip([in_place, cached, in_place, cached]) {
+        let random = &mut Random(seed, plain);
+        let db = open(settings()).unwrap();
+        let tree = db.tree("t").unwrap();
+        let (mut model, mut kept) = (Model::new(), tree.cursor());
+        let mut refreshed = tree.cursor();
+        let mut of_kept = model.clone();
+        for round in 0..25 {
+            change(&db, &tree, &mut model, random, seed % 2 == 1);
+            // Values that expire are not decoded ahead.
+            for _ in 0..random.below(4) {
+                let key = random.key();
+                tree.put_with_ttl(&key, b"for an hour", Duration::from_secs(3600)).unwrap();
+                model.insert(key, b"for an hour".to_vec());
+            }
+            if round % 3 == 0 {
+                db.compact().unwrap();
+            }
+            refreshed.refresh();
+            range_over(&mut refreshed, &model, random, 40);
+            range_over(&mut tree.cursor(), &model, random, 10);
+            // One at a snapshot below what the views have.
+            range_over(&mut kept, &of_kept, random, 10);
+            if round % 6 == 0 {
+                (kept, of_kept) = (tree.cursor(), model.clone());
+            }
+        }
+    }
+}
+
+/// A tombstone that stands in a run of its own hides nothing there, and is no row.
+#[test]
+fn a_tombstone_is_not_taken_for_a_row() {
+    let db = open(Settings { compression: Compression::None, ..cached() }).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..100 {
+        if i % 3 == 0 {
+            tree.delete(plain(i)).unwrap()
+        } else {
+            tree.put(plain(i), b"there").unwrap()
+        };
+    }
+    db.flush().unwrap();
+    let mut cursor = tree.cursor();
+    for i in 0..99 {
+        for steps in [0, 1, 20] {
+            let first = if i % 3 == 0 { i + 1 } else { i };
+            assert!(cursor.seek(plain(i)).unwrap());
+            assert_eq!(cursor.key(), plain(first));
+            (0..steps).for_each(|_| assert!(cursor.next().is_ok()));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What the processor is asked for before it is read: blocks, entries, and rows in numbers.
+//!
+//! Where each block has a page of its own in a mapped file, the place of an entry follows from its numbers, if entries are of one length; elsewhere from
+//! what the cache knows of its block. Wrong guesses cost a line of memory that is fetched for nothing, and nothing else.
+
+use super::{
+    Position, Run,
+    block::{average_entry_bytes, slot_before_end},
+    format::{PAGE_BYTES, UNIT_HEADER_LEN},
+};
+use crate::cache::{Ahead, Hint};
+
+/// Most keys end within so many bytes of their entries.
+const KEY_BYTES_MOSTLY: usize = 24;
+
+impl Run {
+    /// Asks the processor for what a read of this position will need where that can be told from its numbers alone: where each
+    /// block has a page of its own, in a mapped file. There it need not wait for the block's slot. Returns whether it is so.
+    #[inline(always)]
+    pub(super) fn prefetch_on_grid(&self, position: Position) -> bool {
+        let Some((page_end, before_end)) = self.on_grid(position) else { return false };
+        page_end.prefetch_page_end();
+        page_end.prefetch_item_in_page(before_end);
+        true
+    }
+
+    /// Where the page of a position's block ends, and how far before that its entry begins, guessed; if each block has a page of
+    /// its own in a mapped file.
+    #[inline(always)]
+    fn on_grid(&self, position: Position) -> Option<(Hint, usize)> {
+        // The last block ends wherever it does.
+        let is_full = usize::from(position.block) + 1 < self.slots.units();
+        let file = self.place.get().filter(|_| self.stride > 0 && is_full)?;
+        let before_entry = UNIT_HEADER_LEN + usize::from(position.slot) * self.stride;
+        let page_end = (u64::from(position.block) + 1) * PAGE_BYTES;
+        Some((file.hint(page_end), (PAGE_BYTES as usize).saturating_sub(before_entry)))
+    }
+
+    /// How far before its block's end an entry begins, guessed: exact where entries are of one length.
+    #[inline(always)]
+    pub(super) fn bytes_before_end(&self, position: Position) -> usize {
+        let note = self.note(position.block);
+        note.len().saturating_sub(usize::from(position.slot) * average_entry_bytes(note.len(), note.mark()))
+    }
+
+    /// Where a block is that is at hand; a guess.
+    #[inline]
+    fn hint(&self, block: u16) -> Hint {
+        self.slots.hint_or(u32::from(block), || {
+            self.place.get().map(|file| file.hint(self.unit_of(block).end)).unwrap_or_default()
+        })
+    }
+
+    /// Asks the processor for what [`Run::prefetch`] of entries of a block will need.
+    #[inline]
+    pub fn prefetch_slot(&self, block: u16) {
+        self.slots.prefetch_slot(u32::from(block));
+    }
+
+    /// Asks the processor for what [`Run::prefetch`] of this position will need, and for what that would ask for if that can be
+    /// told already.
+    #[inline]
+    pub fn prefetch_soon(&self, position: Position) {
+        self.prefetch_slot(position.block);
+        self.prefetch_on_grid(position);
+    }
+
+    /// Asks the processor to fetch what a read of this position will need, if the block is cached: exact where
+    /// entries are of one length, a guess elsewhere.
+    #[inline]
+    pub fn prefetch(&self, position: Position) {
+        if self.prefetch_on_grid(position) {
+            return;
+        }
+        let slot = slot_before_end(self.note(position.block).mark(), position.slot);
+        self.hint(position.block).prefetch([1, slot, self.bytes_before_end(position)]);
+    }
+
+    /// Asks the processor for the key of the entry after this position, if that can be told from its numbers alone and is in the same block.
+    #[inline(always)]
+    pub fn prefetch_next_key(&self, position: Position) {
+        if let Some((page_end, before_end)) = self.on_grid(position) {
+            page_end.prefetch_before([before_end.saturating_sub(self.stride + KEY_BYTES_MOSTLY)]);
+        }
+    }
+
+    /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
+    /// of a block first if it begins there, or anyway.
+    #[inline]
+    pub fn prefetch_rows(&self, mut position: Position, mut rows: u32, with_ends: bool) {
+        while rows > 0 && usize::from(position.block) < self.slots.units() {
+            let entries = self.block_entries(position.block);
+            let here = rows.min(u32::from(entries.saturating_sub(position.slot)));
+            // A scan comes to a block from one of its ends.
+            let with_end = with_ends || position.slot == 0 || u32::from(position.slot) + here == u32::from(entries);
+            if let Some((page_end, before_end)) = self.on_grid(position) {
+                if with_end {
+                    page_end.prefetch_page_end();
+                }
+                page_end.prefetch_items(before_end, here, self.stride);
+            } else {
+                let note = self.note(position.block);
+                let stride = average_entry_bytes(note.len(), note.mark());
+                let hint = self.hint(position.block);
+                if with_end {
+                    hint.prefetch([1, slot_before_end(entries as u8, position.slot)]);
+                }
+                hint.prefetch_items(note.len().saturating_sub(usize::from(position.slot) * stride), here, stride);
+            }
+            rows -= here;
+            position = Position { block: position.block.saturating_add(1), slot: 0 };
+        }
+    }
+
+    /// A block that will be passed row by row. Its end, which is read first, is asked for at once.
+    #[inline]
+    pub fn ahead(&self, block: u16) -> Ahead {
+        let note = self.note(block);
+        self.hint(block).ahead(note.len(), slot_before_end(note.mark(), 0))
+    }
+}
