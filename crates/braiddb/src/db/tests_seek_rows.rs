@@ -136,6 +136,41 @@ fn ranges_agree_with_a_model_whatever_the_rows_are() {
     }
 }
 
+/// The views have newer versions than a snapshot sees, and none of what was deleted since.
+#[test]
+fn older_snapshots_see_their_own_rows() {
+    for settings in [in_place(), cached()] {
+        let (db, tree, model) = loaded(settings, 2_000);
+        let snapshot = db.snapshot();
+        for (i, key) in model.keys().enumerate() {
+            if i % 3 == 0 {
+                tree.delete(key).unwrap()
+            } else {
+                tree.put(key, b"newer").unwrap()
+            };
+        }
+        db.compact().unwrap();
+        let random = &mut Random(3, key);
+        assert_eq!(range_over(&mut snapshot.cursor(&tree), &model, random, 100), 0);
+        let rows = |(i, key): (usize, &Vec<u8>)| (i % 3 != 0).then(|| (key.clone(), b"newer".to_vec()));
+        let model = model.keys().enumerate().filter_map(rows).collect();
+        range_over(&mut tree.cursor(), &model, random, 100);
+    }
+}
+
+/// A memtable that has nothing else is no source of a scan, and yet it counts.
+#[test]
+fn range_tombstones_in_a_memtable_delete_rows() {
+    let (_db, tree, mut model) = loaded(in_place(), 2_000);
+    let random = &mut Random(4, key);
+    for i in 0..8 {
+        let (start, end) = (plain(i * 500), plain(i * 500 + 170));
+        tree.delete_range(start.as_slice()..end.as_slice()).unwrap();
+        model.retain(|key, _| *key < start || *key >= end);
+        range_over(&mut tree.cursor(), &model, random, 60);
+    }
+}
+
 /// A tombstone that stands in a run of its own hides nothing there, and is no row.
 #[test]
 fn a_tombstone_is_not_taken_for_a_row() {
