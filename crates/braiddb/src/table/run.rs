@@ -9,7 +9,7 @@
 
 use super::{
     Position, TableContext,
-    block::{self, Rows, average_entry_bytes, entry_count, slot_before_end},
+    block::{self, Rows, entry_count},
     exact::{Spot, average_stride, start_of},
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     lately::is_sample,
