@@ -136,6 +136,40 @@ fn ranges_agree_with_a_model_whatever_the_rows_are() {
     }
 }
 
+/// Rows of memtables come before those of the partitions, between them, and in their place.
+#[test]
+fn rows_of_memtables_have_their_places_among_those_decoded() {
+    for settings in [in_place(), cached()] {
+        let (db, tree, mut model) = loaded(Settings { memtable_bytes: Some(1 << 20), ..settings }, 5_000);
+        for i in (0..10_000).step_by(113) {
+            if i % 4 == 3 {
+                tree.delete(plain(i)).unwrap();
+                model.remove(&plain(i));
+            } else {
+                tree.put(plain(i), b"of a memtable").unwrap();
+                model.insert(plain(i), b"of a memtable".to_vec());
+            }
+        }
+        for frozen in [false, true] {
+            if frozen {
+                db.core().freeze();
+            }
+            assert!(db.core().state.load().frozen.is_empty() != frozen);
+            let in_batch = range_over(&mut tree.cursor(), &model, &mut Random(5, key), 600);
+            assert!((100..540).contains(&in_batch), "{in_batch} of 600");
+        }
+        // And each row once more as the first one.
+        let (rows, mut cursor) = (model.iter().collect::<Vec<_>>(), tree.cursor());
+        for (i, (key, _)) in rows.iter().enumerate() {
+            let mut is_there = cursor.seek(key).unwrap();
+            for at in i + 1..i + 4 {
+                check_row(&cursor, (is_there, at.min(rows.len() + 1)), &rows);
+                is_there = cursor.next().unwrap();
+            }
+        }
+    }
+}
+
 /// The views have newer versions than a snapshot sees, and none of what was deleted since.
 #[test]
 fn older_snapshots_see_their_own_rows() {

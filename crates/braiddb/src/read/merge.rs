@@ -77,6 +77,26 @@ impl<C: Cursor> Merge<C> {
         Ok(is_there)
     }
 
+    /// Goes forward from the first key at or after `key`. The last source is taken there by `seek`, which says whether it stands there then; if not,
+    /// as the others are. Returns what `seek` said.
+    #[inline]
+    pub fn seek_last_by(&mut self, key: &[u8], seek: impl FnOnce(&mut C) -> Result<bool>) -> Result<bool> {
+        self.forward = true;
+        self.order.clear();
+        let Some((last, others)) = self.sources.split_last_mut() else { return Ok(false) };
+        let is_there = seek(last)?;
+        if !is_there {
+            last.seek(key)?;
+        }
+        if !others.is_empty() {
+            others.iter_mut().try_for_each(|source| source.seek(key))?;
+            self.sort();
+        } else if last.valid() {
+            self.order.push(0);
+        }
+        Ok(is_there)
+    }
+
     /// Whether it goes forward.
     pub fn is_forward(&self) -> bool {
         self.forward

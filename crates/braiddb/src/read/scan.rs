@@ -300,25 +300,41 @@ impl ScanCursor {
         }
     }
 
-    /// [`Cursor::seek`] for who will go on as far as the scan before, if that went on at all: where one view has all there is, rows are decoded
-    /// ahead from the first one on.
+    /// [`Cursor::seek`] for who will go on as far as the scan before, if that went on at all: where a partition has one source, its rows are decoded
+    /// ahead from the first one on, as far as they come before those of memtables.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8]) -> Result<()> {
         self.restart();
-        if self.tombstones.is_empty() && (self.pause == 0 || self.batch.likely_rows() == 0) {
-            let ScanCursor { merge, batch, prefix, .. } = self;
-            let is_there = merge.seek_only(|source| match source {
-                Source::Partitions(chain, _) => chain.seek_rows(key, batch),
-                Source::Memtable(..) => Ok(false),
-            })?;
-            if is_there {
-                batch.keep_prefix(prefix);
-                return Ok(());
-            }
-            batch.release();
+        let ScanCursor { merge, batch, tombstones, pause, .. } = self;
+        if !tombstones.is_empty() || (*pause > 0 && batch.likely_rows() > 0) {
+            merge.seek(key)?;
+            return self.settle(true);
         }
-        self.merge.seek(key)?;
+        // The partitions are the last source: see `sources`.
+        let is_there = merge.seek_last_by(key, |source| match source {
+            Source::Partitions(chain, _) => chain.seek_rows(key, batch),
+            Source::Memtable(..) => Ok(false),
+        })?;
+        if is_there && self.stand_on_batch() {
+            return Ok(());
+        }
+        self.batch.release();
         self.settle(true)
+    }
+
+    /// Whether the row that comes first is that of the batch, of which those are kept then that come before the rows of others.
+    #[inline]
+    fn stand_on_batch(&mut self) -> bool {
+        if !self.batch.is_on_row() {
+            return false;
+        }
+        let Some((_, others)) = first(&mut self.merge, true) else { return false };
+        self.batch.keep_prefix(&self.prefix);
+        for key in others.into_iter().flatten() {
+            self.is_contested |= !self.batch.keep_before(key);
+        }
+        self.alone_rows = self.batch.rows_left();
+        true
     }
 
     /// The row it stands on, which was not decoded ahead.

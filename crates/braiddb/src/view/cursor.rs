@@ -459,9 +459,10 @@ impl ViewCursor {
         let Some((key, value)) = batch.row() else { return Ok(false) };
         let present = match batch.is_pinning() {
             true => self.read(found.number, found.lane)?,
-            // Nobody asks for more of a row that was decoded ahead, and one that is gone back to is read anew.
+            // Its sequence number was not decoded: all that matters is that whatever else has the key is newer, since nothing is older than
+            // the only source of a partition. One that is gone back to is read anew.
             // SAFETY: the rows of a batch that pins nothing stand in place, as in `read_at`.
-            false => unsafe { Present::new(EntryRef { key, sequence: self.snapshot, kind: EntryKind::Value, value }) },
+            false => unsafe { Present::new(EntryRef { key, sequence: 0, kind: EntryKind::Value, value }) },
         };
         (self.standing, self.lane) = (found.number, found.lane);
         self.present = Some(present);
