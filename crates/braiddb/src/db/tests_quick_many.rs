@@ -325,3 +325,16 @@ fn what_is_written_together_is_seen_together() {
         assert!(answered.iter().map(|of_lens| of_lens[len]).sum::<u64>() > 0, "not one of {len} was answered at once");
     }
 }
+
+/// A follower's state that was let go of ([`super::core::Core`]'s `supersede`) between the look whether the database is open and the loan of the state: a
+/// state of nothing has no partitions. Here the database stays open, so the other way finds all.
+#[test]
+fn a_state_of_nothing_is_left_to_the_other_way() {
+    let (db, tree, model) = loaded();
+    for count in [1, 2, 4, 5, 16, 17] {
+        let keys: Vec<_> = (0..count).map(key).collect();
+        db.core().quick_state.replace(std::sync::Arc::new(crate::read::ReadState::empty()));
+        let values = tree.multi_get(&keys).unwrap();
+        assert!(values.iter().map(|value| value.as_deref()).eq(keys.iter().map(|key| model.get(key).map(Vec::as_slice))));
+    }
+}

@@ -228,3 +228,107 @@ fn a_tombstone_is_not_taken_for_a_row() {
         }
     }
 }
+
+/// Partitions that have nothing but a run that they share: what a seek finds past a partition's end is the next one's to show, which may have newer.
+#[test]
+fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let db = open(Settings { compression, ..cached() }).unwrap();
+        let tree = db.tree("t").unwrap();
+        let key = |i: u32| format!("{i:06}").into_bytes();
+        let internal = |i: u32| [&tree.state().id.first_key()[..], &key(i)].concat();
+        for i in 0..6_000 {
+            tree.put(key(i), format!("{i:050}")).unwrap();
+        }
+        db.compact().unwrap();
+        let starts = |db: &Db| {
+            let state = db.core().state.load();
+            state.version.partitions.iter().map(|p| p.layout.start.clone()).collect::<Vec<_>>()
+        };
+        let bounds = starts(&db);
+        assert!(bounds.len() > 4, "{}", bounds.len());
+        let of = |partition: usize| {
+            (0..6_000).filter(|&i| (&bounds[partition]..&bounds[partition + 1]).contains(&&internal(i))).collect::<Vec<_>>()
+        };
+        let (first, second) = (of(1), of(2));
+        for &i in first.iter().chain(&second) {
+            tree.delete(key(i)).unwrap();
+        }
+        db.compact().unwrap();
+        assert_eq!(starts(&db), bounds, "they stay");
+        for &i in first[first.len() - 3..].iter().chain(&second[..3]) {
+            tree.put(key(i), b"old").unwrap();
+        }
+        db.flush().unwrap();
+        for &i in &second[..3] {
+            tree.put(key(i), b"new").unwrap();
+        }
+        db.flush().unwrap();
+        {
+            let state = db.core().state.load();
+            let [alone, next] = &state.version.partitions[1..3] else { panic!("two") };
+            assert!(alone.view.is_none() && alone.apart.len() == 1 && alone.tombstones.is_none());
+            assert!(Some(&alone.apart[0].run().meta().largest) >= alone.layout.end.as_ref(), "it is shared");
+            assert_eq!(next.apart.len(), 2);
+        }
+        let mut cursor = tree.cursor();
+        let past = [&key(first[first.len() - 1])[..], b"x"].concat();
+        for steps in [0, 0, 5, 0, 40, 40, 3, 0] {
+            assert!(cursor.seek(&past).unwrap());
+            assert_eq!(cursor.row().unwrap(), (&key(second[0])[..], &b"new"[..]), "past the last of its partition");
+            assert!(cursor.seek(key(first[first.len() - 3])).unwrap());
+            let rows = first[first.len() - 3..].iter().map(|i| (i, "old")).chain(second[..3].iter().map(|i| (i, "new")));
+            for (at, (&i, value)) in rows.enumerate().take(steps + 1) {
+                assert_eq!(cursor.row().unwrap(), (&key(i)[..], value.as_bytes()), "row {at}");
+                if at < steps {
+                    assert!(cursor.next().unwrap());
+                }
+            }
+            // So that the next seek is one of who went so far.
+            (6..steps).for_each(|_| assert!(cursor.next().unwrap()));
+        }
+    }
+}
+
+/// One long scan does not make all seeks after it read more than their row.
+#[test]
+fn who_goes_no_further_any_more_has_no_rows_decoded() {
+    for settings in [in_place(), cached()] {
+        let (_db, tree, _model) = loaded(settings, 2_000);
+        let mut cursor = tree.cursor();
+        assert!(cursor.seek(plain(0)).unwrap());
+        (0..20).for_each(|_| assert!(cursor.next().unwrap()));
+        let in_batch: Vec<_> = (0..8)
+            .map(|i| {
+                assert!(cursor.seek(plain(i * 100)).unwrap());
+                cursor.is_in_batch()
+            })
+            .collect();
+        assert_eq!(in_batch, [true, false, false, false, false, false, false, false]);
+    }
+}
+
+/// A cursor that goes over to another state in the middle of rows that were decoded with a seek shows the rows that it would have shown.
+#[test]
+fn going_over_to_another_state_changes_no_row() {
+    for settings in [in_place(), cached()] {
+        let (db, tree, model) = loaded(settings, 4_000);
+        let rows: Vec<_> = model.iter().collect();
+        let mut cursor = tree.cursor();
+        for from in [0, 100, 1_000] {
+            assert!(cursor.seek(rows[from].0).unwrap());
+            let mut at = from + 1;
+            for step in 0..2_900 {
+                if step % 400 == 13 {
+                    tree.put(rows[at].0, b"newer than the cursor").unwrap();
+                    tree.delete(rows[at + 1].0).unwrap();
+                    db.compact().unwrap();
+                }
+                check_row(&cursor, (true, at), &rows);
+                let back = step % 1_100 > 1_050;
+                assert!(if back { cursor.prev() } else { cursor.next() }.unwrap());
+                at = if back { at - 1 } else { at + 1 };
+            }
+        }
+    }
+}
