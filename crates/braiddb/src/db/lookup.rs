@@ -292,6 +292,10 @@ impl Core {
         values: &mut [Option<&'g [u8]>; GROUP_KEYS],
         guard: &'g OnceCell<Guard>,
     ) -> bool {
+        // It may be that of nothing, which comes after readers are refused: the other way tells of that.
+        if state.version.partitions.is_empty() {
+            return false;
+        }
         let is_other = |place: &usize| others >> place & 1 != 0;
         let mut lookups = [Lookup::default(); GROUP_KEYS];
         let whole = internal(tree, (0..keys.len()).filter(is_other).map(|place| keys[place]), &mut lookups);

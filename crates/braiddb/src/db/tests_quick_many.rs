@@ -335,6 +335,8 @@ fn a_state_of_nothing_is_left_to_the_other_way() {
         let keys: Vec<_> = (0..count).map(key).collect();
         db.core().quick_state.replace(std::sync::Arc::new(crate::read::ReadState::empty()));
         let values = tree.multi_get(&keys).unwrap();
-        assert!(values.iter().map(|value| value.as_deref()).eq(keys.iter().map(|key| model.get(key).map(Vec::as_slice))));
+        assert!(
+            values.iter().map(|value| value.as_deref()).eq(keys.iter().map(|key| model.get(key).map(Vec::as_slice)))
+        );
     }
 }

@@ -248,7 +248,9 @@ fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
         let bounds = starts(&db);
         assert!(bounds.len() > 4, "{}", bounds.len());
         let of = |partition: usize| {
-            (0..6_000).filter(|&i| (&bounds[partition]..&bounds[partition + 1]).contains(&&internal(i))).collect::<Vec<_>>()
+            (0..6_000)
+                .filter(|&i| (&bounds[partition]..&bounds[partition + 1]).contains(&&internal(i)))
+                .collect::<Vec<_>>()
         };
         let (first, second) = (of(1), of(2));
         for &i in first.iter().chain(&second) {
@@ -277,7 +279,8 @@ fn a_shared_run_is_not_read_past_the_end_of_a_partition() {
             assert!(cursor.seek(&past).unwrap());
             assert_eq!(cursor.row().unwrap(), (&key(second[0])[..], &b"new"[..]), "past the last of its partition");
             assert!(cursor.seek(key(first[first.len() - 3])).unwrap());
-            let rows = first[first.len() - 3..].iter().map(|i| (i, "old")).chain(second[..3].iter().map(|i| (i, "new")));
+            let rows =
+                first[first.len() - 3..].iter().map(|i| (i, "old")).chain(second[..3].iter().map(|i| (i, "new")));
             for (at, (&i, value)) in rows.enumerate().take(steps + 1) {
                 assert_eq!(cursor.row().unwrap(), (&key(i)[..], value.as_bytes()), "row {at}");
                 if at < steps {

@@ -138,7 +138,7 @@ fn first(merge: &mut Merge<Source>, forward: bool) -> Option<(&mut PartitionSour
 
 /// A cursor over all keys that exist at a snapshot.
 ///
-/// A step has rows decoded ahead. As long as those of one source come before all others, the cursor stands on rows of its batch
+/// A step has rows decoded ahead, and so has a seek if the scan before it went on. As long as those of one source come before all others, the cursor stands on rows of its batch
 /// from then on, and the merge stands where the batch was begun, until the batch has been passed or the direction changes.
 /// Where sources take turns, each has a batch and the cursor stands on what is picked from all of them: see `ahead.rs`.
 #[derive(Debug)]
@@ -314,7 +314,9 @@ impl ScanCursor {
         let is_there = merge.seek_last_by(key, |source| match source {
             Source::Partitions(chain, _) => chain.seek_rows(key, batch),
             Source::Memtable(..) => Ok(false),
-        })?;
+        });
+        // A seek that failed stands nowhere.
+        let is_there = is_there.inspect_err(|_| batch.release())?;
         if is_there && self.stand_on_batch() {
             return Ok(());
         }

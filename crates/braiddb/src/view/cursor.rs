@@ -2,7 +2,8 @@
 //!
 //! A cursor stands on a lane of a segment whose record it has copied. A seek finds its segment by the anchors and its
 //! lane by blind search: one key read. From there, `next` and `prev` follow the selectors without a comparison. Who goes
-//! on in one direction has the rest of a segment decoded at once ([`ViewCursor::fill`]), which a seek does not.
+//! on in one direction has the rest of a segment decoded at once ([`ViewCursor::fill`]), and who went on after the seek
+//! before has rows decoded with the seek ([`ViewCursor::seek_rows`]).
 //!
 //! A snapshot at or above the view's highest sequence number sees each key's newest version, or nothing where a range
 //! tombstone marked it stale: which lanes show is a matter of the record alone. A lower snapshot shows, of each key,
@@ -45,7 +46,7 @@ pub struct ViewCursor {
     /// Where it stands, if it is valid; the record may be that of another segment by now.
     standing: u32,
     lane: usize,
-    /// The entry it stands on, in the block pinned for its run. None if the cursor is not valid.
+    /// The entry it stands on, in place or in the block pinned for its run. None if the cursor is not valid.
     present: Option<Present>,
     pins: Vec<Pin>,
 }
@@ -107,7 +108,7 @@ impl Loaded {
     }
 }
 
-/// An entry borrowed from a block that the same cursor has pinned.
+/// An entry borrowed from a block that the same cursor has pinned, or that stands in place in one of the runs that it holds.
 ///
 /// Invariant: whoever changes a cursor's pins clears or replaces its present entry before anything reads it.
 #[derive(Clone, Copy, Debug)]
@@ -452,7 +453,7 @@ impl ViewCursor {
             _ => return Ok(false),
         };
         self.load_found(&found, guard)?;
-        batch.begin(found.number, true);
+        batch.begin_with_seek(found.number);
         if self.fill_from(found.number, found.lane, true, batch, (moment, guard)).is_err() {
             batch.fail();
         }

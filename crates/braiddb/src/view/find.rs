@@ -94,7 +94,7 @@ pub(super) struct FindShown<'a, const LOCATES: bool> {
     pub(super) guard: &'a Guard,
 }
 
-/// A segment and a lane, which may be one past its last. If a lane that shows follows in the segment, that one, with the run and
+/// A segment and a lane, which may be one past its last. If a lane that shows follows in the segment, that one, and if it was asked for, the run and
 /// position of its entry.
 pub(super) struct Found {
     pub(super) number: u32,
@@ -157,7 +157,12 @@ impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
         let place = match LOCATES {
             false => None,
             true if lane == candidate => Some((run, position)),
-            true if lane == candidate + 1 && segment.run(lane) == run => Some((run, runs[run].advance(position, 1))),
+            true if lane == candidate + 1
+                && segment.run(lane) == run
+                && position.slot + 1 < runs[run].block_entries(position.block) =>
+            {
+                Some((run, runs[run].advance(position, 1)))
+            }
             true => Some(view.locate(runs, number, &segment, lane)?),
         };
         Ok(Some(Found { number, lane, is_shown: true, place, fetched, left }))

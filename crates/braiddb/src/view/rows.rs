@@ -103,6 +103,8 @@ pub struct RowBatch {
     bytes_ahead: usize,
     /// Whether what is filled in next belongs to the same scan, though it does not come right after.
     is_interrupted: bool,
+    /// Whether its scan's first row was decoded with the seek: that one row was passed by whoever did no more than seek.
+    begins_with_seek: bool,
     runs: Option<Arc<HeldRuns>>,
     /// For each of them.
     states: Vec<RunState>,
@@ -130,6 +132,7 @@ impl Default for RowBatch {
             likely_rows: 0,
             bytes_ahead: 0,
             is_interrupted: false,
+            begins_with_seek: false,
             runs: None,
             states: Vec::new(),
             is_pinning: false,
@@ -323,7 +326,8 @@ impl RowBatch {
     /// Ends a scan where it stands, and begins another: as [`RowBatch::release`].
     pub fn restart(&mut self) {
         self.go_on();
-        self.likely_rows = self.passed_rows.min(LIKELY_ROWS_MAX);
+        let is_seek_alone = self.begins_with_seek && self.passed_rows == 1;
+        self.likely_rows = if is_seek_alone { 0 } else { self.passed_rows.min(LIKELY_ROWS_MAX) };
         self.release();
     }
 
@@ -338,6 +342,7 @@ impl RowBatch {
     /// Forgets all rows, and the blocks they stand in.
     pub fn release(&mut self) {
         self.is_interrupted = false;
+        self.begins_with_seek = false;
         self.lanes = 0;
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
@@ -412,6 +417,12 @@ impl RowBatch {
             self.slots.clear();
             self.passed.clear();
         }
+    }
+
+    /// [`RowBatch::begin`] for the row that a seek leads to, and those that come after it.
+    pub(super) fn begin_with_seek(&mut self, segment: u32) {
+        self.begin(segment, true);
+        self.begins_with_seek = true;
     }
 
     /// Says that the rows are of another segment.
