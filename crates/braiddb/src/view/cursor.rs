@@ -117,7 +117,7 @@ struct Present(EntryRef<'static>);
 impl Present {
     /// # Safety
     ///
-    /// The block that `entry` borrows from must stay pinned for as long as this value, or a copy, is read.
+    /// The block that `entry` borrows from must stay where it is for as long as this value, or a copy, is read.
     unsafe fn new(entry: EntryRef<'_>) -> Present {
         // SAFETY: only the lifetime changes, and the caller vouches for it.
         Present(unsafe { std::mem::transmute::<EntryRef<'_>, EntryRef<'static>>(entry) })
