@@ -104,6 +104,18 @@ pub(super) fn loaded_with(settings: Settings) -> (Db, Tree, Model) {
     (db, tree, model)
 }
 
+/// Merges all, and waits, but not for ever, for the index that readers make wanted, and are answered by then.
+#[expect(clippy::disallowed_methods, reason = "a test of threads")]
+pub(super) fn compact_until_indexed(db: &Db) {
+    db.compact().unwrap();
+    for _ in 0..5000 {
+        if db.stats().hash_index_bytes > 0 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn nearly_all_gets_of_a_warm_database_are_answered_at_once() {
     let (db, tree, model) = loaded();
@@ -190,7 +202,6 @@ fn what_is_to_be_checked_again_is_left_to_the_other_way() {
 
 /// A get sees at least what had been committed when it began, whatever flushes, merges and indexes come to be meanwhile.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "tests of threads")]
 fn gets_beside_flushes_and_merges_never_see_what_is_past() {
     const KEYS: usize = 600;
     let settings = Settings { memtable_bytes: Some(32 << 10), background_threads: 2, ..settings() };
@@ -219,14 +230,7 @@ fn gets_beside_flushes_and_merges_never_see_what_is_past() {
                 }
             }
             if version % 20 == 0 {
-                db.compact().unwrap();
-                // Readers make an index wanted, and are answered by it.
-                for _ in 0..5000 {
-                    if db.stats().hash_index_bytes > 0 {
-                        break;
-                    }
-                    thread::sleep(Duration::from_millis(1));
-                }
+                compact_until_indexed(&db);
             }
         }
         is_over.store(true, Ordering::Relaxed);

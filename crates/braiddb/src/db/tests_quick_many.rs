@@ -3,7 +3,7 @@
 use super::{
     Db, Settings, Tree,
     tests_common::{Clock, SECOND_NS, open},
-    tests_quick::{Model, ROWS, key, loaded, loaded_with, settings},
+    tests_quick::{Model, ROWS, compact_until_indexed, key, loaded, loaded_with, settings},
 };
 use crate::base::limits;
 use std::{
@@ -262,7 +262,6 @@ fn lookups_within_a_lookup_see_what_is_there() {
 
 /// What was committed as one is seen as one, and no earlier than it had been committed, whatever becomes of the state meanwhile.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "tests of threads")]
 fn what_is_written_together_is_seen_together() {
     const KEYS: u64 = 600;
     let settings = Settings { memtable_bytes: Some(32 << 10), background_threads: 2, ..settings() };
@@ -307,14 +306,7 @@ fn what_is_written_together_is_seen_together() {
                 }
             }
             if version % 20 == 0 {
-                db.compact().unwrap();
-                // Readers make an index wanted, and are answered by it.
-                for _ in 0..5000 {
-                    if db.stats().hash_index_bytes > 0 {
-                        break;
-                    }
-                    thread::sleep(Duration::from_millis(1));
-                }
+                compact_until_indexed(&db);
             }
         }
         is_over.store(true, Ordering::Relaxed);
