@@ -70,7 +70,7 @@ fn who_went_on_before_finds_rows_decoded_with_the_first() {
         let (_db, tree, model) = loaded(settings, 5_000);
         let mut cursor = tree.cursor();
         let random = &mut Random(1, key);
-        // Of a fifth of the seeks the one before had gone no further, and a few lead to the end.
+        // Others come after one that went no further, which is a fifth, or after a way back, and a few lead to the end.
         let in_batch = range_over(&mut cursor, &model, random, 600);
         assert!((300..540).contains(&in_batch), "{in_batch} of 600");
     }

@@ -310,8 +310,8 @@ impl PartitionChain {
 
 /// Rows decoded ahead, for whoever looks after the batches. What range tombstones of runs delete must be found row by row.
 impl PartitionChain {
-    /// Seeks and decodes rows from there on in one go, where a key's partition has one source. Returns whether there is a row in the
-    /// batch then, on which the cursor stands; if not, it stands nowhere.
+    /// Seeks in one go, where a key's partition has one source, and decodes rows from there on if the batch says that some are likely to be wanted.
+    /// Returns whether the cursor stands on a row then, which is that of the batch if that has any; if not, it stands nowhere.
     #[inline]
     pub fn seek_rows(&mut self, key: &[u8], batch: &mut RowBatch) -> Result<bool> {
         let index = self.version.find(key);
