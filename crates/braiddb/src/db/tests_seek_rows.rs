@@ -205,6 +205,38 @@ fn range_tombstones_in_a_memtable_delete_rows() {
     }
 }
 
+/// What seeks cost a run that stands apart decides when it is merged: those that decode rows count as all others do, and once.
+#[test]
+fn seeks_are_counted_once_whichever_way_they_go() {
+    let db = open(Settings { memtable_bytes: Some(1 << 20), partition_bytes: Some(1 << 30), ..cached() }).unwrap();
+    let tree = db.tree("t").unwrap();
+    for i in 0..3_000 {
+        tree.put(plain(i), b"there").unwrap();
+    }
+    db.flush().unwrap();
+    let reads = || {
+        let state = db.core().state.load();
+        let [partition] = &state.version.partitions[..] else { panic!("there is one partition") };
+        let [only] = &partition.apart[..] else { panic!("there is one run that stands apart") };
+        assert!(partition.view.is_none());
+        only.reads()
+    };
+    let mut counts = Vec::new();
+    // Rows one by one, rows decoded with the first, and what goes the other way.
+    for (steps, is_backward) in [(0, false), (20, false), (0, true)] {
+        let (mut cursor, before, mut in_batch) = (tree.cursor(), reads(), 0);
+        for i in 1..2_900 {
+            let there = if is_backward { cursor.seek_before(plain(i)) } else { cursor.seek(plain(i)) };
+            assert!(there.unwrap());
+            in_batch += u32::from(cursor.is_in_batch());
+            (0..steps).for_each(|_| assert!(cursor.next().unwrap()));
+        }
+        assert_eq!(in_batch > 2_000, steps > 0, "{in_batch}");
+        counts.push(reads() - before);
+    }
+    assert!(counts[0] > 0 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+}
+
 /// A tombstone that stands in a run of its own hides nothing there, and is no row.
 #[test]
 fn a_tombstone_is_not_taken_for_a_row() {
