@@ -6,9 +6,9 @@ use std::sync::{Arc, atomic::Ordering};
 
 /// All hash indexes together take at most this part of the memory.
 const MEMORY_SHARE: usize = 8;
-/// At least so many per cent of the blocks must be cached: else making the index would read them, and gets that read from
-/// the disk would gain little.
-const CACHED_PERCENT_MIN: u64 = 90;
+/// At least so many per cent of the blocks must be in memory, the system's included: else making the index would read them from the disk, and gets
+/// that do so would gain little.
+const IN_MEMORY_PERCENT_MIN: u64 = 90;
 
 impl Core {
     /// Makes hash indexes for the views that want one.
@@ -37,8 +37,8 @@ impl Core {
     }
 
     fn index_view(&self, view: &View, runs: &[Arc<Run>]) -> Result<bool> {
-        let (blocks, cached) = view.cached_blocks(runs)?;
-        if cached * 100 < blocks * CACHED_PERCENT_MIN {
+        let (blocks, in_memory) = view.blocks_in_memory(runs)?;
+        if in_memory * 100 < blocks * IN_MEMORY_PERCENT_MIN {
             return Ok(false);
         }
         view.make_hash_index(runs, &|| self.closing.load(Ordering::Acquire))

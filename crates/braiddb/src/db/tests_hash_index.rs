@@ -2,8 +2,10 @@
 
 use super::{
     Db, Settings, Tree,
-    tests_common::{bounded, mem, open, small},
+    tests_common::{DIR, bounded, fault, mem, open, small},
 };
+use crate::{codec::Compression, platform::fault_vfs::FaultVfs};
+use std::path::Path;
 
 const ROWS: u32 = 3000;
 
@@ -125,6 +127,53 @@ fn there_are_none_where_the_cache_does_not_hold_the_data() {
         db.flush().unwrap();
     }
     assert_eq!(db.stats().hash_indexes, 0);
+}
+
+#[test]
+fn what_the_system_has_in_memory_need_not_have_been_read() {
+    for (compression, is_indexed) in [(Compression::None, true), (Compression::Lz4, false)] {
+        let vfs = fault(&FaultVfs::new(Path::new(DIR)));
+        let settings = Settings { compression, memory: 64 << 20, ..small(&vfs) };
+        let db = open(settings.clone()).unwrap();
+        load(&db.tree("rows").unwrap(), 1, "first");
+        db.compact().unwrap();
+        drop(db);
+        // Now nothing was written lately. One row is read, again and again.
+        let db = open(settings).unwrap();
+        let tree = db.tree("rows").unwrap();
+        for _ in 0..ROWS {
+            assert_eq!(tree.get(key(1)).unwrap().as_deref(), Some(&b"first1"[..]));
+        }
+        db.flush().unwrap();
+        assert_eq!(db.stats().hash_indexes > 0, is_indexed, "{compression:?}");
+        check(&tree, |row| format!("first{row}"));
+    }
+}
+
+#[test]
+fn who_was_refused_one_waits_longer_each_time() {
+    // Rows take twice the cache, so that there can be no index.
+    let db = open(Settings { memory: 300 << 10, partition_bytes: Some(4 << 20), ..small(&mem()) }).unwrap();
+    let tree = db.tree("rows").unwrap();
+    for row in 0..ROWS {
+        tree.put(key(row), [row as u8; 200]).unwrap();
+    }
+    db.compact().unwrap();
+    let partition = &db.core().state.load_full().version.partitions[0];
+    let (view, _) = partition.main_view().unwrap();
+    let waits: Vec<u64> = (0..8)
+        .map(|_| {
+            let mut gets = 0;
+            while !view.wants_hash_index() {
+                tree.get(key(gets as u32 % ROWS)).unwrap();
+                gets += 1;
+            }
+            db.core().index_what_is_searched();
+            assert_eq!(db.stats().hash_indexes, 0);
+            gets
+        })
+        .collect();
+    assert!((1..6).all(|i| waits[i] == 2 * waits[i - 1]) && waits[7] == waits[5], "{waits:?}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Reading entries whose place is known to the byte.
 //!
 //! Who kept where an entry begins need not ask its block's slots: they stand at the block's end, in lines that are fetched for nothing
-//! else. That is for runs whose blocks have a page each in a mapped file, where the place of an entry in memory follows from numbers
-//! alone, so that it is asked for before anything is known of the block.
+//! else. That is for blocks that stand in a mapped file as they are, where the place of an entry in memory follows from numbers, or, if not every
+//! block has a page of its own, from the list of where blocks begin: so that it is asked for before anything else is known of the block.
 
 use super::{
     Moment, Position, Run,
@@ -30,11 +30,11 @@ pub struct Spot {
 pub const OFFSET_BITS: u32 = PAGE_BYTES.trailing_zeros();
 
 impl Run {
-    /// Whether [`Spot`]s tell where entries of these blocks begin, and that is known before the blocks are looked at: each has a page of
-    /// its own in a mapped file. One that is compressed may be longer than that, and so may the last.
-    pub fn has_pages(&self, mut blocks: RangeInclusive<u16>) -> bool {
-        let fits = |block| (1..=PAGE_BYTES).contains(&(self.note(block).len() as u64));
-        self.is_on_grid() && blocks.all(fits)
+    /// Whether [`Spot`]s tell where entries of these blocks begin, and that is known before the blocks are looked at: they stand in a mapped file as
+    /// they are, and all offsets are those of bytes in a page.
+    pub fn has_spots(&self, mut blocks: RangeInclusive<u16>) -> bool {
+        let has_small_offsets = |block| self.note(block).len() as u64 <= PAGE_BYTES || self.note(block).mark() == 1;
+        self.place.get().is_some() && blocks.all(|block| self.is_plain(block) && has_small_offsets(block))
     }
 
     /// Whether each block has a page of its own, one right after the other, in a mapped file.
@@ -47,8 +47,7 @@ impl Run {
     #[inline(always)]
     pub fn prefetch_at(&self, spot: Spot) {
         if let Some(file) = self.place.get() {
-            let block = self.index.offset(usize::from(spot.block)) + UNIT_HEADER_LEN as u64;
-            file.hint(block + u64::from(spot.offset)).prefetch_item();
+            file.hint(self.contents_start(spot.block) + u64::from(spot.offset)).prefetch_item();
         }
     }
 
@@ -91,42 +90,44 @@ impl Run {
         Ok(entry.numbered(self.given_sequence()))
     }
 
-    /// [`Run::read_at`] without the sequence number, if the block has a page of its own, is read in place and need not be checked again.
+    /// [`Run::read_at`] without the sequence number, if the block is read in place and need not be checked again.
     #[inline(always)]
     pub fn entry_at_hand(&self, spot: Spot, now: Moment) -> Option<EntryRef<'_>> {
-        let file = self.file_of_pages()?;
-        file.hint(start_of(spot)).prefetch_item();
-        self.entry_in(file, spot, now)
+        let file = self.place.get()?;
+        let start = self.contents_start(spot.block);
+        file.hint(start + u64::from(spot.offset)).prefetch_item();
+        self.entry_in(file, start, spot, now)
     }
 
-    /// Asks the processor for the first lines of an entry, if each block has a page of its own, and for what is known of the block.
+    /// Asks the processor for the first lines of an entry, and for what is known of the block.
     #[inline(always)]
     pub fn prefetch_at_hand(&self, spot: Spot) {
         self.prefetch_slot(spot.block);
-        if let Some(file) = self.file_of_pages() {
-            file.hint(start_of(spot)).prefetch_item();
-        }
+        self.prefetch_at(spot);
     }
 
     /// [`Run::entry_at_hand`] of a spot that was asked for before.
     #[inline(always)]
     pub fn entry_on_its_way(&self, spot: Spot, now: Moment) -> Option<EntryRef<'_>> {
-        self.entry_in(self.file_of_pages()?, spot, now)
+        self.entry_in(self.place.get()?, self.contents_start(spot.block), spot, now)
+    }
+
+    /// Where the contents of a block begin.
+    #[inline(always)]
+    fn contents_start(&self, block: u16) -> u64 {
+        if self.stride > 0 {
+            return start_on_grid(block);
+        }
+        self.index.offset(usize::from(block)) + UNIT_HEADER_LEN as u64
     }
 
     #[inline(always)]
-    fn file_of_pages(&self) -> Option<&MappedFile> {
-        self.place.get().filter(|_| self.stride > 0)
-    }
-
-    #[inline(always)]
-    fn entry_in<'r>(&'r self, file: &'r MappedFile, spot: Spot, now: Moment) -> Option<EntryRef<'r>> {
+    fn entry_in<'r>(&'r self, file: &'r MappedFile, start: u64, spot: Spot, now: Moment) -> Option<EntryRef<'r>> {
         let (checked, note) = self.slots.in_place(u32::from(spot.block))?;
         if checked != now.span_of(spot.block.into()) {
             return None;
         }
         self.slots.note_hit();
-        let start = start_of(Spot { offset: 0, ..spot });
         entry_at(file.bytes(start..start + note.len() as u64)?, usize::from(spot.offset), false)
     }
 
@@ -140,10 +141,10 @@ impl Run {
     }
 }
 
-/// Where an entry begins in a file of which each block has a page of its own.
+/// Where the contents of a block begin in a file of which each block has a page of its own.
 #[inline(always)]
-pub(super) fn start_of(Spot { block, offset }: Spot) -> u64 {
-    (u64::from(block) * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64 + u64::from(offset)
+pub(super) fn start_on_grid(block: u16) -> u64 {
+    (u64::from(block) * PAGE_BYTES).max(FILE_HEADER_LEN as u64) + UNIT_HEADER_LEN as u64
 }
 
 /// The average bytes of an entry of blocks of which this is noted.

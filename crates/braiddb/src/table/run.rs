@@ -10,7 +10,7 @@
 use super::{
     Position, TableContext,
     block::{self, Rows, entry_count},
-    exact::{Spot, average_stride, start_of},
+    exact::{average_stride, start_on_grid},
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     lately::is_sample,
     meta::RunMeta,
@@ -35,6 +35,9 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// The system is asked of so many blocks at once whether it has them in memory: a megabyte, of pages.
+const BLOCKS_ASKED_AT_ONCE: u16 = 256;
 
 /// An open run. Immutable; shared by all threads.
 #[derive(Debug)]
@@ -264,6 +267,27 @@ impl Run {
         blocks.filter(|&block| self.slots.is_at_hand(u32::from(block), now(block))).count() as u64
     }
 
+    /// How many of these blocks are in memory: those of [`Run::cached_blocks`], and those that can be read in place and that the system has.
+    pub fn blocks_in_memory(&self, blocks: Range<u16>) -> u64 {
+        let Some(file) = self.place.file(&*self.file, self.meta.file_bytes) else { return self.cached_blocks(blocks) };
+        let end = blocks.end.min(self.end().block);
+        let count = |first: u16| {
+            let some = first..first.saturating_add(BLOCKS_ASKED_AT_ONCE).min(end);
+            let bytes = self.index.offset(some.start.into())..self.index.offset(some.end.into());
+            if file.is_in_memory(bytes) && some.clone().all(|block| self.is_plain(block)) {
+                return some.len() as u64;
+            }
+            self.cached_blocks(some)
+        };
+        (blocks.start..end).step_by(BLOCKS_ASKED_AT_ONCE.into()).map(count).sum()
+    }
+
+    /// Whether a block stands in the file as it is, and its length is known.
+    pub(super) fn is_plain(&self, block: u16) -> bool {
+        let (len, unit) = (self.note(block).len(), self.unit_of(block));
+        len > 0 && unit.end - unit.start == (UNIT_HEADER_LEN + len) as u64
+    }
+
     /// A block, for as long as the guard lives: for whoever reads much of it under one guard.
     #[inline]
     pub fn block<'g>(&'g self, block: u16, guard: &'g Guard) -> Result<Block<'g>> {
@@ -480,7 +504,7 @@ impl Run {
     fn contents_of(&self, block: u16) -> Range<u64> {
         let len = self.note(block).len() as u64;
         if self.stride > 0 && len > 0 && usize::from(block) + 1 < self.slots.units() {
-            let start = start_of(Spot { block, offset: 0 });
+            let start = start_on_grid(block);
             return start..(start + len).min((u64::from(block) + 1) * PAGE_BYTES);
         }
         let unit = self.unit_of(block);

@@ -17,6 +17,9 @@ thread_local! {
     static SEARCHES: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Who was refused a hash index so often waits no longer than before.
+const REFUSALS_MAX: u32 = 5;
+
 /// [`View::prefetch_candidate`].
 struct PrefetchCandidate<'a> {
     view: &'a View,
@@ -202,12 +205,14 @@ impl View {
 
     /// Whether so many searches were made that a hash index pays.
     pub fn wants_hash_index(&self) -> bool {
-        self.hash_index.get().is_none()
-            && self.searches.load(Relaxed) >= self.demand.searches_min().max(self.meta.entries / 32)
+        let searches_min = self.demand.searches_min().max(self.meta.entries / 32);
+        let refusals = self.refusals.load(Relaxed).min(REFUSALS_MAX);
+        self.hash_index.get().is_none() && self.searches.load(Relaxed) >= searches_min.saturating_mul(1 << refusals)
     }
 
-    /// Has it wait for as many searches again until it wants a hash index.
+    /// Has it wait for twice as many searches as before until it wants a hash index: looking whether it can have one takes time as well.
     pub fn refuse_hash_index(&self) {
+        self.refusals.fetch_add(1, Relaxed);
         self.searches.store(0, Relaxed);
     }
 

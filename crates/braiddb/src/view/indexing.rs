@@ -16,13 +16,13 @@ use std::sync::Arc;
 const SEGMENTS_AT_ONCE: u32 = 64;
 
 impl View {
-    /// How many data blocks its part of the runs has, and how many of them are cached.
-    pub fn cached_blocks(&self, runs: &[Arc<Run>]) -> Result<(u64, u64)> {
+    /// How many data blocks its part of the runs has, and how many of them are in memory: see [`Run::blocks_in_memory`].
+    pub fn blocks_in_memory(&self, runs: &[Arc<Run>]) -> Result<(u64, u64)> {
         let mut counts = (0, 0);
         for (part, run) in self.parts(runs)?.iter().zip(runs) {
             let (first, end) = (part.blocks.0, part.blocks.1.saturating_add(1).min(run.end().block));
             counts.0 += u64::from(end.saturating_sub(first));
-            counts.1 += run.cached_blocks(first..end);
+            counts.1 += run.blocks_in_memory(first..end);
         }
         Ok(counts)
     }
@@ -37,7 +37,7 @@ impl View {
             let end = run.advance(last, last_segment.lanes_of_run(index).count_ones());
             let blocks = (first.block, end.block.min(run.end().block.saturating_sub(1)).max(first.block));
             let block_entries = (blocks.0..=blocks.1).map(|block| run.block_entries(block)).max().unwrap_or(0);
-            Some(Part { blocks, block_entries, has_pages: run.has_pages(blocks.0..=blocks.1) })
+            Some(Part { blocks, block_entries, has_spots: run.has_spots(blocks.0..=blocks.1) })
         };
         let parts: Option<Vec<Part>> = runs.iter().enumerate().map(part).collect();
         parts.ok_or_else(|| self.corrupt_segment(0, "it lacks a run"))

@@ -27,7 +27,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -169,6 +169,8 @@ pub struct View {
     pub(super) hash_index: OnceLock<HashIndex>,
     /// About how many gets went without it.
     pub(super) searches: AtomicU64,
+    /// How often it wanted a hash index and could not have one.
+    pub(super) refusals: AtomicU32,
     pub(super) demand: Arc<Demand>,
     /// How many keys stand where, once ranges were counted.
     pub(super) live_counts: LiveCounts,
@@ -277,6 +279,7 @@ impl View {
             simd,
             hash_index: OnceLock::new(),
             searches: AtomicU64::new(0),
+            refusals: AtomicU32::new(0),
             demand: Arc::clone(&ctx.demand),
             live_counts: LiveCounts::default(),
             first_blocks: FirstBlocks::default(),
