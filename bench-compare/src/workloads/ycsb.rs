@@ -53,12 +53,55 @@ pub fn f(context: &Context<'_>) -> Result<Vec<Measure>> {
     run(context, "ycsb_f", Mix { read_modify_writes: 50, ..Mix::default() }, context.n / 4)
 }
 
-/// What there is now, and what was met.
+/// One of a workload's operations, and what is known of it before it is done.
+#[derive(Clone, Copy)]
+enum Operation {
+    /// Of a row that is in this version.
+    Read { row: u32, version: u32 },
+    /// To this version.
+    Update { row: u32, version: u32 },
+    /// Of a new row.
+    Insert { row: u32 },
+    /// Of so many rows from one on.
+    Scan { row: u32, len: u32 },
+    /// Of a row that is in the version before this one, which it is put to.
+    ReadModifyWrite { row: u32, version: u32 },
+}
+
+/// Chooses all operations, before the clock runs: the distribution's powers and the versions' places in memory take a good part of
+/// what a read takes.
+fn choose(shares: Mix, rows: u64, ops: u64) -> Vec<Operation> {
+    let (zipf, mut random) = (Zipf::new(rows, THETA), Random::new(121));
+    let mut versions = vec![0u32; rows as usize];
+    let mut choose_one = || {
+        let rank = zipf.next(&mut random);
+        let row = if shares.latest { versions.len() as u64 - 1 - rank } else { mix(rank) % rows } as u32;
+        let choice = random.below(100);
+        let is_below = |share: u64| choice < share;
+        let mut next_version = || {
+            versions[row as usize] += 1;
+            versions[row as usize]
+        };
+        if is_below(shares.updates) {
+            Operation::Update { row, version: next_version() }
+        } else if is_below(shares.inserts) {
+            versions.push(0);
+            Operation::Insert { row: versions.len() as u32 - 1 }
+        } else if is_below(shares.inserts + shares.scans) {
+            Operation::Scan { row, len: 1 + random.below(SCAN_LEN_MAX) as u32 }
+        } else if is_below(shares.read_modify_writes) {
+            Operation::ReadModifyWrite { row, version: next_version() }
+        } else {
+            Operation::Read { row, version: versions[row as usize] }
+        }
+    };
+    (0..ops).map(|_| choose_one()).collect()
+}
+
+/// What is done, and what was met.
 struct State<'a> {
     engine: &'a dyn Engine,
     values: Values,
-    /// The version of each row.
-    versions: Vec<u32>,
     batch: Batch,
     /// Over what reads and scans showed.
     seen: Checksum,
@@ -67,8 +110,8 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    fn read(&mut self, reader: &mut dyn Reader, row: u64) -> Result<()> {
-        let (key, wanted) = (ORDER.key(row), stamp(row, self.versions[row as usize]).to_le_bytes());
+    fn read(&mut self, reader: &mut dyn Reader, row: u32, version: u32) -> Result<()> {
+        let (key, wanted) = (ORDER.key(row.into()), stamp(row.into(), version).to_le_bytes());
         let mut is_right = false;
         reader.refresh()?;
         reader.get(&key, &mut |value| {
@@ -79,23 +122,13 @@ impl State<'_> {
         Ok(())
     }
 
-    fn put(&mut self, row: u64, version: u32) -> Result<()> {
-        self.batch.fill(ORDER, &self.values, std::iter::once((row, Some(version))));
+    fn put(&mut self, row: u32, version: u32) -> Result<()> {
+        self.batch.fill(ORDER, &self.values, std::iter::once((row.into(), Some(version))));
         self.batch.commit(self.engine)
     }
 
-    fn update(&mut self, row: u64) -> Result<()> {
-        self.versions[row as usize] += 1;
-        self.put(row, self.versions[row as usize])
-    }
-
-    fn insert(&mut self) -> Result<()> {
-        self.versions.push(0);
-        self.put(self.versions.len() as u64 - 1, 0)
-    }
-
-    fn scan(&mut self, reader: &mut dyn Reader, row: u64, len: u64) -> Result<()> {
-        let (key, mut left) = (ORDER.key(row), len);
+    fn scan(&mut self, reader: &mut dyn Reader, row: u32, len: u32) -> Result<()> {
+        let (key, mut left) = (ORDER.key(row.into()), len);
         reader.refresh()?;
         let seen = &mut self.seen;
         reader.scan(&key, &mut |key, value| {
@@ -104,54 +137,73 @@ impl State<'_> {
             left > 0
         })
     }
+
+    /// Reads are timed one in some ([`Phase::sampled`]), all else each time.
+    fn run(&mut self, phase: &mut Phase, number: u64, reader: &mut dyn Reader, operation: Operation) -> Result<()> {
+        match operation {
+            Operation::Read { row, version } => phase.sampled(number, || self.read(reader, row, version)),
+            Operation::Update { row, version } => phase.timed(|| self.put(row, version)),
+            Operation::Insert { row } => phase.timed(|| self.put(row, 0)),
+            Operation::Scan { row, len } => phase.timed(|| self.scan(reader, row, len)),
+            Operation::ReadModifyWrite { row, version } => phase.timed(|| {
+                self.read(reader, row, version - 1)?;
+                self.put(row, version)
+            }),
+        }
+    }
 }
 
 fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<Measure>> {
     let (values, rows) = (Values::kilobyte(), context.n / 4);
     // Half writes is a mixed load with its budget; the others read mostly, and the budget holds the data.
-    let writes = shares.updates + shares.read_modify_writes;
-    let mut need = context.need(if writes >= 50 { Access::Write } else { Access::Read });
+    let is_mostly_read = shares.updates + shares.read_modify_writes < 50;
+    let mut need = context.need(if is_mostly_read { Access::Read } else { Access::Write });
     need.data_bytes = values.user_bytes(rows + ops / 10);
     let engine = context.open(need)?;
     context.load(&*engine, ORDER, &values, rows)?;
     let mut reader = engine.reader()?;
-    let versions = vec![0; rows as usize];
-    let batch = Batch::new(1);
-    let mut state = State { engine: &*engine, values, versions, batch, seen: Checksum::default(), wrong: 0 };
-    let (zipf, mut random) = (Zipf::new(rows, THETA), Random::new(121));
+    if is_mostly_read {
+        // What is read is warm, as in the workloads that read alone: each row has been read once.
+        scan_checksum(&mut *reader)?;
+        reader.refresh()?;
+    }
+    let operations = choose(shares, rows, ops);
+    let mut state = State { engine: &*engine, values, batch: Batch::new(1), seen: Checksum::default(), wrong: 0 };
     let mut phase = Phase::begin(context.limit);
     let mut done = 0;
-    while done < ops && !phase.is_over(done) {
-        let rank = zipf.next(&mut random);
-        let row = if shares.latest { state.versions.len() as u64 - 1 - rank } else { mix(rank) % rows };
-        let choice = random.below(100);
-        let is_below = |share: u64| choice < share;
-        if is_below(shares.updates) {
-            state.update(row)?;
-        } else if is_below(shares.inserts) {
-            state.insert()?;
-        } else if is_below(shares.inserts + shares.scans) {
-            let len = 1 + random.below(SCAN_LEN_MAX);
-            state.scan(&mut *reader, row, len)?;
-        } else {
-            state.read(&mut *reader, row)?;
-            if is_below(shares.read_modify_writes) {
-                state.update(row)?;
-            }
+    for &operation in &operations {
+        if phase.is_over(done) {
+            break;
         }
-        phase.lap();
+        state.run(&mut phase, done, &mut *reader, operation)?;
         done += 1;
     }
     let measure = phase.end(name, done);
     context.note_memory();
-    finish(measure, &mut *reader, state)
+    finish(measure, &mut *reader, state, rows, &operations[..done as usize])
 }
 
 /// Looks at all rows once more.
-fn finish(measure: Measure, reader: &mut dyn Reader, state: State<'_>) -> Result<Vec<Measure>> {
+fn finish(
+    measure: Measure,
+    reader: &mut dyn Reader,
+    state: State<'_>,
+    rows: u64,
+    done: &[Operation],
+) -> Result<Vec<Measure>> {
+    let mut versions = vec![0; rows as usize];
+    for operation in done {
+        match *operation {
+            Operation::Update { row, version } | Operation::ReadModifyWrite { row, version } => {
+                versions[row as usize] = version;
+            }
+            Operation::Insert { .. } => versions.push(0),
+            Operation::Read { .. } | Operation::Scan { .. } => {}
+        }
+    }
     let mut expected = Checksum::default();
-    for (row, version) in state.versions.iter().enumerate() {
-        expected.expect(ORDER, &state.values, row as u64, *version);
+    for (row, version) in versions.into_iter().enumerate() {
+        expected.expect(ORDER, &state.values, row as u64, version);
     }
     reader.refresh()?;
     let left = scan_checksum(reader)?;
