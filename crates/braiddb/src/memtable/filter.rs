@@ -25,6 +25,10 @@ impl Filter {
         let filter = Filter { words: Zeroed::new(bytes / size_of::<AtomicU64>()), pool };
         if let Some(pool) = &filter.pool {
             pool.note_taken(filter.bytes());
+            if pool.bytes() > 0 {
+                // The database is being written, and most of the filter will be. It would be read first, each time.
+                filter.words.populate();
+            }
         }
         filter
     }

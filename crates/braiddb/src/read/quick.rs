@@ -1,4 +1,5 @@
-//! Gets that are answered at once: of keys whose place a hash index tells to the byte, in files that are read in place, beside memtables that can be asked.
+//! Gets that are answered at once: of keys whose place a hash index tells to the byte, in files that are read in place, beside memtables that can be asked
+//! and runs whose filters tell that they have no such key.
 //!
 //! This is [`super::get_with`] for the case that nearly all gets of a warm database are, with as few instructions as can be, none of which waits for
 //! the memory that the get before it waits for: so the processor, which looks some hundred instructions ahead, is at work on the next get
@@ -145,8 +146,9 @@ fn begin<'s, K: Deref<Target = [u8]>>(
     });
     let number = state.version.find_by_head_with(head, || whole(prefix, key));
     let partition = state.version.partitions.get(number).ok_or(Quick::Unknown)?;
-    let (view, runs) = partition.only_view().ok_or(Quick::Unknown)?;
+    let (view, runs) = partition.view_of_most().ok_or(Quick::Unknown)?;
     let begun = view.begin_quickly(hash, snapshot).ok_or(Quick::Unknown)?;
+    partition.prefetch_others(hash);
     if let Some(known) = ask(&state.active, || whole(prefix, key), hash, snapshot) {
         return Err(known);
     }
@@ -155,7 +157,7 @@ fn begin<'s, K: Deref<Target = [u8]>>(
             return Err(known);
         }
     }
-    Ok((begun, runs))
+    if partition.others_lack(hash) { Ok((begun, runs)) } else { Err(Quick::Unknown) }
 }
 
 /// What a memtable says of a key; `None` if it has nothing to say.

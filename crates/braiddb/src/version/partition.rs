@@ -185,6 +185,32 @@ impl Partition {
         if self.is_plain { self.main_view() } else { None }
     }
 
+    /// The main view, if it can be all that there is to ask for some key: there are no range tombstones, and [`Partition::others_lack`] tells of which.
+    #[inline]
+    pub fn view_of_most(&self) -> Option<(&View, &[Arc<Run>])> {
+        match (&self.view, &self.tombstones) {
+            _ if self.is_plain => self.main_view(),
+            (Some(view), None) => {
+                Some((view, &self.view_runs))
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks for what [`Partition::others_lack`] will read.
+    #[inline]
+    pub fn prefetch_others(&self, hash: u64) {
+        if !self.is_plain {
+            self.apart.iter().for_each(|handle| handle.prefetch_filter(hash));
+        }
+    }
+
+    /// Whether it is known that nothing beside the main view has a key with this hash.
+    #[inline]
+    pub fn others_lack(&self, hash: u64) -> bool {
+        self.is_plain || self.apart.iter().all(|handle| handle.lacks(hash))
+    }
+
     /// All views that are open, and their runs.
     pub fn open_views(&self) -> impl Iterator<Item = (&View, &[Arc<Run>])> {
         let own = self.view.as_ref().map(|view| (&**view, &*self.view_runs));
