@@ -143,6 +143,76 @@ fn gets_of_rows_that_do_not_fill_pages_are_answered_at_once_too() {
     }
 }
 
+/// A database whose partitions have views of several runs and nothing beside them, with indexes.
+fn loaded_with_views() -> (Db, Tree, Model) {
+    let db = open(settings()).unwrap();
+    let tree = db.tree("rows").unwrap();
+    let mut model = Model::new();
+    let has_views = || {
+        let state = db.core().state.load_full();
+        state.version.partitions.iter().all(|partition| partition.view.is_some() && partition.apart.is_empty())
+    };
+    let parts = (0..8u64).cycle().enumerate().take(100);
+    for (number, part) in parts {
+        if number >= 8 && has_views() {
+            break;
+        }
+        for row in (0..ROWS).filter(|row| row % 8 == part) {
+            let value = vec![row as u8; 20 + row as usize % 180];
+            tree.put(key(row), &value).unwrap();
+            model.insert(key(row), value);
+        }
+        db.flush().unwrap();
+    }
+    assert!(has_views());
+    for _ in 0..2 {
+        check(&db, &tree, &model);
+        db.flush().unwrap();
+    }
+    (db, tree, model)
+}
+
+#[test]
+fn runs_that_stand_apart_are_passed_over_if_their_filters_say_so() {
+    // Most rows stand in the only run of a partition without a view at first, and then in the view of several runs.
+    for has_view in [false, true] {
+        let (db, tree, mut model) = if has_view { loaded_with_views() } else { loaded() };
+        let is_apart =
+            || {
+                let state = db.core().state.load_full();
+                state.version.partitions.iter().all(|partition| {
+                    partition.view.is_some() == has_view && partition.apart.len() > usize::from(!has_view)
+                })
+            };
+        for round in 1..=2u8 {
+            for row in (0..ROWS).filter(|row| row % 16 == u64::from(round)) {
+                if row % 3 == 0 {
+                    tree.delete(key(row)).unwrap();
+                    model.remove(&key(row));
+                } else {
+                    tree.put(key(row), [round; 30]).unwrap();
+                    model.insert(key(row), vec![round; 30]);
+                }
+            }
+            db.flush().unwrap();
+            assert!(is_apart());
+            let touched = ROWS / 16 * u64::from(round);
+            let at_once = check(&db, &tree, &model);
+            // Those in the runs are left to the other way, and so are the few that a filter takes for one of them.
+            let most = ROWS + ROWS / 2 - touched;
+            assert!((most * 9 / 10..=most).contains(&at_once), "{at_once} of {most}");
+        }
+        // A range that was deleted may cover any key, and no filter tells.
+        let few: Vec<Vec<u8>> = model.keys().skip(1000).take(10).cloned().collect();
+        tree.delete_range(few[0].clone()..few[9].clone()).unwrap();
+        few[..9].iter().for_each(|key| drop(model.remove(key)));
+        db.flush().unwrap();
+        let partitions = &db.core().state.load_full().version.partitions;
+        assert!(partitions.iter().all(|partition| partition.tombstones.is_some()));
+        assert_eq!(check(&db, &tree, &model), 0);
+    }
+}
+
 #[test]
 fn memtables_are_asked_first() {
     let (db, tree, mut model) = loaded();

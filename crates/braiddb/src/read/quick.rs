@@ -146,9 +146,8 @@ fn begin<'s, K: Deref<Target = [u8]>>(
     });
     let number = state.version.find_by_head_with(head, || whole(prefix, key));
     let partition = state.version.partitions.get(number).ok_or(Quick::Unknown)?;
-    let (view, runs) = partition.view_of_most().ok_or(Quick::Unknown)?;
+    let (view, runs) = partition.only_view_with(hash).ok_or(Quick::Unknown)?;
     let begun = view.begin_quickly(hash, snapshot).ok_or(Quick::Unknown)?;
-    partition.prefetch_others(hash);
     if let Some(known) = ask(&state.active, || whole(prefix, key), hash, snapshot) {
         return Err(known);
     }
@@ -157,7 +156,7 @@ fn begin<'s, K: Deref<Target = [u8]>>(
             return Err(known);
         }
     }
-    if partition.others_lack(hash) { Ok((begun, runs)) } else { Err(Quick::Unknown) }
+    Ok((begun, runs))
 }
 
 /// What a memtable says of a key; `None` if it has nothing to say.

@@ -185,30 +185,26 @@ impl Partition {
         if self.is_plain { self.main_view() } else { None }
     }
 
-    /// The main view, if it can be all that there is to ask for some key: there are no range tombstones, and [`Partition::others_lack`] tells of which.
+    /// The only view that a key with this hash can be in, and its runs: [`Partition::only_view`], or what is left if filters tell of all other runs that
+    /// they lack it. `None` if more must be asked, or that view was not opened before.
     #[inline]
-    pub fn view_of_most(&self) -> Option<(&View, &[Arc<Run>])> {
-        match (&self.view, &self.tombstones) {
-            _ if self.is_plain => self.main_view(),
-            (Some(view), None) => {
-                Some((view, &self.view_runs))
-            }
-            _ => None,
-        }
+    pub fn only_view_with(&self, hash: u64) -> Option<(&View, &[Arc<Run>])> {
+        if self.is_plain { self.main_view() } else { self.only_left_with(hash) }
     }
 
-    /// Asks for what [`Partition::others_lack`] will read.
-    #[inline]
-    pub fn prefetch_others(&self, hash: u64) {
-        if !self.is_plain {
-            self.apart.iter().for_each(|handle| handle.prefetch_filter(hash));
+    #[inline(never)]
+    fn only_left_with(&self, hash: u64) -> Option<(&View, &[Arc<Run>])> {
+        if self.tombstones.is_some() {
+            return None;
         }
-    }
-
-    /// Whether it is known that nothing beside the main view has a key with this hash.
-    #[inline]
-    pub fn others_lack(&self, hash: u64) -> bool {
-        self.is_plain || self.apart.iter().all(|handle| handle.lacks(hash))
+        self.apart.iter().for_each(|handle| handle.prefetch_filter(hash));
+        if let Some(view) = &self.view {
+            view.prefetch_by_hash(hash);
+            return self.apart.iter().all(|handle| handle.lacks(hash)).then_some((view, &self.view_runs));
+        }
+        let mut left = self.apart.iter().filter(|handle| !handle.lacks(hash));
+        let only = left.next().filter(|_| left.next().is_none())?;
+        Some((only.view.get()?, &only.alone))
     }
 
     /// All views that are open, and their runs.

@@ -24,6 +24,10 @@ struct Stopped {
 }
 
 impl Stopped {
+    fn new() -> Arc<Stopped> {
+        Arc::new(Stopped { now_ns: AtomicU64::new(SECOND_NS), system: SystemRuntime::new() })
+    }
+
     fn advance(&self, ns: u64) {
         self.now_ns.fetch_add(ns, Ordering::Relaxed);
     }
@@ -53,7 +57,7 @@ impl Runtime for Stopped {
 /// A database whose memtable holds all that the tests write, in short log segments.
 fn world() -> (FaultVfs, Arc<Stopped>, Db) {
     let vfs = FaultVfs::new(Path::new("/db"));
-    let clock = Arc::new(Stopped { now_ns: AtomicU64::new(SECOND_NS), system: SystemRuntime::new() });
+    let clock = Stopped::new();
     let db = open_on(&vfs, &clock);
     (vfs, clock, db)
 }
@@ -131,6 +135,44 @@ fn a_database_is_idle_once_nothing_was_committed_for_a_while() {
     assert_eq!(look(&db), (true, true));
     db.flush().unwrap();
     assert_eq!(look(&db), (false, false), "what a flush leaves behind is looked at as well");
+}
+
+#[test]
+fn memory_is_kept_for_the_next_memtables_until_none_was_needed_for_long() {
+    let (vfs, clock) = (FaultVfs::new(Path::new("/db")), Stopped::new());
+    let settings = Settings {
+        memory: 64 << 20,
+        memtable_bytes: Some(8 << 20),
+        log_segment_bytes: 1 << 20,
+        runtime: Arc::clone(&clock) as Arc<dyn Runtime>,
+        ..small(&fault(&vfs))
+    };
+    let db = open(settings).unwrap();
+    let tree = db.tree("t").unwrap();
+    let kept = || db.core().member.common.chunk_pool.bytes();
+    let fill = || {
+        for row in 0..40_000u32 {
+            tree.put(row.to_be_bytes(), [row as u8; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        crossbeam_epoch::pin().flush();
+    };
+    fill();
+    assert!(kept() > 0, "nothing is kept");
+    let look_after = |ns: u64| {
+        clock.advance(ns);
+        look(&db);
+        db.core().give_memory_back_if_due();
+    };
+    look_after(0);
+    look_after(MEMORY_KEPT_NS - 1);
+    assert!(kept() > 0 && look(&db).1, "it is idle, but not for long");
+    fill();
+    look_after(0);
+    look_after(MEMORY_KEPT_NS - 1);
+    assert!(kept() > 0, "there was something to be done meanwhile");
+    look_after(1);
+    assert_eq!(kept(), 0);
 }
 
 #[test]
