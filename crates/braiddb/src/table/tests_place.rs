@@ -565,3 +565,32 @@ fn blocks_fall_due_at_different_times() {
     fixture.pass(3 * LATER_NS);
     assert_eq!(run.cached_blocks(0..u16::MAX), 0);
 }
+
+/// Blocks that can be read in place count as in memory where the system has them there, though nobody has looked at any.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_system_tells_which_blocks_are_in_memory() {
+    /// What `statfs` calls a file system that is nowhere but in memory.
+    const TMPFS: u64 = 0x0102_1994;
+    let Some(fixture) = Fixture::new() else { return };
+    if rustix::fs::statfs(fixture.dir.path()).unwrap().f_type as u64 & 0xffff_ffff == TMPFS {
+        eprintln!("skipped: {} is always in memory", fixture.dir.path().display());
+        return;
+    }
+    for compression in [Compression::None, Compression::Lz4] {
+        let (run, meta, _) = fixture.run(20_000, compression);
+        let (all, path) = (u64::from(run.block_count()), run.path().to_owned());
+        let is_told = compression == Compression::None;
+        assert_eq!(run.blocks_in_memory(0..u16::MAX), if is_told { all } else { 0 }, "{compression:?}");
+        drop(run);
+        let file = std::fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let run = Run::open(&fixture.reader(), &path, &meta).unwrap();
+        // Its index and what stands near that was read just now.
+        let left = run.blocks_in_memory(0..u16::MAX);
+        assert!(left < all, "{left} of {all}");
+        drop(run);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
