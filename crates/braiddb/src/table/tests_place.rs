@@ -569,6 +569,7 @@ fn blocks_fall_due_at_different_times() {
 /// Blocks that can be read in place count as in memory where the system has them there, though nobody has looked at any.
 #[cfg(target_os = "linux")]
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the advice is given by descriptor")]
 fn the_system_tells_which_blocks_are_in_memory() {
     /// What `statfs` calls a file system that is nowhere but in memory.
     const TMPFS: u64 = 0x0102_1994;
