@@ -84,12 +84,6 @@ impl Phase {
         if !number.is_multiple_of(READS_PER_SAMPLE) {
             return operation();
         }
-        self.timed(operation)
-    }
-
-    /// Runs an operation, and times it.
-    #[inline]
-    pub fn timed<R>(&mut self, operation: impl FnOnce() -> R) -> R {
         let start = Instant::now();
         let result = operation();
         self.histogram.record(start.elapsed().as_nanos() as u64);

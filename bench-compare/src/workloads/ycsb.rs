@@ -138,17 +138,16 @@ impl State<'_> {
         })
     }
 
-    /// Reads are timed one in some ([`Phase::sampled`]), all else each time.
-    fn run(&mut self, phase: &mut Phase, number: u64, reader: &mut dyn Reader, operation: Operation) -> Result<()> {
+    fn run(&mut self, reader: &mut dyn Reader, operation: Operation) -> Result<()> {
         match operation {
-            Operation::Read { row, version } => phase.sampled(number, || self.read(reader, row, version)),
-            Operation::Update { row, version } => phase.timed(|| self.put(row, version)),
-            Operation::Insert { row } => phase.timed(|| self.put(row, 0)),
-            Operation::Scan { row, len } => phase.timed(|| self.scan(reader, row, len)),
-            Operation::ReadModifyWrite { row, version } => phase.timed(|| {
+            Operation::Read { row, version } => self.read(reader, row, version),
+            Operation::Update { row, version } => self.put(row, version),
+            Operation::Insert { row } => self.put(row, 0),
+            Operation::Scan { row, len } => self.scan(reader, row, len),
+            Operation::ReadModifyWrite { row, version } => {
                 self.read(reader, row, version - 1)?;
                 self.put(row, version)
-            }),
+            }
         }
     }
 }
@@ -175,7 +174,7 @@ fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<M
         if phase.is_over(done) {
             break;
         }
-        state.run(&mut phase, done, &mut *reader, operation)?;
+        phase.sampled(done, || state.run(&mut *reader, operation))?;
         done += 1;
     }
     let measure = phase.end(name, done);

@@ -503,8 +503,9 @@ impl Core {
             let work = self.work.lock();
             (work.idle, work.quiet_since_ns)
         };
-        if idle && self.now_ns().saturating_sub(quiet_since_ns) >= MEMORY_KEPT_NS {
-            self.member.common.trim();
+        let long_ago_ns = self.now_ns().saturating_sub(MEMORY_KEPT_NS);
+        if idle && quiet_since_ns <= long_ago_ns {
+            self.member.common.trim(long_ago_ns);
         }
     }
 

@@ -229,10 +229,12 @@ impl Common {
         }
     }
 
-    /// What is kept for the next memtables is given back to the system, if all databases are idle.
-    pub fn trim(&self) {
-        let is_idle = |core: &Arc<Core>| core.work.try_lock().is_some_and(|work| work.idle);
-        if !self.is_shared || self.databases().iter().all(is_idle) {
+    /// What is kept for the next memtables is given back to the system, if none of the databases has needed any since `quiet_since_ns`.
+    pub fn trim(&self, quiet_since_ns: u64) {
+        let is_quiet = |core: &Arc<Core>| {
+            core.work.try_lock().is_some_and(|work| work.idle && work.quiet_since_ns <= quiet_since_ns)
+        };
+        if self.chunk_pool.bytes() > 0 && (!self.is_shared || self.databases().iter().all(is_quiet)) {
             self.chunk_pool.trim();
         }
     }

@@ -80,11 +80,11 @@ impl Core {
     /// Shows the value that a key of a tree has now to `read`. A large value, which was read for this call, is the reader's own.
     #[inline]
     pub fn get_now<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
-        self.check_open()?;
         if let Some(state) = self.quick_state.borrow() {
             // The state comes first, as in `state_for`.
-            let at = self.snapshots.visible();
+            let at = || self.snapshots.visible();
             let answer = read::get_quickly(&state, (tree.first_key(), key), whole_key, at, || self.table.moment());
+            self.check_open()?;
             #[cfg(test)]
             super::tests_quick::note(&answer);
             match answer {

@@ -54,7 +54,7 @@ fn quickly(db: &Db, tree: &Tree, key: &[u8]) -> Option<Option<Vec<u8>>> {
     let parts = (tree.state().id.first_key(), key);
     let whole = |prefix: [u8; 4], key: &[u8]| [&prefix, key].concat();
     let state = core.quick_state.borrow().unwrap();
-    match get_quickly(&state, parts, whole, core.snapshots.visible(), || core.table.moment()) {
+    match get_quickly(&state, parts, whole, || core.snapshots.visible(), || core.table.moment()) {
         Quick::Value(value) => Some(Some(value.to_vec())),
         Quick::Absent => Some(None),
         Quick::Unknown => None,

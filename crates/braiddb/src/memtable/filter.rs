@@ -13,7 +13,7 @@ use std::sync::{
 
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// They take memory as they are written: the filter of a memtable that stays small takes little.
+    /// They take memory as they are written, unless the database is being written much: the filter of a memtable that stays small takes little.
     words: Zeroed<AtomicU64>,
     /// Where it is counted, if it is.
     pool: Option<Arc<ChunkPool>>,

@@ -26,7 +26,7 @@ pub fn get_quickly<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
     (prefix, key): ([u8; 4], &[u8]),
     whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
-    snapshot: SequenceNumber,
+    snapshot: impl FnOnce() -> SequenceNumber,
     now: impl FnOnce() -> Moment,
 ) -> Quick<'s> {
     match begin(state, prefix, key, whole, snapshot) {
@@ -35,7 +35,8 @@ pub fn get_quickly<'s, K: Deref<Target = [u8]>>(
     }
 }
 
-/// [`get_quickly`] of several keys that begin with the same four bytes: what each of them needs from memory is asked for before any is waited for. Puts
+/// [`get_quickly`] of several keys that begin with the same four bytes: what each of them needs from memory is asked for before any is waited for, but for
+/// the filters of runs that stand apart. Puts
 /// the values of those that are there into `values`, and returns a bit for each key of which nothing is known; `None` if that is so of many. The
 /// keys are made as a whole, by `whole`, only where they are needed so.
 ///
@@ -70,7 +71,7 @@ fn begin_all<'s, K: Deref<Target = [u8]>>(
 ) -> Option<u32> {
     let mut unknown = 0;
     for (at, (&key, (begun, value))) in keys.iter().zip(begun.iter_mut().zip(values)).enumerate() {
-        match begin(state, prefix, key, whole, snapshot) {
+        match begin(state, prefix, key, whole, || snapshot) {
             Ok(on) => *begun = Some(on),
             Err(Quick::Value(known)) => *value = Some(known),
             Err(Quick::Absent) => {}
@@ -132,13 +133,16 @@ fn one_more(unknown: u32, at: usize) -> Option<u32> {
 }
 
 /// Begins the get of a key in two parts, or says what is known of it already.
+///
+/// A processor looks some three hundred instructions ahead. What it does while it waits for the entry of the get before must lead it to the bucket of this
+/// one: so the bucket is asked for as soon as it can be told, and all that is to be made sure of comes after that.
 #[inline(always)]
 fn begin<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
     prefix: [u8; 4],
     key: &[u8],
     whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
-    snapshot: SequenceNumber,
+    snapshot: impl FnOnce() -> SequenceNumber,
 ) -> Result<BegunIn<'s>, Quick<'s>> {
     let (hash, head) = Sought::hash_and_head_of_words(prefix, key).unwrap_or_else(|| {
         let whole = whole(prefix, key);
@@ -146,6 +150,10 @@ fn begin<'s, K: Deref<Target = [u8]>>(
     });
     let number = state.version.find_by_head_with(head, || whole(prefix, key));
     let partition = state.version.partitions.get(number).ok_or(Quick::Unknown)?;
+    if let Some(view) = &partition.view {
+        view.prefetch_bucket(hash);
+    }
+    let snapshot = snapshot();
     let (view, runs) = partition.only_view_with(hash).ok_or(Quick::Unknown)?;
     let begun = view.begin_quickly(hash, snapshot).ok_or(Quick::Unknown)?;
     if let Some(known) = ask(&state.active, || whole(prefix, key), hash, snapshot) {

@@ -36,8 +36,8 @@ use std::{
     },
 };
 
-/// The system is asked of so many blocks at once whether it has them in memory: a megabyte, of pages.
-const BLOCKS_ASKED_AT_ONCE: u16 = 256;
+/// The system is asked of so many blocks at once whether it has them in memory: 64 KiB, of pages.
+const BLOCKS_ASKED_AT_ONCE: u16 = 16;
 
 /// An open run. Immutable; shared by all threads.
 #[derive(Debug)]
@@ -274,10 +274,12 @@ impl Run {
         let count = |first: u16| {
             let some = first..first.saturating_add(BLOCKS_ASKED_AT_ONCE).min(end);
             let bytes = self.index.offset(some.start.into())..self.index.offset(some.end.into());
-            if file.is_in_memory(bytes) && some.clone().all(|block| self.is_plain(block)) {
-                return some.len() as u64;
+            match file.is_in_memory(bytes) {
+                true => {
+                    some.map(|block| u64::from(self.is_plain(block)).max(self.cached_blocks(block..block + 1))).sum()
+                }
+                false => self.cached_blocks(some),
             }
-            self.cached_blocks(some)
         };
         (blocks.start..end).step_by(BLOCKS_ASKED_AT_ONCE.into()).map(count).sum()
     }

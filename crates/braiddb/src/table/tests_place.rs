@@ -590,7 +590,7 @@ fn the_system_tells_which_blocks_are_in_memory() {
         let run = Run::open(&fixture.reader(), &path, &meta).unwrap();
         // Its index and what stands near that was read just now.
         let left = run.blocks_in_memory(0..u16::MAX);
-        assert!(left < all, "{left} of {all}");
+        assert!(!is_told || left < all, "{left} of {all}");
         drop(run);
         std::fs::remove_file(&path).unwrap();
     }

@@ -204,6 +204,9 @@ impl Partition {
         }
         let mut left = self.apart.iter().filter(|handle| !handle.lacks(hash));
         let only = left.next().filter(|_| left.next().is_none())?;
+        if is_counted(hash) {
+            only.note_read(1);
+        }
         Some((only.view.get()?, &only.alone))
     }
 

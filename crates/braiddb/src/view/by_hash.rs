@@ -168,6 +168,14 @@ impl View {
         Ok(candidates.is_complete().then_some(None))
     }
 
+    /// Asks for the bucket of a hash, if there is a hash index.
+    #[inline(always)]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        if let Some(index) = self.hash_index.get() {
+            index.prefetch(hash);
+        }
+    }
+
     /// Asks for what a get with this hash reads first, if there is a hash index. Returns whether there is one.
     #[inline]
     pub fn prefetch_by_hash(&self, hash: u64) -> bool {

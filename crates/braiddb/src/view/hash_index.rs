@@ -12,8 +12,8 @@
 //! tag        as many bits of the hash as are left, never 0; and its two lowest bits, in the bucket's last word
 //! ```
 //!
-//! Where blocks are read in place and not longer than a page, and enough bits are left for tags, words tell to the byte where entries begin. So a get need
-//! not look at the end of the block, where the slots stand, and asks for the lines of the entry itself and no others.
+//! Where blocks are read in place, and are not longer than a page or have one entry, and enough bits are left for tags (up to 65,536 blocks), words tell to the
+//! byte where entries begin. So a get need not look at the end of the block, where the slots stand, and asks for the lines of the entry itself and no others.
 //!
 //! Each key that the view shows to who sees all is in its bucket with its newest version, unless the bucket had no room:
 //! so a full bucket without the key tells nothing, and any other that the key is not there.
@@ -34,7 +34,7 @@ const LEFT_OUT: u32 = 1 << 31;
 const KEYS_PER_BUCKET: u64 = 11;
 /// With fewer bits, tags say too little.
 const TAG_BITS_MIN: u32 = 6;
-/// With fewer, the lines that are asked for in vain are more than those that exact places spare.
+/// With these and two more in the last word, one in six gets of absent keys reads an entry in vain, which takes no more time than the search for slots spares.
 const EXACT_TAG_BITS_MIN: u32 = 4;
 
 /// One of zeros is empty.
