@@ -150,7 +150,7 @@ fn begin<'s, K: Deref<Target = [u8]>>(
     });
     let number = state.version.find_by_head_with(head, || whole(prefix, key));
     let partition = state.version.partitions.get(number).ok_or(Quick::Unknown)?;
-    if let Some(view) = &partition.view {
+    if let Some((view, _)) = partition.main_view() {
         view.prefetch_bucket(hash);
     }
     let snapshot = snapshot();

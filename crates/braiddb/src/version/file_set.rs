@@ -3,7 +3,7 @@
 //! A version never changes. Readers hold one while they need it; files that no version in use names any more are
 //! removed when their last handle goes.
 
-use super::{Layout, Partition, PartitionLayout, RunHandle};
+use super::{Layout, Partition, PartitionLayout, RunHandle, heads::Heads};
 use crate::{
     base::{FileNumber, Result},
     table::{Run, TableContext},
@@ -22,13 +22,13 @@ pub struct Version {
     /// The partitions; they cover the whole keyspace.
     pub partitions: Vec<Arc<Partition>>,
     /// The first eight bytes of where each begins, as a number.
-    heads: Vec<u64>,
+    heads: Heads,
 }
 
 impl Version {
     /// A version of these partitions, which are in order.
     fn new(partitions: Vec<Arc<Partition>>) -> Version {
-        let heads = partitions.iter().map(|p| key_head(&p.layout.start)).collect();
+        let heads = Heads::new(partitions.iter().map(|p| key_head(&p.layout.start)).collect());
         Version { partitions, heads }
     }
 
@@ -47,17 +47,18 @@ impl Version {
     /// The same for who makes the key only if it is wanted.
     #[inline(always)]
     pub fn find_by_head_with<K: Deref<Target = [u8]>>(&self, head: u64, key: impl FnOnce() -> K) -> usize {
-        let less = self.heads.partition_point(|&h| h < head);
-        // Only partitions that begin alike must be looked at.
-        match self.heads.get(less) {
-            Some(&next) if next == head => self.find_among_ties(&key(), less, head),
-            _ => less.saturating_sub(1),
+        match self.heads.find(head).filter(|&number| number < self.partitions.len()) {
+            Some(number) => number,
+            None => self.find_slowly(head, &key()),
         }
     }
 
-    #[cold]
-    fn find_among_ties(&self, key: &[u8], first: usize, head: u64) -> usize {
-        let ties = self.heads[first..].partition_point(|&h| h == head);
+    /// The same for heads that several partitions may begin with.
+    #[inline(never)]
+    fn find_slowly(&self, head: u64, key: &[u8]) -> usize {
+        let first = self.heads.before(head);
+        // Only partitions that begin alike must be looked at.
+        let ties = self.heads.ties(first, head);
         let at_most = self.partitions[first..first + ties].partition_point(|p| p.layout.start.as_slice() <= key);
         (first + at_most).saturating_sub(1)
     }

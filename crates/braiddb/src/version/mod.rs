@@ -3,6 +3,7 @@
 mod current;
 mod edit;
 mod file_set;
+mod heads;
 mod layout;
 mod manifest;
 mod partition;

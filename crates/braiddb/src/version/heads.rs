@@ -1,0 +1,159 @@
+//! Where partitions begin, by the first eight bytes of that, for who looks for one with each get.
+//!
+//! A search that halves takes some thirty instructions, of which each waits for the one before. That is little by itself. But it stands between one get
+//! and the request for the next one's memory, and a processor looks only so far ahead: with it, gets on some machines wait for one another, and
+//! take half as long again. So the range that the heads cover is cut into slots of one length, and a table tells which partition each of them belongs to.
+//! Where a slot has one head at most, one comparison tells the rest.
+
+use std::cmp::Ordering;
+
+/// How many slots there are for each head, and at most; where heads are spread evenly, one slot in four to eight has one.
+const SLOTS_PER_HEAD: usize = 4;
+const SLOTS_MAX: usize = 1024;
+
+/// Which partition a head in a slot belongs to.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The only head in it; the greatest there can be if it has none.
+    border: u64,
+    /// The partition of what is less than that; what is greater is in the next. [`MANY`] if it has several heads.
+    partition: u32,
+}
+
+/// No partition has this number, nor the next.
+const MANY: u32 = u32::MAX - 1;
+
+/// The heads of all partitions, in order.
+#[derive(Debug, Default)]
+pub struct Heads {
+    heads: Vec<u64>,
+    slots: Vec<Slot>,
+    /// The second head, with which the first slot begins. (The first partition begins before all keys.)
+    lowest: u64,
+    /// The binary logarithm of a slot's length.
+    shift: u32,
+}
+
+impl Heads {
+    /// These, which are in order.
+    pub fn new(heads: Vec<u64>) -> Heads {
+        let (Some(&lowest), Some(&highest)) = (heads.get(1), heads.last()) else {
+            // All heads there are belong to the first partition.
+            let slots = vec![Slot { border: u64::MAX, partition: 0 }; heads.len()];
+            return Heads { heads, slots, ..Heads::default() };
+        };
+        let width = highest - lowest;
+        let slots_max = (SLOTS_PER_HEAD * heads.len()).min(SLOTS_MAX).next_power_of_two();
+        let shift = (u64::BITS - width.leading_zeros()).saturating_sub(slots_max.ilog2());
+        let count = (width >> shift) + 1;
+        // The first has what comes before it as well, and the last what comes after.
+        let before = |slot: u64| match slot {
+            slot if slot == count => heads.len(),
+            slot => heads.partition_point(|&head| head < lowest + (slot << shift)),
+        };
+        let slot = |number: u64| {
+            let (first, end) = (before(number), before(number + 1));
+            match (u32::try_from(first), end - first) {
+                (Ok(first @ 1..MANY), 0) => Slot { border: u64::MAX, partition: first - 1 },
+                (Ok(first @ 1..MANY), 1) => Slot { border: heads[first as usize], partition: first - 1 },
+                _ => Slot { border: u64::MAX, partition: MANY },
+            }
+        };
+        let slots = (0..count).map(slot).collect();
+        Heads { heads, slots, lowest, shift }
+    }
+
+    /// The number of the partition that all keys with this head are in; `None`, or that of no partition, if the table does not tell that.
+    #[inline(always)]
+    pub fn find(&self, head: u64) -> Option<usize> {
+        let last = self.slots.len().wrapping_sub(1) as u64;
+        let slot = self.slots.get((head.saturating_sub(self.lowest) >> self.shift).min(last) as usize)?;
+        match head.cmp(&slot.border) {
+            Ordering::Equal => None,
+            order => Some(slot.partition as usize + usize::from(order == Ordering::Greater)),
+        }
+    }
+
+    /// How many heads are less than this one.
+    pub fn before(&self, head: u64) -> usize {
+        self.heads.partition_point(|&other| other < head)
+    }
+
+    /// How many partitions have this head, from one of them on.
+    pub fn ties(&self, first: usize, head: u64) -> usize {
+        self.heads[first..].partition_point(|&other| other == head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Chance(u64);
+
+    impl Chance {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 ^ self.0 >> 29
+        }
+    }
+
+    /// As a search that halves would have it. Returns how many of the heads the table told.
+    fn check(heads: &[u64], chance: &mut Chance) -> (usize, usize) {
+        let table = Heads::new(heads.to_vec());
+        let near = heads.iter().flat_map(|&head| [head.wrapping_sub(1), head, head.saturating_add(1)]);
+        let others = (0..200).map(|_| chance.next() >> (chance.next() % 64));
+        let between = heads.windows(2).map(|pair| pair[0] + (pair[1] - pair[0]) / 2);
+        let (mut told, mut all) = (0, 0);
+        for head in near.chain(others).chain(between).chain([0, 1, u64::MAX]) {
+            let less = heads.partition_point(|&other| other < head);
+            assert_eq!(table.before(head), less);
+            all += 1;
+            if let Some(found) = table.find(head).filter(|&found| found < heads.len()) {
+                let is_first = found == 0 && heads.get(1).is_none_or(|&second| head < second);
+                assert!(
+                    is_first || (heads.get(less) != Some(&head) && found + 1 == less),
+                    "{head} in {heads:?}: {found}"
+                );
+                told += 1;
+            }
+        }
+        (told, all)
+    }
+
+    #[test]
+    fn the_table_tells_what_a_search_would() {
+        let mut chance = Chance(7);
+        check(&[], &mut chance);
+        for round in 0..400u64 {
+            let len = 1 + chance.next() % if round % 40 == 0 { 3000 } else { 40 };
+            let shape = round % 5;
+            let mut heads: Vec<u64> = (0..len)
+                .map(|_| match shape {
+                    // Spread evenly; in one tree; in a few trees, most in one; close together; with ties.
+                    0 => chance.next(),
+                    1 => 7 << 32 | chance.next() & 0xffff_ffff,
+                    2 => (chance.next() % 3) << 40 | (chance.next() & 0xffff_ffff) >> (chance.next() % 32),
+                    3 => u64::MAX - chance.next() % 100,
+                    _ => chance.next() % 10,
+                })
+                .collect();
+            heads.push(0);
+            heads.sort_unstable();
+            check(&heads, &mut chance);
+        }
+    }
+
+    #[test]
+    fn heads_that_are_spread_evenly_are_told_by_the_table() {
+        let mut chance = Chance(3);
+        for len in [1, 2, 9, 100] {
+            let mut heads: Vec<u64> = (0..len).map(|number| number << 26 | chance.next() % (1 << 25)).collect();
+            heads[0] = 0;
+            heads.sort_unstable();
+            let table = Heads::new(heads);
+            let told = (0..1000).filter(|_| table.find(chance.next() % (len << 26)).is_some_and(|p| p < len as usize));
+            assert!(told.count() > 900, "{table:?}");
+        }
+    }
+}
