@@ -132,7 +132,7 @@ mod tests {
                 .map(|_| match shape {
                     // Spread evenly; in one tree; in a few trees, most in one; close together; with ties.
                     0 => chance.next(),
-                    1 => 7 << 32 | chance.next() & 0xffff_ffff,
+                    1 => (7 << 32) | (chance.next() & 0xffff_ffff),
                     2 => (chance.next() % 3) << 40 | (chance.next() & 0xffff_ffff) >> (chance.next() % 32),
                     3 => u64::MAX - chance.next() % 100,
                     _ => chance.next() % 10,
@@ -148,7 +148,7 @@ mod tests {
     fn heads_that_are_spread_evenly_are_told_by_the_table() {
         let mut chance = Chance(3);
         for len in [1, 2, 9, 100] {
-            let mut heads: Vec<u64> = (0..len).map(|number| number << 26 | chance.next() % (1 << 25)).collect();
+            let mut heads: Vec<u64> = (0..len).map(|number| (number << 26) | (chance.next() % (1 << 25))).collect();
             heads[0] = 0;
             heads.sort_unstable();
             let table = Heads::new(heads);
