@@ -217,7 +217,6 @@ impl Core {
     /// Does all work that is due, in the calling thread.
     pub fn run_inline(&self) {
         self.keep_time();
-        self.give_memory_back_if_due();
         self.look_at_readers_if_due();
         self.prepare_log();
         while let Some(job) = self.next_job(Role::All, false) {

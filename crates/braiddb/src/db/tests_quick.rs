@@ -4,7 +4,7 @@ use super::{
     Db, Settings, Tree,
     tests_common::{Clock, DIR, SECOND_NS, fault, open, small},
 };
-use crate::{codec::Compression, platform::fault_vfs::FaultVfs, read::get_quickly, view::Quick};
+use crate::{base::Error, codec::Compression, platform::fault_vfs::FaultVfs, read::get_quickly, view::Quick};
 use std::{
     cell::Cell,
     collections::BTreeMap,
@@ -126,6 +126,16 @@ fn nearly_all_gets_of_a_warm_database_are_answered_at_once() {
     let at_once = check(&db, &tree, &model);
     // Some keys had no room in their buckets, and some blocks are longer than a page.
     assert!(at_once > (ROWS + ROWS / 2) * 9 / 10, "{at_once}");
+}
+
+#[test]
+fn none_is_answered_once_the_database_is_closed() {
+    let (db, tree, _) = loaded();
+    assert!(tree.get(key(1)).unwrap().is_some());
+    db.close().unwrap();
+    for row in 0..2 * ROWS {
+        assert!(matches!(tree.get(key(row)), Err(Error::Closed)), "row {row}");
+    }
 }
 
 #[test]
