@@ -29,6 +29,7 @@
 use crate::platform::pages;
 use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
+    ops::Range,
     ptr::{NonNull, null_mut},
     sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence},
 };
@@ -154,6 +155,12 @@ impl Ahead {
         Ahead(address)
     }
 
+    /// Whether it is anywhere.
+    #[inline(always)]
+    pub fn is_somewhere(self) -> bool {
+        self.0 != 0
+    }
+
     /// Asks the processor for so many lines from a byte of the unit on.
     #[inline(always)]
     pub fn prefetch<const LINES: usize>(self, offset: usize) {
@@ -216,6 +223,14 @@ impl Hint {
         }
     }
 
+    /// Where the lines stand that [`Hint::prefetch_items`] asks for, if the hint has a place, and unless it asks only for the beginnings of items.
+    #[inline]
+    pub fn lines_of_items(self, before_end: usize, items: u32, stride: usize) -> Option<Range<usize>> {
+        let start = self.0.wrapping_sub(before_end);
+        let end = start.wrapping_add(items as usize * stride);
+        (self.0 != 0 && stride <= WHOLE_ITEM_BYTES_MAX).then_some(start - start % LINE_BYTES..end)
+    }
+
     /// Asks the processor for some items of a unit, or the beginnings of long ones, which lie `stride` bytes apart from so many before its
     /// end. Any numbers will do.
     #[inline]
@@ -223,14 +238,13 @@ impl Hint {
         if self.0 == 0 {
             return;
         }
-        let mut item = self.0.wrapping_sub(before_end);
-        if stride <= WHOLE_ITEM_BYTES_MAX {
-            let lines = ((item % LINE_BYTES) + items as usize * stride).div_ceil(LINE_BYTES);
-            for line in 0..lines {
-                prefetch_far_line(at(item.wrapping_add(LINE_BYTES * line)));
+        if let Some(lines) = self.lines_of_items(before_end, items, stride) {
+            for line in lines.step_by(LINE_BYTES) {
+                prefetch_far_line(at(line));
             }
             return;
         }
+        let mut item = self.0.wrapping_sub(before_end);
         for _ in 0..items {
             // Often this is one line twice, which is cheaper than to find out.
             prefetch_far_line(at(item));

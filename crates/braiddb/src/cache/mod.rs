@@ -8,6 +8,7 @@ mod block_cache;
 mod clock;
 mod lists;
 mod mapped;
+mod soon;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -17,3 +18,4 @@ mod tests_mapped;
 pub use arena::{Ahead, Hint, prefetch};
 pub use block_cache::{BlockCache, CacheSlots, CheckTime, UnitNote};
 pub use mapped::{MappedFile, PinnedUnit};
+pub use soon::Soon;

@@ -190,7 +190,7 @@ fn check(run: &Run, positions: &[Position]) {
         assert_eq!((entry.key, entry.value), (&*key(row), &*value(row)));
         assert_eq!(run.read_at(spot(run, position), true, &guard).unwrap(), entry);
         run.prefetch(position);
-        run.prefetch_rows(position, 3, true);
+        run.prefetch_rows(position, 3, true, None);
         run.ahead(position.block).prefetch::<2>(0);
         let pinned = run.pin(position.block).unwrap();
         assert_eq!(pinned.entry(position.slot).unwrap().value, value(row));

@@ -15,12 +15,13 @@
 use super::find::{FindLane, FindShown, Found, Locate, PrefetchRows};
 use super::format::{
     BASE_BISECT, MAX_RECORD_BYTES, SAME_KEY, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE,
-    lanes_below,
+    Segment, lanes_below,
 };
 use super::reader::View;
 use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
 use super::simd::match_lanes;
 use crate::base::{Beyond, Cursor, EntryKind, EntryRef, Result, SequenceNumber, near_lane};
+use crate::cache::Soon;
 use crate::table::{Moment, PinnedBlock, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
@@ -79,32 +80,42 @@ impl Loaded {
             return Ok(());
         }
         self.segment = None;
-        self.fetched = 0;
         let record = view.record(number, guard)?;
         let segment = view.parse(number, record)?;
+        self.take(view, number, hidden, (record, &segment));
+        Ok(())
+    }
+
+    /// [`Loaded::load`] of a record that is at hand, and what it says.
+    #[inline]
+    fn take(&mut self, view: &View, number: u32, hidden: u8, (record, segment): (&[u8], &Segment<'_>)) {
+        self.fetched = 0;
         self.count = segment.count();
         self.same_key = segment.same_key() | u32::from(view.directory.is_continuation(number));
         self.record[..record.len()].copy_from_slice(record);
-        let Some(selectors) = self.record.first_chunk() else { unreachable!("a record has selectors") };
-        let visible = match_lanes(selectors, hidden, 0) & lanes_below(self.count);
-        self.shown = visible & !self.same_key;
+        self.shown = segment.unmarked(hidden) & !self.same_key;
         self.segment = Some(number);
-        Ok(())
+    }
+
+    /// The segment that is here, if one is.
+    #[inline(always)]
+    fn here(&self, view: &View) -> Segment<'_> {
+        Segment::of_copy(&self.record, self.count, view.layout.run_count)
     }
 
     /// Asks for the entries of some lanes, unless that was done before; with the ends of all their blocks, if none of them
     /// has been read yet.
     #[inline]
-    fn prefetch(&mut self, view: &View, runs: &[Arc<Run>], lanes: u32, with_ends: bool) {
+    fn prefetch(&mut self, view: &View, runs: &[Arc<Run>], lanes: u32, with_ends: bool, soon: Option<&mut Soon>) {
         let lanes = lanes & !self.fetched;
-        if lanes == 0 {
+        if lanes == 0 || self.segment.is_none() {
             return;
         }
-        let Some(Ok(segment)) = self.segment.map(|number| view.parse(number, &self.record)) else { return };
         self.fetched |= lanes;
+        let segment = self.here(view);
         let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
         let span = lanes_below(end) & !lanes_below(first);
-        view.simd.run(PrefetchRows { runs, segment, first, span, with_ends });
+        view.simd.run(PrefetchRows { runs, segment, first, span, with_ends, soon });
     }
 }
 
@@ -200,12 +211,12 @@ impl ViewCursor {
         self.loaded.load(&self.view, number, self.hidden, guard)
     }
 
-    /// Asks for so many rows of the segment after or before one that is read.
-    fn prefetch_coming(&mut self, next: u32, rows: usize, is_forward: bool, guard: &Guard) {
+    /// Asks for so many rows of the segment after or before one that is read, or has them asked for soon.
+    fn prefetch_coming(&mut self, next: u32, rows: usize, is_forward: bool, guard: &Guard, soon: Option<&mut Soon>) {
         let ViewCursor { view, runs, coming, hidden, .. } = self;
         // What is wrong with it is told to who comes there.
         if next < view.directory.segments() && coming.load(view, next, *hidden, guard).is_ok() {
-            coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false);
+            coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false, soon);
         }
     }
 
@@ -370,7 +381,7 @@ impl ViewCursor {
         let seek = FindLane { view, runs, number, record, query: key, likely, is_forward, fetched, guard: &guard };
         let (lane, left) = view.simd.run(seek)?;
         if left > 0 {
-            self.prefetch_coming(next, left, is_forward, &guard);
+            self.prefetch_coming(next, left, is_forward, &guard, None);
         }
         Ok(Some((number, lane)))
     }
@@ -388,7 +399,7 @@ impl ViewCursor {
             return self.find(key, true);
         };
         if likely > 0 || !found.is_shown {
-            self.load_found(&found, &guard)?;
+            self.load_found(&found, &guard, None);
         }
         if let Some((run, position)) = found.place {
             let present = self.read_at(run, position, moment)?;
@@ -400,15 +411,14 @@ impl ViewCursor {
 
     /// Loads the record of a segment in which a lane was found, and asks for the rows of the next that are likely to be wanted.
     #[inline]
-    fn load_found(&mut self, found: &Found, guard: &Guard) -> Result<()> {
+    fn load_found(&mut self, found: &Found<'_>, guard: &Guard, soon: Option<&mut Soon>) {
         if found.left > 0 {
-            self.prefetch_coming(found.number + 1, found.left, true, guard);
+            self.prefetch_coming(found.number + 1, found.left, true, guard, soon);
         }
         if self.loaded.segment != Some(found.number) {
-            self.load_other(found.number, guard)?;
+            self.loaded.take(&self.view, found.number, self.hidden, (found.record, &found.segment));
         }
         self.loaded.fetched |= found.fetched;
-        Ok(())
     }
 
     /// Seeks in one go, and decodes rows from the first one on into the batch, as many as it says are likely to be wanted. Returns whether it
@@ -452,7 +462,7 @@ impl ViewCursor {
             Some(found) if found.is_shown => found,
             _ => return Ok(false),
         };
-        self.load_found(&found, guard)?;
+        self.load_found(&found, guard, Some(batch.soon()));
         batch.begin_with_seek(found.number);
         if self.fill_from(found.number, found.lane, true, batch, (moment, guard)).is_err() {
             batch.fail();
@@ -518,10 +528,10 @@ impl ViewCursor {
             lanes = self.loaded.shown;
         }
         batch.begin_again(number);
-        let Some(selectors) = self.loaded.record.first_chunk() else { unreachable!("a record has selectors") };
         // Tombstones are left out already if they are not to be shown.
-        let tombstones = !match_lanes(selectors, SELECTOR_TOMBSTONE, 0);
-        let mut special = !match_lanes(selectors, SELECTOR_RESOLVE, 0);
+        let segment = self.loaded.here(&self.view);
+        let tombstones = !segment.unmarked(SELECTOR_TOMBSTONE);
+        let mut special = !segment.unmarked(SELECTOR_RESOLVE);
         if !batch.is_to_merge() {
             special |= tombstones;
         }
@@ -539,6 +549,10 @@ impl ViewCursor {
         // Short scans are not to pay for what they do not read: the further a scan goes, or the one before it went, the
         // further it looks ahead.
         let is_long = batch.rounds() >= LONG_SCAN;
+        if batch.rounds() > 0 {
+            // What is decoded now has waited long enough.
+            batch.soon().prefetch_all();
+        }
         let likely = batch.likely_rows();
         let few = if likely > 0 { likely } else { FEW_LANES };
         let chunk = if is_long { lanes } else { first_lanes(lanes, few, is_forward) };
@@ -555,7 +569,7 @@ impl ViewCursor {
             self.prefetch_ahead([lanes, chunk], [next, step(next)], coming, batch, guard);
         }
         let ViewCursor { view, runs, loaded, .. } = self;
-        let segment = view.parse(number, &loaded.record)?;
+        let segment = loaded.here(view);
         if !view.simd.run(Decode { runs, moment, segment, lanes: chunk, batch })? {
             return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
         }
@@ -570,17 +584,18 @@ impl ViewCursor {
         [lanes, chunk]: [u32; 2],
         [next, after_next]: [u32; 2],
         wanted: usize,
-        batch: &RowBatch,
+        batch: &mut RowBatch,
         guard: &Guard,
     ) {
         let is_first = batch.rounds() == 0;
         let ViewCursor { view, runs, loaded, .. } = self;
-        loaded.prefetch(view, runs, chunk, is_first);
+        loaded.prefetch(view, runs, chunk, is_first, None);
         let left = wanted.saturating_sub(chunk.count_ones() as usize);
         if lanes != chunk {
-            loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false);
+            loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false, None);
         } else if left > 0 {
-            self.prefetch_coming(next, left, batch.is_forward(), guard);
+            let is_forward = batch.is_forward();
+            self.prefetch_coming(next, left, is_forward, guard, is_forward.then(|| batch.soon()));
             self.view.prefetch_record(after_next);
         } else {
             view.prefetch_record(next);

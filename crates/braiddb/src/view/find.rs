@@ -5,6 +5,7 @@ use super::reader::View;
 use super::search::{candidate, compare_counted, correct};
 use super::simd::{Simd, Task};
 use crate::base::Result;
+use crate::cache::Soon;
 use crate::table::{Moment, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub(super) struct PrefetchRows<'a> {
     pub(super) first: usize,
     pub(super) span: u32,
     pub(super) with_ends: bool,
+    /// Takes the entries in, if they are not to be asked for at once.
+    pub(super) soon: Option<&'a mut Soon>,
 }
 
 impl Task for PrefetchRows<'_> {
@@ -23,7 +26,7 @@ impl Task for PrefetchRows<'_> {
 
     #[inline(always)]
     fn run(self, _simd: Simd) {
-        let PrefetchRows { runs, segment, first, span, with_ends } = self;
+        let PrefetchRows { runs, segment, first, span, with_ends, mut soon } = self;
         for (index, run) in runs.iter().enumerate() {
             let lanes = segment.lanes_of_run(index);
             let rows = (lanes & span).count_ones();
@@ -31,7 +34,7 @@ impl Task for PrefetchRows<'_> {
                 && let Some(cursor) = segment.cursor(index)
             {
                 let from = run.advance(cursor, (lanes & lanes_below(first)).count_ones());
-                run.prefetch_rows(from, rows, with_ends);
+                run.prefetch_rows(from, rows, with_ends, soon.as_deref_mut());
             }
         }
     }
@@ -69,7 +72,14 @@ impl Task for FindLane<'_> {
             // All that is waited for is asked for at once: the key that is read now, and the rows that come after.
             let (span, rest) = likely_lanes(&segment, lane, likely, is_forward);
             (*fetched, left) = (*fetched | span, rest);
-            view.simd.run(PrefetchRows { runs, segment, first: span.trailing_zeros() as usize, span, with_ends: true });
+            view.simd.run(PrefetchRows {
+                runs,
+                segment,
+                first: span.trailing_zeros() as usize,
+                span,
+                with_ends: true,
+                soon: None,
+            });
         } else if lane + 1 < segment.count() {
             // A query that is greater mostly belongs right after, where a reader will look next.
             let (run, position) = view.locate(runs, number, &segment, lane + 1)?;
@@ -84,20 +94,23 @@ impl Task for FindLane<'_> {
 /// the record. Asks for the rows that are likely to be wanted after it. `None` if the segment must be bisected, or there is none.
 ///
 /// Where the entry stands is told only if it `LOCATES`.
-pub(super) struct FindShown<'a, const LOCATES: bool> {
+pub(super) struct FindShown<'a, 'g, const LOCATES: bool> {
     pub(super) view: &'a View,
     pub(super) runs: &'a [Arc<Run>],
     pub(super) query: &'a [u8],
     pub(super) hidden: u8,
     pub(super) likely: usize,
     pub(super) moment: Moment,
-    pub(super) guard: &'a Guard,
+    pub(super) guard: &'g Guard,
 }
 
 /// A segment and a lane, which may be one past its last. If a lane that shows follows in the segment, that one, and if it was asked for, the run and
 /// position of its entry.
-pub(super) struct Found {
+pub(super) struct Found<'g> {
     pub(super) number: u32,
+    /// The segment's record, and what it says.
+    pub(super) record: &'g [u8],
+    pub(super) segment: Segment<'g>,
     pub(super) lane: usize,
     /// Whether the lane shows.
     pub(super) is_shown: bool,
@@ -119,8 +132,8 @@ pub(super) fn likely_lanes(segment: &Segment<'_>, lane: usize, likely: usize, is
     (lanes_below(end) & !lanes_below(first), (likely + 1).saturating_sub(end - first))
 }
 
-impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
-    type Output = Result<Option<Found>>;
+impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
+    type Output = Result<Option<Found<'g>>>;
 
     #[inline(always)]
     fn run(self, simd: Simd) -> Self::Output {
@@ -131,7 +144,8 @@ impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
         if likely > 0 {
             view.prefetch_record(number + 1);
         }
-        let segment = view.segment(number, guard)?;
+        let record = view.record(number, guard)?;
+        let segment = view.parse(number, record)?;
         view.first_blocks.note(number, &segment, view.directory.segments(), runs);
         let Some(lane) = candidate(&segment, simd, query) else { return Ok(None) };
         if lane >= segment.count() {
@@ -141,7 +155,7 @@ impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
         let (run, position) = view.locate(runs, number, &segment, lane)?;
         if likely > 0 {
             (fetched, left) = likely_lanes(&segment, lane, likely, true);
-            view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true });
+            view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true, soon: None });
         } else {
             // A query that is greater mostly belongs right after.
             runs[run].prefetch_next_key(position);
@@ -151,7 +165,7 @@ impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
         let lane = correct(&segment, lane, compare_counted(query, key)).lane;
         let shown = segment.unmarked(hidden) & !segment.same_key() & !lanes_below(lane);
         if shown == 0 || view.directory.is_continuation(number) {
-            return Ok(Some(Found { number, lane, is_shown: false, place: None, fetched, left }));
+            return Ok(Some(Found { number, record, segment, lane, is_shown: false, place: None, fetched, left }));
         }
         let lane = shown.trailing_zeros() as usize;
         let place = match LOCATES {
@@ -165,7 +179,7 @@ impl<const LOCATES: bool> Task for FindShown<'_, LOCATES> {
             }
             true => Some(view.locate(runs, number, &segment, lane)?),
         };
-        Ok(Some(Found { number, lane, is_shown: true, place, fetched, left }))
+        Ok(Some(Found { number, record, segment, lane, is_shown: true, place, fetched, left }))
     }
 }
 

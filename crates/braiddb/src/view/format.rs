@@ -295,6 +295,23 @@ impl<'a> Segment<'a> {
         (match_lanes(selectors, 0xff, SELECTOR_EMPTY) == !lanes_below(count)).then_some(segment)
     }
 
+    /// The segment of a copy of a record that [`Segment::new`] found sound, for the same count and runs.
+    #[inline(always)]
+    pub(crate) fn of_copy(record: &'a [u8; MAX_RECORD_BYTES], count: usize, run_count: usize) -> Segment<'a> {
+        let lanes_at = |at: usize| match record[at..].first_chunk() {
+            Some(lanes) => lanes,
+            None => unreachable!("a record has room for all lanes"),
+        };
+        let cursors = &record[CURSORS_AT..(CURSORS_AT + 4 * run_count).min(MAX_RECORD_BYTES)];
+        Segment {
+            selectors: lanes_at(0),
+            differences: lanes_at(SEGMENT_LANES),
+            tags: lanes_at(TAGS_AT),
+            cursors,
+            count,
+        }
+    }
+
     /// How many entries there are.
     #[inline(always)]
     pub(crate) fn count(&self) -> usize {

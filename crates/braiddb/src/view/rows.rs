@@ -8,7 +8,7 @@
 use super::format::{SEGMENT_LANES, Segment, lanes_below};
 use super::simd::{Simd, Task};
 use crate::base::{Beyond, ROW_LANES, Result, RowSlots, SequenceNumber, near_lane};
-use crate::cache::Ahead;
+use crate::cache::{Ahead, Soon};
 use crate::table::{Moment, PinnedBlock, Position, Rows, Run};
 use std::fmt;
 use std::ops::Deref;
@@ -22,6 +22,8 @@ pub(super) const LINES_AHEAD: usize = 3;
 const AHEAD_BACKWARD: u16 = 2;
 /// Where each block has a page of its own, a long scan asks for the lines that stand so many bytes further on: two pages.
 const BYTES_AHEAD: usize = 8 << 10;
+/// How many lines are asked for with each row that is passed.
+const LINES_SOON: usize = 4;
 /// More rows are not asked for at a time.
 const LIKELY_ROWS_MAX: u32 = 128;
 /// After so many batches a scan is a long one, which decodes whole segments and fetches whole blocks.
@@ -101,6 +103,8 @@ pub struct RowBatch {
     likely_rows: u32,
     /// How far past each row on which it comes to stand lines are asked for, as a number to add; 0 if none are. Then none are when rows are decoded.
     bytes_ahead: usize,
+    /// The lines of rows that are likely to be wanted after those of the batch, asked for as these are passed.
+    soon: Soon,
     /// Whether what is filled in next belongs to the same scan, though it does not come right after.
     is_interrupted: bool,
     /// Whether its scan's first row was decoded with the seek: that one row was passed by whoever did no more than seek.
@@ -131,6 +135,7 @@ impl Default for RowBatch {
             passed_rows: 0,
             likely_rows: 0,
             bytes_ahead: 0,
+            soon: Soon::default(),
             is_interrupted: false,
             begins_with_seek: false,
             runs: None,
@@ -207,7 +212,13 @@ impl RowBatch {
         self.lanes = lanes;
         self.at = near_lane(lanes, forward);
         self.prefetch_ahead();
+        self.soon.prefetch::<LINES_SOON>();
         true
+    }
+
+    /// What is asked for as rows are passed.
+    pub(super) fn soon(&mut self) -> &mut Soon {
+        &mut self.soon
     }
 
     /// Asks for lines that a long scan comes to soon. Little by little, as rows are passed: when they are decoded, the processor would do nothing
@@ -343,6 +354,7 @@ impl RowBatch {
     pub fn release(&mut self) {
         self.is_interrupted = false;
         self.begins_with_seek = false;
+        self.soon.clear();
         self.lanes = 0;
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
@@ -524,7 +536,7 @@ fn ahead_of(run: &Run, soon: Option<u16>, rounds: u32) -> Ahead {
 
 /// Decodes those of `lanes` that are `wanted`, whose entries stand side by side in a block from a slot on. Returns the lanes
 /// that go on in the next block; `None` if an entry is damaged.
-struct DecodeBlock<'a, const WITH_SEQUENCES: bool> {
+struct DecodeBlock<'a> {
     block: Rows<'static>,
     from: u16,
     lanes: u32,
@@ -534,11 +546,41 @@ struct DecodeBlock<'a, const WITH_SEQUENCES: bool> {
     slots: &'a mut RowSlots,
 }
 
-impl<const WITH_SEQUENCES: bool> Task for DecodeBlock<'_, WITH_SEQUENCES> {
+/// The block's keys and values alone; the same, while lines further on are asked for; and with sequence numbers as well.
+struct Plain<'a>(DecodeBlock<'a>);
+struct WithAhead<'a>(DecodeBlock<'a>);
+struct WithSequences<'a>(DecodeBlock<'a>);
+
+impl Task for Plain<'_> {
     type Output = Option<u32>;
 
     #[inline(always)]
     fn run(self, _simd: Simd) -> Option<u32> {
+        self.0.decode::<false, false>()
+    }
+}
+
+impl Task for WithAhead<'_> {
+    type Output = Option<u32>;
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) -> Option<u32> {
+        self.0.decode::<false, true>()
+    }
+}
+
+impl Task for WithSequences<'_> {
+    type Output = Option<u32>;
+
+    #[inline(always)]
+    fn run(self, _simd: Simd) -> Option<u32> {
+        self.0.decode::<true, true>()
+    }
+}
+
+impl DecodeBlock<'_> {
+    #[inline(always)]
+    fn decode<const WITH_SEQUENCES: bool, const WITH_AHEAD: bool>(self) -> Option<u32> {
         let DecodeBlock { block, from, mut lanes, wanted, ahead, given, slots } = self;
         for offset in block.offsets(from) {
             let lane = lanes.trailing_zeros() as usize % SEGMENT_LANES;
@@ -551,7 +593,9 @@ impl<const WITH_SEQUENCES: bool> Task for DecodeBlock<'_, WITH_SEQUENCES> {
                     let (bytes, key_len) = block.get(offset)?;
                     slots.set(lane, bytes, key_len);
                 }
-                ahead.prefetch::<LINES_AHEAD>(offset);
+                if WITH_AHEAD {
+                    ahead.prefetch::<LINES_AHEAD>(offset);
+                }
             }
             lanes &= lanes.wrapping_sub(1);
             if lanes == 0 {
@@ -593,11 +637,11 @@ impl Task for Decode<'_> {
                 let Some((rows, ahead)) = batch.block_of(index, run, at.block, moment)? else { return Ok(false) };
                 let ahead = if batch.bytes_ahead == 0 { ahead } else { Ahead::default() };
                 let (slots, given) = (&mut batch.slots, run.given_sequence());
-                let (block, from, lanes, wanted) = (rows, at.slot, rest, lanes);
-                let left = if batch.with_sequences {
-                    simd.run(DecodeBlock::<true> { block, from, lanes, wanted, ahead, given, slots })
-                } else {
-                    simd.run(DecodeBlock::<false> { block, from, lanes, wanted, ahead, given, slots })
+                let block = DecodeBlock { block: rows, from: at.slot, lanes: rest, wanted: lanes, ahead, given, slots };
+                let left = match (batch.with_sequences, ahead.is_somewhere()) {
+                    (false, false) => simd.run(Plain(block)),
+                    (false, true) => simd.run(WithAhead(block)),
+                    (true, _) => simd.run(WithSequences(block)),
                 };
                 let Some(left) = left else { return Ok(false) };
                 rest = left;

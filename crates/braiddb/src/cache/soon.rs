@@ -1,0 +1,131 @@
+//! Lines of memory that will be read soon, asked for little by little.
+//!
+//! A processor has room for some sixteen lines on their way to it. Who asks for more at once waits until there is room, and does nothing
+//! else; who asks for a few as each row is passed works while they come.
+
+use super::Ahead;
+use std::ops::Range;
+
+/// The bytes of a line.
+const LINE_BYTES: usize = 64;
+/// How many ranges are kept; what has no room is asked for at once.
+const RANGES: usize = 8;
+
+/// Ranges of addresses that are asked for in order. They are only ever fetched, by and for nothing else, so any numbers will do.
+#[derive(Debug, Default)]
+pub struct Soon {
+    ranges: [Range<usize>; RANGES],
+    at: usize,
+    end: usize,
+}
+
+impl Soon {
+    /// Forgets all.
+    #[inline]
+    pub fn clear(&mut self) {
+        (self.at, self.end) = (0, 0);
+    }
+
+    /// Adds a range, after all that are there; if there is no room, it is asked for now.
+    #[inline]
+    pub fn add(&mut self, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        match self.ranges.get_mut(self.end) {
+            Some(free) => {
+                *free = range;
+                self.end += 1;
+            }
+            None => prefetch_range(range),
+        }
+    }
+
+    /// Asks for so many lines, if so many are left of a range.
+    #[inline(always)]
+    pub fn prefetch<const LINES: usize>(&mut self) {
+        if self.at != self.end {
+            self.prefetch_next::<LINES>();
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_next<const LINES: usize>(&mut self) {
+        let range = &mut self.ranges[self.at % RANGES];
+        Ahead::from_address(range.start).prefetch::<LINES>(0);
+        range.start = range.start.saturating_add(LINES * LINE_BYTES);
+        if range.is_empty() {
+            self.at += 1;
+        }
+    }
+
+    /// Asks for all that is left.
+    #[inline]
+    pub fn prefetch_all(&mut self) {
+        while self.at < self.end {
+            prefetch_range(self.ranges[self.at % RANGES].clone());
+            self.at += 1;
+        }
+        self.clear();
+    }
+}
+
+fn prefetch_range(range: Range<usize>) {
+    for line in range.step_by(LINE_BYTES) {
+        Ahead::from_address(line).prefetch::<1>(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(soon: &Soon) -> Vec<Range<usize>> {
+        soon.ranges[soon.at.min(RANGES)..soon.end].to_vec()
+    }
+
+    #[test]
+    fn ranges_are_asked_for_in_order_and_once() {
+        let mut soon = Soon::default();
+        soon.prefetch::<4>();
+        assert_eq!(left(&soon), []);
+        soon.add(640..1000);
+        soon.add(64..64);
+        soon.add(6400..6528);
+        soon.prefetch::<4>();
+        assert_eq!(left(&soon), [896..1000, 6400..6528]);
+        soon.prefetch::<4>();
+        assert_eq!(left(&soon), [6400..6528]);
+        soon.prefetch::<2>();
+        assert_eq!(left(&soon), []);
+        soon.prefetch::<2>();
+        soon.add(128..256);
+        assert_eq!(left(&soon), [128..256]);
+        soon.prefetch_all();
+        assert_eq!((left(&soon), soon.at, soon.end), (vec![], 0, 0));
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_kept() {
+        let mut soon = Soon::default();
+        for at in 0..2 * RANGES {
+            soon.add(at * 64..at * 64 + 64);
+        }
+        assert_eq!(left(&soon).len(), RANGES);
+        (0..RANGES).for_each(|_| soon.prefetch::<1>());
+        assert_eq!(left(&soon), []);
+        // Room comes back when all is begun anew.
+        soon.clear();
+        soon.add(0..64);
+        assert_eq!(left(&soon), [0..64]);
+    }
+
+    #[test]
+    fn addresses_may_be_any() {
+        let mut soon = Soon::default();
+        soon.add(usize::MAX - 100..usize::MAX);
+        soon.prefetch::<8>();
+        soon.prefetch_all();
+        assert_eq!(left(&soon), []);
+    }
+}
