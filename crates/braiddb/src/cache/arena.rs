@@ -49,7 +49,7 @@ pub(super) const MAX_CHUNKS: usize = 1 << 16;
 /// The bit of a frame number that tells single units from frames of a chunk.
 pub(super) const SINGLE_BIT: u32 = 1 << 30;
 /// A line of the processor's caches.
-const LINE_BYTES: usize = 64;
+pub(super) const LINE_BYTES: usize = 64;
 /// How much of an item is looked at first.
 const BEGINNING_BYTES: usize = 40;
 /// Of items no longer than that all lines are asked for, since what is not part of the beginning of one mostly is of the next.
@@ -226,9 +226,11 @@ impl Hint {
     /// Where the lines stand that [`Hint::prefetch_items`] asks for, if the hint has a place, and unless it asks only for the beginnings of items.
     #[inline]
     pub fn lines_of_items(self, before_end: usize, items: u32, stride: usize) -> Option<Range<usize>> {
+        if self.0 == 0 || stride > WHOLE_ITEM_BYTES_MAX {
+            return None;
+        }
         let start = self.0.wrapping_sub(before_end);
-        let end = start.wrapping_add(items as usize * stride);
-        (self.0 != 0 && stride <= WHOLE_ITEM_BYTES_MAX).then_some(start - start % LINE_BYTES..end)
+        Some(start - start % LINE_BYTES..start.wrapping_add(items as usize * stride))
     }
 
     /// Asks the processor for some items of a unit, or the beginnings of long ones, which lie `stride` bytes apart from so many before its

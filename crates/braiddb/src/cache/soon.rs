@@ -1,17 +1,16 @@
 //! Lines of memory that will be read soon, asked for little by little.
 //!
-//! A processor has room for some sixteen lines on their way to it. Who asks for more at once waits until there is room, and does nothing
-//! else; who asks for a few as each row is passed works while they come.
+//! A processor has room for few lines on their way to it, whatever cache they come into. Who asks for a hundred at once waits until there is
+//! room, and does nothing else; who asks for a few as each row is passed works while they come.
 
-use super::Ahead;
+use super::{Ahead, arena::LINE_BYTES};
 use std::ops::Range;
 
-/// The bytes of a line.
-const LINE_BYTES: usize = 64;
 /// How many ranges are kept; what has no room is asked for at once.
 const RANGES: usize = 8;
 
-/// Ranges of addresses that are asked for in order. They are only ever fetched, by and for nothing else, so any numbers will do.
+/// Ranges of addresses that are asked for in order. They are only ever fetched, by and for nothing else, so they may lie anywhere; but
+/// whoever asks for all of one asks for each of its lines.
 #[derive(Debug, Default)]
 pub struct Soon {
     ranges: [Range<usize>; RANGES],
@@ -20,12 +19,6 @@ pub struct Soon {
 }
 
 impl Soon {
-    /// Forgets all.
-    #[inline]
-    pub fn clear(&mut self) {
-        (self.at, self.end) = (0, 0);
-    }
-
     /// Adds a range, after all that are there; if there is no room, it is asked for now.
     #[inline]
     pub fn add(&mut self, range: Range<usize>) {
@@ -41,20 +34,16 @@ impl Soon {
         }
     }
 
-    /// Asks for so many lines, if so many are left of a range.
+    /// Asks for the next lines of the first range, so many even if that ends before.
     #[inline(always)]
     pub fn prefetch<const LINES: usize>(&mut self) {
-        if self.at != self.end {
-            self.prefetch_next::<LINES>();
+        if self.at == self.end {
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn prefetch_next<const LINES: usize>(&mut self) {
         let range = &mut self.ranges[self.at % RANGES];
         Ahead::from_address(range.start).prefetch::<LINES>(0);
         range.start = range.start.saturating_add(LINES * LINE_BYTES);
-        if range.is_empty() {
+        if range.start >= range.end {
             self.at += 1;
         }
     }
@@ -67,6 +56,12 @@ impl Soon {
             self.at += 1;
         }
         self.clear();
+    }
+
+    /// Forgets all.
+    #[inline]
+    pub fn clear(&mut self) {
+        (self.at, self.end) = (0, 0);
     }
 }
 
@@ -85,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_asked_for_in_order_and_once() {
+    fn ranges_are_passed_in_order() {
         let mut soon = Soon::default();
         soon.prefetch::<4>();
         assert_eq!(left(&soon), []);
@@ -124,8 +119,11 @@ mod tests {
     fn addresses_may_be_any() {
         let mut soon = Soon::default();
         soon.add(usize::MAX - 100..usize::MAX);
-        soon.prefetch::<8>();
+        soon.prefetch::<1>();
         soon.prefetch_all();
+        assert_eq!(left(&soon), []);
+        soon.add(usize::MAX - 100..usize::MAX);
+        soon.prefetch::<8>();
         assert_eq!(left(&soon), []);
     }
 }

@@ -19,7 +19,6 @@ use super::format::{
 };
 use super::reader::View;
 use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
-use super::simd::match_lanes;
 use crate::base::{Beyond, Cursor, EntryKind, EntryRef, Result, SequenceNumber, near_lane};
 use crate::cache::Soon;
 use crate::table::{Moment, PinnedBlock, Position, Run};
@@ -28,6 +27,9 @@ use std::sync::Arc;
 
 /// How many rows are decoded ahead at the beginning of a scan.
 const FEW_LANES: usize = 16;
+
+/// Fewer rows than that are passed before what comes after them could be asked for little by little.
+const ROWS_SOON_MIN: usize = 8;
 
 /// A cursor over a view. It holds the view, its runs and one block of each run; it needs no guard.
 #[derive(Debug)]
@@ -63,13 +65,14 @@ struct Loaded {
     same_key: u32,
     /// Lanes that show if the snapshot sees all.
     shown: u32,
-    /// The lanes whose entries have been asked for.
+    /// The lanes whose entries have been asked for, and those whose entries will be as rows of a batch are passed.
     fetched: u32,
+    queued: u32,
 }
 
 impl Default for Loaded {
     fn default() -> Loaded {
-        Loaded { segment: None, record: [0; MAX_RECORD_BYTES], count: 0, same_key: 0, shown: 0, fetched: 0 }
+        Loaded { segment: None, record: [0; MAX_RECORD_BYTES], count: 0, same_key: 0, shown: 0, fetched: 0, queued: 0 }
     }
 }
 
@@ -89,7 +92,7 @@ impl Loaded {
     /// [`Loaded::load`] of a record that is at hand, and what it says.
     #[inline]
     fn take(&mut self, view: &View, number: u32, hidden: u8, (record, segment): (&[u8], &Segment<'_>)) {
-        self.fetched = 0;
+        (self.fetched, self.queued) = (0, 0);
         self.count = segment.count();
         self.same_key = segment.same_key() | u32::from(view.directory.is_continuation(number));
         self.record[..record.len()].copy_from_slice(record);
@@ -97,22 +100,23 @@ impl Loaded {
         self.segment = Some(number);
     }
 
-    /// The segment that is here, if one is.
+    /// The segment that is here. Precondition: one is.
     #[inline(always)]
-    fn here(&self, view: &View) -> Segment<'_> {
+    fn parsed(&self, view: &View) -> Segment<'_> {
+        debug_assert!(self.segment.is_some(), "a segment was loaded");
         Segment::of_copy(&self.record, self.count, view.layout.run_count)
     }
 
-    /// Asks for the entries of some lanes, unless that was done before; with the ends of all their blocks, if none of them
-    /// has been read yet.
+    /// Asks for the entries of some lanes, now or soon, unless that was done before; with the ends of all their blocks, if none of
+    /// them has been read yet.
     #[inline]
     fn prefetch(&mut self, view: &View, runs: &[Arc<Run>], lanes: u32, with_ends: bool, soon: Option<&mut Soon>) {
-        let lanes = lanes & !self.fetched;
+        let lanes = lanes & !self.fetched & !self.queued;
         if lanes == 0 || self.segment.is_none() {
             return;
         }
-        self.fetched |= lanes;
-        let segment = self.here(view);
+        *(if soon.is_some() { &mut self.queued } else { &mut self.fetched }) |= lanes;
+        let segment = self.parsed(view);
         let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
         let span = lanes_below(end) & !lanes_below(first);
         view.simd.run(PrefetchRows { runs, segment, first, span, with_ends, soon });
@@ -409,6 +413,12 @@ impl ViewCursor {
         Ok(Some((found.number, found.lane)))
     }
 
+    /// Forgets what was to be asked for as rows are passed: the queue of another scan is gone.
+    #[inline]
+    fn forget_queued(&mut self) {
+        (self.loaded.queued, self.coming.queued) = (0, 0);
+    }
+
     /// Loads the record of a segment in which a lane was found, and asks for the rows of the next that are likely to be wanted.
     #[inline]
     fn load_found(&mut self, found: &Found<'_>, guard: &Guard, soon: Option<&mut Soon>) {
@@ -455,6 +465,7 @@ impl ViewCursor {
 
     /// [`ViewCursor::seek_rows`] of several.
     fn seek_and_fill(&mut self, key: &[u8], likely: usize, batch: &mut RowBatch, guard: &Guard) -> Result<bool> {
+        self.forget_queued();
         let ViewCursor { view, runs, hidden, .. } = self;
         let moment = runs.moment();
         let seek = FindShown::<false> { view, runs, query: key, hidden: *hidden, likely, moment, guard };
@@ -491,6 +502,9 @@ impl ViewCursor {
             None => (self.here(), self.lane, batch.is_to_merge()),
         };
         batch.begin(number, is_forward);
+        if batch.rounds() == 0 {
+            self.forget_queued();
+        }
         if self.sees_all {
             // One guard for all the blocks that are pinned.
             let guard = crossbeam_epoch::pin();
@@ -528,20 +542,8 @@ impl ViewCursor {
             lanes = self.loaded.shown;
         }
         batch.begin_again(number);
-        // Tombstones are left out already if they are not to be shown.
-        let segment = self.loaded.here(&self.view);
-        let tombstones = !segment.unmarked(SELECTOR_TOMBSTONE);
-        let mut special = !segment.unmarked(SELECTOR_RESOLVE);
-        if !batch.is_to_merge() {
-            special |= tombstones;
-        }
-        special &= lanes;
-        let mut beyond = Beyond::More;
-        if special != 0 {
-            let first = near_lane(special, is_forward);
-            lanes &= if is_forward { lanes_below(first) } else { !lanes_below(first + 1) };
-            beyond = Beyond::Row(first);
-        }
+        let (tombstones, beyond);
+        (lanes, tombstones, beyond) = self.plain_lanes(lanes, batch);
         if lanes == 0 {
             batch.expect(0, beyond);
             return Ok(());
@@ -550,7 +552,7 @@ impl ViewCursor {
         // further it looks ahead.
         let is_long = batch.rounds() >= LONG_SCAN;
         if batch.rounds() > 0 {
-            // What is decoded now has waited long enough.
+            // The rows that are decoded now were not all asked for yet.
             batch.soon().prefetch_all();
         }
         let likely = batch.likely_rows();
@@ -567,13 +569,36 @@ impl ViewCursor {
             let chunk_rows = chunk.count_ones() as usize;
             let coming = if batch.rounds() == 0 { likely } else { likely.max(chunk_rows + FEW_LANES) };
             self.prefetch_ahead([lanes, chunk], [next, step(next)], coming, batch, guard);
+            if chunk_rows < ROWS_SOON_MIN {
+                batch.soon().prefetch_all();
+            }
         }
         let ViewCursor { view, runs, loaded, .. } = self;
-        let segment = loaded.here(view);
+        let segment = loaded.parsed(view);
         if !view.simd.run(Decode { runs, moment, segment, lanes: chunk, batch })? {
             return Err(view.corrupt_segment(number, "an entry lies outside of its run"));
         }
         Ok(())
+    }
+
+    /// Those of some lanes of the loaded segment that come before the first row that must be looked at by itself, which of all lanes are
+    /// tombstones, and what comes after. Tombstones that are not to be shown are not among the lanes.
+    #[inline]
+    fn plain_lanes(&self, lanes: u32, batch: &RowBatch) -> (u32, u32, Beyond) {
+        let segment = self.loaded.parsed(&self.view);
+        let tombstones = !segment.unmarked(SELECTOR_TOMBSTONE);
+        let mut special = !segment.unmarked(SELECTOR_RESOLVE);
+        if !batch.is_to_merge() {
+            special |= tombstones;
+        }
+        special &= lanes;
+        if special == 0 {
+            return (lanes, tombstones, Beyond::More);
+        }
+        let is_forward = batch.is_forward();
+        let first = near_lane(special, is_forward);
+        let plain = lanes & if is_forward { lanes_below(first) } else { !lanes_below(first + 1) };
+        (plain, tombstones, Beyond::Row(first))
     }
 
     /// Asks for the rows of `chunk` and what comes after: the other lanes of the segment, or if there are none rows of the next, so
@@ -594,8 +619,9 @@ impl ViewCursor {
         if lanes != chunk {
             loaded.prefetch(view, runs, if is_first { 0 } else { lanes & !chunk }, false, None);
         } else if left > 0 {
-            let is_forward = batch.is_forward();
-            self.prefetch_coming(next, left, is_forward, guard, is_forward.then(|| batch.soon()));
+            // Rows that are merged with others are not passed one by one.
+            let is_passed = batch.is_forward() && !batch.is_to_merge();
+            self.prefetch_coming(next, left, batch.is_forward(), guard, is_passed.then(|| batch.soon()));
             self.view.prefetch_record(after_next);
         } else {
             view.prefetch_record(next);

@@ -76,6 +76,7 @@ pub(crate) const MAX_DIFFERENCE: u32 = 254;
 /// Base: the differences are not told.
 pub(crate) const BASE_BISECT: u8 = 255;
 
+const DIFFERENCES_AT: usize = 32;
 const TAGS_AT: usize = 64;
 const CURSORS_AT: usize = 96;
 /// The longest record.
@@ -295,21 +296,18 @@ impl<'a> Segment<'a> {
         (match_lanes(selectors, 0xff, SELECTOR_EMPTY) == !lanes_below(count)).then_some(segment)
     }
 
-    /// The segment of a copy of a record that [`Segment::new`] found sound, for the same count and runs.
+    /// The segment of a copy of a record that [`Segment::new`] found sound, with the same count and number of runs.
     #[inline(always)]
     pub(crate) fn of_copy(record: &'a [u8; MAX_RECORD_BYTES], count: usize, run_count: usize) -> Segment<'a> {
+        debug_assert!(count <= SEGMENT_LANES && run_count <= limits::MAX_VIEW_RUNS);
         let lanes_at = |at: usize| match record[at..].first_chunk() {
             Some(lanes) => lanes,
             None => unreachable!("a record has room for all lanes"),
         };
+        // A record has room for the cursors of all runs: the compiler is to know it too.
         let cursors = &record[CURSORS_AT..(CURSORS_AT + 4 * run_count).min(MAX_RECORD_BYTES)];
-        Segment {
-            selectors: lanes_at(0),
-            differences: lanes_at(SEGMENT_LANES),
-            tags: lanes_at(TAGS_AT),
-            cursors,
-            count,
-        }
+        let [selectors, differences, tags] = [0, DIFFERENCES_AT, TAGS_AT].map(lanes_at);
+        Segment { selectors, differences, tags, cursors, count }
     }
 
     /// How many entries there are.

@@ -103,7 +103,7 @@ pub struct RowBatch {
     likely_rows: u32,
     /// How far past each row on which it comes to stand lines are asked for, as a number to add; 0 if none are. Then none are when rows are decoded.
     bytes_ahead: usize,
-    /// The lines of rows that are likely to be wanted after those of the batch, asked for as these are passed.
+    /// The lines of rows of the next segment that are likely to be wanted, asked for as rows of the batch are passed; going forward alone.
     soon: Soon,
     /// Whether what is filled in next belongs to the same scan, though it does not come right after.
     is_interrupted: bool,
@@ -344,6 +344,7 @@ impl RowBatch {
 
     /// As [`RowBatch::release`], where a row of another source comes, and then the scan goes on.
     pub fn interrupt(&mut self) {
+        self.soon.prefetch_all();
         let counts = (self.rounds, self.passed_rows);
         self.release();
         (self.rounds, self.passed_rows) = counts;
