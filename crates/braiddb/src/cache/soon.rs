@@ -7,15 +7,15 @@ use super::{Ahead, arena::LINE_BYTES};
 use std::ops::Range;
 
 /// How many ranges are kept; what has no room is asked for at once.
-const RANGES: usize = 8;
+const RANGES: usize = 4;
 
 /// Ranges of addresses that are asked for in order. They are only ever fetched, by and for nothing else, so they may lie anywhere; but
 /// whoever asks for all of one asks for each of its lines.
 #[derive(Debug, Default)]
 pub struct Soon {
     ranges: [Range<usize>; RANGES],
-    at: usize,
-    end: usize,
+    at: u32,
+    end: u32,
 }
 
 impl Soon {
@@ -25,7 +25,7 @@ impl Soon {
         if range.is_empty() {
             return;
         }
-        match self.ranges.get_mut(self.end) {
+        match self.ranges.get_mut(self.end as usize) {
             Some(free) => {
                 *free = range;
                 self.end += 1;
@@ -40,22 +40,30 @@ impl Soon {
         if self.at == self.end {
             return;
         }
-        let range = &mut self.ranges[self.at % RANGES];
+        let range = &mut self.ranges[self.at as usize % RANGES];
         Ahead::from_address(range.start).prefetch::<LINES>(0);
         range.start = range.start.saturating_add(LINES * LINE_BYTES);
         if range.start >= range.end {
-            self.at += 1;
+            self.pass();
         }
     }
 
     /// Asks for all that is left.
     #[inline]
     pub fn prefetch_all(&mut self) {
-        while self.at < self.end {
-            prefetch_range(self.ranges[self.at % RANGES].clone());
-            self.at += 1;
+        while self.at != self.end {
+            prefetch_range(self.ranges[self.at as usize % RANGES].clone());
+            self.pass();
         }
-        self.clear();
+    }
+
+    /// Goes on to the next range, if there is one.
+    #[inline]
+    fn pass(&mut self) {
+        self.at += 1;
+        if self.at == self.end {
+            self.clear();
+        }
     }
 
     /// Forgets all.
@@ -75,8 +83,8 @@ fn prefetch_range(range: Range<usize>) {
 mod tests {
     use super::*;
 
-    fn left(soon: &Soon) -> Vec<Range<usize>> {
-        soon.ranges[soon.at.min(RANGES)..soon.end].to_vec()
+    fn left(soon: &Soon) -> Vec<(usize, usize)> {
+        soon.ranges[soon.at as usize..soon.end as usize].iter().map(|range| (range.start, range.end)).collect()
     }
 
     #[test]
@@ -88,16 +96,16 @@ mod tests {
         soon.add(64..64);
         soon.add(6400..6528);
         soon.prefetch::<4>();
-        assert_eq!(left(&soon), [896..1000, 6400..6528]);
+        assert_eq!(left(&soon), [(896, 1000), (6400, 6528)]);
         soon.prefetch::<4>();
-        assert_eq!(left(&soon), [6400..6528]);
+        assert_eq!(left(&soon), [(6400, 6528)]);
         soon.prefetch::<2>();
         assert_eq!(left(&soon), []);
         soon.prefetch::<2>();
         soon.add(128..256);
-        assert_eq!(left(&soon), [128..256]);
+        assert_eq!(left(&soon), [(128, 256)]);
         soon.prefetch_all();
-        assert_eq!((left(&soon), soon.at, soon.end), (vec![], 0, 0));
+        assert_eq!(left(&soon), []);
     }
 
     #[test]
@@ -107,12 +115,13 @@ mod tests {
             soon.add(at * 64..at * 64 + 64);
         }
         assert_eq!(left(&soon).len(), RANGES);
-        (0..RANGES).for_each(|_| soon.prefetch::<1>());
-        assert_eq!(left(&soon), []);
-        // Room comes back when all is begun anew.
-        soon.clear();
+        (1..RANGES).for_each(|_| soon.prefetch::<1>());
         soon.add(0..64);
-        assert_eq!(left(&soon), [0..64]);
+        assert_eq!(left(&soon), [((RANGES - 1) * 64, RANGES * 64)], "room comes back with the last");
+        soon.prefetch::<1>();
+        assert_eq!(left(&soon), []);
+        soon.add(0..64);
+        assert_eq!(left(&soon), [(0, 64)]);
     }
 
     #[test]
