@@ -66,6 +66,12 @@ impl Soon {
         }
     }
 
+    /// Whether nothing is left to be asked for.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.at == self.end
+    }
+
     /// Forgets all.
     #[inline]
     pub fn clear(&mut self) {

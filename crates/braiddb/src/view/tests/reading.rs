@@ -29,6 +29,93 @@ fn a_batch_that_begins_anew_keeps_no_block() {
     assert!(looked_up[2] > 0 && looked_up[2..].iter().all(|count| *count == looked_up[2]), "{looked_up:?}");
 }
 
+/// Two runs of plain rows, a cursor over their view, and its rows in order.
+fn plain_rows(seed: u64) -> (World, ViewCursor, Vec<Vec<u8>>) {
+    let mut world = World::new(seed);
+    world.block_bytes = 4096;
+    for _ in 0..2 {
+        let entries = (0..2000).map(|_| {
+            world.sequence += 1;
+            let key = Shape::Hashed.key(&mut world.random);
+            Owned { key, sequence: world.sequence, kind: EntryKind::Value, value: vec![7; 100] }
+        });
+        let entries = entries.collect();
+        world.write_run(entries, Vec::new());
+    }
+    let view = world.build(&Bounds::default());
+    let cursor = ViewCursor::new(view, world.runs.clone().into(), u64::MAX >> 2);
+    let rows = world.entries.iter().map(|entry| entry.key.clone()).collect();
+    (world, cursor, rows)
+}
+
+/// Passes so many rows, those of whole batches by stepping, and has more decoded where a batch ends.
+fn pass(cursor: &mut ViewCursor, batch: &mut RowBatch, rows: usize) {
+    for _ in 0..rows {
+        if !batch.step(true) {
+            batch.go_on();
+            cursor.fill(true, batch);
+            assert!(batch.is_on_row());
+        }
+    }
+}
+
+#[test]
+fn rows_of_the_next_segment_are_asked_for_as_rows_are_passed() {
+    let (_world, mut cursor, rows) = plain_rows(2101);
+    let mut batch = RowBatch::default();
+    cursor.seek(&rows[0]).unwrap();
+    cursor.fill(true, &mut batch);
+    pass(&mut cursor, &mut batch, 100);
+    let mut queued = 0;
+    for at in [500, 1000, 1507, 2003, 2511] {
+        batch.restart();
+        assert!(batch.soon().is_empty(), "what another scan wanted is forgotten");
+        assert!(cursor.seek_rows(&rows[at], &mut batch).unwrap());
+        assert_eq!(batch.key(), Some(&*rows[at]));
+        let left = batch.rows_left() as usize;
+        assert_eq!(left < 8, batch.soon().is_empty(), "{left} rows come before those of the next segment");
+        if left >= 8 {
+            queued += 1;
+            pass(&mut cursor, &mut batch, left - 1);
+            pass(&mut cursor, &mut batch, 1);
+            assert_eq!(batch.key(), Some(&*rows[at + left]));
+        }
+        pass(&mut cursor, &mut batch, 60);
+    }
+    assert!(queued >= 2);
+}
+
+#[test]
+fn what_an_interrupted_scan_wanted_is_asked_for() {
+    let (_world, mut cursor, rows) = plain_rows(2102);
+    let mut batch = RowBatch::default();
+    cursor.seek(&rows[0]).unwrap();
+    cursor.fill(true, &mut batch);
+    pass(&mut cursor, &mut batch, 100);
+    let at = (500..3000).find(|&at| {
+        batch.restart();
+        cursor.seek_rows(&rows[at], &mut batch).unwrap() && batch.rows_left() >= 8
+    });
+    assert!(at.is_some() && !batch.soon().is_empty());
+    batch.interrupt();
+    assert!(batch.soon().is_empty());
+}
+
+#[test]
+fn rows_that_are_merged_are_asked_for_at_once() {
+    let (_world, mut cursor, rows) = plain_rows(2103);
+    let mut batch = RowBatch::to_merge();
+    for at in [500, 1000, 1507, 2003, 2511] {
+        batch.restart();
+        cursor.seek(&rows[at]).unwrap();
+        for _ in 0..3 {
+            cursor.fill(true, &mut batch);
+            assert!(batch.lanes() != 0 && batch.soon().is_empty());
+            batch.pass(0);
+        }
+    }
+}
+
 #[test]
 fn views_of_every_shape_answer_as_a_sorted_list() {
     let mut seed = 0;
