@@ -10,17 +10,23 @@
 //!   zeros. So a hole, a preallocated tail and a length that was merely set cost no memory.
 //! - No page holds a byte at or past the file's length.
 //!
+//! **Files in one piece.** A file of [`MemVfs::mapped`] is put into one piece when the last who had it open for writing lets go of it, and
+//! is lent as memory from then on. Whoever writes to it afterwards has pages made of it again; what was lent stays as it was.
+//!
 //! **Concurrency.** All types are `Sync`. The order of locks is: directories, then locks held, then a file. No call
 //! holds two files' locks at once.
 
-use super::{DirEntry, File, FileLock, OpenMode, Vfs};
+use super::{DirEntry, File, FileLock, OpenMode, ReadMapping, Vfs};
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     io,
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// The bytes of a page.
@@ -35,6 +41,8 @@ pub struct MemVfs {
     directories: Arc<RwLock<BTreeMap<PathBuf, Directory>>>,
     /// The locks that are held, and by whom.
     held: Arc<Mutex<BTreeMap<PathBuf, String>>>,
+    /// Whether files are lent as memory.
+    is_mapped: bool,
 }
 
 type Directory = BTreeMap<OsString, Arc<MemFile>>;
@@ -43,6 +51,11 @@ impl MemVfs {
     /// A file system without files. The root `/` and the current directory exist; others are to be created.
     pub fn new() -> MemVfs {
         MemVfs::default()
+    }
+
+    /// The same, of which files that nobody writes to any more are lent as memory ([`File::map_for_reading`]), so that who reads them needs no copy.
+    pub fn mapped() -> MemVfs {
+        MemVfs { is_mapped: true, ..MemVfs::default() }
     }
 
     /// The file that `path` names.
@@ -99,7 +112,11 @@ impl Vfs for MemVfs {
                 file
             }
         };
-        Ok(Arc::new(MemHandle { file, writable: mode != OpenMode::Read }))
+        let writable = mode != OpenMode::Read;
+        if writable {
+            file.writers.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Arc::new(MemHandle { file, writable, is_mapped: self.is_mapped }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -108,7 +125,10 @@ impl Vfs for MemVfs {
         match directories.get(&dir) {
             Some(files) => Ok(files
                 .iter()
-                .map(|(name, file)| DirEntry { name: name.to_string_lossy().into_owned(), len: file.0.read().len })
+                .map(|(name, file)| DirEntry {
+                    name: name.to_string_lossy().into_owned(),
+                    len: file.contents.read().len,
+                })
                 .collect()),
             None if is_directory(&directories, &dir) => Ok(Vec::new()),
             None if is_file(&directories, &dir) => Err(io::ErrorKind::NotADirectory.into()),
@@ -215,20 +235,30 @@ fn is_file(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
 
 /// A file's contents, shared by its names and its handles.
 #[derive(Debug, Default)]
-struct MemFile(RwLock<Contents>);
+struct MemFile {
+    contents: RwLock<Contents>,
+    /// The handles that may write.
+    writers: AtomicUsize,
+}
 
 #[derive(Debug, Default)]
 struct Contents {
     len: u64,
     /// May end before the length does: what is not there is zeros.
     pages: Vec<Vec<u8>>,
+    /// All bytes in one piece; then there are no pages.
+    whole: Option<Arc<Vec<u8>>>,
 }
 
 impl MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
-        let contents = self.0.read();
+        let contents = self.contents.read();
         let left = contents.len.saturating_sub(offset);
         let count = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
+        if let Some(whole) = contents.whole.as_ref().filter(|_| count > 0) {
+            buf[..count].copy_from_slice(&whole[offset as usize..][..count]);
+            return count;
+        }
         let mut rest = &mut buf[..count];
         let mut at = offset;
         while !rest.is_empty() {
@@ -247,7 +277,8 @@ impl MemFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= MAX_FILE_LEN);
         let end = end.ok_or(io::ErrorKind::FileTooLarge)?;
-        let mut contents = self.0.write();
+        let mut contents = self.contents.write();
+        contents.take_apart()?;
         let mut rest = buf;
         let mut at = offset;
         while !rest.is_empty() {
@@ -267,7 +298,8 @@ impl MemFile {
         if len > MAX_FILE_LEN {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let mut contents = self.0.write();
+        let mut contents = self.contents.write();
+        contents.take_apart()?;
         if len < contents.len {
             let (page, start) = place(len);
             contents.pages.truncate(page.saturating_add(1));
@@ -282,6 +314,32 @@ impl MemFile {
 }
 
 impl Contents {
+    /// Puts the pages into one piece, one after the other, so that hardly more than the file's length is ever taken. Leaves a file with holes or a
+    /// preallocated tail as it is, and one for which there is no memory.
+    fn put_together(&mut self) {
+        let bytes: usize = self.pages.iter().map(Vec::len).sum();
+        let mut whole = Vec::new();
+        if bytes as u64 != self.len || self.whole.is_some() || whole.try_reserve_exact(bytes).is_err() {
+            return;
+        }
+        for page in std::mem::take(&mut self.pages) {
+            whole.extend_from_slice(&page);
+        }
+        self.whole = Some(Arc::new(whole));
+    }
+
+    /// Makes pages of a file in one piece, to be written to.
+    fn take_apart(&mut self) -> io::Result<()> {
+        let Some(whole) = &self.whole else { return Ok(()) };
+        let whole = Arc::clone(whole);
+        for (page, bytes) in whole.chunks(PAGE_LEN).enumerate() {
+            self.reserve(page, bytes.len()).inspect_err(|_| self.pages = Vec::new())?;
+            self.pages[page].copy_from_slice(bytes);
+        }
+        self.whole = None;
+        Ok(())
+    }
+
     /// Makes page `page` exist and hold at least `len` bytes.
     fn reserve(&mut self, page: usize, len: usize) -> io::Result<()> {
         let out_of_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
@@ -308,6 +366,15 @@ fn place(offset: u64) -> (usize, usize) {
 struct MemHandle {
     file: Arc<MemFile>,
     writable: bool,
+    is_mapped: bool,
+}
+
+impl Drop for MemHandle {
+    fn drop(&mut self) {
+        if self.writable && self.file.writers.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_mapped {
+            self.file.contents.write().put_together();
+        }
+    }
 }
 
 impl MemHandle {
@@ -327,7 +394,7 @@ impl File for MemHandle {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.0.read().len)
+        Ok(self.file.contents.read().len)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -337,15 +404,23 @@ impl File for MemHandle {
 
     fn preallocate(&self, len: u64) -> io::Result<()> {
         self.check_writable()?;
-        let mut contents = self.file.0.write();
         if len > MAX_FILE_LEN {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        contents.len = contents.len.max(len);
+        let mut contents = self.file.contents.write();
+        if len > contents.len {
+            contents.take_apart()?;
+            contents.len = len;
+        }
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
+        let whole = self.file.contents.read().whole.clone();
+        Ok(whole.and_then(|whole| ReadMapping::of_shared(whole, len)))
     }
 }

@@ -7,6 +7,8 @@ pub struct ReadMapping(Memory);
 
 enum Memory {
     Copied(Arc<[u8]>),
+    /// The first bytes of a file in memory.
+    Shared(Arc<Vec<u8>>, usize),
     #[cfg(target_os = "linux")]
     Mapped(super::posix_mapping::ReadMap),
 }
@@ -15,6 +17,12 @@ impl ReadMapping {
     /// A copy of the bytes, for file systems that are not the system's.
     pub fn of_copy(bytes: Arc<[u8]>) -> ReadMapping {
         ReadMapping(Memory::Copied(bytes))
+    }
+
+    /// The first bytes of a file that is in memory, shared with it; `None` if it has not so many.
+    pub(super) fn of_shared(bytes: Arc<Vec<u8>>, len: u64) -> Option<ReadMapping> {
+        let len = usize::try_from(len).ok().filter(|len| *len <= bytes.len())?;
+        Some(ReadMapping(Memory::Shared(bytes, len)))
     }
 
     /// The system's map.
@@ -29,6 +37,7 @@ impl ReadMapping {
         let _ = range;
         match &self.0 {
             Memory::Copied(bytes) => range.end <= bytes.len(),
+            Memory::Shared(_, len) => range.end <= *len,
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.is_in_memory(range),
         }
@@ -41,6 +50,7 @@ impl ReadMapping {
         let _ = range;
         match &self.0 {
             Memory::Copied(bytes) => range.end <= bytes.len(),
+            Memory::Shared(_, len) => range.end <= *len,
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.populate(range),
         }
@@ -66,6 +76,7 @@ impl ReadMapping {
         }
         match &self.0 {
             Memory::Copied(bytes) => buf[..len].copy_from_slice(&bytes[start..start + len]),
+            Memory::Shared(bytes, _) => buf[..len].copy_from_slice(&bytes[start..start + len]),
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.copy(start, &mut buf[..len]),
         }
@@ -76,6 +87,7 @@ impl ReadMapping {
     pub(crate) fn memory(&self) -> NonNull<[u8]> {
         match &self.0 {
             Memory::Copied(bytes) => NonNull::from(&**bytes),
+            Memory::Shared(bytes, len) => NonNull::from(&bytes[..*len]),
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.memory(),
         }

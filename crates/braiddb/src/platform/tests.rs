@@ -8,6 +8,7 @@ fn files_in_memory_conform() {
     conformance::check(&MemVfs::new(), Path::new("/root"));
     conformance::check(&MemVfs::new(), Path::new("relative"));
     conformance::check(&MemVfs::new(), Path::new("./dotted//"));
+    conformance::check(&MemVfs::mapped(), Path::new("/root"));
 }
 
 /// Where they are not used, on Windows, files that are open cannot be removed by these means.
@@ -59,6 +60,61 @@ fn a_long_hole_in_memory_costs_no_memory() {
     file.set_len(1 << 30).unwrap();
     assert_eq!(file.read_at(&mut buf, (1 << 30) - 1).unwrap(), 1);
     assert_eq!(buf[0], b'e');
+}
+
+#[test]
+fn memory_files_that_nobody_writes_to_are_lent_as_memory() {
+    let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
+    let len = bytes.len() as u64;
+    for (vfs, lends) in [(MemVfs::new(), false), (MemVfs::mapped(), true)] {
+        let path = Path::new("/file");
+        let writer = vfs.open(path, OpenMode::CreateNew).unwrap();
+        writer.write_at(&bytes, 0).unwrap();
+        let other = vfs.open(path, OpenMode::ReadWrite).unwrap();
+        let reader = vfs.open(path, OpenMode::Read).unwrap();
+        drop(writer);
+        assert!(reader.map_for_reading(len).unwrap().is_none(), "another may write yet");
+        drop(other);
+        let Some(map) = reader.map_for_reading(len).unwrap() else {
+            assert!(!lends);
+            continue;
+        };
+        assert!(lends && reader.map_for_reading(len + 1).unwrap().is_none());
+        assert_eq!(reader.map_for_reading(5).unwrap().unwrap().len(), 5);
+        let read = |file: &dyn super::File, offset: u64, len: usize| {
+            let mut bytes = vec![0; len];
+            let count = file.read_at(&mut bytes, offset).unwrap();
+            bytes.truncate(count);
+            bytes
+        };
+        let of_map = || {
+            let mut all = vec![0; map.len()];
+            map.read_at(&mut all, 0).unwrap();
+            all
+        };
+        assert_eq!(of_map(), bytes);
+        assert_eq!(read(&*reader, 65_530, 20), bytes[65_530..65_550]);
+        assert_eq!((read(&*reader, len - 2, 9), read(&*reader, len, 9)), (bytes[bytes.len() - 2..].to_vec(), vec![]));
+        assert!(map.is_in_memory(0..map.len()) && map.populate(7..9) && !map.populate(0..map.len() + 1));
+        // What is written afterwards is the file's, and not the map's.
+        let writer = vfs.open(path, OpenMode::ReadWrite).unwrap();
+        writer.preallocate(len).unwrap();
+        assert!(reader.map_for_reading(len).unwrap().is_some(), "nothing was written");
+        writer.write_at(b"new", 65_535).unwrap();
+        assert_eq!(read(&*reader, 65_534, 5), [bytes[65_534], b'n', b'e', b'w', bytes[65_538]]);
+        assert_eq!(of_map(), bytes);
+        assert!(reader.map_for_reading(len).unwrap().is_none());
+        writer.set_len(len - 1).unwrap();
+        drop(writer);
+        let again = reader.map_for_reading(len - 1).unwrap().unwrap();
+        let mut three = [0; 3];
+        again.read_at(&mut three, 65_535).unwrap();
+        assert_eq!((&three, again.len() as u64), (b"new", len - 1));
+        // A tail that is only promised is no memory.
+        vfs.open(path, OpenMode::ReadWrite).unwrap().preallocate(len + 9).unwrap();
+        assert!(reader.map_for_reading(len + 9).unwrap().is_none());
+        assert_eq!(read(&*reader, len - 1, 12), [0; 10]);
+    }
 }
 
 #[test]
