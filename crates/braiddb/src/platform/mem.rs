@@ -32,6 +32,9 @@ use std::{
 /// The bytes of a page.
 const PAGE_LEN: usize = 64 << 10;
 
+/// Longer files stay in pages: whoever lets go of one last would be held up by copying it.
+const WHOLE_BYTES_MAX: usize = 128 << 20;
+
 /// The longest file, as on the systems whose offsets are signed.
 const MAX_FILE_LEN: u64 = i64::MAX as u64;
 
@@ -53,7 +56,8 @@ impl MemVfs {
         MemVfs::default()
     }
 
-    /// The same, of which files that nobody writes to any more are lent as memory ([`File::map_for_reading`]), so that who reads them needs no copy.
+    /// The same, of which files that nobody writes to any more are lent as memory ([`File::map_for_reading`]), so that who reads them needs no copy:
+    /// those of up to 128 MiB. Who closes such a file last, having written to it, waits until it is in one piece.
     pub fn mapped() -> MemVfs {
         MemVfs { is_mapped: true, ..MemVfs::default() }
     }
@@ -315,11 +319,12 @@ impl MemFile {
 
 impl Contents {
     /// Puts the pages into one piece, one after the other, so that hardly more than the file's length is ever taken. Leaves a file with holes or a
-    /// preallocated tail as it is, and one for which there is no memory.
+    /// preallocated tail as it is, a very long one, and one for which there is no memory.
     fn put_together(&mut self) {
         let bytes: usize = self.pages.iter().map(Vec::len).sum();
+        let is_wanted = bytes as u64 == self.len && bytes <= WHOLE_BYTES_MAX && self.whole.is_none();
         let mut whole = Vec::new();
-        if bytes as u64 != self.len || self.whole.is_some() || whole.try_reserve_exact(bytes).is_err() {
+        if !is_wanted || whole.try_reserve_exact(bytes).is_err() {
             return;
         }
         for page in std::mem::take(&mut self.pages) {
