@@ -435,7 +435,7 @@ impl Builder {
 
     /// A new database in memory, gone when its last handle goes.
     pub fn open_in_memory(mut self) -> Result<Db> {
-        self.settings.vfs = Arc::new(MemVfs::mapped());
+        self.settings.vfs = Arc::new(MemVfs::mapped(".run"));
         Db::open_with(self.settings, Path::new("/memory"))
     }
 }

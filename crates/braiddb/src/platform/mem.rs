@@ -10,7 +10,7 @@
 //!   zeros. So a hole, a preallocated tail and a length that was merely set cost no memory.
 //! - No page holds a byte at or past the file's length.
 //!
-//! **Files in one piece.** A file of [`MemVfs::mapped`] is put into one piece when the last who had it open for writing lets go of it, and
+//! **Files in one piece.** A file that is to be lent ([`MemVfs::mapped`]) is put into one piece when the last who had it open for writing lets go of it, and
 //! is lent as memory from then on. Whoever writes to it afterwards has pages made of it again; what was lent stays as it was.
 //!
 //! **Concurrency.** All types are `Sync`. The order of locks is: directories, then locks held, then a file. No call
@@ -32,9 +32,6 @@ use std::{
 /// The bytes of a page.
 const PAGE_LEN: usize = 64 << 10;
 
-/// Longer files stay in pages: whoever lets go of one last would be held up by copying it.
-const WHOLE_BYTES_MAX: usize = 128 << 20;
-
 /// The longest file, as on the systems whose offsets are signed.
 const MAX_FILE_LEN: u64 = i64::MAX as u64;
 
@@ -44,8 +41,8 @@ pub struct MemVfs {
     directories: Arc<RwLock<BTreeMap<PathBuf, Directory>>>,
     /// The locks that are held, and by whom.
     held: Arc<Mutex<BTreeMap<PathBuf, String>>>,
-    /// Whether files are lent as memory.
-    is_mapped: bool,
+    /// How the names of files end that are lent as memory, if any are.
+    lent: Option<&'static str>,
 }
 
 type Directory = BTreeMap<OsString, Arc<MemFile>>;
@@ -56,10 +53,10 @@ impl MemVfs {
         MemVfs::default()
     }
 
-    /// The same, of which files that nobody writes to any more are lent as memory ([`File::map_for_reading`]), so that who reads them needs no copy:
-    /// those of up to 128 MiB. Who closes such a file last, having written to it, waits until it is in one piece.
-    pub fn mapped() -> MemVfs {
-        MemVfs { is_mapped: true, ..MemVfs::default() }
+    /// The same, of which files with names that end in `lent` are lent as memory ([`File::map_for_reading`]) once nobody has them open for writing, so
+    /// that who reads them needs no copy. Who closes such a file last, having written to it, waits until it is in one piece.
+    pub fn mapped(lent: &'static str) -> MemVfs {
+        MemVfs { lent: Some(lent), ..MemVfs::default() }
     }
 
     /// The file that `path` names.
@@ -120,20 +117,24 @@ impl Vfs for MemVfs {
         if writable {
             file.writers.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(Arc::new(MemHandle { file, writable, is_mapped: self.is_mapped }))
+        let is_lent = self.lent.is_some_and(|end| path.as_os_str().as_encoded_bytes().ends_with(end.as_bytes()));
+        Ok(Arc::new(MemHandle { file, writable, is_lent }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         let dir = clean(dir);
         let directories = self.directories.read();
         match directories.get(&dir) {
-            Some(files) => Ok(files
-                .iter()
-                .map(|(name, file)| DirEntry {
+            Some(files) => {
+                let files: Vec<_> = files.iter().map(|(name, file)| (name.clone(), Arc::clone(file))).collect();
+                // A file that is being put into one piece holds up nobody but who asks for its length.
+                drop(directories);
+                let entry = |(name, file): (OsString, Arc<MemFile>)| DirEntry {
                     name: name.to_string_lossy().into_owned(),
                     len: file.contents.read().len,
-                })
-                .collect()),
+                };
+                Ok(files.into_iter().map(entry).collect())
+            }
             None if is_directory(&directories, &dir) => Ok(Vec::new()),
             None if is_file(&directories, &dir) => Err(io::ErrorKind::NotADirectory.into()),
             None => Err(io::ErrorKind::NotFound.into()),
@@ -319,10 +320,10 @@ impl MemFile {
 
 impl Contents {
     /// Puts the pages into one piece, one after the other, so that hardly more than the file's length is ever taken. Leaves a file with holes or a
-    /// preallocated tail as it is, a very long one, and one for which there is no memory.
+    /// preallocated tail as it is, and one for which there is no memory.
     fn put_together(&mut self) {
         let bytes: usize = self.pages.iter().map(Vec::len).sum();
-        let is_wanted = bytes as u64 == self.len && bytes <= WHOLE_BYTES_MAX && self.whole.is_none();
+        let is_wanted = bytes as u64 == self.len && self.whole.is_none();
         let mut whole = Vec::new();
         if !is_wanted || whole.try_reserve_exact(bytes).is_err() {
             return;
@@ -371,12 +372,15 @@ fn place(offset: u64) -> (usize, usize) {
 struct MemHandle {
     file: Arc<MemFile>,
     writable: bool,
-    is_mapped: bool,
+    is_lent: bool,
 }
 
 impl Drop for MemHandle {
     fn drop(&mut self) {
-        if self.writable && self.file.writers.fetch_sub(1, Ordering::Relaxed) == 1 && self.is_mapped {
+        // What all who wrote did comes before what the last of them does here.
+        let is_last = self.writable && self.file.writers.fetch_sub(1, Ordering::AcqRel) == 1;
+        // A file without a name that nobody else has open goes with this handle.
+        if is_last && self.is_lent && Arc::strong_count(&self.file) > 1 {
             self.file.contents.write().put_together();
         }
     }

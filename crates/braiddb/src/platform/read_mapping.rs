@@ -37,7 +37,7 @@ impl ReadMapping {
         let _ = range;
         match &self.0 {
             Memory::Copied(bytes) => range.end <= bytes.len(),
-            Memory::Shared(_, len) => range.end <= *len,
+            Memory::Shared(..) => true,
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.is_in_memory(range),
         }
@@ -50,7 +50,7 @@ impl ReadMapping {
         let _ = range;
         match &self.0 {
             Memory::Copied(bytes) => range.end <= bytes.len(),
-            Memory::Shared(_, len) => range.end <= *len,
+            Memory::Shared(..) => true,
             #[cfg(target_os = "linux")]
             Memory::Mapped(map) => map.populate(range),
         }
