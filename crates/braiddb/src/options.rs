@@ -305,7 +305,8 @@ impl Builder {
     /// part in sixteen, which is checked all the same) written by this process in that time; should the
     /// system drop it from its memory after that, and the disk then fail to read it again, the process is killed (`SIGBUS`) where
     /// it would have been given an error, and what the disk gives back changed is not noticed. For a row on which a cursor stands
-    /// that goes on for as long as it stands there. On Linux, for files of local file systems.
+    /// that goes on for as long as it stands there. On Linux, for files of local file systems; and of databases in memory
+    /// anywhere, where nothing can be lost so.
     pub fn read_in_place(mut self, in_place: bool) -> Builder {
         self.settings.read_in_place = in_place;
         self
