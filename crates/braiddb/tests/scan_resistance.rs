@@ -97,3 +97,20 @@ fn a_hot_set_keeps_its_place_beside_scans() {
     assert!(partition.runs.len() > 2 && partition.loose.len() > 1, "{partition:?}");
     scan_beside_hot_set(&db, &tree);
 }
+
+/// Tables in memory are memory already: where they may be read in place, they take no room in the cache.
+#[test]
+fn tables_in_memory_are_read_where_they_are() {
+    for in_place in [true, false] {
+        let builder = Db::builder().background_threads(0).memory(8 << 20).memtable_bytes(512 << 10);
+        let db = builder.read_in_place(in_place).open_in_memory().unwrap();
+        let tree = db.tree("t").unwrap();
+        for row in 0..20_000 {
+            tree.put(key(row), value(row)).unwrap();
+        }
+        db.flush().unwrap();
+        assert_eq!(tree.iter().count(), 20_000);
+        let stats = db.stats();
+        assert_eq!(stats.blocks_in_place > 0, in_place, "{stats:?}");
+    }
+}
