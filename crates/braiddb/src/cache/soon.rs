@@ -72,6 +72,12 @@ impl Soon {
         self.at == self.end
     }
 
+    /// How many bytes are left to be asked for.
+    #[cfg(test)]
+    pub fn bytes_left(&self) -> usize {
+        self.ranges[self.at as usize..self.end as usize].iter().map(|range| range.end.saturating_sub(range.start)).sum()
+    }
+
     /// Forgets all.
     #[inline]
     pub fn clear(&mut self) {

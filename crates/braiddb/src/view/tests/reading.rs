@@ -76,7 +76,9 @@ fn rows_of_the_next_segment_are_asked_for_as_rows_are_passed() {
         assert_eq!(left < 8, batch.soon().is_empty(), "{left} rows come before those of the next segment");
         if left >= 8 {
             queued += 1;
+            let before = batch.soon().bytes_left();
             pass(&mut cursor, &mut batch, left - 1);
+            assert!(batch.soon().bytes_left() < before, "as rows are passed");
             pass(&mut cursor, &mut batch, 1);
             assert_eq!(batch.key(), Some(&*rows[at + left]));
         }
