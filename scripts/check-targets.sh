@@ -24,7 +24,8 @@ if [[ ! -d /usr/lib/rustlib/src/rust/library ]] || ! dpkg -s rustc-web cargo-web
 fi
 [[ ${1-} != --install ]] || exit 0
 
-export RUSTC=$rustc RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0
+# Nothing is compiled to the end, so nothing need be optimised; and the standard library goes without what can be left out of it.
+export RUSTC=$rustc RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/targets
 "$rustc" --version
 [[ $# -gt 0 ]] || set -- "${engine[@]}"
@@ -32,7 +33,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/targets
 # A warning is an error: what is not used on a system is said to be so.
 check() {
     RUSTFLAGS="-D warnings" "$cargo" check --quiet --locked --package braiddb --no-default-features --features json \
-        -Zbuild-std=std,panic_abort "${@/#/--target=}"
+        -Zbuild-std=std,panic_abort -Zbuild-std-features= "${@/#/--target=}"
 }
 
 # All together, which keeps all cores at work; where that fails, each for itself, to tell which.

@@ -2,7 +2,7 @@
 //!
 //! `format-N.tar.zst` of the command's fixtures has a database (`db`) and what the build that wrote it found there (`expected`): for each pair,
 //! tree, key and value in hexadecimal, no more than 120 characters of that, and its length. How versions 1 and 2 were made is told in the
-//! command's `tests/upgrade.rs`. Version 3 has, beside an import with an index, all that `every_kind` makes: views in files and in runs,
+//! command's `tests/command/upgrade.rs`. Version 3 has, beside an import with an index, all that `every_kind` makes: views in files and in runs,
 //! loose runs, key chunks, blocks of each compression, range tombstones, blobs, streams, operands, values that expire, trees of many values,
 //! runs that are given a sequence number, and a log of several epochs that no run has yet. `scripts/test-foreign.sh` runs this on a
 //! big-endian machine.

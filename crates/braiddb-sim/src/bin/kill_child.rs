@@ -1,4 +1,4 @@
-//! The process that `tests/kill9.rs` kills: it opens a database, does numbered steps, and tells on its standard output
+//! The process that `tests/processes/kill9.rs` kills: it opens a database, does numbered steps, and tells on its standard output
 //! what was acknowledged.
 //!
 //! Arguments: the directory, the seed, then for each writer the number of its first step. Lines of output:

@@ -1,4 +1,4 @@
-//! The process that `tests/kill9_log_off.rs` kills: it commits numbered steps that do not go to the log, each with its number as
+//! The process that `tests/processes/kill9_log_off.rs` kills: it commits numbered steps that do not go to the log, each with its number as
 //! application cursor, from the one on after which the database stands when it is opened, and tells on its standard output which are durable.
 //!
 //! Arguments: the directory, the seed. Lines of output:

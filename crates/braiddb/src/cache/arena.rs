@@ -26,12 +26,12 @@
 //! - Chunks and single units are freed under the same condition. When the cache itself goes while units are still
 //!   pinned, those are marked as orphans, and the last pin to go frees the memory.
 
-use crate::platform::pages;
+use crate::platform::pages::{self, Zeroed};
 use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
-    ops::Range,
+    ops::{Index, Range},
     ptr::{NonNull, null_mut},
-    sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence},
+    sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence},
 };
 
 /// The most bytes of a unit in a frame.
@@ -284,19 +284,53 @@ struct ChunkTrailer {
 /// The address of each frame. Shared by all threads; the rules are in the file's comment.
 #[derive(Debug)]
 pub(super) struct Arena {
-    chunks: Box<[AtomicPtr<u8>]>,
-    segments: Box<[AtomicPtr<AtomicPtr<Trailer>>]>,
+    chunks: Table<u8>,
+    segments: Table<AtomicPtr<Trailer>>,
+}
+
+/// A table that takes memory only where it is written. So it is walked no further than that: small databases are opened and closed by
+/// the thousand, and their tables are nearly empty.
+#[derive(Debug)]
+struct Table<T> {
+    entries: Zeroed<AtomicPtr<T>>,
+    /// All entries from there on are null, but for those that other threads are writing.
+    end: AtomicUsize,
+}
+
+impl<T> Table<T> {
+    fn new(len: usize) -> Table<T> {
+        Table { entries: Zeroed::new(len), end: AtomicUsize::new(0) }
+    }
+
+    /// To be called before an entry is written.
+    fn reach(&self, index: usize) {
+        self.end.fetch_max(index + 1, Ordering::Relaxed);
+    }
+
+    /// Those that were ever written. Nobody else uses the table any more.
+    fn written(&mut self) -> &[AtomicPtr<T>] {
+        &self.entries[..*self.end.get_mut()]
+    }
+}
+
+impl<T> Index<usize> for Table<T> {
+    type Output = AtomicPtr<T>;
+
+    #[inline(always)]
+    fn index(&self, index: usize) -> &AtomicPtr<T> {
+        &self.entries[index]
+    }
 }
 
 impl Arena {
     /// An arena without chunks.
     pub fn new() -> Arena {
-        Arena { chunks: zeroed_table(MAX_CHUNKS), segments: zeroed_table(MAX_SEGMENTS) }
+        Arena { chunks: Table::new(MAX_CHUNKS), segments: Table::new(MAX_SEGMENTS) }
     }
 
     /// An arena that can hold nothing.
     pub fn empty() -> Arena {
-        Arena { chunks: Box::default(), segments: Box::default() }
+        Arena { chunks: Table::new(0), segments: Table::new(0) }
     }
 
     /// The trailer of a frame.
@@ -364,6 +398,7 @@ impl Arena {
                 orphans: AtomicU32::new(0),
             });
         }
+        self.chunks.reach(chunk as usize);
         self.chunks[chunk as usize].store(memory, Ordering::Relaxed);
         true
     }
@@ -422,6 +457,7 @@ impl Arena {
         if !present.is_null() {
             return present;
         }
+        self.segments.reach(segment);
         let fresh = Box::into_raw(zeroed_table::<Trailer>(SEGMENT_UNITS)).cast::<AtomicPtr<Trailer>>();
         match self.segments[segment].compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => fresh,
@@ -448,8 +484,8 @@ impl Arena {
     /// # Safety
     /// All filled frames are out of their slots and the epoch has passed since, so only handles that count them can
     /// reach them. `filled` is complete.
-    pub unsafe fn dispose(self, filled: &[u32]) {
-        for chunk in &self.chunks {
+    pub unsafe fn dispose(mut self, filled: &[u32]) {
+        for chunk in self.chunks.written() {
             let memory = chunk.load(Ordering::Relaxed);
             if !memory.is_null() {
                 // SAFETY: the chunk is there until its last orphan and we let go of it.
@@ -460,14 +496,14 @@ impl Arena {
             // SAFETY: the frame was filled and not reclaimed.
             unsafe { orphan(self.trailer(frame)) };
         }
-        for chunk in &self.chunks {
+        for chunk in self.chunks.written() {
             let memory = chunk.load(Ordering::Relaxed);
             if !memory.is_null() {
                 // SAFETY: we hold the count that was set above.
                 unsafe { let_go_of_chunk(memory) };
             }
         }
-        for segment in &self.segments {
+        for segment in self.segments.written() {
             let memory = segment.load(Ordering::Acquire);
             if !memory.is_null() {
                 // SAFETY: it came from a box of this length; pins hold the units' addresses, not the table's.
@@ -625,7 +661,7 @@ fn chunk_layout() -> Layout {
     Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES).expect("constants")
 }
 
-/// A table of null pointers that takes memory only where it is written.
+/// A segment of null pointers.
 fn zeroed_table<T>(len: usize) -> Box<[AtomicPtr<T>]> {
     let layout = Layout::array::<AtomicPtr<T>>(len).expect("constants");
     assert!(layout.size() > 0);

@@ -1,5 +1,5 @@
 //! Followers of a database that another handle writes. What a process on the real file system does to them is tested in
-//! `braiddb-sim/tests/follower.rs`.
+//! `braiddb-sim/tests/processes/follower.rs`.
 
 use super::{
     Db, Durability, Follower, Settings,

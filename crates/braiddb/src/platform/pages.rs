@@ -11,7 +11,7 @@ use std::{
     ops::{Deref, DerefMut},
     ptr::NonNull,
     slice,
-    sync::atomic::AtomicU64,
+    sync::atomic::{AtomicPtr, AtomicU64},
 };
 
 /// Smaller pieces come from the global allocator.
@@ -91,6 +91,9 @@ pub unsafe trait Zeroable {}
 
 // SAFETY: it is the number zero.
 unsafe impl Zeroable for AtomicU64 {}
+
+// SAFETY: it is the null pointer.
+unsafe impl<T> Zeroable for AtomicPtr<T> {}
 
 /// Words that the processor fetches together.
 #[derive(Clone, Copy, Debug)]

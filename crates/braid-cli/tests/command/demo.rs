@@ -1,0 +1,31 @@
+//! The demonstration, small.
+
+use crate::common;
+
+use common::Workplace;
+
+#[test]
+fn nothing_acknowledged_is_lost() {
+    let place = Workplace::new();
+    let screen = place.ok("demo --discs 6000 --dir here --memory 32M");
+    let last = screen.lines().last().unwrap();
+    let stored = place.ok("scan here/music.braid albums --format hex").lines().count();
+    let digits: String = last.chars().skip_while(|c| *c != 'f').filter(char::is_ascii_digit).collect();
+    assert_eq!((last.starts_with("0 lost of "), digits.parse().ok()), (true, Some(stored)), "{screen}");
+    assert!(screen.contains("Killed the importer"), "{screen}");
+    for part in
+        ["by disc id", "by artist prefix", "by title prefix", "p99", "given", "written", "on disk", "Partitions"]
+    {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    assert_eq!(cfg!(debug_assertions), screen.contains("debug build"));
+    assert!(place.path("here/freedb.tar.bz2").exists());
+    place.fails(2, "demo --discs 10 --dir here");
+}
+
+#[test]
+fn a_demonstration_of_one_disc_ends_too() {
+    let place = Workplace::new();
+    let screen = place.ok("demo --discs 1 --dir here --memory 32M");
+    assert!(screen.ends_with("0 lost of 1 acknowledged\n"), "{screen}");
+}

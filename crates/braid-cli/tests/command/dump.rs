@@ -1,0 +1,105 @@
+//! Dumps, loads and upgrades by the command.
+
+use crate::common;
+
+use common::Workplace;
+use std::{
+    fs,
+    io::Read,
+    process::{Command, Stdio},
+};
+
+/// A database with trees of both kinds, values long enough for blob files, and one that expires.
+fn workplace() -> Workplace {
+    let place = Workplace::new();
+    place.ok("put db t first one");
+    place.ok(&format!("put db t long {}", "x".repeat(10_000)));
+    place.ok("put db t passing gone --ttl 100000");
+    place.write("records.jsonl", "{\"id\":\"a\",\"who\":\"X\"}\n{\"id\":\"b\",\"who\":\"X\"}\n");
+    let records = place.path("records.jsonl");
+    let import = ["import", "db", "records.jsonl", "--tree", "records", "--key", "id", "--index", "by_who=who"];
+    assert!(records.exists());
+    assert_eq!(place.run_with(&import, b"").code, 0);
+    place
+}
+
+#[test]
+fn what_is_dumped_is_checked_and_loaded() {
+    let place = workplace();
+    assert!(place.ok("dump db moved.dump").starts_with("dumped "));
+    assert!(place.fails(2, "dump db moved.dump").contains("exists already"));
+    let checked = place.ok("load moved.dump --check");
+    assert!(checked.contains("t\t3 records") && checked.contains("by_who\t2 pairs"), "{checked}");
+    assert!(checked.contains("whole: as of commit"), "{checked}");
+    assert!(place.ok("load moved.dump new --threads 3").starts_with("loaded "));
+    for command in
+        ["trees DB --json", "scan DB t", "scan DB by_who", "export DB records", "find DB records --by by_who --eq X"]
+    {
+        assert_eq!(place.ok(&command.replace("DB", "db")), place.ok(&command.replace("DB", "new")), "{command}");
+    }
+    assert!(place.ok("verify new").contains("sound"));
+    assert!(place.fails(2, "load moved.dump new").contains("is not empty"));
+    assert!(place.fails(2, "load moved.dump").contains("--check"));
+}
+
+/// Runs the command with another's output, or the first bytes of that, as its input; its exit status, and what both said.
+fn piped(place: &Workplace, from: &str, bytes_max: Option<u64>, to: &str) -> (Option<i32>, String) {
+    let start = |arguments: &str, input: Stdio, output: Stdio| {
+        let mut command = Command::new(common::BRAID);
+        command.args(arguments.split(' ')).current_dir(place.path("")).stdin(input).stdout(output);
+        common::spawn(command.stderr(Stdio::piped()))
+    };
+    let mut writer = start(from, Stdio::null(), Stdio::piped());
+    let mut output = writer.stdout.take().unwrap();
+    let reader = match bytes_max {
+        None => start(to, output.into(), Stdio::null()),
+        Some(bytes_max) => {
+            let mut reader = start(to, Stdio::piped(), Stdio::null());
+            let mut input = reader.stdin.take().unwrap();
+            std::io::copy(&mut Read::by_ref(&mut output).take(bytes_max), &mut input).unwrap();
+            reader
+        }
+    };
+    let (written, read) = (writer.wait_with_output().unwrap(), reader.wait_with_output().unwrap());
+    let said = [written.stderr, read.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    (read.status.code(), said)
+}
+
+#[test]
+fn a_dump_goes_through_pipes() {
+    let place = workplace();
+    let (code, said) = piped(&place, "dump db --compression zstd", None, "load - new");
+    assert!(code == Some(0) && said.contains("dumped "), "{said}");
+    assert_eq!(place.ok("get new t long").len(), 10_001);
+    assert_eq!(piped(&place, "dump db -", None, "load - --check").0, Some(0));
+    // Who writes ends too soon.
+    let (code, said) = piped(&place, "dump db -", Some(200), "load - other");
+    assert!(code == Some(3) && said.contains("cut short"), "{said}");
+    assert!(!place.path("other").join("CURRENT").exists());
+}
+
+#[test]
+fn a_damaged_dump_is_refused_and_leaves_nothing() {
+    let place = workplace();
+    place.ok("dump db moved.dump");
+    let whole = fs::read(place.path("moved.dump")).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    place.write("flipped.dump", &flipped);
+    place.write("short.dump", &whole[..whole.len() - 1]);
+    place.write("other.dump", b"something else");
+    for (name, code) in [("flipped.dump", 3), ("short.dump", 3), ("other.dump", 2)] {
+        let said = place.fails(code, &format!("load {name} new"));
+        assert!(said.contains(name) && said.contains("dump"), "{said}");
+        assert!(!place.path("new").join("CURRENT").exists());
+        place.fails(code, &format!("load {name} --check"));
+    }
+    place.ok("load moved.dump new");
+}
+
+#[test]
+fn a_database_of_this_version_has_nothing_to_upgrade() {
+    let place = workplace();
+    assert_eq!(place.ok("upgrade db"), "0 files of earlier versions written anew\n");
+    assert_eq!(place.ok("upgrade db --check"), "0 files of earlier versions\n");
+}

@@ -1,0 +1,199 @@
+//! The codes that scripts go by, and commands on the database as a whole.
+
+use crate::common;
+
+use std::{fs, path::Path};
+
+use common::Workplace;
+
+#[test]
+fn the_command_tells_about_itself() {
+    let place = Workplace::new();
+    let help = place.ok("--help");
+    for command in
+        ["create", "get", "put", "del", "scan", "trees", "import", "find", "export", "stats", "verify", "compact"]
+    {
+        assert!(help.contains(command), "{command}: {help}");
+    }
+    assert!(
+        help.contains("inspect") && help.contains("bench") && help.contains("demo") && help.contains("Exit codes:")
+    );
+    assert!(place.ok("--version").starts_with("braid "));
+}
+
+#[test]
+fn what_makes_no_sense_is_2() {
+    let place = Workplace::new();
+    place.fails(2, "frobnicate");
+    place.fails(2, "get db");
+    place.ok("create db");
+    place.fails(2, "create db");
+    place.write("in", "");
+    place.fails(2, "import db in --tree t");
+    place.fails(2, "import db in --format jsonl");
+    place.fails(2, "import db in --format jsonl --tree t --index nonsense");
+    place.fails(2, "find db t --by i");
+    place.fails(2, "put db t k v --memory lots");
+    place.fails(2, "inspect db");
+}
+
+#[test]
+fn what_is_not_there_is_1() {
+    let place = Workplace::new();
+    for command in ["get no t k", "scan no t", "trees no", "stats no", "verify no", "compact no", "export no t"] {
+        place.fails(1, command);
+        assert!(!place.path("no").exists(), "{command}");
+    }
+    place.ok("create db");
+    place.fails(1, "get db t k");
+    place.fails(1, "scan db t");
+    place.fails(1, "del db t k");
+    place.fails(1, "find db t --by i --eq x");
+}
+
+#[test]
+fn what_the_system_refuses_is_4() {
+    let place = Workplace::new();
+    place.fails(4, "import db no.jsonl --tree t");
+    // Missing comes first: it was asked for the format of what is not there.
+    let missing = std::fs::File::open(place.path("no")).unwrap_err();
+    assert!(place.fails(4, "import db no").starts_with(&format!("braid: cannot open no: {missing}")));
+    assert!(!place.path("db").exists());
+    place.fails(4, "inspect no");
+    place.write("file", "");
+    place.fails(4, "put file/db t k v");
+}
+
+/// "cannot create x: Not a directory (os error 20): Not a directory (os error 20)", it said.
+#[test]
+fn a_cause_is_told_once() {
+    let place = Workplace::new();
+    place.write("file", "");
+    let message = place.fails(4, "put file/db t k v");
+    assert_eq!(message.matches("os error").count(), 1, "{message}");
+}
+
+/// A foreign file was called damaged, to be restored from a backup.
+#[test]
+fn a_foreign_file_is_not_called_damaged() {
+    let place = Workplace::new();
+    for name in ["passwd", "notes.run", "LOCK"] {
+        place.write(name, "root:x:0:0\n");
+        let message = place.fails(2, &format!("inspect {name}"));
+        assert!(message.contains("no file of BraidDB") && !message.contains("backup"), "{message}");
+    }
+    for name in ["CURRENT", "000012.run", "MANIFEST-000001"] {
+        place.write(name, "root:x:0:0\n");
+        assert!(place.fails(3, &format!("inspect {name}")).contains("corruption"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_no_text_are_told_another_way() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, process::Command};
+    let place = Workplace::new();
+    for arguments in [["t", "k\u{e9}", "v"], ["t", "k", "v\u{e9}"]] {
+        let latin1 = arguments.map(|it| it.chars().map(|c| c as u8).collect::<Vec<u8>>());
+        let arguments = latin1.iter().map(|it| OsStr::from_bytes(it));
+        let output =
+            Command::new(common::BRAID).args(["put", "db"]).args(arguments).current_dir(place.path("")).output();
+        let output = output.unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("--keys hex") && message.contains("`-`"), "{message}");
+    }
+    // What it says is so.
+    let outcome = place.run_with(&["put", "db", "t", "6be9", "-", "--keys", "hex"], b"v\xe9");
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(place.ok("scan db t"), "k\\xe9\tv\\xe9\n");
+}
+
+#[test]
+fn a_tree_of_the_other_kind_is_told_in_grammar() {
+    let place = Workplace::new();
+    place.write("in.jsonl", "{\"id\":\"1\",\"tag\":\"red\"}\n");
+    place.ok("import db in.jsonl --tree t --key id --index i=tag");
+    let message = place.fails(2, "find db i --by t --eq red");
+    assert!(message.contains("keeps many values to a key, but one value was asked for"), "{message}");
+    let message = place.fails(2, "find db t --by t --eq red");
+    assert!(message.contains("keeps one value to a key, but many values were asked for"), "{message}");
+}
+
+#[test]
+fn a_sound_database_is_verified_compacted_and_shown() {
+    let place = Workplace::new();
+    let lines: String = (0..2000).map(|number| format!("{{\"id\":\"{number}\"}}\n")).collect();
+    place.write("in.jsonl", lines);
+    place.ok("import db in.jsonl --tree t --key id");
+    assert!(place.ok("verify db").ends_with("sound\n"));
+    assert!(place.ok("compact db").contains(" after"));
+    assert!(place.ok("stats db").contains("on disk"));
+    let json: serde_json::Value = serde_json::from_str(&place.ok("stats db --json")).unwrap();
+    assert!(json["disk_bytes"].as_u64().unwrap() > 0);
+    assert!(json["partitions"].is_array());
+    assert_eq!(place.ok("scan db t").lines().count(), 2000);
+}
+
+#[test]
+fn every_file_can_be_inspected() {
+    let place = Workplace::new();
+    place.ok("put db t k v");
+    place.ok("compact db");
+    // As a crash may leave it: a log segment made ahead of need.
+    fs::write(place.path("db").join("000099.wal"), vec![0; 8192]).unwrap();
+    let mut inspected = 0;
+    for entry in fs::read_dir(place.path("db")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() && !is_lock(&path) && fs::metadata(&path).unwrap().len() > 0 {
+            assert!(!place.ok(&format!("inspect {}", path.display())).is_empty(), "{}", path.display());
+            inspected += 1;
+        }
+    }
+    assert!(inspected > 0);
+}
+
+fn is_lock(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().to_uppercase().contains("LOCK"))
+}
+
+#[test]
+fn a_database_that_is_open_elsewhere_is_4() {
+    let place = Workplace::new();
+    place.ok("put db t k v");
+    // An import that waits for its input holds the database.
+    let mut command = std::process::Command::new(common::BRAID);
+    command.args([
+        "import",
+        place.path("db").to_str().unwrap(),
+        "-",
+        "--tree",
+        "t",
+        "--format",
+        "jsonl",
+        "--acknowledge",
+    ]);
+    let mut holder = common::spawn(command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()));
+    let mut input = holder.stdin.take().unwrap();
+    // More than the reader takes before it opens the database.
+    std::io::Write::write_all(&mut input, format!("{{\"x\":\"{}\"}}\n", "x".repeat(1000)).repeat(3000).as_bytes())
+        .unwrap();
+    let message = place.fails(4, "put db t k w");
+    assert!(message.contains("open"), "{message}");
+    // What only reads does so beside it.
+    assert_eq!(place.ok("get db t k --keys text"), "v\n");
+    drop(input);
+    assert!(holder.wait().unwrap().success());
+    assert_eq!(place.ok("get db t k --keys text"), "v\n");
+    assert_eq!(place.ok("get db t k --keys text --read-only"), "v\n");
+}
+
+#[test]
+fn a_file_is_no_database() {
+    let place = Workplace::new();
+    place.write("file", "root:x:0:0\n");
+    for command in ["stats file", "get file t k", "get file t k --read-only", "compact file", "put file t k v"] {
+        assert_eq!(place.fails(2, command), "braid: file is not a database, which would be a directory\n", "{command}");
+    }
+    place.fails(1, "stats file/db");
+}

@@ -1,0 +1,159 @@
+//! Commands that only read, where the database cannot be written.
+
+use crate::common;
+
+use std::{
+    fs,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use common::{BRAID, Workplace};
+
+const READING: [&str; 8] = [
+    "get db t k",
+    "scan db t",
+    "trees db",
+    "stats db",
+    "verify db",
+    "export db t",
+    "export db i",
+    "find db t --by i --eq red",
+];
+
+/// A database with the record `k`.
+fn workplace_with_database() -> Workplace {
+    let place = Workplace::new();
+    place.write("in.jsonl", "{\"id\":\"k\",\"colour\":\"red\"}\n");
+    place.ok("import db in.jsonl --tree t --key id --index i=colour");
+    place
+}
+
+/// Opening begins a segment of the log, for which a full disk has no room; nothing could be read from one.
+#[test]
+fn what_lies_on_a_full_disk_is_read() {
+    let place = workplace_with_database();
+    let commands: Vec<String> = READING.iter().map(|command| format!("{BRAID} {command} || exit 1\n")).collect();
+    let inspect = format!("for file in db/0*.wal db/CURRENT; do {BRAID} inspect $file || exit 1; done");
+    // A file system of its own, in namespaces of their own. What `put` says shows that it is full.
+    let script = format!(
+        "mount -t tmpfs -o size=64m none full || {{ echo no-mount; exit 0; }}\n\
+         cp -r db full/ && cd full || exit 1\n\
+         cat /dev/zero > fill 2> /dev/null\n\
+         {BRAID} put db t l v --keys text && exit 1\n\
+         {}{inspect}",
+        commands.concat()
+    );
+    fs::create_dir(place.path("full")).unwrap();
+    let mut unshare = Command::new("unshare");
+    let unshare = unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    let Ok(output) = unshare.current_dir(place.path("")).output() else { return eprintln!("skipped: no unshare") };
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    if stdout.contains("no-mount") || stderr.contains("unshare:") {
+        return eprintln!("skipped: no file system can be mounted here");
+    }
+    assert!(output.status.success(), "{stdout}{stderr}");
+    assert_eq!(stderr.matches("braid: opened read-only: the disk is full\n").count(), READING.len(), "{stderr}");
+    assert!(stdout.contains("\"colour\":\"red\"") && stdout.contains("sound"), "{stdout}");
+}
+
+#[test]
+fn what_belongs_to_somebody_else_is_read() {
+    let place = workplace_with_database();
+    let Some(stranger) = Stranger::new(&place) else { return eprintln!("skipped: nobody else can be") };
+    for command in READING {
+        let output = stranger.run(command);
+        let stderr = text(&output.stderr);
+        assert!(output.status.success(), "{command}: {stderr}");
+        assert!(stderr.starts_with("braid: opened read-only: cannot lock db/LOCK: Permission denied"), "{stderr}");
+        assert_eq!((stderr.lines().count(), stderr.matches("denied").count()), (1, 1), "{stderr}");
+    }
+    let output = stranger.run("put db t k v");
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(text(&output.stderr).matches("denied").count(), 1, "{output:?}");
+    assert_eq!(text(&stranger.run("get db t k --read-only").stderr), "");
+}
+
+#[test]
+fn what_somebody_has_open_is_read_beside_him() {
+    let place = workplace_with_database();
+    let lock = fs::File::open(place.path("db/LOCK")).unwrap();
+    lock.lock().unwrap();
+    for command in READING {
+        let output = Command::new(BRAID).args(command.split(' ')).current_dir(place.path("")).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert!(output.status.success(), "{command}: {stderr}");
+        assert!(stderr.starts_with("braid: opened read-only: it is open in"), "{stderr}");
+    }
+    assert!(place.fails(4, "put db t k v").contains("is open in"));
+    drop(lock);
+    let Some(stranger) = Stranger::new(&place) else { return eprintln!("skipped: nobody else can be") };
+    // A lock that cannot be read, and one that is not there, are in nobody's way.
+    fs::set_permissions(place.path("db/LOCK"), fs::Permissions::from_mode(0o000)).unwrap();
+    assert!(stranger.run("get db t k").status.success());
+    fs::set_permissions(place.path("db"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::remove_file(place.path("db/LOCK")).unwrap();
+    fs::set_permissions(place.path("db"), fs::Permissions::from_mode(0o555)).unwrap();
+    assert!(stranger.run("get db t k").status.success());
+}
+
+/// Somebody who may read what lies in a workplace, and write nothing of it: another user, or we ourselves with our
+/// rights taken away.
+struct Stranger {
+    braid: PathBuf,
+    folder: PathBuf,
+    is_root: bool,
+}
+
+const NOBODY: u32 = 65534;
+
+impl Stranger {
+    fn new(place: &Workplace) -> Option<Stranger> {
+        let folder = place.path("");
+        let is_root = fs::metadata(&folder).unwrap().uid() == 0;
+        // The build folder may be closed to others.
+        let braid = place.path("braid");
+        fs::copy(BRAID, &braid).unwrap();
+        for (path, mode) in [(&folder, 0o755), (&place.path("db"), 0o555)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for entry in fs::read_dir(place.path("db")).unwrap() {
+            fs::set_permissions(entry.unwrap().path(), fs::Permissions::from_mode(0o444)).unwrap();
+        }
+        let stranger = Stranger { braid, folder, is_root };
+        stranger
+            .command("--version")
+            .stdout(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+            .then_some(stranger)
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(&self.braid);
+        command.args(arguments.split(' ')).current_dir(&self.folder).stdin(Stdio::null());
+        if self.is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // So that the workplace can be removed.
+        let _ = fs::set_permissions(self.folder.join("db"), fs::Permissions::from_mode(0o755));
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

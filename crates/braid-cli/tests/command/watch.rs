@@ -1,0 +1,63 @@
+//! `watch`: what was committed, from the log, as JSON lines.
+
+use crate::common;
+
+use common::Workplace;
+use serde_json::Value;
+
+fn lines(output: &str) -> Vec<Value> {
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Each change of each commit as "type key value".
+fn changes(lines: &[Value]) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let all = lines.iter().flat_map(|line| line["changes"].as_array().unwrap());
+    all.map(|change| format!("{} {} {}", text(&change["type"]), text(&change["key"]), text(&change["value"]))).collect()
+}
+
+#[test]
+fn what_was_committed_is_printed_from_the_log_and_from_a_token_on() {
+    let place = Workplace::new();
+    place.ok("create db");
+    place.ok("watch db --keep 16M");
+    place.ok("put db t a 1");
+    place.ok("put db t b 2 --durability buffered");
+    place.ok("put db other a 3");
+    place.ok("del db t a");
+    // Nothing of it is lost when all is merged, and by commands that know nothing of it.
+    place.ok("compact db");
+    let shown = lines(&place.ok("watch db"));
+    let expected = ["create_tree - -", "put a 1", "put b 2", "create_tree - -", "put a 3", "delete a -"];
+    assert_eq!(changes(&shown), expected);
+    assert!(shown.windows(2).all(|pair| pair[0]["sequence"].as_u64() < pair[1]["sequence"].as_u64()));
+    assert!(shown.iter().all(|line| line["time_us"].as_u64() > Some(1_500_000_000_000_000)));
+    assert_eq!(changes(&lines(&place.ok("watch db --read-only"))), expected);
+    assert_eq!(changes(&lines(&place.ok("watch db --tree t --prefix b"))), ["create_tree - -", "put b 2"]);
+    assert_eq!(changes(&lines(&place.ok("watch db --limit 2"))), expected[..2]);
+    let token = shown[2]["token"].as_str().unwrap();
+    assert_eq!(changes(&lines(&place.ok(&format!("watch db --from {token}")))), expected[3..]);
+    let sequence = shown[4]["sequence"].as_u64().unwrap();
+    assert_eq!(changes(&lines(&place.ok(&format!("watch db --after {sequence}")))), expected[5..]);
+    place.fails(2, "watch db --from 00");
+    place.fails(2, "watch db --prefix b");
+    place.fails(1, "watch db --tree none");
+    place.fails(1, "watch none");
+}
+
+#[test]
+fn what_went_past_the_log_is_a_gap_and_what_is_not_kept_an_error() {
+    let place = Workplace::new();
+    place.ok("create db");
+    place.ok("watch db --keep 16M");
+    place.ok("put db t a 1");
+    place.ok("put db t b 2 --durability none");
+    assert_eq!(place.ok("get db t b"), "2\n");
+    place.ok("put db t c 3");
+    assert_eq!(changes(&lines(&place.ok("watch db"))), ["create_tree - -", "put a 1", "gap - -", "put c 3"]);
+    place.ok("watch db --keep 0");
+    place.ok("compact db");
+    place.ok("compact db");
+    let told = place.fails(1, "watch db --after 0");
+    assert!(told.contains("log_retention"), "{told}");
+}

@@ -1,0 +1,275 @@
+//! `kill -9` of a real process on the real file system, at random moments: while it opens, recovers, commits, flushes,
+//! merges, splits, changes log segments.
+//!
+//! The process (`src/bin/kill_child.rs`) does numbered steps and tells its parent, this test, what was acknowledged.
+//! The parent kills it, opens the database itself, and demands exactly the contents after P steps of each writer, where
+//! P is the number of the last step acknowledged, or one more: a commit survives the end of its process, durable or
+//! buffered. Then the next round goes on with the same directory; every so often a new database is begun.
+//!
+//! `BRAIDDB_VOLUME` scales the number of rounds, which is the same in debug builds; `BRAIDDB_SEED` repeats the steps,
+//! though not what the processes made of them.
+
+use crate::common;
+
+use braiddb::{
+    Db, Error,
+    platform::{Runtime, SystemRuntime},
+};
+use braiddb_sim::{
+    Random,
+    model::{Contents, difference},
+    numbered::{self, Step, Writer},
+};
+use common::{children, full_text};
+use std::{
+    path::Path,
+    process::{Child, ChildStdout},
+    sync::mpsc,
+};
+
+const ROUNDS: f64 = 100.0;
+
+/// Then a new database is begun: splits happen while it grows.
+const ROUNDS_A_DATABASE: u64 = 20;
+
+/// A child that does not even say that the database is open within this time hangs.
+const OPEN_MS_MAX: u64 = 60_000;
+
+/// What the test has met, so that one sees that it met what it is there for.
+#[derive(Debug, Default)]
+struct Seen {
+    killed_while_opening: u64,
+    acknowledged: u64,
+    unacknowledged_kept: u64,
+    flushes: u64,
+    merges: u64,
+    loose_merges: u64,
+    folds: u64,
+    partitions_max: u64,
+    records_replayed: u64,
+    recovered_from_log_tail: u64,
+}
+
+/// A writer, how far it is known to have come, and what that leaves.
+struct Progress {
+    writer: Writer,
+    done: u64,
+    /// What the writer acknowledged; at least `done`.
+    acknowledged: u64,
+    contents: Contents,
+    /// Its last step that set the application cursor.
+    cursor: Option<String>,
+}
+
+impl Progress {
+    fn advance(&mut self) {
+        self.done += 1;
+        let step = self.writer.step(self.done);
+        step.apply(&mut self.contents);
+        if matches!(step, Step::Write { .. }) {
+            self.cursor = Some(format!("{} {}", self.writer.writer, self.done));
+        }
+    }
+}
+
+/// A database that children work on.
+struct Database {
+    seed: u64,
+    dir: tempfile::TempDir,
+    writers: Vec<Progress>,
+}
+
+impl Database {
+    fn new(seed: u64) -> Database {
+        let progress = |writer| Progress {
+            writer: Writer { seed, writer, drops: true },
+            done: 0,
+            acknowledged: 0,
+            contents: Contents::new(),
+            cursor: None,
+        };
+        // Of one writer it is known exactly which commit comes next; four commit in groups.
+        let writers = (0..[1, 4][seed as usize % 2]).map(progress).collect();
+        Database { seed, dir: tempfile::tempdir().expect("a directory"), writers }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join("db")
+    }
+
+    fn start(&self) -> Child {
+        children::start(&self.path(), self.seed, self.writers.iter().map(|w| w.done + 1))
+    }
+
+    /// Compares a database with what must be there, and finds out how far each writer has come.
+    fn judge(&mut self, db: &Db) -> u64 {
+        let found = children::read_all(db);
+        let mut kept = 0;
+        for progress in &mut self.writers {
+            let writer = &progress.writer;
+            let of_writer = |(tree, key): &(u32, Vec<u8>)| {
+                *tree == numbered::own_tree(writer.writer)
+                    || (*tree < 2 && key.starts_with(&numbered::prefix(writer.writer)))
+            };
+            let found: Contents =
+                found.iter().filter(|(key, _)| of_writer(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+            while progress.done < progress.acknowledged {
+                progress.advance();
+            }
+            if found == progress.contents {
+                continue;
+            }
+            let against_acknowledged = difference(&progress.contents, &found);
+            progress.advance();
+            kept += 1;
+            assert!(
+                found == progress.contents,
+                "writer {}: found neither the {} steps that were acknowledged: {against_acknowledged}; nor one more: {}; last write found: {:?}, log tail: {:?}",
+                progress.writer.writer,
+                progress.acknowledged,
+                difference(&progress.contents, &found),
+                found.get(&(0, numbered::last_key(progress.writer.writer))).map(|value| numbered::number_of(value)),
+                db.stats().log_tail_note,
+            );
+        }
+        let total: usize = self.writers.iter().map(|w| w.contents.len()).sum();
+        assert_eq!(found.len(), total, "keys that nobody has written");
+        let cursor =
+            db.application_cursor().expect("the application cursor").map(|c| String::from_utf8(c).expect("text"));
+        let expected: Vec<_> = self.writers.iter().map(|w| &w.cursor).collect();
+        assert!(expected.contains(&&cursor), "the application cursor is {cursor:?}, not one of {expected:?}");
+        for progress in &mut self.writers {
+            progress.acknowledged = progress.done;
+        }
+        kept
+    }
+}
+
+/// Kills the child after so long (from its start, or from when it had the database open), and reads all it has said.
+fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<String> {
+    let runtime = SystemRuntime::new();
+    let stdout = child.stdout.take().expect("a pipe");
+    let (opened, is_open) = mpsc::channel();
+    let lines = std::thread::scope(|scope| {
+        let lines = scope.spawn(move || read_lines(stdout, &opened));
+        if from_open && is_open.recv_timeout(std::time::Duration::from_millis(OPEN_MS_MAX)).is_err() {
+            child.kill().expect("kill");
+            panic!("the child did not open the database, see its words above");
+        }
+        let second = from_open.then(|| numbered::builder(0).open(path));
+        runtime.sleep_us(after_ms * 1000);
+        child.kill().expect("kill");
+        // Said only now: a panic before would wait for a pipe that does not end.
+        assert!(matches!(&second, None | Some(Err(Error::Locked { .. }))), "opened in two processes: {second:?}");
+        lines.join().expect("the reader of the pipe")
+    });
+    let status = child.wait().expect("wait for the child");
+    assert!(children::was_killed(status), "the child ended by itself: {status}, see its words above");
+    lines
+}
+
+fn read_lines(stdout: ChildStdout, opened: &mpsc::Sender<()>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in children::lines(stdout) {
+        if line == "open" {
+            // Nobody may be waiting for it.
+            let _ = opened.send(());
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// Takes in what the child has said.
+fn note(lines: &[String], database: &mut Database, seen: &mut Seen) {
+    if lines.is_empty() {
+        seen.killed_while_opening += 1;
+    }
+    let mut last_stats = [0; 5];
+    for line in lines {
+        let mut words = line.split(' ');
+        let kind = words.next();
+        let numbers: Vec<u64> = words.map(|word| word.parse().expect("a number")).collect();
+        match (kind, numbers.as_slice()) {
+            (Some("open"), []) => {}
+            (Some("ack"), [writer, number]) => {
+                let progress = &mut database.writers[*writer as usize];
+                progress.acknowledged += 1;
+                assert_eq!(progress.acknowledged, *number, "acknowledgements come in order");
+                seen.acknowledged += 1;
+            }
+            (Some("stats"), stats) => last_stats = stats.try_into().expect("five numbers"),
+            _ => panic!("the child said {line:?}"),
+        }
+    }
+    seen.flushes += last_stats[0];
+    seen.merges += last_stats[1];
+    seen.loose_merges += last_stats[2];
+    seen.folds += last_stats[3];
+    seen.partitions_max = seen.partitions_max.max(last_stats[4]);
+}
+
+fn round(database: &mut Database, random: &mut Random, seen: &mut Seen) {
+    let (after_ms, from_open) = (5 + random.below(146), random.chance(1, 2));
+    let lines = kill(database.start(), &database.path(), after_ms, from_open);
+    note(&lines, database, seen);
+    if random.chance(1, 4) && database.path().join("CURRENT").exists() {
+        // Read-only first: the log is replayed in memory, and nothing is changed.
+        match numbered::builder(database.seed).read_only(true).open(database.path()) {
+            Err(e) if e.is_not_found() && !from_open => {}
+            other => {
+                seen.unacknowledged_kept +=
+                    database.judge(&other.unwrap_or_else(|e| panic!("open to read: {}", full_text(&e))));
+            }
+        }
+    }
+    let threads = [0, 2][random.index(2)];
+    let db = numbered::builder(database.seed).background_threads(threads).open(database.path());
+    let db = db.unwrap_or_else(|e| panic!("open after the kill: {}", full_text(&e)));
+    seen.unacknowledged_kept += database.judge(&db);
+    let stats = db.stats();
+    seen.records_replayed += stats.recovered_records;
+    seen.recovered_from_log_tail += u64::from(stats.log_tail_note.is_some());
+    let report = db.verify().expect("verify");
+    assert!(report.problems.is_empty(), "verify after the kill: {:?}", report.problems);
+    if random.chance(1, 4) {
+        db.compact().unwrap_or_else(|e| panic!("compact after the kill: {}", full_text(&e)));
+        database.judge(&db);
+        let report = db.verify().expect("verify");
+        assert!(report.problems.is_empty(), "verify after compacting: {:?}", report.problems);
+    }
+    db.close().expect("close");
+}
+
+/// Removes nothing but what the test has made: keeps the directory of a failed round for a look.
+fn keep(database: Database) -> String {
+    Path::display(&database.dir.keep()).to_string()
+}
+
+#[test]
+fn killed_processes_lose_no_acknowledged_commit() {
+    let seed = common::seed();
+    let mut random = Random::new(seed);
+    let mut seen = Seen::default();
+    let mut database = Database::new(seed);
+    let rounds = children::times(ROUNDS);
+    for number in 0..rounds {
+        if number > 0 && number.is_multiple_of(ROUNDS_A_DATABASE) {
+            database = Database::new(seed + number / ROUNDS_A_DATABASE);
+        }
+        let done = common::quietly(|| round(&mut database, &mut random, &mut seen));
+        if let Err(text) = done {
+            let progress: Vec<u64> = database.writers.iter().map(|w| w.acknowledged).collect();
+            let place = keep(database);
+            panic!("round {number} of seed {seed}, after {progress:?} steps, directory {place}: {text}");
+        }
+    }
+    println!("{rounds} rounds: {seen:?}");
+    if rounds >= 40 {
+        let all = [seen.acknowledged, seen.flushes, seen.merges, seen.folds, seen.records_replayed];
+        assert!(all.iter().all(|count| *count > 0), "the rounds met too little: {seen:?}");
+        assert!(seen.partitions_max > 1, "no partition was split: {seen:?}");
+    }
+    // Of four databases two have theirs.
+    assert!(rounds <= 3 * ROUNDS_A_DATABASE || seen.loose_merges > 0, "no loose runs were merged: {seen:?}");
+}

@@ -1,0 +1,71 @@
+//! `kill -9` of a real process whose commits do not go to the log, at random moments, again and again: what is left is always exactly what
+//! the commit left whose number is the application cursor, in all trees, and at least what was told to be durable. The next process goes on from
+//! there.
+//!
+//! `BRAIDDB_VOLUME` scales the number of kills, which is the same in debug builds; `BRAIDDB_SEED` repeats the steps, though not what the processes made of
+//! them.
+
+use crate::common;
+
+use braiddb::{
+    Durability,
+    platform::{Runtime, SystemRuntime},
+};
+use braiddb_sim::{Random, log_off::Expected, numbered};
+use common::children;
+use std::process::Command;
+
+const KILLS: f64 = 100.0;
+
+/// Then a new database is begun.
+const KILLS_A_DATABASE: u64 = 50;
+
+#[test]
+fn what_a_killed_process_leaves_is_what_the_commit_of_the_cursor_left() {
+    let seed = common::seed();
+    let kills = children::times(KILLS);
+    let (mut random, runtime) = (Random::new(seed), SystemRuntime::new());
+    let (mut survived, mut promised, mut lost_some) = (0, 0, 0);
+    let mut place = tempfile::tempdir().expect("a directory");
+    let (mut expected, mut before, mut database) = (Expected::default(), 0, seed);
+    for kill in 0..kills {
+        if kill.is_multiple_of(KILLS_A_DATABASE) {
+            place = tempfile::tempdir().expect("a directory");
+            (expected, before, database) = (Expected::default(), 0, seed + kill);
+        }
+        let dir = place.path().join("db");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_log_off_child"));
+        let mut child = children::spawn(command.arg(&dir).arg(database.to_string()));
+        let stdout = child.stdout.take().expect("a pipe");
+        let lines = std::thread::scope(|scope| {
+            let lines = scope.spawn(|| children::lines(stdout).collect::<Vec<_>>());
+            runtime.sleep_us((3 + random.below(120)) * 1000);
+            child.kill().expect("kill");
+            lines.join().expect("the reader of the pipe")
+        });
+        child.wait().expect("wait for the child");
+        let told = |kind: &str| -> Option<u64> {
+            lines.iter().rev().find_map(|line| line.strip_prefix(kind)?.trim().parse().ok())
+        };
+        assert!(told("open").is_none_or(|cursor| cursor == before), "it began with {:?}, not {before}", told("open"));
+        let durable = told("durable").unwrap_or(before).max(before);
+        promised += durable - before;
+        let builder = numbered::builder(database).background_threads([0, 2][random.index(2)]);
+        // Half of the time by one that would log what it commits: nobody writes here.
+        let builder = if random.chance(1, 2) { builder.durability(Durability::None) } else { builder };
+        let db = builder.open(&dir).unwrap_or_else(|e| panic!("kill {kill}: open: {}", common::full_text(&e)));
+        let last = expected.judge(&db, database).unwrap_or_else(|text| panic!("kill {kill}: {text}"));
+        assert!(last >= durable, "kill {kill}: {durable} was durable, and {last} is there");
+        survived += last - before;
+        lost_some += u64::from(last > durable);
+        before = last;
+        if random.chance(1, 10) {
+            assert!(db.verify().expect("verify").problems.is_empty());
+        }
+        db.close().expect("close");
+    }
+    println!(
+        "{kills} kills: {survived} commits survived, {promised} of them were told to be durable; {lost_some} times more"
+    );
+    assert!(kills < 50 || (survived > 1000 && promised > 0));
+}

@@ -1,0 +1,10 @@
+//! The batteries that begin processes of their own, and kill them.
+
+#![cfg(any(unix, windows))]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod follower;
+mod kill9;
+mod kill9_log_off;

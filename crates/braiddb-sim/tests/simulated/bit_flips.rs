@@ -1,0 +1,239 @@
+//! Every bit of every file of a small database flipped, every truncation, every file gone.
+//!
+//! After each the database gives the right answers, or `Corruption` that names the damaged file and a place in it.
+//! Damage to a sorted view, which is derived data, must give the right answers. One place is ambiguous: damage to the
+//! end of the log cannot be told from a commit that was cut off by a crash, so that there the state before the last
+//! commits is right too; such answers are counted and printed.
+//!
+//! `BRAIDDB_VOLUME` scales the number of bits, which are chosen by chance; 1 means all of them.
+
+use crate::common;
+
+use braiddb::{Durability, Error, Result};
+use braiddb_sim::{
+    Random, SimDisk,
+    model::{Change, Contents, apply},
+};
+use common::{Counter, PATH, SmallOptions, batch_of, check_all_reads, empty_disk, explained, full_text, in_parallel};
+use common::{open_trees, quietly, read_all, value, volume};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+const SEED: u64 = 31;
+
+fn options() -> SmallOptions {
+    SmallOptions {
+        memtable_bytes: 1 << 20,
+        partition_bytes: 1 << 20,
+        log_segment_bytes: 4 << 10,
+        blob_file_bytes: 4 << 10,
+        ..SmallOptions::default()
+    }
+}
+
+/// A database that was cut off while open, with a run and its view, merged runs and theirs, blobs, and commits in the
+/// log; and its contents after each of those commits.
+fn database() -> (Arc<SimDisk>, Vec<Contents>) {
+    let disk = empty_disk(SEED);
+    let db = options().open(&disk, SEED).expect("open");
+    let trees = open_trees(&db).expect("trees");
+    let mut contents = Contents::new();
+    let mut write = |changes: Vec<Change>| {
+        db.write(batch_of(&db, &trees, &changes), Durability::Sync).expect("write");
+        apply(&mut contents, &changes);
+        contents.clone()
+    };
+    let key = |n: u64| format!("key{n:03}").into_bytes();
+    write((0..30).map(|n| Change::Put(0, key(n), value(40, n))).collect());
+    write(vec![Change::Put(1, key(1), value(1200, 1)), Change::Put(1, key(2), value(1300, 2))]);
+    db.flush().expect("flush");
+    write((10..20).map(|n| Change::Put(0, key(n), value(50, n + 100))).collect());
+    write(vec![Change::Delete(1, key(1)), Change::DeleteRange(0, bounds(&key(3), &key(6)))]);
+    db.compact().expect("compact");
+    // So many loose runs that they are folded into a view of several runs; new keys, for the dead would be merged away.
+    for round in 0..5 {
+        write((0..3).map(|n| Change::Put(1, key(100 + round * 10 + n), value(30, round * 100 + n + 200))).collect());
+        db.flush().expect("flush");
+    }
+    let states = vec![
+        write(vec![Change::Put(0, key(50), value(20, 50))]),
+        write(vec![Change::Put(1, key(51), value(1100, 51)), Change::DeleteRange(0, bounds(&key(20), &key(22)))]),
+        write(vec![Change::Delete(0, key(0))]),
+    ];
+    // The process dies here.
+    let image = disk.fork();
+    drop((trees, db));
+    (image, states)
+}
+
+fn bounds(from: &[u8], to: &[u8]) -> braiddb_sim::model::Bounds {
+    (std::ops::Bound::Included(from.to_vec()), std::ops::Bound::Excluded(to.to_vec()))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Flip(u64),
+    Cut(u64),
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Answer {
+    Right,
+    Corruption,
+    /// The state before the last commits, from a damaged log.
+    Shorter,
+}
+
+/// The part of the engine that a file belongs to.
+fn kind_of(path: &Path) -> String {
+    match path.extension() {
+        Some(extension) => extension.to_string_lossy().into_owned(),
+        None => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-').to_owned()
+        }
+    }
+}
+
+/// Opens the database and reads everything.
+fn read(disk: &Arc<SimDisk>, expected: &Contents) -> Result<Contents> {
+    let db = options().open(disk, SEED + 1)?;
+    let found = read_all(&db)?;
+    if found == *expected {
+        // A panic if other ways of reading give other answers.
+        check_all_reads(&db, expected)?;
+    }
+    Ok(found)
+}
+
+/// Damages a copy, reads it, and judges the answer.
+fn try_damage(disk: &Arc<SimDisk>, states: &[Contents], path: &Path, len: u64, damage: Damage) -> Answer {
+    let copy = disk.fork();
+    match damage {
+        Damage::Flip(bit) => copy.flip_bit(path, bit),
+        Damage::Cut(len) => copy.truncate(path, len),
+        Damage::Gone => copy.lose(path),
+    }
+    .expect("the file is there");
+    let kind = kind_of(path);
+    let expected = states.last().expect("there are states");
+    match read(&copy, expected) {
+        Ok(found) if found == *expected => Answer::Right,
+        Ok(found) if (kind == "wal" || kind == "blob") && states.contains(&found) => Answer::Shorter,
+        Ok(found) => panic!("a wrong answer: {}", braiddb_sim::model::difference(expected, &found)),
+        Err(Error::Corruption { path: named, offset, detail }) => {
+            assert!(kind != "view", "a damaged view must heal; instead: {detail}");
+            // A durable record of the log whose value is damaged: the error names the record, and tells of the blob.
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let by_its_record = kind == "blob" && kind_of(&named) == "wal" && detail.contains(&*name);
+            assert!(named == *path || by_its_record, "the error names {} ({detail})", named.display());
+            assert!(offset <= len || by_its_record, "the error names byte {offset} of {len} ({detail})");
+            Answer::Corruption
+        }
+        Err(e) => panic!("neither an answer nor Corruption: {}", full_text(&e)),
+    }
+}
+
+type Table = Mutex<BTreeMap<(String, Answer), u64>>;
+
+/// Tries each damage; counts the answers by kind of file; fails with the first wrong ones, all of them counted.
+fn try_all(disk: &Arc<SimDisk>, states: &[Contents], cases: &[(PathBuf, u64, Damage)]) {
+    let table = Table::default();
+    let failures = Mutex::new(Vec::new());
+    let failed = Counter::default();
+    in_parallel(cases.len(), |index| {
+        let (path, len, damage) = &cases[index];
+        let what = || format!("{} of {} with {len} bytes", text_of(*damage), path.display());
+        let outcome = quietly(|| explained(what, || try_damage(disk, states, path, *len, *damage)));
+        match outcome {
+            Ok(answer) => *table.lock().unwrap().entry((kind_of(path), answer)).or_default() += 1,
+            Err(text) => {
+                failed.add(1);
+                let mut failures = failures.lock().unwrap();
+                if failures.len() < 20 {
+                    failures.push(text);
+                }
+            }
+        }
+    });
+    for ((kind, answer), count) in table.lock().unwrap().iter() {
+        println!("{kind:>10} {answer:?}: {count}");
+    }
+    let failures = failures.lock().unwrap();
+    assert!(failures.is_empty(), "{} of {} failed:\n{}", failed.get(), cases.len(), failures.join("\n"));
+}
+
+fn text_of(damage: Damage) -> String {
+    match damage {
+        Damage::Flip(bit) => format!("bit {} of byte {} flipped", bit % 8, bit / 8),
+        Damage::Cut(to) => format!("cut to {to} bytes"),
+        Damage::Gone => "loss".to_owned(),
+    }
+}
+
+/// The files of the database, but for the lock, whose content is for people.
+fn files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
+    let lock = Path::new(PATH).join("LOCK");
+    disk.files().into_iter().filter(|(path, _)| *path != lock).collect()
+}
+
+#[test]
+fn the_undamaged_database_reads_right() {
+    let (disk, states) = database();
+    for (path, len) in files(&disk) {
+        println!("{} {len}", path.display());
+    }
+    assert_eq!(read(&disk.fork(), &states[2]).unwrap(), states[2]);
+    let kinds: std::collections::BTreeSet<String> = files(&disk).iter().map(|(path, _)| kind_of(path)).collect();
+    for kind in ["wal", "run", "view", "blob", "MANIFEST", "CURRENT"] {
+        assert!(kinds.contains(kind), "the database should have a {kind} file: {kinds:?}");
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_healed_or_reported() {
+    let seed = common::seed();
+    let (disk, states) = database();
+    let files = files(&disk);
+    let bits: u64 = files.iter().map(|(_, len)| len * 8).sum();
+    let wanted = volume(bits);
+    let mut random = Random::new(seed);
+    let mut cases = Vec::new();
+    for (path, len) in files {
+        for bit in 0..len * 8 {
+            if random.chance(wanted, bits) {
+                cases.push((path.clone(), len, Damage::Flip(bit)));
+            }
+        }
+    }
+    println!("{} of {bits} bits", cases.len());
+    try_all(&disk, &states, &cases);
+}
+
+#[test]
+fn every_truncation_is_healed_or_reported() {
+    let seed = common::seed();
+    let (disk, states) = database();
+    let mut random = Random::new(seed);
+    let share = volume(1000).min(1000);
+    let mut cases = Vec::new();
+    for (path, len) in files(&disk) {
+        for to in 0..len {
+            if to == 0 || to == len - 1 || random.chance(share, 1000) {
+                cases.push((path.clone(), len, Damage::Cut(to)));
+            }
+        }
+    }
+    try_all(&disk, &states, &cases);
+}
+
+#[test]
+fn every_lost_file_is_healed_or_reported() {
+    let (disk, states) = database();
+    let cases: Vec<_> = files(&disk).into_iter().map(|(path, len)| (path, len, Damage::Gone)).collect();
+    try_all(&disk, &states, &cases);
+}

@@ -1,0 +1,109 @@
+//! What commits may do to a flush while it is being put into force, at chosen moments rather than by luck.
+
+use crate::common;
+
+use braiddb::{
+    Db, Durability,
+    platform::{File, OpenMode, Vfs},
+};
+use braiddb_sim::{CrashPolicy, Random, SimDisk, SimRuntime};
+use common::{PATH, empty_disk, full_text, threads::ok};
+use std::{
+    fmt, io,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// What is done once, before the next sync of a manifest.
+#[derive(Clone, Default)]
+struct BeforeManifest(Arc<Mutex<Option<Hook>>>);
+
+impl fmt::Debug for BeforeManifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeManifest")
+    }
+}
+
+/// A disk on which something happens before a manifest is synced.
+#[derive(Debug)]
+struct Interposed {
+    disk: Arc<SimDisk>,
+    hook: BeforeManifest,
+}
+
+#[derive(Debug)]
+struct Manifest {
+    file: Arc<dyn File>,
+    hook: BeforeManifest,
+}
+
+impl braiddb::platform::VfsLayer for Interposed {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.disk
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let file = self.disk.open(path, mode)?;
+        let is_manifest = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST"));
+        Ok(if is_manifest { Arc::new(Manifest { file, hook: self.hook.clone() }) } else { file })
+    }
+}
+
+impl braiddb::platform::FileLayer for Manifest {
+    fn inner(&self) -> &dyn File {
+        &*self.file
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let hook = self.hook.0.lock().expect("nobody panics with it").take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.file.sync_data()
+    }
+}
+
+/// Bytes that cannot be compressed.
+fn noise(len: usize, tag: u64) -> Vec<u8> {
+    Random::new(tag).bytes(len)
+}
+
+/// While a flush of everything was being put into force, the log's last segment was sealed without another commit in
+/// it. So all of it was flushed, and it was given up, although the manifest had just said that recovery begins there:
+/// after a crash durable commits were lost, or the database could not be opened any more.
+#[test]
+fn the_segment_where_recovery_begins_is_kept() {
+    let disk = empty_disk(1);
+    let hook = BeforeManifest::default();
+    let vfs = Arc::new(Interposed { disk: disk.clone(), hook: hook.clone() });
+    let builder = Db::builder().vfs(vfs).runtime(SimRuntime::in_real_time(1)).background_threads(1).memory(16 << 20);
+    let db = ok(builder.log_segment_bytes(8 << 10).blob_threshold(1 << 20).open(PATH));
+    let tree = ok(db.tree("left"));
+    ok(tree.put(b"flushed", noise(2000, 1)));
+    let (other, other_db) = (tree.clone(), db.clone());
+    *hook.0.lock().expect("nobody panics with it") = Some(Box::new(move || {
+        let mut batch = other_db.batch();
+        // It does not fit what is left of the segment.
+        batch.put(&other, b"meanwhile", noise(7000, 2));
+        ok(other_db.write(batch, Durability::Sync));
+    }));
+    ok(db.flush());
+    assert!(hook.0.lock().expect("nobody panics with it").is_none(), "the flush has synced a manifest");
+    // What was given up is used again, or removed.
+    for number in 0..4_u64 {
+        ok(tree.put(number.to_be_bytes(), noise(7000, number)));
+    }
+    let image = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
+    drop((tree, db));
+    let vfs: Arc<dyn Vfs> = image;
+    let db = Db::builder().vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
+    let db = db.unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)));
+    let tree = ok(db.open_tree("left"));
+    let mut expected = vec![(b"flushed".to_vec(), noise(2000, 1)), (b"meanwhile".to_vec(), noise(7000, 2))];
+    expected.extend((0..4_u64).map(|number| (number.to_be_bytes().to_vec(), noise(7000, number))));
+    for (key, value) in expected {
+        assert!(ok(tree.get(&key)).as_deref() == Some(&*value), "{} is lost", key.escape_ascii());
+    }
+}

@@ -1,0 +1,441 @@
+//! Histories of transactions that get into each other's way, each judged by two checkers: one replays the commits on a model
+//! in the order of their sequence numbers, the other looks for cycles in what the values tell, and knows no numbers (see
+//! `braiddb_sim::{history, cycles}`).
+//!
+//! With a scheduler: some logical threads in one, each next operation by chance. The same seed gives the same history; one
+//! that is wrong is made as short as it can be at its end, and told with its seed. And with real threads, which come as they
+//! come: free, or all of them with their commits queued up behind an exclusive transaction, so that they become one group.
+//!
+//! `BRAIDDB_SEED=n` gives the seed; `BRAIDDB_VOLUME=1` is the full number of histories, also in a debug build, and 3.4 ten
+//! thousand with a scheduler.
+
+use crate::common;
+
+use braiddb::platform::MemVfs;
+use braiddb_sim::{
+    Random, SimRuntime,
+    contention::{Open, World, is_list},
+    cycles::check_lists,
+    history::{Kind, Outcome, Record, check_replay},
+    mix, numbered,
+};
+use common::{
+    Counter, SmallOptions, empty_disk, explained, in_parallel,
+    threads::{bounded, ok},
+    volume,
+};
+use std::{
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+};
+
+/// Histories with a scheduler, and transactions of each.
+const SCHEDULED: u64 = 3_000;
+const TRANSACTIONS: u64 = 100;
+
+/// Histories with real threads, and transactions of each thread.
+const FREE: u64 = 300;
+const TRANSACTIONS_OF_THREAD: u64 = 100;
+
+/// Histories whose commits queue up, and how often they do in each.
+const QUEUED: u64 = 300;
+const ROUNDS: u64 = 40;
+
+/// Transactions until there are other keys.
+const EPOCH: u64 = 30;
+
+/// Histories with long spells of blind writes, and how many commits a spell has: after fewer without transactions the engine
+/// closes its window of recent commits.
+const QUIET: u64 = 40;
+const SPELL: u64 = 4200;
+
+/// The name of who is no logical thread.
+const NOBODY: u64 = 99;
+
+/// What the histories have met.
+#[derive(Debug, Default)]
+struct Met {
+    committed: Counter,
+    refused: Counter,
+    dropped: Counter,
+    exclusive: Counter,
+    blind: Counter,
+    answers: Counter,
+    bound: Counter,
+    flushes: Counter,
+    merges: Counter,
+}
+
+impl Met {
+    /// Judges a history; what is wrong is told with the records that show it.
+    fn judge(&self, world: World) -> Result<(), String> {
+        let finally = world.contents();
+        let stats = world.db().stats();
+        assert_eq!(stats.snapshots, 0, "a snapshot was not given back");
+        assert_eq!(stats.failure, None);
+        self.flushes.add(stats.flushes);
+        self.merges.add(stats.merges + stats.folds);
+        let records = world.into_records();
+        // Whoever does not trust the numbers goes first.
+        let bound =
+            check_lists(&records, &finally, is_list).map_err(|wrong| format!("lists: {}", wrong.tell(&records)));
+        let answers = check_replay(&records, &finally).map_err(|wrong| format!("replay: {}", wrong.tell(&records)));
+        self.bound.add(bound?);
+        self.answers.add(answers?);
+        records.iter().for_each(|record| self.count(record));
+        Ok(())
+    }
+
+    fn count(&self, record: &Record) {
+        let counter = match (record.kind, record.outcome) {
+            (Kind::Blind, _) => &self.blind,
+            (Kind::Exclusive, Outcome::Committed(_)) => &self.exclusive,
+            (_, Outcome::Committed(_)) => &self.committed,
+            (_, Outcome::Refused) => &self.refused,
+            (_, Outcome::Dropped) => &self.dropped,
+        };
+        counter.add(1);
+    }
+
+    /// Histories in which nothing gets into anything's way would show nothing.
+    fn print_and_check(&self) {
+        println!("{self:?}");
+        let (committed, refused) = (self.committed.get(), self.refused.get());
+        assert!(refused * 20 > committed && committed * 4 > refused, "{committed} committed, {refused} refused");
+        assert!(self.answers.get() > committed + refused && self.bound.get() > committed / 2);
+        assert!(self.flushes.get() > 0 && self.merges.get() > 0 && self.dropped.get() > 0 && self.blind.get() > 0);
+    }
+}
+
+/// Logical threads, one of which does something next.
+struct Scheduler {
+    world: World,
+    random: Random,
+    threads: Vec<(Option<(Open, usize)>, u64)>,
+    begun: u64,
+    /// The last commit, if the last thing done was one.
+    blind: u64,
+}
+
+impl Scheduler {
+    fn new(seed: u64) -> Scheduler {
+        let mut random = Random::new(seed);
+        // Large beside the versions of a long key that snapshots hold: a partition can always be split.
+        let partition_bytes = 1 << (20 + random.below(3));
+        let options = SmallOptions { blob_threshold: 2000, partition_bytes, ..SmallOptions::random(&mut random) };
+        let builder = options.builder(&empty_disk(seed), seed).vfs(Arc::new(MemVfs::new()));
+        let world = World::new(ok(builder.open(common::PATH)), &mut random);
+        let threads = (0..3 + random.below(6)).map(|_| (None, 0)).collect();
+        Scheduler { world, random, threads, begun: 0, blind: 0 }
+    }
+
+    /// Does so many operations, or fewer if the history is over before; then all that is open is dropped. Whether it was over.
+    fn run(&mut self, operations: u64) -> bool {
+        for _ in 0..operations {
+            if self.begun >= TRANSACTIONS && self.threads.iter().all(|(open, _)| open.is_none()) {
+                return true;
+            }
+            self.step();
+        }
+        self.end_all(false);
+        false
+    }
+
+    fn end_all(&mut self, commits: bool) {
+        for (open, _) in &mut self.threads {
+            if let Some((open, _)) = open.take() {
+                self.world.end(open, commits);
+            }
+        }
+    }
+
+    /// Many blind writes, while no thread does anything.
+    fn spell(&mut self) {
+        for _ in 0..SPELL {
+            let epoch = self.begun / EPOCH;
+            self.blind(|world, name, random| world.write_blindly(name, epoch, random));
+        }
+    }
+
+    fn step(&mut self) {
+        let epoch = self.begun / EPOCH;
+        match self.random.below(100) {
+            0 | 1 => ok(self.world.maintain(&mut self.random)),
+            2 => self.blind(|world, name, _| world.flood(name, true)),
+            3 => self.blind(|world, name, _| world.flood(name, false)),
+            4..=9 => self.blind(|world, name, random| world.write_blindly(name, epoch, random)),
+            _ => self.go_on(epoch),
+        }
+    }
+
+    fn blind(&mut self, write: impl FnOnce(&World, (u64, u64), &mut Random)) {
+        self.blind += 1;
+        write(&self.world, (NOBODY, self.blind), &mut self.random);
+    }
+
+    /// One thread does what it does next.
+    fn go_on(&mut self, epoch: u64) {
+        let Scheduler { world, random, threads, begun, blind } = self;
+        let thread = random.index(threads.len());
+        let (slot, number) = &mut threads[thread];
+        match slot.take() {
+            None if *begun < TRANSACTIONS => {
+                (*begun, *number) = (*begun + 1, *number + 1);
+                let open = world.begin((thread as u64, *number), Kind::Optimistic);
+                assert_eq!(
+                    open.snapshot(),
+                    world.db().stats().last_sequence,
+                    "with one thread the last commit is seen"
+                );
+                *slot = Some((open, 1 + random.index(10)));
+            }
+            None => {}
+            Some((open, length)) if open.steps() >= length => world.end(open, random.chance(9, 10)),
+            Some((mut open, length)) => {
+                let mut other = Random::new(random.next_u64());
+                let mut meanwhile = || {
+                    *blind += 1;
+                    match other.below(8) {
+                        0 => ok(world.maintain(&mut other)),
+                        _ => world.write_blindly((NOBODY, *blind), epoch, &mut other),
+                    }
+                };
+                world.go_on(&mut open, epoch, random, &mut meanwhile);
+                *slot = Some((open, length));
+            }
+        }
+    }
+
+    /// The history of a seed, cut off after so many operations, judged.
+    fn judge(seed: u64, operations: u64, met: &Met) -> Result<(), String> {
+        let mut scheduler = Scheduler::new(seed);
+        scheduler.run(operations);
+        met.judge(scheduler.world)
+    }
+}
+
+/// The fewest operations after which a history is wrong, and what is wrong then.
+fn shortest(seed: u64, wrong: String) -> String {
+    let (mut right, mut fails, mut told) = (0, 1 << 20, wrong);
+    while right + 1 < fails {
+        let middle = right + (fails - right) / 2;
+        match Scheduler::judge(seed, middle, &Met::default()) {
+            Ok(()) => right = middle,
+            Err(wrong) => (fails, told) = (middle, wrong),
+        }
+    }
+    format!("wrong after {fails} operations: {told}")
+}
+
+#[test]
+fn scheduled_histories_are_serializable() {
+    let seed = common::seed();
+    let met = Met::default();
+    in_parallel(volume(SCHEDULED) as usize, |case| {
+        let what = || format!("BRAIDDB_SEED={seed}, history {case}");
+        explained(what, || {
+            let seed = mix(seed, case as u64);
+            if let Err(wrong) = Scheduler::judge(seed, u64::MAX, &met) {
+                panic!("{}", shortest(seed, wrong));
+            }
+        });
+    });
+    met.print_and_check();
+}
+
+/// Transactions that are open over a long spell are judged by all that was committed in it; and when there were none for as
+/// long, those that come after are again.
+#[test]
+fn histories_with_quiet_spells_are_serializable() {
+    let seed = common::seed();
+    let met = Met::default();
+    in_parallel(volume(QUIET) as usize, |case| {
+        let what = || format!("BRAIDDB_SEED={seed}, history {case} with quiet spells");
+        explained(what, || {
+            let mut scheduler = Scheduler::new(mix(seed, case as u64));
+            for _ in 0..2 {
+                (0..200).for_each(|_| scheduler.step());
+                scheduler.spell();
+                (0..100).for_each(|_| scheduler.step());
+                scheduler.end_all(true);
+                scheduler.spell();
+            }
+            scheduler.run(u64::MAX);
+            if let Err(wrong) = met.judge(scheduler.world) {
+                panic!("{wrong}");
+            }
+        });
+    });
+    met.print_and_check();
+}
+
+/// The same seed gives the same history, or no failure could be told again.
+#[test]
+fn a_scheduled_history_follows_from_its_seed() {
+    let records = |seed| {
+        let mut scheduler = Scheduler::new(seed);
+        assert!(scheduler.run(u64::MAX));
+        scheduler.world.into_records().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let seed = common::seed();
+    assert!(records(seed) == records(seed));
+    assert!(records(seed) != records(seed + 1));
+}
+
+/// A world with background threads.
+fn threaded(seed: u64, random: &mut Random) -> World {
+    let builder = numbered::builder(seed).vfs(Arc::new(MemVfs::new())).runtime(SimRuntime::with_threads(seed));
+    World::new(ok(builder.background_threads(2).open(common::PATH)), random)
+}
+
+/// Notes a failure for the other threads, so that they end too.
+struct Failing<'a>(&'a AtomicBool);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn free(seed: u64, met: &Met) {
+    let mut random = Random::new(seed);
+    let world = threaded(seed, &mut random);
+    let threads = 3 + random.below(6);
+    let (begun, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let scale = EPOCH * threads / 3;
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let (world, begun, failed) = (&world, &begun, &failed);
+            let mut random = Random::new(mix(seed, number));
+            scope.spawn(move || {
+                let _failing = Failing(failed);
+                for count in 0..TRANSACTIONS_OF_THREAD {
+                    if failed.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let epoch = begun.fetch_add(1, Ordering::Relaxed) / scale;
+                    run_freely(world, (number, count), epoch, &mut random);
+                }
+            });
+        }
+    });
+    judge_free(met, seed, world);
+}
+
+/// One transaction of a thread, and what it does beside it.
+fn run_freely(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) {
+    match random.below(60) {
+        0 => ok(world.maintain(random)),
+        1 | 2 => world.flood(name, true),
+        3..=9 => world.write_blindly(name, epoch, random),
+        _ => {}
+    }
+    let kind = if random.chance(1, 30) { Kind::Exclusive } else { Kind::Optimistic };
+    let mut open = world.begin(name, kind);
+    for _ in 0..1 + random.below(6) {
+        world.go_on(&mut open, epoch, random, &mut || thread::yield_now());
+        if random.chance(1, 4) {
+            thread::yield_now();
+        }
+    }
+    world.end(open, random.chance(9, 10));
+}
+
+fn judge_free(met: &Met, seed: u64, world: World) {
+    if let Err(wrong) = met.judge(world) {
+        panic!("with threads, a world of seed {seed}: {wrong}");
+    }
+}
+
+#[test]
+fn free_histories_are_serializable() {
+    let seed = common::seed();
+    bounded(move || {
+        let met = Met::default();
+        (0..volume(FREE)).for_each(|case| free(mix(seed, case), &met));
+        assert!(met.exclusive.get() > 0);
+        met.print_and_check();
+    });
+}
+
+/// In each round all threads read and write, then one takes the right to commit, and commits something when all others have
+/// come to their own commits: those looked ahead before it, and wait behind it as one group.
+fn queued(seed: u64, met: &Met) {
+    let mut random = Random::new(seed);
+    let world = threaded(seed, &mut random);
+    let threads = 3 + random.below(4);
+    let barrier = Barrier::new(threads as usize);
+    let arrived = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let (world, barrier, arrived) = (&world, &barrier, &arrived);
+            let mut random = Random::new(mix(seed, number));
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let epoch = round / 8;
+                    if number > 0 {
+                        let mut open = world.begin((number, round), Kind::Optimistic);
+                        for _ in 0..1 + random.below(4) {
+                            world.go_on(&mut open, epoch, &mut random, &mut || {});
+                        }
+                        barrier.wait();
+                        barrier.wait();
+                        arrived.fetch_add(1, Ordering::SeqCst);
+                        if number == 1 && random.chance(1, 2) {
+                            world.end(open, false);
+                            open = take_over(world, (number, ROUNDS + round), epoch, &mut random);
+                        }
+                        world.end(open, true);
+                    } else {
+                        barrier.wait();
+                        lead(world, round, epoch, &mut random, || {
+                            barrier.wait();
+                            while arrived.load(Ordering::SeqCst) < (threads - 1) * (round + 1) {
+                                thread::yield_now();
+                            }
+                        });
+                    }
+                    barrier.wait();
+                }
+            });
+        }
+    });
+    judge_free(met, seed, world);
+}
+
+/// Holds the others up until they have come, and a little longer.
+fn lead(world: &World, round: u64, epoch: u64, random: &mut Random, wait: impl FnOnce()) {
+    // The others have something to look through before they wait.
+    let is_whole = random.chance(1, 8);
+    world.flood((NOBODY, round), is_whole);
+    let mut open = world.begin((0, round), Kind::Exclusive);
+    world.go_on(&mut open, epoch, random, &mut || {});
+    wait();
+    (0..20).for_each(|_| thread::yield_now());
+    world.go_on(&mut open, epoch, random, &mut || {});
+    world.go_on(&mut open, epoch, random, &mut || {});
+    world.end(open, random.chance(7, 8));
+}
+
+/// An exclusive transaction that waits for another one to end.
+fn take_over(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) -> Open {
+    let mut open = world.begin(name, Kind::Exclusive);
+    (0..4).for_each(|_| world.go_on(&mut open, epoch, random, &mut || {}));
+    open
+}
+
+#[test]
+fn commits_that_queue_up_are_serializable() {
+    let seed = common::seed();
+    bounded(move || {
+        let met = Met::default();
+        (0..volume(QUEUED)).for_each(|case| queued(mix(seed, case), &met));
+        println!("{met:?}");
+        assert!(met.exclusive.get() > 0 && met.refused.get() > met.committed.get() / 20);
+    });
+}

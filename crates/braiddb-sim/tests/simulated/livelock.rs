@@ -1,0 +1,65 @@
+//! Background work comes to an end.
+//!
+//! The story: a partition larger than twice `partition_bytes`, which a split gave back as one part (a large value or key at
+//! its end), is not split again before it has grown by half. Every merge of its runs was cut into several runs at twice
+//! `partition_bytes`. So a merge of the two newest loose runs gave two loose runs, and was planned again, for ever; and a
+//! merge of all gave several loose runs without a view, whose dead entries were counted in the oldest run alone, so that after
+//! the fold that followed more were dead than were known to be held by snapshots, and all was merged again, for ever.
+
+use crate::common;
+
+use braiddb::{Compression, platform::MemVfs};
+use common::{SmallOptions, empty_disk, threads::ok};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+fn comes_to_an_end(fold_bytes_per_entry: u64, holds: bool) {
+    let (done, is_done) = mpsc::channel();
+    std::thread::Builder::new()
+        .spawn(move || {
+            let options = SmallOptions {
+                memtable_bytes: 8192,
+                partition_bytes: 4096,
+                loose_runs: 2,
+                fold_bytes_per_entry,
+                blob_threshold: 1 << 20,
+                compression: Compression::None,
+                ..SmallOptions::default()
+            };
+            let db = ok(options.builder(&empty_disk(1), 1).vfs(Arc::new(MemVfs::new())).open(common::PATH));
+            let tree = ok(db.tree("t"));
+            ok(tree.put(b"x", b""));
+            for _ in 0..3 {
+                ok(tree.put(b"a", vec![1; 300_000]));
+                ok(db.flush());
+            }
+            let mut held = Vec::new();
+            for round in 0..6 {
+                for key in b'b'..b'f' {
+                    ok(tree.put([key], vec![round; 2500]));
+                }
+                if holds {
+                    held.push(db.snapshot());
+                }
+                ok(db.flush());
+            }
+            ok(db.compact());
+            let _ = done.send(());
+        })
+        .expect("a thread");
+    is_done.recv_timeout(Duration::from_secs(20)).expect("background work comes to an end");
+}
+
+/// Loose merges: no snapshot is needed.
+#[test]
+fn merges_of_loose_runs_come_to_an_end() {
+    comes_to_an_end(10_000, false);
+}
+
+/// With the default of `fold_bytes_per_entry`: a fold and a merge of all in turn, while snapshots hold what is dead.
+#[test]
+fn folds_and_merges_come_to_an_end() {
+    comes_to_an_end(10, true);
+}

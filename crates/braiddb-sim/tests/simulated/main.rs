@@ -1,0 +1,19 @@
+//! The batteries that need nothing but the simulated disk: one program, so that they are built once and share the processors.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod backups;
+mod bit_flips;
+mod crash_exhaustive;
+mod crash_pairs;
+mod crash_random;
+mod crash_watch;
+mod disk_full;
+mod fault_sweep;
+mod flush_races;
+mod hermitage;
+mod histories;
+mod livelock;
+mod model;
+mod restore_points;
