@@ -77,6 +77,11 @@ pub fn mem() -> Arc<dyn Vfs> {
     Arc::new(MemVfs::new())
 }
 
+/// The same, where runs are read in place.
+pub fn mapped() -> Arc<dyn Vfs> {
+    Arc::new(MemVfs::mapped(".run"))
+}
+
 /// A file system that fails where it is told to.
 pub fn fault(vfs: &FaultVfs) -> Arc<dyn Vfs> {
     Arc::new(vfs.clone())

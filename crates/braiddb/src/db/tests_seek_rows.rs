@@ -170,6 +170,59 @@ fn rows_of_memtables_have_their_places_among_those_decoded() {
     }
 }
 
+/// What was decoded is not decoded again where a row of a memtable comes between, or in place of one, whichever way the scan goes; but
+/// where many do, all are decoded and merged.
+#[test]
+fn rows_decoded_go_on_after_one_of_a_memtable() {
+    let (_db, tree, mut model) = loaded(Settings { memtable_bytes: Some(1 << 20), ..in_place() }, 5_000);
+    let put = |model: &mut Model, i: u64| {
+        tree.put(plain(i), b"of a memtable").unwrap();
+        model.insert(plain(i), b"of a memtable".to_vec());
+    };
+    // Between rows; in place of one; nine in a row.
+    [1_011, 3_020].into_iter().chain(5_000..5_009).for_each(|i| put(&mut model, i));
+    let rows: Vec<_> = model.iter().collect();
+    // Where a range begins, the last row of a memtable in it, and whether the row after that is of those decoded.
+    for (from, of_memtable, is_met) in [(1_000, 1_011, true), (3_000, 3_020, true), (4_990, 5_008, false)] {
+        let mut cursor = tree.cursor();
+        let mut at = rows.partition_point(|(k, _)| **k < plain(from)) + 1;
+        for _ in 0..2 {
+            // So that a seek expects as many rows.
+            assert!(cursor.seek(plain(from)).unwrap());
+            (0..30).for_each(|_| assert!(cursor.next().unwrap()));
+        }
+        assert!(cursor.seek(plain(from)).unwrap());
+        assert_eq!(cursor.is_in_batch(), is_met);
+        while cursor.key() != plain(of_memtable).as_slice() {
+            assert!(cursor.next().unwrap());
+            at += 1;
+        }
+        check_row(&cursor, (true, at), &rows);
+        assert!(!cursor.is_in_batch());
+        assert!(cursor.next().unwrap());
+        check_row(&cursor, (true, at + 1), &rows);
+        assert_eq!(cursor.is_in_batch(), is_met);
+        for back in (1..12).map(|back| at + 1 - back) {
+            let is_there = cursor.prev().unwrap();
+            check_row(&cursor, (is_there, back), &rows);
+        }
+        for forward in (1..30).map(|forward| at - 10 + forward) {
+            let is_there = cursor.next().unwrap();
+            check_row(&cursor, (is_there, forward), &rows);
+        }
+    }
+    // Backward: the rows that come before.
+    let mut cursor = tree.cursor();
+    let mut at = rows.partition_point(|(k, _)| **k < plain(1_040));
+    assert!(cursor.seek_before(plain(1_040)).unwrap());
+    while cursor.key() != plain(1_011).as_slice() {
+        assert!(cursor.prev().unwrap());
+        at -= 1;
+    }
+    assert!(!cursor.is_in_batch() && cursor.prev().unwrap() && cursor.is_in_batch());
+    check_row(&cursor, (true, at - 1), &rows);
+}
+
 /// The views have newer versions than a snapshot sees, and none of what was deleted since.
 #[test]
 fn older_snapshots_see_their_own_rows() {

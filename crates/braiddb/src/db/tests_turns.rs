@@ -2,7 +2,7 @@
 
 use super::{
     Settings, Tree,
-    tests_common::{DIR, mem, open, small},
+    tests_common::{DIR, mapped, mem, open, small},
     tests_cursor::{Model, Random, walk},
 };
 use crate::{
@@ -67,9 +67,9 @@ fn change_in_turns(tree: &Tree, model: &mut Model, random: &mut Random, keys: &[
 fn rows_of_sources_that_take_turns_are_shown_once_and_in_order() {
     let shapes: [fn(u64) -> Vec<u8>; 3] = [scattered, alike, nested];
     let mut most_loose = 0;
-    for (seed, shape) in (0..9).zip(shapes.into_iter().cycle()) {
+    for (seed, shape) in (0..12).zip(shapes.into_iter().cycle()) {
         let random = &mut Random(seed, shape);
-        let vfs = mem();
+        let vfs = if seed % 2 == 0 { mem() } else { mapped() };
         let partition_bytes = Some([32 << 10, 1 << 30][(seed / 3 % 2) as usize]);
         let settings = Settings {
             partition_bytes,

@@ -109,12 +109,15 @@ impl LeafCopy {
     }
 }
 
+/// No rank: it says that a leaf was found for a seek, and not copied yet.
+const SOUGHT: usize = usize::MAX;
+
 /// One entry a key, at a snapshot, both ways. See [`Cursor`] for the contract and [`Memtable`] for what may be inserted
 /// meanwhile. Moves cannot fail.
 #[derive(Debug)]
 pub struct MemtableCursor {
     copy: LeafCopy,
-    /// The rank in the copy. Means nothing unless `current` is some.
+    /// The rank in the copy; if none is current, [`SOUGHT`] if the copy's leaf is that of the next seek, or anything else.
     rank: usize,
     current: Option<EntryPtr<'static>>,
     snapshot: SequenceNumber,
@@ -135,7 +138,7 @@ impl MemtableCursor {
 
     /// Sets the snapshot. The cursor stands nowhere then.
     pub fn set_snapshot(&mut self, snapshot: SequenceNumber) {
-        self.current = None;
+        (self.current, self.rank) = (None, 0);
         self.snapshot = snapshot;
         // A copy has no versions that were added since.
         self.copy.leaf = None;
@@ -234,8 +237,30 @@ impl MemtableCursor {
         self.current = None;
     }
 
-    fn enter_at(&mut self, key: &[u8]) -> usize {
+    /// Finds the leaf of `key` and asks for its lines: the next move is to be a seek of this key, once something else has been done while they
+    /// come. What is inserted in between is beyond the snapshot.
+    pub fn expect_seek(&mut self, key: &[u8]) {
         let leaf = self.memtable.tree().leaf_for(key);
+        leaf.prefetch_whole();
+        // SAFETY: the cursor holds the memtable.
+        let leaf = Some(unsafe { leaf.extend::<'static>() });
+        if self.copy.leaf != leaf {
+            (self.copy.leaf, self.copy.count) = (leaf, 0);
+        }
+        (self.current, self.rank) = (None, SOUGHT);
+    }
+
+    /// Says that the seek that was expected does not come.
+    pub fn expect_no_seek(&mut self) {
+        self.rank = 0;
+    }
+
+    fn enter_at(&mut self, key: &[u8]) -> usize {
+        let is_sought = self.current.is_none() && std::mem::take(&mut self.rank) == SOUGHT;
+        let leaf = self.copy.leaf.filter(|_| is_sought).unwrap_or_else(|| {
+            // SAFETY: the cursor holds the memtable.
+            unsafe { self.memtable.tree().leaf_for(key).extend::<'static>() }
+        });
         // SAFETY: the cursor holds the memtable.
         unsafe { self.copy.enter_at(leaf, key) }
     }

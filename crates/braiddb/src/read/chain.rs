@@ -106,6 +106,11 @@ impl Source {
         if self.within.is_some() { Ok(false) } else { self.cursor.seek_rows(key, batch) }
     }
 
+    /// [`ViewCursor::resume`].
+    pub fn resume(&self, batch: &mut RowBatch) {
+        self.cursor.resume(batch);
+    }
+
     /// [`ViewCursor::sequences`].
     pub fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
         self.cursor.sequences()

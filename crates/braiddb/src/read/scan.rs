@@ -7,7 +7,7 @@ use super::{Merge, PartitionChain, PartitionSource, ReadState, Strands, ahead};
 use crate::{
     base::{Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber, TreeId},
     memtable::{Memtable, MemtableCursor},
-    view::RowBatch,
+    view::{RowBatch, RowPlace},
 };
 use std::sync::Arc;
 
@@ -34,6 +34,21 @@ impl Source {
     /// Whether it is a cursor over this memtable.
     fn is_over(&self, memtable: &Arc<Memtable>) -> bool {
         matches!(self, Source::Memtable(cursor, _) if cursor.is_over(memtable))
+    }
+
+    /// [`MemtableCursor::expect_seek`].
+    #[inline]
+    fn expect_seek(&mut self, key: &[u8]) {
+        if let Source::Memtable(cursor, _) = self {
+            cursor.expect_seek(key);
+        }
+    }
+
+    /// [`MemtableCursor::expect_no_seek`].
+    fn expect_no_seek(&mut self) {
+        if let Source::Memtable(cursor, _) = self {
+            cursor.expect_no_seek();
+        }
     }
 
     /// No entry of this source has a higher sequence number.
@@ -118,9 +133,15 @@ fn sources(
 }
 
 /// Where so many rows of one source come before the first of another, rows of others are met one by one: to decode ahead what all have, and
-/// merge that, takes longer than they do. But only where blocks are read in place: in the cache, the cursor's uses of them would be counted beside
+/// merge that, takes longer than they do. So are the first few in any scan, since most are short. But only where blocks are read in place: in the cache, the cursor's uses of them would be counted beside
 /// those of the batch, and a scan's blocks be taken for ones that are read again and again.
 const ALONE_ROWS_MIN: u32 = 8;
+
+/// So many steps to rows of others, and on from them, are made one by one in a scan however close they are.
+const MET_MAX: u32 = 8;
+
+/// In so many scans after one with that many, they are not.
+const CROWDED_SCANS: u32 = 8;
 
 /// After so many rounds of one strand alone, that source is read by itself.
 const SOLO_ROUNDS_MAX: u32 = 4;
@@ -158,6 +179,11 @@ pub struct ScanCursor {
     /// Whether the last batch of one source ran into the rows of others, and how many rows of the source came before.
     is_contested: bool,
     alone_rows: u32,
+    /// How many such steps were made to rows of others that are close and on from them, and in how many scans from this one on none is.
+    met: u32,
+    crowded_scans: u32,
+    /// Whether the scan is such a one, and has not begun to merge what all sources have decoded.
+    begins_crowded: bool,
     /// Whether the scan before has ended already, though the next has not begun.
     has_ended: bool,
 }
@@ -180,6 +206,9 @@ impl ScanCursor {
             pause: 0,
             is_contested: false,
             alone_rows: 0,
+            met: 0,
+            crowded_scans: 0,
+            begins_crowded: false,
             has_ended: false,
         }
     }
@@ -310,28 +339,38 @@ impl ScanCursor {
             merge.seek(key)?;
             return self.settle(true);
         }
+        // The lines of memtables come while the partitions are sought in.
+        merge.sources().0.iter_mut().for_each(|source| source.expect_seek(key));
         // The partitions are the last source: see `sources`.
         let is_there = merge.seek_last_by(key, |source| match source {
             Source::Partitions(chain, _) => chain.seek_rows(key, batch),
             Source::Memtable(..) => Ok(false),
         });
         // A seek that failed stands nowhere.
-        let is_there = is_there.inspect_err(|_| batch.release())?;
-        if is_there && self.stand_on_batch() {
+        let is_there = is_there.inspect_err(|_| {
+            batch.release();
+            merge.sources().0.iter_mut().for_each(Source::expect_no_seek);
+        })?;
+        if !is_there {
+            self.batch.release();
+        } else if self.stand_on_batch() {
             return Ok(());
         }
-        self.batch.release();
         self.settle(true)
     }
 
-    /// Whether the row that comes first is that of the batch, of which those are kept then that come before the rows of others.
+    /// Whether the row that comes first is that of the batch, of which those are kept then that come before the rows of others. If not, all are
+    /// kept for later.
     #[inline]
     fn stand_on_batch(&mut self) -> bool {
         if !self.batch.is_on_row() {
             return false;
         }
-        let Some((_, others)) = first(&mut self.merge, true) else { return false };
         self.batch.keep_prefix(&self.prefix);
+        let Some((_, others)) = first(&mut self.merge, true) else {
+            self.batch.put_aside();
+            return false;
+        };
         for key in others.into_iter().flatten() {
             self.is_contested |= !self.batch.keep_before(key);
         }
@@ -364,6 +403,9 @@ impl ScanCursor {
     #[inline]
     fn end(&mut self) {
         (self.is_contested, self.alone_rows) = (false, 0);
+        let is_crowded = std::mem::take(&mut self.met) >= MET_MAX;
+        self.crowded_scans = if is_crowded { CROWDED_SCANS } else { self.crowded_scans.saturating_sub(1) };
+        self.begins_crowded = self.crowded_scans > 0;
         self.batch.restart();
         self.strands.restart();
     }
@@ -379,9 +421,13 @@ impl ScanCursor {
         self.batch.go_on();
         let may_fill =
             self.tombstones.is_empty() && (!was_ahead || self.batch.is_forward() == forward) && self.pause == 0;
-        if may_fill && !self.is_contested && self.fill(forward) {
+        let may_be_alone = !self.is_contested && !self.begins_crowded && self.batch.aside(forward).is_none();
+        if may_fill && may_be_alone && self.fill(forward) {
             self.judge(true);
             return Ok(());
+        }
+        if may_fill && self.is_met(forward) {
+            return self.step_past_other(was_ahead, forward);
         }
         self.pause = self.pause.saturating_sub(1);
         if let Some(place) = self.batch.from() {
@@ -399,6 +445,7 @@ impl ScanCursor {
             return self.step_merge(forward);
         }
         self.alone_rows = 0;
+        self.begins_crowded = false;
         self.batch.release();
         if goes_on {
             if ahead::begin(&mut self.merge, &mut self.strands, &self.prefix) {
@@ -408,6 +455,52 @@ impl ScanCursor {
             self.judge(false);
         }
         self.step_merge(forward)
+    }
+
+    /// Whether the row of another source that comes next, or is the one it stands on, is passed by itself, with rows of the batch after it. Where
+    /// there are few such rows, all sources would be decoded in vain.
+    fn is_met(&self, forward: bool) -> bool {
+        let is_aside = self.merge.is_forward() == forward && self.batch.aside(forward).is_some();
+        let is_rare = self.alone_rows >= ALONE_ROWS_MIN || (self.met < MET_MAX && self.crowded_scans == 0);
+        is_aside && is_rare && !self.batch.is_pinning()
+    }
+
+    /// A step to the row of another source, or from there, with rows of the batch kept for after it. The merge goes where the step leads; where
+    /// that is one of those rows, the batch goes on.
+    fn step_past_other(&mut self, was_ahead: bool, forward: bool) -> Result<()> {
+        self.met += u32::from(self.alone_rows < ALONE_ROWS_MIN);
+        let is_to_other = was_ahead || std::mem::take(&mut self.is_contested);
+        if !is_to_other {
+            self.alone_rows = 0;
+        }
+        let moved = match self.batch.aside(forward).filter(|_| was_ahead) {
+            Some(place) => self.go_aside(place, forward),
+            None => self.step_merge(forward),
+        };
+        moved.inspect_err(|_| {
+            self.batch.release();
+            self.merge.invalidate();
+        })?;
+        self.batch.follow_cursor();
+        self.is_contested = false;
+        if let Some((source, others)) = first(&mut self.merge, forward) {
+            source.resume(&mut self.batch);
+            for key in others.into_iter().flatten() {
+                self.is_contested |= !self.batch.keep_before(key);
+            }
+            self.alone_rows = self.batch.rows_left();
+        }
+        Ok(())
+    }
+
+    /// Has the batch's source, which stands where it was begun, stand on the first of the rows kept for later, and the merge on what comes first.
+    fn go_aside(&mut self, place: RowPlace, forward: bool) -> Result<()> {
+        first(&mut self.merge, forward).map_or(Ok(()), |(source, _)| source.go_to(place))?;
+        if let Some(Source::Partitions(chain, _)) = self.merge.sources().0.last_mut() {
+            chain.restore(forward)?;
+        }
+        self.merge.restore();
+        self.settle(forward)
     }
 
     /// A step of the cursors.

@@ -628,6 +628,12 @@ impl ViewCursor {
         }
     }
 
+    /// Has a batch go on with the rows that it kept for later, from the present one on: see [`RowBatch::aside`]. There are none in the batch if
+    /// the cursor stands on none of them. Precondition: valid.
+    pub fn resume(&self, batch: &mut RowBatch) {
+        batch.resume(&self.runs, RowPlace { segment: self.here(), lane: self.lane });
+    }
+
     /// Stands on a row that was in a batch.
     pub fn go_to(&mut self, place: RowPlace) -> Result<()> {
         self.guarded(|cursor| {

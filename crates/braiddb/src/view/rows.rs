@@ -90,6 +90,8 @@ pub struct RowBatch {
     /// The lanes whose rows have not been passed: the one at `at`, and those that come after it.
     lanes: u32,
     at: usize,
+    /// Lanes that were decoded and come after the others, but not before a row of another source: they are kept for when that has been passed.
+    aside: u32,
     /// How many rows there were at first.
     filled: u32,
     segment: u32,
@@ -127,6 +129,7 @@ impl Default for RowBatch {
             beyond: Beyond::More,
             lanes: 0,
             at: 0,
+            aside: 0,
             filled: 0,
             segment: 0,
             is_forward: true,
@@ -308,6 +311,34 @@ impl RowBatch {
         RowPlace { segment: self.segment, lane }
     }
 
+    /// Where the first of the rows stands that come after a row of another source, if there are any in this direction.
+    pub fn aside(&self, is_forward: bool) -> Option<RowPlace> {
+        (self.aside != 0 && self.is_forward == is_forward).then(|| self.place(near_lane(self.aside, is_forward)))
+    }
+
+    /// Says that the scan goes on from where its cursor stands, and not from the row that was passed last.
+    pub fn follow_cursor(&mut self) {
+        self.is_interrupted |= self.from.take().is_some();
+    }
+
+    /// Keeps all rows for later.
+    pub fn put_aside(&mut self) {
+        self.aside |= std::mem::take(&mut self.lanes);
+    }
+
+    /// Goes on with the rows that were kept for later, those from `place` on: where the cursor over `runs` stands. There are none if it stands on
+    /// none of them.
+    pub(super) fn resume(&mut self, runs: &Arc<HeldRuns>, place: RowPlace) {
+        let is_of = self.runs.as_ref().is_some_and(|held| Arc::ptr_eq(held, runs)) && self.segment == place.segment;
+        let kept = std::mem::take(&mut self.aside);
+        if is_of && kept >> place.lane & 1 != 0 {
+            let passed = if self.is_forward { lanes_below(place.lane) } else { !lanes_below(place.lane + 1) };
+            self.lanes = kept & !passed;
+            self.filled = self.lanes.count_ones();
+            self.at = place.lane;
+        }
+    }
+
     /// Passes all rows but those of `rest`; what is filled in next comes after the last of all.
     pub fn pass(&mut self, rest: u32) {
         if self.lanes != 0 {
@@ -320,7 +351,7 @@ impl RowBatch {
 
     /// Forgets all rows after a mishap: none could be decoded.
     pub(super) fn fail(&mut self) {
-        (self.lanes, self.tombstones, self.beyond) = (0, 0, Beyond::More);
+        (self.lanes, self.aside, self.tombstones, self.beyond) = (0, 0, 0, Beyond::More);
     }
 
     /// Says that nothing comes after no rows.
@@ -356,7 +387,7 @@ impl RowBatch {
         self.is_interrupted = false;
         self.begins_with_seek = false;
         self.soon.clear();
-        self.lanes = 0;
+        (self.lanes, self.aside) = (0, 0);
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
         if self.is_pinning {
@@ -391,10 +422,13 @@ impl RowBatch {
         }
     }
 
-    /// Keeps the rows that come before `bound`: keys that are less, or going backward, greater. Returns whether that is all.
+    /// Keeps the rows that come before `bound`: keys that are less, or going backward, greater; the others are kept for later, see
+    /// [`RowBatch::aside`]. Returns whether that is all.
     pub fn keep_before(&mut self, bound: &[u8]) -> bool {
-        let is_forward = self.is_forward;
-        self.keep(|key| if is_forward { key < bound } else { key > bound }).is_none()
+        let (is_forward, before) = (self.is_forward, self.lanes);
+        let is_all = self.keep(|key| if is_forward { key < bound } else { key > bound }).is_none();
+        self.aside |= before & !self.lanes;
+        is_all
     }
 
     /// Keeps the rows whose keys begin with `prefix`; those that do come first.
@@ -416,7 +450,7 @@ impl RowBatch {
 
     /// Forgets all rows, and begins to take in others.
     pub(super) fn begin(&mut self, segment: u32, is_forward: bool) {
-        self.lanes = 0;
+        (self.lanes, self.aside) = (0, 0);
         let goes_on = self.from.is_some() || std::mem::take(&mut self.is_interrupted);
         self.rounds = if self.is_forward == is_forward && goes_on { self.rounds + 1 } else { 0 };
         (self.segment, self.is_forward) = (segment, is_forward);
@@ -517,7 +551,7 @@ impl RowBatch {
 
     #[inline(never)]
     fn change_runs(&mut self, runs: &Arc<HeldRuns>) {
-        self.lanes = 0;
+        (self.lanes, self.aside) = (0, 0);
         self.slots.clear();
         self.states.clear();
         self.passed.clear();
