@@ -59,6 +59,12 @@ impl Item {
         Item { head: 0, tag: u64::from(is_tombstone) << 16 | u64::from(strand) << 8 | lane as u64 }
     }
 
+    /// The same row with another head.
+    #[inline(always)]
+    pub fn with_head(self, head: u64) -> Item {
+        Item { head, ..self }
+    }
+
     #[inline(always)]
     pub fn lane(self) -> usize {
         (self.tag & 0xff) as usize
@@ -86,7 +92,7 @@ pub struct Heads {
 
 impl Heads {
     #[inline(always)]
-    fn of(self, key: &[u8]) -> u64 {
+    pub fn of(self, key: &[u8]) -> u64 {
         let rest = key.get(self.prefix_len..).unwrap_or_default();
         let head = match rest.first_chunk() {
             Some(head) => u64::from_be_bytes(*head),
@@ -201,15 +207,23 @@ impl Strand {
         &self.items[self.at..self.count]
     }
 
-    /// The rows that have not been passed and whose heads are no greater than a limit, to be passed by
+    /// The rows that have not been passed and come no later than one of this head and this key, if there is such a limit; to be passed by
     /// [`Strand::pass_taken`].
     #[inline]
-    pub fn take(&mut self, limit: u64) -> &[Item] {
+    pub fn take(&mut self, limit: Option<(u64, &[u8])>, heads: Heads) -> &[Item] {
         let rest = &self.items[self.at..self.count];
-        let taken = match rest.last() {
-            Some(last) if last.head > limit => rest.iter().filter(|item| item.head <= limit).count(),
-            _ => rest.len(),
-        };
+        let mut taken = rest.len();
+        if let Some((head, key)) = limit {
+            if rest.last().is_some_and(|last| last.head > head) {
+                taken = rest.iter().filter(|item| item.head <= head).count();
+            }
+            // Of those of the same head, some may come later.
+            let slots = self.batch.slots();
+            let is_past = |item: Item| item.head == head && heads.compare(slots.key(item.lane()), key).is_gt();
+            while taken > 0 && is_past(rest[taken - 1]) {
+                taken -= 1;
+            }
+        }
         self.passed = self.at + taken;
         &rest[..taken]
     }

@@ -6,12 +6,14 @@
 //!
 //! Heads are eight bytes of a key as a number, taken after what all keys at hand have in common. Strands are merged by
 //! heads alone, newest first, two at a time and without a branch that depends on a key: which source is next cannot be
-//! foretold, and a wrong guess costs more than all else. Afterwards rows of equal heads are neighbours. If their keys turn
-//! out to differ, or if age does not tell strands apart, the round is merged by keys instead.
+//! foretold, and a wrong guess costs more than all else. Afterwards rows of equal heads are neighbours, and are put in order if
+//! their keys turn out to differ. If age does not tell strands apart, the round is merged by keys instead.
 
 use super::{Heads, Item, Strand};
 use crate::base::{Beyond, shared_prefix_len};
 
+/// So many bytes a head has.
+const HEAD_BYTES: usize = 8;
 /// So many bytes of a head must tell keys apart before heads are taken elsewhere.
 const HEAD_BYTES_USED_MIN: usize = 4;
 /// There are no more strands than this.
@@ -34,6 +36,8 @@ pub struct Strands {
     has_begun: bool,
     merged: Vec<Item>,
     spare: Vec<Item>,
+    /// The key up to which a round goes.
+    limit: Vec<u8>,
     /// The places in `merged` of rows that have the head of the row before.
     ties: Vec<usize>,
 }
@@ -52,6 +56,7 @@ impl Default for Strands {
             has_begun: false,
             merged: Vec::new(),
             spare: Vec::new(),
+            limit: Vec::new(),
             ties: Vec::new(),
         }
     }
@@ -165,10 +170,7 @@ impl Strands {
     pub fn merge(&mut self) {
         self.leave();
         self.choose_heads();
-        let is_merged = self.are_apart && self.merge_by_heads();
-        if !is_merged {
-            self.merge_by_keys();
-        }
+        if self.are_apart { self.merge_by_heads() } else { self.merge_by_keys() }
     }
 
     /// Takes heads elsewhere if the keys that are here now have less in common than those before, or a good deal more.
@@ -178,22 +180,22 @@ impl Strands {
         let keys = strands.iter().filter_map(|s| ends(s).map(|ends| ends.map(|item| s.key(item)))).flatten();
         let mut some_key = None;
         let prefix_len = keys.map(|key| shared_prefix_len(some_key.get_or_insert(key), key)).min().unwrap_or_default();
-        if prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (8 - HEAD_BYTES_USED_MIN) {
+        if prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (HEAD_BYTES - HEAD_BYTES_USED_MIN) {
             heads.prefix_len = prefix_len;
             strands.iter_mut().for_each(|strand| strand.take_heads(*heads));
         }
     }
 
-    /// A round by heads. Returns false, with nothing changed, if they do not tell all rows apart.
-    fn merge_by_heads(&mut self) -> bool {
-        let Strands { strands, by_age, merged, spare, solo_rounds, .. } = self;
+    /// A round by heads.
+    fn merge_by_heads(&mut self) {
         // Past the last row of a strand that may have more, nothing is known yet.
-        let lasts = strands.iter().filter(|s| s.may_have_more()).filter_map(|s| s.items().last());
-        let limit = lasts.map(|item| item.head).min().unwrap_or(u64::MAX);
+        let head = self.find_limit();
+        let Strands { strands, heads, by_age, merged, spare, solo_rounds, limit, .. } = self;
+        let limit = head.map(|head| (head, limit.as_slice()));
         merged.clear();
         let mut sources = 0;
         for &index in &*by_age {
-            let items = strands[usize::from(index)].take(limit);
+            let items = strands[usize::from(index)].take(limit, *heads);
             if sources == 0 {
                 merged.extend_from_slice(items);
             } else if !items.is_empty() {
@@ -203,15 +205,24 @@ impl Strands {
             sources += u32::from(!items.is_empty());
         }
         *solo_rounds = if sources == 1 { *solo_rounds + 1 } else { 0 };
-        if !self.pick_merged() {
-            return false;
-        }
+        self.pick_merged();
         self.strands.iter_mut().for_each(Strand::pass_taken);
-        true
     }
 
-    /// Picks the first row of each head, unless it is a tombstone. Returns false if rows of one head have different keys.
-    fn pick_merged(&mut self) -> bool {
+    /// The head of the first of the last rows of all strands that may have more, if there are any such; its key stands in `limit` then.
+    fn find_limit(&mut self) -> Option<u64> {
+        let Strands { strands, heads, limit, .. } = self;
+        let lasts = strands.iter().filter(|s| s.may_have_more()).filter_map(|s| Some((s, *s.items().last()?)));
+        let first =
+            lasts.min_by(|(a, x), (b, y)| x.head.cmp(&y.head).then_with(|| heads.compare(a.key(*x), b.key(*y))));
+        let (strand, last) = first?;
+        limit.clear();
+        limit.extend_from_slice(strand.key(last));
+        Some(last.head)
+    }
+
+    /// Picks the first row of each key, unless it is a tombstone. Rows of one head mostly are of one key.
+    fn pick_merged(&mut self) {
         let Strands { strands, merged, picks, ties, .. } = self;
         let room = merged.len() + 1;
         if picks.len() < room {
@@ -231,11 +242,47 @@ impl Strands {
             tied += usize::from(is_tied);
         }
         let key = |item: Item| strands[item.strand()].key(item);
-        if !ties[..tied].iter().all(|&place| are_equal(key(merged[place - 1]), key(merged[place]))) {
-            return false;
+        if ties[..tied].iter().all(|&place| are_equal(key(merged[place - 1]), key(merged[place]))) {
+            self.picked = picked;
+        } else {
+            self.sort_ties();
+            self.pick_sorted();
+        }
+    }
+
+    /// Puts rows of one head in order, the newest of each key first, as they stand if the keys are the same. So it is where the keys of a group have
+    /// more in common than a head holds, and rows of other groups are at hand, which have less.
+    fn sort_ties(&mut self) {
+        let Strands { strands, heads, merged, spare, .. } = self;
+        let key = |item: &Item| strands[item.strand()].key(*item);
+        let rest = Heads { prefix_len: heads.prefix_len + HEAD_BYTES, ..*heads };
+        for tied in merged.chunk_by_mut(|a, b| a.head == b.head).filter(|tied| tied.len() > 1) {
+            let head = tied[0].head;
+            spare.clear();
+            spare.extend(tied.iter().map(|item| item.with_head(rest.of(key(item)))));
+            spare.sort_by_key(|item| item.head);
+            let are_sorted = spare.windows(2).all(|w| w[0].head != w[1].head || are_equal(key(&w[0]), key(&w[1])));
+            if !are_sorted {
+                spare.sort_by(|a, b| heads.compare(key(a), key(b)));
+            }
+            tied.iter_mut().zip(&*spare).for_each(|(item, sorted)| *item = sorted.with_head(head));
+        }
+    }
+
+    /// [`Strands::pick_merged`] where rows of one head may be of several keys.
+    fn pick_sorted(&mut self) {
+        let Strands { strands, merged, picks, .. } = self;
+        let key = |item: Item| strands[item.strand()].key(item);
+        let mut picked = 0;
+        for (place, item) in merged.iter().enumerate() {
+            let is_hidden = place
+                .checked_sub(1)
+                .map(|before| merged[before])
+                .is_some_and(|before| before.head == item.head && are_equal(key(before), key(*item)));
+            picks[picked] = *item;
+            picked += usize::from(!(item.is_tombstone() | is_hidden));
         }
         self.picked = picked;
-        true
     }
 
     /// A round by whole keys and sequence numbers.
