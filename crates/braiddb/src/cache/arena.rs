@@ -293,7 +293,7 @@ pub(super) struct Arena {
 #[derive(Debug)]
 struct Table<T> {
     entries: Zeroed<AtomicPtr<T>>,
-    /// All entries from there on are null, but for those that other threads are writing.
+    /// All entries from there on are null.
     end: AtomicUsize,
 }
 
@@ -328,7 +328,7 @@ impl Arena {
         Arena { chunks: Table::new(MAX_CHUNKS), segments: Table::new(MAX_SEGMENTS) }
     }
 
-    /// An arena that can hold nothing.
+    /// An arena that holds nothing, and is to hold nothing.
     pub fn empty() -> Arena {
         Arena { chunks: Table::new(0), segments: Table::new(0) }
     }

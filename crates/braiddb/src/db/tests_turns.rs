@@ -69,13 +69,15 @@ fn rows_of_sources_that_take_turns_are_shown_once_and_in_order() {
     let mut most_loose = 0;
     for (seed, shape) in (0..12).zip(shapes.into_iter().cycle()) {
         let random = &mut Random(seed, shape);
-        let vfs = if seed % 2 == 0 { mem() } else { mapped() };
+        // Read in place every other time.
+        let (vfs, compression) = if seed % 2 == 0 { (mem(), Compression::Lz4) } else { (mapped(), Compression::None) };
         let partition_bytes = Some([32 << 10, 1 << 30][(seed / 3 % 2) as usize]);
         let settings = Settings {
             partition_bytes,
             memtable_bytes: Some(1 << 20),
             loose_runs: 6,
             fold_bytes_per_entry: 1_000,
+            compression,
             ..small(&vfs)
         };
         let db = open(settings).unwrap();

@@ -13,7 +13,8 @@ use super::{
 use crate::base::{Beyond, Cursor, EntryRef, Result, SequenceNumber};
 use std::sync::Arc;
 
-/// A copy of a leaf. Its pointers are good as long as the memtable that the copy came from.
+/// A copy of a leaf, or a leaf that is to be copied: then its count is zero, or that of a copy made before. Its pointers are good as long as the
+/// memtable that the copy came from.
 #[derive(Debug)]
 struct LeafCopy {
     leaf: Option<NodePtr<'static>>,
@@ -280,6 +281,7 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek_first(&mut self) -> Result<()> {
+        self.rank = 0;
         let leaf = self.memtable.tree().first_leaf();
         // SAFETY: the cursor holds the memtable.
         unsafe { self.copy.enter(leaf) };
@@ -288,6 +290,7 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek_last(&mut self) -> Result<()> {
+        self.rank = 0;
         let leaf = self.memtable.tree().last_leaf();
         // SAFETY: the cursor holds the memtable.
         unsafe { self.copy.enter(leaf) };

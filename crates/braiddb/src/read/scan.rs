@@ -133,7 +133,7 @@ fn sources(
 }
 
 /// Where so many rows of one source come before the first of another, rows of others are met one by one: to decode ahead what all have, and
-/// merge that, takes longer than they do. So are the first few in any scan, since most are short. But only where blocks are read in place: in the cache, the cursor's uses of them would be counted beside
+/// merge that, takes longer than they do. So are the first few in most scans, which may be short. But only where blocks are read in place: in the cache, the cursor's uses of them would be counted beside
 /// those of the batch, and a scan's blocks be taken for ones that are read again and again.
 const ALONE_ROWS_MIN: u32 = 8;
 
@@ -167,7 +167,7 @@ pub struct ScanCursor {
     merge: Merge<Source>,
     tombstones: Vec<Arc<RangeTombstoneSet>>,
     snapshot: SequenceNumber,
-    /// Rows ahead of the merge; if there are any, the cursor stands where the batch does.
+    /// Rows ahead of the merge; if it has one to stand on, the cursor stands there.
     batch: Box<RowBatch>,
     /// The same of several sources. Never are there rows in both.
     strands: Strands,

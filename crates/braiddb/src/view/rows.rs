@@ -92,7 +92,7 @@ pub struct RowBatch {
     at: usize,
     /// Lanes that were decoded and come after the others, but not before a row of another source: they are kept for when that has been passed.
     aside: u32,
-    /// How many rows there were at first.
+    /// How many rows there were when it last came to stand on one that was decoded, or kept for later.
     filled: u32,
     segment: u32,
     is_forward: bool,
@@ -109,7 +109,8 @@ pub struct RowBatch {
     soon: Soon,
     /// Whether what is filled in next belongs to the same scan, though it does not come right after.
     is_interrupted: bool,
-    /// Whether its scan's first row was decoded with the seek: that one row was passed by whoever did no more than seek.
+    /// Whether its scan's first row was decoded with the seek, and it has met none of another source: that one row was passed by whoever did no
+    /// more than seek.
     begins_with_seek: bool,
     runs: Option<Arc<HeldRuns>>,
     /// For each of them.
@@ -319,11 +320,16 @@ impl RowBatch {
     /// Says that the scan goes on from where its cursor stands, and not from the row that was passed last.
     pub fn follow_cursor(&mut self) {
         self.is_interrupted |= self.from.take().is_some();
+        self.begins_with_seek = false;
     }
 
-    /// Keeps all rows for later.
+    /// Keeps all rows of a seek for later, unless they stand in blocks of the cache: these are let go of.
     pub fn put_aside(&mut self) {
-        self.aside |= std::mem::take(&mut self.lanes);
+        if self.is_pinning {
+            return self.release();
+        }
+        self.aside = std::mem::take(&mut self.lanes);
+        self.begins_with_seek = false;
     }
 
     /// Goes on with the rows that were kept for later, those from `place` on: where the cursor over `runs` stands. There are none if it stands on
