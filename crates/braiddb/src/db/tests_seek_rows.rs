@@ -211,6 +211,12 @@ fn rows_decoded_go_on_after_one_of_a_memtable() {
             check_row(&cursor, (is_there, forward), &rows);
         }
     }
+    // Where the seek leads to one of a memtable.
+    let mut cursor = tree.cursor();
+    assert!(cursor.seek(plain(2_000)).unwrap());
+    (0..20).for_each(|_| assert!(cursor.next().unwrap()));
+    assert!(cursor.seek(plain(1_011)).unwrap() && cursor.key() == plain(1_011).as_slice() && !cursor.is_in_batch());
+    assert!(cursor.next().unwrap() && cursor.key() == plain(1_012).as_slice() && cursor.is_in_batch());
     // Backward: the rows that come before.
     let mut cursor = tree.cursor();
     let mut at = rows.partition_point(|(k, _)| **k < plain(1_040));
