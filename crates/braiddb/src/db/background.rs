@@ -197,10 +197,13 @@ impl Core {
         // Runs that can be let go of unread go first, and the others are merged by the next try.
         let is_step = !droppable_runs(&partition, self.snapshots.strata()[0], self.expired_by_us()).is_empty();
         let is_empty = partition.all_runs().next().is_none();
+        let indexed = self.partitions_with_hash_indexes();
         let done = if is_empty { Ok(()) } else { self.run_partition(&partition, &plan) };
         self.work.lock().busy.remove(&id);
         self.signal_work();
-        done.map(|()| !is_step)
+        done?;
+        self.index_what_came(&indexed);
+        Ok(!is_step)
     }
 
     /// The plan by which all of a partition is merged.
@@ -423,6 +426,7 @@ impl Core {
 
     /// Does a job; false if it could not be done now.
     fn run_job(&self, job: Job) -> bool {
+        let indexed = self.partitions_with_hash_indexes();
         let result = match &job {
             Job::Flush => self.run_flush(),
             Job::Partition(partition, plan) => self.run_partition(partition, plan),
@@ -452,6 +456,9 @@ impl Core {
             self.measure_pressure(&self.state.load());
         }
         self.signal_work();
+        if done {
+            self.index_what_came(&indexed);
+        }
         done
     }
 

@@ -1,11 +1,11 @@
 //! Hash indexes for views that many gets search.
 
 use super::{core::Core, stats::hash_index_bytes};
-use crate::{base::Result, table::Run, view::View};
+use crate::{base::Result, table::Run, version::Partition, view::View};
 use std::sync::{Arc, atomic::Ordering};
 
 /// All hash indexes together take at most this part of the memory.
-const MEMORY_SHARE: usize = 8;
+const MEMORY_SHARE: usize = 4;
 /// At least so many per cent of the blocks must be in memory, the system's included: else making the index would read them from the disk, and gets
 /// that do so would gain little.
 const IN_MEMORY_PERCENT_MIN: u64 = 90;
@@ -17,18 +17,47 @@ impl Core {
             return;
         }
         let state = self.state.load_full();
-        let bytes_max = (self.settings.memory / MEMORY_SHARE) as u64;
         let views = state.version.partitions.iter().flat_map(|partition| partition.open_views());
         for (view, runs) in views.filter(|(view, _)| view.wants_hash_index()) {
-            let bytes = self.hash_index_bytes_of_all() + view.hash_index_bytes_wanted() as u64;
-            // A reader who comes by what is damaged tells of it.
-            if bytes <= bytes_max && self.index_view(view, runs).is_ok_and(|is_made| is_made) {
-                self.counters.hash_indexes.fetch_add(1, Ordering::Relaxed);
-            } else {
+            if !self.index_if_there_is_room(view, runs) {
                 view.refuse_hash_index();
             }
         }
         self.share_memory(&self.disk.lock().files);
+    }
+
+    /// The partitions of which gets have used hash indexes, if the views there are now go: see [`Core::index_what_came`].
+    pub fn partitions_with_hash_indexes(&self) -> Vec<u64> {
+        let state = self.state.load();
+        let is_used = |partition: &&Arc<Partition>| partition.open_views().any(|(view, _)| view.has_used_hash_index());
+        state.version.partitions.iter().filter(is_used).map(|partition| partition.id).collect()
+    }
+
+    /// Makes hash indexes for views that have come into one of these partitions: gets would otherwise search each of them some thousand times first, and then until a
+    /// thread has time for it. Those that come next have one if these are used.
+    pub fn index_what_came(&self, partitions: &[u64]) {
+        if partitions.is_empty() {
+            return;
+        }
+        let state = self.state.load_full();
+        for partition in state.version.partitions.iter().filter(|partition| partitions.contains(&partition.id)) {
+            // A reader who comes by what is damaged tells of it.
+            partition.apart.iter().for_each(|handle| drop(handle.view()));
+            for (view, runs) in partition.open_views().filter(|(view, _)| view.may_inherit_hash_index()) {
+                self.index_if_there_is_room(view, runs);
+            }
+        }
+        self.share_memory(&self.disk.lock().files);
+    }
+
+    /// Makes the hash index of a view, if its data is in memory. Returns whether it did.
+    fn index_if_there_is_room(&self, view: &View, runs: &[Arc<Run>]) -> bool {
+        let bytes = self.hash_index_bytes_of_all() + view.hash_index_bytes_wanted() as u64;
+        let bytes_max = (self.settings.memory / MEMORY_SHARE) as u64;
+        // A reader who comes by what is damaged tells of it.
+        let is_made = bytes <= bytes_max && self.index_view(view, runs).is_ok_and(|is_made| is_made);
+        self.counters.hash_indexes.fetch_add(u64::from(is_made), Ordering::Relaxed);
+        is_made
     }
 
     /// What the hash indexes take of all databases that share the memory.

@@ -4,8 +4,8 @@ use super::{
     Db, Settings, Tree,
     tests_common::{DIR, bounded, fault, mem, open, small},
 };
-use crate::{codec::Compression, platform::fault_vfs::FaultVfs};
-use std::path::Path;
+use crate::{codec::Compression, platform::fault_vfs::FaultVfs, version::Partition};
+use std::{path::Path, sync::Arc};
 
 const ROWS: u32 = 3000;
 
@@ -47,9 +47,14 @@ fn searched(settings: Settings) -> (Db, Tree) {
     (db, tree)
 }
 
+/// A database that reads files where they are mapped.
+fn in_place() -> Settings {
+    Settings { compression: Compression::None, memory: 64 << 20, ..small(&fault(&FaultVfs::new(Path::new(DIR)))) }
+}
+
 #[test]
-fn gets_make_indexes_that_new_views_do_not_have() {
-    let (db, tree) = searched(small(&mem()));
+fn gets_make_indexes_and_those_that_are_used_have_heirs() {
+    let (db, tree) = searched(in_place());
     let stats = db.stats();
     assert!(stats.hash_indexes > 0);
     assert!(
@@ -71,12 +76,11 @@ fn gets_make_indexes_that_new_views_do_not_have() {
     db.flush().unwrap();
     check(&tree, now);
     db.compact().unwrap();
-    assert_eq!(db.stats().hash_index_bytes, 0, "all views are new");
-    for _ in 0..3 {
-        check(&tree, now);
-        db.flush().unwrap();
-    }
-    assert!(db.stats().hash_index_bytes > 0);
+    let is_indexed =
+        |partition: &Arc<Partition>| partition.main_view().is_some_and(|(view, _)| view.hash_index_bytes() > 0);
+    let are_indexed = || db.core().state.load_full().version.partitions.iter().all(is_indexed);
+    assert!(are_indexed(), "views came in place of others whose indexes were used");
+    check(&tree, now);
     for row in (0..ROWS).step_by(5) {
         let value = old.get(&tree, key(row)).unwrap();
         assert_eq!(value.as_deref(), Some(format!("first{row}").as_bytes()));
@@ -86,14 +90,49 @@ fn gets_make_indexes_that_new_views_do_not_have() {
 }
 
 #[test]
+fn runs_that_come_beside_indexes_that_are_used_have_one() {
+    let (db, tree) = searched(in_place());
+    check(&tree, |row| format!("first{row}"));
+    let indexed = || {
+        let views = |partition: &Arc<Partition>| {
+            partition.apart.iter().filter_map(|handle| handle.opened_view().cloned()).collect::<Vec<_>>()
+        };
+        let views: Vec<_> = db.core().state.load_full().version.partitions.iter().flat_map(views).collect();
+        views.iter().filter(|view| view.hash_index_bytes() > 0).count()
+    };
+    let before = (indexed(), db.stats().hash_indexes);
+    (0..ROWS).step_by(500).for_each(|row| assert!(tree.put(key(row), "second").unwrap() > 0));
+    db.flush().unwrap();
+    assert!(indexed() > before.0 && db.stats().hash_indexes > before.1, "without a get: {before:?}, {}", indexed());
+    let now = |row: u32| if row % 500 == 0 { "second".to_owned() } else { format!("first{row}") };
+    check(&tree, now);
+}
+
+#[test]
+fn an_index_that_nobody_used_has_no_heir() {
+    let (db, tree) = searched(in_place());
+    check(&tree, |row| format!("first{row}"));
+    for (turn, is_used) in [(0, true), (1, false), (2, false)] {
+        load(&tree, 1, &format!("turn {turn}, "));
+        db.compact().unwrap();
+        assert_eq!(db.stats().hash_index_bytes > 0, is_used, "turn {turn}");
+    }
+    for _ in 0..2 {
+        check(&tree, |row| format!("turn 2, {row}"));
+        db.flush().unwrap();
+    }
+    assert!(db.stats().hash_index_bytes > 0);
+}
+
+#[test]
 fn there_are_none_where_they_are_not_wanted() {
     let (db, _tree) = searched(Settings { hash_index_after: u64::MAX, ..small(&mem()) });
     assert_eq!((db.stats().hash_indexes, db.stats().hash_index_bytes), (0, 0));
 }
 
 #[test]
-fn all_of_them_take_an_eighth_of_the_memory_at_most() {
-    // The cache holds all rows, but indexes of all of them would take more than an eighth.
+fn all_of_them_take_a_quarter_of_the_memory_at_most() {
+    // The cache holds all rows, but indexes of all of them would take more than a quarter.
     let memory = 104 << 10;
     let db = open(Settings { memory, memtable_bytes: Some(4 << 10), ..small(&mem()) }).unwrap();
     let tree = db.tree("rows").unwrap();
@@ -107,7 +146,7 @@ fn all_of_them_take_an_eighth_of_the_memory_at_most() {
         }
         db.flush().unwrap();
     }
-    let (bytes, bytes_max) = (db.stats().hash_index_bytes, memory as u64 / 8);
+    let (bytes, bytes_max) = (db.stats().hash_index_bytes, memory as u64 / 4);
     assert!(bytes > 0 && bytes <= bytes_max, "{bytes} bytes of {bytes_max}");
 }
 

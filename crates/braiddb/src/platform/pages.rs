@@ -155,9 +155,11 @@ impl<T: Zeroable> Zeroed<T> {
     }
 }
 
-/// What a slice of so many bytes takes [in huge pages](Zeroed::in_huge_pages).
+/// What a slice of so many bytes takes [in huge pages](Zeroed::in_huge_pages): the last of them is filled to more than half, or there are small ones in its
+/// place.
 pub fn bytes_in_huge_pages(bytes: usize) -> usize {
-    if bytes > IN_HUGE_PAGES_MIN { bytes.next_multiple_of(HUGE_PAGE_BYTES) } else { bytes }
+    let whole = bytes.next_multiple_of(HUGE_PAGE_BYTES);
+    if bytes > IN_HUGE_PAGES_MIN && whole - bytes < HUGE_PAGE_BYTES / 2 { whole } else { bytes }
 }
 
 impl<T: Zeroable> Deref for Zeroed<T> {
@@ -284,7 +286,7 @@ mod tests {
             let slice = Zeroed::<AtomicU64>::in_huge_pages(bytes / 8);
             assert_eq!(slice.bytes(), bytes_in_huge_pages(bytes.max(8)));
             let is_huge = bytes > IN_HUGE_PAGES_MIN;
-            assert!(!is_huge || slice.bytes().is_multiple_of(HUGE_PAGE_BYTES));
+            assert!(slice.bytes() < bytes.max(8) + HUGE_PAGE_BYTES / 2);
             assert!(!is_huge || slice.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES));
             assert!(is_huge || slice.bytes() == bytes.max(8));
         }

@@ -11,7 +11,7 @@ use crate::{
     codec::hash64,
     memtable::Memtable,
     table::{Moment, Run, Spot},
-    version::key_head,
+    version::{FirstView, key_head},
     view::{Begun, Likely, Quick, value_on_its_way},
 };
 use std::{ops::Deref, sync::Arc};
@@ -154,8 +154,8 @@ fn begin<'s, K: Deref<Target = [u8]>>(
         view.prefetch_bucket(hash);
     }
     let snapshot = snapshot();
-    let (view, runs) = partition.only_view_with(hash).ok_or(Quick::Unknown)?;
-    let begun = view.begin_quickly(hash, snapshot).ok_or(Quick::Unknown)?;
+    let FirstView { view, runs, is_only } = partition.first_view_with(hash).ok_or(Quick::Unknown)?;
+    let begun = view.begin_quickly(hash, snapshot, is_only).ok_or(Quick::Unknown)?;
     if let Some(known) = ask(&state.active, || whole(prefix, key), hash, snapshot) {
         return Err(known);
     }

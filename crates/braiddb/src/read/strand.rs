@@ -112,6 +112,9 @@ fn short_head(bytes: &[u8]) -> u64 {
     bytes.iter().zip((0..8).rev()).fold(0, |head, (&byte, place)| head | u64::from(byte) << (8 * place))
 }
 
+/// A round mostly takes fewer rows than these of a strand that has others after them.
+const NEAR: usize = 7;
+
 /// A batch, and how far it has been merged.
 #[derive(Debug)]
 pub struct Strand {
@@ -127,13 +130,25 @@ pub struct Strand {
     /// The least and the greatest sequence number that its rows can have, and whether they are known one by one.
     sequences: (SequenceNumber, SequenceNumber),
     has_sequences: bool,
+    /// Whether it has begun with rows that nobody has asked about yet.
+    has_news: bool,
 }
 
 impl Strand {
     /// One that has no rows. `index` is its place among others.
     pub fn new(batch: Batch, index: u8) -> Strand {
         let items = [Item::default(); ROW_LANES];
-        Strand { batch, index, items, count: 0, at: 0, passed: 0, sequences: (0, 0), has_sequences: true }
+        Strand {
+            batch,
+            index,
+            items,
+            count: 0,
+            at: 0,
+            passed: 0,
+            sequences: (0, 0),
+            has_sequences: true,
+            has_news: false,
+        }
     }
 
     /// Says what sequence numbers its rows can have.
@@ -157,7 +172,7 @@ impl Strand {
     /// Begins with what is in the batch now.
     pub fn begin(&mut self, heads: Heads) {
         let (mut rest, tombstones) = (self.batch.lanes(), self.batch.tombstones());
-        (self.count, self.at) = (rest.count_ones() as usize, 0);
+        (self.count, self.at, self.has_news) = (rest.count_ones() as usize, 0, true);
         for item in &mut self.items[..self.count] {
             let lane = near_lane(rest, heads.is_forward);
             rest &= !(1 << lane);
@@ -215,7 +230,9 @@ impl Strand {
         let mut taken = rest.len();
         if let Some((head, key)) = limit {
             if rest.last().is_some_and(|last| last.head > head) {
-                taken = rest.iter().filter(|item| item.head <= head).count();
+                // Counted without a branch that cannot be foretold, and not far past where it mostly ends.
+                let near = if rest.get(NEAR).is_some_and(|item| item.head > head) { &rest[..NEAR] } else { rest };
+                taken = near.iter().filter(|item| item.head <= head).count();
             }
             // Of those of the same head, some may come later.
             let slots = self.batch.slots();
@@ -241,6 +258,19 @@ impl Strand {
     /// The first row that has not been passed.
     pub fn first(&self) -> Option<Item> {
         self.items().first().copied()
+    }
+
+    /// The first and the last row that have not been passed.
+    #[inline]
+    pub fn ends(&self) -> Option<[Item; 2]> {
+        let items = self.items();
+        Some([*items.first()?, *items.last()?])
+    }
+
+    /// Whether it has begun with other rows since it was asked last.
+    #[inline]
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
     }
 
     /// The key of a row.

@@ -24,6 +24,8 @@ pub const STRANDS_MAX: usize = 256;
 pub struct Strands {
     pub strands: Vec<Strand>,
     heads: Heads,
+    /// What all keys have in common, of the length that `heads` says.
+    prefix: Vec<u8>,
     /// The strands from the newest to the oldest, if all rows of one are newer than all of the next.
     by_age: Vec<u8>,
     are_apart: bool,
@@ -36,6 +38,8 @@ pub struct Strands {
     has_begun: bool,
     merged: Vec<Item>,
     spare: Vec<Item>,
+    /// Where in `merged` the items of each strand end.
+    ends: Vec<usize>,
     /// The key up to which a round goes.
     limit: Vec<u8>,
     /// The places in `merged` of rows that have the head of the row before.
@@ -47,6 +51,7 @@ impl Default for Strands {
         Strands {
             strands: Vec::new(),
             heads: Heads { prefix_len: 0, is_forward: true },
+            prefix: Vec::new(),
             by_age: Vec::new(),
             are_apart: false,
             picks: Vec::new(),
@@ -56,6 +61,7 @@ impl Default for Strands {
             has_begun: false,
             merged: Vec::new(),
             spare: Vec::new(),
+            ends: Vec::new(),
             limit: Vec::new(),
             ties: Vec::new(),
         }
@@ -175,36 +181,54 @@ impl Strands {
 
     /// Takes heads elsewhere if the keys that are here now have less in common than those before, or a good deal more.
     fn choose_heads(&mut self) {
-        let Strands { strands, heads, .. } = self;
-        let ends = |strand: &Strand| Some([strand.first()?, *strand.items().last()?]);
-        let keys = strands.iter().filter_map(|s| ends(s).map(|ends| ends.map(|item| s.key(item)))).flatten();
+        if self.are_heads_good() {
+            return;
+        }
+        let Strands { strands, heads, prefix, .. } = self;
+        let keys = strands.iter().flat_map(|s| s.ends().into_iter().flatten().map(|item| s.key(item)));
         let mut some_key = None;
         let prefix_len = keys.map(|key| shared_prefix_len(some_key.get_or_insert(key), key)).min().unwrap_or_default();
         if prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (HEAD_BYTES - HEAD_BYTES_USED_MIN) {
             heads.prefix_len = prefix_len;
+            prefix.clear();
+            prefix.extend_from_slice(some_key.and_then(|key| key.get(..prefix_len)).unwrap_or_default());
             strands.iter_mut().for_each(|strand| strand.take_heads(*heads));
         }
+    }
+
+    /// Whether heads need not be taken elsewhere, found out without a look at keys that have been looked at before.
+    fn are_heads_good(&mut self) -> bool {
+        let Strands { strands, prefix, .. } = self;
+        let (mut least, mut greatest) = (u64::MAX, 0);
+        for strand in strands {
+            let Some(ends) = strand.ends() else { continue };
+            let is_new = strand.take_news();
+            if is_new && !ends.iter().all(|item| strand.key(*item).starts_with(prefix)) {
+                return false;
+            }
+            (least, greatest) = (least.min(ends[0].head), greatest.max(ends[1].head));
+        }
+        let bytes_in_common = (least ^ greatest).leading_zeros() as usize / 8;
+        bytes_in_common <= HEAD_BYTES - HEAD_BYTES_USED_MIN
     }
 
     /// A round by heads.
     fn merge_by_heads(&mut self) {
         // Past the last row of a strand that may have more, nothing is known yet.
         let head = self.find_limit();
-        let Strands { strands, heads, by_age, merged, spare, solo_rounds, limit, .. } = self;
+        let Strands { strands, heads, by_age, merged, spare, ends, solo_rounds, limit, .. } = self;
         let limit = head.map(|head| (head, limit.as_slice()));
         merged.clear();
-        let mut sources = 0;
+        ends.clear();
         for &index in &*by_age {
             let items = strands[usize::from(index)].take(limit, *heads);
-            if sources == 0 {
-                merged.extend_from_slice(items);
-            } else if !items.is_empty() {
-                merge_items(merged, items, spare);
-                std::mem::swap(merged, spare);
+            merged.extend_from_slice(items);
+            if !items.is_empty() {
+                ends.push(merged.len());
             }
-            sources += u32::from(!items.is_empty());
         }
-        *solo_rounds = if sources == 1 { *solo_rounds + 1 } else { 0 };
+        *solo_rounds = if ends.len() == 1 { *solo_rounds + 1 } else { 0 };
+        merge_runs(merged, spare, ends);
         self.pick_merged();
         self.strands.iter_mut().for_each(Strand::pass_taken);
     }
@@ -329,11 +353,29 @@ fn are_equal(a: &[u8], b: &[u8]) -> bool {
         && a_rest.iter().zip(b_rest).all(|(x, y)| x == y)
 }
 
-/// Merges by heads. Of equal heads, those of `newer` come first.
-fn merge_items(newer: &[Item], older: &[Item], merged: &mut Vec<Item>) {
-    let len = newer.len() + older.len();
-    merged.truncate(len);
-    merged.resize(len, Item::default());
+/// Merges runs of items, one after the other and each in order, which end at `ends`: neighbours two at a time, then what comes of them, so that each item is
+/// moved as often as the number of runs can be halved. Of equal heads, those of earlier runs come first.
+fn merge_runs(items: &mut Vec<Item>, spare: &mut Vec<Item>, ends: &mut Vec<usize>) {
+    while ends.len() > 1 {
+        spare.truncate(items.len());
+        spare.resize(items.len(), Item::default());
+        let mut start = 0;
+        for pair in ends.chunks(2) {
+            let (middle, end) = (pair[0], pair[pair.len() - 1]);
+            merge_items(&items[start..middle], &items[middle..end], &mut spare[start..end]);
+            start = end;
+        }
+        std::mem::swap(items, spare);
+        let count = ends.len().div_ceil(2);
+        for place in 0..count {
+            ends[place] = ends[(2 * place + 1).min(ends.len() - 1)];
+        }
+        ends.truncate(count);
+    }
+}
+
+/// Merges by heads into as many places as there are items. Of equal heads, those of `newer` come first.
+fn merge_items(newer: &[Item], older: &[Item], merged: &mut [Item]) {
     let (mut a, mut b) = (0, 0);
     for place in &mut *merged {
         if a >= newer.len() || b >= older.len() {

@@ -107,6 +107,29 @@ impl RunHandle {
     }
 }
 
+/// A view that is asked first for a key, and its runs.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstView<'a> {
+    /// The view.
+    pub view: &'a View,
+    /// Its runs.
+    pub runs: &'a [Arc<Run>],
+    /// Whether nothing else can have the key. If not, what the view has of it is newer.
+    pub is_only: bool,
+}
+
+/// Of each of these runs, which stand newest first by their highest sequence number, whether all that it has is newer than what comes after it, and than this number.
+fn are_newest(apart: &[Arc<RunHandle>], view_max_sequence: SequenceNumber) -> Box<[bool]> {
+    let mut older = view_max_sequence;
+    let mut are_newest: Box<[bool]> = apart.iter().map(|_| false).collect();
+    for (handle, is_newest) in apart.iter().zip(&mut are_newest).rev() {
+        let meta = handle.run().meta();
+        *is_newest = meta.min_sequence > older;
+        older = older.max(meta.max_sequence);
+    }
+    are_newest
+}
+
 /// A key range and its runs, open.
 #[derive(Debug)]
 pub struct Partition {
@@ -124,6 +147,8 @@ pub struct Partition {
     pub apart: Vec<Arc<RunHandle>>,
     /// All range tombstones of all runs; `None` if there are none, which is the common case.
     pub tombstones: Option<Arc<RangeTombstoneSet>>,
+    /// Of each run in `apart`, whether all that it has is newer than all that those after it and the view have.
+    are_newest: Box<[bool]>,
     /// The highest sequence number in the view.
     pub view_max_sequence: SequenceNumber,
     /// Whether all there is to ask is one view: its own, or that of its only run.
@@ -149,12 +174,14 @@ impl Partition {
         let tombstones: Vec<RangeTombstone> =
             runs.iter().chain(&loose).flat_map(|h| h.run().range_tombstones().iter().cloned()).collect();
         let sources = apart.len() + usize::from(view.is_some());
+        let view_max_sequence = view.as_ref().map_or(0, |v| v.meta().max_sequence);
         Partition {
+            are_newest: are_newest(&apart, view_max_sequence),
             id,
             layout,
             is_plain: sources == 1 && tombstones.is_empty(),
             view_runs: runs.iter().map(|h| Arc::clone(h.run())).collect(),
-            view_max_sequence: view.as_ref().map_or(0, |v| v.meta().max_sequence),
+            view_max_sequence,
             runs,
             view,
             apart,
@@ -185,29 +212,39 @@ impl Partition {
         if self.is_plain { self.main_view() } else { None }
     }
 
-    /// The only view that a key with this hash can be in, and its runs: [`Partition::only_view`], or what is left if filters tell of all other runs that
-    /// they lack it. `None` if more must be asked, or that view was not opened before.
+    /// The view to ask first for a key with this hash, if what it has of the key is newer than all that others have. Filters tell which runs that stand
+    /// apart may have it. `None` if more must be asked, or that view was not opened before.
     #[inline]
-    pub fn only_view_with(&self, hash: u64) -> Option<(&View, &[Arc<Run>])> {
-        if self.is_plain { self.main_view() } else { self.only_left_with(hash) }
+    pub fn first_view_with(&self, hash: u64) -> Option<FirstView<'_>> {
+        if self.is_plain {
+            let (view, runs) = self.main_view()?;
+            return Some(FirstView { view, runs, is_only: true });
+        }
+        self.first_left_with(hash)
     }
 
     #[inline(never)]
-    fn only_left_with(&self, hash: u64) -> Option<(&View, &[Arc<Run>])> {
+    fn first_left_with(&self, hash: u64) -> Option<FirstView<'_>> {
         if self.tombstones.is_some() {
             return None;
         }
         self.apart.iter().for_each(|handle| handle.prefetch_filter(hash));
         if let Some(view) = &self.view {
             view.prefetch_by_hash(hash);
-            return self.apart.iter().all(|handle| handle.lacks(hash)).then_some((view, &self.view_runs));
         }
-        let mut left = self.apart.iter().filter(|handle| !handle.lacks(hash));
-        let only = left.next().filter(|_| left.next().is_none())?;
-        if is_counted(hash) {
-            only.note_read(1);
+        match self.apart.iter().position(|handle| !handle.lacks(hash)) {
+            None => self.view.as_ref().map(|view| FirstView { view, runs: &self.view_runs, is_only: true }),
+            Some(index) => {
+                let (handle, is_newest) = (self.apart.get(index)?, self.are_newest.get(index)?);
+                if !is_newest {
+                    return None;
+                }
+                if is_counted(hash) {
+                    handle.note_read(1);
+                }
+                Some(FirstView { view: handle.view.get()?, runs: &handle.alone, is_only: false })
+            }
         }
-        Some((only.view.get()?, &only.alone))
     }
 
     /// All views that are open, and their runs.

@@ -71,15 +71,16 @@ pub struct Begun<'v> {
     index: &'v HashIndex,
     bucket: Asked<'v>,
     hash: u64,
+    is_only: bool,
 }
 
 impl Begun<'_> {
     /// What the index says of the key, and what stands there, in files that can be read in place.
     #[inline(always)]
     pub fn finish<'r>(self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> Quick<'r> {
-        let Begun { index, bucket, hash } = self;
+        let Begun { index, bucket, hash, is_only } = self;
         let candidates = index.find_at_once(hash, bucket);
-        let is_complete = candidates.is_complete();
+        let is_complete = candidates.is_complete() && is_only;
         for word in candidates {
             let Some(entry) = index.entry_in_place(word, runs, now) else { return Quick::Unknown };
             super::counters::count_key_comparison();
@@ -95,7 +96,7 @@ impl Begun<'_> {
     pub fn go_on<'r>(&self, runs: &'r [Arc<Run>]) -> Likely<'r> {
         let mut candidates = self.index.find_at_once(self.hash, self.bucket);
         let Some(word) = candidates.next() else {
-            return if candidates.is_complete() { Likely::Absent } else { Likely::Unknown };
+            return if candidates.is_complete() && self.is_only { Likely::Absent } else { Likely::Unknown };
         };
         let (run, spot) = self.index.spot(word);
         let Some(run) = runs.get(run) else { return Likely::Unknown };
@@ -130,11 +131,13 @@ pub enum Likely<'r> {
 }
 
 impl View {
-    /// Begins a get by the hash index, if there is one that tells places to the byte, and of what the snapshot sees.
+    /// Begins a get by the hash index, if there is one that tells places to the byte, and of what the snapshot sees. That there is no such key is known only
+    /// if the view `is_only`: nothing else can have it.
     #[inline(always)]
-    pub fn begin_quickly(&self, hash: u64, snapshot: SequenceNumber) -> Option<Begun<'_>> {
+    pub fn begin_quickly(&self, hash: u64, snapshot: SequenceNumber, is_only: bool) -> Option<Begun<'_>> {
         let index = self.hash_index(snapshot).filter(|index| index.is_exact())?;
-        Some(Begun { index, bucket: index.ask(hash), hash })
+        index.note_use();
+        Some(Begun { index, bucket: index.ask(hash), hash, is_only })
     }
 
     /// The hash index, if there is one and the snapshot sees each key's newest version, which it tells of.
@@ -153,6 +156,7 @@ impl View {
         query: Query<'_>,
         guard: &'g Guard,
     ) -> Result<Option<Option<EntryRef<'g>>>> {
+        index.note_use();
         let mut candidates = index.find(simd, query.hash);
         if !candidates.is_one() {
             index.prefetch_entries(candidates, runs);
@@ -216,6 +220,16 @@ impl View {
         let searches_min = self.demand.searches_min().max(self.meta.entries / 32);
         let refusals = self.refusals.load(Relaxed).min(REFUSALS_MAX);
         self.hash_index.get().is_none() && self.searches.load(Relaxed) >= searches_min.saturating_mul(1 << refusals)
+    }
+
+    /// Whether it has a hash index, and gets have used that.
+    pub fn has_used_hash_index(&self) -> bool {
+        self.hash_index.get().is_some_and(HashIndex::is_used)
+    }
+
+    /// Whether it has no hash index, and whether to have one at once was not asked before.
+    pub fn may_inherit_hash_index(&self) -> bool {
+        self.hash_index.get().is_none() && !self.had_its_chance.swap(true, Relaxed)
     }
 
     /// Has it wait for twice as many searches as before until it wants a hash index: looking whether it can have one takes time as well.

@@ -24,7 +24,10 @@ use crate::cache::prefetch;
 use crate::platform::pages::{Line, Zeroed, bytes_in_huge_pages};
 use crate::table::{Moment, OFFSET_BITS, Position, Run, Spot};
 use crossbeam_epoch::Guard;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// The last word of a bucket has two bits of each other word's tag, and says whether keys had no room.
 const LAST: usize = 15;
@@ -63,6 +66,8 @@ struct Span {
 pub(crate) struct HashIndex {
     buckets: Zeroed<Bucket>,
     fields: Fields,
+    /// Whether anybody has looked something up in it.
+    is_used: AtomicBool,
 }
 
 /// A bucket that is on its way.
@@ -139,6 +144,7 @@ impl HashIndex {
         Some(HashIndex {
             buckets: Zeroed::in_huge_pages(buckets as usize),
             fields: Fields { is_exact, place_bits, position_bits, spans },
+            is_used: AtomicBool::new(false),
         })
     }
 
@@ -275,6 +281,19 @@ impl HashIndex {
                 self.prefetch_entry(word, run, true);
             }
         }
+    }
+
+    /// Notes that something is looked up in it. Many threads may come by; the first alone writes.
+    #[inline(always)]
+    pub(crate) fn note_use(&self) {
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether anything was looked up in it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
     }
 
     /// Whether words tell to the byte where entries begin.

@@ -170,6 +170,8 @@ pub struct View {
     /// About how many gets went without it.
     pub(super) searches: AtomicU64,
     /// How often it wanted a hash index and could not have one.
+    /// Whether it may inherit a hash index has been asked.
+    pub(super) had_its_chance: AtomicBool,
     pub(super) refusals: AtomicU32,
     pub(super) demand: Arc<Demand>,
     /// How many keys stand where, once ranges were counted.
@@ -279,6 +281,7 @@ impl View {
             simd,
             hash_index: OnceLock::new(),
             searches: AtomicU64::new(0),
+            had_its_chance: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
             demand: Arc::clone(&ctx.demand),
             live_counts: LiveCounts::default(),
