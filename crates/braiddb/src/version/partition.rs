@@ -118,14 +118,14 @@ pub struct FirstView<'a> {
     pub is_only: bool,
 }
 
-/// Of each of these runs, which stand newest first by their highest sequence number, whether all that it has is newer than what comes after it, and than this number.
-fn are_newest(apart: &[Arc<RunHandle>], view_max_sequence: SequenceNumber) -> Box<[bool]> {
+/// Of each of these runs, told by the least and the greatest number they have and newest first by the latter: whether all that it has is newer than all that the
+/// runs after it have, and than this number.
+fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence: SequenceNumber) -> Box<[bool]> {
     let mut older = view_max_sequence;
-    let mut are_newest: Box<[bool]> = apart.iter().map(|_| false).collect();
-    for (handle, is_newest) in apart.iter().zip(&mut are_newest).rev() {
-        let meta = handle.run().meta();
-        *is_newest = meta.min_sequence > older;
-        older = older.max(meta.max_sequence);
+    let mut are_newest: Box<[bool]> = sequences.iter().map(|_| false).collect();
+    for (&(least, greatest), is_newest) in sequences.iter().zip(&mut are_newest).rev() {
+        *is_newest = least > older;
+        older = older.max(greatest);
     }
     are_newest
 }
@@ -175,8 +175,10 @@ impl Partition {
             runs.iter().chain(&loose).flat_map(|h| h.run().range_tombstones().iter().cloned()).collect();
         let sources = apart.len() + usize::from(view.is_some());
         let view_max_sequence = view.as_ref().map_or(0, |v| v.meta().max_sequence);
+        let sequences = |handle: &Arc<RunHandle>| (handle.run().meta().min_sequence, handle.run().meta().max_sequence);
+        let sequences: Vec<_> = apart.iter().map(sequences).collect();
         Partition {
-            are_newest: are_newest(&apart, view_max_sequence),
+            are_newest: are_newest(&sequences, view_max_sequence),
             id,
             layout,
             is_plain: sources == 1 && tombstones.is_empty(),
@@ -235,14 +237,15 @@ impl Partition {
         match self.apart.iter().position(|handle| !handle.lacks(hash)) {
             None => self.view.as_ref().map(|view| FirstView { view, runs: &self.view_runs, is_only: true }),
             Some(index) => {
-                let (handle, is_newest) = (self.apart.get(index)?, self.are_newest.get(index)?);
-                if !is_newest {
+                let handle = self.apart.get(index)?;
+                let is_only = self.view.is_none() && index + 1 == self.apart.len();
+                if !is_only && !*self.are_newest.get(index)? {
                     return None;
                 }
                 if is_counted(hash) {
                     handle.note_read(1);
                 }
-                Some(FirstView { view: handle.view.get()?, runs: &handle.alone, is_only: false })
+                Some(FirstView { view: handle.view.get()?, runs: &handle.alone, is_only })
             }
         }
     }
@@ -312,5 +315,30 @@ impl Partition {
     /// The loose runs, oldest first.
     pub fn loose_runs(&self) -> Vec<Arc<RunHandle>> {
         self.all_runs().skip(self.runs.len()).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_newest;
+
+    #[test]
+    fn runs_whose_numbers_reach_back_are_not_the_newest() {
+        for (sequences, view, expected) in [
+            (&[][..], 7, &[][..]),
+            (&[(8, 9)], 7, &[true]),
+            (&[(7, 9)], 7, &[false]),
+            // Nothing but the runs.
+            (&[(5, 9), (1, 4)], 0, &[true, true]),
+            // One that was merged of those before and after the next.
+            (&[(1, 9), (3, 4)], 0, &[false, true]),
+            (&[(1, 9), (3, 4)], 3, &[false, false]),
+            // Of a commit that stands in two.
+            (&[(4, 9), (2, 4)], 1, &[false, true]),
+            // The last reaches further than the one between.
+            (&[(20, 30), (11, 19), (5, 18)], 4, &[true, false, true]),
+        ] {
+            assert_eq!(&*are_newest(sequences, view), expected, "{sequences:?} over {view}");
+        }
     }
 }
