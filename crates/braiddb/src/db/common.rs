@@ -37,6 +37,9 @@ use std::{
 /// not written yet.
 const JOB_BYTES: usize = 8 << 20;
 
+/// The block cache has this part of the budget at least.
+const CACHE_SHARE_MIN: usize = 8;
+
 /// As many full memtables may be active together.
 const ACTIVE_MAX: usize = 2;
 
@@ -146,8 +149,8 @@ impl Common {
         self.databases.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Gives the cache what all else leaves of the budget.
-    fn share_memory(&self) {
+    /// What all but the cache takes, or may soon take.
+    fn reserved_bytes(&self) -> usize {
         let frozen = self.totals.frozen.load(Relaxed);
         let active = self.active_bytes();
         // Room for an active memtable to fill up, and for one more while it is flushed.
@@ -156,10 +159,21 @@ impl Common {
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
         // What flushes and merges work with.
         let threads = if self.mergers > 0 { self.mergers + 1 } else { 0 };
-        let reserved = reserved + (threads * JOB_BYTES).min(self.memory / 5);
-        let reserved = reserved + self.totals.lent.load(Relaxed);
-        self.cache.set_capacity(self.memory.saturating_sub(reserved).max(self.memory / 8));
+        reserved + (threads * JOB_BYTES).min(self.memory / 5) + self.totals.lent.load(Relaxed)
+    }
+
+    /// How much more may be taken before the cache has no more than its least share.
+    pub fn spare_bytes(&self) -> usize {
+        (self.memory - self.memory / CACHE_SHARE_MIN).saturating_sub(self.reserved_bytes())
+    }
+
+    /// Gives the cache what all else leaves of the budget.
+    fn share_memory(&self) {
+        let reserved = self.reserved_bytes();
+        self.cache.set_capacity(self.memory.saturating_sub(reserved).max(self.memory / CACHE_SHARE_MIN));
         if self.is_shared {
+            let (frozen, active, memtable) =
+                (self.totals.frozen.load(Relaxed), self.active_bytes(), self.memtable_bytes);
             let alarm_at = frozen + active.max(ACTIVE_MAX * memtable);
             self.alarm_at.store(alarm_at.min(TAKEN_MAX * memtable), Relaxed);
         }

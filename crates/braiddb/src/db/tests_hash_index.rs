@@ -104,7 +104,7 @@ fn runs_that_come_beside_indexes_that_are_used_have_one() {
     (0..ROWS).step_by(500).for_each(|row| assert!(tree.put(key(row), "second").unwrap() > 0));
     db.flush().unwrap();
     assert!(indexed() > before.0 && db.stats().hash_indexes > before.1, "without a get: {before:?}, {}", indexed());
-    let now = |row: u32| if row % 500 == 0 { "second".to_owned() } else { format!("first{row}") };
+    let now = |row: u32| if row.is_multiple_of(500) { "second".to_owned() } else { format!("first{row}") };
     check(&tree, now);
 }
 

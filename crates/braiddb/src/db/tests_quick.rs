@@ -196,7 +196,7 @@ fn runs_that_stand_apart_are_passed_over_if_their_filters_say_so() {
             };
         for round in 1..=2u8 {
             // Some in both rounds.
-            let is_touched = |row: &u64| row % 16 == u64::from(round) || row % 32 == 0;
+            let is_touched = |row: &u64| row % 16 == u64::from(round) || row.is_multiple_of(32);
             for row in (0..ROWS).filter(is_touched) {
                 if row % 3 == 0 {
                     tree.delete(key(row)).unwrap();
