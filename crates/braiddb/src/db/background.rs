@@ -202,7 +202,7 @@ impl Core {
         self.work.lock().busy.remove(&id);
         self.signal_work();
         done?;
-        self.index_what_came(&indexed);
+        self.index_what_came(&indexed, false);
         Ok(!is_step)
     }
 
@@ -457,7 +457,7 @@ impl Core {
         }
         self.signal_work();
         if done {
-            self.index_what_came(&indexed);
+            self.index_what_came(&indexed, matches!(job, Job::Flush));
         }
         done
     }

@@ -175,6 +175,8 @@ pub struct Core {
     /// Whether the active memtable is to be frozen for the sake of another database.
     pub is_to_freeze: AtomicBool,
     pub change: Mutex<()>,
+    /// Who makes hash indexes holds it, so that nobody else takes the same memory for one.
+    pub indexing: Mutex<()>,
     pub snapshots: SnapshotList,
     /// Readers are looked at again from then on.
     pub next_reader_look_ns: AtomicU64,

@@ -1,4 +1,4 @@
-//! Hash indexes for views that many gets search.
+//! Hash indexes for views that many gets search, and for those that come in place of such views or beside them.
 
 use super::{core::Core, stats::hash_index_bytes};
 use crate::{base::Result, table::Run, version::Partition, view::View};
@@ -10,12 +10,16 @@ const MEMORY_SHARE: usize = 4;
 /// that do so would gain little.
 const IN_MEMORY_PERCENT_MIN: u64 = 90;
 
+/// After a flush indexes are made of so many entries: at a hundred nanoseconds each, that is some ten milliseconds.
+const ENTRIES_AFTER_FLUSH_MAX: u64 = 128 << 10;
+
 impl Core {
     /// Makes hash indexes for the views that want one.
     pub fn index_what_is_searched(&self) {
         if !self.table.demand.take() {
             return;
         }
+        let _indexing = self.indexing.lock();
         let state = self.state.load_full();
         let views = state.version.partitions.iter().flat_map(|partition| partition.open_views());
         let mut lent = 0;
@@ -34,18 +38,34 @@ impl Core {
         state.version.partitions.iter().filter(is_used).map(|partition| partition.id).collect()
     }
 
-    /// Makes hash indexes for views that have come into one of these partitions: gets would otherwise search each of them some thousand times first, and then until a
-    /// thread has time for it. Those that come next have one if these are used.
-    pub fn index_what_came(&self, partitions: &[u64]) {
+    /// Makes hash indexes for views of these partitions that were never asked whether they inherit one: mostly those that have come just now. Gets would otherwise
+    /// search each of them some thousand times first, and then until a thread has time for it. Those that come next have one if these are used. After a flush
+    /// that is for runs that stand apart alone, and for so many entries that it does not hold up the next.
+    pub fn index_what_came(&self, partitions: &[u64], after_flush: bool) {
         if partitions.is_empty() {
             return;
         }
+        let indexing = if after_flush { self.indexing.try_lock() } else { Some(self.indexing.lock()) };
+        let Some(_indexing) = indexing else { return };
         let (state, mut lent) = (self.state.load_full(), 0);
+        let mut entries_left = if after_flush { ENTRIES_AFTER_FLUSH_MAX } else { u64::MAX };
         for partition in state.version.partitions.iter().filter(|partition| partitions.contains(&partition.id)) {
-            // A reader who comes by what is damaged tells of it.
-            partition.apart.iter().for_each(|handle| drop(handle.view()));
-            for (view, runs) in partition.open_views().filter(|(view, _)| view.may_inherit_hash_index()) {
-                self.index_if_there_is_room(view, runs, &mut lent);
+            for handle in &partition.apart {
+                let entries = handle.run().meta().entries;
+                // A reader who comes by what is damaged tells of it.
+                if entries <= entries_left
+                    && self.is_room_for_hash_index(View::hash_index_bytes_of(entries))
+                    && let Ok(view) = handle.view()
+                    && view.may_inherit_hash_index()
+                    && self.index_if_there_is_room(view, handle.alone(), &mut lent)
+                {
+                    entries_left -= entries;
+                }
+            }
+            if let Some(view) = partition.view.as_ref().filter(|_| !after_flush)
+                && view.may_inherit_hash_index()
+            {
+                self.index_if_there_is_room(view, &partition.view_runs, &mut lent);
             }
         }
         self.take_back(lent);
@@ -53,23 +73,32 @@ impl Core {
 
     /// Takes back what was lent, which counts as what open files have from now on.
     fn take_back(&self, lent: usize) {
-        self.share_memory(&self.disk.lock().files);
-        self.lend(0, lent);
+        if lent > 0 {
+            self.share_memory(&self.disk.lock().files);
+            self.lend(0, lent);
+        }
+    }
+
+    fn is_room_for_hash_index(&self, bytes: usize) -> bool {
+        let bytes_max = (self.settings.memory / MEMORY_SHARE) as u64;
+        bytes <= self.member.common.spare_bytes() && self.hash_index_bytes_of_all() + bytes as u64 <= bytes_max
     }
 
     /// Makes the hash index of a view, if its data is in memory. Returns whether it did. What it takes is taken from the cache before, and counted in `lent`.
     fn index_if_there_is_room(&self, view: &View, runs: &[Arc<Run>], lent: &mut usize) -> bool {
-        let wanted = view.hash_index_bytes_wanted();
-        let is_within_share =
-            self.hash_index_bytes_of_all() + wanted as u64 <= (self.settings.memory / MEMORY_SHARE) as u64;
-        if !is_within_share || wanted > self.member.common.spare_bytes() {
+        let wanted = View::hash_index_bytes_of(view.meta().entries);
+        // A reader who comes by what is damaged tells of it.
+        if !self.is_room_for_hash_index(wanted) || !is_in_memory(view, runs).unwrap_or(false) {
             return false;
         }
         self.lend(wanted, 0);
-        *lent += wanted;
-        // A reader who comes by what is damaged tells of it.
-        let is_made = self.index_view(view, runs).is_ok_and(|is_made| is_made);
-        self.counters.hash_indexes.fetch_add(u64::from(is_made), Ordering::Relaxed);
+        let is_made = view.make_hash_index(runs, &|| self.closing.load(Ordering::Acquire)).unwrap_or(false);
+        if is_made {
+            *lent += wanted;
+            self.counters.hash_indexes.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.lend(0, wanted);
+        }
         is_made
     }
 
@@ -77,12 +106,10 @@ impl Core {
     fn hash_index_bytes_of_all(&self) -> u64 {
         self.member.common.databases().iter().map(|core| hash_index_bytes(&core.state.load().version)).sum()
     }
+}
 
-    fn index_view(&self, view: &View, runs: &[Arc<Run>]) -> Result<bool> {
-        let (blocks, in_memory) = view.blocks_in_memory(runs)?;
-        if in_memory * 100 < blocks * IN_MEMORY_PERCENT_MIN {
-            return Ok(false);
-        }
-        view.make_hash_index(runs, &|| self.closing.load(Ordering::Acquire))
-    }
+/// Whether the blocks of a view are in memory, but for a few.
+fn is_in_memory(view: &View, runs: &[Arc<Run>]) -> Result<bool> {
+    let (blocks, in_memory) = view.blocks_in_memory(runs)?;
+    Ok(in_memory * 100 >= blocks * IN_MEMORY_PERCENT_MIN)
 }

@@ -183,6 +183,7 @@ impl Core {
             member: Membership::new(Arc::clone(settings.common())),
             is_to_freeze: AtomicBool::new(false),
             change: Mutex::new(()),
+            indexing: Mutex::new(()),
             snapshots: SnapshotList::new(last_sequence),
             next_reader_look_ns: AtomicU64::new(0),
             queue: CommitQueue::default(),

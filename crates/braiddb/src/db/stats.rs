@@ -186,7 +186,7 @@ pub struct Stats {
     pub folds: u64,
     /// Damaged views set aside.
     pub views_healed: u64,
-    /// Hash indexes made of views that many gets searched.
+    /// Hash indexes made of views that many gets searched, or that came in place of such views or beside them.
     pub hash_indexes: u64,
     /// Bytes of memory that those in use take; they are among `memory_bytes`.
     pub hash_index_bytes: u64,

@@ -1,5 +1,5 @@
 //! Gets that are answered at once: of keys whose place a hash index tells to the byte, in files that are read in place, beside memtables that can be asked
-//! and runs whose filters tell that they have no such key.
+//! and runs whose filters tell that they have no such key, or that the newest of them has it.
 //!
 //! This is [`super::get_with`] for the case that nearly all gets of a warm database are, with as few instructions as can be, none of which waits for
 //! the memory that the get before it waits for: so the processor, which looks some hundred instructions ahead, is at work on the next get
@@ -11,7 +11,7 @@ use crate::{
     codec::hash64,
     memtable::Memtable,
     table::{Moment, Run, Spot},
-    version::{FirstView, key_head},
+    version::{FirstView, is_counted, key_head},
     view::{Begun, Likely, Quick, value_on_its_way},
 };
 use std::{ops::Deref, sync::Arc};
@@ -154,8 +154,11 @@ fn begin<'s, K: Deref<Target = [u8]>>(
         view.prefetch_bucket(hash);
     }
     let snapshot = snapshot();
-    let FirstView { view, runs, is_only } = partition.first_view_with(hash).ok_or(Quick::Unknown)?;
+    let FirstView { view, runs, is_only, apart } = partition.first_view_with(hash).ok_or(Quick::Unknown)?;
     let begun = view.begin_quickly(hash, snapshot, is_only).ok_or(Quick::Unknown)?;
+    if let Some(run) = apart.filter(|_| is_counted(hash)) {
+        run.note_read(1);
+    }
     if let Some(known) = ask(&state.active, || whole(prefix, key), hash, snapshot) {
         return Err(known);
     }

@@ -185,13 +185,21 @@ impl Strands {
             return;
         }
         let Strands { strands, heads, prefix, .. } = self;
+        // All of them are looked at now.
+        for strand in &mut *strands {
+            strand.take_news();
+        }
         let keys = strands.iter().flat_map(|s| s.ends().into_iter().flatten().map(|item| s.key(item)));
         let mut some_key = None;
         let prefix_len = keys.map(|key| shared_prefix_len(some_key.get_or_insert(key), key)).min().unwrap_or_default();
-        if prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (HEAD_BYTES - HEAD_BYTES_USED_MIN) {
+        let is_elsewhere =
+            prefix_len < heads.prefix_len || prefix_len > heads.prefix_len + (HEAD_BYTES - HEAD_BYTES_USED_MIN);
+        let heads_at = if is_elsewhere { prefix_len } else { heads.prefix_len };
+        // Other keys may have another prefix of the same length.
+        prefix.clear();
+        prefix.extend_from_slice(some_key.and_then(|key| key.get(..heads_at)).unwrap_or_default());
+        if is_elsewhere {
             heads.prefix_len = prefix_len;
-            prefix.clear();
-            prefix.extend_from_slice(some_key.and_then(|key| key.get(..prefix_len)).unwrap_or_default());
             strands.iter_mut().for_each(|strand| strand.take_heads(*heads));
         }
     }

@@ -116,6 +116,8 @@ pub struct FirstView<'a> {
     pub runs: &'a [Arc<Run>],
     /// Whether nothing else can have the key. If not, what the view has of it is newer.
     pub is_only: bool,
+    /// The run, if it is that of one that stands apart beside others: reads of such are counted.
+    pub apart: Option<&'a RunHandle>,
 }
 
 /// Of each of these runs, told by the least and the greatest number they have and newest first by the latter: whether all that it has is newer than all that the
@@ -220,7 +222,7 @@ impl Partition {
     pub fn first_view_with(&self, hash: u64) -> Option<FirstView<'_>> {
         if self.is_plain {
             let (view, runs) = self.main_view()?;
-            return Some(FirstView { view, runs, is_only: true });
+            return Some(FirstView { view, runs, is_only: true, apart: None });
         }
         self.first_left_with(hash)
     }
@@ -235,17 +237,16 @@ impl Partition {
             view.prefetch_by_hash(hash);
         }
         match self.apart.iter().position(|handle| !handle.lacks(hash)) {
-            None => self.view.as_ref().map(|view| FirstView { view, runs: &self.view_runs, is_only: true }),
+            None => {
+                self.view.as_ref().map(|view| FirstView { view, runs: &self.view_runs, is_only: true, apart: None })
+            }
             Some(index) => {
                 let handle = self.apart.get(index)?;
                 let is_only = self.view.is_none() && index + 1 == self.apart.len();
                 if !is_only && !*self.are_newest.get(index)? {
                     return None;
                 }
-                if is_counted(hash) {
-                    handle.note_read(1);
-                }
-                Some(FirstView { view: handle.view.get()?, runs: &handle.alone, is_only })
+                Some(FirstView { view: handle.view.get()?, runs: &handle.alone, is_only, apart: Some(handle) })
             }
         }
     }

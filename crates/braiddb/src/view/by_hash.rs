@@ -243,8 +243,8 @@ impl View {
         self.hash_index.get().map_or(0, HashIndex::resident_bytes)
     }
 
-    /// What a hash index would take.
-    pub fn hash_index_bytes_wanted(&self) -> usize {
-        index_bytes(self.meta.entries)
+    /// What a hash index of so many entries takes.
+    pub fn hash_index_bytes_of(entries: u64) -> usize {
+        index_bytes(entries)
     }
 }

@@ -1,7 +1,7 @@
 //! Where keys stand, by their hashes: what gets use instead of a search, once many were made.
 //!
 //! The index is a table of buckets of one cache line, in memory alone. It is made of a view by who works in the background
-//! when readers have searched the view often enough to pay for it, and goes with the view. A get then reads one line of the
+//! when readers have searched the view often enough to pay for it, or used that of a view before it or beside it, and goes with the view. A get then reads one line of the
 //! table and the entry; without it, it reads the anchors' last level and a segment's record instead of that line.
 //!
 //! ```text

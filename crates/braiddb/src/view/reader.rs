@@ -169,9 +169,9 @@ pub struct View {
     pub(super) hash_index: OnceLock<HashIndex>,
     /// About how many gets went without it.
     pub(super) searches: AtomicU64,
-    /// How often it wanted a hash index and could not have one.
     /// Whether it may inherit a hash index has been asked.
     pub(super) had_its_chance: AtomicBool,
+    /// How often it wanted a hash index and could not have one.
     pub(super) refusals: AtomicU32,
     pub(super) demand: Arc<Demand>,
     /// How many keys stand where, once ranges were counted.
