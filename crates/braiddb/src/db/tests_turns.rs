@@ -121,6 +121,56 @@ fn rows_of_sources_that_take_turns_are_shown_once_and_in_order() {
     assert!(most_loose > 2, "{most_loose} loose runs are too few for the test");
 }
 
+/// A cursor that has scanned one region goes on to another whose keys have as much in common, but other bytes, and from there to the first. One source has rows of
+/// the second region left when the other comes to the first.
+#[test]
+fn regions_that_have_as_much_in_common_are_told_apart() {
+    let key = |region: &str, place: [u8; 2]| [region.as_bytes(), &place].concat();
+    // Around so many rows to a region, so that segments end where regions do.
+    for rows in 120..=136u8 {
+        let settings = Settings { memtable_bytes: Some(1 << 20), partition_bytes: Some(1 << 30), ..small(&mapped()) };
+        let db = open(Settings { compression: Compression::None, ..settings }).unwrap();
+        let tree = db.tree("rows").unwrap();
+        let mut model = Model::new();
+        let mut put = |key: Vec<u8>| {
+            tree.put(&key, b"value").unwrap();
+            model.insert(key, b"value".to_vec());
+        };
+        for region in ["region a", "region b"] {
+            (0..rows).for_each(|place| put(key(region, [0x10 + place, 0])));
+        }
+        db.compact().unwrap();
+        for region in ["region a", "region b"] {
+            (0..rows).step_by(2).for_each(|place| put(key(region, [0x10 + place, 1])));
+            // Before and after all that the run has of it.
+            (0..100).for_each(|place| put(key(region, [0, place])));
+            (0..100).for_each(|place| put(key(region, [0xff, place])));
+        }
+        let keys = |from: &str| model.range(from.as_bytes().to_vec()..).map(|(key, _)| key.clone()).collect::<Vec<_>>();
+
+        let mut cursor = tree.cursor();
+        for from in ["region b", "region a"] {
+            let (mut seen, mut is_there) = (Vec::new(), cursor.seek(from).unwrap());
+            while is_there {
+                seen.push(cursor.key().to_vec());
+                is_there = cursor.next().unwrap();
+            }
+            assert!(seen == keys(from), "{rows} rows, from {from}");
+        }
+        let mut cursor = tree.cursor();
+        for before in ["region b", "region c"] {
+            let (mut seen, mut is_there) = (Vec::new(), cursor.seek_before(before).unwrap());
+            while is_there {
+                seen.push(cursor.key().to_vec());
+                is_there = cursor.prev().unwrap();
+            }
+            seen.reverse();
+            let expected: Vec<_> = keys("").into_iter().filter(|key| key.as_slice() < before.as_bytes()).collect();
+            assert!(seen == expected, "{rows} rows, back from {before}");
+        }
+    }
+}
+
 /// Changes a byte in a block of the run that has most of the rows.
 fn damage_middle_of_largest_run(vfs: &Arc<dyn Vfs>) {
     let files = vfs.list(Path::new(DIR)).unwrap();
