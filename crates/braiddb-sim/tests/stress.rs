@@ -19,7 +19,8 @@ use braiddb_sim::{
 };
 use common::{
     Counter,
-    threads::{Place, bounded, compare, ok, scaled},
+    threads::{Place, bounded, compare, ok},
+    volume,
 };
 use parking_lot::Mutex;
 use std::{
@@ -31,7 +32,7 @@ use std::{
     },
 };
 
-/// Steps of each writer, in memory and on disk.
+/// Steps of each writer, in memory and on disk, times `BRAIDDB_VOLUME`.
 const STEPS: [u64; 2] = [3_000, 2_000];
 
 /// Enough for commits to be made in groups.
@@ -577,17 +578,17 @@ fn check_end(world: &World, db: &Db, trees: &[Tree], steps: u64) {
 #[test]
 fn readers_are_never_wrong_in_memory() {
     let seed = common::seed();
-    bounded(move || stress(&Place::memory(seed), seed, scaled(STEPS[0])));
+    bounded(move || stress(&Place::memory(seed), seed, volume(STEPS[0])));
 }
 
 #[test]
 fn readers_are_never_wrong_on_disk() {
     let seed = common::seed();
-    bounded(move || stress(&Place::disk(seed + 2), seed + 1, scaled(STEPS[1])));
+    bounded(move || stress(&Place::disk(seed + 2), seed + 1, volume(STEPS[1])));
 }
 
 #[test]
 fn readers_are_never_wrong_past_the_systems_cache() {
     let seed = common::seed();
-    bounded(move || stress(&Place::direct(seed + 4), seed + 3, scaled(STEPS[1])));
+    bounded(move || stress(&Place::direct(seed + 4), seed + 3, volume(STEPS[1])));
 }

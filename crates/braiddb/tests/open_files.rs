@@ -1,4 +1,4 @@
-//! A process that may open 64 files has a database of 2,000 tables.
+//! A process that may open 64 files has a database of 2,000 tables; in debug builds of 400, since each is synced more than once.
 
 #![cfg(target_os = "linux")]
 
@@ -6,11 +6,13 @@ use braiddb::{Db, DirectoryTarget, Durability};
 use std::{path::Path, process::Command};
 
 const CHILD: &str = "BRAIDDB_OPEN_FILES_CHILD";
-const KEYS: u32 = 40_000;
+const KEYS: u32 = if cfg!(debug_assertions) { 8_000 } else { 40_000 };
+/// Twenty keys to a table.
+const TABLES: usize = KEYS as usize / 20;
 const VALUE_BYTES: usize = 1000;
 
 #[test]
-fn two_thousand_tables_in_a_process_of_64_files() {
+fn many_more_tables_than_files_may_be_open() {
     let dir = tempfile::tempdir().unwrap();
     let me = std::env::current_exe().unwrap();
     let output = Command::new("sh")
@@ -84,7 +86,7 @@ fn fill(path: &Path) {
         name.ends_with(".run")
     });
     let tables = tables.count();
-    assert!(tables >= 2000, "{tables} tables");
+    assert!(tables >= TABLES, "{tables} tables");
     db.close().unwrap();
 }
 
@@ -117,7 +119,7 @@ fn read_all(path: &Path) {
     let stats = db.stats();
     assert_eq!(stats.open_files_max, 32);
     assert!(stats.open_files <= 32 + 4, "{} open", stats.open_files);
-    assert!(stats.file_reopenings > 1000, "{} reopened", stats.file_reopenings);
+    assert!(stats.file_reopenings > TABLES as u64 / 2, "{} reopened", stats.file_reopenings);
     db.close().unwrap();
 }
 
