@@ -157,8 +157,11 @@ impl FileLock for PortableLock {}
 
 impl Drop for PortableLock {
     fn drop(&mut self) {
-        // The system's first, so that who gets ours gets that too.
-        self.file = None;
+        // The system's first, so that who gets ours gets that too; and not by the last copy of the file alone, since a process that is being
+        // started has one until its program begins.
+        if let Some(file) = self.file.take() {
+            let _ = file.unlock();
+        }
         HELD.lock().remove(&self.path);
     }
 }

@@ -159,7 +159,7 @@ impl Vfs for PosixVfs {
             Ok(()) => {
                 file.set_len(0)?;
                 file.write_all_at(owner.as_bytes(), 0)?;
-                Ok(Ok(Box::new(PosixLock { _file: file })))
+                Ok(Ok(Box::new(PosixLock { file })))
             }
             Err(Errno::WOULDBLOCK) => {
                 let mut text = Vec::new();
@@ -181,13 +181,21 @@ impl Vfs for PosixVfs {
     }
 }
 
-/// The lock lives as long as the descriptor.
+/// The lock lives as long as the descriptor, and is let go of before that is closed: a process that is being started at this moment, by any thread,
+/// has a copy of it until its program begins, and would keep the lock.
 #[derive(Debug)]
 struct PosixLock {
-    _file: fs::File,
+    file: fs::File,
 }
 
 impl FileLock for PosixLock {}
+
+impl Drop for PosixLock {
+    fn drop(&mut self) {
+        // If that fails the lock goes with the last copy.
+        let _ = retry_on_intr(|| flock(&self.file, FlockOperation::Unlock));
+    }
+}
 
 /// Opens a file of the system.
 pub(super) fn open(path: &Path, mode: OpenMode) -> io::Result<PosixFile> {
@@ -350,6 +358,22 @@ mod tests {
         assert_eq!(bytes.len(), ZEROS.len() + 77);
         assert_eq!(&bytes[..3], b"abc");
         assert!(bytes[3..].iter().all(|byte| *byte == 0));
+    }
+
+    /// As a process has one that was forked and whose program has not begun.
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let file = fs::File::create(&path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let copy = file.try_clone().unwrap();
+        let held = PosixLock { file };
+        let vfs = PosixVfs::new();
+        assert!(vfs.lock(&path, "process 2").unwrap().is_err());
+        drop(held);
+        assert!(vfs.lock(&path, "process 2").unwrap().is_ok());
+        drop(copy);
     }
 
     #[test]
