@@ -2,11 +2,12 @@
 # All tests as programs of Windows (x86_64-pc-windows-gnu), under Wine; and databases written there and read here, and the other way
 # round. Compilers, the sources of the standard library and Wine are Debian's, which are installed if need be.
 #
-#   scripts/test-windows.sh [--full] [debug|release|files]...   all three unless told
+#   scripts/test-windows.sh [--full] [debug|release|files|debug-files]...   the first three unless told
 #   scripts/test-windows.sh --install                           nothing: only sees to it that all that is there; ends with 3 if it cannot be had
 #
 #   debug, release   the tests, of that profile, with a tenth of their volumes; all of them with --full
 #   files            what each system writes, read by the other and by scripts/read_db.py: see scripts/check_format.sh
+#   debug-files      the same by programs of debug builds, which are there after the tests
 #
 # What Wine cannot show is told in docs/platforms.md.
 set -euo pipefail
@@ -118,12 +119,15 @@ tests() {
     [[ $failed -eq 0 ]] && windows_cargo test "${all[@]}" --lib --no-fail-fast
 }
 
+# files FOLDER [--release]: with programs of that profile, which cargo puts into that folder.
 files() {
-    windows_cargo build --quiet --release --package braid-cli --package braiddb --bins --example every_kind
-    cargo build --quiet --locked --release --package braid-cli --package braiddb --bins --example every_kind
-    local ours=${CARGO_TARGET_DIR:-target}/release
-    wrapper braid "$here/$target/release/braid.exe"
-    wrapper every_kind "$here/$target/release/examples/every_kind.exe"
+    local folder=$1 profile=("${@:2}")
+    local what=("${profile[@]}" --package braid-cli --package braiddb --bins --example every_kind)
+    windows_cargo build --quiet "${what[@]}"
+    cargo build --quiet --locked "${what[@]}"
+    local ours=${CARGO_TARGET_DIR:-target}/$folder
+    wrapper braid "$here/$target/$folder/braid.exe"
+    wrapper every_kind "$here/$target/$folder/examples/every_kind.exe"
     echo "windows: written there, read here"
     scripts/check_format.sh "$ours/braid" "$here/every_kind"
     echo "windows: written here, read there"
@@ -136,9 +140,10 @@ for what in "$@"; do
     case $what in
         debug) tests ;;
         release) tests --release ;;
-        files) files ;;
+        files) files release --release ;;
+        debug-files) files debug ;;
         *)
-            echo "windows: debug, release or files, not '$what'" >&2
+            echo "windows: debug, release, files or debug-files, not '$what'" >&2
             exit 2
             ;;
     esac
