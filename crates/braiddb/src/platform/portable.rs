@@ -104,7 +104,7 @@ impl Vfs for PortableVfs {
             return Ok(Err(text_of(&file)?));
         }
         // Let go of again if anything below fails.
-        let mut lock = PortableLock { path: path.to_owned(), file: None };
+        let mut lock = PortableLock { path: path.to_owned(), file: None, process: std::process::id() };
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(Err(text_of(&file)?)),
@@ -151,6 +151,8 @@ struct PortableLock {
     path: PathBuf,
     /// Missing as long as it is not clear that the lock is to be had.
     file: Option<fs::File>,
+    /// Who took it: a forked process must not let go of it for its parent.
+    process: u32,
 }
 
 impl FileLock for PortableLock {}
@@ -159,7 +161,7 @@ impl Drop for PortableLock {
     fn drop(&mut self) {
         // The system's first, so that who gets ours gets that too; and not by the last copy of the file alone, since a process that is being
         // started has one until its program begins.
-        if let Some(file) = self.file.take() {
+        if let Some(file) = self.file.take().filter(|_| self.process == std::process::id()) {
             let _ = file.unlock();
         }
         HELD.lock().remove(&self.path);

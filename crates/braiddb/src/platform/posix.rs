@@ -159,7 +159,7 @@ impl Vfs for PosixVfs {
             Ok(()) => {
                 file.set_len(0)?;
                 file.write_all_at(owner.as_bytes(), 0)?;
-                Ok(Ok(Box::new(PosixLock { file })))
+                Ok(Ok(Box::new(PosixLock { file, process: std::process::id() })))
             }
             Err(Errno::WOULDBLOCK) => {
                 let mut text = Vec::new();
@@ -186,14 +186,18 @@ impl Vfs for PosixVfs {
 #[derive(Debug)]
 struct PosixLock {
     file: fs::File,
+    /// Who took it. A process that was forked and goes on with the same program has a copy, and by dropping that must not take it from its parent.
+    process: u32,
 }
 
 impl FileLock for PosixLock {}
 
 impl Drop for PosixLock {
     fn drop(&mut self) {
-        // If that fails the lock goes with the last copy.
-        let _ = retry_on_intr(|| flock(&self.file, FlockOperation::Unlock));
+        if self.process == std::process::id() {
+            // If that fails the lock goes with the last copy.
+            let _ = retry_on_intr(|| flock(&self.file, FlockOperation::Unlock));
+        }
     }
 }
 
@@ -360,16 +364,18 @@ mod tests {
         assert!(bytes[3..].iter().all(|byte| *byte == 0));
     }
 
-    /// As a process has one that was forked and whose program has not begun.
+    /// As a process has one that was forked: it does not keep the lock, nor does it take it from its parent.
     #[test]
-    fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
+    fn a_copy_of_the_descriptor_neither_keeps_the_lock_nor_lets_go_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let file = fs::File::create(&path).unwrap();
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let copy = file.try_clone().unwrap();
-        let held = PosixLock { file };
+        let (copy, of_child) = (file.try_clone().unwrap(), file.try_clone().unwrap());
+        let process = std::process::id();
+        let held = PosixLock { file, process };
         let vfs = PosixVfs::new();
+        drop(PosixLock { file: of_child, process: process + 1 });
         assert!(vfs.lock(&path, "process 2").unwrap().is_err());
         drop(held);
         assert!(vfs.lock(&path, "process 2").unwrap().is_ok());
