@@ -4,6 +4,7 @@ use super::engine::{Engine, Op, Reader, Rows, Setup, Visit};
 use anyhow::{Result, bail};
 use braiddb::{Builder, Compression, Cursor, Db, Durability, Tree};
 use std::{
+    ops::ControlFlow,
     thread,
     time::{Duration, Instant},
 };
@@ -154,29 +155,21 @@ impl Reader for BraidReader<'_> {
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
         let cursor = self.cursor();
-        let there = cursor.seek(from)?;
-        show(cursor, there, Cursor::next, visit)
+        if cursor.seek(from)? {
+            let _ = cursor.try_for_each(|key, value| go_on_if(visit(key, value)))?;
+        }
+        Ok(())
     }
 
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()> {
         let cursor = self.cursor();
-        let there = cursor.seek_last()?;
-        show(cursor, there, Cursor::prev, visit)
+        if cursor.seek_last()? {
+            let _ = cursor.try_for_each_back(|key, value| go_on_if(visit(key, value)))?;
+        }
+        Ok(())
     }
 }
 
-fn show(
-    cursor: &mut Cursor,
-    mut there: bool,
-    step: impl Fn(&mut Cursor) -> braiddb::Result<bool>,
-    visit: Visit<'_>,
-) -> Result<()> {
-    while there {
-        let (key, value) = cursor.row()?;
-        if !visit(key, value) {
-            break;
-        }
-        there = step(cursor)?;
-    }
-    Ok(())
+fn go_on_if(is_wanted: bool) -> ControlFlow<()> {
+    if is_wanted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }

@@ -7,7 +7,7 @@ use super::{
     tests_quick,
 };
 use crate::codec::Compression;
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 /// Where blocks are read in place, and have pages of their own.
 fn in_place() -> Settings {
@@ -45,18 +45,88 @@ fn range_over(cursor: &mut Cursor, model: &Model, random: &mut Random, seeks: us
         let mut is_there = cursor.seek(&key).unwrap();
         in_batch += usize::from(is_there && cursor.is_in_batch());
         check_row(cursor, (is_there, at), &rows);
-        for _ in 0..[0, 1, 3, 40, 90][random.below(5) as usize] {
-            (is_there, at) = (cursor.next().unwrap(), (at + 1).min(rows.len() + 1));
-            check_row(cursor, (is_there, at), &rows);
+        let steps = [0, 1, 3, 40, 90][random.below(5) as usize];
+        if random.below(2) == 0 {
+            visit(cursor, true, steps, &mut at, &rows);
+        } else {
+            for _ in 0..steps {
+                (is_there, at) = (cursor.next().unwrap(), (at + 1).min(rows.len() + 1));
+                check_row(cursor, (is_there, at), &rows);
+            }
         }
-        if random.below(3) == 0 {
-            for _ in 0..random.below(60) {
+        let steps = if random.below(3) == 0 { random.below(60) as usize } else { 0 };
+        if random.below(2) == 0 {
+            visit(cursor, false, steps, &mut at, &rows);
+        } else {
+            for _ in 0..steps {
                 (is_there, at) = (cursor.prev().unwrap(), at.saturating_sub(1));
                 check_row(cursor, (is_there, at), &rows);
             }
         }
     }
     in_batch
+}
+
+/// Has a cursor that stands `at` a place show so many rows after the first, which is the one it stands on if it stands on one, and checks them all. Twice, so
+/// that it begins where it was stopped, too.
+fn visit(cursor: &mut Cursor, forward: bool, steps: usize, at: &mut usize, rows: &[(&Vec<u8>, &Vec<u8>)]) {
+    for steps in [steps / 3, steps - steps / 3] {
+        let is_on_row = (1..=rows.len()).contains(at);
+        let first = match (is_on_row, forward) {
+            (true, _) => *at,
+            (false, true) => *at + 1,
+            (false, false) => at.saturating_sub(1),
+        };
+        let all = if forward { rows.get(first.max(1) - 1..).unwrap_or_default() } else { &rows[..first.min(rows.len())] };
+        let (mut seen, mut shown) = (0, Vec::new());
+        let show = |key: &[u8], value: &[u8]| {
+            shown.push((key.to_vec(), value.to_vec()));
+            seen += 1;
+            if seen > steps { ControlFlow::Break(seen) } else { ControlFlow::Continue(()) }
+        };
+        let flow = if forward { cursor.try_for_each(show) } else { cursor.try_for_each_back(show) }.unwrap();
+        let expected: Vec<_> = if forward { all.iter().collect() } else { all.iter().rev().collect() };
+        let is_stopped = steps < expected.len();
+        assert_eq!(flow.is_break(), is_stopped);
+        let expected = &expected[..expected.len().min(steps + 1)];
+        assert!(shown.iter().map(|(k, v)| (k, v)).eq(expected.iter().map(|row| (row.0, row.1))));
+        *at = match (is_stopped, forward) {
+            (true, true) => first + steps,
+            (true, false) => first - steps,
+            (false, true) => rows.len() + 1,
+            (false, false) => 0,
+        };
+        check_row(cursor, (is_stopped, *at), rows);
+    }
+}
+
+#[test]
+fn rows_are_shown_from_the_first_one_and_from_the_last() {
+    let (_db, tree, model) = loaded(in_place(), 2_000);
+    let rows: Vec<_> = model.iter().collect();
+    visit(&mut tree.cursor(), true, 300, &mut 0, &rows);
+    visit(&mut tree.cursor(), false, 300, &mut (rows.len() + 1), &rows);
+    visit(&mut tree.cursor(), true, 3_000, &mut 0, &rows);
+    // What breaks comes back as it was.
+    let flow = tree.cursor().try_for_each(|key, _| ControlFlow::Break(key.to_vec())).unwrap();
+    assert_eq!(flow, ControlFlow::Break(rows[0].0.clone()));
+    let no_row = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("there is none") };
+    let (db, empty) = (Db::in_memory().unwrap(), "empty");
+    assert!(db.tree(empty).unwrap().cursor().try_for_each(no_row).unwrap().is_continue());
+}
+
+/// The number of steps is what a cursor begins anew by.
+#[test]
+fn rows_that_were_shown_count_as_steps() {
+    let (_db, tree, model) = loaded(in_place(), 2_000);
+    let rows: Vec<_> = model.iter().collect();
+    let (mut cursor, mut at) = (tree.cursor(), 501);
+    assert!(cursor.seek(rows[500].0).unwrap());
+    for (forward, steps) in [(true, 77), (false, 20), (true, 300), (false, 40)] {
+        visit(&mut cursor, forward, steps, &mut at, &rows);
+        cursor.begin_anew().unwrap();
+        check_row(&cursor, (true, at), &rows);
+    }
 }
 
 /// Keys between rows, and rows, and some past the last.

@@ -9,7 +9,7 @@ use crate::{
     memtable::{Memtable, MemtableCursor},
     view::{RowBatch, RowPlace},
 };
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 /// After that many vain attempts to decode ahead, there are 2 to this power of steps before the next.
 const PAUSE_SHIFT_MAX: u32 = 6;
@@ -301,6 +301,17 @@ impl ScanCursor {
     #[inline(always)]
     pub fn row_in_batch(&self) -> Option<(&[u8], &[u8])> {
         self.batch.row()
+    }
+
+    /// Shows the row it stands on and those that come after it, as far as they were decoded ahead with others of one source, until `visit`
+    /// breaks: how many steps that took, and what `visit` said last. `None` if it stands on none that was, or they go in another direction.
+    #[inline]
+    pub fn visit_batch<B>(
+        &mut self,
+        forward: bool,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Option<(u32, ControlFlow<B>)> {
+        (self.batch.is_on_row() && self.batch.is_forward() == forward).then(|| self.batch.visit(visit))
     }
 
     /// Internal key of the row it stands on, if that was decoded ahead with others of one source.

@@ -11,7 +11,7 @@ use crate::base::{Beyond, ROW_LANES, Result, RowSlots, SequenceNumber, near_lane
 use crate::cache::{Ahead, Soon};
 use crate::table::{Moment, PinnedBlock, Position, Rows, Run};
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 /// How many lines of the next block are asked for where a row is passed: what rows of a hundred bytes or two have, and the
@@ -218,6 +218,38 @@ impl RowBatch {
         self.prefetch_ahead();
         self.soon.prefetch::<LINES_SOON>();
         true
+    }
+
+    /// Shows the row it stands on and those that come after it, in its direction, until `visit` breaks: how many steps that took, and what `visit`
+    /// said last. It stands on the row that was shown last. As [`RowBatch::row`] and [`RowBatch::step`], without a look at anything between two
+    /// rows but what they are asked for by. Precondition: it stands on a row.
+    #[inline]
+    pub fn visit<B>(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>) -> (u32, ControlFlow<B>) {
+        if self.is_forward { self.visit_in::<true, B>(&mut visit) } else { self.visit_in::<false, B>(&mut visit) }
+    }
+
+    #[inline(always)]
+    fn visit_in<const FORWARD: bool, B>(
+        &mut self,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> (u32, ControlFlow<B>) {
+        let (mut lanes, mut at) = (self.lanes, self.at);
+        let flow = loop {
+            let (key, value) = self.slots.row(at).unwrap_or_default();
+            let flow = visit(key, value);
+            let rest = if FORWARD { lanes & lanes.wrapping_sub(1) } else { lanes & !(1 << (at % SEGMENT_LANES)) };
+            if flow.is_break() || rest == 0 {
+                break flow;
+            }
+            (lanes, at) = (rest, near_lane(rest, FORWARD));
+            if self.bytes_ahead != 0 {
+                Ahead::from_address(self.slots.address(at)).prefetch::<LINES_AHEAD>(self.bytes_ahead);
+            }
+            self.soon.prefetch::<LINES_SOON>();
+        };
+        let steps = self.lanes.count_ones() - lanes.count_ones();
+        (self.lanes, self.at) = (lanes, at);
+        (steps, flow)
     }
 
     /// What is asked for as rows are passed.
