@@ -197,10 +197,7 @@ impl Cursor {
     /// # }
     /// ```
     #[inline]
-    pub fn try_for_each<B>(
-        &mut self,
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>> {
+    pub fn try_for_each<B>(&mut self, visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>) -> Result<ControlFlow<B>> {
         self.visit(true, visit)
     }
 

@@ -77,7 +77,8 @@ fn visit(cursor: &mut Cursor, forward: bool, steps: usize, at: &mut usize, rows:
             (false, true) => *at + 1,
             (false, false) => at.saturating_sub(1),
         };
-        let all = if forward { rows.get(first.max(1) - 1..).unwrap_or_default() } else { &rows[..first.min(rows.len())] };
+        let all =
+            if forward { rows.get(first.max(1) - 1..).unwrap_or_default() } else { &rows[..first.min(rows.len())] };
         let (mut seen, mut shown) = (0, Vec::new());
         let show = |key: &[u8], value: &[u8]| {
             shown.push((key.to_vec(), value.to_vec()));
