@@ -219,7 +219,7 @@ impl Cursor {
     ) -> Result<ControlFlow<B>> {
         let mut is_there = self.is_on_row() || self.step_to_row(forward)?;
         while is_there {
-            let of_tree = |key: &[u8], value: &[u8]| visit(key.get(TREE_ID_LEN..).unwrap_or_default(), value);
+            let of_tree = |key: &[u8], value: &[u8]| visit(&key[TREE_ID_LEN..], value);
             let flow = match self.scan.visit_batch(forward, of_tree) {
                 Some((steps, flow)) => {
                     self.origin.steps += if forward { i64::from(steps) } else { -i64::from(steps) };

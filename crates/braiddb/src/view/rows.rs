@@ -235,7 +235,7 @@ impl RowBatch {
     ) -> (u32, ControlFlow<B>) {
         let (mut lanes, mut at) = (self.lanes, self.at);
         let flow = loop {
-            let (key, value) = self.slots.row(at).unwrap_or_default();
+            let (key, value) = self.slots.row(at).expect("a row has its key");
             let flow = visit(key, value);
             let rest = if FORWARD { lanes & lanes.wrapping_sub(1) } else { lanes & !(1 << (at % SEGMENT_LANES)) };
             if flow.is_break() || rest == 0 {
