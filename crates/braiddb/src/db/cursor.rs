@@ -176,8 +176,8 @@ impl Cursor {
     /// Shows `visit` the row it stands on and all that come after it, in order, until that breaks: the cursor stands on the row it broke at
     /// then, and otherwise after the last. A new cursor, and one before the first row, begins with the first. Yields what `visit` said last.
     ///
-    /// It is [`Cursor::row`] and [`Cursor::next`] in turns, with less to do between two rows. If `visit` panics, the cursor stands on that row or on
-    /// one shown shortly before.
+    /// It is [`Cursor::row`] and [`Cursor::next`] in turns, with less to do between two rows, and fails as they do, perhaps after rows were shown. If
+    /// `visit` panics, the cursor stands on that row or on one shown shortly before.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {

@@ -7,7 +7,11 @@ use super::{
     tests_quick,
 };
 use crate::codec::Compression;
-use std::{ops::ControlFlow, time::Duration};
+use std::{
+    ops::ControlFlow,
+    panic::{self, AssertUnwindSafe},
+    time::Duration,
+};
 
 /// Where blocks are read in place, and have pages of their own.
 fn in_place() -> Settings {
@@ -114,6 +118,33 @@ fn rows_are_shown_from_the_first_one_and_from_the_last() {
     let no_row = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("there is none") };
     let (db, empty) = (Db::in_memory().unwrap(), "empty");
     assert!(db.tree(empty).unwrap().cursor().try_for_each(no_row).unwrap().is_continue());
+}
+
+#[test]
+fn a_cursor_stands_on_a_row_shown_lately_after_a_panic() {
+    for settings in [in_place(), cached()] {
+        let (_db, tree, model) = loaded(settings, 2_000);
+        let rows: Vec<_> = model.iter().collect();
+        let mut cursor = tree.cursor();
+        for panics_at in (0_usize..600).step_by(7) {
+            let mut shown = 0;
+            let shows = || {
+                cursor.seek_first().unwrap();
+                cursor.try_for_each(|_, _| {
+                    assert!(shown < panics_at, "on purpose");
+                    shown += 1;
+                    ControlFlow::<()>::Continue(())
+                })
+            };
+            assert!(panic::catch_unwind(AssertUnwindSafe(shows)).is_err());
+            let key = cursor.key().to_vec();
+            let mut at = rows.partition_point(|(k, _)| **k <= key);
+            assert!((panics_at.saturating_sub(32) + 1..=panics_at + 1).contains(&at), "{at} after {panics_at}");
+            visit(&mut cursor, true, 50, &mut at, &rows);
+            cursor.begin_anew().unwrap();
+            check_row(&cursor, (true, at), &rows);
+        }
+    }
 }
 
 /// The number of steps is what a cursor begins anew by.

@@ -205,24 +205,19 @@ impl RowBatch {
     /// Goes on to the next row in a direction, if it is here.
     #[inline]
     pub fn step(&mut self, forward: bool) -> bool {
-        let lanes = if forward {
-            self.lanes & self.lanes.wrapping_sub(1)
-        } else {
-            self.lanes & !(1 << (self.at % SEGMENT_LANES))
-        };
+        let lanes = lanes_after(self.lanes, self.at, forward);
         if lanes == 0 || self.is_forward != forward {
             return false;
         }
         self.lanes = lanes;
         self.at = near_lane(lanes, forward);
-        self.prefetch_ahead();
+        self.prefetch_ahead(self.at);
         self.soon.prefetch::<LINES_SOON>();
         true
     }
 
     /// Shows the row it stands on and those that come after it, in its direction, until `visit` breaks: how many steps that took, and what `visit`
-    /// said last. It stands on the row that was shown last. As [`RowBatch::row`] and [`RowBatch::step`], without a look at anything between two
-    /// rows but what they are asked for by. Precondition: it stands on a row.
+    /// said last. It stands on the row that was shown last, or where it stood if `visit` panics. Precondition: it stands on a row.
     #[inline]
     pub fn visit<B>(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>) -> (u32, ControlFlow<B>) {
         if self.is_forward { self.visit_in::<true, B>(&mut visit) } else { self.visit_in::<false, B>(&mut visit) }
@@ -237,14 +232,12 @@ impl RowBatch {
         let flow = loop {
             let (key, value) = self.slots.row(at).expect("a row has its key");
             let flow = visit(key, value);
-            let rest = if FORWARD { lanes & lanes.wrapping_sub(1) } else { lanes & !(1 << (at % SEGMENT_LANES)) };
+            let rest = lanes_after(lanes, at, FORWARD);
             if flow.is_break() || rest == 0 {
                 break flow;
             }
             (lanes, at) = (rest, near_lane(rest, FORWARD));
-            if self.bytes_ahead != 0 {
-                Ahead::from_address(self.slots.address(at)).prefetch::<LINES_AHEAD>(self.bytes_ahead);
-            }
+            self.prefetch_ahead(at);
             self.soon.prefetch::<LINES_SOON>();
         };
         let steps = self.lanes.count_ones() - lanes.count_ones();
@@ -257,12 +250,12 @@ impl RowBatch {
         &mut self.soon
     }
 
-    /// Asks for lines that a long scan comes to soon. Little by little, as rows are passed: when they are decoded, the processor would do nothing
+    /// Asks for lines that a long scan comes to soon after the row at `at`. Little by little, as rows are passed: when they are decoded, the processor would do nothing
     /// but wait for room for so many requests, and fetch nothing while the rows are read.
     #[inline(always)]
-    fn prefetch_ahead(&self) {
+    fn prefetch_ahead(&self, at: usize) {
         if self.bytes_ahead != 0 {
-            Ahead::from_address(self.slots.address(self.at)).prefetch::<LINES_AHEAD>(self.bytes_ahead);
+            Ahead::from_address(self.slots.address(at)).prefetch::<LINES_AHEAD>(self.bytes_ahead);
         }
     }
 
@@ -599,6 +592,12 @@ impl RowBatch {
     }
 }
 
+/// Those of some lanes, which begin with `at` in a direction, that come after it.
+#[inline(always)]
+fn lanes_after(lanes: u32, at: usize, is_forward: bool) -> u32 {
+    if is_forward { lanes & lanes.wrapping_sub(1) } else { lanes & !(1 << (at % SEGMENT_LANES)) }
+}
+
 /// A block that comes soon, for a long scan.
 fn ahead_of(run: &Run, soon: Option<u16>, rounds: u32) -> Ahead {
     match soon {
@@ -723,7 +722,7 @@ impl Task for Decode<'_> {
         }
         (batch.lanes, batch.filled) = (lanes, lanes.count_ones());
         batch.at = near_lane(lanes, batch.is_forward);
-        batch.prefetch_ahead();
+        batch.prefetch_ahead(batch.at);
         Ok(true)
     }
 }
