@@ -228,7 +228,8 @@ impl Builder {
     }
 
     /// A partition with so many runs outside its view has them merged or folded in; 8 by default, 2 at least. With fewer,
-    /// reads are faster while much is written, and more is written.
+    /// reads are faster while much is written, and more is written. Where none of them lies over another, nor over the view, as where
+    /// keys only grow, it may have three times as many: a read then seldom looks into more than one.
     pub fn loose_runs(mut self, runs: usize) -> Builder {
         self.settings.loose_runs = runs;
         self

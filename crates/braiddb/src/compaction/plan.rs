@@ -59,6 +59,8 @@ pub struct PartitionShape {
     pub runs: Vec<RunShape>,
     /// The loose runs, oldest first.
     pub loose: Vec<RunShape>,
+    /// How many loose runs count where it is asked whether they are too many: fewer than there are, if none lies over another.
+    pub loose_weight: usize,
     /// How many gets had to ask loose runs one by one, or other reads that took as long.
     pub loose_reads: u64,
     /// Whether there is a view over `runs`.
@@ -208,7 +210,7 @@ pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
         return Some(Plan::Major { inputs: smallest(&shape.runs, count - options.view_runs_max_idle + 1) });
     }
     let is_read = is_read_often(shape) && count <= options.view_runs_max;
-    if !foldable || (shape.loose.len() < options.loose_max && !options.idle && !is_read) {
+    if !foldable || (shape.loose_weight < options.loose_max && !options.idle && !is_read) {
         return None;
     }
     let (base, newer) = base_and_newer(shape);

@@ -38,6 +38,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
     PartitionShape {
         runs: runs(view, 1),
         loose: runs(loose, 101),
+        loose_weight: loose.len(),
         loose_reads: 0,
         has_view: !view.is_empty(),
         counts: Some(ViewShape { entries: 100, dead: 0 }),
@@ -249,6 +250,17 @@ fn runs_of_many_blocks_are_split_and_not_merged_in_vain() {
     assert_eq!(plan(&long, &options(false)), Some(Plan::Fold), "merging the two newest would give two again");
     long.loose[3].blocks = 1;
     assert_eq!(plan(&long, &options(false)), Some(Plan::Loose { inputs: vec![104, 103, 102, 101] }));
+}
+
+#[test]
+fn loose_runs_of_which_none_lies_over_another_may_be_more() {
+    let added = |loose: &[u64], weight| PartitionShape { loose_weight: weight, ..shape(&[100], loose) };
+    assert_eq!(plan(&added(&[20; 9], 3), &options(false)), None);
+    assert_eq!(plan(&added(&[20; 9], 4), &options(false)), Some(Plan::Major { inputs: (101..110).collect() }));
+    assert_eq!(plan(&added(&[20; 7], 4), &options(false)), Some(Plan::Fold));
+    assert_eq!(plan(&added(&[20; 3], 1), &options(true)), Some(Plan::Fold), "while idle, whatever their number");
+    let read = PartitionShape { loose_reads: 100_000, ..added(&[20; 3], 1) };
+    assert_eq!(plan(&read, &options(false)), Some(Plan::Fold), "they are read often");
 }
 
 /// `Builder::loose_runs` documents 2 as allowed. A merge of one run alone changes nothing, so the same plan comes again.

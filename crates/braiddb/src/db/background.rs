@@ -401,6 +401,7 @@ impl Core {
             is_in_order: !idle || best_cut(key_ranges(partition, runs.iter().chain(&loose))).is_some(),
             runs,
             loose,
+            loose_weight: partition.loose_weight(),
             loose_reads,
             has_view: partition.view.is_some(),
             counts,

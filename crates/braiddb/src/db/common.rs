@@ -46,6 +46,9 @@ const ACTIVE_MAX: usize = 2;
 /// As many full memtables may wait for their flush together.
 const WAITING_MAX: usize = 4;
 
+/// Of a database that shares nothing, so much of a full memtable may wait whatever else takes memory: one, and the beginning of another.
+const WAITING_BYTES_MIN_PER_CENT: usize = 150;
+
 /// As many together before all commits are slowed.
 const TAKEN_MAX: usize = ACTIVE_MAX + WAITING_MAX;
 
@@ -235,12 +238,14 @@ impl Common {
         }
     }
 
-    /// The most bytes of memtables of one database that wait for their flush.
+    /// The most bytes of memtables of one database that wait for their flush. One that shares nothing may have what all else but the cache's
+    /// least share leaves of the budget.
     pub fn waiting_bytes_max(&self) -> usize {
-        match self.is_shared {
-            true => WAITING_MAX * self.memtable_bytes / self.totals.waiting.load(Relaxed).max(1),
-            false => usize::MAX,
+        if self.is_shared {
+            return WAITING_MAX * self.memtable_bytes / self.totals.waiting.load(Relaxed).max(1);
         }
+        let all = self.memory - self.memory / CACHE_SHARE_MIN + self.totals.frozen.load(Relaxed);
+        all.saturating_sub(self.reserved_bytes()).max(WAITING_BYTES_MIN_PER_CENT * self.memtable_bytes / 100)
     }
 
     /// What is kept for the next memtables is given back to the system, if none of the databases has needed any since `quiet_since_ns`.

@@ -74,7 +74,7 @@ impl Pressure {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
-        let loose = merged.map(|p| p.layout.loose.len()).max().unwrap_or(0);
+        let loose = merged.map(|p| p.loose_weight()).max().unwrap_or(0);
         self.loose.store(loose, Ordering::Relaxed);
         let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
         let by_loose = if by_loose > 0 { (500 + by_loose as u64).min(1000) } else { 0 };

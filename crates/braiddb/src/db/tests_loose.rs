@@ -1,7 +1,7 @@
 //! Loose runs that readers ask often are folded sooner than others.
 
 use super::{
-    Db,
+    Db, Settings,
     tests_common::{mem, open, small},
 };
 use crate::platform::Vfs;
@@ -71,4 +71,39 @@ fn gets_of_keys_that_a_loose_run_lacks_do_not_ask_it_in_the_process_that_wrote_i
         assert!(newest.reads() > 0 || !is_reopened, "a run that was there before has no filter");
         assert!(newest.reads() * 20 < oldest.reads() || is_reopened, "{} reads", newest.reads());
     }
+}
+
+/// How many loose runs there are when the first are folded, of runs of eight rows; each of `place`, which is told the run and the row in it.
+fn loose_when_folded(loaded: u32, place: impl Fn(u32, u32) -> u32) -> usize {
+    let db = open(Settings { partition_bytes: Some(1 << 20), ..small(&mem()) }).unwrap();
+    let tree = db.tree("rows").unwrap();
+    let put = |row: u32| {
+        tree.put(key(row), [8; 20]).unwrap();
+    };
+    (0..loaded).for_each(put);
+    db.compact().unwrap();
+    let folds = db.stats().folds;
+    for run in 0..40 {
+        let before = db.stats().partitions[0].loose.len();
+        (0..8).for_each(|row| put(place(run, row)));
+        db.flush().unwrap();
+        if db.stats().folds > folds {
+            assert_eq!(db.stats().partitions[0].loose.len(), 0);
+            let rows = (0..=run).flat_map(|run| (0..8).map(move |row| (run, row)));
+            let rows: std::collections::BTreeSet<u32> =
+                rows.map(|(run, row)| place(run, row)).chain(0..loaded).collect();
+            assert_eq!(tree.iter().count(), rows.len());
+            return before + 1;
+        }
+    }
+    panic!("never folded: {:?}", db.stats().partitions);
+}
+
+#[test]
+fn runs_that_only_add_keys_at_an_end_are_folded_later() {
+    // `small` has four as the most. What was loaded is a loose run until the first fold, too.
+    assert_eq!(loose_when_folded(0, |run, row| 8 * run + row), 10, "ascending");
+    assert_eq!(loose_when_folded(64, |run, row| 64 + 8 * run + row), 10, "after what was loaded");
+    assert_eq!(loose_when_folded(0, |run, row| 40 * row + run), 4, "each over all others");
+    assert_eq!(loose_when_folded(640, |run, row| 8 * run + row), 4, "in order, over what was loaded");
 }

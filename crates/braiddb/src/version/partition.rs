@@ -26,6 +26,9 @@ const SHARE_ENTRIES_MIN: u64 = 64 * SEGMENT_ENTRIES as u64;
 /// memory that others read, and equal reads are counted equally.
 const READS_PER_COUNT: u64 = 32;
 
+/// So many runs that only add keys at either end, as where keys grow with time, weigh as much as one that lies over others.
+const ADDED_PER_WEIGHT: usize = 3;
+
 /// Whether a read of a key with this hash is counted.
 #[inline]
 pub fn is_counted(hash: u64) -> bool {
@@ -132,6 +135,28 @@ fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence:
     are_newest
 }
 
+/// Whether each of the loose runs, oldest first, lies before or after the keys of all that come before it, and of all `runs`.
+fn each_lies_outside(runs: &[Arc<RunHandle>], loose: &[Arc<RunHandle>]) -> bool {
+    let range = |handle: &Arc<RunHandle>| {
+        let meta = handle.run().meta();
+        (meta.smallest.clone(), meta.largest.clone())
+    };
+    lie_outside(runs.iter().map(range), loose.iter().map(range))
+}
+
+/// The same of ranges of keys, both ends included.
+fn lie_outside<K: Ord>(ranges: impl Iterator<Item = (K, K)>, mut added: impl Iterator<Item = (K, K)>) -> bool {
+    let union = |(smallest, largest): (K, K), other: (K, K)| (smallest.min(other.0), largest.max(other.1));
+    let Some(mut all) = ranges.reduce(union).or_else(|| added.next()) else { return true };
+    for range in added {
+        if range.0 <= all.1 && range.1 >= all.0 {
+            return false;
+        }
+        all = union(all, range);
+    }
+    true
+}
+
 /// A key range and its runs, open.
 #[derive(Debug)]
 pub struct Partition {
@@ -155,6 +180,8 @@ pub struct Partition {
     pub view_max_sequence: SequenceNumber,
     /// Whether all there is to ask is one view: its own, or that of its only run.
     is_plain: bool,
+    /// Whether each loose run lies before or after all that is older, so that no key stands in two.
+    only_adds: bool,
     /// Of runs that reach past the key range: which share lies within it, in per mille. Counted when first asked for.
     shares: OnceLock<HashMap<FileNumber, u64>>,
 }
@@ -184,6 +211,7 @@ impl Partition {
             id,
             layout,
             is_plain: sources == 1 && tombstones.is_empty(),
+            only_adds: tombstones.is_empty() && each_lies_outside(&runs, &loose),
             view_runs: runs.iter().map(|h| Arc::clone(h.run())).collect(),
             view_max_sequence,
             runs,
@@ -313,6 +341,13 @@ impl Partition {
         self.runs.iter().chain(loose)
     }
 
+    /// How many loose runs it has, where it is asked whether they are too many. A third of them if none lies over another, nor over the view: then a
+    /// read seldom has to look into more than one of them, and none of their entries supersedes another.
+    pub fn loose_weight(&self) -> usize {
+        let loose = self.layout.loose.len();
+        if self.only_adds { loose.div_ceil(ADDED_PER_WEIGHT) } else { loose }
+    }
+
     /// The loose runs, oldest first.
     pub fn loose_runs(&self) -> Vec<Arc<RunHandle>> {
         self.all_runs().skip(self.runs.len()).cloned().collect()
@@ -321,7 +356,29 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use super::are_newest;
+    use super::{are_newest, lie_outside};
+
+    #[test]
+    fn a_run_that_lies_over_an_older_one_is_told() {
+        for (runs, loose, expected) in [
+            (&[][..], &[][..], true),
+            (&[], &[(3, 5)], true),
+            (&[], &[(3, 5), (6, 6), (7, 9)], true),
+            // Before what there is, and after it.
+            (&[(5, 7), (4, 9)], &[(10, 12), (1, 3)], true),
+            // One of their keys is the same.
+            (&[(5, 7)], &[(7, 9)], false),
+            (&[(5, 7)], &[(1, 5)], false),
+            // Between two, which may be where nothing is, but is not told from one that lies over them.
+            (&[(1, 2), (8, 9)], &[(4, 5)], false),
+            (&[], &[(1, 2), (8, 9), (4, 5)], false),
+            (&[(5, 6)], &[(1, 9)], false),
+            (&[(1, 9)], &[(5, 6)], false),
+        ] {
+            let is_told = lie_outside(runs.iter().copied(), loose.iter().copied());
+            assert_eq!(is_told, expected, "{loose:?} on {runs:?}");
+        }
+    }
 
     #[test]
     fn runs_whose_numbers_reach_back_are_not_the_newest() {
