@@ -53,9 +53,9 @@ fn database() -> (Arc<SimDisk>, Vec<Contents>) {
     write((10..20).map(|n| Change::Put(0, key(n), value(50, n + 100))).collect());
     write(vec![Change::Delete(1, key(1)), Change::DeleteRange(0, bounds(&key(3), &key(6)))]);
     db.compact().expect("compact");
-    // So many loose runs that they are folded into a view of several runs; new keys, for the dead would be merged away.
+    // So many loose runs, each over the others, that they are folded into a view of several runs; new keys, for the dead would be merged away.
     for round in 0..5 {
-        write((0..3).map(|n| Change::Put(1, key(100 + round * 10 + n), value(30, round * 100 + n + 200))).collect());
+        write((0..3).map(|n| Change::Put(1, key(100 + round + 10 * n), value(30, round * 100 + n + 200))).collect());
         db.flush().expect("flush");
     }
     let states = vec![
