@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p braiddb --example soak -- [--minutes M] [--find-minutes M] [--records N] [--memory MIB]
-//!     [--threads T] [--background-threads T] [--rate OPS] [--durable] [--dir DIR] [--out DIR]
+//!     [--threads T] [--background-threads T] [--dead-percent P] [--rate OPS] [--durable] [--dir DIR] [--out DIR]
 //! ```
 //!
 //! 1. Loads the records in random order.
@@ -46,12 +46,15 @@ fn main() -> Result<(), Failure> {
         (0..options.threads).map(|id| Worker::new(id, options.threads, options.records)).collect();
     // What this program itself takes is not the engine's.
     let own_kib = process::memory_kib();
-    let db = Db::builder()
+    let mut builder = Db::builder()
         .memory(options.memory_mib << 20)
         .durability(durability)
         .background_threads(options.background)
-        .compression(Compression::None)
-        .open(&options.dir)?;
+        .compression(Compression::None);
+    if let Some(percent) = options.dead_percent {
+        builder = builder.dead_percent(percent);
+    }
+    let db = builder.open(&options.dir)?;
     let tree = db.tree("soak")?;
     let mut sampler = Sampler::new(&db, options.dir.clone(), &shared, own_kib);
 

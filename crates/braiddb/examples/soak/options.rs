@@ -15,6 +15,8 @@ pub struct Options {
     pub durable: bool,
     /// Threads that merge.
     pub background: usize,
+    /// What `Builder::dead_percent` is told, if anything.
+    pub dead_percent: Option<u8>,
     pub dir: PathBuf,
     pub out: PathBuf,
 }
@@ -32,6 +34,7 @@ impl Options {
             rate: None,
             durable: false,
             background: 2,
+            dead_percent: None,
             dir: std::env::temp_dir().join(format!("braiddb-soak-{}", process::id())),
             out: PathBuf::from("soak-results"),
         };
@@ -48,6 +51,7 @@ impl Options {
                 "--memory" => options.memory_mib = value.parse()?,
                 "--threads" => options.threads = value.parse()?,
                 "--background-threads" => options.background = value.parse()?,
+                "--dead-percent" => options.dead_percent = Some(value.parse()?),
                 "--rate" => options.rate = Some(value.parse()?),
                 "--dir" => options.dir = value.into(),
                 "--out" => options.out = value.into(),

@@ -191,13 +191,14 @@ impl Outcome<'_> {
             })
             .collect();
         format!(
-            "{{\n  \"records\": {},\n  \"memory_mib\": {},\n  \"threads\": {},\n  \"durable\": {},\n  \
+            "{{\n  \"records\": {},\n  \"memory_mib\": {},\n  \"threads\": {},\n  \"durable\": {},\n  \"dead_percent\": {},\n  \
              \"highest_rate\": {:.1},\n  \"target_rate\": {:.1},\n  \"seconds\": {},\n  \"write_amplification\": {:.4},\n  \
              \"stalls\": {},\n  \"slowed_ms\": {:.1},\n  \"verdicts\": [\n{}\n  ]\n}}\n",
             self.options.records,
             self.options.memory_mib,
             self.options.threads,
             self.options.durable,
+            self.options.dead_percent.map_or("null".to_owned(), |percent| percent.to_string()),
             self.highest_rate,
             self.target_rate,
             self.samples.len(),

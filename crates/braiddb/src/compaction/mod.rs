@@ -24,4 +24,6 @@ pub use flush::{FlushOutput, flush};
 pub use job::{MergeOutput, MergePart, Target, cut, droppable_runs, fold, merge, rebuild};
 pub use merge_scan::MergeScan;
 pub use output::{MERGED_BLOCKS_MAX, PART_BLOCKS_MAX, PARTITION_BLOCKS_MAX};
-pub use plan::{PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut, deadest, plan};
+pub use plan::{
+    DeadEstimate, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut, deadest, estimate_dead, plan,
+};

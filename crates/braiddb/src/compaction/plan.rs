@@ -179,6 +179,41 @@ pub fn deadest<'a>(shapes: impl Iterator<Item = &'a PartitionShape>, percent_max
     most.filter(|_| dead * 100 > entries * percent_max).map(|(_, index)| index)
 }
 
+/// How much is dead of all entries, about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeadEstimate {
+    /// Its share, in thousandths, without what was let go of.
+    pub per_mille: u64,
+    /// The partition of which most is dead, if with what was let go of it is more than was asked for, and half as much in that partition.
+    pub deadest: Option<usize>,
+}
+
+/// How much is dead while there are commits, and which partition to merge next so that it is no more than this share, in per cent. Unlike [`deadest`], this counts what
+/// stands in runs outside of views: of a thousand of their entries so many are taken to have superseded another, tombstones twice. And
+/// `let_go` entries of files that no partition reads any more.
+pub fn estimate_dead<'a>(
+    shapes: impl Iterator<Item = &'a PartitionShape>,
+    (percent_max, superseding_per_mille, let_go): (u64, u64, u64),
+) -> DeadEstimate {
+    let (mut entries, mut dead) = (0, 0);
+    let mut most = None;
+    for (index, shape) in shapes.enumerate() {
+        let Some(counts) = &shape.counts else { continue };
+        let own: u64 = all(shape).map(|r| r.entries).sum();
+        let new = if shape.dead_held < u64::MAX { own.saturating_sub(counts.entries) } else { 0 };
+        let own_dead = counts.dead.saturating_sub(shape.dead_held) + new * superseding_per_mille / 1000;
+        entries += own;
+        dead += own_dead.min(own);
+        let rank = (own_dead * 1000 / own.max(1), std::cmp::Reverse(own));
+        if rank.0 > 5 * percent_max && most.is_none_or(|(most, _)| rank > most) {
+            most = Some((rank, index));
+        }
+    }
+    let per_mille = dead * 1000 / entries.max(1);
+    let is_too_much = (dead + let_go) * 100 > (entries + let_go) * percent_max;
+    DeadEstimate { per_mille, deadest: most.filter(|_| is_too_much).map(|(_, index)| index) }
+}
+
 /// What to do with a partition; `None` if nothing.
 pub fn plan(shape: &PartitionShape, options: &PlanOptions) -> Option<Plan> {
     let count = shape.runs.len() + shape.loose.len();

@@ -293,3 +293,32 @@ fn what_lies_in_pieces_is_merged_once_idle() {
     let dying = PartitionShape { counts: Some(ViewShape { entries: 100, dead: 7 }), ..pieces() };
     assert_eq!(plan(&dying, &options(true)), Some(Plan::Fold));
 }
+
+#[test]
+fn what_is_dead_while_there_are_commits_is_estimated() {
+    let of = |entries: u64, dead: u64, loose: u64| PartitionShape {
+        counts: Some(ViewShape { entries, dead }),
+        ..shape(&[entries], if loose > 0 { std::slice::from_ref(&loose).to_vec() } else { Vec::new() }.as_slice())
+    };
+    let estimate = |shapes: &[PartitionShape], superseding: u64, let_go: u64| {
+        let DeadEstimate { per_mille, deadest } = estimate_dead(shapes.iter(), (10, superseding, let_go));
+        (per_mille, deadest)
+    };
+    assert_eq!(estimate(&[], 1000, 0), (0, None));
+    assert_eq!(estimate(&[of(1000, 90, 0), of(1000, 90, 0)], 1000, 0), (90, None));
+    assert_eq!(estimate(&[of(1000, 90, 0), of(1000, 120, 0)], 1000, 0), (105, Some(1)));
+    // Loose entries count by what they are taken to supersede.
+    assert_eq!(estimate(&[of(900, 0, 100), of(900, 100, 100)], 0, 0), (50, None));
+    assert_eq!(estimate(&[of(900, 0, 100), of(900, 100, 100)], 500, 0), (100, None));
+    assert_eq!(estimate(&[of(900, 0, 100), of(900, 100, 100)], 1000, 0), (150, Some(1)));
+    assert_eq!(estimate(&[of(900, 0, 100), of(900, 0, 100)], 2000, 0), (200, Some(0)));
+    // Of files that some partitions have let go of.
+    assert_eq!(estimate(&[of(1000, 50, 0), of(1000, 70, 0)], 0, 0), (60, None));
+    assert_eq!(estimate(&[of(1000, 50, 0), of(1000, 70, 0)], 0, 100), (60, Some(1)));
+    assert_eq!(estimate(&[of(1000, 50, 0), of(1000, 50, 0)], 0, 500), (50, None), "no merge would give much back");
+    // What snapshots hold, and what is worked on.
+    let held = PartitionShape { dead_held: 300, ..of(1000, 400, 0) };
+    assert_eq!(estimate(&[held.clone(), of(1000, 150, 0)], 0, 0), (125, Some(1)));
+    let taken = PartitionShape { dead_held: u64::MAX, ..of(500, 400, 500) };
+    assert_eq!(estimate(&[taken, of(1000, 250, 0)], 1000, 0), (125, Some(1)));
+}

@@ -302,7 +302,7 @@ impl Core {
             has_space: work.cramped_until_ns <= self.now_ns(),
         };
         // What is merged whole need not be folded before.
-        let deadest = if idle { self.choose_deadest(&state, &work) } else { None };
+        let deadest = if idle { self.choose_deadest(&state, &work) } else { self.choose_by_limit(&state, &work) };
         let chosen = deadest.or_else(|| self.choose(&state, &work, &options));
         let (partition, plan) = chosen.or_else(|| self.choose_older(&state, &work).filter(|_| idle))?;
         work.busy.insert(partition.id);
@@ -354,7 +354,7 @@ impl Core {
         Some((Arc::clone(partition), Plan::Major { inputs }))
     }
 
-    fn shape(&self, partition: &Partition, shares: &Shares, work: &WorkState, idle: bool) -> PartitionShape {
+    pub(super) fn shape(&self, partition: &Partition, shares: &Shares, work: &WorkState, idle: bool) -> PartitionShape {
         let (sparse_below, sparse_share) = match idle {
             true => (SPARSE_PER_MILLE_IDLE, SPARSE_SHARE_IDLE),
             false => (SPARSE_PER_MILLE, SPARSE_SHARE),
@@ -455,6 +455,9 @@ impl Core {
             // The partition may have been given up.
             let _change = self.change.lock();
             self.measure_pressure(&self.state.load());
+        }
+        if let (Ok(()), Job::Partition(partition, Plan::Fold | Plan::Major { .. })) = (&result, &job) {
+            self.learn_superseding(partition);
         }
         self.signal_work();
         if done {
@@ -667,10 +670,10 @@ fn expired_entries(partition: &Partition, runs: &[Arc<RunHandle>], expired_by_us
 }
 
 /// How much of each run all partitions together read, in per mille.
-struct Shares(HashMap<FileNumber, u64>);
+pub(super) struct Shares(HashMap<FileNumber, u64>);
 
 impl Shares {
-    fn of(version: &Version) -> Shares {
+    pub(super) fn of(version: &Version) -> Shares {
         let mut shares = HashMap::new();
         for partition in &version.partitions {
             for handle in partition.all_runs() {
@@ -681,7 +684,7 @@ impl Shares {
     }
 
     /// Rounding, and ranks that are exact to a segment only, may leave a whole run a little short.
-    fn total(&self, run: FileNumber) -> u64 {
+    pub(super) fn total(&self, run: FileNumber) -> u64 {
         self.0.get(&run).map_or(1000, |share| share + 10)
     }
 }

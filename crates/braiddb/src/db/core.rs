@@ -22,8 +22,8 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::{
-    archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, pressure::Pressure,
-    snapshot::Hold, stats::Counters, watches::Watches,
+    archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, dead_limit::Superseding,
+    pressure::Pressure, snapshot::Hold, stats::Counters, watches::Watches,
 };
 use super::{limited_work::LimitedWork, settings::Settings};
 use crate::{
@@ -204,6 +204,7 @@ pub struct Core {
     pub work_changed: Condvar,
     pub next_file: Arc<AtomicU64>,
     pub pressure: Pressure,
+    pub superseding: Superseding,
     pub counters: Counters,
     pub closing: AtomicBool,
     /// Whether this was closed since it is a follower's state of before.

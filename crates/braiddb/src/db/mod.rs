@@ -16,6 +16,7 @@ mod counting;
 mod crew;
 mod cursor;
 mod database;
+mod dead_limit;
 mod dump_source;
 mod expiry;
 mod follower;

@@ -210,6 +210,7 @@ impl Core {
             work_changed: Condvar::new(),
             next_file: parts.next_file,
             pressure: Pressure::default(),
+            superseding: Default::default(),
             counters: parts.counters,
             closing: AtomicBool::new(false),
             is_superseded: AtomicBool::new(false),

@@ -28,6 +28,14 @@ const LOOSE_FREE: usize = 16;
 /// Where a partition has no more loose runs than it may, merges take this share of the time; with [`LOOSE_FREE`], all of it.
 const MERGING_PER_MILLE_MIN: u64 = 400;
 
+/// Of what may be dead, in thousandths: with less, merges take the least share of the time, and with so much all of it.
+const DEAD_CALM: u64 = 900;
+const DEAD_FULL: u64 = 1050;
+
+/// With more of what may be dead than this, writers are slowed down, and most with so much.
+const DEAD_FREE: u64 = 1100;
+const DEAD_MOST: u64 = 1400;
+
 /// Delays are gathered until they are worth a sleep.
 const SLEEP_NS_MIN: u64 = 200_000;
 
@@ -44,6 +52,8 @@ pub struct Pressure {
     per_mille: AtomicU64,
     /// The most loose runs of a partition.
     loose: AtomicUsize,
+    /// How much is dead of what may be, in thousandths; 0 if there is no limit.
+    dead: AtomicU64,
     /// The time for a byte, in thousandths of what flushing it takes; 0 while there is no pressure.
     pace: AtomicU64,
     /// Nanoseconds that flushing a byte took lately, in 1/1024.
@@ -59,6 +69,7 @@ impl Default for Pressure {
         Pressure {
             per_mille: AtomicU64::new(0),
             loose: AtomicUsize::new(0),
+            dead: AtomicU64::new(0),
             pace: AtomicU64::new(0),
             flush_cost: AtomicU64::new(10 << 10),
             owed_ns: AtomicU64::new(0),
@@ -68,9 +79,9 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// Looks at a new state, of whose memtables so many bytes may wait, and in which nothing is done for the partitions that are
-    /// `given_up`.
-    pub fn measure(&self, state: &ReadState, waiting_bytes_max: usize, given_up: impl Fn(u64) -> bool) {
+    /// Looks at a new state, of whose memtables so many bytes may wait, in which so much is dead, in thousandths of what may be, and in which nothing is done for the
+    /// partitions that are `given_up`.
+    pub fn measure(&self, state: &ReadState, waiting_bytes_max: usize, dead: u64, given_up: impl Fn(u64) -> bool) {
         let frozen = state.frozen.iter().map(|m| m.bytes_used()).sum::<usize>() as u64;
         let by_memtables = (frozen * 1000 / (waiting_bytes_max as u64).max(1)).min(1000);
         let merged = state.version.partitions.iter().filter(|p| !given_up(p.id));
@@ -78,8 +89,11 @@ impl Pressure {
         self.loose.store(loose, Ordering::Relaxed);
         let by_loose = loose.saturating_sub(LOOSE_FREE) * 500 / (LOOSE_FULL - LOOSE_FREE);
         let by_loose = if by_loose > 0 { (500 + by_loose as u64).min(1000) } else { 0 };
-        self.per_mille.store(by_memtables.max(by_loose), Ordering::Relaxed);
-        self.pace.store(pace_of_memtables(by_memtables).max(pace_of_loose(by_loose)), Ordering::Relaxed);
+        self.dead.store(dead, Ordering::Relaxed);
+        let by_dead = dead.saturating_sub(DEAD_FREE) * 500 / (DEAD_MOST - DEAD_FREE);
+        let by_merges = by_loose.max(if by_dead > 0 { (500 + by_dead).min(1000) } else { 0 });
+        self.per_mille.store(by_memtables.max(by_merges), Ordering::Relaxed);
+        self.pace.store(pace_of_memtables(by_memtables).max(pace_of_merges(by_merges)), Ordering::Relaxed);
     }
 
     /// Learns what a flush took.
@@ -98,7 +112,10 @@ impl Pressure {
     pub fn share_of_merges(&self, loose_max: usize) -> u64 {
         let free = LOOSE_FREE.saturating_sub(loose_max).max(1) as u64;
         let more = (self.loose.load(Ordering::Relaxed).saturating_sub(loose_max) as u64).min(free);
-        MERGING_PER_MILLE_MIN + (WHOLE - MERGING_PER_MILLE_MIN) * more / free
+        let dead = self.dead.load(Ordering::Relaxed).clamp(DEAD_CALM, DEAD_FULL) - DEAD_CALM;
+        let by_loose = (WHOLE - MERGING_PER_MILLE_MIN) * more / free;
+        let by_dead = (WHOLE - MERGING_PER_MILLE_MIN) * dead / (DEAD_FULL - DEAD_CALM);
+        MERGING_PER_MILLE_MIN + by_loose.max(by_dead)
     }
 
     /// Lets a writer of `bytes` sleep as long as the pressure asks for.
@@ -134,7 +151,7 @@ fn pace_of_memtables(per_mille: u64) -> u64 {
 }
 
 /// At first as much as the flush takes, in the end four times: a merge costs more than a flush.
-fn pace_of_loose(per_mille: u64) -> u64 {
+fn pace_of_merges(per_mille: u64) -> u64 {
     if per_mille <= 500 { 0 } else { 1000 + (per_mille - 500) * 6 }
 }
 
@@ -142,7 +159,8 @@ impl Core {
     /// Looks at how hard writers must be pressed in a state. The caller holds `change`, and not `work`.
     pub fn measure_pressure(&self, state: &ReadState) {
         let work = self.work.lock();
-        self.pressure.measure(state, self.waiting_bytes_max(), |partition| work.failed.contains_key(&partition));
+        let dead = self.dead_to_limit(state, &work);
+        self.pressure.measure(state, self.waiting_bytes_max(), dead, |partition| work.failed.contains_key(&partition));
         self.set_pace(if work.idle { WHOLE } else { self.pressure.share_of_merges(self.settings.loose_runs) });
     }
 

@@ -72,6 +72,8 @@ pub struct Settings {
     pub partition_bytes: Option<u64>,
     pub loose_runs: usize,
     pub fold_bytes_per_entry: u64,
+    /// How much of all entries may be dead while there are commits, in per cent, if there is a limit.
+    pub dead_percent: Option<u64>,
     pub log_segment_bytes: u64,
     pub block_bytes: usize,
     pub blob_threshold: usize,

@@ -70,7 +70,7 @@ fn a_writer_is_as_fast_as_the_flush_with_two_memtables_of_three_and_a_third_as_f
 
 #[test]
 fn the_pace_only_grows() {
-    for pace in [pace_of_memtables, pace_of_loose] {
+    for pace in [pace_of_memtables, pace_of_merges] {
         let paces: Vec<u64> = (0..=1000).map(pace).collect();
         assert!(paces.is_sorted() && paces[500] == 0 && paces[501] > 0);
         assert!(paces.windows(2).skip(501).all(|pair| pair[1] - pair[0] < 10), "without steps");

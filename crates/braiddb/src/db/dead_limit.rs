@@ -1,0 +1,117 @@
+//! A limit to what is dead while there are commits ([`crate::Builder::dead_percent`]).
+//!
+//! Of what stands in views it is known how much is dead. Of what stands in runs outside of them it is estimated: merges and folds tell how many of the entries that
+//! were new to a view have superseded others. And a run that all partitions were flushed into stands there until the last of them has let it go.
+
+use super::{
+    background::Shares,
+    core::{Core, WorkState},
+};
+use crate::{
+    compaction::{DeadEstimate, PartitionShape, Plan, estimate_dead},
+    read::ReadState,
+    version::Partition,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Merges of fewer new entries tell nothing.
+const NEW_ENTRIES_MIN: u64 = 256;
+
+/// A tombstone is dead like what it deletes.
+const SUPERSEDING_MOST: u64 = 2000;
+
+/// Of a thousand entries that were new lately, how many have superseded another; tombstones that have count twice.
+#[derive(Debug, Default)]
+pub struct Superseding(AtomicU64);
+
+impl Superseding {
+    /// Learns that of so many new entries so many live ones more were left.
+    fn learn(&self, new: u64, live_before: u64, live_after: u64) {
+        if new < NEW_ENTRIES_MIN {
+            return;
+        }
+        let gone = (new + live_before).saturating_sub(live_after);
+        let per_mille = (gone * 1000 / new).min(SUPERSEDING_MOST);
+        self.0.store(u64::midpoint(self.0.load(Relaxed), per_mille), Relaxed);
+    }
+
+    fn per_mille(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Core {
+    /// How much is dead of what may be, in thousandths; 0 without a limit.
+    pub fn dead_to_limit(&self, state: &ReadState, work: &WorkState) -> u64 {
+        let Some(percent_max) = self.settings.dead_percent else { return 0 };
+        self.estimate_dead(state, work, percent_max, |_| false).per_mille * 100 / percent_max
+    }
+
+    /// While there are commits: the partition whose merge gives back most, if too much is dead in all. Those that are worked on count as if nothing in them
+    /// were.
+    pub(super) fn choose_by_limit(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
+        let percent_max = self.settings.dead_percent?;
+        let partitions = &state.version.partitions;
+        // Before writers are slowed down for loose runs, these come first.
+        let urgent = self.settings.loose_runs.max(2) * 3 / 2;
+        if partitions.iter().any(|partition| partition.loose_weight() >= urgent) {
+            return None;
+        }
+        let is_taken =
+            |partition: &Partition| work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id);
+        let partition = &partitions[self.estimate_dead(state, work, percent_max, is_taken).deadest?];
+        let inputs = partition.all_runs().map(|handle| handle.run().meta().number).collect();
+        Some((Arc::clone(partition), Plan::Major { inputs }))
+    }
+
+    fn estimate_dead(
+        &self,
+        state: &ReadState,
+        work: &WorkState,
+        percent_max: u64,
+        is_taken: impl Fn(&Partition) -> bool,
+    ) -> DeadEstimate {
+        let shares = Shares::of(&state.version);
+        let shape = |partition: &Arc<Partition>| {
+            let mut shape = self.shape(partition, &shares, work, false);
+            if is_taken(partition) {
+                shape.dead_held = u64::MAX;
+            }
+            shape
+        };
+        let shapes: Vec<PartitionShape> = state.version.partitions.iter().map(shape).collect();
+        let runs = state.version.partitions.iter().flat_map(|partition| partition.all_runs());
+        let metas: BTreeMap<_, _> =
+            runs.map(|handle| (handle.run().meta().number, handle.run().meta().entries)).collect();
+        let let_go = metas.iter().map(|(&run, entries)| entries * (1000 - shares.total(run).min(1000)) / 1000).sum();
+        estimate_dead(shapes.iter(), (percent_max, self.superseding.per_mille(), let_go))
+    }
+
+    /// Learns from what became of a partition whose new entries went into its view, or were merged with all others.
+    pub(super) fn learn_superseding(&self, before: &Partition) {
+        if self.settings.dead_percent.is_none() {
+            return;
+        }
+        let state = self.state.load();
+        let Some(after) = state.version.partitions.iter().find(|partition| partition.id == before.id) else { return };
+        if after.layout.loose.iter().any(|run| before.layout.loose.contains(run)) {
+            return;
+        }
+        let (Some((entries, dead)), Some((entries_after, dead_after))) = (before.counts(), after.counts()) else {
+            return;
+        };
+        let share = |handle| before.share_per_mille(handle);
+        let all: u64 = before.all_runs().map(|handle| handle.run().meta().entries * share(handle) / 1000).sum();
+        let (live, live_after) = (entries.saturating_sub(dead), entries_after.saturating_sub(dead_after));
+        self.superseding.learn(all.saturating_sub(entries), live, live_after);
+    }
+}
