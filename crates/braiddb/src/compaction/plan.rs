@@ -61,6 +61,8 @@ pub struct PartitionShape {
     pub loose: Vec<RunShape>,
     /// How many loose runs count where it is asked whether they are too many: fewer than there are, if none lies over another.
     pub loose_weight: usize,
+    /// How many of them, from the oldest on, have no key that anything older has.
+    pub loose_adding: usize,
     /// How many gets had to ask loose runs one by one, or other reads that took as long.
     pub loose_reads: u64,
     /// Whether there is a view over `runs`.
@@ -200,7 +202,8 @@ pub fn estimate_dead<'a>(
     for (index, shape) in shapes.enumerate() {
         let Some(counts) = &shape.counts else { continue };
         let own: u64 = all(shape).map(|r| r.entries).sum();
-        let new = if shape.dead_held < u64::MAX { own.saturating_sub(counts.entries) } else { 0 };
+        let new: u64 = shape.loose.iter().skip(shape.loose_adding).map(|r| r.entries).sum();
+        let new = if shape.dead_held < u64::MAX { new } else { 0 };
         let own_dead = counts.dead.saturating_sub(shape.dead_held) + new * superseding_per_mille / 1000;
         entries += own;
         dead += own_dead.min(own);

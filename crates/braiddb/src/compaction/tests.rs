@@ -39,6 +39,7 @@ fn shape(view: &[u64], loose: &[u64]) -> PartitionShape {
         runs: runs(view, 1),
         loose: runs(loose, 101),
         loose_weight: loose.len(),
+        loose_adding: 0,
         loose_reads: 0,
         has_view: !view.is_empty(),
         counts: Some(ViewShape { entries: 100, dead: 0 }),
@@ -312,6 +313,14 @@ fn what_is_dead_while_there_are_commits_is_estimated() {
     assert_eq!(estimate(&[of(900, 0, 100), of(900, 100, 100)], 500, 0), (100, None));
     assert_eq!(estimate(&[of(900, 0, 100), of(900, 100, 100)], 1000, 0), (150, Some(1)));
     assert_eq!(estimate(&[of(900, 0, 100), of(900, 0, 100)], 2000, 0), (200, Some(0)));
+    // What a merge left in two runs, without a view, and a run that was flushed after that.
+    let merged = |adding| PartitionShape {
+        counts: Some(ViewShape { entries: 600, dead: 0 }),
+        loose_adding: adding,
+        ..shape(&[], &[600, 400, 100])
+    };
+    assert_eq!(estimate(&[merged(2)], 1000, 0), (90, None));
+    assert_eq!(estimate(&[merged(0)], 1000, 0), (1000, Some(0)));
     // Of files that some partitions have let go of.
     assert_eq!(estimate(&[of(1000, 50, 0), of(1000, 70, 0)], 0, 0), (60, None));
     assert_eq!(estimate(&[of(1000, 50, 0), of(1000, 70, 0)], 0, 100), (60, Some(1)));

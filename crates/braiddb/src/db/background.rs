@@ -402,6 +402,7 @@ impl Core {
             runs,
             loose,
             loose_weight: partition.loose_weight(),
+            loose_adding: partition.adding_runs(),
             loose_reads,
             has_view: partition.view.is_some(),
             counts,
@@ -456,8 +457,8 @@ impl Core {
             let _change = self.change.lock();
             self.measure_pressure(&self.state.load());
         }
-        if let (Ok(()), Job::Partition(partition, Plan::Fold | Plan::Major { .. })) = (&result, &job) {
-            self.learn_superseding(partition);
+        if let (Ok(()), Job::Partition(partition, plan @ (Plan::Fold | Plan::Major { .. }))) = (&result, &job) {
+            self.learn_superseding(partition, plan);
         }
         self.signal_work();
         if done {

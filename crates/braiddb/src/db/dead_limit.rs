@@ -12,6 +12,7 @@ use crate::{
     read::ReadState,
     version::Partition,
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -29,9 +30,13 @@ const NEW_ENTRIES_MIN: u64 = 256;
 /// A tombstone is dead like what it deletes.
 const SUPERSEDING_MOST: u64 = 2000;
 
-/// Of a thousand entries that were new lately, how many have superseded another; tombstones that have count twice.
+/// Of a thousand entries that were new lately, how many have superseded another; tombstones that have count twice. And how many entries partitions had when they were
+/// merged last: none is merged for the limit again before that has changed, whatever is estimated.
 #[derive(Debug, Default)]
-pub struct Superseding(AtomicU64);
+pub struct Superseding {
+    per_mille: AtomicU64,
+    merged: Mutex<BTreeMap<u64, u64>>,
+}
 
 impl Superseding {
     /// Learns that of so many new entries so many live ones more were left.
@@ -41,11 +46,11 @@ impl Superseding {
         }
         let gone = (new + live_before).saturating_sub(live_after);
         let per_mille = (gone * 1000 / new).min(SUPERSEDING_MOST);
-        self.0.store(u64::midpoint(self.0.load(Relaxed), per_mille), Relaxed);
+        self.per_mille.store(u64::midpoint(self.per_mille(), per_mille), Relaxed);
     }
 
     fn per_mille(&self) -> u64 {
-        self.0.load(Relaxed)
+        self.per_mille.load(Relaxed)
     }
 }
 
@@ -66,8 +71,11 @@ impl Core {
         if partitions.iter().any(|partition| partition.loose_weight() >= urgent) {
             return None;
         }
-        let is_taken =
-            |partition: &Partition| work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id);
+        let merged = self.superseding.merged.lock();
+        let is_taken = |partition: &Partition| {
+            let is_as_merged = || merged.get(&partition.id) == Some(&entries_of(partition));
+            work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) || is_as_merged()
+        };
         let partition = &partitions[self.estimate_dead(state, work, percent_max, is_taken).deadest?];
         let inputs = partition.all_runs().map(|handle| handle.run().meta().number).collect();
         Some((Arc::clone(partition), Plan::Major { inputs }))
@@ -97,21 +105,32 @@ impl Core {
     }
 
     /// Learns from what became of a partition whose new entries went into its view, or were merged with all others.
-    pub(super) fn learn_superseding(&self, before: &Partition) {
+    pub(super) fn learn_superseding(&self, before: &Partition, plan: &Plan) {
         if self.settings.dead_percent.is_none() {
             return;
         }
         let state = self.state.load();
-        let Some(after) = state.version.partitions.iter().find(|partition| partition.id == before.id) else { return };
+        let partitions = &state.version.partitions;
+        let Some(after) = partitions.iter().find(|partition| partition.id == before.id) else { return };
+        if matches!(plan, Plan::Major { .. }) {
+            let mut merged = self.superseding.merged.lock();
+            merged.retain(|id, _| partitions.iter().any(|partition| partition.id == *id));
+            merged.insert(after.id, entries_of(after));
+        }
         if after.layout.loose.iter().any(|run| before.layout.loose.contains(run)) {
             return;
         }
         let (Some((entries, dead)), Some((entries_after, dead_after))) = (before.counts(), after.counts()) else {
             return;
         };
-        let share = |handle| before.share_per_mille(handle);
-        let all: u64 = before.all_runs().map(|handle| handle.run().meta().entries * share(handle) / 1000).sum();
+        let all = entries_of(before);
         let (live, live_after) = (entries.saturating_sub(dead), entries_after.saturating_sub(dead_after));
         self.superseding.learn(all.saturating_sub(entries), live, live_after);
     }
+}
+
+/// The entries of all runs of a partition, as far as they lie within it.
+fn entries_of(partition: &Partition) -> u64 {
+    let share = |handle| partition.share_per_mille(handle);
+    partition.all_runs().map(|handle| handle.run().meta().entries * share(handle) / 1000).sum()
 }

@@ -135,26 +135,29 @@ fn are_newest(sequences: &[(SequenceNumber, SequenceNumber)], view_max_sequence:
     are_newest
 }
 
-/// Whether each of the loose runs, oldest first, lies before or after the keys of all that come before it, and of all `runs`.
-fn each_lies_outside(runs: &[Arc<RunHandle>], loose: &[Arc<RunHandle>]) -> bool {
+/// How many of the loose runs, oldest first, lie before or after the keys of all that come before them, and of all `runs`, up to the first that does not.
+fn adding_runs(runs: &[Arc<RunHandle>], loose: &[Arc<RunHandle>]) -> usize {
     let range = |handle: &Arc<RunHandle>| {
         let meta = handle.run().meta();
         (meta.smallest.clone(), meta.largest.clone())
     };
-    lie_outside(runs.iter().map(range), loose.iter().map(range))
+    adding(runs.iter().map(range), loose.iter().map(range))
 }
 
 /// The same of ranges of keys, both ends included.
-fn lie_outside<K: Ord>(ranges: impl Iterator<Item = (K, K)>, mut added: impl Iterator<Item = (K, K)>) -> bool {
+fn adding<K: Ord>(ranges: impl Iterator<Item = (K, K)>, added: impl Iterator<Item = (K, K)>) -> usize {
     let union = |(smallest, largest): (K, K), other: (K, K)| (smallest.min(other.0), largest.max(other.1));
-    let Some(mut all) = ranges.reduce(union).or_else(|| added.next()) else { return true };
+    let mut all = ranges.reduce(union);
+    let mut count = 0;
     for range in added {
-        if range.0 <= all.1 && range.1 >= all.0 {
-            return false;
-        }
-        all = union(all, range);
+        all = match all {
+            Some(all) if range.0 <= all.1 && range.1 >= all.0 => return count,
+            Some(all) => Some(union(all, range)),
+            None => Some(range),
+        };
+        count += 1;
     }
-    true
+    count
 }
 
 /// A key range and its runs, open.
@@ -180,8 +183,8 @@ pub struct Partition {
     pub view_max_sequence: SequenceNumber,
     /// Whether all there is to ask is one view: its own, or that of its only run.
     is_plain: bool,
-    /// Whether each loose run lies before or after all that is older, so that no key stands in two.
-    only_adds: bool,
+    /// How many loose runs, from the oldest on, lie before or after all that is older, so that no key of theirs stands in two.
+    adding: usize,
     /// Of runs that reach past the key range: which share lies within it, in per mille. Counted when first asked for.
     shares: OnceLock<HashMap<FileNumber, u64>>,
 }
@@ -211,7 +214,7 @@ impl Partition {
             id,
             layout,
             is_plain: sources == 1 && tombstones.is_empty(),
-            only_adds: tombstones.is_empty() && each_lies_outside(&runs, &loose),
+            adding: adding_runs(&runs, &loose),
             view_runs: runs.iter().map(|h| Arc::clone(h.run())).collect(),
             view_max_sequence,
             runs,
@@ -345,7 +348,13 @@ impl Partition {
     /// read seldom has to look into more than one of them, and none of their entries supersedes another.
     pub fn loose_weight(&self) -> usize {
         let loose = self.layout.loose.len();
-        if self.only_adds { loose.div_ceil(ADDED_PER_WEIGHT) } else { loose }
+        let only_adds = self.adding == loose && self.tombstones.is_none();
+        if only_adds { loose.div_ceil(ADDED_PER_WEIGHT) } else { loose }
+    }
+
+    /// How many loose runs, from the oldest on, have no key that anything older has: where there is no view, what a merge of all has left among them.
+    pub fn adding_runs(&self) -> usize {
+        self.adding
     }
 
     /// The loose runs, oldest first.
@@ -356,27 +365,27 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use super::{are_newest, lie_outside};
+    use super::{adding, are_newest};
 
     #[test]
     fn a_run_that_lies_over_an_older_one_is_told() {
         for (runs, loose, expected) in [
-            (&[][..], &[][..], true),
-            (&[], &[(3, 5)], true),
-            (&[], &[(3, 5), (6, 6), (7, 9)], true),
+            (&[][..], &[][..], 0),
+            (&[], &[(3, 5)], 1),
+            (&[], &[(3, 5), (6, 6), (7, 9)], 3),
             // Before what there is, and after it.
-            (&[(5, 7), (4, 9)], &[(10, 12), (1, 3)], true),
+            (&[(5, 7), (4, 9)], &[(10, 12), (1, 3)], 2),
             // One of their keys is the same.
-            (&[(5, 7)], &[(7, 9)], false),
-            (&[(5, 7)], &[(1, 5)], false),
+            (&[(5, 7)], &[(7, 9)], 0),
+            (&[(5, 7)], &[(1, 5)], 0),
+            (&[(5, 7)], &[(8, 9), (9, 10), (11, 12)], 1),
             // Between two, which may be where nothing is, but is not told from one that lies over them.
-            (&[(1, 2), (8, 9)], &[(4, 5)], false),
-            (&[], &[(1, 2), (8, 9), (4, 5)], false),
-            (&[(5, 6)], &[(1, 9)], false),
-            (&[(1, 9)], &[(5, 6)], false),
+            (&[(1, 2), (8, 9)], &[(4, 5)], 0),
+            (&[], &[(1, 2), (8, 9), (4, 5)], 2),
+            (&[(5, 6)], &[(1, 9)], 0),
+            (&[(1, 9)], &[(5, 6)], 0),
         ] {
-            let is_told = lie_outside(runs.iter().copied(), loose.iter().copied());
-            assert_eq!(is_told, expected, "{loose:?} on {runs:?}");
+            assert_eq!(adding(runs.iter().copied(), loose.iter().copied()), expected, "{loose:?} on {runs:?}");
         }
     }
 
