@@ -299,7 +299,7 @@ fn what_lies_in_pieces_is_merged_once_idle() {
 fn what_is_dead_while_there_are_commits_is_estimated() {
     let of = |entries: u64, dead: u64, loose: u64| PartitionShape {
         counts: Some(ViewShape { entries, dead }),
-        ..shape(&[entries], if loose > 0 { std::slice::from_ref(&loose).to_vec() } else { Vec::new() }.as_slice())
+        ..shape(&[entries], if loose > 0 { std::slice::from_ref(&loose) } else { &[] })
     };
     let estimate = |shapes: &[PartitionShape], superseding: u64, let_go: u64| {
         let DeadEstimate { per_mille, deadest } = estimate_dead(shapes.iter(), (10, superseding, let_go));

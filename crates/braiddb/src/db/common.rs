@@ -46,9 +46,6 @@ const ACTIVE_MAX: usize = 2;
 /// As many full memtables may wait for their flush together.
 const WAITING_MAX: usize = 4;
 
-/// Of a database that shares nothing, so much of a full memtable may wait whatever else takes memory: one, and the beginning of another.
-const WAITING_BYTES_MIN_PER_CENT: usize = 150;
-
 /// As many together before all commits are slowed.
 const TAKEN_MAX: usize = ACTIVE_MAX + WAITING_MAX;
 
@@ -239,13 +236,13 @@ impl Common {
     }
 
     /// The most bytes of memtables of one database that wait for their flush. One that shares nothing may have what all else but the cache's
-    /// least share leaves of the budget.
+    /// least share leaves of the budget; a memtable and a half in any case.
     pub fn waiting_bytes_max(&self) -> usize {
         if self.is_shared {
             return WAITING_MAX * self.memtable_bytes / self.totals.waiting.load(Relaxed).max(1);
         }
         let all = self.memory - self.memory / CACHE_SHARE_MIN + self.totals.frozen.load(Relaxed);
-        all.saturating_sub(self.reserved_bytes()).max(WAITING_BYTES_MIN_PER_CENT * self.memtable_bytes / 100)
+        all.saturating_sub(self.reserved_bytes()).max(self.memtable_bytes + self.memtable_bytes / 2)
     }
 
     /// What is kept for the next memtables is given back to the system, if none of the databases has needed any since `quiet_since_ns`.
@@ -415,5 +412,34 @@ impl Core {
                 other.run_inline();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Common, Membership};
+    use crate::platform::{Runtime, SystemRuntime};
+    use std::sync::Arc;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn memtables_wait_in_what_all_else_leaves_of_the_budget() {
+        let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
+        let common = Arc::new(Common::new(128 * MIB, 2, &runtime, 16 * MIB, false));
+        let member = Membership::new(Arc::clone(&common));
+        // All but an eighth for the cache, two memtables, and 24 MiB for three threads.
+        assert_eq!(common.waiting_bytes_max(), (128 - 16 - 32 - 24) * MIB);
+        member.set_resident(30 * MIB);
+        assert_eq!(common.waiting_bytes_max(), 26 * MIB);
+        // What waits itself is not what leaves no room for it.
+        member.set_frozen(26 * MIB);
+        assert_eq!(
+            common.waiting_bytes_max(),
+            42 * MIB,
+            "beside one memtable, since the second is among those that wait"
+        );
+        member.set_resident(100 * MIB);
+        assert_eq!(common.waiting_bytes_max(), 24 * MIB, "a memtable and a half");
     }
 }

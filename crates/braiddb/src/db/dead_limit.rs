@@ -58,7 +58,9 @@ impl Core {
     /// How much is dead of what may be, in thousandths; 0 without a limit.
     pub fn dead_to_limit(&self, state: &ReadState, work: &WorkState) -> u64 {
         let Some(percent_max) = self.settings.dead_percent else { return 0 };
-        self.estimate_dead(state, work, percent_max, |_| false).per_mille * 100 / percent_max
+        // What no merge gives back is nothing to wait for.
+        let is_left = |partition: &Partition| self.is_left_alone(partition, work);
+        self.estimate_dead(state, work, percent_max, is_left).per_mille * 100 / percent_max
     }
 
     /// While there are commits: the partition whose merge gives back most, if too much is dead in all. Those that are worked on count as if nothing in them
@@ -71,14 +73,16 @@ impl Core {
         if partitions.iter().any(|partition| partition.loose_weight() >= urgent) {
             return None;
         }
-        let merged = self.superseding.merged.lock();
-        let is_taken = |partition: &Partition| {
-            let is_as_merged = || merged.get(&partition.id) == Some(&entries_of(partition));
-            work.busy.contains(&partition.id) || work.failed.contains_key(&partition.id) || is_as_merged()
-        };
+        let is_taken = |partition: &Partition| work.busy.contains(&partition.id) || self.is_left_alone(partition, work);
         let partition = &partitions[self.estimate_dead(state, work, percent_max, is_taken).deadest?];
         let inputs = partition.all_runs().map(|handle| handle.run().meta().number).collect();
         Some((Arc::clone(partition), Plan::Major { inputs }))
+    }
+
+    /// Whether a partition is not merged for the limit: since it cannot be, or has been and is as it was then.
+    fn is_left_alone(&self, partition: &Partition, work: &WorkState) -> bool {
+        let is_as_merged = || self.superseding.merged.lock().get(&partition.id) == Some(&entries_of(partition));
+        work.failed.contains_key(&partition.id) || is_as_merged()
     }
 
     fn estimate_dead(

@@ -1,7 +1,7 @@
 //! Backpressure: writers are slowed by microseconds as work piles up, so that they never run into a wall.
 //!
-//! Pressure is the larger of two debts, from 0 to 1: memtables that wait for their flush, and loose runs beyond what
-//! a partition should have. A damaged partition, which is not merged any more, does not count: waiting would not help.
+//! Pressure is the largest of three debts, from 0 to 1: memtables that wait for their flush, loose runs beyond what
+//! a partition should have, and what is dead beyond a limit, if there is one. A damaged partition, which is not merged any more, does not count: waiting would not help.
 //! From one half on, writers keep a pace: so much time for each byte, in which what they do themselves counts. It is told in
 //! what flushing a byte takes. With two memtables waiting of three that may, writers are as fast as the flush, so that it
 //! always has something to do and they never have to wait for it; with three, a third as fast.
