@@ -633,10 +633,16 @@ impl Core {
         }
     }
 
-    /// Has the log's next segment ready before a commit needs it, if enough is written that it will.
+    /// Has the log's next segments ready before a commit needs them, if enough is written that it will.
     fn prepare_log(&self) {
         let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
-        if let Err(e) = wal.prepare_next() {
+        let made = loop {
+            match wal.prepare_next() {
+                Ok(true) => {}
+                other => break other,
+            }
+        };
+        if let Err(e) = made {
             tracing::debug!(error = %e, "no log segment could be made ahead of need");
         }
     }
@@ -748,13 +754,14 @@ impl Core {
 
     /// What is to be done now and then, and the log's next segment.
     fn look_after_log(&self) {
+        // Somebody may be about to need it.
+        self.prepare_log();
         if let Err(error) = self.remove_leftovers() {
             tracing::warn!(%error, "a file that is not needed any more could not be removed; the next open will");
         }
         self.keep_time();
         self.give_memory_back_if_due();
         self.look_at_readers_if_due();
-        self.prepare_log();
         self.tidy_log();
     }
 }

@@ -24,7 +24,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -89,6 +89,8 @@ pub struct Wal {
     /// What is kept beyond those.
     retained: Mutex<Retained>,
     spares: Mutex<Vec<Spare>>,
+    /// How many segments were made beforehand and wait; written by who has the tail.
+    segments_ahead: AtomicUsize,
     /// How many syncs there had been when spares were last tidied.
     tidied_at_syncs: AtomicU64,
     /// The length of the next segment that is made.
@@ -114,8 +116,10 @@ struct Tail {
     /// The next segment, once made. It must stay even if its seal could not be written: parts of the seal may be on
     /// disk.
     prepared: Option<Prepared>,
-    /// The next segment, made beforehand: it begins where the present one's file ends.
-    ahead: Option<Arc<Segment>>,
+    /// The next segments, made beforehand: each begins where the file of the one before it ends.
+    ahead: VecDeque<Arc<Segment>>,
+    /// When the segment became the present one, by the coarse clock.
+    began_ns: u64,
     /// From this offset on, the next segment is wanted; past all offsets once it was asked for.
     calls_at: u64,
     buffer: Vec<u8>,
@@ -182,6 +186,7 @@ impl Wal {
         };
         let segment = spare.begin(&context, header).map_err(|e| e.error)?;
         let first_lsn = start.start_lsn + SEGMENT_HEADER_LEN;
+        let began_ns = context.runtime.monotonic_coarse_ns();
         let mut segments = VecDeque::from(start.older);
         segments.push_back(segment.clone());
         Ok(Wal {
@@ -197,7 +202,8 @@ impl Wal {
                 calls_at: Tail::calls_at(&segment),
                 segment,
                 prepared: None,
-                ahead: None,
+                ahead: VecDeque::new(),
+                began_ns,
                 buffer: Vec::new(),
             }),
             end_lsn: AtomicU64::new(first_lsn),
@@ -206,6 +212,7 @@ impl Wal {
             segments: Mutex::new(segments),
             retained: Mutex::new(Retained { segments: start.retained, floor: start.floor, limit: start.retention }),
             spares: Mutex::default(),
+            segments_ahead: AtomicUsize::new(0),
             tidied_at_syncs: AtomicU64::new(0),
             next_len,
             calls_for_next: AtomicBool::new(false),
@@ -321,7 +328,8 @@ impl Wal {
         let is_read = segment.readers.load(Ordering::Acquire) > 0;
         let spare = segment.to_spare(self.durable_lsn());
         let mut spares = self.spares.lock();
-        if !is_read && spare.len == self.options.segment_len && spares.len() < self.options.spares_max {
+        let waiting = spares.len() + self.segments_ahead.load(Ordering::Relaxed).saturating_sub(1);
+        if !is_read && spare.len == self.options.segment_len && waiting < self.options.spares_max {
             spares.push(spare);
         } else {
             drop(spares);
@@ -426,7 +434,7 @@ impl Wal {
         finished.map(describe).collect()
     }
 
-    /// Removes the spares, and returns how many there were. For when nothing was committed for a while.
+    /// Removes the spares and what was made beforehand, and returns how many there were. For when nothing was committed for a while.
     pub fn trim_spares(&self) -> usize {
         self.drop_ahead(&mut self.tail.lock());
         let spares = std::mem::take(&mut *self.spares.lock());
@@ -519,7 +527,7 @@ impl Wal {
     fn make_room(&self, tail: &mut Tail, len: u64) -> Result<()> {
         // A next segment that is made already begins where a seal written now would end: nothing may come between.
         loop {
-            let ending_len = if tail.ahead.is_some() { FILLING_LEN_MIN } else { SEAL_LEN_MAX };
+            let ending_len = if !tail.ahead.is_empty() { FILLING_LEN_MIN } else { SEAL_LEN_MAX };
             if tail.prepared.is_none() && tail.offset + len + ending_len <= tail.segment.header.len {
                 return Ok(());
             }
@@ -548,6 +556,7 @@ impl Wal {
         tail.segment.keep_mapping(std::mem::replace(&mut tail.mapping, mapping));
         tail.segment = next.clone();
         tail.calls_at = Tail::calls_at(&next);
+        tail.began_ns = self.context.runtime.monotonic_coarse_ns();
         self.segments.lock().push_back(next);
         Ok(())
     }

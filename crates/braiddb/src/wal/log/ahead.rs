@@ -1,15 +1,16 @@
-//! The next segment, made and synced before the log needs it.
+//! The next segments, made and synced before the log needs them.
 //!
-//! A segment's header must be on disk before a seal names it, and a sync takes milliseconds where the device is busy. So
-//! a background thread makes the next segment while there is room in the present one. Its header tells where it begins,
-//! which nobody knows beforehand; so it begins where the present one's file ends, and a note of zeros fills what is left
+//! A segment's header must be on disk before a seal names it, and a sync takes milliseconds where the device is busy, or most of a second
+//! where it is much shared. So a background thread makes the next segment while there is room in the present one, and the ones after
+//! that where segments are filled quickly. A header tells where its segment begins,
+//! which nobody knows beforehand; so it begins where the file of the one before it ends, and a note of zeros fills what is left
 //! before the seal.
 //!
 //! The appender makes a segment of its own where none is there in time, where much would have to be filled, and where
 //! the log was synced meanwhile: a segment's header tells how far it was synced when the segment begins, and that alone
-//! may tell damage to what stands before it.
+//! may tell damage to what stands before it. Those that were made beforehand are of no use then.
 
-use super::{Prepared, Tail, Wal, count, map};
+use super::{Prepared, Tail, Wal, count, following_len, map};
 use crate::{
     base::Result,
     wal::{
@@ -19,7 +20,7 @@ use crate::{
         segment::{Segment, Spare},
     },
 };
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 /// No more than this part of a segment is filled.
 const FILLING_PART_MAX: u64 = 16;
@@ -27,12 +28,18 @@ const FILLING_PART_MAX: u64 = 16;
 /// The next segment is asked for when this part of one is used.
 const ASKED_AT_PART: u64 = 4;
 
+/// The log is made ready for what is written in so long. A sync was seen to take 0.6 s where others had the device.
+const AHEAD_NS: u64 = 1_000_000_000;
+
+/// But for no more than so many segments.
+const AHEAD_SEGMENTS_MAX: u64 = 4;
+
 /// How much is left of a segment after which another is made, so that a note and a seal surely fit.
 pub(super) const FILLING_LEN_MIN: u64 = RECORD_HEADER_LEN_MAX as u64 + SEAL_LEN_MAX;
 
 /// What a segment made beforehand goes by.
 struct Outlook {
-    /// Where the present segment begins. (Its number may come back: files are used again.)
+    /// Where the segment before it begins. (Its number may come back: files are used again.)
     follows: Lsn,
     header: SegmentHeader,
     usual_len: u64,
@@ -63,9 +70,9 @@ impl Wal {
         }
     }
 
-    /// Makes the next segment ahead of need, if it was called for, so that a full one costs the appender no sync. Where the
-    /// log is synced now and then, a file for it is made and no more. For a background thread. Returns whether anything was
-    /// made.
+    /// Makes a segment ahead of need, if it was called for, so that a full one costs the appender no sync. Where the
+    /// log is synced now and then, a file for it is made and no more. For a background thread, which is to call again as long as
+    /// something was made: returns whether.
     pub fn prepare_next(&self) -> Result<bool> {
         self.latch.check()?;
         let Outlook { follows, mut header, usual_len, .. } = match self.outlook() {
@@ -86,8 +93,11 @@ impl Wal {
             next.keep_mapping(Some(mapping));
         }
         let mut tail = self.tail.lock();
-        if tail.segment.header.start_lsn == follows && tail.prepared.is_none() && tail.ahead.is_none() {
-            tail.ahead = Some(next);
+        let last = tail.ahead.back().unwrap_or(&tail.segment).header;
+        let fits = last.start_lsn == follows && last.limit_lsn() == next.header.start_lsn;
+        if fits && tail.prepared.is_none() {
+            tail.ahead.push_back(next);
+            self.segments_ahead.store(tail.ahead.len(), Ordering::Relaxed);
             count(counter, 1);
         } else {
             drop(tail);
@@ -96,15 +106,21 @@ impl Wal {
         Ok(true)
     }
 
-    /// What the next segment would be; `None` if it is not called for, or there.
+    /// What the next segment to be made would be; `None` if none is called for.
     fn outlook(&self) -> Option<Outlook> {
         let tail = self.tail.lock();
-        let present = &tail.segment.header;
         let durable_lsn = self.durable_lsn();
-        if tail.calls_at < u64::MAX || tail.prepared.is_some() || tail.ahead.is_some() {
+        if tail.calls_at < u64::MAX || tail.prepared.is_some() {
             return None;
         }
-        let start_lsn = present.limit_lsn();
+        // What was made before the log was synced will be made once more.
+        let is_current = |segment: &Arc<Segment>| segment.header.durable_lsn == durable_lsn;
+        let wanted = tail.ahead_wanted(self.context.runtime.monotonic_coarse_ns());
+        if tail.ahead.len() as u64 >= wanted || !tail.ahead.iter().all(is_current) {
+            return None;
+        }
+        let last = &tail.ahead.back().unwrap_or(&tail.segment).header;
+        let start_lsn = last.limit_lsn();
         let header = SegmentHeader {
             file_id: self.context.runtime.random_u64(),
             start_lsn,
@@ -118,19 +134,18 @@ impl Wal {
             previous_sequence: tail.last_sequence,
             base_time_us: self.context.runtime.unix_time_us().min(MAX_TIME_US),
         };
-        let is_synced = durable_lsn > present.start_lsn + SEGMENT_HEADER_LEN;
-        Some(Outlook {
-            follows: present.start_lsn,
-            header,
-            usual_len: self.next_len.load(Ordering::Relaxed),
-            is_synced,
-        })
+        let is_synced = durable_lsn > tail.segment.header.start_lsn + SEGMENT_HEADER_LEN;
+        let usual_len = match tail.ahead.back() {
+            Some(last) => following_len(last.header.len, &self.options),
+            None => self.next_len.load(Ordering::Relaxed),
+        };
+        Some(Outlook { follows: last.start_lsn, header, usual_len, is_synced })
     }
 
     /// The segment made beforehand, if it will do for a record of up to `len` bytes, and the seal that leads to it: the rest
     /// of the present segment is filled. One that will not do becomes a spare.
     pub(super) fn go_on_ahead(&self, tail: &mut Tail, len: u64) -> Result<Option<Prepared>> {
-        let Some(next) = tail.ahead.clone() else { return Ok(None) };
+        let Some(next) = tail.ahead.front().cloned() else { return Ok(None) };
         let has_room = next.header.len >= SEGMENT_HEADER_LEN + len + SEAL_LEN_MAX;
         let is_current = next.header.durable_lsn == self.durable_lsn();
         let filling = if has_room && is_current { tail.filling(&next.header) } else { None };
@@ -143,18 +158,19 @@ impl Wal {
             let note = tail.marker(RecordFlags::NOTE, &zeros, next.header.durable_lsn);
             self.write_record(tail, &note, &zeros)?;
         }
-        tail.ahead = None;
+        tail.ahead.pop_front();
+        self.segments_ahead.store(tail.ahead.len(), Ordering::Relaxed);
         let payload = encode_seal(next.header.number, next.header.file_id);
         let seal = tail.marker(RecordFlags::SEAL, &payload, next.header.durable_lsn);
         next.set_last_sequence(tail.last_sequence);
         Ok(Some(Prepared { next, seal }))
     }
 
-    /// Gives up the segment made beforehand, if there is one.
+    /// Gives up the segments made beforehand, if there are any: each follows the one before.
     pub(super) fn drop_ahead(&self, tail: &mut Tail) {
-        if let Some(next) = tail.ahead.take() {
-            self.spares.lock().push(next.to_spare(next.header.durable_lsn));
-        }
+        let mut spares = self.spares.lock();
+        spares.extend(tail.ahead.drain(..).map(|next| next.to_spare(next.header.durable_lsn)));
+        self.segments_ahead.store(0, Ordering::Relaxed);
     }
 }
 
@@ -162,6 +178,15 @@ impl Tail {
     /// When the next segment is asked for.
     pub(super) fn calls_at(segment: &Segment) -> u64 {
         segment.header.len / ASKED_AT_PART
+    }
+
+    /// How many segments are to be there ahead, by how quickly the present one was used so far.
+    fn ahead_wanted(&self, now_ns: u64) -> u64 {
+        let used = self.offset.max(1);
+        let took_ns = now_ns.saturating_sub(self.began_ns).max(1);
+        let used_in_time = u128::from(used) * u128::from(AHEAD_NS) / u128::from(took_ns);
+        let segments = used_in_time.div_ceil(u128::from(self.segment.header.len.max(1)));
+        u64::try_from(segments).unwrap_or(u64::MAX).clamp(1, AHEAD_SEGMENTS_MAX)
     }
 
     /// What must stand before the seal for it to end where the segment's file does; `None` if that is too much, or if there

@@ -1,7 +1,10 @@
 //! Segments that are made before the log needs them.
 
 use super::*;
-use crate::{platform::fault_vfs::Operation, wal::inspect_segment};
+use crate::{
+    platform::{Runtime, fault_vfs::Operation},
+    wal::inspect_segment,
+};
 use std::io::ErrorKind;
 use std::sync::{OnceLock, atomic::AtomicBool};
 
@@ -39,8 +42,11 @@ fn the_appender_syncs_nothing_and_the_log_comes_back() {
         let before = syncs(&world);
         append(&wal, sequence).unwrap();
         synced_by_appender += syncs(&world) - before;
-        made += u64::from(wal.prepare_next().unwrap());
-        assert!(!wal.prepare_next().unwrap(), "once a segment");
+        let before = made;
+        while wal.prepare_next().unwrap() {
+            made += 1;
+        }
+        assert!(made - before <= 4, "no more than the log will need soon");
         if sequence.is_multiple_of(100) {
             let flushed = sequence - 80;
             let (seen, outcome) = world.replay(&input).unwrap();
@@ -218,4 +224,108 @@ fn what_was_made_ahead_follows_no_later_segment_in_the_same_file() {
     let (seen, outcome) = world.replay(&input).unwrap();
     assert_eq!(outcome.end_lsn, wal.end_lsn());
     assert_eq!(seen.last().map(|(last, _)| *last), Some(sequence.load(Ordering::Relaxed)));
+}
+
+/// A clock that a test sets.
+#[derive(Debug, Default)]
+struct SetClock(AtomicU64);
+
+impl Runtime for SetClock {
+    fn unix_time_us(&self) -> u64 {
+        1_000_000
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn random_u64(&self) -> u64 {
+        SystemRuntime::new().random_u64()
+    }
+
+    fn spawn(&self, _: &str, _: Box<dyn FnOnce() + Send>) -> std::io::Result<std::thread::JoinHandle<()>> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn sleep_us(&self, _: u64) {}
+
+    fn process_name(&self) -> String {
+        String::new()
+    }
+}
+
+/// A log whose first segment was used up to three quarters in so many milliseconds, and how many were then made for it.
+fn made_after(world: &World, ms: u64) -> (Wal, usize) {
+    let clock = Arc::new(SetClock::default());
+    let context = WalContext { runtime: Arc::clone(&clock) as Arc<dyn Runtime>, ..world.context() };
+    let wal = Wal::create(context, world.options.clone(), WalStart::new_log()).unwrap();
+    wal.append(&group(1), &vec![1; 12 << 10]).unwrap();
+    clock.0.store(ms * 1_000_000, Ordering::Relaxed);
+    let mut made = 0;
+    while wal.prepare_next().unwrap() {
+        made += 1;
+    }
+    (wal, made)
+}
+
+#[test]
+fn as_many_are_made_as_the_log_fills_in_a_second() {
+    for (ms, expected) in [(0, 4), (100, 4), (250, 4), (300, 3), (500, 2), (1000, 1), (60_000, 1)] {
+        assert_eq!(made_after(&world(), ms).1, expected, "{ms} ms");
+    }
+}
+
+#[test]
+fn each_made_ahead_follows_the_one_before() {
+    let world = world();
+    let (wal, made) = made_after(&world, 1);
+    assert_eq!(made, 4);
+    let before = syncs(&world);
+    let mut sequence = 1;
+    while wal.segments().len() < 5 {
+        sequence += 1;
+        append(&wal, sequence).unwrap();
+    }
+    assert_eq!(syncs(&world), before, "all that was needed was there");
+    let segments = wal.segments();
+    assert!(segments.windows(2).all(|pair| pair[0].start_lsn + pair[0].len == pair[1].start_lsn), "{segments:?}");
+    let (seen, outcome) = world.replay(&input_of(&wal)).unwrap();
+    assert_eq!((seen.len() as u64, outcome.end_lsn), (sequence, wal.end_lsn()));
+    assert_eq!(seen[1..], groups(2..=sequence)[..]);
+}
+
+/// Recovery finds the headers of segments that the log did not come to, before and after another epoch begins.
+#[test]
+fn those_that_the_log_never_came_to_are_no_damage() {
+    let world = world();
+    let (wal, made) = made_after(&world, 1);
+    assert_eq!(made, 4);
+    append(&wal, 2).unwrap();
+    let mut input = input_of(&wal);
+    drop(wal);
+    let (seen, outcome) = world.replay(&input).unwrap();
+    assert_eq!((seen.len(), outcome.unneeded.len(), outcome.ambiguous_tail), (2, 4, false));
+    let (seen, wal) = world.reopen(&mut input).unwrap();
+    assert_eq!(seen.len(), 2);
+    append(&wal, 3).unwrap();
+    assert_eq!(world.replay(&input).unwrap().0.len(), 3);
+}
+
+/// A group that needs a longer segment than those that wait, or a sync, makes all of them useless: they are used as files.
+#[test]
+fn where_one_will_not_do_none_that_follows_does() {
+    for is_synced in [false, true] {
+        let world = world();
+        let (wal, made) = made_after(&world, 1);
+        assert_eq!(made, 4);
+        if is_synced {
+            wal.sync(wal.end_lsn()).unwrap();
+        }
+        wal.append(&group(2), &vec![2; if is_synced { 8 << 10 } else { 40 << 10 }]).unwrap();
+        let (seen, outcome) = world.replay(&input_of(&wal)).unwrap();
+        assert_eq!((seen.len(), outcome.end_lsn), (2, wal.end_lsn()));
+        let left = wal.spares().len();
+        assert_eq!(left, if is_synced { 3 } else { 4 });
+        assert_eq!(wal.trim_spares(), left, "nothing waits to follow");
+    }
 }
