@@ -211,7 +211,7 @@ impl Builder {
         self
     }
 
-    /// Threads for merges; 2 by default. One more flushes, so that no flush waits for a merge, and one has log segments ready.
+    /// Threads for merges; 2 by default. One more flushes, so that no flush waits for a merge, one has log segments ready, and one removes and closes files.
     /// Where the machine has fewer processors than these threads and two more, merges take but a part of the time while little is to be merged.
     /// With 0 the committing
     /// thread does all that itself, at moments that depend on the operations alone: so tests can repeat a run exactly.

@@ -9,7 +9,7 @@ use super::{
     arena::{Hint, Pin},
     tally,
 };
-use crate::platform::ReadMapping;
+use crate::platform::{Disposal, ReadMapping};
 use crossbeam_epoch::Guard;
 use std::{fmt, ops::Deref, ops::Range, ptr::NonNull, sync::Arc};
 
@@ -19,7 +19,28 @@ const HOLDERS: usize = 8;
 /// One of those who keep a map; on lines of its own.
 #[repr(align(128))]
 struct Holder {
-    mapping: Arc<ReadMapping>,
+    mapping: Arc<Mapping>,
+}
+
+/// The map. It is undone by who has the time: the last to hold it may be any reader.
+struct Mapping {
+    /// There until this is dropped.
+    map: Option<ReadMapping>,
+    disposal: Arc<Disposal>,
+}
+
+impl Mapping {
+    fn map(&self) -> &ReadMapping {
+        self.map.as_ref().expect("there until this is dropped")
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Some(map) = self.map.take() {
+            self.disposal.let_go(map);
+        }
+    }
 }
 
 /// A mapped file. Shared by all threads.
@@ -35,9 +56,9 @@ unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
     /// A file of these bytes.
-    pub fn new(mapping: ReadMapping) -> MappedFile {
-        let mapping = Arc::new(mapping);
-        let bytes = mapping.memory();
+    pub fn new(map: ReadMapping, disposal: &Arc<Disposal>) -> MappedFile {
+        let bytes = map.memory();
+        let mapping = Arc::new(Mapping { map: Some(map), disposal: Arc::clone(disposal) });
         let holders = std::array::from_fn(|_| Arc::new(Holder { mapping: Arc::clone(&mapping) }));
         MappedFile { bytes, holders }
     }
@@ -74,12 +95,12 @@ impl MappedFile {
 
     /// [`ReadMapping::is_in_memory`].
     pub fn is_in_memory(&self, range: Range<u64>) -> bool {
-        self.holders[0].mapping.is_in_memory(clamp(range))
+        self.holders[0].mapping.map().is_in_memory(clamp(range))
     }
 
     /// [`ReadMapping::populate`].
     pub fn populate(&self, range: Range<u64>) -> bool {
-        self.holders[0].mapping.populate(clamp(range))
+        self.holders[0].mapping.map().populate(clamp(range))
     }
 
     /// Where a unit is that ends there.

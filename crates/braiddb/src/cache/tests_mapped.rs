@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 fn mapped() -> (MappedFile, Weak<[u8]>) {
     let bytes: Arc<[u8]> = (0..=255u8).collect();
     let weak = Arc::downgrade(&bytes);
-    (MappedFile::new(ReadMapping::of_copy(bytes)), weak)
+    (MappedFile::new(ReadMapping::of_copy(bytes), &Arc::default()), weak)
 }
 
 /// Other tests of the process may hold guards, so the wait is for the thing itself.

@@ -254,7 +254,7 @@ impl Core {
     }
 
     fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
-        if role == Role::Logger {
+        if matches!(role, Role::Logger | Role::Cleaner) {
             return None;
         }
         if role != Role::Flusher {
@@ -715,6 +715,10 @@ impl Worker for Core {
 impl Core {
     /// Does a job if there is one.
     fn work_once(&self, role: Role, found: &dyn Fn()) -> Turn {
+        if role == Role::Cleaner {
+            self.table.disposal.work();
+            return Turn::Done;
+        }
         if self.closing.load(Ordering::Acquire) {
             return Turn::Over;
         }

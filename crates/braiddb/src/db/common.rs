@@ -328,6 +328,12 @@ impl Core {
         if common.mergers > 0 {
             let worker: Weak<Core> = Arc::downgrade(self);
             common.crew.join(*id, worker as Weak<dyn Worker>);
+            let (common, id) = (Arc::downgrade(common), *id);
+            self.table.disposal.defer(Arc::new(move || {
+                if let Some(common) = common.upgrade() {
+                    common.crew.call_cleaner(id);
+                }
+            }));
         }
         Ok(())
     }
@@ -336,6 +342,7 @@ impl Core {
     pub fn stop(&self) {
         let Membership { common, id, .. } = &self.member;
         common.crew.leave(*id);
+        self.table.disposal.finish();
         if !common.is_shared {
             common.crew.end();
         }

@@ -32,11 +32,13 @@ pub enum Role {
     Logger,
     /// Everything else.
     Merger,
+    /// Lets go of files, which is never waited for. It has a turn only when it is called by name.
+    Cleaner,
     /// Everything: the calling thread, where there are no threads or a caller waits.
     All,
 }
 
-const ROLES: [Role; 3] = [Role::Flusher, Role::Logger, Role::Merger];
+const ROLES: [Role; 4] = [Role::Flusher, Role::Logger, Role::Merger, Role::Cleaner];
 
 /// What came of a database's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub enum Turn {
     Again,
     /// There is nothing to do; it is to be looked at again after so many nanoseconds.
     Rest(u64),
+    /// There is nothing to do until it is called.
+    Done,
     /// There will never be anything again.
     Over,
 }
@@ -104,9 +108,9 @@ impl Crew {
         Crew { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
-    /// Starts threads: so many that flush, one for logs, and so many that merge.
+    /// Starts threads: so many that flush, one for logs, so many that merge, and one that lets go of files.
     pub fn start(&self, flushers: usize, mergers: usize) -> io::Result<()> {
-        let roles = [(Role::Flusher, flushers), (Role::Logger, 1), (Role::Merger, mergers)];
+        let roles = [(Role::Flusher, flushers), (Role::Logger, 1), (Role::Merger, mergers), (Role::Cleaner, 1)];
         for (role, count) in roles {
             for index in 0..count {
                 let shared = Arc::clone(&self.shared);
@@ -130,14 +134,17 @@ impl Crew {
         self.call(id);
     }
 
-    /// There may be work.
+    /// There may be work, but for files to be let go of.
     pub fn call(&self, id: u64) {
         let mut state = self.shared.state.lock();
-        for role in ROLES {
-            if state.call(id, role) {
-                self.shared.wake[role as usize].notify_one();
-            }
+        for role in ROLES.into_iter().filter(|role| *role != Role::Cleaner) {
+            self.shared.call(&mut state, id, role);
         }
+    }
+
+    /// There are files to be let go of.
+    pub fn call_cleaner(&self, id: u64) {
+        self.shared.call(&mut self.shared.state.lock(), id, Role::Cleaner);
     }
 
     /// Gives no more turns, and waits until the last one has ended.
@@ -189,15 +196,23 @@ impl Role {
             Role::Flusher => "flush",
             Role::Logger => "log",
             Role::Merger => "merge",
+            Role::Cleaner => "clean",
             Role::All => "all",
         }
     }
 }
 
 impl Shared {
+    /// Puts a member in line, and wakes a thread for it.
+    fn call(&self, state: &mut State, id: u64, role: Role) {
+        if state.call(id, role) {
+            self.wake[role as usize].notify_one();
+        }
+    }
+
     /// What a thread does until all is over.
     fn work(&self, role: Role) {
-        if role == Role::Merger {
+        if matches!(role, Role::Merger | Role::Cleaner) {
             self.runtime.give_way();
         }
         let mut state = self.state.lock();
@@ -304,6 +319,7 @@ impl State {
                     due.insert((due_ns, id));
                 }
             }
+            Turn::Done if !is_called => {}
             _ => {
                 self.call(id, role);
             }

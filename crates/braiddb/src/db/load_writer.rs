@@ -372,7 +372,8 @@ impl LoadWriter {
         let thread = WriteBehind::start(&*core.settings.runtime);
         let thread = Arc::new(thread.map_err(|e| Error::io("start a thread for", &core.dir, e))?);
         let vfs = Arc::new(BehindVfs::new(&core.table.vfs, &thread));
-        self.behind = Some(Behind { thread, table: TableContext { vfs, ..core.table.clone() } });
+        self.behind =
+            Some(Behind { thread, table: TableContext { vfs, disposal: Arc::default(), ..core.table.clone() } });
         Ok(())
     }
 

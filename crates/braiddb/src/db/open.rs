@@ -403,6 +403,7 @@ pub(super) fn table_context(settings: &Settings) -> TableContext {
         in_place: settings.read_in_place,
         lately: Arc::default(),
         new_filters: Arc::default(),
+        disposal: Arc::default(),
     }
 }
 

@@ -68,7 +68,8 @@ impl SpillPlace {
 /// How files of spills are opened. They are written once and read once, so they are not to take the place of other things in the system's cache;
 /// and then somebody has to read ahead.
 fn spill_table(core: &Core) -> TableContext {
-    let table = core.table.clone();
+    // Nobody else has handles to them: they are gone when the load is.
+    let table = TableContext { disposal: Arc::default(), ..core.table.clone() };
     if core.settings.background_threads == 0 {
         return table;
     }

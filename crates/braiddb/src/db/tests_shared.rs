@@ -175,7 +175,7 @@ fn a_panic_in_one_database_leaves_the_threads_to_the_others() {
         // Threads have done that: nobody here called for it.
         assert!(other.stats().flushes > 0);
     });
-    assert_eq!(shared.stats().threads, 4);
+    assert_eq!(shared.stats().threads, 5);
     drop(db);
     assert_eq!(shared.stats().databases, 0);
 }
@@ -226,7 +226,7 @@ fn the_settings_of_a_shared_runtime_count() {
     let settings = Settings { memory: 1 << 30, background_threads: 0, shared: Some(runtime.clone()), ..small(&mem()) };
     let db = Db::open_with(settings, Path::new("/db")).unwrap();
     assert_eq!((db.core().settings.memory, db.core().settings.background_threads), (64 << 20, 3));
-    assert_eq!(runtime.stats().threads, 6);
+    assert_eq!(runtime.stats().threads, 7);
     drop(db);
-    assert_eq!(SharedRuntime::with_memory(usize::MAX).unwrap().stats().threads, 5);
+    assert_eq!(SharedRuntime::with_memory(usize::MAX).unwrap().stats().threads, 6);
 }

@@ -12,6 +12,7 @@ mod barrier_of_system;
 mod batch;
 #[cfg(test)]
 mod conformance;
+mod disposal;
 #[cfg(test)]
 pub mod fault_vfs;
 mod layer;
@@ -71,6 +72,7 @@ pub(crate) use aligned::Aligned;
 #[cfg(any(unix, windows))]
 pub use batch::SystemFile;
 pub use batch::{BatchReads, IoReport, ReadRequest, Unbuffered};
+pub use disposal::Disposal;
 pub use layer::{FileLayer, VfsLayer};
 pub(crate) use limited::{LimitedVfs, Limits};
 pub use mem::MemVfs;

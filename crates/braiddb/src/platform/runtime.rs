@@ -41,7 +41,7 @@ pub trait Runtime: Send + Sync + Debug + 'static {
     /// A random number.
     fn random_u64(&self) -> u64;
     /// Starts a thread. Its name tells what for, with a number behind it: `braiddb-flush` for what writers may be waiting for, `braiddb-log` for what commits
-    /// may be waiting for, `braiddb-merge` for what nobody waits for (these call [`Runtime::give_way`] first); other names begin with `braiddb-` too, and are those of
+    /// may be waiting for, `braiddb-merge` and `braiddb-clean` for what nobody waits for (these call [`Runtime::give_way`] first); other names begin with `braiddb-` too, and are those of
     /// threads that some calls start and end. The handle is joined, so the thread must end soon after `body` has.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
     /// Has the calling thread give way to others where there are more threads to run than processors. It stays so.

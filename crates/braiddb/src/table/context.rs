@@ -3,7 +3,7 @@
 use super::{Demand, Lately, Moment, NewFilters};
 use crate::{
     cache::BlockCache,
-    platform::{Runtime, SystemRuntime, Vfs},
+    platform::{Disposal, Runtime, SystemRuntime, Vfs},
 };
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub struct TableContext {
     pub lately: Arc<Lately>,
     /// Filters of runs that were written and not opened yet.
     pub new_filters: Arc<NewFilters>,
+    /// Who removes files and closes them.
+    pub disposal: Arc<Disposal>,
 }
 
 impl TableContext {
@@ -31,8 +33,8 @@ impl TableContext {
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
         let demand = Arc::new(Demand::new(u64::MAX));
         let runtime = Arc::new(SystemRuntime::new());
-        let (lately, new_filters) = Default::default();
-        TableContext { vfs, cache, demand, runtime, in_place: true, lately, new_filters }
+        let (lately, new_filters, disposal) = Default::default();
+        TableContext { vfs, cache, demand, runtime, in_place: true, lately, new_filters, disposal }
     }
 
     /// What moment it is.

@@ -17,7 +17,7 @@ use super::{TableContext, run::read_error};
 use crate::{
     base::Result,
     cache::{CheckTime, MappedFile},
-    platform::{File, Runtime},
+    platform::{Disposal, File, Runtime},
 };
 use std::{
     ops::Range,
@@ -80,6 +80,7 @@ impl Moment {
 pub(super) struct Place {
     mapped: OnceLock<Option<Mapped>>,
     runtime: Arc<dyn Runtime>,
+    disposal: Arc<Disposal>,
     is_allowed: bool,
 }
 
@@ -93,7 +94,12 @@ struct Mapped {
 impl Place {
     /// No map yet.
     pub fn new(ctx: &TableContext) -> Place {
-        Place { mapped: OnceLock::new(), runtime: Arc::clone(&ctx.runtime), is_allowed: ctx.in_place }
+        Place {
+            mapped: OnceLock::new(),
+            runtime: Arc::clone(&ctx.runtime),
+            disposal: Arc::clone(&ctx.disposal),
+            is_allowed: ctx.in_place,
+        }
     }
 
     /// The map of the file's first `len` bytes; `None` if there is none to be had.
@@ -109,7 +115,7 @@ impl Place {
     fn map(&self, file: &dyn File, len: u64) -> Option<&MappedFile> {
         let map = || {
             // A system that refuses it is one without: what is not mapped is cached.
-            let file = MappedFile::new(file.map_for_reading(len).ok()??);
+            let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.disposal);
             let regions = (file.len() as u64).div_ceil(REGION_BYTES);
             Some(Mapped { file, regions: (0..regions).map(|_| AtomicU64::new(0)).collect() })
         };

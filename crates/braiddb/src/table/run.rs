@@ -23,7 +23,7 @@ use crate::{
     base::{EntryRef, Error, FileId, FileNumber, RangeTombstoneSet, Result, SequenceNumber},
     cache::{CacheSlots, MappedFile, PinnedUnit, UnitNote},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS},
-    platform::{File, OpenMode, ReadRequest, Vfs},
+    platform::{Disposal, File, OpenMode, ReadRequest, Vfs},
 };
 use crossbeam_epoch::Guard;
 use std::{
@@ -60,6 +60,7 @@ pub struct Run {
     path: PathBuf,
     range_tombstones: Arc<RangeTombstoneSet>,
     vfs: Arc<dyn Vfs>,
+    disposal: Arc<Disposal>,
     is_obsolete: AtomicBool,
 }
 
@@ -121,6 +122,7 @@ impl Run {
             path: path.to_owned(),
             range_tombstones: Arc::new(tail.range_tombstones),
             vfs: ctx.vfs.clone(),
+            disposal: Arc::clone(&ctx.disposal),
             is_obsolete: AtomicBool::new(false),
         };
         if let Some(since) = ctx.lately.since(run.meta.file_id, 0).filter(|_| ctx.in_place) {
@@ -579,10 +581,12 @@ enum Found<'a> {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.is_obsolete.load(Ordering::Acquire)
-            && let Err(error) = self.vfs.remove(&self.path)
-        {
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove an obsolete run; the next open will");
+        let file = Arc::clone(&self.file);
+        if self.is_obsolete.load(Ordering::Acquire) {
+            self.disposal.remove(&self.vfs, &self.path, file);
+        } else {
+            // A follower's files are removed by another process.
+            self.disposal.let_go(file);
         }
     }
 }

@@ -20,7 +20,7 @@ use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::{CacheSlots, UnitNote};
 use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
-use crate::platform::{File, OpenMode, ReadRequest, Vfs};
+use crate::platform::{Disposal, File, OpenMode, ReadRequest, Vfs};
 use crate::table::{Demand, Position, Run, TableContext};
 use crossbeam_epoch::Guard;
 use std::{
@@ -155,6 +155,7 @@ pub(super) struct Query<'a> {
 #[derive(Debug)]
 pub struct View {
     vfs: Arc<dyn Vfs>,
+    disposal: Arc<Disposal>,
     pub(crate) file: Arc<dyn File>,
     path: PathBuf,
     pub(crate) file_id: FileId,
@@ -270,6 +271,7 @@ impl View {
             .ok_or_else(|| corrupt(directory_at, "the view's directory is malformed"))?;
         Ok(View {
             vfs: ctx.vfs.clone(),
+            disposal: Arc::clone(&ctx.disposal),
             file,
             path: path.to_owned(),
             file_id,
@@ -692,11 +694,11 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        if self.obsolete.load(Relaxed)
-            && self.meta.number != 0
-            && let Err(error) = self.vfs.remove(&self.path)
-        {
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove a view file that is not needed any more");
+        let file = Arc::clone(&self.file);
+        if self.obsolete.load(Relaxed) && self.meta.number != 0 {
+            self.disposal.remove(&self.vfs, &self.path, file);
+        } else {
+            self.disposal.let_go(file);
         }
     }
 }

@@ -131,6 +131,33 @@ fn who_rests_is_looked_at_again() {
 }
 
 #[test]
+fn who_lets_go_of_files_has_a_turn_only_when_it_is_called_for_that() {
+    #[derive(Default)]
+    struct Counted([AtomicUsize; ROLES.len()]);
+    impl Counted {
+        fn turns(&self, role: Role) -> usize {
+            self.0[role as usize].load(Ordering::SeqCst)
+        }
+    }
+    impl Worker for Counted {
+        fn turn(&self, role: Role, _found: &dyn Fn()) -> Turn {
+            self.0[role as usize].fetch_add(1, Ordering::SeqCst);
+            if role == Role::Cleaner { Turn::Done } else { Turn::Rest(1_000_000) }
+        }
+    }
+    let (crew, counted) = (crew(1), Arc::new(Counted::default()));
+    join(&crew, 1, &counted);
+    wait_until("ten looks at the log", || counted.turns(Role::Logger) >= 10);
+    assert_eq!(counted.turns(Role::Cleaner), 0);
+    crew.call_cleaner(1);
+    wait_until("its turn", || counted.turns(Role::Cleaner) == 1);
+    let before = counted.turns(Role::Logger);
+    crew.call(1);
+    wait_until("ten looks more", || counted.turns(Role::Logger) >= before + 10);
+    assert_eq!(counted.turns(Role::Cleaner), 1);
+}
+
+#[test]
 fn long_pauses_end_together() {
     assert_eq!(due_at(123_456_789, 50_000_000), 173_456_789);
     assert_eq!(due_at(123_456_789, 1_000_000_000), 1_200_000_000);

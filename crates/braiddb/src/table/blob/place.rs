@@ -6,7 +6,7 @@
 use crate::{
     base::FileId,
     cache::{CheckTime, MappedFile},
-    platform::{File, Runtime},
+    platform::{Disposal, File, Runtime},
     table::{Lately, TableContext, lately::is_sample, place::Moment},
 };
 use arc_swap::{ArcSwapOption, Guard};
@@ -33,6 +33,7 @@ pub(super) struct BlobPlace {
     wanted: Mutex<(u64, Option<CheckTime>)>,
     runtime: Arc<dyn Runtime>,
     lately: Arc<Lately>,
+    disposal: Arc<Disposal>,
     is_allowed: bool,
 }
 
@@ -52,6 +53,7 @@ impl BlobPlace {
             wanted: Mutex::default(),
             runtime: Arc::clone(&ctx.runtime),
             lately: Arc::clone(&ctx.lately),
+            disposal: Arc::clone(&ctx.disposal),
             is_allowed: ctx.in_place,
         }
     }
@@ -90,7 +92,7 @@ impl BlobPlace {
             return None;
         }
         // A system that refuses it is one without.
-        let file = MappedFile::new(file.map_for_reading(len).ok()??);
+        let file = MappedFile::new(file.map_for_reading(len).ok()??, &self.disposal);
         let marks = (0..len.div_ceil(BYTES_A_MARK)).map(|_| AtomicU64::new(0)).collect();
         let mapped = Arc::new(MappedBlobs { file, marks });
         self.mapped.store(Some(Arc::clone(&mapped)));

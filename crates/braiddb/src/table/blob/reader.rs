@@ -11,7 +11,7 @@ use crate::{
     base::{Error, FileId, FileNumber, Result},
     cache::PinnedUnit,
     codec::{ByteReader, Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, decompress},
-    platform::{File, OpenMode, Vfs},
+    platform::{Disposal, File, OpenMode, Vfs},
     table::TableContext,
 };
 use std::{
@@ -37,6 +37,7 @@ const HEAD_READ_LEN: u64 = 4 << 10;
 #[derive(Debug)]
 pub struct BlobFile {
     vfs: Arc<dyn Vfs>,
+    disposal: Arc<Disposal>,
     place: BlobPlace,
     file: Arc<dyn File>,
     path: PathBuf,
@@ -119,7 +120,8 @@ impl BlobFile {
         }
         file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
         let header = FileHeader::decode(FileKind::Blob, &bytes, &path, 0)?;
-        Ok(BlobFile { vfs, place, file, path, number, file_id: header.file_id, obsolete: AtomicBool::new(false) })
+        let (disposal, obsolete) = (Arc::clone(&ctx.disposal), AtomicBool::new(false));
+        Ok(BlobFile { vfs, disposal, place, file, path, number, file_id: header.file_id, obsolete })
     }
 
     /// The file's length in bytes.
@@ -374,10 +376,11 @@ impl BlobFile {
 
 impl Drop for BlobFile {
     fn drop(&mut self) {
-        if self.obsolete.load(Ordering::Acquire)
-            && let Err(error) = self.vfs.remove(&self.path)
-        {
-            tracing::warn!(path = %self.path.display(), %error, "an obsolete blob file could not be removed");
+        let file = Arc::clone(&self.file);
+        if self.obsolete.load(Ordering::Acquire) {
+            self.disposal.remove(&self.vfs, &self.path, file);
+        } else {
+            self.disposal.let_go(file);
         }
     }
 }
