@@ -33,9 +33,12 @@ use std::{
     },
 };
 
-/// About what a thread that merges or flushes works with, and its allocator keeps for it: pieces of the runs that it reads, and what it has
-/// not written yet.
-const JOB_BYTES: usize = 8 << 20;
+/// About what a thread that merges or flushes works with, and what the allocator keeps in its heap for it: pieces of the runs that it reads, what it
+/// has not written yet, and room between what it made for the runs that lives on. Of the last alone there was as much as 7 MB for each.
+const JOB_BYTES: usize = 14 << 20;
+
+/// But no more than this part of the budget, in per cent, for all of them.
+const JOBS_PERCENT_MAX: usize = 30;
 
 /// The block cache has this part of the budget at least.
 const CACHE_SHARE_MIN: usize = 8;
@@ -159,7 +162,7 @@ impl Common {
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
         // What flushes and merges work with.
         let threads = if self.mergers > 0 { self.mergers + 1 } else { 0 };
-        reserved + (threads * JOB_BYTES).min(self.memory / 5) + self.totals.lent.load(Relaxed)
+        reserved + (threads * JOB_BYTES).min(self.memory / 100 * JOBS_PERCENT_MAX) + self.totals.lent.load(Relaxed)
     }
 
     /// How much more may be taken before the cache has no more than its least share.
