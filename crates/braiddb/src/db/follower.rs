@@ -478,9 +478,10 @@ impl Log {
         let Some(tail) = &mut self.tail else {
             return Ok(layout.oldest_segment == 0);
         };
-        let functions = Arc::new(known_functions(settings)?);
-        let from = (self.memtables.pop(), self.last_sequence, self.load_is_next);
-        let mut walk = Walk::going_on(settings, layout, blobs, &functions, from);
+        let functions = known_functions(settings)?;
+        let active = self.memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
+        let walk = Walk::new(settings, layout, blobs, &functions);
+        let mut walk = walk.going_on(active, self.last_sequence, self.load_is_next);
         let visitor = &mut |info: &RecordInfo, payload: &[u8]| walk.visit(info, payload);
         let followed = tail.follow(&*settings.vfs, dir, visitor);
         // Whatever was taken before an error has been taken: the tail stands behind it.
@@ -502,7 +503,8 @@ impl Log {
         self.blob_files.extend(walk.files.keys());
         self.load_is_next = walk.load_is_next;
         self.is_past_load |= walk.is_past_load;
-        self.memtables.extend(walk.into_memtables());
+        self.memtables.extend(walk.memtables);
+        self.memtables.push(walk.memtable);
     }
 }
 

@@ -6,18 +6,15 @@
 //! whole ends the log. How far the log is known to be durable stands at its end; so the values are read after the
 //! walk, and should one be bad, the log is walked once more, to end there.
 
-mod insertion;
-#[cfg(test)]
-mod tests;
-
-use self::insertion::{Insertion, Memtables};
 use super::{
     blobs::BlobStore,
+    core::Core,
+    merging::insert_operands,
     settings::Settings,
     unlogged::{tells_of_load, unlogged_before},
 };
 use crate::{
-    base::{FileNumber, Result, SequenceNumber},
+    base::{EntryKind, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
     commit::decode_group,
     memtable::Memtable,
@@ -59,30 +56,24 @@ pub fn replay(
     dir: &Path,
     layout: &Layout,
     blobs: &BlobStore,
-    functions: &Arc<MergeFunctions>,
+    functions: &MergeFunctions,
     is_to_sync: bool,
 ) -> Result<Replayed> {
-    let has_threads = settings.background_threads > 0;
-    let new_walk = || {
-        let memtables = Memtables::new(settings, functions, layout.flushed);
-        Walk::new(settings, layout, blobs, Insertion::new(memtables, has_threads))
-    };
-    let mut walk = new_walk();
+    let mut walk = Walk::new(settings, layout, blobs, functions);
     let mut outcome = walk.run(dir, None, is_to_sync)?;
     if let Some(end) = walk.first_unusable(outcome.durable_lsn)? {
-        walk = new_walk();
+        walk = Walk::new(settings, layout, blobs, functions);
         outcome = walk.run(dir, Some(end), is_to_sync)?;
     }
     for (&file, &sequence) in &walk.files {
         blobs.note_replayed(file, sequence);
     }
+    if !walk.memtable.is_empty() {
+        walk.memtables.push(walk.memtable);
+    }
     let last_sequence = layout.flushed.max(outcome.highest_sequence);
     let blob_files = walk.files.into_keys().collect();
-    let Walk { insertion, records, last_commit_us, load_is_next, is_past_load, .. } = walk;
-    let Memtables { full: mut memtables, last, .. } = insertion.finish();
-    if !last.is_empty() {
-        memtables.push(last);
-    }
+    let Walk { memtables, records, last_commit_us, load_is_next, is_past_load, .. } = walk;
     Ok(Replayed { memtables, last_sequence, records, last_commit_us, blob_files, load_is_next, is_past_load, outcome })
 }
 
@@ -91,7 +82,10 @@ pub(super) struct Walk<'a> {
     settings: &'a Settings,
     layout: &'a Layout,
     blobs: &'a BlobStore,
-    insertion: Insertion,
+    functions: &'a MergeFunctions,
+    /// Those that are full, oldest first.
+    pub memtables: Vec<Arc<Memtable>>,
+    pub memtable: Arc<Memtable>,
     pub records: u64,
     pub last_commit_us: u64,
     pub last_sequence: SequenceNumber,
@@ -108,12 +102,19 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(settings: &'a Settings, layout: &'a Layout, blobs: &'a BlobStore, insertion: Insertion) -> Walk<'a> {
+    pub fn new(
+        settings: &'a Settings,
+        layout: &'a Layout,
+        blobs: &'a BlobStore,
+        functions: &'a MergeFunctions,
+    ) -> Walk<'a> {
         Walk {
             settings,
             layout,
             blobs,
-            insertion,
+            functions,
+            memtables: Vec::new(),
+            memtable: Core::new_memtable(settings, 0),
             records: 0,
             last_commit_us: 0,
             last_sequence: layout.flushed,
@@ -125,25 +126,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// One that goes on where another has ended, whose last memtable this is. No thread inserts beside it.
-    pub fn going_on(
-        settings: &'a Settings,
-        layout: &'a Layout,
-        blobs: &'a BlobStore,
-        functions: &Arc<MergeFunctions>,
-        (memtable, last_sequence, load_is_next): (Option<Arc<Memtable>>, SequenceNumber, bool),
-    ) -> Walk<'a> {
-        let mut memtables = Memtables::new(settings, functions, layout.flushed);
-        memtables.last = memtable.unwrap_or(memtables.last);
-        let walk = Walk::new(settings, layout, blobs, Insertion::new(memtables, false));
-        Walk { last_sequence, load_is_next, ..walk }
-    }
-
-    /// The memtables, oldest first.
-    pub fn into_memtables(self) -> Vec<Arc<Memtable>> {
-        let Memtables { full: mut memtables, last, .. } = self.insertion.finish();
-        memtables.push(last);
-        memtables
+    /// One that goes on where another has ended.
+    pub fn going_on(self, memtable: Arc<Memtable>, last_sequence: SequenceNumber, load_is_next: bool) -> Walk<'a> {
+        Walk { memtable, last_sequence, load_is_next, ..self }
     }
 
     /// Walks to the end of the log, or to a record that is known not to count.
@@ -169,14 +154,13 @@ impl<'a> Walk<'a> {
     pub fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
         self.records += 1;
         let flushed = self.layout.flushed;
-        let (mut references, mut files) = (Vec::new(), Vec::new());
+        let mut references = Vec::new();
         let (mut stands_on, mut is_before_load) = (0, false);
         let batches = decode_group(payload, |batch, op| {
             if info.first_sequence + batch > flushed {
                 stands_on = stands_on.max(unlogged_before(&op));
                 is_before_load |= tells_of_load(&op);
                 let visit = |blob: &BlobRef| {
-                    files.push((blob.file, info.first_sequence + batch));
                     if !self.known.contains(blob) {
                         references.push((info.lsn, *blob));
                     }
@@ -199,8 +183,12 @@ impl<'a> Walk<'a> {
                 return Ok(Visit::EndHere(missing(reference)));
             }
         }
-        self.insertion.insert(payload, info.first_sequence);
-        self.files.extend(files);
+        if self.memtable.bytes_used() >= self.settings.memtable_bytes() {
+            let next = Core::new_memtable(self.settings, self.memtable.bytes_used());
+            let full = std::mem::replace(&mut self.memtable, next);
+            self.memtables.push(full);
+        }
+        self.insert(payload, info);
         self.last_commit_us = self.last_commit_us.max(info.commit_time_us);
         self.last_sequence = info.last_sequence;
         self.is_past_load |= self.load_is_next;
@@ -208,6 +196,27 @@ impl<'a> Walk<'a> {
         self.known.extend(references.iter().map(|(_, blob)| *blob));
         self.references.extend(references);
         Ok(Visit::Taken)
+    }
+
+    fn insert(&mut self, payload: &[u8], info: &RecordInfo) {
+        let mut writer = self.memtable.writer();
+        decode_group(payload, |batch, op| {
+            let sequence = info.first_sequence + batch;
+            if sequence <= self.layout.flushed {
+                return;
+            }
+            // Those that cannot be understood were refused before.
+            let _ = visit_references(op.kind, op.value, |blob| {
+                self.files.insert(blob.file, sequence);
+            });
+            match op.kind {
+                EntryKind::RangeDelete => writer.insert_range_tombstone(op.range_tombstone(sequence)),
+                EntryKind::Merge => {
+                    insert_operands(&self.memtable, &mut writer, self.functions, &op, sequence);
+                }
+                _ => writer.insert(op.key, sequence, op.kind, op.value),
+            }
+        });
     }
 
     /// The first record with a value that is not whole, of those not known to be durable.

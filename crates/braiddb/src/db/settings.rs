@@ -59,6 +59,9 @@ const PARTITION_BYTES_SMALL: u64 = 128 << 20;
 /// Where nothing else was asked for, a larger one is split in any case.
 const PARTITION_BYTES_LARGE: u64 = 256 << 20;
 
+/// How large it may grow where what is dead has a limit.
+const PARTITION_BYTES_LIMITED: u64 = 64 << 20;
+
 /// All settings of an open database, with their defaults.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -196,9 +199,13 @@ impl Settings {
     }
 
     /// A partition is split when it has this many bytes. Splitting rewrites it, so the larger the better, but while that
-    /// lasts, memtables are flushed as runs that readers have to merge: not many more than 16 fit into the largest.
+    /// lasts, memtables are flushed as runs that readers have to merge: not many more than 16 fit into the largest. Where what is dead has
+    /// a limit, partitions are merged whole all the time, and stand twice meanwhile.
     pub fn partition_bytes(&self) -> u64 {
-        let by_memory = (16 * self.memtable_bytes() as u64).clamp(PARTITION_BYTES_SMALL, PARTITION_BYTES_LARGE);
+        let by_memory = match self.dead_percent {
+            Some(_) => PARTITION_BYTES_LIMITED,
+            None => (16 * self.memtable_bytes() as u64).clamp(PARTITION_BYTES_SMALL, PARTITION_BYTES_LARGE),
+        };
         self.partition_bytes.map_or(by_memory, |bytes| bytes.max(PARTITION_BYTES_MIN))
     }
 }

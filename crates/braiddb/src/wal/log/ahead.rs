@@ -29,10 +29,10 @@ const FILLING_PART_MAX: u64 = 16;
 const ASKED_AT_PART: u64 = 4;
 
 /// The log is made ready for what is written in so long. A sync was seen to take 0.6 s where others had the device.
-const AHEAD_NS: u64 = 1_000_000_000;
+const AHEAD_NS: u64 = 500_000_000;
 
-/// But for no more than so many segments.
-const AHEAD_SEGMENTS_MAX: u64 = 4;
+/// But for no more than so many segments: recovery looks through all of them for what may stand past the log's end.
+const AHEAD_SEGMENTS_MAX: u64 = 3;
 
 /// How much is left of a segment after which another is made, so that a note and a seal surely fit.
 pub(super) const FILLING_LEN_MIN: u64 = RECORD_HEADER_LEN_MAX as u64 + SEAL_LEN_MAX;
