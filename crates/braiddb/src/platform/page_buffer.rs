@@ -131,7 +131,7 @@ mod tests {
                     buffer.remove_front(count);
                     expected.drain(..count);
                 }
-                _ if number % 5 == 0 => {
+                _ if number.is_multiple_of(5) => {
                     buffer.clear(100_000);
                     expected.clear();
                     assert!(buffer.room() <= 100_000);
@@ -144,7 +144,7 @@ mod tests {
                     assert!(buffer.room() <= len.max(ROOM_MIN));
                 }
             }
-            assert!(&buffer[..] == &expected[..], "after {round} changes");
+            assert!(buffer[..] == expected[..], "after {round} changes");
         }
         assert!(expected.is_empty() || buffer.room() >= expected.len());
     }
