@@ -252,7 +252,7 @@ impl Builder {
     /// From 5 to 40. What stands in runs outside of views is estimated by what merges lately found. Writers are slowed down where merges do not come after.
     ///
     /// Without it, only a partition of whose view 40 % are dead is merged, which writes least: of random overwrites a small database wrote twice as much to tables with 20, and
-    /// nearly four times as much with 10. While nothing is committed, it is no more than 10 % either way.
+    /// nearly four times as much with 10. Partitions, which are merged whole for it, are split at 64 MiB then. While nothing is committed, it is no more than 10 % either way.
     pub fn dead_percent(mut self, percent: u8) -> Builder {
         self.settings.dead_percent = Some(u64::from(percent.clamp(DEAD_PERCENT_LEAST, DEAD_PERCENT_MOST)));
         self

@@ -169,7 +169,10 @@ impl Core {
         let ids: Vec<u64> = self.state.load().version.partitions.iter().map(|p| p.id).collect();
         ids.into_iter().try_for_each(|id| self.compact_partition(id))?;
         // Others may write all the while: then there is always something left to do.
-        self.run_until_settled(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())
+        self.run_until_settled(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())?;
+        // The space is back when this returns, but for what readers hold.
+        self.table.disposal.work();
+        Ok(())
     }
 
     /// Merges a partition wholly, when no other job works on it.

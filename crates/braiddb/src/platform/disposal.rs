@@ -17,7 +17,11 @@ use std::{
 
 /// What is let go of. Any thread may call anything, and hold any lock meanwhile that is not needed to wake the thread.
 #[derive(Default)]
-pub struct Disposal(Mutex<State>);
+pub struct Disposal {
+    state: Mutex<State>,
+    /// Held by who does what waits.
+    working: Mutex<()>,
+}
 
 #[derive(Default)]
 struct State {
@@ -53,7 +57,7 @@ impl Disposal {
     }
 
     fn take(&self, waste: Waste) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let Some(wake) = state.wake.clone() else {
             drop(state);
             return waste.go();
@@ -68,14 +72,15 @@ impl Disposal {
 
     /// From now on a thread does the work, which `wake` has call [`Disposal::work`].
     pub fn defer(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.0.lock().wake = Some(wake);
+        self.state.lock().wake = Some(wake);
     }
 
-    /// Does what waits.
+    /// Does what waits, and what others have begun is done then. Not to be called by what goes here.
     pub fn work(&self) {
+        let _working = self.working.lock();
         loop {
-            // No lock is held while it goes: it may let go of more.
-            let waiting = std::mem::take(&mut self.0.lock().waiting);
+            // The state's lock is not held while it goes: it may let go of more.
+            let waiting = std::mem::take(&mut self.state.lock().waiting);
             if waiting.is_empty() {
                 return;
             }
@@ -85,7 +90,7 @@ impl Disposal {
 
     /// Does what waits. From now on everything goes at once.
     pub fn finish(&self) {
-        let wake = self.0.lock().wake.take();
+        let wake = self.state.lock().wake.take();
         drop(wake);
         self.work();
     }
@@ -93,7 +98,7 @@ impl Disposal {
 
 impl fmt::Debug for Disposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let (is_deferred, waiting) = (state.wake.is_some(), state.waiting.len());
         f.debug_struct("Disposal").field("is_deferred", &is_deferred).field("waiting", &waiting).finish()
     }

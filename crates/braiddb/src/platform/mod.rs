@@ -20,7 +20,6 @@ mod limited;
 mod mem;
 mod open_files;
 mod paced;
-mod page_buffer;
 pub mod pages;
 #[cfg(any(all(test, unix), not(any(unix, windows))))]
 mod portable;
@@ -79,7 +78,6 @@ pub(crate) use limited::{LimitedVfs, Limits};
 pub use mem::MemVfs;
 pub use open_files::{BudgetedVfs, OpenFiles, OpenFilesStats};
 pub(crate) use paced::{Hurry, Pace, PacedVfs, WHOLE};
-pub use page_buffer::PageBuffer;
 #[cfg(any(all(test, unix), not(any(unix, windows))))]
 pub use portable::PortableVfs;
 #[cfg(unix)]

@@ -92,9 +92,6 @@ pub unsafe trait Zeroable {}
 // SAFETY: it is the number zero.
 unsafe impl Zeroable for AtomicU64 {}
 
-// SAFETY: it is the number zero.
-unsafe impl Zeroable for u8 {}
-
 // SAFETY: it is the null pointer.
 unsafe impl<T> Zeroable for AtomicPtr<T> {}
 

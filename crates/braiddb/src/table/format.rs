@@ -35,7 +35,6 @@
 use crate::{
     base::{Error, FileId, RangeTombstone, RangeTombstoneSet, Result, limits::MAX_INTERNAL_KEY_LEN},
     codec::{ByteReader, Compression, checksum, compress, decompress_into, put_bytes, put_varint},
-    platform::PageBuffer,
 };
 use std::path::Path;
 
@@ -50,27 +49,8 @@ fn longest_raw(stored: usize) -> usize {
     stored.saturating_mul(256).saturating_add(64)
 }
 
-/// Where units are gathered.
-pub(super) trait Gathered {
-    /// Appends these bytes.
-    fn put(&mut self, bytes: &[u8]);
-}
-
-impl Gathered for Vec<u8> {
-    fn put(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
-    }
-}
-
-impl Gathered for PageBuffer {
-    #[inline]
-    fn put(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
-    }
-}
-
 /// Appends a unit of these contents to `out`, its checksum not set yet. The contents are at most 4 GiB - 1 long.
-pub(super) fn put_unit(out: &mut impl Gathered, method: Compression, raw: &[u8]) {
+pub(super) fn put_unit(out: &mut Vec<u8>, method: Compression, raw: &[u8]) {
     let len = u32::try_from(raw.len()).expect("the writer refuses larger entries");
     let fitting = |method| compress(method, raw).filter(|packed| raw.len() <= longest_raw(packed.len()));
     let (method, packed) = match (method, fitting(method)) {
@@ -79,11 +59,11 @@ pub(super) fn put_unit(out: &mut impl Gathered, method: Compression, raw: &[u8])
         (Compression::Zstd, None) => (Compression::Lz4, fitting(Compression::Lz4)),
         _ => (Compression::None, None),
     };
-    let mut header = [0; UNIT_HEADER_LEN];
-    header[8] = if packed.is_some() { method as u8 } else { Compression::None as u8 };
-    header[9..].copy_from_slice(&len.to_le_bytes());
-    out.put(&header);
-    out.put(packed.as_deref().unwrap_or(raw));
+    out.reserve(UNIT_HEADER_LEN + packed.as_deref().unwrap_or(raw).len());
+    out.extend_from_slice(&[0; 8]);
+    out.push(if packed.is_some() { method as u8 } else { Compression::None as u8 });
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(packed.as_deref().unwrap_or(raw));
 }
 
 /// Sets the checksum of a unit that will stand at `offset`.

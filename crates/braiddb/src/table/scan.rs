@@ -13,7 +13,6 @@ use super::{
     tail::ChunkEntry,
 };
 use crate::base::{EntryKind, EntryRef, Error, Result, SequenceNumber};
-use crate::platform::PageBuffer;
 use std::{ops::Range, sync::Arc};
 
 const FIRST_PIECE_BYTES: usize = 64 << 10;
@@ -24,7 +23,7 @@ const MAX_PIECE_BYTES_UNBUFFERED: usize = 256 << 10;
 /// Reads units of a file in order, large pieces at a time.
 #[derive(Debug)]
 struct ReadAhead {
-    buffer: PageBuffer,
+    buffer: Vec<u8>,
     /// What of the buffer is filled, and where in the file it begins.
     filled: usize,
     begins_at: u64,
@@ -33,7 +32,7 @@ struct ReadAhead {
 
 impl ReadAhead {
     fn new() -> ReadAhead {
-        ReadAhead { buffer: PageBuffer::new(), filled: 0, begins_at: 0, piece: FIRST_PIECE_BYTES }
+        ReadAhead { buffer: Vec::new(), filled: 0, begins_at: 0, piece: FIRST_PIECE_BYTES }
     }
 
     /// Where the bytes `from..to` of the file stand in the buffer. Reads more, to where `whole` says that units end before a place.
@@ -54,7 +53,7 @@ impl ReadAhead {
         let len = usize::try_from(to - from).map_err(too_long)?;
         self.filled = 0;
         if self.buffer.len() < len {
-            self.buffer.set_len(len);
+            self.buffer.resize(len, 0);
         }
         let target = &mut self.buffer[..len];
         run.file().read_exact_at(target, from).map_err(|error| read_error(run.path(), from, error))?;

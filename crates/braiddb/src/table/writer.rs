@@ -18,7 +18,7 @@ use crate::{
         limits::{MAX_INTERNAL_KEY_LEN, MAX_RUN_BLOCKS},
     },
     codec::{Compression, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS, checksum, hash64},
-    platform::{File, OpenMode, PageBuffer},
+    platform::{File, OpenMode},
 };
 use std::{
     collections::BTreeMap,
@@ -94,7 +94,7 @@ pub struct RunWriter {
     hashes: Vec<u64>,
     begun: Moment,
     /// What is not written yet, and where it will stand.
-    buffer: PageBuffer,
+    buffer: Vec<u8>,
     written: u64,
     /// A write ends at a multiple of this, a power of two.
     write_bytes: usize,
@@ -135,8 +135,6 @@ impl RunWriter {
             false => ctx.vfs.open(path, OpenMode::CreateNew),
         };
         let file = file.map_err(|e| Error::io("create", path, e))?;
-        let mut buffer = PageBuffer::new();
-        buffer.extend_from_slice(&FileHeader::new(FileKind::Run, file_id, [0, 0]).requiring(features).encode());
         Ok(RunWriter {
             file,
             path: path.to_owned(),
@@ -152,7 +150,7 @@ impl RunWriter {
             new_filters: Arc::clone(&ctx.new_filters),
             hashes: Vec::new(),
             begun: Moment::now(&*ctx.runtime),
-            buffer,
+            buffer: FileHeader::new(FileKind::Run, file_id, [0, 0]).requiring(features).encode().to_vec(),
             written: 0,
             write_bytes: options.write_bytes,
             write_back_from: 0,
@@ -359,7 +357,7 @@ impl RunWriter {
         {
             before.padding = gap as u16;
             self.padding += gap;
-            self.buffer.resize(self.buffer.len() + gap as usize);
+            self.buffer.resize(self.buffer.len() + gap as usize, 0);
         }
     }
 
@@ -412,7 +410,7 @@ impl RunWriter {
             return Ok(());
         }
         let padding = offset - self.position();
-        self.buffer.resize(self.buffer.len() + padding as usize);
+        self.buffer.resize(self.buffer.len() + padding as usize, 0);
         self.footer.view_offset = offset;
         self.footer.view_bytes = view.len() as u64;
         self.footer.view_checksum = checksum(self.file_id, offset, &view);
@@ -455,7 +453,7 @@ impl RunWriter {
         let end = left + (self.buffer.len() - left) / self.write_bytes * self.write_bytes;
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.write(&buffer[..end]);
-        buffer.remove_front(end);
+        buffer.drain(..end);
         buffer.shrink_to(2 * self.write_bytes);
         self.buffer = buffer;
         result
@@ -464,7 +462,8 @@ impl RunWriter {
     fn flush(&mut self) -> Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.write(&buffer);
-        buffer.clear(2 * self.write_bytes);
+        buffer.clear();
+        buffer.shrink_to(2 * self.write_bytes);
         self.buffer = buffer;
         result
     }
@@ -483,7 +482,7 @@ impl RunWriter {
 }
 
 /// Appends a unit to a buffer that will stand at `written`; returns the unit's length.
-fn put_stamped(buffer: &mut PageBuffer, written: u64, file_id: FileId, compression: Compression, raw: &[u8]) -> u64 {
+fn put_stamped(buffer: &mut Vec<u8>, written: u64, file_id: FileId, compression: Compression, raw: &[u8]) -> u64 {
     let start = buffer.len();
     put_unit(buffer, compression, raw);
     stamp_unit(&mut buffer[start..], file_id, written + start as u64);

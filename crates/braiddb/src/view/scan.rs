@@ -3,7 +3,6 @@
 use super::format::{MAX_RECORD_BYTES, PAGE_BYTES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE, Segment};
 use super::reader::{View, read_exact};
 use crate::base::Result;
-use crate::platform::PageBuffer;
 use crate::table::{Position, Run};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ const PAGES_PER_READ: u32 = 64;
 pub(crate) struct SegmentStream {
     view: Arc<View>,
     /// The pages read last, and the number of the first of them.
-    pages: PageBuffer,
+    pages: Vec<u8>,
     first_page: u32,
     next: u32,
     record: [u8; MAX_RECORD_BYTES],
@@ -23,7 +22,7 @@ pub(crate) struct SegmentStream {
 
 impl SegmentStream {
     pub(crate) fn new(view: Arc<View>) -> SegmentStream {
-        SegmentStream { view, pages: PageBuffer::new(), first_page: 0, next: 0, record: [0; MAX_RECORD_BYTES] }
+        SegmentStream { view, pages: Vec::new(), first_page: 0, next: 0, record: [0; MAX_RECORD_BYTES] }
     }
 
     /// Moves to the next segment and returns its number; `None` at the end.
@@ -58,7 +57,7 @@ impl SegmentStream {
     fn load(&mut self, page: u32) -> Result<()> {
         let all = self.view.layout.pages(self.view.directory.segments());
         let count = PAGES_PER_READ.min(all - page);
-        self.pages.set_len(count as usize * PAGE_BYTES);
+        self.pages.resize(count as usize * PAGE_BYTES, 0);
         read_exact(&*self.view.file, self.view.path(), &mut self.pages, self.view.page_offset(page))?;
         self.first_page = page;
         for (i, bytes) in self.pages.chunks_exact(PAGE_BYTES).enumerate() {
