@@ -436,11 +436,11 @@ mod tests {
     #[test]
     fn memtables_wait_in_what_all_else_leaves_of_the_budget() {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
-        let common = Arc::new(Common::new(128 * MIB, 2, &runtime, 16 * MIB, false));
+        let common = Arc::new(Common::new(256 * MIB, 2, &runtime, 16 * MIB, false));
         let member = Membership::new(Arc::clone(&common));
-        // All but an eighth for the cache, two memtables, and 24 MiB for three threads.
-        assert_eq!(common.waiting_bytes_max(), (128 - 16 - 32 - 24) * MIB);
-        member.set_resident(30 * MIB);
+        // All but an eighth for the cache, two memtables, and 42 MiB for three threads.
+        assert_eq!(common.waiting_bytes_max(), (256 - 32 - 32 - 42) * MIB);
+        member.set_resident(124 * MIB);
         assert_eq!(common.waiting_bytes_max(), 26 * MIB);
         // What waits itself is not what leaves no room for it.
         member.set_frozen(26 * MIB);
@@ -449,7 +449,18 @@ mod tests {
             42 * MIB,
             "beside one memtable, since the second is among those that wait"
         );
-        member.set_resident(100 * MIB);
+        member.set_resident(200 * MIB);
         assert_eq!(common.waiting_bytes_max(), 24 * MIB, "a memtable and a half");
+    }
+
+    /// In a small budget, threads are given no more than a part of it.
+    #[test]
+    fn what_threads_work_with_is_a_part_of_a_small_budget() {
+        let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
+        let common = Arc::new(Common::new(100 * MIB, 2, &runtime, 8 * MIB, false));
+        let cache_least = 100 * MIB / 8;
+        assert_eq!(common.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB - 30 * MIB);
+        let none = Arc::new(Common::new(100 * MIB, 0, &runtime, 8 * MIB, false));
+        assert_eq!(none.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB);
     }
 }
