@@ -1,7 +1,7 @@
 //! A mapped file stays as long as anybody can look at it, and no longer.
 
 use super::MappedFile;
-use crate::platform::{ReadMapping, Runtime, SystemRuntime};
+use crate::platform::{Disposal, ReadMapping, Runtime, SystemRuntime};
 use crossbeam_epoch::pin;
 use std::sync::{Arc, Weak};
 
@@ -66,4 +66,30 @@ fn a_guard_keeps_the_map_after_the_file_is_gone() {
     assert_eq!((part, weak.strong_count()), (&[7, 8][..], 1));
     drop(guard);
     wait_until_gone(&weak);
+}
+
+/// The last to hold a map may be a reader, or whoever runs the epoch's collector.
+#[test]
+fn a_map_is_undone_by_who_has_the_time() {
+    for is_pinned in [false, true] {
+        let disposal = Arc::new(Disposal::default());
+        disposal.defer(Arc::new(|| {}));
+        let bytes: Arc<[u8]> = (0..=255u8).collect();
+        let weak = Arc::downgrade(&bytes);
+        let file = MappedFile::new(ReadMapping::of_copy(bytes), &disposal);
+        let pinned = is_pinned.then(|| file.pin(0..4).unwrap());
+        drop(file);
+        assert_eq!(pinned.as_deref(), is_pinned.then_some(&[0, 1, 2, 3][..]));
+        drop(pinned);
+        let clock = SystemRuntime::new();
+        while !format!("{disposal:?}").contains("waiting: 1") {
+            assert!(weak.strong_count() > 0, "undone here");
+            assert!(clock.monotonic_ns() < 120_000_000_000, "it was not let go of");
+            pin().flush();
+            std::thread::yield_now();
+        }
+        assert!(weak.strong_count() > 0, "undone here");
+        disposal.work();
+        assert_eq!(weak.strong_count(), 0);
+    }
 }

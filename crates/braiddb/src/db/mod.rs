@@ -81,6 +81,8 @@ mod tests_cursor;
 #[cfg(all(test, any(target_os = "linux", windows)))]
 mod tests_direct;
 #[cfg(test)]
+mod tests_disposal;
+#[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
 mod tests_flush;

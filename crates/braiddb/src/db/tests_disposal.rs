@@ -1,0 +1,73 @@
+//! Who removes files: with threads, the one that is there for it; without, whoever lets go of them last.
+
+#![expect(clippy::disallowed_methods, reason = "tests of threads")]
+
+use super::{
+    Settings,
+    tests_common::{bounded, mem, open, small},
+};
+use crate::platform::{Vfs, VfsLayer};
+use parking_lot::Mutex;
+use std::{io, path::Path, sync::Arc, thread};
+
+/// Notes which thread removes runs, views and blob files.
+#[derive(Debug)]
+struct Noting {
+    inner: Arc<dyn Vfs>,
+    removers: Mutex<Vec<String>>,
+}
+
+impl VfsLayer for Noting {
+    fn inner(&self) -> &dyn Vfs {
+        &*self.inner
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        if path.extension().is_some_and(|e| e == "run" || e == "view" || e == "blob") {
+            self.removers.lock().push(thread::current().name().unwrap_or("nobody").to_owned());
+        }
+        self.inner.remove(path)
+    }
+}
+
+/// Those who have removed files: while a cursor holds what a compaction replaces, and when the cursor has gone in a thread of that name.
+fn removers(background_threads: usize) -> (Vec<String>, Vec<String>) {
+    let vfs = Arc::new(Noting { inner: mem(), removers: Mutex::default() });
+    let on = Arc::clone(&vfs) as Arc<dyn Vfs>;
+    let db = open(Settings { background_threads, ..small(&on) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    let fill = |with: u8| {
+        for i in 0..2000u32 {
+            // Some are in blob files.
+            tree.put(i.to_be_bytes(), vec![with; if i.is_multiple_of(50) { 300 } else { 30 }]).unwrap();
+        }
+        db.compact().unwrap();
+    };
+    fill(1);
+    let mut cursor = tree.cursor();
+    assert!(cursor.seek_first().unwrap());
+    vfs.removers.lock().clear();
+    fill(2);
+    let before = std::mem::take(&mut *vfs.removers.lock());
+    let reader = thread::Builder::new().name("reader".to_owned());
+    reader.spawn(move || drop(cursor)).unwrap().join().unwrap();
+    // It may be at it.
+    db.compact().unwrap();
+    let after = std::mem::take(&mut *vfs.removers.lock());
+    (before, after)
+}
+
+#[test]
+fn no_reader_removes_a_file_where_there_is_a_thread_for_it() {
+    let (_, after) = removers(0);
+    assert!(after.iter().any(|name| name == "reader"), "{after:?}");
+    bounded("removing", || {
+        let (before, after) = removers(2);
+        assert!(!after.is_empty(), "the cursor held some");
+        for name in before.iter().chain(&after) {
+            // Who compacts does not return before all has gone, so it may see to it itself.
+            assert_ne!(name, "reader");
+            assert!(!name.starts_with("braiddb-merge") && !name.starts_with("braiddb-flush"), "{name}");
+        }
+    });
+}
