@@ -22,7 +22,7 @@ use std::{path::Path, sync::Arc};
 ///     .collect::<braiddb::Result<_>>()?;
 /// users[7].tree("mail")?.put(b"1", b"Hello")?;
 /// assert_eq!(runtime.stats().databases, 20);
-/// assert_eq!(runtime.stats().threads, 5);
+/// assert_eq!(runtime.stats().threads, 6);
 /// # Ok(())
 /// # }
 /// ```
@@ -44,7 +44,7 @@ pub struct SharedRuntimeBuilder {
 pub struct SharedRuntimeStats {
     /// Databases that are open with it, and states of followers.
     pub databases: usize,
-    /// Its threads: those for merges, two that flush and one for logs.
+    /// Its threads: those for merges, two that flush, one for logs and one that removes files.
     pub threads: usize,
     /// The budget, in bytes.
     pub memory: usize,
