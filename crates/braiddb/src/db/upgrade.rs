@@ -108,6 +108,8 @@ impl Db {
             wal.trim_spares();
         }
         core.remove_leftovers()?;
+        // What is left afterwards is what somebody holds.
+        core.table.disposal.work();
         drop(inside);
         Ok(UpgradeReport { before, left: self.older_files()? })
     }
