@@ -1,7 +1,5 @@
 //! Who removes files: with threads, the one that is there for it; without, whoever lets go of them last.
 
-#![expect(clippy::disallowed_methods, reason = "tests of threads")]
-
 use super::{
     Settings,
     tests_common::{bounded, mem, open, small},
