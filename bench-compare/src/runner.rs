@@ -27,6 +27,10 @@ use std::{
 /// Between two looks at whether a child has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// So much memory is warmed for each byte of data, if that is more than was asked for: data is written several times, and what the system keeps of files that
+/// are gone is not used again at once.
+const WARM_BYTES_PER_DATA_BYTE: u64 = 4;
+
 /// Runs what is not in the results yet, round by round, the engines of a workload one after the other; then reports.
 pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
@@ -101,7 +105,8 @@ fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
         phase_limit: options.phase_limit,
         folder: folder.clone(),
     };
-    warm_memory(options.warm_mib);
+    let data_bytes = workloads::by_name(&key.workload)?.row_bytes * key.n;
+    warm_memory((options.warm_mib << 20).max(WARM_BYTES_PER_DATA_BYTE * data_bytes));
     let start = Instant::now();
     let child = Command::new(std::env::current_exe()?)
         .args(child.to_arguments())
@@ -125,8 +130,8 @@ fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
 
 /// Writes so much memory and lets go of it, so that each child finds as much that the host of a virtual machine has given. But a quarter of
 /// what is available at most, so that nothing has to make room.
-fn warm_memory(mib: u64) {
-    let bytes = usize::try_from((mib << 20).min(machine::available_bytes() / 4)).unwrap_or(0);
+fn warm_memory(bytes: u64) {
+    let bytes = usize::try_from(bytes.min(machine::available_bytes() / 4)).unwrap_or(0);
     // Not zeros, which the system has at hand.
     std::hint::black_box(vec![1u8; bytes]);
 }

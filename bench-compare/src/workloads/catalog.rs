@@ -13,6 +13,8 @@ pub struct Workload {
     pub run: fn(&Context<'_>) -> Result<Vec<Measure>>,
     /// Whether databases are made in memory.
     pub in_memory: bool,
+    /// Bytes of data for each of N rows, about.
+    pub row_bytes: u64,
     /// The only engines it is run for, where not all are: where it is long and its bar is about these.
     pub only: Option<&'static [&'static str]>,
 }
@@ -28,6 +30,11 @@ impl Workload {
         self
     }
 
+    const fn row_bytes(mut self, bytes: u64) -> Workload {
+        self.row_bytes = bytes;
+        self
+    }
+
     const fn only(mut self, engines: &'static [&'static str]) -> Workload {
         self.only = Some(engines);
         self
@@ -35,7 +42,7 @@ impl Workload {
 }
 
 const fn workload(name: &'static str, what: &'static str, run: fn(&Context<'_>) -> Result<Vec<Measure>>) -> Workload {
-    Workload { name, what, run, in_memory: false, only: None }
+    Workload { name, what, run, in_memory: false, row_bytes: 144, only: None }
 }
 
 /// All of them, in the order of the table.
@@ -46,6 +53,7 @@ pub fn all() -> Vec<Workload> {
         workload("fillrandom_b1", "N puts in random order, one a commit, buffered", write::fillrandom_b1),
         workload("overwrite", "N/2 random overwrites, 100 a commit, of N rows", write::overwrite),
         workload("overwrite_16n", "8 N random overwrites, 100 a commit, of 16 N rows", write::overwrite_sixteen)
+            .row_bytes(16 * 144)
             .only(&["braiddb", "rocksdb"]),
         workload("deleterandom", "N/2 deletes, 100 a commit, of N rows; then a scan", write::deleterandom),
         workload("readrandom", "gets of random rows, one thread", read::readrandom),
@@ -67,18 +75,19 @@ pub fn all() -> Vec<Workload> {
         workload("commit_sync_1", "durable commits of one put, one thread", sync::commit_sync_one),
         workload("commit_sync_4", "durable commits of one put, 4 threads", sync::commit_sync_four),
         workload("commit_sync_16", "durable commits of one put, 16 threads", sync::commit_sync_sixteen),
-        workload("sync_cpu", "processor time of durable commits of 1 and 100 puts on N rows of 1 KiB", sync::sync_cpu),
+        workload("sync_cpu", "processor time of durable commits of 1 and 100 puts on N rows of 1 KiB", sync::sync_cpu)
+            .row_bytes(1040),
         workload("bulk_sorted", "a load of N sorted rows by the call made for it, until durable", write::bulk_sorted),
         workload("cold_read", "random gets, page cache dropped, cache an eighth of the data", read::cold_read),
         workload("open_after_kill", "N/4 buffered commits, kill -9, open, look for each", kill::open_after_kill),
         workload("large_values", "puts and gets of 1 MiB", large::large_values),
         workload("db1k", "space of N/2 documents of 1.1 KB once idle", write::kilobyte_documents),
-        workload("ycsb_a", "zipf: half reads, half updates of 1 KiB rows", ycsb::a),
-        workload("ycsb_b", "zipf: 95 % reads, 5 % updates", ycsb::b),
-        workload("ycsb_c", "zipf: reads", ycsb::c),
-        workload("ycsb_d", "latest: 95 % reads, 5 % inserts", ycsb::d),
-        workload("ycsb_e", "zipf: 95 % scans of up to 100 rows, 5 % inserts", ycsb::e),
-        workload("ycsb_f", "zipf: half reads, half read-modify-writes", ycsb::f),
+        workload("ycsb_a", "zipf: half reads, half updates of 1 KiB rows", ycsb::a).row_bytes(260),
+        workload("ycsb_b", "zipf: 95 % reads, 5 % updates", ycsb::b).row_bytes(260),
+        workload("ycsb_c", "zipf: reads", ycsb::c).row_bytes(260),
+        workload("ycsb_d", "latest: 95 % reads, 5 % inserts", ycsb::d).row_bytes(260),
+        workload("ycsb_e", "zipf: 95 % scans of up to 100 rows, 5 % inserts", ycsb::e).row_bytes(260),
+        workload("ycsb_f", "zipf: half reads, half read-modify-writes", ycsb::f).row_bytes(260),
     ]
 }
 

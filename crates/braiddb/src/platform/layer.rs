@@ -108,6 +108,9 @@ pub trait FileLayer: Send + Sync + Debug + 'static {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.inner().write_at(buf, offset)
     }
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.inner().next_written(offset)
+    }
     fn len(&self) -> io::Result<u64> {
         self.inner().len()
     }
@@ -156,6 +159,9 @@ impl<L: FileLayer> File for L {
     }
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         FileLayer::write_at(self, buf, offset)
+    }
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        FileLayer::next_written(self, offset)
     }
     fn len(&self) -> io::Result<u64> {
         FileLayer::len(self)

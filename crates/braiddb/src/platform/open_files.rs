@@ -560,6 +560,10 @@ impl File for Handle {
         self.0.with(|file| file.write_at(buf, offset))
     }
 
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.0.with(|file| file.next_written(offset))
+    }
+
     fn len(&self) -> io::Result<u64> {
         match self.0.with(|file| file.len()) {
             // Nobody writes to what has no name.

@@ -250,6 +250,11 @@ impl File for PosixFile {
         self.file.write_all_at(buf, offset)
     }
 
+    #[cfg(target_os = "linux")]
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        super::posix_mapping::next_written(&self.file, offset)
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

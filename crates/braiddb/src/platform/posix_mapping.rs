@@ -16,7 +16,8 @@
 
 use super::WriteMapping;
 use rustix::{
-    fs::{fstat, fstatfs},
+    fs::{SeekFrom, fstat, fstatfs, seek},
+    io::Errno,
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
     param::page_size,
     process::geteuid,
@@ -55,6 +56,20 @@ const PAGES_AT_ONCE: usize = 512;
 
 /// The unit of a file's allocated space as `fstat` tells it.
 const STAT_BLOCK_BYTES: u64 = 512;
+
+/// Where something may have been written, from `offset` on. Asked only of file systems that know of each page that was written through a map.
+pub(super) fn next_written(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    let kind = fstatfs(file)?.f_type as u64;
+    if ![EXT4, XFS].contains(&kind) {
+        return Ok(Some(offset));
+    }
+    match seek(file, SeekFrom::Data(offset)) {
+        Ok(at) => Ok(Some(at)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// A shared mapping of a file's first bytes, for writing.
 #[derive(Debug)]

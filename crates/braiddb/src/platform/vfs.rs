@@ -97,6 +97,7 @@ pub trait File: Send + Sync + Debug + 'static {
 
     /// Writes all of `buf` at `offset`, growing the file if need be. After an error any part may have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Whether the length is zero.
@@ -108,6 +109,13 @@ pub trait File: Send + Sync + Debug + 'static {
     /// Makes sure that the first `len` bytes have space on disk; bytes past the old end read as zeros and the length
     /// is at least `len` afterwards. Where the system cannot, zeros are written.
     fn preallocate(&self, len: u64) -> io::Result<()>;
+
+    /// Where something may have been written, from `offset` on; `None` if nothing was. What stands before that place reads as zeros, and need
+    /// not be read. Who knows nothing of it says `offset`.
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok(Some(offset))
+    }
+
     /// Makes all written data, and the length, survive a power failure.
     fn sync_data(&self) -> io::Result<()>;
 

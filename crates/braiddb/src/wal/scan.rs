@@ -127,7 +127,16 @@ impl<'a> SegmentReader<'a> {
 
     /// The first place from `offset` on where a record might begin.
     fn next_magic(&mut self, mut offset: u64) -> Result<Option<u64>> {
-        while offset < self.header.len && self.bytes(offset, 1)?.is_some() {
+        while offset < self.header.len {
+            if !self.holds(offset, 1) {
+                // What was never written need not be read; but a file that was cut must be noticed, so its last byte is.
+                let io_error = |e| Error::io("look for what is written in", self.path, e);
+                let last = self.header.len - 1;
+                offset = self.file.next_written(offset).map_err(io_error)?.unwrap_or(last).clamp(offset, last);
+            }
+            if self.bytes(offset, 1)?.is_none() {
+                return Ok(None);
+            }
             let from = usize::try_from(offset - self.window_at).unwrap_or(usize::MAX);
             let ahead = self.window.get(from..).unwrap_or_default();
             match find_magic(ahead) {
@@ -148,8 +157,7 @@ impl<'a> SegmentReader<'a> {
         if offset.checked_add(len).is_none_or(|end| end > self.header.len) {
             return Ok(None);
         }
-        let held = self.window_at..self.window_at + self.window.len() as u64;
-        if offset < held.start || offset + len > held.end {
+        if !self.holds(offset, len) {
             self.fill(offset, len.max(WINDOW_LEN).min(self.header.len - offset))?;
         }
         let from = usize::try_from(offset - self.window_at).unwrap_or(usize::MAX);
@@ -158,6 +166,11 @@ impl<'a> SegmentReader<'a> {
             Some(bytes) => Ok(Some(bytes)),
             None => Err(Error::corruption(self.path, offset, "the log segment is shorter than its header says")),
         }
+    }
+
+    /// Whether the `len` bytes at `offset` are in the window.
+    fn holds(&self, offset: u64, len: u64) -> bool {
+        offset >= self.window_at && offset + len <= self.window_at + self.window.len() as u64
     }
 
     fn fill(&mut self, offset: u64, len: u64) -> Result<()> {
