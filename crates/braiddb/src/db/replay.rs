@@ -147,7 +147,8 @@ impl<'a> Walk<'a> {
             }
             _ => self.visit(info, payload),
         };
-        wal::recover(&*settings.vfs, dir, &input, &mut visitor)
+        let helper = (settings.background_threads > 0).then_some(&*settings.runtime);
+        wal::recover_with(&*settings.vfs, dir, &input, helper, &mut visitor)
     }
 
     /// Takes a record, unless it cannot count.

@@ -13,6 +13,7 @@ pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     opening(vfs, &root.join("opening"));
     contents(vfs, &root.join("contents"));
     lengths(vfs, &root.join("lengths"));
+    written_places(vfs, &root.join("written"));
     names(vfs, &root.join("names"));
     open_handles_outlive_names(vfs, &root.join("handles"));
     locks(vfs, &root.join("locks"));
@@ -177,6 +178,40 @@ fn lengths(vfs: &dyn Vfs, root: &Path) {
     assert!(file.set_len(u64::MAX).is_err());
     assert!(file.preallocate(u64::MAX).is_err());
     assert_eq!(file.len().unwrap(), 100_000);
+}
+
+/// What was written is told of, by whatever way it was written.
+fn written_places(vfs: &dyn Vfs, root: &Path) {
+    const LEN: u64 = 2 << 20;
+    vfs.create_dir_all(root).unwrap();
+    let path = root.join("file");
+    let file = create(vfs, &path);
+    file.preallocate(LEN).unwrap();
+    file.sync_data().unwrap();
+    let reads_as_zeros = |from: u64, until: u64| {
+        let mut bytes = vec![1; (until - from) as usize];
+        file.read_exact_at(&mut bytes, from).unwrap();
+        bytes.iter().all(|byte| *byte == 0)
+    };
+    let mut last = 0;
+    let mut check = |place: u64| {
+        let found = file.next_written(last).unwrap().expect("something was written there");
+        assert!((last..=place).contains(&found), "{found} where {place} was written to");
+        assert!(reads_as_zeros(last, found));
+        last = place + 1;
+    };
+    file.write_at(&[1], 300_000).unwrap();
+    check(300_000);
+    if let Some(mut mapping) = file.map_for_writing(LEN).unwrap() {
+        mapping.write(&[2], 900_000);
+        check(900_000);
+    }
+    file.write_at(&[3], LEN - 1).unwrap();
+    check(LEN - 1);
+    file.sync_data().unwrap();
+    assert!(file.next_written(0).unwrap().is_some_and(|place| place <= 300_000));
+    // Past the end there is nothing, or the place that was asked for.
+    assert!(file.next_written(LEN).unwrap().is_none_or(|place| place == LEN));
 }
 
 fn names(vfs: &dyn Vfs, root: &Path) {

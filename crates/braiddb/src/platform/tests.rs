@@ -45,6 +45,7 @@ fn preallocated_files_of_common_file_systems_are_mapped() {
     let kind = rustix::fs::statfs(dir.path()).unwrap().f_type;
     let is_known = [0xef53, 0x5846_5342].contains(&kind);
     assert_eq!(file.map_for_writing(1 << 20).unwrap().is_some(), is_known, "file system {kind:#x}");
+    assert_eq!(file.next_written(0).unwrap(), (!is_known).then_some(0), "file system {kind:#x}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! back. `format` and `record` have the bytes, `log` appends and syncs, `recovery` reads the chain after a restart.
 
 mod context;
+mod early;
 mod format;
 mod inspect;
 mod log;
@@ -23,7 +24,7 @@ pub use format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment
 pub use inspect::{first_group, inspect_segment, read_groups, record_payload};
 pub use log::{GroupHeader, Wal};
 pub use record::RecordHeader;
-pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover};
+pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover, recover_with};
 pub use retention::RetentionLimit;
 pub use segment::{FinishedSegment, Segment, SegmentInfo, WalStart};
 pub use tail::{Followed, Tail};

@@ -21,6 +21,7 @@
 //! the epoch before ended.
 
 use super::{
+    early::{Early, Look},
     format::{Epoch, Link, Lsn, MAX_LSN, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
     record::{Record, RecordFlags, decode_seal},
     retention::{RetentionLimit, find_retained},
@@ -31,7 +32,7 @@ use super::{
 };
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
-    platform::{File, OpenMode, Vfs},
+    platform::{File, OpenMode, Runtime, Vfs},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -188,6 +189,17 @@ pub fn recover(
     input: &RecoveryInput,
     visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
 ) -> Result<RecoveryOutcome> {
+    recover_with(vfs, dir, input, None, visitor)
+}
+
+/// The same, where a second thread of this runtime helps.
+pub fn recover_with(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    input: &RecoveryInput,
+    helper: Option<&dyn Runtime>,
+    visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
+) -> Result<RecoveryOutcome> {
     let files = SeenFiles::list(vfs, dir)?;
     let mut chain = Chain {
         files: &files,
@@ -199,10 +211,13 @@ pub fn recover(
         used: Vec::new(),
         beyond: Beyond::default(),
         found: Found::Nothing,
+        early: None,
     };
     if let Some(oldest) = input.oldest_segment {
-        if input.is_to_sync {
-            files.start_write_back(oldest);
+        let written_back = if input.is_to_sync { files.from(oldest) } else { Vec::new() };
+        match helper.and_then(|runtime| Early::start(runtime, files.looked_through(), written_back.clone())) {
+            Some(early) => chain.early = Some(early),
+            None => written_back.iter().for_each(|(file, len)| file.start_write_back(0, *len)),
         }
         chain.follow(oldest)?;
         chain.settle()?;
@@ -244,6 +259,8 @@ struct Chain<'a> {
     beyond: Beyond,
     /// What stands at the end.
     found: Found,
+    /// Who helps, until its answers are needed.
+    early: Option<Early>,
 }
 
 impl<'a> Chain<'a> {
@@ -274,6 +291,9 @@ impl<'a> Chain<'a> {
         let mut reader = SegmentReader::new(header, &*candidate.file, &candidate.path);
         let segment = candidate.segment()?;
         self.used.push(segment.clone());
+        if let Some(early) = &self.early {
+            early.reach(header.start_lsn);
+        }
         loop {
             segment.close(position.lsn);
             segment.set_last_sequence(position.last_sequence);
@@ -373,12 +393,14 @@ impl<'a> Chain<'a> {
         }
         self.found = found;
         self.beyond = reader.beyond(position.offset)?;
+        let looked_through = self.early.take().map(Early::finish).unwrap_or_default();
         for (later, header) in self.files.valid() {
             if header.epoch == position.epoch && header.start_lsn >= position.lsn {
                 self.durable_lsn = self.durable_lsn.max(header.durable_lsn);
-                // A cut file shows what it still has.
-                let header = SegmentHeader { len: header.len.min(later.file_len), ..*header };
-                self.beyond.add(SegmentReader::new(&header, &*later.file, &later.path).beyond(0)?);
+                self.beyond.add(match looked_through.get(&header.number) {
+                    Some(beyond) => *beyond,
+                    None => later.look(header).through()?,
+                });
             }
         }
         self.durable_lsn = self.durable_lsn.max(self.beyond.durable_lsn);
@@ -540,6 +562,12 @@ impl Candidate {
         Ok(Arc::new(Segment::new(*header, link, self.path.clone(), self.file.clone())))
     }
 
+    /// What is there of it to be looked through: a cut file shows what it still has.
+    fn look(&self, header: &SegmentHeader) -> Look {
+        let header = SegmentHeader { len: header.len.min(self.file_len), ..*header };
+        Look { header, path: self.path.clone(), file: self.file.clone() }
+    }
+
     fn first_position(&self, header: &SegmentHeader, link: Link, last_sequence: SequenceNumber) -> Position {
         Position {
             number: header.number,
@@ -577,15 +605,21 @@ impl SeenFiles {
         Ok(SeenFiles { dir: dir.to_owned(), by_number })
     }
 
-    /// Has the system begin to write what it still holds of a segment and of those after it. Should that fail, the sync of the same open file
-    /// tells.
-    fn start_write_back(&self, oldest: FileNumber) {
+    /// The files of a segment and of those after it, and their lengths. The system is asked to begin to write them; should that fail, the sync of the
+    /// same open file tells.
+    fn from(&self, oldest: FileNumber) -> Vec<(Arc<dyn File>, u64)> {
         let start_of =
             |(_, header): (&Candidate, &SegmentHeader)| (header.number == oldest).then_some(header.start_lsn);
         let start_lsn = self.valid().find_map(start_of).unwrap_or(MAX_LSN);
-        for (candidate, header) in self.valid().filter(|(_, header)| header.start_lsn >= start_lsn) {
-            candidate.file.start_write_back(0, header.len);
-        }
+        let segments = self.valid().filter(|(_, header)| header.start_lsn >= start_lsn);
+        segments.map(|(candidate, header)| (Arc::clone(&candidate.file), header.len)).collect()
+    }
+
+    /// Those that may stand past the log's end: of the last epoch all but the first.
+    fn looked_through(&self) -> Vec<Look> {
+        let last = self.valid().map(|(_, header)| header.epoch).max();
+        let segments = self.valid().filter(|(_, header)| Some(header.epoch) == last && !header.begins_epoch());
+        segments.map(|(candidate, header)| candidate.look(header)).collect()
     }
 
     fn required(&self, number: FileNumber, what: &str) -> Result<&Candidate> {

@@ -7,10 +7,13 @@ mod faults;
 mod record;
 mod threads;
 
-use super::{GroupHeader, Lsn, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart, recover};
+use super::{
+    GroupHeader, Lsn, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart, recover,
+    recover_with,
+};
 use crate::{
     base::Result,
-    platform::{SystemRuntime, Vfs, fault_vfs::FaultVfs},
+    platform::{Runtime, SystemRuntime, Vfs, fault_vfs::FaultVfs},
 };
 use std::{
     path::Path,
@@ -59,13 +62,26 @@ impl World {
     }
 
     fn replay(&self, input: &RecoveryInput) -> Result<(Groups, RecoveryOutcome)> {
-        let mut groups = Groups::new();
-        let outcome = recover(&self.vfs, Path::new(DIR), input, &mut |info, payload| {
-            assert!(info.lsn < info.end_lsn);
-            groups.push((info.first_sequence, payload.to_vec()));
-            Ok(Visit::Taken)
-        })?;
-        Ok((groups, outcome))
+        let helper = SystemRuntime::new();
+        let [helped, alone] = [Some(&helper as &dyn Runtime), None].map(|helper| {
+            let mut groups = Groups::new();
+            let outcome = recover_with(&self.vfs, Path::new(DIR), input, helper, &mut |info, payload| {
+                assert!(info.lsn < info.end_lsn);
+                groups.push((info.first_sequence, payload.to_vec()));
+                Ok(Visit::Taken)
+            })?;
+            Ok((groups, outcome))
+        });
+        // Whether a thread helps makes no difference.
+        let told = |result: &Result<(Groups, RecoveryOutcome)>| match result {
+            Ok((groups, outcome)) => {
+                let known = (outcome.durable_lsn, outcome.highest_sequence, outcome.ambiguous_tail);
+                format!("{groups:?} {outcome:?} {known:?}")
+            }
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(told(&helped), told(&alone));
+        alone
     }
 
     /// Recovers as a database does, and begins the next epoch.

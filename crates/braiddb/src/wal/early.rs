@@ -1,0 +1,169 @@
+//! What a second thread does while the log is read.
+//!
+//! It has the system begin to write what is to be synced afterwards, and looks through the last segments for what may stand past the
+//! log's end, the last one first. That is only what the walk would do itself before or after: whatever the thread fails at, or does not come to, the walk
+//! does.
+
+use super::{
+    format::{Lsn, SegmentHeader},
+    scan::{Beyond, SegmentReader},
+};
+use crate::{
+    base::{FileNumber, Result},
+    platform::{File, Runtime},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+/// No more than so many segments are looked through: more than so many are not made ahead, and in one that holds a part of the log it
+/// is in vain.
+const LOOKED_THROUGH_MAX: usize = 4;
+
+/// A segment to be looked through. Its length is no more than the file's.
+pub struct Look {
+    pub header: SegmentHeader,
+    pub path: PathBuf,
+    pub file: Arc<dyn File>,
+}
+
+impl Look {
+    /// What stands in it.
+    pub fn through(&self) -> Result<Beyond> {
+        SegmentReader::new(&self.header, &*self.file, &self.path).beyond(0)
+    }
+}
+
+/// The second thread.
+pub struct Early {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    found: Mutex<BTreeMap<FileNumber, Beyond>>,
+    /// Where the segment begins that the walk is in. That one and those before it need not be looked through.
+    reached: AtomicU64,
+}
+
+impl Early {
+    /// Starts it; `None` if there is nothing to do for it, or no thread to be had. `segments` are those of the last epoch but its first one, in any order;
+    /// `written_back` those that the system is to write, and how much of each.
+    pub fn start(
+        runtime: &dyn Runtime,
+        mut segments: Vec<Look>,
+        written_back: Vec<(Arc<dyn File>, u64)>,
+    ) -> Option<Early> {
+        segments.sort_unstable_by_key(|look| look.header.start_lsn);
+        let mut segments = segments.split_off(segments.len().saturating_sub(LOOKED_THROUGH_MAX));
+        if segments.is_empty() {
+            return None;
+        }
+        let shared = Arc::<Shared>::default();
+        let of_thread = Arc::clone(&shared);
+        let body = move || {
+            for (file, len) in written_back {
+                file.start_write_back(0, len);
+            }
+            while let Some(look) = segments.pop()
+                && of_thread.reached.load(Ordering::Relaxed) < look.header.start_lsn
+            {
+                // What fails here fails once more where it counts.
+                if let Ok(beyond) = look.through() {
+                    of_thread.found.lock().insert(look.header.number, beyond);
+                }
+            }
+        };
+        let thread = runtime.spawn("braiddb-look", Box::new(body)).ok()?;
+        Some(Early { shared, thread: Some(thread) })
+    }
+
+    /// The walk is in the segment that begins there.
+    pub fn reach(&self, start_lsn: Lsn) {
+        self.shared.reached.store(start_lsn, Ordering::Relaxed);
+    }
+
+    /// Waits for it, and gives what stands in each segment that it has looked through.
+    pub fn finish(mut self) -> BTreeMap<FileNumber, Beyond> {
+        self.join();
+        std::mem::take(&mut *self.shared.found.lock())
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        self.reach(Lsn::MAX);
+        self.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        platform::{MemVfs, OpenMode, SystemRuntime, Vfs},
+        wal::format::SEGMENT_HEADER_LEN,
+    };
+    use std::path::Path;
+
+    /// Segments without records, of which all but the last are cut short.
+    fn segments(count: u64) -> Vec<Look> {
+        let (vfs, len) = (MemVfs::new(), 1 << 20);
+        let segment = |number: u64| {
+            let path = Path::new("/").join(number.to_string());
+            let file = vfs.open(&path, OpenMode::CreateNew).unwrap();
+            file.set_len(if number + 1 == count { len } else { SEGMENT_HEADER_LEN + 9 }).unwrap();
+            let header = SegmentHeader {
+                file_id: 1,
+                start_lsn: number * len,
+                epoch: 1,
+                number,
+                len: file.len().unwrap(),
+                previous_end_lsn: number * len,
+                previous_link: 0,
+                previous_epoch: 1,
+                durable_lsn: 0,
+                previous_sequence: 0,
+                base_time_us: 0,
+            };
+            Look { header, path, file }
+        };
+        (0..count).map(segment).collect()
+    }
+
+    #[test]
+    fn the_last_segments_are_looked_through_and_no_more() {
+        let runtime = SystemRuntime::new();
+        assert!(Early::start(&runtime, Vec::new(), Vec::new()).is_none());
+        for count in 1..=7 {
+            let early = Early::start(&runtime, segments(count), Vec::new()).unwrap();
+            let found = early.finish();
+            // The first one begins where the walk does.
+            let expected = count.saturating_sub(LOOKED_THROUGH_MAX as u64).max(1)..count;
+            assert!(found.keys().copied().eq(expected), "{:?} of {count}", found.keys());
+            assert!(found.values().all(|beyond| *beyond == Beyond::default()));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_to_the_walk() {
+        let mut segments = segments(3);
+        segments[2].header.len *= 2;
+        let found = Early::start(&SystemRuntime::new(), segments, Vec::new()).unwrap().finish();
+        assert!(found.keys().copied().eq([1]), "{:?}", found.keys());
+    }
+}
