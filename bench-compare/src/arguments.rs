@@ -23,7 +23,7 @@ options of run, those marked * of parts as well:
   --limit S         seconds for a child (900); above that it is killed, and its row says so
   --phase-limit S   seconds for a phase (60); it stops there and is measured by what it did
   --warm-memory M   MiB that are written and let go of before each child (2048; four times the data if that is more, a quarter of what is
-                    available at most): virtual machines give free memory back to their hosts, and who takes it anew waits for it
+                    available at most; 0 for nothing): virtual machines give free memory back to their hosts, and who takes it anew waits for it
   --retry           run again what failed
 * --operations N    gets and seeks of each kind in a round (200000), of parts alone
 

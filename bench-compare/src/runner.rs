@@ -105,8 +105,10 @@ fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
         phase_limit: options.phase_limit,
         folder: folder.clone(),
     };
-    let data_bytes = workloads::by_name(&key.workload)?.row_bytes * key.n;
-    warm_memory((options.warm_mib << 20).max(WARM_BYTES_PER_DATA_BYTE * data_bytes));
+    if options.warm_mib > 0 {
+        let data_bytes = workloads::by_name(&key.workload)?.row_bytes * key.n;
+        warm_memory((options.warm_mib << 20).max(WARM_BYTES_PER_DATA_BYTE * data_bytes));
+    }
     let start = Instant::now();
     let child = Command::new(std::env::current_exe()?)
         .args(child.to_arguments())

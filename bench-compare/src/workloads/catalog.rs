@@ -81,7 +81,7 @@ pub fn all() -> Vec<Workload> {
         workload("cold_read", "random gets, page cache dropped, cache an eighth of the data", read::cold_read),
         workload("open_after_kill", "N/4 buffered commits, kill -9, open, look for each", kill::open_after_kill),
         workload("large_values", "puts and gets of 1 MiB", large::large_values),
-        workload("db1k", "space of N/2 documents of 1.1 KB once idle", write::kilobyte_documents),
+        workload("db1k", "space of N/2 documents of 1.1 KB once idle", write::kilobyte_documents).row_bytes(550),
         workload("ycsb_a", "zipf: half reads, half updates of 1 KiB rows", ycsb::a).row_bytes(260),
         workload("ycsb_b", "zipf: 95 % reads, 5 % updates", ycsb::b).row_bytes(260),
         workload("ycsb_c", "zipf: reads", ycsb::c).row_bytes(260),

@@ -622,6 +622,15 @@ impl File for SimFile {
         Ok(())
     }
 
+    /// As little as there is to be read: from the first byte that is not zero.
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        let state = self.shared.state.lock();
+        let file = &state.image.files[&self.file];
+        let mut bytes = vec![0; file.len().saturating_sub(offset) as usize];
+        let read = file.read(&mut bytes, offset);
+        Ok(bytes[..read].iter().position(|byte| *byte != 0).map(|at| offset + at as u64))
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let upto = state.journal.len();

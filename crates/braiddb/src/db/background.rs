@@ -171,7 +171,7 @@ impl Core {
         // Others may write all the while: then there is always something left to do.
         self.run_until_settled(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())?;
         // The space is back when this returns, but for what readers hold.
-        self.table.disposal.work();
+        self.table.disposal.work_through();
         Ok(())
     }
 
@@ -470,14 +470,26 @@ impl Core {
         done
     }
 
+    /// Does what makes files. Where there is no space for them, but some of those that merges have replaced were still to be removed, it is done once more
+    /// without those.
+    fn with_space(&self, job: impl Fn() -> Result<()>) -> Result<()> {
+        let gone = self.table.disposal.gone();
+        let done = job();
+        if !matches!(&done, Err(e) if e.is_disk_full()) {
+            return done;
+        }
+        self.table.disposal.work_through();
+        if self.table.disposal.gone() == gone { done } else { job() }
+    }
+
     fn run_flush(&self) -> Result<()> {
-        let done = self.contained("a flush", || self.flush_oldest().map(|_| ()));
+        let done = self.contained("a flush", || self.with_space(|| self.flush_oldest().map(|_| ())));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
     /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
     fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
-        let done = self.contained("a merge", || match self.run_plan(partition, plan) {
+        let done = self.contained("a merge", || match self.with_space(|| self.run_plan(partition, plan)) {
             Err(e) => match damaged_view(&e) {
                 Some(number) => self.note_damaged_view(number, &e),
                 None => Err(e),
@@ -719,8 +731,7 @@ impl Core {
     /// Does a job if there is one.
     fn work_once(&self, role: Role, found: &dyn Fn()) -> Turn {
         if role == Role::Cleaner {
-            self.table.disposal.work();
-            return Turn::Done;
+            return if self.table.disposal.work() { Turn::Again } else { Turn::Done };
         }
         if self.closing.load(Ordering::Acquire) {
             return Turn::Over;

@@ -5,7 +5,7 @@
 //! The budget is one: what memtables, open files, loads and jobs of all databases take is taken off it, and the block cache gets what is
 //! left, an eighth at least. How much memtables take is known to the chunk, since their chunks are counted where they are handed out.
 //!
-//! A memtable may have an eighth of the budget. Where many databases are written to, none of them may ever be full; so when the
+//! A memtable may have an eighth of the budget, or somewhat less where that is small. Where many databases are written to, none of them may ever be full; so when the
 //! active ones take more than a quarter together, the largest are frozen, to be flushed. With `n` databases that have memtables waiting, each
 //! may have an `n`th of half the budget in them; then its writers wait, for their own flush and nobody else's. Only where so many databases
 //! are written to that their memtables take three quarters of the budget all the same is every commit slowed, by some milliseconds; what
@@ -14,7 +14,7 @@
 use super::{
     core::Core,
     crew::{Crew, Worker},
-    settings::Settings,
+    settings::{Settings, job_bytes_of},
     shared_runtime::SharedRuntime,
 };
 use crate::{
@@ -32,13 +32,6 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
-
-/// About what a thread that merges or flushes works with, and what the allocator keeps in its heap for it: pieces of the runs that it reads, what it
-/// has not written yet, and room between what it made for the runs that lives on. Of the last alone there was as much as 7 MB for each.
-const JOB_BYTES: usize = 14 << 20;
-
-/// But no more than this part of the budget, in per cent, for all of them.
-const JOBS_PERCENT_MAX: usize = 30;
 
 /// The block cache has this part of the budget at least.
 const CACHE_SHARE_MIN: usize = 8;
@@ -142,9 +135,12 @@ impl Common {
 
     /// Starts the threads.
     pub fn start(&self) -> io::Result<()> {
-        // With a second one, no database waits for another's flush behind a third's.
-        let flushers = if self.is_shared { 2 } else { 1 };
-        if self.mergers > 0 { self.crew.start(flushers, self.mergers) } else { Ok(()) }
+        if self.mergers > 0 { self.crew.start(self.flushers(), self.mergers) } else { Ok(()) }
+    }
+
+    /// How many threads flush. With a second one, no database waits for another's flush behind a third's.
+    fn flushers(&self) -> usize {
+        if self.is_shared { 2 } else { 1 }
     }
 
     /// The databases that are open.
@@ -161,8 +157,8 @@ impl Common {
         let memtables = frozen + memtable.max(active + self.chunk_pool.bytes());
         let reserved = memtables.max(2 * memtable) + self.totals.resident.load(Relaxed);
         // What flushes and merges work with.
-        let threads = if self.mergers > 0 { self.mergers + 1 } else { 0 };
-        reserved + (threads * JOB_BYTES).min(self.memory / 100 * JOBS_PERCENT_MAX) + self.totals.lent.load(Relaxed)
+        let threads = if self.mergers > 0 { self.mergers + self.flushers() } else { 0 };
+        reserved + job_bytes_of(self.memory, threads) + self.totals.lent.load(Relaxed)
     }
 
     /// How much more may be taken before the cache has no more than its least share.
@@ -459,7 +455,7 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
         let common = Arc::new(Common::new(100 * MIB, 2, &runtime, 8 * MIB, false));
         let cache_least = 100 * MIB / 8;
-        assert_eq!(common.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB - 30 * MIB);
+        assert_eq!(common.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB - 40 * MIB);
         let none = Arc::new(Common::new(100 * MIB, 0, &runtime, 8 * MIB, false));
         assert_eq!(none.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB);
     }

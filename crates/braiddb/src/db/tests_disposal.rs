@@ -1,10 +1,13 @@
 //! Who removes files: with threads, the one that is there for it; without, whoever lets go of them last.
 
 use super::{
-    Settings,
-    tests_common::{bounded, mem, open, small},
+    Db, Settings,
+    tests_common::{DIR, bounded, fault, mem, open, small},
 };
-use crate::platform::{Vfs, VfsLayer};
+use crate::platform::{
+    Vfs, VfsLayer,
+    fault_vfs::{FaultVfs, Operation},
+};
 use parking_lot::Mutex;
 use std::{io, path::Path, sync::Arc, thread};
 
@@ -68,4 +71,41 @@ fn no_reader_removes_a_file_where_there_is_a_thread_for_it() {
             assert!(!name.starts_with("braiddb-merge") && !name.starts_with("braiddb-flush"), "{name}");
         }
     });
+}
+
+/// A disk that is full but for what waits to be removed is not full.
+#[test]
+fn where_space_is_short_what_waits_goes_first() {
+    for waits in [false, true] {
+        let vfs = FaultVfs::new(Path::new(DIR));
+        let db = open(Settings { background_threads: 0, ..small(&fault(&vfs)) }).unwrap();
+        let tree = db.tree("t").unwrap();
+        // A thread that does not come by itself.
+        let disposal = Arc::clone(&db.core().table.disposal);
+        disposal.defer(Arc::new(|| {}));
+        for round in 0..3u32 {
+            for i in 0..100u32 {
+                tree.put(i.to_be_bytes(), round.to_be_bytes()).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        db.compact().unwrap();
+        tree.put("more", "v").unwrap();
+        if waits {
+            disposal.let_go(());
+        }
+        for job in [Db::flush, Db::compact] {
+            vfs.fail(Operation::Create, 0, 1, io::ErrorKind::StorageFull);
+            let done = job(&db);
+            assert_eq!((done.is_ok(), vfs.failures_to_come()), (waits, 0), "{done:?}");
+            assert!(waits || done.err().unwrap().is_disk_full());
+            if waits {
+                disposal.let_go(());
+            } else {
+                // It is full no more.
+                job(&db).unwrap();
+            }
+        }
+        assert_eq!(tree.get("more").unwrap().unwrap().as_ref(), b"v");
+    }
 }

@@ -109,7 +109,7 @@ impl Db {
         }
         core.remove_leftovers()?;
         // What is left afterwards is what somebody holds.
-        core.table.disposal.work();
+        core.table.disposal.work_through();
         drop(inside);
         Ok(UpgradeReport { before, left: self.older_files()? })
     }

@@ -12,8 +12,14 @@ use std::{
     any::Any,
     fmt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
+
+/// What is let go of lets go of more, no deeper than this.
+const DEPTH_MAX: usize = 4;
 
 /// What is let go of. Any thread may call anything, and hold any lock meanwhile that is not needed to wake the thread.
 #[derive(Default)]
@@ -21,6 +27,8 @@ pub struct Disposal {
     state: Mutex<State>,
     /// Held by who does what waits.
     working: Mutex<()>,
+    /// How many of those that waited have gone.
+    gone: AtomicU64,
 }
 
 #[derive(Default)]
@@ -75,24 +83,38 @@ impl Disposal {
         self.state.lock().wake = Some(wake);
     }
 
-    /// Does what waits, and what others have begun is done then. Not to be called by what goes here.
-    pub fn work(&self) {
+    /// Does what waits, and what others have begun is done then; returns whether anything waited. What comes meanwhile waits on. Not to
+    /// be called by what goes here.
+    pub fn work(&self) -> bool {
         let _working = self.working.lock();
-        loop {
-            // The state's lock is not held while it goes: it may let go of more.
-            let waiting = std::mem::take(&mut self.state.lock().waiting);
-            if waiting.is_empty() {
-                return;
+        // The state's lock is not held while it goes: it may let go of more.
+        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        let count = waiting.len() as u64;
+        waiting.into_iter().for_each(Waste::go);
+        self.gone.fetch_add(count, Ordering::Release);
+        count > 0
+    }
+
+    /// Does what waits, and what that lets go of: a file that is removed lets go of a run, which lets go of a map. Whatever others give meanwhile
+    /// is done no longer than that.
+    pub fn work_through(&self) {
+        for _ in 0..DEPTH_MAX {
+            if !self.work() {
+                break;
             }
-            waiting.into_iter().for_each(Waste::go);
         }
+    }
+
+    /// How many of those that waited have gone so far. If there are more of them than before, there may be more space.
+    pub fn gone(&self) -> u64 {
+        self.gone.load(Ordering::Acquire)
     }
 
     /// Does what waits. From now on everything goes at once.
     pub fn finish(&self) {
         let wake = self.state.lock().wake.take();
         drop(wake);
-        self.work();
+        while self.work() {}
     }
 }
 
@@ -108,7 +130,7 @@ impl fmt::Debug for Disposal {
 mod tests {
     use super::*;
     use crate::platform::{MemVfs, OpenMode};
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     /// Counts when it goes, with whether the file was there then.
     struct Handle(Arc<AtomicUsize>, MemVfs);
@@ -164,8 +186,13 @@ mod tests {
         }
         let (disposal, gone) = (Arc::new(Disposal::default()), Arc::new(AtomicUsize::new(0)));
         disposal.defer(Arc::new(|| {}));
-        disposal.let_go(Chain(Arc::clone(&disposal), 5, Arc::clone(&gone)));
+        disposal.let_go(Chain(Arc::clone(&disposal), DEPTH_MAX - 1, Arc::clone(&gone)));
         disposal.work();
-        assert_eq!(gone.load(Ordering::Relaxed), 6);
+        assert_eq!(gone.load(Ordering::Relaxed), 1, "others come between");
+        disposal.work_through();
+        assert_eq!((gone.load(Ordering::Relaxed), disposal.gone()), (DEPTH_MAX, DEPTH_MAX as u64));
+        disposal.let_go(Chain(Arc::clone(&disposal), 20, Arc::clone(&gone)));
+        disposal.finish();
+        assert_eq!(gone.load(Ordering::Relaxed), DEPTH_MAX + 21);
     }
 }

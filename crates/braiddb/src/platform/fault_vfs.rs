@@ -281,6 +281,12 @@ impl File for FaultFile {
         self.vfs.enter(Operation::Preallocate, &self.path).map_err(error_only)?;
         self.inner.preallocate(len)
     }
+    /// As little as there is to be read: from the first byte that is not zero.
+    fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
+        let mut bytes = vec![0; self.inner.len()?.saturating_sub(offset) as usize];
+        self.inner.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes.iter().position(|byte| *byte != 0).map(|at| offset + at as u64))
+    }
     fn sync_data(&self) -> io::Result<()> {
         self.vfs.enter(Operation::Sync, &self.path).map_err(error_only)?;
         let mut state = self.vfs.state.lock().unwrap();

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::base::MAX_SEQUENCE;
-use crate::platform::SystemVfs;
-use crate::wal::{SegmentInfo, inspect_segment};
+use crate::platform::{OpenMode, SystemVfs};
+use crate::wal::{SegmentInfo, inspect_segment, segment_path};
 
 #[test]
 fn groups_come_back_over_many_segments() {
@@ -383,4 +383,53 @@ fn what_is_written_in_either_way_follows_on() {
         }
     }
     assert!(wal.segments().len() > 3);
+}
+
+/// Pages that never reached the disk are holes, where the file system knows of them; what stands behind them counts all the same.
+#[test]
+fn a_record_behind_a_hole_tells_of_what_was_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let vfs = SystemVfs::new();
+    let context = WalContext {
+        vfs: Arc::new(SystemVfs::new()),
+        dir: dir.path().into(),
+        runtime: Arc::new(SystemRuntime::new()),
+        next_file_number: Arc::new(|| 1),
+        pre_sync: None,
+    };
+    let options = WalOptions { segment_len: 1 << 20, ..WalOptions::default() };
+    let wal = Wal::create(context, options, WalStart::new_log()).unwrap();
+    let input = input_of(&wal);
+    for sequence in 1..=100 {
+        let mut random = Random(sequence);
+        let payload: Vec<u8> = (0..8_000).map(|_| random.next() as u8).collect();
+        let end = wal.append(&group(sequence), &payload).unwrap();
+        if sequence == 20 {
+            wal.sync(end).unwrap();
+        }
+    }
+    let path = segment_path(dir.path(), 1);
+    drop(wal);
+    let mut bytes = vec![0; 1 << 20];
+    vfs.open(&path, OpenMode::Read).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+    // So many bytes from each of these places on.
+    let recover_what_is_left = |kept: &[(usize, usize)]| {
+        vfs.remove(&path).unwrap();
+        let file = vfs.open(&path, OpenMode::CreateNew).unwrap();
+        file.preallocate(bytes.len() as u64).unwrap();
+        for &(at, len) in kept {
+            file.write_at(&bytes[at..at + len], at as u64).unwrap();
+        }
+        recover(&vfs, dir.path(), &input, &mut |_, _| Ok(Visit::Taken))
+    };
+    assert_eq!(recover_what_is_left(&[(0, bytes.len())]).unwrap().last_sequence, 100);
+    // The header alone, and a part of the first record.
+    let outcome = recover_what_is_left(&[(0, 4096)]).unwrap();
+    assert_eq!((outcome.last_sequence, outcome.ambiguous_tail), (0, true));
+    for page in [64, 128, 190] {
+        let error = recover_what_is_left(&[(0, 4096), (page << 12, 4 << 12)]).err().unwrap();
+        assert!(error.is_corruption(), "{error}");
+    }
+    // What was written before the sync knows of none.
+    assert!(recover_what_is_left(&[(0, 4096), (8 << 12, 4 << 12)]).is_ok());
 }
