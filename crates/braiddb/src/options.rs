@@ -220,7 +220,7 @@ impl Builder {
         self
     }
 
-    /// The size at which a memtable is frozen, in bytes; an eighth of the memory by default, or a tenth where there is little and threads merge.
+    /// The size at which a memtable is frozen, in bytes; an eighth of the memory by default.
     pub fn memtable_bytes(mut self, bytes: usize) -> Builder {
         self.settings.memtable_bytes = Some(bytes);
         self

@@ -5,7 +5,7 @@
 //! The budget is one: what memtables, open files, loads and jobs of all databases take is taken off it, and the block cache gets what is
 //! left, an eighth at least. How much memtables take is known to the chunk, since their chunks are counted where they are handed out.
 //!
-//! A memtable may have an eighth of the budget, or somewhat less where that is small. Where many databases are written to, none of them may ever be full; so when the
+//! A memtable may have an eighth of the budget. Where many databases are written to, none of them may ever be full; so when the
 //! active ones take more than a quarter together, the largest are frozen, to be flushed. With `n` databases that have memtables waiting, each
 //! may have an `n`th of half the budget in them; then its writers wait, for their own flush and nobody else's. Only where so many databases
 //! are written to that their memtables take three quarters of the budget all the same is every commit slowed, by some milliseconds; what
@@ -455,7 +455,7 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
         let common = Arc::new(Common::new(100 * MIB, 2, &runtime, 8 * MIB, false));
         let cache_least = 100 * MIB / 8;
-        assert_eq!(common.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB - 40 * MIB);
+        assert_eq!(common.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB - 30 * MIB);
         let none = Arc::new(Common::new(100 * MIB, 0, &runtime, 8 * MIB, false));
         assert_eq!(none.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB);
     }

@@ -134,19 +134,16 @@ const PIECES_PER_FILE_MIN: u64 = 64;
 const JOB_BYTES: usize = 14 << 20;
 
 /// But no more than this part of the budget, in per cent, for all of them.
-const JOBS_PERCENT_MAX: usize = 40;
+const JOBS_PERCENT_MAX: usize = 30;
 
 /// What so many threads work with, of so much memory.
 pub fn job_bytes_of(memory: usize, threads: usize) -> usize {
     (threads * JOB_BYTES).min(memory / 100 * JOBS_PERCENT_MAX)
 }
 
-/// A memtable is frozen when it has so many bytes, with so much memory and so many threads for merges. There may be three times as much in memtables: of the
-/// active one, of those that wait, and of memory that is kept for the next. With that and with the cache, what threads work with must find room.
-pub fn memtable_bytes_of(memory: usize, mergers: usize) -> usize {
-    let threads = if mergers > 0 { mergers + 1 } else { 0 };
-    let left = memory - job_bytes_of(memory, threads);
-    (memory / 8).min(left * 2 / 13).clamp(1 << 20, 256 << 20)
+/// A memtable is frozen when it has so many bytes, with so much memory.
+pub fn memtable_bytes_of(memory: usize) -> usize {
+    (memory / 8).clamp(1 << 20, 256 << 20)
 }
 
 /// Whether a file is read in pieces that do not change, at any time: then it may be closed meanwhile.
@@ -200,7 +197,7 @@ impl Settings {
 
     /// A memtable is frozen when it has this many bytes.
     pub fn memtable_bytes(&self) -> usize {
-        self.memtable_bytes.unwrap_or(memtable_bytes_of(self.memory, self.background_threads))
+        self.memtable_bytes.unwrap_or(memtable_bytes_of(self.memory))
     }
 
     /// How much is kept of which keys were written lately, while there are transactions.
@@ -219,8 +216,7 @@ impl Settings {
     pub fn partition_bytes(&self) -> u64 {
         let by_memory = match self.dead_percent {
             Some(_) => PARTITION_BYTES_LIMITED.max(self.memtable_bytes() as u64),
-            None => (16 * self.memtable_bytes.unwrap_or(self.memory / 8) as u64)
-                .clamp(PARTITION_BYTES_SMALL, PARTITION_BYTES_LARGE),
+            None => (16 * self.memtable_bytes() as u64).clamp(PARTITION_BYTES_SMALL, PARTITION_BYTES_LARGE),
         };
         self.partition_bytes.map_or(by_memory, |bytes| bytes.max(PARTITION_BYTES_MIN))
     }

@@ -120,7 +120,7 @@ impl SharedRuntimeBuilder {
     /// Starts the threads. Fails if the system has none to give.
     pub fn build(self) -> Result<SharedRuntime> {
         let memory = self.memory.min(MEMORY_MAX);
-        let memtable_bytes = memtable_bytes_of(memory, self.background_threads);
+        let memtable_bytes = memtable_bytes_of(memory);
         let common = Common::new(memory, self.background_threads, &self.runtime, memtable_bytes, true);
         if let Some(max) = self.open_files_max {
             common.open_files.get_or_init(|| OpenFiles::new(max));
