@@ -17,7 +17,8 @@ const RATIO_MIN: f64 = 0.1;
 const RATIO_MAX: f64 = 20.0;
 
 /// Costs shown against size, and those of other engines drawn beside ours.
-const SIZE_MEASURES: [&str; 6] = ["readrandom", "seek_next1", "seek_next50", "scan_all", "fillrandom_b100", "sync_cpu_1"];
+const SIZE_MEASURES: [&str; 6] =
+    ["readrandom", "seek_next1", "seek_next50", "scan_all", "fillrandom_b100", "sync_cpu_1"];
 const SIZE_ENGINES: [(&str, &str); 3] = [(OURS, "#1b6ca8"), ("rocksdb", "#c8553d"), ("lmdb", "#588157")];
 
 fn head(svg: &mut String, height: f64, title: &str) {
