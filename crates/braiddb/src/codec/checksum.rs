@@ -45,28 +45,36 @@ pub fn hash64(bytes: &[u8]) -> u64 {
 /// lies across them is put together in registers.
 #[inline(always)]
 pub fn hash64_of_words(prefix: [u8; 4], rest: &[u8]) -> Option<u64> {
+    // Sixteen bytes first: many keys have so many.
+    if let Ok(rest) = <&[u8; 16]>::try_from(rest) {
+        let (first, last) = (word(rest.first_chunk()?), word(rest.last_chunk()?));
+        return Some(hash_of_long(prefix, 16, (first, first >> 32 | last << 32), (first, last)));
+    }
     let (first, last) = (word(rest.first_chunk()?), word(rest.last_chunk()?));
-    let start = u64::from(u32::from_le_bytes(prefix)) | first << 32;
-    let len = 4 + rest.len() as u64;
     match rest.len() {
         // As XXH3 does with 9 to 16 bytes.
         8..=12 => {
+            let start = u64::from(u32::from_le_bytes(prefix)) | first << 32;
             let (low, high) = (start ^ (SECRET[3] ^ SECRET[4]), last ^ (SECRET[5] ^ SECRET[6]));
-            let sum = len.wrapping_add(low.swap_bytes()).wrapping_add(high);
+            let sum = (4 + rest.len() as u64).wrapping_add(low.swap_bytes()).wrapping_add(high);
             Some(avalanche(sum.wrapping_add(folded_product(low, high))))
         }
-        // As with 17 to 32, of which the first and the last sixteen count.
-        16..=28 => {
-            let (second, before_last) = match rest.len() {
-                16 => (first >> 32 | last << 32, first),
-                _ => (word(rest[4..].first_chunk()?), word(rest[..rest.len() - 8].last_chunk()?)),
-            };
-            let sum = len.wrapping_mul(PRIME);
-            let sum = sum.wrapping_add(folded_product(start ^ SECRET[0], second ^ SECRET[1]));
-            Some(avalanche(sum.wrapping_add(folded_product(before_last ^ SECRET[2], last ^ SECRET[3]))))
+        17..=28 => {
+            let (second, before_last) = (word(rest[4..].first_chunk()?), word(rest[..rest.len() - 8].last_chunk()?));
+            Some(hash_of_long(prefix, rest.len(), (first, second), (before_last, last)))
         }
         _ => None,
     }
+}
+
+/// As XXH3 does with 17 to 32 bytes, of which the first and the last sixteen count: the prefix, and so many that begin and end with these words (the second is
+/// the one that follows the prefix and four bytes).
+#[inline(always)]
+fn hash_of_long(prefix: [u8; 4], len: usize, (first, second): (u64, u64), (before_last, last): (u64, u64)) -> u64 {
+    let start = u64::from(u32::from_le_bytes(prefix)) | first << 32;
+    let sum = (4 + len as u64).wrapping_mul(PRIME);
+    let sum = sum.wrapping_add(folded_product(start ^ SECRET[0], second ^ SECRET[1]));
+    avalanche(sum.wrapping_add(folded_product(before_last ^ SECRET[2], last ^ SECRET[3])))
 }
 
 /// XXH3's first words of its default secret.

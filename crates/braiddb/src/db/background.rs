@@ -102,6 +102,8 @@ impl Core {
     /// Refuses all calls from now on, has those that change files end, and waits until they have.
     pub fn refuse_calls(&self) {
         self.closing.store(true, Ordering::Release);
+        // Gets that would not look whether it is open find no state, and are refused on the other way.
+        self.quick_state.retire();
         self.signal_work();
         self.wake_leaders();
         self.watches.wake();
@@ -742,6 +744,9 @@ impl Core {
         if let Some(job) = self.next_job(role, false) {
             found();
             self.run_job(job);
+            return Turn::Again;
+        }
+        if role == Role::Merger && self.index_at_rest() {
             return Turn::Again;
         }
         if role == Role::Flusher && (self.freeze_if_asked() || self.freeze_what_has_expired()) {

@@ -41,7 +41,7 @@ use crate::{
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
@@ -175,8 +175,9 @@ pub struct Core {
     /// Whether the active memtable is to be frozen for the sake of another database.
     pub is_to_freeze: AtomicBool,
     pub change: Mutex<()>,
-    /// Who makes hash indexes holds it, so that nobody else takes the same memory for one.
-    pub indexing: Mutex<()>,
+    /// Who makes hash indexes holds it, so that nobody else takes the same memory for one. Of which partitions the views were looked at while the database
+    /// rested, and how many entries those had: see [`Core::index_at_rest`].
+    pub indexing: Mutex<HashMap<u64, u64>>,
     pub snapshots: SnapshotList,
     /// Readers are looked at again from then on.
     pub next_reader_look_ns: AtomicU64,

@@ -1,8 +1,12 @@
-//! Hash indexes for views that many gets search, and for those that come in place of such views or beside them.
+//! Hash indexes for views that many gets search, for those that come in place of such views or beside them, and while the database rests for those that
+//! gets may come to.
 
 use super::{core::Core, stats::hash_index_bytes};
 use crate::{base::Result, table::Run, version::Partition, view::View};
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, atomic::Ordering},
+};
 
 /// All hash indexes together take at most this part of the memory, and nothing of the cache's least share.
 const MEMORY_SHARE: usize = 4;
@@ -12,6 +16,11 @@ const IN_MEMORY_PERCENT_MIN: u64 = 90;
 
 /// After a flush indexes are made of so many entries: at a hundred nanoseconds each, that is some ten milliseconds.
 const ENTRIES_AFTER_FLUSH_MAX: u64 = 128 << 10;
+
+/// Those made at rest leave as much of the memory for hash indexes that gets ask for.
+const MEMORY_SHARE_AT_REST: usize = 2 * MEMORY_SHARE;
+/// Views of fewer entries are searched quickly, and have an index only if gets ask for it.
+const ENTRIES_AT_REST_MIN: u64 = 2048;
 
 impl Core {
     /// Makes hash indexes for the views that want one.
@@ -54,7 +63,7 @@ impl Core {
                 let entries = handle.run().meta().entries;
                 // A reader who comes by what is damaged tells of it.
                 if entries <= entries_left
-                    && self.is_room_for_hash_index(View::hash_index_bytes_of(entries))
+                    && self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE)
                     && let Ok(view) = handle.view()
                     && view.may_inherit_hash_index()
                     && self.index_if_there_is_room(view, handle.alone(), &mut lent)
@@ -71,6 +80,36 @@ impl Core {
         self.take_back(lent);
     }
 
+    /// Makes the hash index of one view that nobody has searched yet, if nothing was committed lately; returns whether it did. So gets that come after a load find
+    /// it there. Each partition is looked at once, and again when it has twice as many entries: if the index was used, the views after it inherit one.
+    pub fn index_at_rest(&self) -> bool {
+        if self.settings.hash_index_after == u64::MAX || !self.work.lock().idle {
+            return false;
+        }
+        let mut looked_at = self.indexing.lock();
+        let state = self.state.load_full();
+        forget_others(&mut looked_at, &state.version.partitions);
+        for partition in &state.version.partitions {
+            // A reader who comes by what is damaged tells of it.
+            let Some((view, runs)) = partition.main_view_opened().unwrap_or(None) else { continue };
+            let (entries, before) = (view.meta().entries, looked_at.get(&partition.id).copied().unwrap_or(0));
+            if entries < ENTRIES_AT_REST_MIN || entries < 2 * before || view.hash_index_bytes() > 0 {
+                continue;
+            }
+            looked_at.insert(partition.id, entries);
+            let mut lent = 0;
+            // Where blocks have to be in the cache to be read, there is better use for its memory.
+            if self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE_AT_REST)
+                && view.is_read_in_place(runs).unwrap_or(false)
+                && self.index_if_there_is_room(view, runs, &mut lent)
+            {
+                self.take_back(lent);
+                return true;
+            }
+        }
+        false
+    }
+
     /// Takes back what was lent, which counts as what open files have from now on.
     fn take_back(&self, lent: usize) {
         if lent > 0 {
@@ -79,8 +118,8 @@ impl Core {
         }
     }
 
-    fn is_room_for_hash_index(&self, bytes: usize) -> bool {
-        let bytes_max = (self.settings.memory / MEMORY_SHARE) as u64;
+    fn is_room_for_hash_index(&self, bytes: usize, share: usize) -> bool {
+        let bytes_max = (self.settings.memory / share) as u64;
         bytes <= self.member.common.spare_bytes() && self.hash_index_bytes_of_all() + bytes as u64 <= bytes_max
     }
 
@@ -88,7 +127,7 @@ impl Core {
     fn index_if_there_is_room(&self, view: &View, runs: &[Arc<Run>], lent: &mut usize) -> bool {
         let wanted = View::hash_index_bytes_of(view.meta().entries);
         // A reader who comes by what is damaged tells of it.
-        if !self.is_room_for_hash_index(wanted) || !is_in_memory(view, runs).unwrap_or(false) {
+        if !self.is_room_for_hash_index(wanted, MEMORY_SHARE) || !is_in_memory(view, runs).unwrap_or(false) {
             return false;
         }
         self.lend(wanted, 0);
@@ -105,6 +144,14 @@ impl Core {
     /// What the hash indexes take of all databases that share the memory.
     fn hash_index_bytes_of_all(&self) -> u64 {
         self.member.common.databases().iter().map(|core| hash_index_bytes(&core.state.load().version)).sum()
+    }
+}
+
+/// Forgets partitions that are gone, once there are many of them.
+fn forget_others(looked_at: &mut HashMap<u64, u64>, partitions: &[Arc<Partition>]) {
+    if looked_at.len() > 2 * partitions.len() + 16 {
+        let present: HashSet<u64> = partitions.iter().map(|partition| partition.id).collect();
+        looked_at.retain(|id, _| present.contains(id));
     }
 }
 

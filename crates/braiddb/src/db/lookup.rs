@@ -84,15 +84,21 @@ impl Core {
             // The state comes first, as in `state_for`.
             let at = || self.snapshots.visible();
             let answer = read::get_quickly(&state, (tree.first_key(), key), whole_key, at, || self.table.moment());
-            self.check_open()?;
             #[cfg(test)]
             super::tests_quick::note(&answer);
+            // There is no state to borrow once the database is being closed.
             match answer {
                 Quick::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
                 Quick::Absent => return Ok(None),
                 Quick::Unknown => {}
             }
         }
+        self.get_anew(tree, key, read)
+    }
+
+    /// [`Core::get_now`] of what is not known at once; a function of its own, since with it the other has not registers enough.
+    #[inline(never)]
+    fn get_anew<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
         let whole = KeyBuf::new(tree, key);
         self.get(Sought::of_parts(&whole, tree.first_key(), key), None, read)
     }

@@ -183,7 +183,7 @@ impl Core {
             member: Membership::new(Arc::clone(settings.common())),
             is_to_freeze: AtomicBool::new(false),
             change: Mutex::new(()),
-            indexing: Mutex::new(()),
+            indexing: Mutex::default(),
             snapshots: SnapshotList::new(last_sequence),
             next_reader_look_ns: AtomicU64::new(0),
             queue: CommitQueue::default(),

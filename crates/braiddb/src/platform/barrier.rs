@@ -11,21 +11,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering, compiler_fence, fence},
 };
 
-/// Whether the system makes barriers for all threads.
-static IS_ONE_SIDED: AtomicBool = AtomicBool::new(false);
-
-/// Finds out what the system can do, so that [`light`] costs little from now on.
-pub(super) fn prepare() {
-    is_one_sided();
-}
-
 /// Whether the system has refused a barrier that was counted on.
 static WAS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// The side that is passed often.
+/// The side that is passed often, by who has asked [`is_one_sided`].
 #[inline(always)]
-pub(super) fn light() {
-    if IS_ONE_SIDED.load(Ordering::Relaxed) {
+pub(super) fn light(is_one_sided: bool) {
+    if is_one_sided {
         // No more than: not to be moved by the compiler.
         compiler_fence(Ordering::SeqCst);
     } else {
@@ -37,7 +29,6 @@ pub(super) fn light() {
 #[must_use]
 pub(super) fn heavy() -> bool {
     fence(Ordering::SeqCst);
-    // Who sees that barriers are one-sided does so after this.
     let is_made = !is_one_sided() || system::barrier();
     if !is_made && !WAS_REFUSED.swap(true, Ordering::Relaxed) {
         tracing::error!(
@@ -48,12 +39,8 @@ pub(super) fn heavy() -> bool {
     is_made
 }
 
-/// Whether they are, which is found out once.
-fn is_one_sided() -> bool {
+/// Whether the system makes barriers for all threads, which is found out once.
+pub(super) fn is_one_sided() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let is_one_sided = system::prepare() && system::barrier();
-        IS_ONE_SIDED.store(is_one_sided, Ordering::Release);
-        is_one_sided
-    })
+    *FOUND.get_or_init(|| system::prepare() && system::barrier())
 }

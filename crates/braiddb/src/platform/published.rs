@@ -25,7 +25,11 @@ use std::{
 /// What a thread is using, or null; on a line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Slot(AtomicPtr<()>);
+struct Slot {
+    used: AtomicPtr<()>,
+    /// What [`barrier::is_one_sided`] says: here it is at hand.
+    is_one_sided: bool,
+}
 
 /// All slots there ever were. They are never freed, and threads that begin take those of threads that have ended.
 static SLOTS: Mutex<Slots> = Mutex::new(Slots { all: Vec::new(), free: Vec::new() });
@@ -48,7 +52,8 @@ impl Slots {
     fn take() -> &'static Slot {
         let mut slots = SLOTS.lock();
         slots.free.pop().unwrap_or_else(|| {
-            let slot: &'static Slot = Box::leak(Box::new(Slot(AtomicPtr::new(ptr::null_mut()))));
+            let slot = Slot { used: AtomicPtr::new(ptr::null_mut()), is_one_sided: barrier::is_one_sided() };
+            let slot: &'static Slot = Box::leak(Box::new(slot));
             slots.all.push(slot);
             slot
         })
@@ -74,7 +79,7 @@ fn take_mine() -> Option<&'static Slot> {
 /// A value that is replaced as a whole. Shared by all threads.
 #[derive(Debug)]
 pub struct Published<T> {
-    /// The present value, which `held` holds.
+    /// The present value, which `held` holds; null once it is lent no more.
     present: AtomicPtr<T>,
     /// Whether values that were replaced wait for readers.
     is_awaited: AtomicBool,
@@ -84,6 +89,8 @@ pub struct Published<T> {
 #[derive(Debug)]
 struct Held<T> {
     present: Arc<T>,
+    /// Whether it is lent.
+    is_lent: bool,
     /// Replaced, and in use when last looked at.
     replaced: Vec<Arc<T>>,
 }
@@ -101,16 +108,17 @@ pub struct Borrowed<'a, T> {
 impl<T> Published<T> {
     /// The first value.
     pub fn new(value: Arc<T>) -> Published<T> {
-        barrier::prepare();
         let present = AtomicPtr::new(Arc::as_ptr(&value).cast_mut());
-        let held = Mutex::new(Held { present: value, replaced: Vec::new() });
+        let held = Mutex::new(Held { present: value, is_lent: true, replaced: Vec::new() });
         Published { present, is_awaited: AtomicBool::new(false), held }
     }
 
     /// Replaces the value. The old one goes as soon as nobody uses it: now, or when who does is done.
     pub fn replace(&self, value: Arc<T>) {
         let mut held = self.held.lock();
-        self.present.store(Arc::as_ptr(&value).cast_mut(), Ordering::Release);
+        if held.is_lent {
+            self.present.store(Arc::as_ptr(&value).cast_mut(), Ordering::Release);
+        }
         let old = std::mem::replace(&mut held.present, value);
         held.replaced.push(old);
         let mut unused = held.take_unused();
@@ -121,40 +129,46 @@ impl<T> Published<T> {
         drop(held);
     }
 
-    /// The value as it is now; `None` if the thread is using another, or ends, or the value is being replaced: then there are other ways.
+    /// Lends neither this value nor those that replace it any more.
+    pub fn retire(&self) {
+        let mut held = self.held.lock();
+        held.is_lent = false;
+        self.present.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    /// The value as it is now; `None` if the thread is using another, or ends, or the value is being replaced, or lent no more: then there are other ways.
     #[inline(always)]
     pub fn borrow(&self) -> Option<Borrowed<'_, T>> {
         let slot = match MINE.get() {
             Some(slot) => slot,
             None => take_mine()?,
         };
-        if !slot.0.load(Ordering::Relaxed).is_null() {
+        if !slot.used.load(Ordering::Relaxed).is_null() {
             return None;
         }
         let noted = self.present.load(Ordering::Acquire);
         #[cfg(test)]
         super::tests_published::reach(super::tests_published::Moment::Noting);
         // Release: who reads the slot learns that what was used before is not in use any more.
-        slot.0.store(noted.cast(), Ordering::Release);
-        barrier::light();
+        slot.used.store(noted.cast(), Ordering::Release);
+        barrier::light(slot.is_one_sided);
         #[cfg(test)]
         super::tests_published::reach(super::tests_published::Moment::Noted);
-        let present = self.present.load(Ordering::Acquire);
-        if present != noted {
+        if noted.is_null() || self.present.load(Ordering::Acquire) != noted {
             self.end(slot, noted);
             return None;
         }
         // SAFETY: `held` holds the present value, and whoever takes it out of there looks at all slots first, of which this one says
         // that it is in use: it was the present one after that had been noted (see the module's text).
-        let value = unsafe { &*present };
+        let value = unsafe { &*noted };
         Some(Borrowed { value, of: self, slot, _stays: PhantomData })
     }
 
     /// Ends the use of a value, and sees to it that it goes if it was replaced meanwhile. (Others need not look.)
     #[inline(always)]
     fn end(&self, slot: &Slot, value: *const T) {
-        slot.0.store(ptr::null_mut(), Ordering::Release);
-        barrier::light();
+        slot.used.store(ptr::null_mut(), Ordering::Release);
+        barrier::light(slot.is_one_sided);
         let is_replaced = !ptr::eq(self.present.load(Ordering::Relaxed), value);
         if is_replaced && self.is_awaited.load(Ordering::Relaxed) {
             self.let_go();
@@ -180,7 +194,7 @@ impl<T> Held<T> {
         }
         let slots = SLOTS.lock();
         // Acquire: what a reader has read it has read before it cleared its slot.
-        let used: Vec<*mut ()> = slots.all.iter().map(|slot| slot.0.load(Ordering::Acquire)).collect();
+        let used: Vec<*mut ()> = slots.all.iter().map(|slot| slot.used.load(Ordering::Acquire)).collect();
         drop(slots);
         let is_used = |value: &mut Arc<T>| used.contains(&Arc::as_ptr(value).cast_mut().cast());
         self.replaced.extract_if(.., |value| !is_used(value)).collect()

@@ -144,11 +144,14 @@ fn begin<'s, K: Deref<Target = [u8]>>(
     whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
     snapshot: impl FnOnce() -> SequenceNumber,
 ) -> Result<BegunIn<'s>, Quick<'s>> {
-    let (hash, head) = Sought::hash_and_head_of_words(prefix, key).unwrap_or_else(|| {
-        let whole = whole(prefix, key);
-        (hash64(&whole), key_head(&whole))
-    });
-    let number = state.version.find_by_head_with(head, || whole(prefix, key));
+    let (hash, head) = match Sought::hash_and_head_of_words(prefix, key) {
+        Some(known) => known,
+        None => hash_and_head(prefix, key, whole),
+    };
+    let number = match state.version.told_by_head(head) {
+        Some(number) => number,
+        None => find_slowly(state, head, prefix, key, whole),
+    };
     let partition = state.version.partitions.get(number).ok_or(Quick::Unknown)?;
     if let Some((view, _)) = partition.main_view() {
         view.prefetch_bucket(hash);
@@ -159,22 +162,54 @@ fn begin<'s, K: Deref<Target = [u8]>>(
     if let Some(run) = apart.filter(|_| is_counted(hash)) {
         run.note_read(1);
     }
-    if let Some(known) = ask(&state.active, || whole(prefix, key), hash, snapshot) {
+    if !state.active.is_empty()
+        && let Some(known) = ask(&state.active, prefix, key, whole, hash, snapshot)
+    {
         return Err(known);
     }
-    for memtable in &state.frozen {
-        if let Some(known) = ask(memtable, || whole(prefix, key), hash, snapshot) {
-            return Err(known);
+    if !state.frozen.is_empty() {
+        for memtable in &state.frozen {
+            if let Some(known) = ask(memtable, prefix, key, whole, hash, snapshot) {
+                return Err(known);
+            }
         }
     }
     Ok((begun, runs))
+}
+
+// What is seldom needed, or takes long anyway, is not inlined: with it the rest has not registers enough.
+
+/// The hash and the head of a key of which words do not tell them.
+#[inline(never)]
+fn hash_and_head<K: Deref<Target = [u8]>>(
+    prefix: [u8; 4],
+    key: &[u8],
+    whole: impl Fn([u8; 4], &[u8]) -> K,
+) -> (u64, u64) {
+    let whole = whole(prefix, key);
+    (hash64(&whole), key_head(&whole))
+}
+
+/// The partition of a key of which the head does not tell it.
+#[cold]
+#[inline(never)]
+fn find_slowly<K: Deref<Target = [u8]>>(
+    state: &ReadState,
+    head: u64,
+    prefix: [u8; 4],
+    key: &[u8],
+    whole: impl Fn([u8; 4], &[u8]) -> K,
+) -> usize {
+    state.version.find_slowly(head, &whole(prefix, key))
 }
 
 /// What a memtable says of a key; `None` if it has nothing to say.
 #[inline(always)]
 fn ask<'s, K: Deref<Target = [u8]>>(
     memtable: &'s Memtable,
-    key: impl Fn() -> K,
+    prefix: [u8; 4],
+    key: &[u8],
+    whole: impl Fn([u8; 4], &[u8]) -> K,
     hash: u64,
     snapshot: SequenceNumber,
 ) -> Option<Quick<'s>> {
@@ -187,5 +222,17 @@ fn ask<'s, K: Deref<Target = [u8]>>(
     if !memtable.may_contain(hash) {
         return None;
     }
-    memtable.get_hashed(&key(), hash, snapshot).map(Quick::of)
+    get_in(memtable, prefix, key, whole, hash, snapshot)
+}
+
+#[inline(never)]
+fn get_in<'s, K: Deref<Target = [u8]>>(
+    memtable: &'s Memtable,
+    prefix: [u8; 4],
+    key: &[u8],
+    whole: impl Fn([u8; 4], &[u8]) -> K,
+    hash: u64,
+    snapshot: SequenceNumber,
+) -> Option<Quick<'s>> {
+    memtable.get_hashed(&whole(prefix, key), hash, snapshot).map(Quick::of)
 }

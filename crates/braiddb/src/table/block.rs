@@ -264,6 +264,30 @@ pub(super) fn entry_at(block: &[u8], offset: usize, with_sequence: bool) -> Opti
     Some(EntryRef { key, sequence, kind, value })
 }
 
+/// The key and the value of the entry that begins there, if its value is plain, its key has so many bytes and its header is a usual one; `None` if not, or if
+/// the block is damaged. With as few instructions as can be: a get that waits for an entry has all of them before it while the next get is to begin.
+#[inline(always)]
+pub(super) fn plain_at(block: &[u8], offset: usize, key_len: usize) -> Option<(&[u8], &[u8])> {
+    let bytes = block.get(offset..block.len().checked_sub(END_LEN)?)?;
+    let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
+    // Where the value's length has two bytes, all that follows stands one further on: the kind else in byte 2, the sequence in bytes 3 to 6 at most.
+    let is_long = word >> 15 & 1;
+    let after = word >> (8 * is_long);
+    // The key's length, that the value's does not go on, and the kind.
+    let found = word & 0xff | after & 0x00ff_8000;
+    if found != u64::from(EntryKind::Value as u8) << 16 | key_len as u64 || key_len > 0x7f {
+        return None;
+    }
+    let sequence_ends = !after & 0x0080_8080_8000_0000;
+    if sequence_ends == 0 {
+        return None;
+    }
+    let header_len = (u64::from(sequence_ends.trailing_zeros() / 8 + 1) + is_long) as usize;
+    let value_len = (word >> 8 & 0x7f | after >> 1 & 0x3f80 & is_long.wrapping_neg()) as usize;
+    let both = bytes.get(header_len..header_len + key_len + value_len)?;
+    both.split_at_checked(key_len)
+}
+
 /// The keys and values of a block, for who reads many of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
@@ -417,6 +441,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn plain_entries_are_told_from_all_others() {
+        let (mut told, mut others) = (0, 0);
+        let kinds = [EntryKind::Value, EntryKind::Tombstone, EntryKind::BlobRef, EntryKind::Merge, EntryKind::Stream];
+        let lens = [0usize, 1, 20, 63, 127, 128, 129, 200, 300, 16_383, 16_384, 20_000];
+        let deltas = [0u64, 1, 64, 1 << 10, 1 << 20, 1 << 26, 1 << 27, 1 << 34, 1 << 41, 1 << 60];
+        let bytes: Vec<u8> = (0..20_000u32).map(|i| (i * 7 % 251) as u8 | (i as u8) << 7).collect();
+        for (key_len, value_len, delta, kind) in lens.iter().flat_map(|&key_len| {
+            lens.iter().flat_map(move |&value_len| {
+                deltas.iter().flat_map(move |&delta| kinds.iter().map(move |&kind| (key_len, value_len, delta, kind)))
+            })
+        }) {
+            let (key, value) = (&bytes[..key_len], &bytes[bytes.len() - value_len..]);
+            let mut builder = BlockBuilder::default();
+            let first = EntryRef { key: b"a", sequence: 1 << 61, kind: EntryKind::Value, value: b"" };
+            builder.add(&first);
+            let offset = builder.bytes.len();
+            builder.add(&EntryRef { key, sequence: (1 << 61) - delta, kind, value });
+            let block = builder.finish();
+            let known = entry_at(block, offset, false).unwrap();
+            assert_eq!((known.key, known.value, known.kind), (key, value, kind));
+            let found = plain_at(block, offset, key_len);
+            let is_usual = key_len < 128 && value_len < 1 << 14 && zigzag(delta.wrapping_neg().cast_signed()) < 1 << 28;
+            assert_eq!(
+                found,
+                (is_usual && kind == EntryKind::Value).then_some((key, value)),
+                "{key_len} {value_len} {delta}"
+            );
+            for other in [0, 1, 16, 20, 100, 127, 128, 148, 255, 256, 276].into_iter().filter(|&len| len != key_len) {
+                assert_eq!(plain_at(block, offset, other), None, "{key_len} is not {other}");
+            }
+            // Whatever stands in a damaged block, nothing past its end is read.
+            (0..block.len()).for_each(|len| drop(plain_at(&block[..len.min(600)], offset, key_len)));
+            assert_eq!(plain_at(block, block.len() + 1, key_len), None);
+            told += u32::from(found.is_some());
+            others += u32::from(found.is_none());
+        }
+        assert!(told > 200 && others > 200, "{told} {others}");
+    }
+
+    #[test]
     fn short_headers_say_what_long_ones_do() {
         let numbers = [0, 1, 127, 128, 129, 16_383, 16_384, (1 << 21) - 1, 1 << 21, (1 << 28) - 1, 1 << 28, 1 << 40];
         let (mut short, mut by_table) = (0, 0);
@@ -441,6 +505,11 @@ mod tests {
                     assert_eq!(lengths, of_long);
                     by_table += 1;
                 }
+                assert_eq!(
+                    plain_at(&[&bytes[..], &[0; END_LEN]].concat(), 0, long.key_len),
+                    None,
+                    "it is no plain value"
+                );
             }
         }
         assert!(short > 100 && by_table > 100, "{short} {by_table}");

@@ -6,7 +6,7 @@
 
 use super::{
     Moment, Position, Run,
-    block::{average_entry_bytes, entry_at},
+    block::{average_entry_bytes, entry_at, plain_at},
     format::{PAGE_BYTES, UNIT_HEADER_LEN},
 };
 use crate::{
@@ -96,7 +96,16 @@ impl Run {
         let file = self.place.get()?;
         let start = self.contents_start(spot.block);
         file.hint(start + u64::from(spot.offset)).prefetch_item();
-        self.entry_in(file, start, spot, now)
+        entry_at(self.contents_in(file, start, spot, now)?, usize::from(spot.offset), false)
+    }
+
+    /// The key, if it has so many bytes, and the value of [`Run::entry_at_hand`], if that is a plain one with a usual header.
+    #[inline(always)]
+    pub fn plain_at_hand(&self, spot: Spot, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
+        let file = self.place.get()?;
+        let start = self.contents_start(spot.block);
+        file.hint(start + u64::from(spot.offset)).prefetch_item();
+        plain_at(self.contents_in(file, start, spot, now)?, usize::from(spot.offset), key_len)
     }
 
     /// Asks the processor for the first lines of an entry, and for what is known of the block.
@@ -106,10 +115,11 @@ impl Run {
         self.prefetch_at(spot);
     }
 
-    /// [`Run::entry_at_hand`] of a spot that was asked for before.
+    /// [`Run::plain_at_hand`] of a spot that was asked for before.
     #[inline(always)]
-    pub fn entry_on_its_way(&self, spot: Spot, now: Moment) -> Option<EntryRef<'_>> {
-        self.entry_in(self.place.get()?, self.contents_start(spot.block), spot, now)
+    pub fn plain_on_its_way(&self, spot: Spot, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
+        let contents = self.contents_in(self.place.get()?, self.contents_start(spot.block), spot, now)?;
+        plain_at(contents, usize::from(spot.offset), key_len)
     }
 
     /// Where the contents of a block begin.
@@ -122,13 +132,13 @@ impl Run {
     }
 
     #[inline(always)]
-    fn entry_in<'r>(&'r self, file: &'r MappedFile, start: u64, spot: Spot, now: Moment) -> Option<EntryRef<'r>> {
+    fn contents_in<'r>(&'r self, file: &'r MappedFile, start: u64, spot: Spot, now: Moment) -> Option<&'r [u8]> {
         let (checked, note) = self.slots.in_place(u32::from(spot.block))?;
         if checked != now.span_of(spot.block.into()) {
             return None;
         }
         self.slots.note_hit();
-        entry_at(file.bytes(start..start + note.len() as u64)?, usize::from(spot.offset), false)
+        file.bytes(start..start + note.len() as u64)
     }
 
     /// A block that is cached, or has to be checked.

@@ -11,7 +11,6 @@ use crate::{
 };
 use std::{
     collections::HashMap,
-    ops::Deref,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -41,21 +40,21 @@ impl Version {
     /// [`Version::find`] for who has the key's [`key_head`].
     #[inline(always)]
     pub fn find_by_head(&self, head: u64, key: &[u8]) -> usize {
-        self.find_by_head_with(head, || key)
+        match self.told_by_head(head) {
+            Some(number) => number,
+            None => self.find_slowly(head, key),
+        }
     }
 
-    /// The same for who makes the key only if it is wanted.
+    /// The same, if the head alone tells it.
     #[inline(always)]
-    pub fn find_by_head_with<K: Deref<Target = [u8]>>(&self, head: u64, key: impl FnOnce() -> K) -> usize {
-        match self.heads.find(head).filter(|&number| number < self.partitions.len()) {
-            Some(number) => number,
-            None => self.find_slowly(head, &key()),
-        }
+    pub fn told_by_head(&self, head: u64) -> Option<usize> {
+        self.heads.find(head).filter(|&number| number < self.partitions.len())
     }
 
     /// The same for heads that several partitions may begin with.
     #[inline(never)]
-    fn find_slowly(&self, head: u64, key: &[u8]) -> usize {
+    pub fn find_slowly(&self, head: u64, key: &[u8]) -> usize {
         let first = self.heads.before(head);
         // Only partitions that begin alike must be looked at.
         let ties = self.heads.ties(first, head);

@@ -241,6 +241,14 @@ impl Partition {
         }
     }
 
+    /// The main view, opened if need be.
+    pub fn main_view_opened(&self) -> Result<Option<(&View, &[Arc<Run>])>> {
+        if let (None, [only]) = (&self.view, &self.apart[..]) {
+            only.view()?;
+        }
+        Ok(self.main_view())
+    }
+
     /// The main view, if there is nothing else to ask: neither runs apart nor range tombstones.
     #[inline]
     pub fn only_view(&self) -> Option<(&View, &[Arc<Run>])> {

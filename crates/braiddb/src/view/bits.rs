@@ -24,25 +24,30 @@ pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a_words.chunks_exact(8).zip(b_words.chunks_exact(8)).all(|(x, y)| x == y) && a_last == b_last
 }
 
-/// Whether a key is two parts, one after the other; without a call, whatever it is inlined into.
+/// Whether a key is two parts, one after the other; without a call if the second has 8 to 16 bytes, whatever it is inlined into.
 #[inline(always)]
 pub(crate) fn is_joined(key: &[u8], (first, rest): ([u8; 4], &[u8])) -> bool {
     let Some((before, after)) = key.split_first_chunk::<4>() else { return false };
     if after.len() != rest.len() || u32::from_ne_bytes(*before) != u32::from_ne_bytes(first) {
         return false;
     }
-    let differing = |a: &[u8; 8], b: &[u8; 8]| u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b);
-    let (Some((after, after_end)), Some((rest, rest_end))) = (last_word(after), last_word(rest)) else {
-        return after.iter().zip(rest).fold(0, |all, (a, b)| all | (a ^ b)) == 0;
+    let ends = |bytes: &[u8]| Some((word(bytes.first_chunk()?), word(bytes.last_chunk()?)));
+    let (Some((start, end)), Some((rest_start, rest_end))) = (ends(after), ends(rest)) else {
+        return is_same(after, rest);
     };
-    // The last word may have bytes of the one before it: so keys of 8 to 16 bytes take two, and none takes them one by one.
-    let (Some(first), Some(rest_first)) = (after.first_chunk(), rest.first_chunk()) else { return false };
-    let mut all = differing(after_end, rest_end) | differing(first, rest_first);
-    if rest.len() > 16 {
-        let (words, rest_words) = (after.as_chunks::<8>().0, rest.as_chunks::<8>().0);
-        all |= words.iter().zip(rest_words).fold(0, |all, (a, b)| all | differing(a, b));
-    }
-    all == 0
+    // The last word may have bytes of the first: so keys of 8 to 16 bytes take two, and none takes them one by one.
+    (start ^ rest_start) | (end ^ rest_end) == 0 && (rest.len() <= 16 || is_same(after, rest))
+}
+
+#[inline(always)]
+fn word(bytes: &[u8; 8]) -> u64 {
+    u64::from_ne_bytes(*bytes)
+}
+
+/// Whether they are equal, as a function of its own: its loops take room and registers where they are inlined, and time where they are not needed.
+#[inline(never)]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a == b
 }
 
 /// All bytes, and the last eight of them; `None` if there are not so many.

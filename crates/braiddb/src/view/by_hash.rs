@@ -76,19 +76,22 @@ pub struct Begun<'v> {
 
 impl Begun<'_> {
     /// What the index says of the key, and what stands there, in files that can be read in place.
+    ///
+    /// The first candidate is nearly always the key's, and has little after it: the next get can be under way while this one's entry is waited for.
     #[inline(always)]
     pub fn finish<'r>(self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> Quick<'r> {
         let Begun { index, bucket, hash, is_only } = self;
-        let candidates = index.find_at_once(hash, bucket);
-        let is_complete = candidates.is_complete() && is_only;
-        for word in candidates {
-            let Some(entry) = index.entry_in_place(word, runs, now) else { return Quick::Unknown };
-            super::counters::count_key_comparison();
-            if is_joined(entry.key, key) {
-                return Quick::of(entry);
-            }
+        let mut candidates = index.find_at_once(hash, bucket);
+        let Some(word) = candidates.next() else {
+            return if candidates.is_complete() && is_only { Quick::Absent } else { Quick::Unknown };
+        };
+        super::counters::count_key_comparison();
+        if let Some((found, value)) = index.plain_in_place(word, runs, 4 + key.1.len(), now)
+            && is_joined(found, key)
+        {
+            return Quick::Value(value);
         }
-        if is_complete { Quick::Absent } else { Quick::Unknown }
+        self.finish_anew(runs, key, now)
     }
 
     /// What the index says, with the entry that is most likely the key's asked for: for who has others to look after until that is there.
@@ -104,19 +107,29 @@ impl Begun<'_> {
         Likely::Entry(run, spot)
     }
 
-    /// [`Begun::finish`] for keys of which the first candidate was not a plain value of theirs: one in some twenty.
+    /// The same from the start, for keys of which the first candidate was not a plain value of theirs: one in some twenty.
     #[cold]
+    #[inline(never)]
     pub fn finish_anew<'r>(&self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> Quick<'r> {
-        self.finish(runs, key, now)
+        let candidates = self.index.find_at_once(self.hash, self.bucket);
+        let is_complete = candidates.is_complete() && self.is_only;
+        for word in candidates {
+            let Some(entry) = self.index.entry_in_place(word, runs, now) else { return Quick::Unknown };
+            super::counters::count_key_comparison();
+            if is_joined(entry.key, key) {
+                return Quick::of(entry);
+            }
+        }
+        if is_complete { Quick::Absent } else { Quick::Unknown }
     }
 }
 
 /// The plain value of a key that stands at a spot that was asked for; `None` if it is anything else.
 #[inline(always)]
 pub fn value_on_its_way<'r>(run: &'r Run, spot: Spot, key: ([u8; 4], &[u8]), now: Moment) -> Option<&'r [u8]> {
-    let entry = run.entry_on_its_way(spot, now)?;
+    let (found, value) = run.plain_on_its_way(spot, 4 + key.1.len(), now)?;
     super::counters::count_key_comparison();
-    (is_joined(entry.key, key) && entry.kind == EntryKind::Value).then_some(entry.value)
+    is_joined(found, key).then_some(value)
 }
 
 /// Where a key stands if it is there, by the first candidate that a hash index has of it.

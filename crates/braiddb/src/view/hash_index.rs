@@ -250,6 +250,19 @@ impl HashIndex {
         runs.get(run)?.entry_at_hand(spot, now)
     }
 
+    /// The key, if it has so many bytes, and the value that a word tells of, to the byte, if that is a plain one that can be read in place at once.
+    #[inline(always)]
+    pub(crate) fn plain_in_place<'r>(
+        &self,
+        word: u32,
+        runs: &'r [Arc<Run>],
+        key_len: usize,
+        now: Moment,
+    ) -> Option<(&'r [u8], &'r [u8])> {
+        let (run, spot) = self.spot(word);
+        runs.get(run)?.plain_at_hand(spot, key_len, now)
+    }
+
     /// The run and the place in it that a word tells of, to the byte, if words tell that.
     #[inline(always)]
     pub(crate) fn spot(&self, word: u32) -> (usize, Spot) {

@@ -27,6 +27,11 @@ impl View {
         Ok(counts)
     }
 
+    /// Whether all its blocks are read where their files are mapped, so that a hash index tells to the byte where entries begin.
+    pub fn is_read_in_place(&self, runs: &[Arc<Run>]) -> Result<bool> {
+        Ok(self.parts(runs)?.iter().all(|part| part.has_spots))
+    }
+
     /// The part of each run that the view has.
     fn parts(&self, runs: &[Arc<Run>]) -> Result<Vec<Part>> {
         let Some(last) = self.directory.segments().checked_sub(1) else { return Ok(Vec::new()) };
