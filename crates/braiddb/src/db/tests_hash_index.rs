@@ -229,3 +229,83 @@ fn threads_of_the_background_are_woken_for_them() {
         check(&tree, |row| format!("first{row}"));
     });
 }
+
+/// Has indexes made as they are while the database rests; how many.
+fn rest(db: &Db) -> usize {
+    db.core().work.lock().idle = true;
+    let made = std::iter::repeat_with(|| db.core().index_at_rest()).take_while(|&is_made| is_made).count();
+    db.core().work.lock().idle = false;
+    assert!(!db.core().index_at_rest(), "only at rest");
+    made
+}
+
+/// A database of one partition with this many rows, of which nothing was read.
+fn unread(settings: Settings) -> (Db, Tree) {
+    let db = open(Settings { partition_bytes: Some(4 << 20), hash_index_after: 1 << 40, ..settings }).unwrap();
+    let tree = db.tree("rows").unwrap();
+    load(&tree, 1, "first");
+    db.compact().unwrap();
+    (db, tree)
+}
+
+#[test]
+fn at_rest_views_have_indexes_that_nobody_asked_for_once() {
+    let (db, tree) = unread(in_place());
+    assert_eq!((rest(&db), rest(&db)), (1, 0));
+    assert!(db.stats().hash_index_bytes >= u64::from(ROWS) * 5);
+    // Nobody uses it, so the next view has none, though the database rests again.
+    load(&tree, 1, "second");
+    db.compact().unwrap();
+    assert_eq!((rest(&db), db.stats().hash_index_bytes), (0, 0));
+    // With twice as many rows it is another matter.
+    for row in 0..2 * ROWS {
+        tree.put(format!("more{row}"), "more").unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(rest(&db), 1);
+    check(&tree, |row| format!("second{row}"));
+    // And one that was used has an heir, without a rest.
+    load(&tree, 1000, "third");
+    db.compact().unwrap();
+    assert!(db.stats().hash_index_bytes > 0);
+    check(&tree, |row| if row.is_multiple_of(1000) { format!("third{row}") } else { format!("second{row}") });
+}
+
+#[test]
+fn at_rest_there_are_none_where_they_cost_too_much() {
+    let none = [
+        ("not wanted", Settings { hash_index_after: u64::MAX, ..in_place() }),
+        ("blocks are in the cache", Settings { compression: Compression::Lz4, ..in_place() }),
+        ("not enough memory", Settings { memory: 136 << 10, memtable_bytes: Some(4 << 10), ..in_place() }),
+    ];
+    for (why, settings) in none {
+        let hash_index_after = settings.hash_index_after.max(1 << 40);
+        let db = open(Settings { partition_bytes: Some(4 << 20), hash_index_after, ..settings }).unwrap();
+        let tree = db.tree("rows").unwrap();
+        load(&tree, 1, "first");
+        db.compact().unwrap();
+        assert_eq!((rest(&db), db.stats().hash_index_bytes), (0, 0), "{why}");
+        check(&tree, |row| format!("first{row}"));
+    }
+    // The same with memory for a quarter of it, but not for an eighth; and with that.
+    let mut made = Vec::new();
+    for kilobytes in [72, 96, 136, 160, 192, 256, 512] {
+        let (db, _tree) = unread(Settings { memory: kilobytes << 10, memtable_bytes: Some(4 << 10), ..in_place() });
+        made.push((kilobytes, rest(&db), db.stats().hash_index_bytes));
+    }
+    for (kilobytes, made, bytes) in made {
+        assert!(bytes <= kilobytes as u64 * 1024 / 8, "{bytes} of {kilobytes} KiB");
+        assert_eq!((made > 0, bytes > 0), (kilobytes >= 160, kilobytes >= 160), "{kilobytes} KiB");
+    }
+}
+
+#[test]
+fn at_rest_the_background_makes_them() {
+    bounded("a hash index", || {
+        let (db, tree) = unread(Settings { background_threads: 2, ..in_place() });
+        while db.stats().hash_index_bytes == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        check(&tree, |row| format!("first{row}"));
+    });
+}

@@ -1,6 +1,6 @@
 //! Of two threads that each write and then read what the other writes, one sees what the other has written.
 
-use super::barrier::{heavy, light, prepare};
+use super::barrier::{heavy, is_one_sided, light};
 use std::{
     hint,
     sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
@@ -26,7 +26,7 @@ fn meet(mine: &AtomicUsize, other: &AtomicUsize, round: usize) {
 
 #[test]
 fn one_of_two_sees_what_the_other_has_written() {
-    prepare();
+    let is_one_sided = is_one_sided();
     let cells = || -> Vec<AtomicU32> { (0..ROUNDS * 16).map(|_| AtomicU32::new(0)).collect() };
     let (often, seldom, others) = (cells(), cells(), cells());
     let (at_often, at_seldom) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -38,7 +38,7 @@ fn one_of_two_sees_what_the_other_has_written() {
                     others[(round * 7919 + write * 104_729) % others.len()].store(1, Relaxed);
                 }
                 often[round * 16].store(1, Relaxed);
-                light();
+                light(is_one_sided);
                 seldom[round * 16].load(Relaxed)
             };
             (0..ROUNDS).map(see).collect::<Vec<u32>>()

@@ -97,6 +97,23 @@ fn a_value_that_nobody_uses_goes_at_once() {
 
 /// Values are replaced as fast as can be; each is looked at twice, and may not have ended in between.
 #[test]
+fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
+    let (ended, value) = values(3);
+    let published = Published::new(value(0));
+    let borrowed = published.borrow().unwrap();
+    published.retire();
+    assert_eq!(borrowed.number, 0, "who has it keeps it");
+    drop(borrowed);
+    assert!(published.borrow().is_none() && !has_ended(&ended, 0));
+    published.replace(value(1));
+    assert!(published.borrow().is_none() && has_ended(&ended, 0) && !has_ended(&ended, 1));
+    let other = Published::new(value(2));
+    assert_eq!(other.borrow().unwrap().number, 2, "the thread's slot is free");
+    drop(published);
+    assert!(has_ended(&ended, 1));
+}
+
+#[test]
 fn what_is_borrowed_does_not_end_meanwhile() {
     const ROUNDS: usize = 20_000;
     let (ended, value) = values(ROUNDS + 1);

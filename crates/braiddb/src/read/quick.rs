@@ -116,7 +116,7 @@ fn finish_all<'s>(
             continue;
         }
         let begun = begun.get(at).copied().flatten();
-        match begun.map_or(Quick::Unknown, |(begun, runs)| begun.finish_anew(runs, (prefix, key), now)) {
+        match begun.map_or(Quick::Unknown, |(begun, runs)| begun.finish_anew(runs, prefix, key, now)) {
             Quick::Value(known) => *value = Some(known),
             Quick::Absent => {}
             Quick::Unknown => unknown = one_more(unknown, at)?,

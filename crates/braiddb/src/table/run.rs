@@ -269,6 +269,11 @@ impl Run {
         blocks.filter(|&block| self.slots.is_at_hand(u32::from(block), now(block))).count() as u64
     }
 
+    /// Whether blocks that are not compressed are read where the file is mapped, which it is from now on at the latest.
+    pub fn is_mapped(&self) -> bool {
+        self.place.file(&*self.file, self.meta.file_bytes).is_some()
+    }
+
     /// How many of these blocks are in memory: those of [`Run::cached_blocks`], and those that can be read in place and that the system has.
     pub fn blocks_in_memory(&self, blocks: Range<u16>) -> u64 {
         let Some(file) = self.place.file(&*self.file, self.meta.file_bytes) else { return self.cached_blocks(blocks) };

@@ -91,7 +91,7 @@ impl Begun<'_> {
         {
             return Quick::Value(value);
         }
-        self.finish_anew(runs, key, now)
+        self.finish_anew(runs, key.0, key.1, now)
     }
 
     /// What the index says, with the entry that is most likely the key's asked for: for who has others to look after until that is there.
@@ -110,13 +110,13 @@ impl Begun<'_> {
     /// The same from the start, for keys of which the first candidate was not a plain value of theirs: one in some twenty.
     #[cold]
     #[inline(never)]
-    pub fn finish_anew<'r>(&self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> Quick<'r> {
+    pub fn finish_anew<'r>(&self, runs: &'r [Arc<Run>], prefix: [u8; 4], key: &[u8], now: Moment) -> Quick<'r> {
         let candidates = self.index.find_at_once(self.hash, self.bucket);
         let is_complete = candidates.is_complete() && self.is_only;
         for word in candidates {
             let Some(entry) = self.index.entry_in_place(word, runs, now) else { return Quick::Unknown };
             super::counters::count_key_comparison();
-            if is_joined(entry.key, key) {
+            if is_joined(entry.key, (prefix, key)) {
                 return Quick::of(entry);
             }
         }

@@ -29,7 +29,7 @@ impl View {
 
     /// Whether all its blocks are read where their files are mapped, so that a hash index tells to the byte where entries begin.
     pub fn is_read_in_place(&self, runs: &[Arc<Run>]) -> Result<bool> {
-        Ok(self.parts(runs)?.iter().all(|part| part.has_spots))
+        Ok(runs.iter().all(|run| run.is_mapped()) && self.parts(runs)?.iter().all(|part| part.has_spots))
     }
 
     /// The part of each run that the view has.
