@@ -240,26 +240,43 @@ impl Run {
         guard: &'g Guard,
         moment: impl FnOnce() -> Moment,
     ) -> Result<EntryRef<'g>> {
+        Ok(self.read_with_block(position, guard, moment)?.0)
+    }
+
+    /// The same, with the block it stands in, if that is read in place: there it stays as long as the run is open.
+    #[inline(always)]
+    pub fn read_with_block<'g>(
+        &self,
+        position: Position,
+        guard: &'g Guard,
+        moment: impl FnOnce() -> Moment,
+    ) -> Result<(EntryRef<'g>, Option<&'g [u8]>)> {
         if usize::from(position.block) < self.slots.units() {
             self.prefetch_on_grid(position);
             // The entry's lines, guessed, come while the end of the block, which is read first, is still on its way.
             let entry = self.bytes_before_end(position);
             let soon = [entry, entry.saturating_sub(64)];
-            let bytes = match self.slots.get_soon(u32::from(position.block), guard, soon) {
-                Some(bytes) => bytes,
+            let (bytes, is_in_place) = match self.slots.get_soon(u32::from(position.block), guard, soon) {
+                Some(bytes) => (bytes, false),
                 None => match self.at_hand_in_place(position.block, moment) {
                     Some((file, range)) => {
                         file.hint(range.end).prefetch_before(soon);
-                        file.get(range, guard).ok_or_else(|| self.no_such_entry(position))?
+                        (file.get(range, guard).ok_or_else(|| self.no_such_entry(position))?, true)
                     }
-                    None => self.read_uncached(position.block, soon, guard)?,
+                    None => (self.read_uncached(position.block, soon, guard)?, false),
                 },
             };
             if let Some(entry) = block::entry(bytes, position.slot) {
-                return Ok(entry.numbered(self.given));
+                return Ok((entry.numbered(self.given), is_in_place.then_some(bytes)));
             }
         }
         Err(self.no_such_entry(position))
+    }
+
+    /// The entry in a slot of one of its blocks; `None` if there is no such slot.
+    #[inline(always)]
+    pub fn entry_in_block<'g>(&self, block: &'g [u8], slot: u16) -> Option<EntryRef<'g>> {
+        Some(block::entry(block, slot)?.numbered(self.given))
     }
 
     /// How many of these blocks are cached, or were read in place or written lately.

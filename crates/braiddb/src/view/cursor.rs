@@ -250,6 +250,21 @@ impl ViewCursor {
         Ok(unsafe { Present::new(entry) })
     }
 
+    /// [`ViewCursor::read_at`] of what a seek found, which may have read it already.
+    #[inline]
+    fn read_found(
+        &mut self,
+        (run, position): (usize, Position),
+        entry: Option<EntryRef<'_>>,
+        moment: Moment,
+    ) -> Result<Present> {
+        match entry {
+            // SAFETY: it stands in place, as in `read_at`: see `Found::entry`.
+            Some(entry) => Ok(unsafe { Present::new(entry) }),
+            None => self.read_at(run, position, moment),
+        }
+    }
+
     /// Stands on a lane of the loaded segment.
     #[inline]
     fn stand(&mut self, number: u32, lane: usize) -> Result<()> {
@@ -405,8 +420,8 @@ impl ViewCursor {
         if likely > 0 || !found.is_shown {
             self.load_found(&found, &guard, None);
         }
-        if let Some((run, position)) = found.place {
-            let present = self.read_at(run, position, moment)?;
+        if let Some(place) = found.place {
+            let present = self.read_found(place, found.entry, moment)?;
             (self.standing, self.lane) = (found.number, found.lane);
             self.present = Some(present);
         }
@@ -451,10 +466,10 @@ impl ViewCursor {
         let ViewCursor { view, runs, hidden, .. } = self;
         let moment = runs.moment();
         let seek = FindShown::<true> { view, runs, query: key, hidden: *hidden, likely: 0, moment, guard };
-        let Some(Found { number, lane, place: Some((run, position)), .. }) = view.simd.run(seek)? else {
+        let Some(Found { number, lane, place: Some(place), entry, .. }) = view.simd.run(seek)? else {
             return Ok(false);
         };
-        let present = self.read_at(run, position, moment)?;
+        let present = self.read_found(place, entry, moment)?;
         if present.0.kind == EntryKind::Tombstone {
             return Ok(false);
         }

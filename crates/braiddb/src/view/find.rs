@@ -4,7 +4,7 @@ use super::format::{Segment, lanes_below};
 use super::reader::View;
 use super::search::{candidate, compare_counted, correct};
 use super::simd::{Simd, Task};
-use crate::base::Result;
+use crate::base::{EntryRef, Result};
 use crate::cache::Soon;
 use crate::table::{Moment, Position, Run};
 use crossbeam_epoch::Guard;
@@ -115,6 +115,8 @@ pub(super) struct Found<'g> {
     /// Whether the lane shows.
     pub(super) is_shown: bool,
     pub(super) place: Option<(usize, Position)>,
+    /// And the entry, if it stands in the block that was read, and that is read in place: there it stays as long as its run is open.
+    pub(super) entry: Option<EntryRef<'g>>,
     /// The lanes whose rows have been asked for, and how many more are likely to be wanted.
     pub(super) fetched: u32,
     pub(super) left: usize,
@@ -160,26 +162,37 @@ impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
             // A query that is greater mostly belongs right after.
             runs[run].prefetch_next_key(position);
         }
-        let key = runs[run].read_by(position, guard, || moment)?.key;
+        let (entry, block) = runs[run].read_with_block(position, guard, || moment)?;
         let candidate = lane;
-        let lane = correct(&segment, lane, compare_counted(query, key)).lane;
+        let lane = correct(&segment, lane, compare_counted(query, entry.key)).lane;
         let shown = segment.unmarked(hidden) & !segment.same_key() & !lanes_below(lane);
         if shown == 0 || view.directory.is_continuation(number) {
-            return Ok(Some(Found { number, record, segment, lane, is_shown: false, place: None, fetched, left }));
+            return Ok(Some(Found {
+                number,
+                record,
+                segment,
+                lane,
+                is_shown: false,
+                place: None,
+                entry: None,
+                fetched,
+                left,
+            }));
         }
         let lane = shown.trailing_zeros() as usize;
-        let place = match LOCATES {
-            false => None,
-            true if lane == candidate => Some((run, position)),
+        let (place, entry) = match LOCATES {
+            false => (None, None),
+            true if lane == candidate => (Some((run, position)), block.map(|_| entry)),
             true if lane == candidate + 1
                 && segment.run(lane) == run
                 && position.slot + 1 < runs[run].block_entries(position.block) =>
             {
-                Some((run, runs[run].advance(position, 1)))
+                let entry = block.and_then(|block| runs[run].entry_in_block(block, position.slot + 1));
+                (Some((run, runs[run].advance(position, 1))), entry)
             }
-            true => Some(view.locate(runs, number, &segment, lane)?),
+            true => (Some(view.locate(runs, number, &segment, lane)?), None),
         };
-        Ok(Some(Found { number, record, segment, lane, is_shown: true, place, fetched, left }))
+        Ok(Some(Found { number, record, segment, lane, is_shown: true, place, entry, fetched, left }))
     }
 }
 
