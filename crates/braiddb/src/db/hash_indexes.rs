@@ -91,7 +91,7 @@ impl Core {
         forget_others(&mut looked_at, &state.version.partitions);
         for partition in &state.version.partitions {
             // A reader who comes by what is damaged tells of it.
-            let Some((view, runs)) = partition.main_view_opened().unwrap_or(None) else { continue };
+            let (Ok(()), Some((view, runs))) = (partition.open_main_view(), partition.main_view()) else { continue };
             let (entries, before) = (view.meta().entries, looked_at.get(&partition.id).copied().unwrap_or(0));
             if entries < ENTRIES_AT_REST_MIN || entries < 2 * before || view.hash_index_bytes() > 0 {
                 continue;

@@ -304,7 +304,7 @@ fn at_rest_the_background_makes_them() {
     bounded("a hash index", || {
         let (db, tree) = unread(Settings { background_threads: 2, ..in_place() });
         while db.stats().hash_index_bytes == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::yield_now();
         }
         check(&tree, |row| format!("first{row}"));
     });

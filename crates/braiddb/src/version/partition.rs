@@ -241,12 +241,12 @@ impl Partition {
         }
     }
 
-    /// The main view, opened if need be.
-    pub fn main_view_opened(&self) -> Result<Option<(&View, &[Arc<Run>])>> {
-        if let (None, [only]) = (&self.view, &self.apart[..]) {
-            only.view()?;
+    /// Opens the main view, if it is that of the only run.
+    pub fn open_main_view(&self) -> Result<()> {
+        match (&self.view, &self.apart[..]) {
+            (None, [only]) => only.view().map(|_| ()),
+            _ => Ok(()),
         }
-        Ok(self.main_view())
     }
 
     /// The main view, if there is nothing else to ask: neither runs apart nor range tombstones.
