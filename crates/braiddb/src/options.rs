@@ -308,8 +308,9 @@ impl Builder {
 
     /// After how many searches of a sorted view by gets a hash index of it is made, in memory: 2048 by default, and never
     /// fewer than one for each 32 entries of the view; `u64::MAX` for none. Views that come in place of one whose index was used, or beside it, have one
-    /// at once; and while nothing is committed, views whose data are read in place have one that nobody asked for, once for each part of the database, if all
-    /// indexes take an eighth of the memory at most. It takes six bytes a key, at most a quarter of the memory in all, and is made only where at least nine tenths of the data are in memory: in the cache or, if they are read in place, in the system's. Else
+    /// at once; and while nothing is committed, background threads make one that nobody asked for of views of 2048 entries or more whose data are read in place, if all
+    /// indexes take an eighth of the memory at most: once for each part of the database, and again when that has twice as many entries, but not in databases that share
+    /// their threads. It takes six bytes a key, at most a quarter of the memory in all, and is made only where at least nine tenths of the data are in memory: in the cache or, if they are read in place, in the system's. Else
     /// twice as many searches must be made before it is looked at again, up to 32 times as many. Where memory is what is waited for, a get takes a third to a half less time by it, as do one of an
     /// absent key and `multi_get`; nothing else is faster.
     pub fn hash_index_after(mut self, searches: u64) -> Builder {

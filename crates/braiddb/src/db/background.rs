@@ -207,6 +207,7 @@ impl Core {
         self.work.lock().busy.remove(&id);
         self.signal_work();
         done?;
+        self.look_again_at_rest(id);
         self.index_what_came(&indexed, false);
         Ok(!is_step)
     }

@@ -161,6 +161,11 @@ impl Common {
         reserved + job_bytes_of(self.memory, threads) + self.totals.lent.load(Relaxed)
     }
 
+    /// Whether it is for several databases.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// How much more may be taken before the cache has no more than its least share.
     pub fn spare_bytes(&self) -> usize {
         (self.memory - self.memory / CACHE_SHARE_MIN).saturating_sub(self.reserved_bytes())

@@ -25,7 +25,7 @@ use super::{
     archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, dead_limit::Superseding,
     pressure::Pressure, snapshot::Hold, stats::Counters, watches::Watches,
 };
-use super::{limited_work::LimitedWork, settings::Settings};
+use super::{hash_indexes::Look, limited_work::LimitedWork, settings::Settings};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
@@ -175,9 +175,9 @@ pub struct Core {
     /// Whether the active memtable is to be frozen for the sake of another database.
     pub is_to_freeze: AtomicBool,
     pub change: Mutex<()>,
-    /// Who makes hash indexes holds it, so that nobody else takes the same memory for one. Of which partitions the views were looked at while the database
-    /// rested, and how many entries those had: see [`Core::index_at_rest`].
-    pub indexing: Mutex<HashMap<u64, u64>>,
+    /// Who makes hash indexes holds it, so that nobody else takes the same memory for one. Which partitions were looked at while the database rested: see
+    /// [`Core::index_at_rest`].
+    pub indexing: Mutex<HashMap<u64, Look>>,
     pub snapshots: SnapshotList,
     /// Readers are looked at again from then on.
     pub next_reader_look_ns: AtomicU64,

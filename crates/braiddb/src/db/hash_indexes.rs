@@ -19,8 +19,21 @@ const ENTRIES_AFTER_FLUSH_MAX: u64 = 128 << 10;
 
 /// Those made at rest leave as much of the memory for hash indexes that gets ask for.
 const MEMORY_SHARE_AT_REST: usize = 2 * MEMORY_SHARE;
+/// Where there could be none, it is looked at again after so long at least and at most.
+const PAUSE_NS_MIN: u64 = 10_000_000_000;
+const PAUSE_NS_MAX: u64 = 3_600_000_000_000;
 /// Views of fewer entries are searched quickly, and have an index only if gets ask for it.
 const ENTRIES_AT_REST_MIN: u64 = 2048;
+
+/// What is known of a partition that was looked at while the database rested.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// How many entries its view had for which an index was made.
+    entries: u64,
+    /// It is not looked at again before, after a pause that grows.
+    again_ns: u64,
+    pause_ns: u64,
+}
 
 impl Core {
     /// Makes hash indexes for the views that want one.
@@ -33,7 +46,7 @@ impl Core {
         let views = state.version.partitions.iter().flat_map(|partition| partition.open_views());
         let mut lent = 0;
         for (view, runs) in views.filter(|(view, _)| view.wants_hash_index()) {
-            if !self.index_if_there_is_room(view, runs, &mut lent) {
+            if !self.index_if_there_is_room(view, runs, &mut lent, &|| self.is_closing()) {
                 view.refuse_hash_index();
             }
         }
@@ -66,7 +79,7 @@ impl Core {
                     && self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE)
                     && let Ok(view) = handle.view()
                     && view.may_inherit_hash_index()
-                    && self.index_if_there_is_room(view, handle.alone(), &mut lent)
+                    && self.index_if_there_is_room(view, handle.alone(), &mut lent, &|| self.is_closing())
                 {
                     entries_left -= entries;
                 }
@@ -74,40 +87,63 @@ impl Core {
             if let Some(view) = partition.view.as_ref().filter(|_| !after_flush)
                 && view.may_inherit_hash_index()
             {
-                self.index_if_there_is_room(view, &partition.view_runs, &mut lent);
+                self.index_if_there_is_room(view, &partition.view_runs, &mut lent, &|| self.is_closing());
             }
         }
         self.take_back(lent);
     }
 
-    /// Makes the hash index of one view that nobody has searched yet, if nothing was committed lately; returns whether it did. So gets that come after a load find
-    /// it there. Each partition is looked at once, and again when it has twice as many entries: if the index was used, the views after it inherit one.
+    /// Makes the hash index of one view that nobody has searched yet, if nothing was committed lately and nothing is being merged; returns whether it did. So gets
+    /// that come after a load find it there. Each partition has that once, and again when it has twice as many entries: if the index was used, the views after it
+    /// inherit one. Where there can be none at the time, it is looked at again later, and each time after twice as long.
     pub fn index_at_rest(&self) -> bool {
-        if self.settings.hash_index_after == u64::MAX || !self.work.lock().idle {
+        // Of several databases one would take the memory of another, which may be read more.
+        if self.settings.hash_index_after == u64::MAX || self.member.common.is_shared() || !self.is_at_rest() {
             return false;
         }
-        let mut looked_at = self.indexing.lock();
-        let state = self.state.load_full();
-        forget_others(&mut looked_at, &state.version.partitions);
+        // Whoever else makes some goes on with it.
+        let Some(mut looks) = self.indexing.try_lock() else { return false };
+        let (state, now_ns) = (self.state.load_full(), self.now_ns());
+        forget_others(&mut looks, &state.version.partitions);
         for partition in &state.version.partitions {
             // A reader who comes by what is damaged tells of it.
             let (Ok(()), Some((view, runs))) = (partition.open_main_view(), partition.main_view()) else { continue };
-            let (entries, before) = (view.meta().entries, looked_at.get(&partition.id).copied().unwrap_or(0));
-            if entries < ENTRIES_AT_REST_MIN || entries < 2 * before || view.hash_index_bytes() > 0 {
+            let (entries, look) = (view.meta().entries, looks.entry(partition.id).or_default());
+            if entries < ENTRIES_AT_REST_MIN
+                || entries < 2 * look.entries
+                || now_ns < look.again_ns
+                || view.hash_index_bytes() > 0
+            {
                 continue;
             }
-            looked_at.insert(partition.id, entries);
+            if !self.is_at_rest() {
+                return false;
+            }
             let mut lent = 0;
             // Where blocks have to be in the cache to be read, there is better use for its memory.
-            if self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE_AT_REST)
+            let is_made = self.is_room_for_hash_index(View::hash_index_bytes_of(entries), MEMORY_SHARE_AT_REST)
                 && view.is_read_in_place(runs).unwrap_or(false)
-                && self.index_if_there_is_room(view, runs, &mut lent)
-            {
+                && self.index_if_there_is_room(view, runs, &mut lent, &|| !self.is_at_rest());
+            if is_made {
+                look.entries = entries;
                 self.take_back(lent);
                 return true;
             }
+            look.pause_ns = (2 * look.pause_ns).clamp(PAUSE_NS_MIN, PAUSE_NS_MAX);
+            look.again_ns = now_ns.saturating_add(look.pause_ns);
         }
         false
+    }
+
+    /// Whether nothing was committed lately, and nothing is flushed or merged.
+    fn is_at_rest(&self) -> bool {
+        let work = self.work.lock();
+        work.idle && !work.flushing && work.busy.is_empty() && !self.closing.load(Ordering::Acquire)
+    }
+
+    /// After a merge that a user asked for: what was made for the view before it is gone with that.
+    pub fn look_again_at_rest(&self, partition: u64) {
+        self.indexing.lock().remove(&partition);
     }
 
     /// Takes back what was lent, which counts as what open files have from now on.
@@ -118,20 +154,30 @@ impl Core {
         }
     }
 
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     fn is_room_for_hash_index(&self, bytes: usize, share: usize) -> bool {
         let bytes_max = (self.settings.memory / share) as u64;
         bytes <= self.member.common.spare_bytes() && self.hash_index_bytes_of_all() + bytes as u64 <= bytes_max
     }
 
     /// Makes the hash index of a view, if its data is in memory. Returns whether it did. What it takes is taken from the cache before, and counted in `lent`.
-    fn index_if_there_is_room(&self, view: &View, runs: &[Arc<Run>], lent: &mut usize) -> bool {
+    fn index_if_there_is_room(
+        &self,
+        view: &View,
+        runs: &[Arc<Run>],
+        lent: &mut usize,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> bool {
         let wanted = View::hash_index_bytes_of(view.meta().entries);
         // A reader who comes by what is damaged tells of it.
         if !self.is_room_for_hash_index(wanted, MEMORY_SHARE) || !is_in_memory(view, runs).unwrap_or(false) {
             return false;
         }
         self.lend(wanted, 0);
-        let is_made = view.make_hash_index(runs, &|| self.closing.load(Ordering::Acquire)).unwrap_or(false);
+        let is_made = view.make_hash_index(runs, is_cancelled).unwrap_or(false);
         if is_made {
             *lent += wanted;
             self.counters.hash_indexes.fetch_add(1, Ordering::Relaxed);
@@ -148,10 +194,10 @@ impl Core {
 }
 
 /// Forgets partitions that are gone, once there are many of them.
-fn forget_others(looked_at: &mut HashMap<u64, u64>, partitions: &[Arc<Partition>]) {
-    if looked_at.len() > 2 * partitions.len() + 16 {
+fn forget_others(looks: &mut HashMap<u64, Look>, partitions: &[Arc<Partition>]) {
+    if looks.len() > 2 * partitions.len() + 16 {
         let present: HashSet<u64> = partitions.iter().map(|partition| partition.id).collect();
-        looked_at.retain(|id, _| present.contains(id));
+        looks.retain(|id, _| present.contains(id));
     }
 }
 

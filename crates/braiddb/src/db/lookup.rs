@@ -86,7 +86,7 @@ impl Core {
             let answer = read::get_quickly(&state, (tree.first_key(), key), whole_key, at, || self.table.moment());
             #[cfg(test)]
             super::tests_quick::note(&answer);
-            // There is no state to borrow once the database is being closed.
+            // Once the database refuses calls there is no state to borrow; who has one was there before.
             match answer {
                 Quick::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
                 Quick::Absent => return Ok(None),

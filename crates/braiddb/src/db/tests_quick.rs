@@ -3,11 +3,13 @@
 use super::{
     Db, Settings, Tree,
     tests_common::{Clock, DIR, SECOND_NS, fault, open, small},
+    tests_cursor::{Random, change, plain},
 };
 use crate::{base::Error, codec::Compression, platform::fault_vfs::FaultVfs, read::get_quickly, view::Quick};
 use std::{
     cell::Cell,
     collections::BTreeMap,
+    ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -360,4 +362,41 @@ fn a_get_within_a_get_sees_what_is_there() {
     let panicked = catch_unwind(panics);
     assert!(panicked.is_err());
     assert!(db.core().quick_state.borrow().is_some());
+}
+
+/// A seek of one row reads an entry to see where its key belongs, and hands on what it has read if that is the row, or the one after it.
+#[test]
+fn what_seeks_have_read_is_the_row_they_stand_on() {
+    let db = open(settings()).unwrap();
+    let tree = db.tree("rows").unwrap();
+    let (mut model, mut random) = (Model::new(), Random(5, plain));
+    for round in 0..9 {
+        change(&db, &tree, &mut model, &mut random, round % 2 == 1);
+        db.flush().unwrap();
+        if round % 3 == 2 {
+            db.compact().unwrap();
+        }
+        let mut cursor = tree.cursor();
+        for _ in 0..600 {
+            let mut key = random.key();
+            if random.below(2) == 0 {
+                key.push(b'x');
+            }
+            let mut expected = model.range(key.clone()..).next();
+            assert_eq!(cursor.seek(&key).unwrap(), expected.is_some());
+            let (steps, forward) = (random.below(3), random.below(2) == 0);
+            for step in 0..=steps {
+                let Some((row, value)) = expected else { break };
+                assert_eq!(cursor.row().unwrap(), (&row[..], &value[..]), "{step} from {key:?}");
+                if step < steps {
+                    expected = match forward {
+                        true => model.range((Bound::Excluded(row.clone()), Bound::Unbounded)).next(),
+                        false => model.range(..row.clone()).next_back(),
+                    };
+                    let moved = if forward { cursor.next() } else { cursor.prev() };
+                    assert_eq!(moved.unwrap(), expected.is_some());
+                }
+            }
+        }
+    }
 }

@@ -95,7 +95,6 @@ fn a_value_that_nobody_uses_goes_at_once() {
     assert!(has_ended(&ended, 0));
 }
 
-/// Values are replaced as fast as can be; each is looked at twice, and may not have ended in between.
 #[test]
 fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
     let (ended, value) = values(3);
@@ -113,6 +112,7 @@ fn what_is_lent_no_more_is_lent_no_more_whatever_replaces_it() {
     assert!(has_ended(&ended, 1));
 }
 
+/// Values are replaced as fast as can be; each is looked at twice, and may not have ended in between.
 #[test]
 fn what_is_borrowed_does_not_end_meanwhile() {
     const ROUNDS: usize = 20_000;

@@ -85,11 +85,11 @@ impl Begun<'_> {
         let Some(word) = candidates.next() else {
             return if candidates.is_complete() && is_only { Quick::Absent } else { Quick::Unknown };
         };
-        super::counters::count_key_comparison();
-        if let Some((found, value)) = index.plain_in_place(word, runs, 4 + key.1.len(), now)
-            && is_joined(found, key)
-        {
-            return Quick::Value(value);
+        if let Some((found, value)) = index.plain_in_place(word, runs, 4 + key.1.len(), now) {
+            super::counters::count_key_comparison();
+            if is_joined(found, key) {
+                return Quick::Value(value);
+            }
         }
         self.finish_anew(runs, key.0, key.1, now)
     }
@@ -107,7 +107,7 @@ impl Begun<'_> {
         Likely::Entry(run, spot)
     }
 
-    /// The same from the start, for keys of which the first candidate was not a plain value of theirs: one in some twenty.
+    /// [`Begun::finish`] from the start, for keys of which the first candidate was not a plain value of theirs: of plain values one in some twenty, and all others.
     #[cold]
     #[inline(never)]
     pub fn finish_anew<'r>(&self, runs: &'r [Arc<Run>], prefix: [u8; 4], key: &[u8], now: Moment) -> Quick<'r> {

@@ -12,7 +12,7 @@
 //! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held. The
 //! present entry borrows from such a block for longer than the compiler can see: [`Present`], an island of unsafe.
 
-use super::find::{FindLane, FindShown, Found, Locate, PrefetchRows};
+use super::find::{FindLane, FindShown, Found, InPlace, Locate, PrefetchRows};
 use super::format::{
     BASE_BISECT, MAX_RECORD_BYTES, SAME_KEY, SEGMENT_LANES, SELECTOR_RESOLVE, SELECTOR_STALE, SELECTOR_TOMBSTONE,
     Segment, lanes_below,
@@ -254,14 +254,14 @@ impl ViewCursor {
     #[inline]
     fn read_found(
         &mut self,
-        (run, position): (usize, Position),
-        entry: Option<EntryRef<'_>>,
+        (run, at): (usize, Position),
+        entry: Option<InPlace<'_>>,
         moment: Moment,
     ) -> Result<Present> {
         match entry {
-            // SAFETY: it stands in place, as in `read_at`: see `Found::entry`.
-            Some(entry) => Ok(unsafe { Present::new(entry) }),
-            None => self.read_at(run, position, moment),
+            // SAFETY: it stands in place, in a run of this cursor, as in `read_at`.
+            Some(entry) => Ok(unsafe { Present::new(entry.entry()) }),
+            None => self.read_at(run, at, moment),
         }
     }
 

@@ -115,11 +115,21 @@ pub(super) struct Found<'g> {
     /// Whether the lane shows.
     pub(super) is_shown: bool,
     pub(super) place: Option<(usize, Position)>,
-    /// And the entry, if it stands in the block that was read, and that is read in place: there it stays as long as its run is open.
-    pub(super) entry: Option<EntryRef<'g>>,
+    /// And the entry, if it stands in the block that was read, and that is read in place.
+    pub(super) entry: Option<InPlace<'g>>,
     /// The lanes whose rows have been asked for, and how many more are likely to be wanted.
     pub(super) fetched: u32,
     pub(super) left: usize,
+}
+
+/// An entry in a block that is read where its file is mapped: there it stays as long as its run is open.
+pub(super) struct InPlace<'g>(EntryRef<'g>);
+
+impl<'g> InPlace<'g> {
+    /// The entry.
+    pub(super) fn entry(self) -> EntryRef<'g> {
+        self.0
+    }
 }
 
 /// The lanes of so many rows that are likely to be wanted after the one that is read first, with that, and how many of them the
@@ -182,13 +192,13 @@ impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
         let lane = shown.trailing_zeros() as usize;
         let (place, entry) = match LOCATES {
             false => (None, None),
-            true if lane == candidate => (Some((run, position)), block.map(|_| entry)),
+            true if lane == candidate => (Some((run, position)), block.map(|_| InPlace(entry))),
             true if lane == candidate + 1
                 && segment.run(lane) == run
                 && position.slot + 1 < runs[run].block_entries(position.block) =>
             {
                 let entry = block.and_then(|block| runs[run].entry_in_block(block, position.slot + 1));
-                (Some((run, runs[run].advance(position, 1))), entry)
+                (Some((run, runs[run].advance(position, 1))), entry.map(InPlace))
             }
             true => (Some(view.locate(runs, number, &segment, lane)?), None),
         };

@@ -27,7 +27,8 @@ impl View {
         Ok(counts)
     }
 
-    /// Whether all its blocks are read where their files are mapped, so that a hash index tells to the byte where entries begin.
+    /// Whether all its blocks are read where their files are mapped, which they are from now on at the latest. A hash index tells to the byte then where entries begin,
+    /// if there are not too many blocks.
     pub fn is_read_in_place(&self, runs: &[Arc<Run>]) -> Result<bool> {
         Ok(runs.iter().all(|run| run.is_mapped()) && self.parts(runs)?.iter().all(|part| part.has_spots))
     }
