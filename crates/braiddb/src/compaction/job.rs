@@ -169,7 +169,6 @@ pub fn merge(
     merger.run(split_bytes)?;
     let (mut parts, dropped) = merger.finish()?;
     tracing::debug!(partition = partition.id, inputs = merged.len(), parts = parts.len(), dropped, "merged runs");
-    context.table.vfs.sync_dir(&context.dir).map_err(|e| Error::io("sync", &context.dir, e))?;
     let mut folded = BTreeSet::new();
     for part in &mut parts {
         if target == Target::Loose {

@@ -2,10 +2,13 @@
 
 use super::{
     Db, Settings,
-    tests_common::{mem, open, small},
+    tests_common::{DIR, fault, mem, open, small},
 };
-use crate::platform::Vfs;
-use std::sync::Arc;
+use crate::{
+    db::Durability,
+    platform::{Vfs, fault_vfs::FaultVfs},
+};
+use std::{path::Path, sync::Arc};
 
 const ROWS: u32 = 500;
 
@@ -106,4 +109,44 @@ fn runs_that_only_add_keys_at_an_end_are_folded_later() {
     assert_eq!(loose_when_folded(64, |run, row| 64 + 8 * run + row), 10, "after what was loaded");
     assert_eq!(loose_when_folded(0, |run, row| 40 * row + run), 4, "each over all others");
     assert_eq!(loose_when_folded(640, |run, row| 8 * run + row), 4, "in order, over what was loaded");
+}
+
+/// A view that is lost would be made anew, so nobody would miss it; but that is not to be what a crash costs.
+#[test]
+fn views_survive_a_crash_as_they_were_noted() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let settings = Settings { loose_runs: 2, durability: Durability::Sync, ..small(&fault(&vfs)) };
+    let db = open(settings.clone()).unwrap();
+    let tree = db.tree("rows").unwrap();
+    for turn in 0..6 {
+        for row in (turn..ROWS).step_by(2 + turn as usize) {
+            tree.put(key(row), [turn as u8; 60]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let is_view = |path: &Path| path.extension().is_some_and(|extension| extension == "view");
+    assert!(vfs.files().keys().any(|path| is_view(path)), "several runs have one");
+    let rows = |db: &Db| {
+        let tree = db.tree("rows").unwrap();
+        (0..ROWS).map(|row| tree.get(key(row)).unwrap().map(|value| value.to_vec())).collect::<Vec<_>>()
+    };
+    let view_bytes = |db: &Db| db.stats().partitions.iter().map(|partition| partition.view_bytes).collect::<Vec<_>>();
+    let (expected, views, mut flips) = (rows(&db), view_bytes(&db), 7_u32);
+    assert!(views.iter().all(|&bytes| bytes > 0));
+    for worst in [true, false, false, false] {
+        // What was not synced is gone, or some of it.
+        let crashed = vfs.crashed(|| {
+            flips = flips.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            !worst && flips >> 31 == 1
+        });
+        let db = open(Settings { vfs: fault(&crashed), ..settings.clone() }).unwrap();
+        assert_eq!(view_bytes(&db), views, "one that cannot be opened is left out");
+        assert_eq!(rows(&db), expected);
+        let mut cursor = db.tree("rows").unwrap().cursor();
+        let mut count = usize::from(cursor.seek_first().unwrap());
+        while cursor.next().unwrap() {
+            count += 1;
+        }
+        assert_eq!((count, db.stats().views_healed), (expected.iter().flatten().count(), 0));
+    }
 }
