@@ -2,7 +2,7 @@
 
 use super::{
     Db, Settings, Tree,
-    tests_common::{DIR, bounded, fault, mem, open, small},
+    tests_common::{Clock, DIR, SECOND_NS, bounded, fault, mem, open, small},
 };
 use crate::{codec::Compression, platform::fault_vfs::FaultVfs, version::Partition};
 use std::{path::Path, sync::Arc};
@@ -310,6 +310,23 @@ fn at_rest_there_are_none_beside_merges_but_after_those_that_a_user_asks_for() {
     load(&db.tree("rows").unwrap(), 1, "second");
     db.compact().unwrap();
     assert_eq!((db.stats().hash_index_bytes, rest(&db)), (0, 1));
+}
+
+#[test]
+fn at_rest_it_is_tried_again_after_pauses_that_grow() {
+    let clock = Clock::new();
+    let (db, _tree) = unread(Settings { runtime: clock.clone(), ..in_place() });
+    // Nothing can be had for a while.
+    let taken = db.core().settings.memory;
+    db.core().lend(taken, 0);
+    assert_eq!(rest(&db), 0);
+    clock.advance(10 * SECOND_NS);
+    assert_eq!(rest(&db), 0);
+    db.core().lend(0, taken);
+    for (seconds, made) in [(0, 0), (19, 0), (1, 1)] {
+        clock.advance(seconds * SECOND_NS);
+        assert_eq!(rest(&db), made, "{seconds} s later");
+    }
 }
 
 #[test]
