@@ -44,6 +44,10 @@ const LONG_SEGMENT_UNIT: u64 = 4096;
 /// loses power may anyway.)
 const CALL_BYTES_MIN: usize = 8 << 10;
 
+/// Where a log that is synced goes on in blocks that were never written to, zeros are written up to the next multiple of this: the first
+/// sync of such a block has the file's metadata to write as well, which is then shared by all records that go there.
+const ZEROED_UNIT: u64 = 64 << 10;
+
 /// A buffer that grew past this for one large group is given back.
 const BUFFER_LEN_KEPT: usize = 1 << 20;
 
@@ -95,6 +99,8 @@ pub struct Wal {
     tidied_at_syncs: AtomicU64,
     /// The length of the next segment that is made.
     next_len: AtomicU64,
+    /// Whether the log was synced often when somebody last looked.
+    is_synced_often: AtomicBool,
     /// Whether the next segment should be made.
     calls_for_next: AtomicBool,
     records: AtomicU64,
@@ -120,8 +126,12 @@ struct Tail {
     ahead: VecDeque<Arc<Segment>>,
     /// When the segment became the present one, by the coarse clock.
     began_ns: u64,
+    /// How many syncs there had been by then.
+    began_syncs: u64,
     /// From this offset on, the next segment is wanted; past all offsets once it was asked for.
     calls_at: u64,
+    /// From this offset on, the file may never have been written to.
+    written_to: u64,
     buffer: Vec<u8>,
     /// The segment's bytes in memory, where the system has them.
     mapping: Option<Box<dyn WriteMapping>>,
@@ -199,7 +209,9 @@ impl Wal {
                 last_sequence: start.previous_sequence,
                 mapping: map(&segment),
                 syncs: 0,
+                began_syncs: 0,
                 calls_at: Tail::calls_at(&segment),
+                written_to: Tail::written_to(&segment),
                 segment,
                 prepared: None,
                 ahead: VecDeque::new(),
@@ -215,6 +227,7 @@ impl Wal {
             segments_ahead: AtomicUsize::new(0),
             tidied_at_syncs: AtomicU64::new(0),
             next_len,
+            is_synced_often: AtomicBool::new(false),
             calls_for_next: AtomicBool::new(false),
             records: AtomicU64::new(0),
             bytes_written: AtomicU64::new(SEGMENT_HEADER_LEN),
@@ -328,8 +341,12 @@ impl Wal {
         let is_read = segment.readers.load(Ordering::Acquire) > 0;
         let spare = segment.to_spare(self.durable_lsn());
         let mut spares = self.spares.lock();
-        let waiting = spares.len() + self.segments_ahead.load(Ordering::Relaxed).saturating_sub(1);
-        if !is_read && spare.len == self.options.segment_len && waiting < self.options.spares_max {
+        let segment_len = self.options.segment_len;
+        let ahead = self.segments_ahead.load(Ordering::Relaxed).saturating_sub(1) as u64 * segment_len;
+        let waiting = ahead + spares.iter().map(|spare| spare.len).sum::<u64>();
+        let is_synced_often = self.is_synced_often.load(Ordering::Relaxed);
+        let is_usual = spare.len == segment_len || is_synced_often && spare.len == self.written_len_max();
+        if !is_read && is_usual && waiting + spare.len <= self.options.spares_max as u64 * segment_len {
             spares.push(spare);
         } else {
             drop(spares);
@@ -360,15 +377,17 @@ impl Wal {
         (retained.segments.len(), retained.segments.iter().map(|segment| segment.header.len).sum())
     }
 
-    /// Makes a spare ahead of need, so that a full segment costs the appender one sync less. For a background thread.
-    /// Returns whether one was made.
+    /// Makes a spare ahead of need, so that a full segment costs the appender one sync less. Where the log is synced often, it is
+    /// written to, which makes those syncs cheaper. For a background thread. Returns whether one was made.
     pub fn prepare_spare(&self) -> Result<bool> {
         self.latch.check()?;
         if !self.spares.lock().is_empty() || self.options.spares_max == 0 {
             return Ok(false);
         }
-        let len = self.next_len.load(Ordering::Relaxed);
-        let spare = Spare::create(&self.context, len).map_err(|e| self.not_made(e))?;
+        let is_synced_often = self.is_synced_often.load(Ordering::Relaxed);
+        let len_max = if is_synced_often { self.written_len_max() } else { u64::MAX };
+        let len = self.next_len.load(Ordering::Relaxed).min(len_max);
+        let spare = Spare::create(&self.context, len, is_synced_often).map_err(|e| self.not_made(e))?;
         self.spares.lock().push(spare);
         Ok(true)
     }
@@ -550,6 +569,10 @@ impl Wal {
         tail.prepared = None;
         self.next_len.store(following_len(next.header.len, &self.options), Ordering::Relaxed);
         tail.segment.close(end);
+        let syncs = self.sync_stage.syncs();
+        self.is_synced_often.store(tail.is_synced_often(syncs), Ordering::Relaxed);
+        tail.began_syncs = syncs;
+        tail.written_to = Tail::written_to(&next);
         tail.offset = SEGMENT_HEADER_LEN;
         tail.link = next.first_link;
         let mapping = next.take_mapping().or_else(|| map(&next));
@@ -574,7 +597,7 @@ impl Wal {
             None => {
                 let usual = self.next_len.load(Ordering::Relaxed);
                 let len = if needed <= usual { usual } else { needed.next_multiple_of(LONG_SEGMENT_UNIT) };
-                Spare::create(&self.context, len).map_err(|e| self.not_made(e))?
+                Spare::create(&self.context, len, false).map_err(|e| self.not_made(e))?
             }
         };
         let (file_id, durable_lsn) = (self.context.runtime.random_u64(), self.durable_lsn());
@@ -604,7 +627,7 @@ impl Wal {
     fn write_record(&self, tail: &mut Tail, header: &RecordHeader, stored: &[u8]) -> Result<Lsn> {
         let syncs = self.sync_stage.syncs();
         let is_after_sync = std::mem::replace(&mut tail.syncs, syncs) != syncs;
-        let Tail { segment, offset, buffer, mapping, .. } = &mut *tail;
+        let Tail { segment, offset, buffer, mapping, written_to, .. } = &mut *tail;
         buffer.clear();
         let record = header.encode(&segment.header, *offset, buffer);
         let len = record.file_len();
@@ -625,6 +648,11 @@ impl Wal {
             }
             _ => {
                 buffer.extend_from_slice(stored);
+                let end = *offset + len;
+                if is_after_sync && end > *written_to {
+                    *written_to = end.next_multiple_of(ZEROED_UNIT).min(segment.header.len);
+                    buffer.resize((*written_to - *offset) as usize, 0);
+                }
                 segment.file.write_at(buffer, *offset)
             }
         };
@@ -676,10 +704,10 @@ impl HeldLog for Wal {
 /// A file for the first segment. On a disk that is nearly full it is a short one: a log is needed to delete anything.
 fn first_segment(context: &WalContext, options: &WalOptions) -> Result<Spare> {
     let len = FIRST_SEGMENT_LEN.min(options.segment_len);
-    let made = Spare::create(context, len);
+    let made = Spare::create(context, len, false);
     let is_disk_full = made.as_ref().is_err_and(|e| e.error.is_disk_full() && !e.sync_failed);
     if is_disk_full && len > SHORT_SEGMENT_LEN {
-        return Spare::create(context, SHORT_SEGMENT_LEN).map_err(|e| e.error);
+        return Spare::create(context, SHORT_SEGMENT_LEN, false).map_err(|e| e.error);
     }
     made.map_err(|e| e.error)
 }

@@ -24,6 +24,9 @@ use std::{
     },
 };
 
+/// Zeros are written in pieces of this length.
+const ZEROS_LEN: usize = 256 << 10;
+
 /// A segment in use. `last_sequence` and `end_lsn` are written by the appender only and read by anybody.
 #[derive(Debug)]
 pub struct Segment {
@@ -40,6 +43,8 @@ pub struct Segment {
     mapping: Mutex<Option<Box<dyn WriteMapping>>>,
     /// How many read it: see [`super::retention`].
     pub readers: AtomicUsize,
+    /// Whether all of the file was written to before this life of it: then a sync has data to write and no more.
+    pub is_written: bool,
 }
 
 impl Segment {
@@ -56,6 +61,7 @@ impl Segment {
             end_lsn,
             mapping: Mutex::default(),
             readers: AtomicUsize::new(0),
+            is_written: false,
         }
     }
 
@@ -108,6 +114,7 @@ impl Segment {
             path: self.path.clone(),
             file: self.file.clone(),
             is_dirty: self.end_lsn() > durable_lsn,
+            is_written: self.is_written || self.end_lsn() != u64::MAX,
             mapping: self.take_mapping(),
         }
     }
@@ -193,6 +200,8 @@ pub struct Spare {
     pub file: Arc<dyn File>,
     /// Whether what it held may not be on disk yet: the first sync of what it will hold would write all of that.
     pub is_dirty: bool,
+    /// Whether all of it was written to, or nearly all.
+    pub is_written: bool,
     /// The mapping of the file, if it has one already.
     pub mapping: Option<Box<dyn WriteMapping>>,
 }
@@ -206,15 +215,16 @@ pub struct MakeError {
 }
 
 impl Spare {
-    /// Makes a file of `len` bytes whose space and name survive a crash.
-    pub fn create(context: &WalContext, len: u64) -> std::result::Result<Spare, MakeError> {
+    /// Makes a file of `len` bytes whose space and name survive a crash, and has zeros written to it if asked to.
+    pub fn create(context: &WalContext, len: u64, is_written: bool) -> std::result::Result<Spare, MakeError> {
         let number = (context.next_file_number)();
         let path = segment_path(&context.dir, number);
         let file = context.vfs.open(&path, OpenMode::CreateNew).map_err(|e| failed("create", &path, e))?;
-        let spare = Spare { number, len, path, file, is_dirty: false, mapping: None };
+        let spare = Spare { number, len, path, file, is_dirty: false, is_written, mapping: None };
         let made = spare
             .file
             .preallocate(len)
+            .and_then(|()| if is_written { write_zeros(&*spare.file, len) } else { Ok(()) })
             .map_err(|e| failed("extend", &spare.path, e))
             .and_then(|()| spare.file.sync_data().map_err(|e| sync_failed(&spare.path, e)))
             .and_then(|()| context.vfs.sync_dir(&context.dir).map_err(|e| sync_failed(&context.dir, e)));
@@ -241,7 +251,7 @@ impl Spare {
             Ok(()) => {
                 let segment = Segment::new(header, first_link, self.path, self.file);
                 segment.keep_mapping(self.mapping);
-                Ok(Arc::new(segment))
+                Ok(Arc::new(Segment { is_written: self.is_written, ..segment }))
             }
             Err(error) => {
                 self.remove(context);
@@ -256,6 +266,12 @@ impl Spare {
             tracing::warn!(path = %self.path.display(), %error, "a log segment that is not needed could not be removed");
         }
     }
+}
+
+/// Writes zeros over all of a file.
+fn write_zeros(file: &dyn File, len: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS_LEN.min(len as usize)];
+    (0..len).step_by(ZEROS_LEN).try_for_each(|at| file.write_at(&zeros[..zeros.len().min((len - at) as usize)], at))
 }
 
 fn failed(action: &'static str, path: &Path, source: io::Error) -> MakeError {

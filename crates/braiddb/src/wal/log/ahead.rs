@@ -37,6 +37,13 @@ const AHEAD_SEGMENTS_MAX: u64 = 3;
 /// How much is left of a segment after which another is made, so that a note and a seal surely fit.
 pub(super) const FILLING_LEN_MIN: u64 = RECORD_HEADER_LEN_MAX as u64 + SEAL_LEN_MAX;
 
+/// A log is synced often where it is each time that so many bytes were appended, or more often.
+const OFTEN_SYNCED_LEN: u64 = 256 << 10;
+
+/// A spare that is written to is no longer than this, if others may be: it may be that less of it is needed, and who syncs meanwhile
+/// waits for the device.
+const WRITTEN_LEN_MAX: u64 = 4 << 20;
+
 /// What a segment made beforehand goes by.
 struct Outlook {
     /// Where the segment before it begins. (Its number may come back: files are used again.)
@@ -85,7 +92,7 @@ impl Wal {
         let counter = if spare.is_some() { &self.segments_recycled } else { &self.segments_created };
         let spare = match spare {
             Some(spare) => spare,
-            None => Spare::create(&self.context, usual_len).map_err(|e| self.not_made(e))?,
+            None => Spare::create(&self.context, usual_len, false).map_err(|e| self.not_made(e))?,
         };
         (header.number, header.len) = (spare.number, spare.len);
         let next = spare.begin(&self.context, header).map_err(|e| self.not_made(e))?;
@@ -135,6 +142,7 @@ impl Wal {
             base_time_us: self.context.runtime.unix_time_us().min(MAX_TIME_US),
         };
         let is_synced = durable_lsn > tail.segment.header.start_lsn + SEGMENT_HEADER_LEN;
+        self.is_synced_often.store(tail.is_synced_often(self.sync_stage.syncs()), Ordering::Relaxed);
         let usual_len = match tail.ahead.back() {
             Some(last) => following_len(last.header.len, &self.options),
             None => self.next_len.load(Ordering::Relaxed),
@@ -166,6 +174,11 @@ impl Wal {
         Ok(Some(Prepared { next, seal }))
     }
 
+    /// How long a spare is at most that is written to.
+    pub(super) fn written_len_max(&self) -> u64 {
+        WRITTEN_LEN_MAX.min(self.options.segment_len)
+    }
+
     /// Gives up the segments made beforehand, if there are any: each follows the one before.
     pub(super) fn drop_ahead(&self, tail: &mut Tail) {
         let mut spares = self.spares.lock();
@@ -178,6 +191,16 @@ impl Tail {
     /// When the next segment is asked for.
     pub(super) fn calls_at(segment: &Segment) -> u64 {
         segment.header.len / ASKED_AT_PART
+    }
+
+    /// From which offset on a segment may never have been written to.
+    pub(super) fn written_to(segment: &Segment) -> u64 {
+        if segment.is_written { u64::MAX } else { SEGMENT_HEADER_LEN }
+    }
+
+    /// Whether there were many syncs for the bytes in the present segment.
+    pub(super) fn is_synced_often(&self, syncs: u64) -> bool {
+        syncs.saturating_sub(self.began_syncs).saturating_mul(OFTEN_SYNCED_LEN) >= self.offset
     }
 
     /// How many segments are to be there ahead, by how quickly the present one was used so far.
