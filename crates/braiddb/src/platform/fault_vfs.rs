@@ -54,6 +54,8 @@ struct State {
     journal: Vec<(Operation, PathBuf)>,
     /// How many bytes were read of each file.
     read: BTreeMap<PathBuf, u64>,
+    /// How many bytes were written to each file by calls, and where the last of them stands.
+    written: BTreeMap<PathBuf, (u64, u64)>,
 }
 
 /// The file system. Clones share everything.
@@ -117,6 +119,11 @@ impl FaultVfs {
     /// Every operation so far, but for opening and reading.
     pub fn journal(&self) -> Vec<(Operation, PathBuf)> {
         self.state.lock().unwrap().journal.clone()
+    }
+
+    /// How many bytes were written to a file by calls, and the end of the last of them.
+    pub fn written(&self, path: &Path) -> (u64, u64) {
+        self.state.lock().unwrap().written.get(path).copied().unwrap_or_default()
     }
 
     /// How many bytes were read of files with this extension.
@@ -269,6 +276,10 @@ impl File for FaultFile {
             self.inner.write_at(&buf[..written.min(buf.len())], offset)?;
             return Err(error);
         }
+        let mut state = self.vfs.state.lock().unwrap();
+        let (bytes, end) = state.written.entry(self.path.clone()).or_default();
+        (*bytes, *end) = (*bytes + buf.len() as u64, (*end).max(offset + buf.len() as u64));
+        drop(state);
         self.inner.write_at(buf, offset)
     }
     fn len(&self) -> io::Result<u64> {

@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod record;
 mod threads;
+mod written;
 
 use super::{
     GroupHeader, Lsn, RecoveryInput, RecoveryOutcome, Visit, Wal, WalContext, WalOptions, WalStart, recover,
