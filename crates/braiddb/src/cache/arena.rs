@@ -1,7 +1,7 @@
 //! Where cached units stand in memory: one of the islands of unsafe.
 //!
 //! A unit is found by its **frame number**, without a table of units. Units of about a block live in frames of
-//! equal size, cut from chunks of 2 MiB that are aligned for huge pages; a frame's address follows from its number
+//! equal size, cut from chunks of 2 MiB that are aligned for huge pages (the first one is of small pages); a frame's address follows from its number
 //! and the address of its chunk. All other units are allocated one by one; a two-level table gives their addresses.
 //!
 //! ```text
@@ -386,8 +386,10 @@ impl Arena {
 
     /// Allocates a chunk; `false` if the system has no memory for it.
     pub fn grow(&self, chunk: u32) -> bool {
+        // Of many databases little is ever in the cache.
+        let reserve = if chunk == 0 { pages::reserve_small_pages } else { pages::reserve };
         // SAFETY: the layout is not empty.
-        let memory = unsafe { pages::reserve(chunk_layout()) };
+        let memory = unsafe { reserve(chunk_layout()) };
         if memory.is_null() {
             return false;
         }

@@ -54,7 +54,21 @@ pub unsafe fn reserve(layout: Layout) -> *mut u8 {
     unsafe { alloc(layout) }
 }
 
-/// The same, all zero. Pages that are never written to take no memory where the system gives such.
+/// The same, but of small pages where the system gives huge ones to who asks for them: for what may never be used but for a part. The
+/// first write to a huge page has all of it cleared, which takes milliseconds where a host has to find the memory.
+///
+/// # Safety
+/// The layout is not empty.
+pub unsafe fn reserve_small_pages(layout: Layout) -> *mut u8 {
+    #[cfg(all(unix, not(miri)))]
+    if layout.size() >= PAGES_MIN {
+        return mapped::map_small_pages(layout);
+    }
+    // SAFETY: the caller's.
+    unsafe { alloc(layout) }
+}
+
+/// The same as [`reserve`], all zero. Pages that are never written to take no memory where the system gives such.
 ///
 /// # Safety
 /// The layout is not empty.
@@ -68,7 +82,7 @@ pub unsafe fn reserve_zeroed(layout: Layout) -> *mut u8 {
     unsafe { alloc_zeroed(layout) }
 }
 
-/// Gives back what [`reserve`] or [`reserve_zeroed`] gave.
+/// Gives back what [`reserve`], [`reserve_small_pages`] or [`reserve_zeroed`] gave.
 ///
 /// # Safety
 /// `memory` came from one of them with this layout, and nobody uses it any more.
@@ -196,9 +210,18 @@ mod mapped {
     };
     use std::{alloc::Layout, ptr::null_mut};
 
+    /// Maps pages of this layout, huge ones if it is made for them.
+    pub fn map(layout: Layout) -> *mut u8 {
+        let memory = map_small_pages(layout);
+        if !memory.is_null() && layout.size() >= HUGE_PAGE_BYTES && layout.align() >= HUGE_PAGE_BYTES {
+            advise_huge_pages(memory, layout.size().next_multiple_of(page_size()));
+        }
+        memory
+    }
+
     /// Maps pages of this layout: a map that is longer by the alignment is cut at both ends. Pages are of 4 KiB on most machines, of 16
     /// on those of Apple, and up to 64 on others with ARM or POWER: a cut elsewhere than between pages would be refused.
-    pub fn map(layout: Layout) -> *mut u8 {
+    pub fn map_small_pages(layout: Layout) -> *mut u8 {
         let (len, align) = (layout.size().next_multiple_of(page_size()), layout.align());
         let slack = if align > page_size() { align } else { 0 };
         // SAFETY: a new map, at a place of the system's choice.
@@ -212,9 +235,6 @@ mod mapped {
         unsafe {
             unmap(start, head);
             unmap(memory.wrapping_add(len), slack - head);
-        }
-        if len >= HUGE_PAGE_BYTES && align >= HUGE_PAGE_BYTES {
-            advise_huge_pages(memory, len);
         }
         memory
     }
@@ -255,10 +275,11 @@ mod tests {
     #[test]
     fn pieces_of_all_sizes_are_aligned_and_hold_what_is_written() {
         for len in [1, 4096, PAGES_MIN - 1, PAGES_MIN, PAGES_MIN + 1, 1 << 20, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES] {
-            for align in [1, 64, 4096, 1 << 16, HUGE_PAGE_BYTES] {
+            let aligns = [1, 64, 4096, 1 << 16, HUGE_PAGE_BYTES];
+            for (align, small) in aligns.into_iter().flat_map(|align| [(align, false), (align, true)]) {
                 let layout = Layout::from_size_align(len, align).unwrap();
                 // SAFETY: the layout is not empty.
-                let memory = unsafe { reserve(layout) };
+                let memory = unsafe { if small { reserve_small_pages(layout) } else { reserve(layout) } };
                 assert!(!memory.is_null());
                 assert_eq!(memory.addr() % align, 0);
                 // SAFETY: fresh memory of this length, written before it is read.
