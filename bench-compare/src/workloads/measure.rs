@@ -90,6 +90,17 @@ impl Phase {
         result
     }
 
+    /// Does what is not part of it, with the clocks stopped.
+    pub fn pause<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        let (cpu, start) = (meter::cpu_time(), Instant::now());
+        let result = work();
+        self.cpu += meter::cpu_time() - cpu;
+        let taken = start.elapsed();
+        self.started += taken;
+        self.last += taken;
+        result
+    }
+
     /// Adds what another thread saw.
     pub fn merge(&mut self, latencies: &Histogram) {
         self.histogram.merge(latencies);

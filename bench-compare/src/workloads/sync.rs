@@ -13,42 +13,74 @@ use crate::{
 use anyhow::{Context as _, Result};
 use rustix::fs::{fdatasync, fsync};
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::Write as _,
     os::unix::fs::FileExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Bytes of a bare write: about what a log record of one put takes.
 const BARE_LEN: usize = 192;
-/// How many of them.
-const BARE_WRITES: u64 = 500;
+/// So many commits are followed by as many bare writes: what the device takes differs from second to second.
+const BARE_EVERY: u64 = 200;
 
 pub fn commit_sync_one(context: &Context<'_>) -> Result<Vec<Measure>> {
-    let (measure, seconds) = commit_sync(context, "commit_sync_1", 1)?;
-    let bare_us = bare_sync_us(context.folder)?;
-    let commit_us = seconds * 1e6 / measure.figures["ops"];
+    let (values, order) = (Values::small(), KeyOrder::Random);
+    let mut need = context.need(Access::Write);
+    need.durable = true;
+    let engine = context.open(need)?;
+    let mut bare = Bare::new(context.folder)?;
+    let (mut batch, mut latencies) = (Batch::new(1), Histogram::new());
+    let mut phase = Phase::begin(context.limit);
+    let mut done = 0;
+    while done < commits(context) && phase.elapsed() < context.limit {
+        batch.fill(order, &values, std::iter::once((done, Some(0))));
+        let begun = Instant::now();
+        batch.commit(&*engine)?;
+        latencies.record(begun.elapsed().as_nanos() as u64);
+        done += 1;
+        if done.is_multiple_of(BARE_EVERY) {
+            phase.pause(|| bare.write(BARE_EVERY))?;
+        }
+    }
+    if bare.writes == 0 {
+        phase.pause(|| bare.write(BARE_EVERY))?;
+    }
+    phase.merge(&latencies);
+    let seconds = phase.elapsed().as_secs_f64();
+    let measure = phase.end("commit_sync_1", done);
+    context.note_memory();
+    let mut expected = Checksum::default();
+    (0..done).for_each(|row| expected.expect(order, &values, row, 0));
+    let measure = measure.checked(scan_checksum(&mut *engine.reader()?)?, expected);
+    let bare_us = bare.us();
+    let commit_us = seconds * 1e6 / done as f64;
     Ok(vec![measure.with("bare_us", bare_us).with("over_bare", commit_us / bare_us)])
 }
 
+/// How many durable commits, all threads together.
+fn commits(context: &Context<'_>) -> u64 {
+    (context.n / 100).clamp(400, 20_000)
+}
+
 pub fn commit_sync_four(context: &Context<'_>) -> Result<Vec<Measure>> {
-    Ok(vec![commit_sync(context, "commit_sync_4", 4)?.0])
+    Ok(vec![commit_sync(context, "commit_sync_4", 4)?])
 }
 
 pub fn commit_sync_sixteen(context: &Context<'_>) -> Result<Vec<Measure>> {
-    Ok(vec![commit_sync(context, "commit_sync_16", 16)?.0])
+    Ok(vec![commit_sync(context, "commit_sync_16", 16)?])
 }
 
-fn commit_sync(context: &Context<'_>, name: &str, threads: u64) -> Result<(Measure, f64)> {
+fn commit_sync(context: &Context<'_>, name: &str, threads: u64) -> Result<Measure> {
     let (values, order) = (Values::small(), KeyOrder::Random);
     let mut need = context.need(Access::Write);
     need.durable = true;
     let engine = context.open(need)?;
     let (engine, values) = (&*engine, &values);
-    let ops = (context.n / 100).clamp(400, 20_000);
+    let ops = commits(context);
     let (next, done) = (&AtomicU64::new(0), &AtomicU64::new(0));
     let mut phase = Phase::begin(context.limit);
     let limit = context.limit;
@@ -76,30 +108,56 @@ fn commit_sync(context: &Context<'_>, name: &str, threads: u64) -> Result<(Measu
         phase.merge(&result.ok().context("a committer panicked")??);
     }
     let done = done.load(Ordering::Relaxed);
-    let seconds = phase.elapsed().as_secs_f64();
     let measure = phase.end(name, done);
     context.note_memory();
     // Each row taken was committed, so they are the first ones.
     let mut expected = Checksum::default();
     (0..done).for_each(|row| expected.expect(order, values, row, 0));
-    Ok((measure.checked(scan_checksum(&mut *engine.reader()?)?, expected), seconds))
+    Ok(measure.checked(scan_checksum(&mut *engine.reader()?)?, expected))
 }
 
-/// What a sync costs when nothing else is done: a small write into a preallocated file, and `fdatasync`.
-fn bare_sync_us(folder: &Path) -> Result<f64> {
-    let path = folder.join("bare");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
-    file.write_all(&vec![0; 1 << 20])?;
-    fsync(&file)?;
-    let record = [1; BARE_LEN];
-    let start = Instant::now();
-    for number in 0..BARE_WRITES {
-        file.write_all_at(&record, number * BARE_LEN as u64)?;
-        fdatasync(&file)?;
+/// What a sync costs when nothing else is done: a small write into a file that is there in whole, and `fdatasync`.
+struct Bare {
+    path: PathBuf,
+    file: File,
+    writes: u64,
+    taken: Duration,
+}
+
+impl Bare {
+    /// The file's length: writes begin anew at its end.
+    const FILE_LEN: u64 = 4 << 20;
+
+    fn new(folder: &Path) -> Result<Bare> {
+        let path = folder.join("bare");
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
+        file.write_all(&vec![0; Bare::FILE_LEN as usize])?;
+        fsync(&file)?;
+        Ok(Bare { path, file, writes: 0, taken: Duration::ZERO })
     }
-    let us = start.elapsed().as_secs_f64() * 1e6 / BARE_WRITES as f64;
-    std::fs::remove_file(path)?;
-    Ok(us)
+
+    fn write(&mut self, writes: u64) -> Result<()> {
+        let record = [1; BARE_LEN];
+        let start = Instant::now();
+        for number in self.writes..self.writes + writes {
+            self.file.write_all_at(&record, number % (Bare::FILE_LEN / BARE_LEN as u64) * BARE_LEN as u64)?;
+            fdatasync(&self.file)?;
+        }
+        self.writes += writes;
+        self.taken += start.elapsed();
+        Ok(())
+    }
+
+    /// Microseconds for one.
+    fn us(&self) -> f64 {
+        self.taken.as_secs_f64() * 1e6 / self.writes.max(1) as f64
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// Single commits of `sync_cpu`, whatever the size of the database; those of 100 puts are a tenth as many.
