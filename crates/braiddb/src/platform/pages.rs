@@ -272,6 +272,40 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
 
+    /// As the system tells it of the map that an address is in.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn asks_for_huge_pages(memory: *const u8) -> bool {
+        let told = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_there = false;
+        for line in told.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let bounds = range.and_then(|(a, b)| Some([a, b].map(|n| usize::from_str_radix(n, 16).ok())));
+            if let Some([Some(start), Some(end)]) = bounds {
+                is_there = (start..end).contains(&memory.addr());
+            } else if is_there && line.starts_with("VmFlags:") {
+                return line.split(' ').any(|flag| flag == "hg");
+            }
+        }
+        false
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn huge_pages_are_asked_for_where_they_are_wanted_alone() {
+        let layout = Layout::from_size_align(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
+        // SAFETY: the layout is not empty, and each piece is given back once.
+        unsafe {
+            let (huge, small) = (reserve(layout), reserve_small_pages(layout));
+            // A kernel without huge pages takes no such advice.
+            if std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+                assert!(asks_for_huge_pages(huge));
+            }
+            assert!(!asks_for_huge_pages(small));
+            release(huge, layout);
+            release(small, layout);
+        }
+    }
+
     #[test]
     fn pieces_of_all_sizes_are_aligned_and_hold_what_is_written() {
         for len in [1, 4096, PAGES_MIN - 1, PAGES_MIN, PAGES_MIN + 1, 1 << 20, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES] {

@@ -37,7 +37,7 @@ impl fmt::Debug for WalContext {
 pub struct WalOptions {
     /// The length of a segment in bytes; the first ones are shorter, and a group that does not fit gets a longer one.
     pub segment_len: u64,
-    /// The most released segments that are kept to be used again.
+    /// The most released segments that are kept to be used again; of shorter ones, as many as take no more space.
     pub spares_max: usize,
     /// Payloads of at least this many bytes are compressed where that pays.
     pub compress_at_len: usize,

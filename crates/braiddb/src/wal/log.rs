@@ -649,11 +649,16 @@ impl Wal {
             _ => {
                 buffer.extend_from_slice(stored);
                 let end = *offset + len;
-                if is_after_sync && end > *written_to {
-                    *written_to = end.next_multiple_of(ZEROED_UNIT).min(segment.header.len);
-                    buffer.resize((*written_to - *offset) as usize, 0);
+                let is_to_zero = is_after_sync && end > *written_to;
+                if is_to_zero {
+                    let zeroed_to = end.next_multiple_of(ZEROED_UNIT).min(segment.header.len);
+                    buffer.resize((zeroed_to - *offset) as usize, 0);
                 }
-                segment.file.write_at(buffer, *offset)
+                let written = segment.file.write_at(buffer, *offset);
+                if is_to_zero && written.is_ok() {
+                    *written_to = *offset + buffer.len() as u64;
+                }
+                written
             }
         };
         if buffer.capacity() > BUFFER_LEN_KEPT {
