@@ -279,7 +279,7 @@ mod tests {
         let mut is_there = false;
         for line in told.lines() {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
-            let bounds = range.and_then(|(a, b)| Some([a, b].map(|n| usize::from_str_radix(n, 16).ok())));
+            let bounds = range.map(|(a, b)| [a, b].map(|n| usize::from_str_radix(n, 16).ok()));
             if let Some([Some(start), Some(end)]) = bounds {
                 is_there = (start..end).contains(&memory.addr());
             } else if is_there && line.starts_with("VmFlags:") {
