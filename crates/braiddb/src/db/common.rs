@@ -439,9 +439,9 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
         let common = Arc::new(Common::new(256 * MIB, 2, &runtime, 16 * MIB, false));
         let member = Membership::new(Arc::clone(&common));
-        // All but an eighth for the cache, two memtables, and 42 MiB for three threads.
-        assert_eq!(common.waiting_bytes_max(), (256 - 32 - 32 - 42) * MIB);
-        member.set_resident(124 * MIB);
+        // All but an eighth for the cache, two memtables, and 48 MiB for three threads.
+        assert_eq!(common.waiting_bytes_max(), (256 - 32 - 32 - 48) * MIB);
+        member.set_resident(118 * MIB);
         assert_eq!(common.waiting_bytes_max(), 26 * MIB);
         // What waits itself is not what leaves no room for it.
         member.set_frozen(26 * MIB);
@@ -460,7 +460,7 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
         let common = Arc::new(Common::new(100 * MIB, 2, &runtime, 8 * MIB, false));
         let cache_least = 100 * MIB / 8;
-        assert_eq!(common.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB - 30 * MIB);
+        assert_eq!(common.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB - 37 * MIB);
         let none = Arc::new(Common::new(100 * MIB, 0, &runtime, 8 * MIB, false));
         assert_eq!(none.waiting_bytes_max(), 100 * MIB - cache_least - 2 * 8 * MIB);
     }
