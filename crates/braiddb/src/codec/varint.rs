@@ -45,6 +45,28 @@ pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     {
         return Some((u64::from(first), 1));
     }
+    match bytes.first_chunk().map(|next| read_short(u64::from_le_bytes(*next))) {
+        Some(Some(read)) => Some(read),
+        // It takes more than eight bytes, or they end sooner.
+        _ => read_by_byte(bytes),
+    }
+}
+
+/// A varint of no more than eight bytes at the start of these; `None` if it takes more.
+#[inline]
+fn read_short(bytes: u64) -> Option<(u64, usize)> {
+    const TOP_BITS: u64 = 0x8080_8080_8080_8080;
+    let ends = !bytes & TOP_BITS;
+    // The top bit of its last byte, and all below.
+    let own = bytes & (ends ^ ends.wrapping_sub(1));
+    // Of neighbours, the second moves down by what the top bits of the first took: of bytes, pairs and fours.
+    let pairs = own & 0x007f_007f_007f_007f | (own & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    let value = fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4;
+    (ends != 0).then(|| (value, ends.trailing_zeros() as usize / 8 + 1))
+}
+
+fn read_by_byte(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (i, &byte) in bytes.iter().take(MAX_VARINT_LEN).enumerate() {
         let bits = u64::from(byte & 0x7f);
@@ -90,6 +112,22 @@ mod tests {
             }
         }
         assert_eq!(read_varint(&[0xff; 10]), None);
+    }
+
+    /// However many bytes are left, and whatever stands behind; forms longer than need be included.
+    #[test]
+    fn a_varint_is_read_at_once_as_byte_by_byte() {
+        let mut random = 1_u64;
+        for round in 0..20_000_u64 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(round);
+            let mut bytes = [random.to_le_bytes(), random.rotate_left(23).to_le_bytes()].concat();
+            // So that all lengths are met.
+            bytes[..round as usize % 11].iter_mut().for_each(|byte| *byte |= 0x80);
+            bytes[round as usize % 11] &= 0x7f;
+            for len in 0..=bytes.len() {
+                assert_eq!(read_varint(&bytes[..len]), read_by_byte(&bytes[..len]), "{:x?}", &bytes[..len]);
+            }
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod database;
 mod dead_limit;
 mod dump_source;
 mod expiry;
+mod files_ahead;
 mod follower;
 mod hash_indexes;
 pub mod inspect;

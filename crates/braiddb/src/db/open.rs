@@ -1,7 +1,7 @@
 //! Opening: lock, CURRENT, manifest, files, log; then the new epoch, and serve.
 //!
-//! In order: take the lock; read CURRENT and the manifest; open the runs and views it names; replay the log above
-//! what is flushed; sync every replayed segment; begin a new epoch and segment, and name it in the manifest; remove
+//! In order: take the lock; read CURRENT and the manifest; open the runs and views it names, and replay the log above
+//! what is flushed (side by side, where there are threads); sync every replayed segment; begin a new epoch and segment, and name it in the manifest; remove
 //! what nothing refers to. A crash at any step changes nothing that the next open could see.
 //!
 //! A database is born when its first log segment is written. Leftovers of a creation that did not get so far are
@@ -15,6 +15,7 @@ use super::{
     clock::Clock,
     common::{Common, Membership},
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
+    files_ahead::{FilesAhead, Opened},
     log_kept,
     new_directory::{LOCK_NAME, RESTORING_NAME},
     pressure::Pressure,
@@ -115,12 +116,16 @@ impl Core {
         let manifest = open_manifest(&settings, dir)?;
         let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest(&names).saturating_add(1))));
         let table = table_context(&settings);
-        let mut files = FileSet::new(dir, &table);
-        let version = Arc::new(files.version(manifest.layout(), None)?);
-        let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
         let functions = Arc::new(known_functions(&settings)?);
-        let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions, true)?;
-        let mut state = first_state(&settings, &replayed, version);
+        let helper = (settings.background_threads > 0).then_some(&*settings.runtime);
+        let ahead = helper.and_then(|runtime| FilesAhead::start(runtime, dir, &table, manifest.layout()));
+        let opened = ahead.is_none().then(|| Opened::now(dir, &table, manifest.layout()));
+        let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
+        let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions, true);
+        let Opened { mut files, version } =
+            ahead.map(FilesAhead::finish).or(opened).expect("they are opened ahead or were before");
+        let (version, replayed) = (version?, replayed?);
+        let mut state = first_state(&settings, &replayed, Arc::new(version));
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
         let (catalog, remembered) = loop {
             match load_catalog(&settings, &state, last_sequence, dir, &functions) {
@@ -130,7 +135,7 @@ impl Core {
         };
         let mut disk = DiskState { manifest, files };
         let floor_us = time_floor(disk.manifest.layout(), replayed.last_commit_us);
-        let Replayed { records, mut outcome, .. } = replayed;
+        let Replayed { records, mut outcome, ahead, .. } = replayed;
         let (retention, is_new_retention) = log_kept::limits(&settings, remembered);
         let floor = outcome.retain(retention, |segments| log_kept::hold_blobs(&blobs, segments))?;
         if retention.is_on() {
@@ -164,6 +169,8 @@ impl Core {
         if is_new_retention {
             core.remember_retention(retention)?;
         }
+        // It has had the time to end.
+        drop(ahead);
         Ok(core)
     }
 

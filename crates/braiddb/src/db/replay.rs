@@ -16,8 +16,8 @@ use super::{
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
-    commit::decode_group,
-    memtable::Memtable,
+    commit::{Operation, decode_group},
+    memtable::{ChunksAhead, Memtable, MemtableOptions, MemtableWriter},
     table::blob::{BlobRef, blob_path, visit_references},
     version::Layout,
     wal::{self, Lsn, RecordInfo, RecoveryInput, RecoveryOutcome, Visit},
@@ -27,6 +27,9 @@ use std::{
     path::Path,
     sync::Arc,
 };
+
+/// When a memtable has so many bytes, or so many more, who gets memory ready for it is told.
+const TOLD_EACH_BYTES: usize = 512 << 10;
 
 /// What replay has found.
 pub struct Replayed {
@@ -42,6 +45,8 @@ pub struct Replayed {
     /// Whether there is a record that follows where something was to come past the log.
     pub is_past_load: bool,
     pub outcome: RecoveryOutcome,
+    /// Who got memory ready. It may be busy with that for a while yet.
+    pub ahead: Option<ChunksAhead>,
 }
 
 /// A record that cannot count, and why.
@@ -60,6 +65,8 @@ pub fn replay(
     is_to_sync: bool,
 ) -> Result<Replayed> {
     let mut walk = Walk::new(settings, layout, blobs, functions);
+    walk.gets_memory_ready =
+        settings.background_threads > 0 && MemtableOptions::for_capacity(settings.memtable_bytes()).is_of_huge_chunks();
     let mut outcome = walk.run(dir, None, is_to_sync)?;
     if let Some(end) = walk.first_unusable(outcome.durable_lsn)? {
         walk = Walk::new(settings, layout, blobs, functions);
@@ -73,8 +80,21 @@ pub fn replay(
     }
     let last_sequence = layout.flushed.max(outcome.highest_sequence);
     let blob_files = walk.files.into_keys().collect();
-    let Walk { memtables, records, last_commit_us, load_is_next, is_past_load, .. } = walk;
-    Ok(Replayed { memtables, last_sequence, records, last_commit_us, blob_files, load_is_next, is_past_load, outcome })
+    let Walk { memtables, records, last_commit_us, load_is_next, is_past_load, ahead, .. } = walk;
+    if let Some(ahead) = &ahead {
+        ahead.stop();
+    }
+    Ok(Replayed {
+        memtables,
+        last_sequence,
+        records,
+        last_commit_us,
+        blob_files,
+        load_is_next,
+        is_past_load,
+        outcome,
+        ahead,
+    })
 }
 
 /// One walk along the log.
@@ -86,6 +106,11 @@ pub(super) struct Walk<'a> {
     /// Those that are full, oldest first.
     pub memtables: Vec<Arc<Memtable>>,
     pub memtable: Arc<Memtable>,
+    /// Whether a thread is to get memory for memtables ready, once there is more than a little to be replayed.
+    gets_memory_ready: bool,
+    ahead: Option<ChunksAhead>,
+    /// How many bytes the memtable has when that thread is told again.
+    told_at: usize,
     pub records: u64,
     pub last_commit_us: u64,
     pub last_sequence: SequenceNumber,
@@ -115,6 +140,9 @@ impl<'a> Walk<'a> {
             functions,
             memtables: Vec::new(),
             memtable: Core::new_memtable(settings, 0),
+            gets_memory_ready: false,
+            ahead: None,
+            told_at: TOLD_EACH_BYTES,
             records: 0,
             last_commit_us: 0,
             last_sequence: layout.flushed,
@@ -157,7 +185,10 @@ impl<'a> Walk<'a> {
         let flushed = self.layout.flushed;
         let mut references = Vec::new();
         let (mut stands_on, mut is_before_load) = (0, false);
+        let (mut first, mut operations) = (None, 0_usize);
         let batches = decode_group(payload, |batch, op| {
+            operations += 1;
+            first.get_or_insert((batch, op));
             if info.first_sequence + batch > flushed {
                 stands_on = stands_on.max(unlogged_before(&op));
                 is_before_load |= tells_of_load(&op);
@@ -184,12 +215,21 @@ impl<'a> Walk<'a> {
                 return Ok(Visit::EndHere(missing(reference)));
             }
         }
-        if self.memtable.bytes_used() >= self.settings.memtable_bytes() {
-            let next = Core::new_memtable(self.settings, self.memtable.bytes_used());
-            let full = std::mem::replace(&mut self.memtable, next);
-            self.memtables.push(full);
+        self.make_room();
+        let mut writer = self.memtable.writer();
+        let mut insert = |batch, op: Operation<'_>| {
+            let sequence = info.first_sequence + batch;
+            if sequence > flushed {
+                insert(&self.memtable, &mut writer, self.functions, &mut self.files, &op, sequence);
+            }
+        };
+        match first.filter(|_| operations == 1) {
+            Some((batch, only)) => insert(batch, only),
+            None => {
+                decode_group(payload, insert);
+            }
         }
-        self.insert(payload, info);
+        drop(writer);
         self.last_commit_us = self.last_commit_us.max(info.commit_time_us);
         self.last_sequence = info.last_sequence;
         self.is_past_load |= self.load_is_next;
@@ -199,25 +239,28 @@ impl<'a> Walk<'a> {
         Ok(Visit::Taken)
     }
 
-    fn insert(&mut self, payload: &[u8], info: &RecordInfo) {
-        let mut writer = self.memtable.writer();
-        decode_group(payload, |batch, op| {
-            let sequence = info.first_sequence + batch;
-            if sequence <= self.layout.flushed {
-                return;
-            }
-            // Those that cannot be understood were refused before.
-            let _ = visit_references(op.kind, op.value, |blob| {
-                self.files.insert(blob.file, sequence);
-            });
-            match op.kind {
-                EntryKind::RangeDelete => writer.insert_range_tombstone(op.range_tombstone(sequence)),
-                EntryKind::Merge => {
-                    insert_operands(&self.memtable, &mut writer, self.functions, &op, sequence);
+    /// Sees to it that there is a memtable that is not full.
+    fn make_room(&mut self) {
+        let used = self.memtable.bytes_used();
+        if used >= self.settings.memtable_bytes() {
+            let next = Core::new_memtable(self.settings, used);
+            let full = std::mem::replace(&mut self.memtable, next);
+            self.memtables.push(full);
+            self.told_at = 0;
+        }
+        if used >= self.told_at {
+            self.told_at += TOLD_EACH_BYTES;
+            match &self.ahead {
+                Some(ahead) => ahead.go_on(),
+                None if self.gets_memory_ready => {
+                    let common = self.settings.common();
+                    self.ahead = ChunksAhead::start(&*self.settings.runtime, &common.chunk_pool);
+                    // Once is enough to have been refused.
+                    self.gets_memory_ready = false;
                 }
-                _ => writer.insert(op.key, sequence, op.kind, op.value),
+                None => {}
             }
-        });
+        }
     }
 
     /// The first record with a value that is not whole, of those not known to be durable.
@@ -228,6 +271,28 @@ impl<'a> Walk<'a> {
             }
         }
         Ok(None)
+    }
+}
+
+/// Inserts what an operation says, and notes the blob files that it refers to.
+fn insert(
+    memtable: &Memtable,
+    writer: &mut MemtableWriter<'_>,
+    functions: &MergeFunctions,
+    files: &mut BTreeMap<FileNumber, SequenceNumber>,
+    op: &Operation<'_>,
+    sequence: SequenceNumber,
+) {
+    // Those that cannot be understood were refused before.
+    let _ = visit_references(op.kind, op.value, |blob| {
+        files.insert(blob.file, sequence);
+    });
+    match op.kind {
+        EntryKind::RangeDelete => writer.insert_range_tombstone(op.range_tombstone(sequence)),
+        EntryKind::Merge => {
+            insert_operands(memtable, writer, functions, op, sequence);
+        }
+        _ => writer.insert(op.key, sequence, op.kind, op.value),
     }
 }
 

@@ -69,6 +69,38 @@ impl ChunkPool {
         self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// How many chunks it keeps.
+    pub(super) fn ready(&self) -> usize {
+        self.state.lock().kept.len()
+    }
+
+    /// Keeps one chunk more, whose memory the system has found; `false` if that is more than it keeps, or there is none.
+    pub(super) fn prepare(&self) -> bool {
+        if self.is_full(&self.state.lock()) {
+            return false;
+        }
+        // SAFETY: the layout is not empty, and the chunk is of that layout.
+        let new = unsafe {
+            let new = pages::reserve(Self::LAYOUT);
+            pages::populate(new, Self::LAYOUT);
+            new
+        };
+        let Some(chunk) = NonNull::new(new) else { return false };
+        let mut state = self.state.lock();
+        if self.is_full(&state) {
+            drop(state);
+            // SAFETY: reserved with this layout, and nobody has it.
+            unsafe { pages::release(new, Self::LAYOUT) };
+            return false;
+        }
+        state.kept.push(chunk);
+        true
+    }
+
+    fn is_full(&self, state: &State) -> bool {
+        state.lent + state.kept.len() >= self.chunks_max
+    }
+
     /// Gives what it keeps back to the system.
     pub fn trim(&self) {
         for chunk in std::mem::take(&mut self.state.lock().kept) {
@@ -102,7 +134,7 @@ impl ChunkPool {
     pub(super) unsafe fn give_back(&self, chunk: NonNull<u8>) {
         let mut state = self.state.lock();
         state.lent -= 1;
-        if state.lent + state.kept.len() < self.chunks_max {
+        if !self.is_full(&state) {
             state.kept.push(chunk);
             return;
         }

@@ -3,6 +3,7 @@
 mod ahead;
 mod arena;
 mod chunk_pool;
+mod chunks_ahead;
 mod cursor;
 mod entry;
 mod filter;
@@ -17,5 +18,6 @@ mod writer;
 
 pub use ahead::EntryBatch;
 pub use chunk_pool::ChunkPool;
+pub use chunks_ahead::ChunksAhead;
 pub use cursor::{MemtableCursor, MemtableScan};
 pub use table::{Memtable, MemtableOptions, MemtableWriter};

@@ -49,6 +49,11 @@ impl MemtableOptions {
             chunk_pool: None,
         }
     }
+
+    /// Whether it is made of chunks such as a [`ChunkPool`] has.
+    pub fn is_of_huge_chunks(&self) -> bool {
+        self.arena_chunk_bytes == HUGE_PAGE_BYTES
+    }
 }
 
 impl Default for MemtableOptions {

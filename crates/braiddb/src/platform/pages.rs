@@ -82,6 +82,19 @@ pub unsafe fn reserve_zeroed(layout: Layout) -> *mut u8 {
     unsafe { alloc_zeroed(layout) }
 }
 
+/// Has the system find all of this memory at once, where there is such a call. What is in it stays.
+///
+/// # Safety
+/// `memory` is null, or came from [`reserve`], [`reserve_small_pages`] or [`reserve_zeroed`] with this layout.
+pub unsafe fn populate(memory: *mut u8, layout: Layout) {
+    #[cfg(all(unix, not(miri)))]
+    if layout.size() >= PAGES_MIN && !memory.is_null() {
+        mapped::populate(memory, layout.size());
+    }
+    #[cfg(not(all(unix, not(miri))))]
+    let _ = (memory, layout);
+}
+
 /// Gives back what [`reserve`], [`reserve_small_pages`] or [`reserve_zeroed`] gave.
 ///
 /// # Safety
@@ -157,10 +170,8 @@ impl<T: Zeroable> Zeroed<T> {
     /// Has the system find all memory of it at once, which takes less time than page by page as they are written: where pages are read before, they
     /// would be found twice. Where there is no such call, nothing happens.
     pub fn populate(&self) {
-        #[cfg(all(unix, not(miri)))]
-        if self.layout.size() >= PAGES_MIN {
-            mapped::populate(self.start.as_ptr().cast(), self.layout.size());
-        }
+        // SAFETY: it was reserved with this layout.
+        unsafe { populate(self.start.as_ptr().cast(), self.layout) };
     }
 
     /// Bytes of memory it may take.

@@ -47,8 +47,9 @@ pub struct Early {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
 struct Shared {
+    /// What nobody has begun, in the order of the log.
+    segments: Mutex<Vec<Look>>,
     found: Mutex<BTreeMap<FileNumber, Beyond>>,
     /// Where the segment begins that the walk is in. That one and those before it need not be looked through.
     reached: AtomicU64,
@@ -63,24 +64,18 @@ impl Early {
         written_back: Vec<(Arc<dyn File>, u64)>,
     ) -> Option<Early> {
         segments.sort_unstable_by_key(|look| look.header.start_lsn);
-        let mut segments = segments.split_off(segments.len().saturating_sub(LOOKED_THROUGH_MAX));
+        let segments = segments.split_off(segments.len().saturating_sub(LOOKED_THROUGH_MAX));
         if segments.is_empty() {
             return None;
         }
-        let shared = Arc::<Shared>::default();
+        let (segments, found, reached) = (Mutex::new(segments), Mutex::default(), AtomicU64::default());
+        let shared = Arc::new(Shared { segments, found, reached });
         let of_thread = Arc::clone(&shared);
         let body = move || {
             for (file, len) in written_back {
                 file.start_write_back(0, len);
             }
-            while let Some(look) = segments.pop()
-                && of_thread.reached.load(Ordering::Relaxed) < look.header.start_lsn
-            {
-                // What fails here fails once more where it counts.
-                if let Ok(beyond) = look.through() {
-                    of_thread.found.lock().insert(look.header.number, beyond);
-                }
-            }
+            while of_thread.look_through_one() {}
         };
         let thread = runtime.spawn("braiddb-look", Box::new(body)).ok()?;
         Some(Early { shared, thread: Some(thread) })
@@ -91,8 +86,9 @@ impl Early {
         self.shared.reached.store(start_lsn, Ordering::Relaxed);
     }
 
-    /// Waits for it, and gives what stands in each segment that it has looked through.
+    /// Does what it has not begun, waits for it, and gives what stands in each segment that was looked through.
     pub fn finish(mut self) -> BTreeMap<FileNumber, Beyond> {
+        while self.shared.look_through_one() {}
         self.join();
         std::mem::take(&mut *self.shared.found.lock())
     }
@@ -101,6 +97,21 @@ impl Early {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+impl Shared {
+    /// Looks through the last segment that nobody has begun, unless the walk is in it or past it; whether there was one.
+    fn look_through_one(&self) -> bool {
+        let Some(look) = self.segments.lock().pop() else { return false };
+        if look.header.start_lsn <= self.reached.load(Ordering::Relaxed) {
+            return false;
+        }
+        // What fails here fails once more where it counts.
+        if let Ok(beyond) = look.through() {
+            self.found.lock().insert(look.header.number, beyond);
+        }
+        true
     }
 }
 

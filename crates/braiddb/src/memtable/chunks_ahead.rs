@@ -1,0 +1,99 @@
+//! Memory that memtables will take, found before they do.
+//!
+//! The system clears what it gives, and where it is a guest its host may have to find it first: milliseconds for a huge page. While a log is replayed, who
+//! fills memtables would wait for that every few thousand entries, and a second processor has nothing to do.
+
+use super::ChunkPool;
+use crate::platform::Runtime;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::{sync::Arc, thread::JoinHandle};
+
+/// A thread that keeps a chunk ready until this is dropped.
+#[derive(Debug)]
+pub struct ChunksAhead {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pool: Arc<ChunkPool>,
+    is_over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl ChunksAhead {
+    /// Starts it; `None` if no thread is to be had.
+    pub fn start(runtime: &dyn Runtime, pool: &Arc<ChunkPool>) -> Option<ChunksAhead> {
+        let pool = Arc::clone(pool);
+        let shared = Arc::new(Shared { pool, is_over: Mutex::new(false), changed: Condvar::new() });
+        let of_thread = Arc::clone(&shared);
+        let thread = runtime.spawn("braiddb-room", Box::new(move || of_thread.prepare())).ok()?;
+        Some(ChunksAhead { shared, thread: Some(thread) })
+    }
+
+    /// Has it end soon; that is waited for when this is dropped.
+    pub fn stop(&self) {
+        *self.shared.is_over.lock() = true;
+        self.shared.changed.notify_one();
+    }
+
+    /// To be called when chunks may have been taken.
+    pub fn go_on(&self) {
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn prepare(&self) {
+        let mut is_over = self.is_over.lock();
+        while !*is_over {
+            let is_wanted = self.pool.ready() == 0;
+            if !is_wanted || !MutexGuard::unlocked(&mut is_over, || self.pool.prepare()) {
+                // Who takes a chunk at this moment may not be heard; who takes the next one is.
+                self.changed.wait(&mut is_over);
+            }
+        }
+    }
+}
+
+impl Drop for ChunksAhead {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{memtable::chunk_pool::ChunkPool, platform::SystemRuntime};
+
+    #[test]
+    fn a_chunk_is_ready_until_it_is_over_and_no_more_than_the_pool_keeps() {
+        let huge = ChunkPool::LAYOUT.size();
+        let pool = Arc::new(ChunkPool::new(3 * huge));
+        let ahead = ChunksAhead::start(&SystemRuntime::new(), &pool).unwrap();
+        let mut taken = Vec::new();
+        while taken.len() < 3 {
+            // A call may not be heard, the next one is.
+            ahead.go_on();
+            assert!(pool.ready() <= 1);
+            match pool.take_kept() {
+                Some(chunk) => taken.push(chunk),
+                None => std::thread::yield_now(),
+            }
+        }
+        // All that the pool keeps is out.
+        ahead.go_on();
+        assert!(!pool.prepare() && pool.take_kept().is_none());
+        drop(ahead);
+        for chunk in taken {
+            // SAFETY: it came from this pool, and nobody uses it.
+            unsafe { pool.give_back(chunk) };
+        }
+        assert_eq!(pool.bytes(), 3 * huge);
+    }
+}
