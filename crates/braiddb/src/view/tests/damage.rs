@@ -100,6 +100,29 @@ fn flipped_bits_are_found() {
     assert!(found > 500, "{found}");
 }
 
+/// Anchors that were changed a little may still be anchors: only the checksum tells.
+#[test]
+fn each_flipped_bit_behind_the_pages_is_refused_at_once() {
+    let mut world = small_world(2010);
+    let view = world.build(&Bounds::default());
+    let file = world.ctx.vfs.open(view.path(), OpenMode::ReadWrite).unwrap();
+    let pages = view.layout.pages(view.meta().segments);
+    let directory_at = format::VIEW_FILE_START + u64::from(pages) * PAGE_BYTES as u64;
+    let len = file.len().unwrap();
+    assert!(directory_at + 50 < len);
+    for offset in directory_at..len {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        for bit in 0..8 {
+            file.write_at(&[byte[0] ^ 1 << bit], offset).unwrap();
+            let error = View::open(&world.ctx, view.path(), view.meta()).expect_err("damage that nobody sees");
+            assert!(error.is_corruption() && error.to_string().contains(".view"), "{error}");
+        }
+        file.write_at(&byte, offset).unwrap();
+    }
+    View::open(&world.ctx, view.path(), view.meta()).unwrap();
+}
+
 /// A run's own view is part of the run: so is the damage.
 #[test]
 fn damage_in_a_runs_own_view_is_the_runs() {
