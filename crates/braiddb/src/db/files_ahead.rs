@@ -7,7 +7,14 @@ use crate::{
     version::{FileSet, Layout, Version},
 };
 use parking_lot::Mutex;
-use std::{path::Path, sync::Arc, thread::JoinHandle};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
 
 /// Fewer runs are opened before a thread has begun.
 const RUNS_MIN: usize = 8;
@@ -25,12 +32,36 @@ impl Opened {
         let version = files.version(layout, None);
         Opened { files, version }
     }
+
+    /// The same, unless there is no version.
+    pub fn checked(self) -> Result<Opened> {
+        Ok(Opened { version: Ok(self.version?), ..self })
+    }
 }
 
 /// The second thread.
 pub struct FilesAhead {
-    thread: JoinHandle<()>,
-    opened: Arc<Mutex<Option<Opened>>>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    dir: PathBuf,
+    table: TableContext,
+    layout: Layout,
+    /// Whether somebody has begun to open them.
+    is_begun: AtomicBool,
+    opened: Mutex<Option<Opened>>,
+}
+
+impl Shared {
+    /// Opens them, unless somebody has begun to.
+    fn open(&self) {
+        if !self.is_begun.swap(true, Ordering::Relaxed) {
+            let now = Opened::now(&self.dir, &self.table, &self.layout);
+            *self.opened.lock() = Some(now);
+        }
+    }
 }
 
 impl FilesAhead {
@@ -39,22 +70,31 @@ impl FilesAhead {
         if layout.runs.len() < RUNS_MIN {
             return None;
         }
-        let opened = Arc::<Mutex<Option<Opened>>>::default();
-        let (dir, table, layout, of_thread) = (dir.to_owned(), table.clone(), layout.clone(), Arc::clone(&opened));
-        let body = move || {
-            let now = Opened::now(&dir, &table, &layout);
-            *of_thread.lock() = Some(now);
-        };
-        let thread = runtime.spawn("braiddb-open", Box::new(body)).ok()?;
-        Some(FilesAhead { thread, opened })
+        let (dir, table, layout) = (dir.to_owned(), table.clone(), layout.clone());
+        let shared =
+            Arc::new(Shared { dir, table, layout, is_begun: AtomicBool::new(false), opened: Mutex::default() });
+        let of_thread = Arc::clone(&shared);
+        let thread = runtime.spawn("braiddb-open", Box::new(move || of_thread.open())).ok()?;
+        Some(FilesAhead { shared, thread: Some(thread) })
     }
 
-    /// Waits for it.
-    pub fn finish(self) -> Opened {
-        if let Err(panic) = self.thread.join() {
+    /// Waits for it, or does what it has not begun.
+    pub fn finish(mut self) -> Opened {
+        self.shared.open();
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }
-        self.opened.lock().take().expect("the thread has ended well")
+        self.shared.opened.lock().take().expect("the thread has ended well, or this one has opened them")
+    }
+}
+
+impl Drop for FilesAhead {
+    /// Nobody opens files once who has the directory locked has gone.
+    fn drop(&mut self) {
+        self.shared.is_begun.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -66,18 +106,20 @@ mod tests {
     };
     use super::*;
     use crate::platform::{SystemRuntime, Vfs, fault_vfs::FaultVfs};
-    use std::{io, path::PathBuf};
+    use std::{collections::VecDeque, io, sync::Barrier};
 
     /// Notes which threads it starts.
     #[derive(Debug)]
     struct Noting {
         system: SystemRuntime,
         names: Mutex<Vec<String>>,
+        /// Where each next thread waits before it does anything.
+        gates: Mutex<VecDeque<Arc<Barrier>>>,
     }
 
     impl Noting {
         fn new() -> Arc<Noting> {
-            Arc::new(Noting { system: SystemRuntime::new(), names: Mutex::default() })
+            Arc::new(Noting { system: SystemRuntime::new(), names: Mutex::default(), gates: Mutex::default() })
         }
 
         /// Whether it has started a thread of this name.
@@ -98,7 +140,14 @@ mod tests {
         }
         fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
             self.names.lock().push(name.to_owned());
-            self.system.spawn(name, body)
+            let gate = self.gates.lock().pop_front();
+            let body = move || {
+                if let Some(gate) = gate {
+                    gate.wait();
+                }
+                body();
+            };
+            self.system.spawn(name, Box::new(body))
         }
         fn sleep_us(&self, micros: u64) {
             self.system.sleep_us(micros);
@@ -154,10 +203,42 @@ mod tests {
                 let (vfs, runtime) = (FaultVfs::of_files(Path::new(DIR), &files), Noting::new());
                 let error = open(settings(&vfs, &runtime, threads)).unwrap_err();
                 assert!(error.is_corruption() && vfs.files() == files, "{error}");
+                assert_eq!(runtime.has_started("braiddb-open"), threads > 0);
                 error.to_string()
             };
             assert_eq!(error(0), error(2), "without {}", run.display());
         }
+    }
+
+    /// What a thread that is late has not begun is done by who needs it.
+    #[test]
+    fn files_are_opened_once_whoever_comes_first() {
+        let (vfs, runtime) = (of_rows(4_000), Noting::new());
+        let db = open(settings(&vfs, &runtime, 0)).unwrap();
+        let layout = db.core().disk.lock().manifest.layout().clone();
+        for is_late in [false, true] {
+            let gate = Arc::new(Barrier::new(2));
+            runtime.gates.lock().extend(is_late.then(|| Arc::clone(&gate)));
+            let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.core().table, &layout).unwrap();
+            let shared = Arc::clone(&ahead.shared);
+            if is_late {
+                shared.open();
+                assert!(shared.opened.lock().is_some());
+                gate.wait();
+            }
+            let opened = ahead.finish();
+            assert_eq!(opened.version.unwrap().partitions.len(), layout.partitions.len());
+            assert!(shared.opened.lock().is_none(), "opened once more");
+        }
+        // Let go of unfinished, none is opened any more.
+        let gate = Arc::new(Barrier::new(2));
+        runtime.gates.lock().push_back(Arc::clone(&gate));
+        let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.core().table, &layout).unwrap();
+        let shared = Arc::clone(&ahead.shared);
+        let opener = runtime.system.spawn("gate", Box::new(move || _ = gate.wait())).unwrap();
+        drop(ahead);
+        opener.join().unwrap();
+        assert_eq!(Arc::strong_count(&shared), 1, "the thread has ended");
     }
 
     #[test]

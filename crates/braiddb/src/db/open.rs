@@ -119,11 +119,14 @@ impl Core {
         let functions = Arc::new(known_functions(&settings)?);
         let helper = (settings.background_threads > 0).then_some(&*settings.runtime);
         let ahead = helper.and_then(|runtime| FilesAhead::start(runtime, dir, &table, manifest.layout()));
-        let opened = ahead.is_none().then(|| Opened::now(dir, &table, manifest.layout()));
+        let opened = match &ahead {
+            Some(_) => None,
+            None => Some(Opened::now(dir, &table, manifest.layout()).checked()?),
+        };
         let blobs = open_blobs(&settings, dir, &table, &next_file, &names);
         let replayed = replay(&settings, dir, manifest.layout(), &blobs, &functions, true);
         let Opened { mut files, version } =
-            ahead.map(FilesAhead::finish).or(opened).expect("they are opened ahead or were before");
+            opened.or_else(|| Some(ahead?.finish())).expect("they are opened ahead or were before");
         let (version, replayed) = (version?, replayed?);
         let mut state = first_state(&settings, &replayed, Arc::new(version));
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);

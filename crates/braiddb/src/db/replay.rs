@@ -65,8 +65,10 @@ pub fn replay(
     is_to_sync: bool,
 ) -> Result<Replayed> {
     let mut walk = Walk::new(settings, layout, blobs, functions);
-    walk.gets_memory_ready =
-        settings.background_threads > 0 && MemtableOptions::for_capacity(settings.memtable_bytes()).is_of_huge_chunks();
+    // Who follows a writer keeps few memtables, and has nobody who gives memory back.
+    walk.gets_memory_ready = is_to_sync
+        && settings.background_threads > 0
+        && MemtableOptions::for_capacity(settings.memtable_bytes()).is_of_huge_chunks();
     let mut outcome = walk.run(dir, None, is_to_sync)?;
     if let Some(end) = walk.first_unusable(outcome.durable_lsn)? {
         walk = Walk::new(settings, layout, blobs, functions);

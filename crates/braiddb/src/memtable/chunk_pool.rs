@@ -104,7 +104,7 @@ impl ChunkPool {
     /// Gives what it keeps back to the system.
     pub fn trim(&self) {
         for chunk in std::mem::take(&mut self.state.lock().kept) {
-            // SAFETY: reserved with this layout in `take`, and nobody has it.
+            // SAFETY: reserved with this layout in `take` or `prepare`, and nobody has it.
             unsafe { pages::release(chunk.as_ptr(), Self::LAYOUT) };
         }
     }
@@ -130,7 +130,7 @@ impl ChunkPool {
     /// Takes a chunk back.
     ///
     /// # Safety
-    /// It came from [`ChunkPool::take`] of this pool, and nobody uses it any more.
+    /// It came from [`ChunkPool::take`] or [`ChunkPool::take_kept`] of this pool, and nobody uses it any more.
     pub(super) unsafe fn give_back(&self, chunk: NonNull<u8>) {
         let mut state = self.state.lock();
         state.lent -= 1;
@@ -139,7 +139,7 @@ impl ChunkPool {
             return;
         }
         drop(state);
-        // SAFETY: reserved with this layout in `take`, and by the caller nobody uses it any more.
+        // SAFETY: reserved with this layout in `take` or `prepare`, and by the caller nobody uses it any more.
         unsafe { pages::release(chunk.as_ptr(), Self::LAYOUT) };
     }
 }

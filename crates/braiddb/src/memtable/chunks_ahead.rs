@@ -48,9 +48,9 @@ impl Shared {
     fn prepare(&self) {
         let mut is_over = self.is_over.lock();
         while !*is_over {
-            let is_wanted = self.pool.ready() == 0;
-            if !is_wanted || !MutexGuard::unlocked(&mut is_over, || self.pool.prepare()) {
-                // Who takes a chunk at this moment may not be heard; who takes the next one is.
+            let is_made = self.pool.ready() == 0 && MutexGuard::unlocked(&mut is_over, || self.pool.prepare());
+            // It may have been over meanwhile. Who takes a chunk at this moment may not be heard; who takes the next one is.
+            if !is_made && !*is_over {
                 self.changed.wait(&mut is_over);
             }
         }
@@ -69,7 +69,22 @@ impl Drop for ChunksAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{memtable::chunk_pool::ChunkPool, platform::SystemRuntime};
+    use crate::platform::SystemRuntime;
+
+    /// It is told of its end while it is at work: nobody tells it again.
+    #[test]
+    fn it_ends_whatever_it_is_about() {
+        let huge = ChunkPool::LAYOUT.size();
+        for chunks in [0, 1] {
+            for _ in 0..if cfg!(miri) { 3 } else { 2_000 } {
+                let pool = Arc::new(ChunkPool::new(chunks * huge));
+                let ahead = ChunksAhead::start(&SystemRuntime::new(), &pool).unwrap();
+                ahead.go_on();
+                drop(ahead);
+                assert!(pool.ready() <= chunks);
+            }
+        }
+    }
 
     #[test]
     fn a_chunk_is_ready_until_it_is_over_and_no_more_than_the_pool_keeps() {

@@ -129,7 +129,12 @@ mod tests {
         platform::{MemVfs, OpenMode, SystemRuntime, Vfs},
         wal::format::SEGMENT_HEADER_LEN,
     };
-    use std::path::Path;
+    use std::{
+        io,
+        path::Path,
+        sync::{Barrier, atomic::AtomicBool},
+        thread,
+    };
 
     /// Segments without records, of which all but the last are cut short.
     fn segments(count: u64) -> Vec<Look> {
@@ -168,6 +173,63 @@ mod tests {
             assert!(found.keys().copied().eq(expected), "{:?} of {count}", found.keys());
             assert!(found.values().all(|beyond| *beyond == Beyond::default()));
         }
+    }
+
+    /// A runtime whose threads do nothing before they are let go.
+    #[derive(Debug)]
+    struct Late {
+        system: SystemRuntime,
+        gate: Arc<Barrier>,
+    }
+
+    impl Runtime for Late {
+        fn unix_time_us(&self) -> u64 {
+            self.system.unix_time_us()
+        }
+        fn monotonic_ns(&self) -> u64 {
+            self.system.monotonic_ns()
+        }
+        fn random_u64(&self) -> u64 {
+            self.system.random_u64()
+        }
+        fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+            let gate = Arc::clone(&self.gate);
+            let body = move || {
+                gate.wait();
+                body();
+            };
+            self.system.spawn(name, Box::new(body))
+        }
+        fn sleep_us(&self, micros: u64) {
+            self.system.sleep_us(micros);
+        }
+        fn process_name(&self) -> String {
+            self.system.process_name()
+        }
+    }
+
+    #[test]
+    fn what_the_thread_has_not_begun_is_not_waited_for() {
+        let gate = Arc::new(Barrier::new(2));
+        let late = Late { system: SystemRuntime::new(), gate: Arc::clone(&gate) };
+        let early = Early::start(&late, segments(4), Vec::new()).unwrap();
+        let shared = Arc::clone(&early.shared);
+        let (system, is_first) = (SystemRuntime::new(), Arc::new(AtomicBool::new(false)));
+        let told = Arc::clone(&is_first);
+        let opener = move || {
+            let clock = SystemRuntime::new();
+            let is_done = || shared.found.lock().len() == 3;
+            while !is_done() && clock.monotonic_ns() < 20_000_000_000 {
+                thread::yield_now();
+            }
+            told.store(is_done(), Ordering::Relaxed);
+            gate.wait();
+        };
+        let opener = system.spawn("opener", Box::new(opener)).unwrap();
+        let found = early.finish();
+        opener.join().unwrap();
+        assert!(is_first.load(Ordering::Relaxed), "before the thread did anything");
+        assert!(found.keys().copied().eq(1..4), "{:?}", found.keys());
     }
 
     #[test]
