@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
-    platform::{File, MemVfs, OpenMode, Runtime, SystemRuntime, Vfs},
+    platform::{File, MemVfs, OpenMode, Runtime, SystemRuntime, Vfs, fault_vfs::FaultVfs},
     table::{BlobUse, Expiries, RunMeta},
 };
 use std::{path::Path, sync::Arc};
@@ -175,6 +175,34 @@ fn edits_survive_reopening_and_rewriting() {
     assert_ne!(manifest.number(), number, "a long manifest is rewritten");
     let files = world.mem.list(Path::new(DIR)).unwrap();
     assert_eq!(files.iter().filter(|f| f.name.starts_with("MANIFEST")).count(), 1);
+}
+
+/// CURRENT names it as soon as it is there: its own name must be on disk before.
+#[test]
+fn a_manifest_that_was_written_anew_survives_a_crash() {
+    let dir = Path::new(DIR);
+    let fault = FaultVfs::new(dir);
+    let (vfs, runtime): (Arc<dyn Vfs>, Arc<dyn Runtime>) = (Arc::new(fault.clone()), Arc::new(SystemRuntime::new()));
+    let mut manifest = Manifest::create(&vfs, &runtime, dir, first()).unwrap();
+    let number = manifest.number();
+    for i in 20.. {
+        let mut edit = add_run(i);
+        edit.changes.push(Change::SetRuns { partition: 0, runs: vec![], loose: vec![i], view: None });
+        manifest.commit(&edit).unwrap();
+        if manifest.number() != number {
+            break;
+        }
+    }
+    let mut flips = 3_u32;
+    for worst in [true, false, false, false, false, false] {
+        // What was not synced is gone, or some of it.
+        let crashed: Arc<dyn Vfs> = Arc::new(fault.crashed(|| {
+            flips = flips.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            !worst && flips >> 31 == 1
+        }));
+        let found = Manifest::open(&crashed, &runtime, dir, false).unwrap().unwrap();
+        assert_eq!((found.number(), found.layout()), (manifest.number(), manifest.layout()));
+    }
 }
 
 #[test]
