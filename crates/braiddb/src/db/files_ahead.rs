@@ -216,9 +216,11 @@ mod tests {
         let (vfs, runtime) = (of_rows(4_000), Noting::new());
         let db = open(settings(&vfs, &runtime, 0)).unwrap();
         let layout = db.core().disk.lock().manifest.layout().clone();
+        let mut read = Vec::new();
         for is_late in [false, true] {
             let gate = Arc::new(Barrier::new(2));
             runtime.gates.lock().extend(is_late.then(|| Arc::clone(&gate)));
+            let from = vfs.bytes_read("run");
             let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.core().table, &layout).unwrap();
             let shared = Arc::clone(&ahead.shared);
             if is_late {
@@ -228,8 +230,9 @@ mod tests {
             }
             let opened = ahead.finish();
             assert_eq!(opened.version.unwrap().partitions.len(), layout.partitions.len());
-            assert!(shared.opened.lock().is_none(), "opened once more");
+            read.push(vfs.bytes_read("run") - from);
         }
+        assert!(read[0] > 0 && read[0] == read[1], "{read:?}: opened more than once");
         // Let go of unfinished, none is opened any more.
         let gate = Arc::new(Barrier::new(2));
         runtime.gates.lock().push_back(Arc::clone(&gate));
