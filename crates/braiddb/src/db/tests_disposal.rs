@@ -5,7 +5,7 @@ use super::{
     tests_common::{DIR, bounded, fault, mem, open, small},
 };
 use crate::platform::{
-    Vfs, VfsLayer,
+    OpenMode, Vfs, VfsLayer,
     fault_vfs::{FaultVfs, Operation},
 };
 use parking_lot::Mutex;
@@ -108,4 +108,23 @@ fn where_space_is_short_what_waits_goes_first() {
         }
         assert_eq!(tree.get("more").unwrap().unwrap().as_ref(), b"v");
     }
+}
+
+/// Whoever closes a database may remove its directory, or open it again elsewhere: nothing is done to files after that.
+#[test]
+fn what_waits_is_gone_when_a_database_is_closed() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let on = fault(&vfs);
+    let db = open(Settings { background_threads: 0, ..small(&on) }).unwrap();
+    db.tree("t").unwrap().put("k", "v").unwrap();
+    let disposal = Arc::clone(&db.core().table.disposal);
+    // A thread that does not come by itself.
+    disposal.defer(Arc::new(|| {}));
+    let old = Path::new(DIR).join("000999.run");
+    let handle = on.open(&old, OpenMode::CreateNew).unwrap();
+    disposal.remove(&on, &old, handle);
+    db.flush().unwrap();
+    assert!(vfs.files().contains_key(&old));
+    db.close().unwrap();
+    assert!(!vfs.files().contains_key(&old));
 }
