@@ -105,59 +105,9 @@ mod tests {
         tests_common::{DIR, killed, open, small},
     };
     use super::*;
-    use crate::platform::{SystemRuntime, Vfs, fault_vfs::FaultVfs};
-    use std::{collections::VecDeque, io, sync::Barrier};
+    use crate::platform::{Vfs, fault_vfs::FaultVfs, gated_runtime::GatedRuntime};
 
-    /// Notes which threads it starts.
-    #[derive(Debug)]
-    struct Noting {
-        system: SystemRuntime,
-        names: Mutex<Vec<String>>,
-        /// Where each next thread waits before it does anything.
-        gates: Mutex<VecDeque<Arc<Barrier>>>,
-    }
-
-    impl Noting {
-        fn new() -> Arc<Noting> {
-            Arc::new(Noting { system: SystemRuntime::new(), names: Mutex::default(), gates: Mutex::default() })
-        }
-
-        /// Whether it has started a thread of this name.
-        fn has_started(&self, name: &str) -> bool {
-            self.names.lock().iter().any(|other| other == name)
-        }
-    }
-
-    impl Runtime for Noting {
-        fn unix_time_us(&self) -> u64 {
-            self.system.unix_time_us()
-        }
-        fn monotonic_ns(&self) -> u64 {
-            self.system.monotonic_ns()
-        }
-        fn random_u64(&self) -> u64 {
-            self.system.random_u64()
-        }
-        fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-            self.names.lock().push(name.to_owned());
-            let gate = self.gates.lock().pop_front();
-            let body = move || {
-                if let Some(gate) = gate {
-                    gate.wait();
-                }
-                body();
-            };
-            self.system.spawn(name, Box::new(body))
-        }
-        fn sleep_us(&self, micros: u64) {
-            self.system.sleep_us(micros);
-        }
-        fn process_name(&self) -> String {
-            self.system.process_name()
-        }
-    }
-
-    fn settings(vfs: &FaultVfs, runtime: &Arc<Noting>, background_threads: usize) -> Settings {
+    fn settings(vfs: &FaultVfs, runtime: &Arc<GatedRuntime>, background_threads: usize) -> Settings {
         let (vfs, runtime): (Arc<dyn Vfs>, _) = (Arc::new(vfs.clone()), Arc::clone(runtime));
         Settings { background_threads, runtime, ..small(&vfs) }
     }
@@ -169,7 +119,7 @@ mod tests {
     /// A database of so many rows after a kill.
     fn of_rows(rows: u64) -> FaultVfs {
         let vfs = FaultVfs::new(Path::new(DIR));
-        let db = open(settings(&vfs, &Noting::new(), 0)).unwrap();
+        let db = open(settings(&vfs, &GatedRuntime::new(), 0)).unwrap();
         let tree = db.tree("t").unwrap();
         (0..rows).for_each(|row| _ = tree.put(row.wrapping_mul(0x9e37_79b9).to_be_bytes(), [1; 50]).unwrap());
         killed(&vfs)
@@ -180,7 +130,7 @@ mod tests {
         for (count, is_ahead) in [(100, false), (4_000, true)] {
             let image = of_rows(count);
             for threads in [0, 2] {
-                let (vfs, runtime) = (killed(&image), Noting::new());
+                let (vfs, runtime) = (killed(&image), GatedRuntime::new());
                 let db = open(settings(&vfs, &runtime, threads)).unwrap();
                 assert_eq!(runtime.has_started("braiddb-open"), is_ahead && threads > 0, "{count} rows");
                 assert_eq!(rows(&db), count);
@@ -200,7 +150,7 @@ mod tests {
             let bytes = files.get_mut(run).unwrap();
             bytes.truncate(bytes.len() - 1);
             let error = |threads| {
-                let (vfs, runtime) = (FaultVfs::of_files(Path::new(DIR), &files), Noting::new());
+                let (vfs, runtime) = (FaultVfs::of_files(Path::new(DIR), &files), GatedRuntime::new());
                 let error = open(settings(&vfs, &runtime, threads)).unwrap_err();
                 assert!(error.is_corruption() && vfs.files() == files, "{error}");
                 assert_eq!(runtime.has_started("braiddb-open"), threads > 0);
@@ -213,17 +163,16 @@ mod tests {
     /// What a thread that is late has not begun is done by who needs it.
     #[test]
     fn files_are_opened_once_whoever_comes_first() {
-        let (vfs, runtime) = (of_rows(4_000), Noting::new());
+        let (vfs, runtime) = (of_rows(4_000), GatedRuntime::new());
         let db = open(settings(&vfs, &runtime, 0)).unwrap();
         let layout = db.core().disk.lock().manifest.layout().clone();
         let mut read = Vec::new();
         for is_late in [false, true] {
-            let gate = Arc::new(Barrier::new(2));
-            runtime.gates.lock().extend(is_late.then(|| Arc::clone(&gate)));
+            let gate = is_late.then(|| runtime.hold_back());
             let from = vfs.bytes_read("run");
             let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.core().table, &layout).unwrap();
             let shared = Arc::clone(&ahead.shared);
-            if is_late {
+            if let Some(gate) = gate {
                 shared.open();
                 assert!(shared.opened.lock().is_some());
                 gate.wait();
@@ -234,8 +183,7 @@ mod tests {
         }
         assert!(read[0] > 0 && read[0] == read[1], "{read:?}: opened more than once");
         // Let go of unfinished, none is opened any more.
-        let gate = Arc::new(Barrier::new(2));
-        runtime.gates.lock().push_back(Arc::clone(&gate));
+        let gate = runtime.hold_back();
         let ahead = FilesAhead::start(&*runtime, Path::new(DIR), &db.core().table, &layout).unwrap();
         let shared = Arc::clone(&ahead.shared);
         let opener = runtime.system.spawn("gate", Box::new(move || _ = gate.wait())).unwrap();
@@ -247,7 +195,7 @@ mod tests {
     #[test]
     fn memory_is_made_ready_where_there_is_much_to_be_replayed() {
         for (rows_of_log, is_much) in [(100, false), (2_000, true)] {
-            let large = |vfs: &FaultVfs, runtime: &Arc<Noting>, threads| Settings {
+            let large = |vfs: &FaultVfs, runtime: &Arc<GatedRuntime>, threads| Settings {
                 memory: 64 << 20,
                 memtable_bytes: Some(8 << 20),
                 log_segment_bytes: 4 << 20,
@@ -255,11 +203,11 @@ mod tests {
                 ..settings(vfs, runtime, threads)
             };
             let vfs = FaultVfs::new(Path::new(DIR));
-            let db = open(large(&vfs, &Noting::new(), 0)).unwrap();
+            let db = open(large(&vfs, &GatedRuntime::new(), 0)).unwrap();
             let tree = db.tree("t").unwrap();
             (0..rows_of_log).for_each(|row: u64| _ = tree.put(row.to_be_bytes(), [1; 1000]).unwrap());
             for threads in [0, 2] {
-                let (vfs, runtime) = (killed(&vfs), Noting::new());
+                let (vfs, runtime) = (killed(&vfs), GatedRuntime::new());
                 let again = open(large(&vfs, &runtime, threads)).unwrap();
                 assert_eq!(runtime.has_started("braiddb-room"), is_much && threads > 0, "{rows_of_log} rows");
                 assert_eq!(rows(&again), rows_of_log);

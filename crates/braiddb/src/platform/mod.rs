@@ -15,6 +15,8 @@ mod conformance;
 mod disposal;
 #[cfg(test)]
 pub mod fault_vfs;
+#[cfg(test)]
+pub mod gated_runtime;
 mod layer;
 mod limited;
 mod mem;

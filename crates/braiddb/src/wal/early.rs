@@ -126,15 +126,10 @@ impl Drop for Early {
 mod tests {
     use super::*;
     use crate::{
-        platform::{MemVfs, OpenMode, SystemRuntime, Vfs},
+        platform::{MemVfs, OpenMode, SystemRuntime, Vfs, gated_runtime::GatedRuntime},
         wal::format::SEGMENT_HEADER_LEN,
     };
-    use std::{
-        io,
-        path::Path,
-        sync::{Barrier, atomic::AtomicBool},
-        thread,
-    };
+    use std::{path::Path, sync::atomic::AtomicBool, thread};
 
     /// Segments without records, of which all but the last are cut short.
     fn segments(count: u64) -> Vec<Look> {
@@ -175,44 +170,11 @@ mod tests {
         }
     }
 
-    /// A runtime whose threads do nothing before they are let go.
-    #[derive(Debug)]
-    struct Late {
-        system: SystemRuntime,
-        gate: Arc<Barrier>,
-    }
-
-    impl Runtime for Late {
-        fn unix_time_us(&self) -> u64 {
-            self.system.unix_time_us()
-        }
-        fn monotonic_ns(&self) -> u64 {
-            self.system.monotonic_ns()
-        }
-        fn random_u64(&self) -> u64 {
-            self.system.random_u64()
-        }
-        fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-            let gate = Arc::clone(&self.gate);
-            let body = move || {
-                gate.wait();
-                body();
-            };
-            self.system.spawn(name, Box::new(body))
-        }
-        fn sleep_us(&self, micros: u64) {
-            self.system.sleep_us(micros);
-        }
-        fn process_name(&self) -> String {
-            self.system.process_name()
-        }
-    }
-
     #[test]
     fn what_the_thread_has_not_begun_is_not_waited_for() {
-        let gate = Arc::new(Barrier::new(2));
-        let late = Late { system: SystemRuntime::new(), gate: Arc::clone(&gate) };
-        let early = Early::start(&late, segments(4), Vec::new()).unwrap();
+        let late = GatedRuntime::new();
+        let gate = late.hold_back();
+        let early = Early::start(&*late, segments(4), Vec::new()).unwrap();
         let shared = Arc::clone(&early.shared);
         let (system, is_first) = (SystemRuntime::new(), Arc::new(AtomicBool::new(false)));
         let told = Arc::clone(&is_first);
