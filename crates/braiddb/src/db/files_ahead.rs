@@ -101,7 +101,7 @@ impl Drop for FilesAhead {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        Db, Settings,
+        Db, Follower, Settings,
         tests_common::{DIR, killed, open, small},
     };
     use super::*;
@@ -206,12 +206,16 @@ mod tests {
             let db = open(large(&vfs, &GatedRuntime::new(), 0)).unwrap();
             let tree = db.tree("t").unwrap();
             (0..rows_of_log).for_each(|row: u64| _ = tree.put(row.to_be_bytes(), [1; 1000]).unwrap());
+            let image = killed(&vfs);
             for threads in [0, 2] {
-                let (vfs, runtime) = (killed(&vfs), GatedRuntime::new());
+                let (vfs, runtime) = (killed(&image), GatedRuntime::new());
                 let again = open(large(&vfs, &runtime, threads)).unwrap();
                 assert_eq!(runtime.has_started("braiddb-room"), is_much && threads > 0, "{rows_of_log} rows");
                 assert_eq!(rows(&again), rows_of_log);
                 again.close().unwrap();
+                let (vfs, runtime) = (killed(&image), GatedRuntime::new());
+                drop(Follower::open_with(large(&vfs, &runtime, threads), Path::new(DIR), None).unwrap());
+                assert!(!runtime.has_started("braiddb-room"), "who follows has nobody who gives it back");
             }
         }
     }

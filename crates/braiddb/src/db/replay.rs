@@ -302,3 +302,28 @@ fn missing(blob: &BlobRef) -> String {
     let name = blob_path(Path::new(""), blob.file);
     format!("a value it refers to is missing from its blob file {}, or damaged there", name.display())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests_common::{mem, open, small};
+    use super::*;
+
+    /// A group's only operation has the number of its batch, which need not be the first.
+    #[test]
+    fn the_only_operation_of_a_group_has_the_number_of_its_batch() {
+        let db = open(small(&mem())).unwrap();
+        let core = db.core();
+        let key = [0, 0, 0, 9, b'k'];
+        // Two batches without operations, and one with a value of a byte.
+        let payload = [&[0, 0, 2, EntryKind::Value as u8, 5][..], &key, &[1, b'v']].concat();
+        let info =
+            RecordInfo { epoch: 1, lsn: 0, end_lsn: 99, first_sequence: 10, last_sequence: 12, commit_time_us: 0 };
+        for (flushed, is_new) in [(9, true), (11, true), (12, false)] {
+            let layout = Layout { flushed, ..Layout::default() };
+            let mut walk = Walk::new(&core.settings, &layout, &core.blobs, &core.functions);
+            assert_eq!(walk.visit(&info, &payload).unwrap(), Visit::Taken);
+            assert!(walk.memtable.get(&key, 11).is_none(), "flushed up to {flushed}");
+            assert_eq!(walk.memtable.get(&key, 12).map(|entry| entry.value.to_vec()), is_new.then(|| b"v".to_vec()));
+        }
+    }
+}

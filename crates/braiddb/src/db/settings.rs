@@ -131,7 +131,7 @@ const PIECES_PER_FILE_MIN: u64 = 64;
 
 /// About what a thread that merges or flushes works with, and what the allocator keeps in its heap for it: pieces of the runs that it reads, what it
 /// has not written yet, and room between what it made for the runs that lives on. With three of them, a process whose memtables, cache and indexes
-/// took 83 to 93 MB had up to 45 MB more.
+/// took 83 to 93 MB had 40 to 60 MB more.
 const JOB_BYTES: usize = 16 << 20;
 
 /// But no more than this part of the budget, in per cent, for all of them.
