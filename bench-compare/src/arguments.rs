@@ -24,6 +24,8 @@ options of run, those marked * of parts as well:
   --phase-limit S   seconds for a phase (60); it stops there and is measured by what it did
   --warm-memory M   MiB that are written and let go of before each child (2048; four times the data if that is more, a quarter of what is
                     available at most; 0 for nothing): virtual machines give free memory back to their hosts, and who takes it anew waits for it
+  --keep-loads      workloads of the same engine that begin with the same rows load them once in a run, and then copy the database; it is
+                    opened anew after the load by each of them. Much sooner done where loads take long
   --retry           run again what failed
 * --operations N    gets and seeks of each kind in a round (200000), of parts alone
 
@@ -55,6 +57,7 @@ pub struct RunOptions {
     pub limit: Duration,
     pub phase_limit: Duration,
     pub warm_mib: u64,
+    pub keep_loads: bool,
     pub retry: bool,
 }
 
@@ -87,6 +90,8 @@ pub struct ChildOptions {
     pub n: u64,
     pub phase_limit: Duration,
     pub folder: PathBuf,
+    /// Where databases as loaded are kept, if they are.
+    pub loads: Option<PathBuf>,
 }
 
 impl ChildOptions {
@@ -94,7 +99,10 @@ impl ChildOptions {
     pub fn to_arguments(&self) -> Vec<String> {
         let seconds = self.phase_limit.as_secs().to_string();
         let folder = self.folder.display().to_string();
-        vec!["child".into(), self.workload.clone(), self.engine.clone(), self.n.to_string(), seconds, folder]
+        let mut words =
+            vec!["child".into(), self.workload.clone(), self.engine.clone(), self.n.to_string(), seconds, folder];
+        words.extend(self.loads.iter().map(|loads| loads.display().to_string()));
+        words
     }
 }
 
@@ -108,12 +116,13 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Command> {
         ["multi", options @ ..] => Ok(Command::Multi(parse_multi(options)?)),
         ["report", results, into] => Ok(Command::Report { results: results.into(), into: into.into() }),
         ["list"] => Ok(Command::List),
-        ["child", workload, engine, n, phase_limit, folder] => Ok(Command::Child(ChildOptions {
+        ["child", workload, engine, n, phase_limit, folder, loads @ ..] => Ok(Command::Child(ChildOptions {
             workload: workload.to_string(),
             engine: engine.to_string(),
             n: n.parse()?,
             phase_limit: Duration::from_secs(phase_limit.parse()?),
             folder: folder.into(),
+            loads: loads.first().map(PathBuf::from),
         })),
         ["write-and-die", engine, n, folder] => {
             Ok(Command::WriteAndDie { engine: engine.to_string(), n: n.parse()?, folder: folder.into() })
@@ -135,29 +144,15 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
         limit: Duration::from_secs(900),
         phase_limit: Duration::from_secs(60),
         warm_mib: 2048,
+        keep_loads: false,
         retry: false,
     };
-    let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
-    let seconds = |text: &str| -> Result<Duration> { Ok(Duration::from_secs(text.parse()?)) };
     let mut words = words.iter();
     while let Some(&name) = words.next() {
-        if name == "--retry" {
-            options.retry = true;
-            continue;
-        }
-        let value = *words.next().with_context(|| format!("{name} wants a value"))?;
         match name {
-            "--n" => options.sizes = list(value).iter().map(|n| n.parse()).collect::<Result<_, _>>()?,
-            "--rounds" => options.rounds = value.parse()?,
-            "--engines" => options.engines = list(value),
-            "--workloads" => options.workloads = list(value),
-            "--results" => options.results = value.into(),
-            "--folder" => options.folder = value.into(),
-            "--memory-folder" => options.memory_folder = value.into(),
-            "--limit" => options.limit = seconds(value)?,
-            "--phase-limit" => options.phase_limit = seconds(value)?,
-            "--warm-memory" => options.warm_mib = value.parse()?,
-            _ => bail!("unknown option {name}; see `bench-compare help`"),
+            "--retry" => options.retry = true,
+            "--keep-loads" => options.keep_loads = true,
+            _ => parse_value(&mut options, name, words.next())?,
         }
     }
     for engine in &options.engines {
@@ -169,6 +164,27 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
     // Some workloads take a small part of N.
     ensure!(options.sizes.iter().all(|n| *n >= 1600), "N is 1600 at least");
     Ok(options)
+}
+
+/// Understands an option of `run` that has a value.
+fn parse_value(options: &mut RunOptions, name: &str, value: Option<&&str>) -> Result<()> {
+    let value = *value.with_context(|| format!("{name} wants a value"))?;
+    let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
+    let seconds = |text: &str| -> Result<Duration> { Ok(Duration::from_secs(text.parse()?)) };
+    match name {
+        "--n" => options.sizes = list(value).iter().map(|n| n.parse()).collect::<Result<_, _>>()?,
+        "--rounds" => options.rounds = value.parse()?,
+        "--engines" => options.engines = list(value),
+        "--workloads" => options.workloads = list(value),
+        "--results" => options.results = value.into(),
+        "--folder" => options.folder = value.into(),
+        "--memory-folder" => options.memory_folder = value.into(),
+        "--limit" => options.limit = seconds(value)?,
+        "--phase-limit" => options.phase_limit = seconds(value)?,
+        "--warm-memory" => options.warm_mib = value.parse()?,
+        _ => bail!("unknown option {name}; see `bench-compare help`"),
+    }
+    Ok(())
 }
 
 fn parse_multi(words: &[&str]) -> Result<MultiOptions> {

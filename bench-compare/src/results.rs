@@ -39,6 +39,9 @@ pub struct Row {
     pub reason: String,
     /// Of the whole child, loading and verifying included.
     pub child_seconds: f64,
+    /// Whether loads were kept: the database may be a copy of one that was loaded by another workload, and was opened after the load.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept_loads: bool,
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -122,7 +125,7 @@ mod tests {
     fn row(round: u32, status: Status) -> Line {
         let key = RowKey { n: 5, workload: "overwrite".into(), engine: "sled".into(), round };
         let outcome = Outcome::default();
-        Line::Row(Row { key, status, reason: String::new(), child_seconds: 1.5, outcome })
+        Line::Row(Row { key, status, reason: String::new(), child_seconds: 1.5, kept_loads: false, outcome })
     }
 
     #[test]

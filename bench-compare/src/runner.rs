@@ -18,7 +18,7 @@ use std::{
     cell::Cell,
     fs::{self, File},
     os::unix::process::{CommandExt, ExitStatusExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
@@ -36,7 +36,8 @@ pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
     // Some engines ask for the current folder where a path is relative.
     let folder = fs::canonicalize(&options.folder)?;
-    let in_memory = &options.memory_folder;
+    let (in_memory, loads) = (&options.memory_folder, folder.join("loads"));
+    let _ = fs::remove_dir_all(&loads);
     let known = Results::read(&options.results)?;
     note_machine(&options.results, &folder)?;
     let is_wanted = |key: &RowKey| match known.rows.get(key) {
@@ -49,15 +50,16 @@ pub fn run(options: &RunOptions) -> Result<()> {
         let workload = workloads::by_name(&key.workload)?;
         let row = if workload.in_memory {
             fs::create_dir_all(in_memory)?;
-            let row = run_one(options, in_memory, key)?;
+            let row = run_one(options, in_memory, None, key)?;
             fs::remove_dir_all(in_memory)?;
             row
         } else {
-            run_one(options, &folder, key)?
+            run_one(options, &folder, options.keep_loads.then_some(&loads), key)?
         };
         println!("[{}/{count}] {}", number + 1, report::one_line(&row));
         results::append(&options.results, &Line::Row(row))?;
     }
+    let _ = fs::remove_dir_all(&loads);
     let into = options.results.parent().unwrap_or(Path::new("."));
     report::write(&options.results, into)
 }
@@ -93,7 +95,7 @@ fn plan(options: &RunOptions) -> Vec<RowKey> {
     keys
 }
 
-fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
+fn run_one(options: &RunOptions, parent: &Path, loads: Option<&PathBuf>, key: RowKey) -> Result<Row> {
     let folder = parent.join(format!("{}-{}", key.workload, key.engine));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
@@ -104,6 +106,7 @@ fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
         n: key.n,
         phase_limit: options.phase_limit,
         folder: folder.clone(),
+        loads: loads.cloned(),
     };
     if options.warm_mib > 0 {
         let data_bytes = workloads::by_name(&key.workload)?.row_bytes * key.n;
@@ -127,7 +130,7 @@ fn run_one(options: &RunOptions, parent: &Path, key: RowKey) -> Result<Row> {
         (Some(status), _) => (Status::Failed, describe(status, &fs::read_to_string(&err).unwrap_or_default())),
     };
     let outcome = if status == Status::Ok { printed? } else { Outcome::default() };
-    Ok(Row { key, status, reason, child_seconds, outcome })
+    Ok(Row { key, status, reason, child_seconds, kept_loads: loads.is_some(), outcome })
 }
 
 /// Writes so much memory and lets go of it, so that each child finds as much that the host of a virtual machine has given. But a quarter of
@@ -175,6 +178,7 @@ pub fn run_child(options: &ChildOptions) -> Result<()> {
     let context = Context {
         kind: &kind,
         folder: &options.folder,
+        loads: options.loads.as_deref(),
         n: options.n,
         limit: options.phase_limit,
         sampler: MemorySampler::start(),

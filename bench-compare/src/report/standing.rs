@@ -73,7 +73,14 @@ mod tests {
             let checksum = String::new();
             let measure = Measure { name: workload.into(), figures, count: 1, checksum, correct: *correct };
             let outcome = Outcome { measures: vec![measure], ..Outcome::default() };
-            let row = Row { key: key.clone(), status: Status::Ok, reason: String::new(), child_seconds: 1.0, outcome };
+            let row = Row {
+                key: key.clone(),
+                status: Status::Ok,
+                reason: String::new(),
+                child_seconds: 1.0,
+                kept_loads: false,
+                outcome,
+            };
             results.rows.insert(key, row);
         }
         results

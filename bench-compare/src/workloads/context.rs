@@ -6,8 +6,8 @@ use crate::{
     engines::{Access, Engine, EngineKind, Op, Reader, Setup},
     meter::{self, MemorySampler},
 };
-use anyhow::Result;
-use std::{cell::Cell, path::Path, time::Duration};
+use anyhow::{Context as _, Result, ensure};
+use std::{cell::Cell, fs, path::Path, process::Command, time::Duration};
 
 /// Bytes of budget for a record where much is written: 128 MiB at 2 M, 512 MiB at 8 M.
 const WRITE_BUDGET_PER_ROW: u64 = 64;
@@ -24,6 +24,8 @@ pub struct Context<'a> {
     pub kind: &'a EngineKind,
     /// A fresh folder.
     pub folder: &'a Path,
+    /// Where databases as loaded are kept for other workloads that begin with the same, if they are.
+    pub loads: Option<&'a Path>,
     /// Rows.
     pub n: u64,
     /// The longest a phase may take; it stops then with what it has done.
@@ -82,6 +84,33 @@ impl Context<'_> {
         })
     }
 
+    /// Opens the database of this context's folder and has it hold rows 0 to `rows`, in version 0, put in that order, at rest. Where loads are
+    /// kept, it was opened anew after the load.
+    pub fn open_loaded(&self, need: Need, order: KeyOrder, values: &Values, rows: u64) -> Result<Box<dyn Engine>> {
+        let Some(loads) = self.loads else {
+            let engine = self.open(need)?;
+            self.load(&*engine, order, values, rows)?;
+            return Ok(engine);
+        };
+        let (Need { access, rows: sized_for, prefix_len, .. }, bytes) = (need, values.user_bytes(rows));
+        let name = format!("{}-{order:?}-{rows}-{bytes}-{access:?}-{sized_for}-{prefix_len:?}", self.kind.name);
+        let kept = loads.join(name);
+        if !kept.exists() {
+            let engine = self.open(need)?;
+            self.load(&*engine, order, values, rows)?;
+            drop(engine);
+            // Under its name only once it is whole.
+            let copy = loads.join("incomplete");
+            let _ = fs::remove_dir_all(&copy);
+            copy_folder(self.folder, &copy)?;
+            fs::rename(copy, kept)?;
+        } else {
+            fs::remove_dir_all(self.folder)?;
+            copy_folder(&kept, self.folder)?;
+        }
+        self.open(need)
+    }
+
     /// Puts rows 0 to `rows`, in version 0, in that order, and lets the engine come to rest.
     pub fn load(&self, engine: &dyn Engine, order: KeyOrder, values: &Values, rows: u64) -> Result<()> {
         let mut batch = Batch::new(LOAD_BATCH_LEN);
@@ -115,6 +144,15 @@ impl Context<'_> {
             .with("space_bytes", space as f64)
             .with("space_amp", space as f64 / costs.live_bytes as f64))
     }
+}
+
+/// Copies a folder with what is in it, holes in files as holes, until it is on the device: nobody is to wait for that later.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to.parent().context("a folder without a parent")?)?;
+    let status = Command::new("cp").arg("-a").arg(from).arg(to).status()?;
+    ensure!(status.success(), "cp -a {} {}: {status}", from.display(), to.display());
+    rustix::fs::syncfs(fs::File::open(to)?)?;
+    Ok(())
 }
 
 /// What [`Context::settled`] compares with.

@@ -61,6 +61,7 @@ pub fn write_and_die(kind: &EngineKind, n: u64, folder: &Path) -> Result<()> {
     let context = Context {
         kind,
         folder,
+        loads: None,
         n,
         limit: Duration::MAX,
         sampler: MemorySampler::start(),

@@ -33,8 +33,7 @@ pub fn measure_name(share: u64, kind: &str) -> String {
 
 pub fn latency_load(context: &Context<'_>) -> Result<Vec<Measure>> {
     let values = Values::small();
-    let engine = context.open(context.need(Access::Write))?;
-    context.load(&*engine, ORDER, &values, context.n)?;
+    let engine = context.open_loaded(context.need(Access::Write), ORDER, &values, context.n)?;
     let (reader, versions) = (engine.reader()?, vec![0; context.n as usize]);
     let random = Random::new(161);
     let mut mix =

@@ -35,8 +35,7 @@ pub fn unbounded(context: &Context<'_>) -> Result<Vec<Measure>> {
 
 fn run(context: &Context<'_>, name: &str, puts_per_second: Option<u64>) -> Result<Vec<Measure>> {
     let (values, order) = (Values::small(), KeyOrder::Random);
-    let engine = context.open(context.need(Access::Write))?;
-    context.load(&*engine, order, &values, context.n)?;
+    let engine = context.open_loaded(context.need(Access::Write), order, &values, context.n)?;
     let both = Both { engine: &*engine, order, values: &values, rows: context.n, time: time(context) };
     let measures = both.run(name, Reads::Gets, puts_per_second)?;
     context.note_memory();

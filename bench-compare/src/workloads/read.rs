@@ -1,6 +1,6 @@
 //! Workloads that read: gets, seeks, scans. The data was loaded in random order and has come to rest.
 
-use super::{Context, Measure, context::settle, measure::Phase};
+use super::{Context, Measure, measure::Phase};
 use crate::{
     data::{Checksum, GROUP_LEN, Key, KeyOrder, PREFIX_LEN, Random, Values, mix},
     engines::{Access, Engine, Reader},
@@ -19,8 +19,7 @@ const SCAN_SECONDS_MIN: f64 = 1.0;
 fn loaded(context: &Context<'_>, order: KeyOrder, values: &Values) -> Result<Box<dyn Engine>> {
     let mut need = context.need(Access::Read);
     need.prefix_len = (order == KeyOrder::Grouped).then_some(PREFIX_LEN);
-    let engine = context.open(need)?;
-    context.load(&*engine, order, values, context.n)?;
+    let engine = context.open_loaded(need, order, values, context.n)?;
     // What is read is warm: each row has been read once.
     super::context::scan_checksum(&mut *engine.reader()?)?;
     Ok(engine)
@@ -239,10 +238,7 @@ fn scan(
 /// the page cache would be the cache again.
 pub fn cold_read(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::small(), KeyOrder::Random, context.n);
-    let engine = context.open(context.need(Access::Write))?;
-    context.load(&*engine, order, &values, n)?;
-    settle(&*engine)?;
-    drop(engine);
+    drop(context.open_loaded(context.need(Access::Write), order, &values, n)?);
     meter::drop_from_page_cache(context.folder)?;
     let engine = context.open(context.need(Access::Cold))?;
     let mut reader = engine.reader()?;

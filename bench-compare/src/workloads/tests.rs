@@ -10,7 +10,7 @@ use anyhow::Result;
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU32, Ordering},
@@ -148,13 +148,16 @@ impl FakeReader<'_> {
 
 /// Whether all measures of a workload on this map are said to be correct.
 fn is_correct(workload: &str, open: fn(Setup<'_>) -> Result<Box<dyn Engine>>) -> Result<bool> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("bench-compare-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
+    is_correct_on(workload, &EngineKind { name: "fake", package: "fake", open }, None)
+}
+
+/// The same on any engine.
+fn is_correct_on(workload: &str, kind: &EngineKind, loads: Option<&Path>) -> Result<bool> {
+    let folder = new_folder()?;
     let context = Context {
-        kind: &EngineKind { name: "fake", package: "fake", open },
+        kind,
         folder: &folder,
+        loads,
         n: ROWS,
         limit: Duration::from_secs(60),
         sampler: MemorySampler::start(),
@@ -166,6 +169,39 @@ fn is_correct(workload: &str, open: fn(Setup<'_>) -> Result<Box<dyn Engine>>) ->
     std::fs::remove_dir_all(&folder)?;
     assert!(!measures.is_empty(), "{workload} measured nothing");
     Ok(measures.iter().all(|measure| measure.correct))
+}
+
+fn new_folder() -> Result<PathBuf> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("bench-compare-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// Each engine there is, but not in memory: that cannot be copied.
+#[test]
+fn loads_that_are_kept_hold_the_same_rows() -> Result<()> {
+    let workloads =
+        ["readrandom", "scan_all", "prefix_scan", "overwrite", "deleterandom", "cold_read", "ycsb_a", "ycsb_c"];
+    for kind in crate::engines::all() {
+        let loads = new_folder()?;
+        for workload in workloads {
+            assert!(is_correct_on(workload, &kind, Some(&loads))?, "{workload} of {}", kind.name);
+        }
+        let kept: Vec<PathBuf> = std::fs::read_dir(&loads)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        assert_eq!(kept.len(), 5, "gets, prefixes, writes, ycsb_a, ycsb_c: {kept:?}");
+        // Nobody loads what is kept.
+        for folder in kept {
+            std::fs::remove_dir_all(&folder)?;
+            std::fs::create_dir(&folder)?;
+        }
+        for workload in workloads {
+            assert!(!is_correct_on(workload, &kind, Some(&loads)).unwrap_or(false), "{workload} of {}", kind.name);
+        }
+        std::fs::remove_dir_all(&loads)?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -78,8 +78,7 @@ pub fn overwrite_sixteen(context: &Context<'_>) -> Result<Vec<Measure>> {
 
 fn overwrite_rows(context: &Context<'_>, name: &str, n: u64) -> Result<Vec<Measure>> {
     let (values, order) = (Values::small(), KeyOrder::Random);
-    let engine = context.open(context.need_of_rows(Access::Write, n))?;
-    context.load(&*engine, order, &values, n)?;
+    let engine = context.open_loaded(context.need_of_rows(Access::Write, n), order, &values, n)?;
     let written_before = meter::bytes_written();
     // The number of the operation is the version, so the last of several writes can be told.
     let choices = || {
@@ -105,8 +104,7 @@ fn overwrite_rows(context: &Context<'_>, name: &str, n: u64) -> Result<Vec<Measu
 
 pub fn deleterandom(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::small(), KeyOrder::Random, context.n);
-    let engine = context.open(context.need(Access::Write))?;
-    context.load(&*engine, order, &values, n)?;
+    let engine = context.open_loaded(context.need(Access::Write), order, &values, n)?;
     let is_deleted = |row: &u64| mix(row ^ 0xde1e7e) & 1 == 1;
     let mut phase = Phase::begin(context.limit);
     let mut deletes = (0..n).filter(is_deleted).map(|row| (row, None));

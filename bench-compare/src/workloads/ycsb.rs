@@ -158,8 +158,7 @@ fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<M
     let is_mostly_read = shares.updates + shares.read_modify_writes < 50;
     let mut need = context.need(if is_mostly_read { Access::Read } else { Access::Write });
     need.data_bytes = values.user_bytes(rows + ops / 10);
-    let engine = context.open(need)?;
-    context.load(&*engine, ORDER, &values, rows)?;
+    let engine = context.open_loaded(need, ORDER, &values, rows)?;
     let mut reader = engine.reader()?;
     if is_mostly_read {
         // What is read is warm, as in the workloads that read alone: each row has been read once.

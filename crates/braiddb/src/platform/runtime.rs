@@ -12,9 +12,9 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// By how much a thread that gives way is nicer than others: it gets a third of what they do.
+/// By how much a thread that gives way is nicer than others: it gets a tenth of what they do.
 #[cfg(target_os = "linux")]
-const NICE_STEP: i32 = 5;
+const NICE_STEP: i32 = 10;
 
 /// No thread can be nicer.
 #[cfg(target_os = "linux")]

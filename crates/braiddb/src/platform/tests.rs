@@ -142,7 +142,7 @@ fn a_thread_that_gives_way_does_so_alone() {
         tell.send(nice()).unwrap();
     });
     runtime.spawn("nice", body).unwrap().join().unwrap();
-    assert_eq!((told.recv().unwrap(), nice()), ((before + 5).min(19), before));
+    assert_eq!((told.recv().unwrap(), nice()), ((before + 10).min(19), before));
 }
 
 #[cfg(any(target_os = "linux", windows))]
