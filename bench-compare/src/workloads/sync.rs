@@ -168,9 +168,7 @@ pub fn sync_cpu(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::kilobyte(), KeyOrder::Random, context.n);
     let mut need = context.need(Access::Write);
     need.data_bytes = values.user_bytes(n);
-    let engine = context.open(need)?;
-    context.load(&*engine, order, &values, n)?;
-    drop(engine);
+    drop(context.open_loaded(need, order, &values, n)?);
     need.durable = true;
     let engine = context.open(need)?;
     // Not zeroed, but written: else the first counting of a row would have the system clear a page, in the engine's time.
