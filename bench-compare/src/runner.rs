@@ -36,8 +36,10 @@ pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
     // Some engines ask for the current folder where a path is relative.
     let folder = fs::canonicalize(&options.folder)?;
-    let (in_memory, loads) = (&options.memory_folder, folder.join("loads"));
-    let _ = fs::remove_dir_all(&loads);
+    let in_memory = &options.memory_folder;
+    // By a name that nothing else in that folder has: what an earlier run left is removed.
+    let loads = options.keep_loads.then(|| folder.join("bench-compare-loads"));
+    loads.iter().for_each(|loads| drop(fs::remove_dir_all(loads)));
     let known = Results::read(&options.results)?;
     note_machine(&options.results, &folder)?;
     let is_wanted = |key: &RowKey| match known.rows.get(key) {
@@ -54,12 +56,12 @@ pub fn run(options: &RunOptions) -> Result<()> {
             fs::remove_dir_all(in_memory)?;
             row
         } else {
-            run_one(options, &folder, options.keep_loads.then_some(&loads), key)?
+            run_one(options, &folder, loads.as_ref(), key)?
         };
         println!("[{}/{count}] {}", number + 1, report::one_line(&row));
         results::append(&options.results, &Line::Row(row))?;
     }
-    let _ = fs::remove_dir_all(&loads);
+    loads.iter().for_each(|loads| drop(fs::remove_dir_all(loads)));
     let into = options.results.parent().unwrap_or(Path::new("."));
     report::write(&options.results, into)
 }

@@ -43,6 +43,7 @@ pub fn write(results: &Path, into: &Path) -> Result<()> {
         let summaries = Summaries::of(&results, n);
         let standings = standings(&summaries);
         writeln!(text, "## N = {n}\n")?;
+        text.push_str(&kept_loads(results.rows.values().filter(|row| row.key.n == n)));
         push_bars(&mut text, &standings, &summaries)?;
         let plot = format!("ratios-{n}.svg");
         fs::write(into.join(&plot), plot::ratios(&standings, n))?;
@@ -68,6 +69,21 @@ pub fn write(results: &Path, into: &Path) -> Result<()> {
     fs::write(into.join("report.md"), text)?;
     println!("{}", into.join("report.md").display());
     Ok(())
+}
+
+/// Says how many rows began with a load that was kept, if any: they are not to be compared with others as they stand.
+fn kept_loads<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let (mut all, mut kept) = (0, 0);
+    for row in rows {
+        all += 1;
+        kept += usize::from(row.kept_loads);
+    }
+    match kept {
+        0 => String::new(),
+        _ => format!(
+            "{kept} of {all} rows were measured while loads were kept: their databases were opened after the load.\n\n"
+        ),
+    }
 }
 
 fn push_machine(text: &mut String, machine: &Machine) -> Result<()> {
@@ -228,5 +244,22 @@ fn with_unit(value: f64) -> String {
         v if v >= 1e4 => format!("{:.0} k", v / 1e3),
         v if v >= 1e3 => format!("{:.1} k", v / 1e3),
         v => format!("{v:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Outcome, RowKey};
+
+    #[test]
+    fn rows_with_kept_loads_are_said_to_be() {
+        let row = |round, kept_loads| {
+            let key = RowKey { n: 5, workload: "overwrite".into(), engine: "sled".into(), round };
+            let (reason, outcome) = (String::new(), Outcome::default());
+            Row { key, status: Status::Ok, reason, child_seconds: 1.5, kept_loads, outcome }
+        };
+        assert_eq!(kept_loads([row(1, false)].iter()), "");
+        assert!(kept_loads([row(1, true), row(2, false), row(3, true)].iter()).starts_with("2 of 3 rows"));
     }
 }
