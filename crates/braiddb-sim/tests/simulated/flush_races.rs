@@ -11,7 +11,8 @@ use common::{PATH, empty_disk, full_text, threads::ok};
 use std::{
     fmt, io,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
 };
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -105,5 +106,52 @@ fn the_segment_where_recovery_begins_is_kept() {
     expected.extend((0..4_u64).map(|number| (number.to_be_bytes().to_vec(), noise(7000, number))));
     for (key, value) in expected {
         assert!(ok(tree.get(&key)).as_deref() == Some(&*value), "{} is lost", key.escape_ascii());
+    }
+}
+
+/// Where nothing was committed for a while, the log goes on in a short segment, which recovery then begins in. While the manifest was told
+/// so, a commit that did not fit sealed that segment with nothing in it; all of it was flushed, and it was given up.
+#[test]
+fn the_short_segment_where_recovery_begins_is_kept() {
+    const LEN: usize = 1 << 20;
+    let disk = empty_disk(1);
+    let hook = BeforeManifest::default();
+    let vfs = Arc::new(Interposed { disk: disk.clone(), hook: hook.clone() });
+    let builder = Db::builder().vfs(vfs).runtime(SimRuntime::in_real_time(1)).background_threads(1).memory(128 << 20);
+    let db = ok(builder.blob_threshold(16 << 20).open(PATH));
+    let tree = ok(db.tree("left"));
+    // More than the first segment takes, so that there is a longer one.
+    ok(tree.put(b"first", noise(LEN / 4 * 3, 1)));
+    ok(tree.put(b"second", noise(LEN, 2)));
+    ok(db.flush());
+    ok(db.compact());
+    let segments = move |disk: &SimDisk| -> Vec<u64> {
+        let files = disk.list(Path::new(PATH)).expect("the database is there");
+        files.iter().filter(|file| file.name.ends_with(".wal")).map(|file| file.len).collect()
+    };
+    assert!(segments(&disk).iter().any(|len| *len > LEN as u64), "{:?}", segments(&disk));
+    let (other, other_db, other_disk) = (tree.clone(), db.clone(), disk.clone());
+    let (sender, seen) = mpsc::channel();
+    *hook.0.lock().expect("nobody panics with it") = Some(Box::new(move || {
+        let mut batch = other_db.batch();
+        batch.put(&other, b"meanwhile", noise(LEN / 4 * 5, 3));
+        ok(other_db.write(batch, Durability::Sync));
+        sender.send(segments(&other_disk)).expect("it is waited for");
+    }));
+    let seen = seen.recv_timeout(Duration::from_secs(30)).expect("an edit while nothing is committed");
+    assert_eq!(seen.iter().filter(|len| **len == LEN as u64).count(), 1, "the log is short by then: {seen:?}");
+    // What was given up is used again, or removed.
+    ok(tree.put(b"last", noise(LEN, 4)));
+    ok(db.sync());
+    let image = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
+    drop((tree, db));
+    let vfs: Arc<dyn Vfs> = image;
+    let db = Db::builder().vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
+    let db = db.unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)));
+    let tree = ok(db.open_tree("left"));
+    for (key, len, tag) in
+        [("first", LEN / 4 * 3, 1), ("second", LEN, 2), ("meanwhile", LEN / 4 * 5, 3), ("last", LEN, 4)]
+    {
+        assert!(ok(tree.get(key)).as_deref() == Some(&*noise(len, tag)), "{key} is lost");
     }
 }

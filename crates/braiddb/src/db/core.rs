@@ -368,16 +368,23 @@ impl Core {
         self.share_memory_again();
     }
 
-    /// The state to read from, and the sequence number to read at: a hold's, or now's. Fails if the hold has expired. Whoever goes
-    /// over to another state gets it here again.
+    /// The present state.
     #[inline(always)]
-    pub fn state_for(&self, hold: Option<&Hold>) -> Result<(Guard<Arc<ReadState>>, SequenceNumber)> {
-        // The state comes first, either way: see `ReadState` and `SnapshotList`.
+    pub fn present_state(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.state.load();
         if state.version.partitions.is_empty() {
             // It is that of nothing, which comes after readers are refused.
             self.check_open()?;
         }
+        Ok(state)
+    }
+
+    /// The state to read from, and the sequence number to read at: a hold's, or now's. Fails if the hold has expired. Whoever goes
+    /// over to another state gets it here again.
+    #[inline(always)]
+    pub fn state_for(&self, hold: Option<&Hold>) -> Result<(Guard<Arc<ReadState>>, SequenceNumber)> {
+        // The state comes first, either way: see `ReadState` and `SnapshotList`.
+        let state = self.present_state()?;
         match hold {
             None => Ok((state, self.snapshots.visible())),
             Some(hold) => hold.check().map(|()| (state, hold.sequence())),

@@ -386,8 +386,15 @@ impl Cursor {
     fn check(&mut self) -> Result<()> {
         self.blob.take();
         let is_there = if self.is_gone { self.tree.check() } else { Ok(()) };
-        let is_open = is_there.and_then(|()| self.core().check_open()).inspect_err(|_| self.place = Place::Fresh);
-        is_open.and_then(|()| self.check_hold())
+        is_there.inspect_err(|_| self.place = Place::Fresh)?;
+        self.check_open()?;
+        self.check_hold()
+    }
+
+    /// Fails if the database is closed, or superseded, and lets go of its state then.
+    #[inline]
+    fn check_open(&mut self) -> Result<()> {
+        self.core().check_open().inspect_err(|_| self.let_go())
     }
 
     /// Fails if the hold has expired; to be called after the state was loaded that is read from, and lets go of it then.
@@ -413,7 +420,7 @@ impl Cursor {
 
     fn step(&mut self, is_forward: bool) -> Result<bool> {
         self.blob.take();
-        self.core().check_open().inspect_err(|_| self.place = Place::Fresh)?;
+        self.check_open()?;
         if self.origin.steps.unsigned_abs() >= STEPS_PER_LOOK {
             self.look()?;
         } else {
@@ -430,11 +437,10 @@ impl Cursor {
     fn look(&mut self) -> Result<()> {
         self.origin.key.set(self.scan.entry().key);
         (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
-        let state = self.core().state.load_full();
+        let state = self.core().present_state().inspect_err(|_| self.let_go())?;
+        let state = (!Arc::ptr_eq(&state, &self.state)).then(|| Arc::clone(&state));
         self.check_hold()?;
-        if Arc::ptr_eq(&state, &self.state) {
-            return Ok(());
-        }
+        let Some(state) = state else { return Ok(()) };
         self.state = state;
         self.scan.reset(&self.state, self.hold.sequence());
         let moved = self.replay();
@@ -527,7 +533,7 @@ impl Cursor {
         self.place = Place::Fresh;
         for _ in 0..HEAL_TRIES {
             self.core().heal(error)?;
-            self.state = self.core().state.load_full();
+            self.state = Arc::clone(&*self.core().present_state()?);
             self.check_hold()?;
             self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
             match self.replay() {

@@ -327,10 +327,7 @@ impl LoadWriter {
 
     fn sync_blobs(&mut self) -> Result<()> {
         self.blob_bytes_unsynced = 0;
-        self.core.blobs.sync_bulk(&self.blob_files).inspect_err(|e| {
-            self.core.leave_marker();
-            self.core.latch(e);
-        })
+        self.core.blobs.sync_bulk(&self.blob_files).inspect_err(|e| self.core.latch(e))
     }
 
     /// The run that the next row goes to.

@@ -17,11 +17,11 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    base::{EntryKind, Result, SequenceNumber, TreeId},
+    base::{EntryKind, FileNumber, Result, SequenceNumber, TreeId},
     codec::{ByteReader, put_varint},
     commit::{RawBatch, decode_group},
     table::blob::visit_references,
-    wal::{RetentionLimit, Segment, SegmentInfo, Wal, visit_groups},
+    wal::{RetentionLimit, Segment, Wal, visit_groups},
 };
 use std::sync::Arc;
 
@@ -110,15 +110,9 @@ impl Core {
     }
 
     /// After such an edit: lets go of what nobody needs and the limits do not keep.
-    pub(super) fn release_segments(
-        &self,
-        wal: &Wal,
-        flushed: SequenceNumber,
-        keep: impl Fn(&SegmentInfo) -> bool,
-        beside: &[(SequenceNumber, u64)],
-    ) {
+    pub(super) fn release_segments(&self, wal: &Wal, oldest_segment: FileNumber, beside: &[(SequenceNumber, u64)]) {
         let bytes_above = |floor| beside.iter().filter(|(sequence, _)| *sequence > floor).map(|(_, bytes)| bytes).sum();
-        wal.release_with(flushed, keep, bytes_above);
+        wal.release_with(oldest_segment, bytes_above);
         if wal.retention().is_on() {
             self.blobs.hold_above(wal.floor());
         }

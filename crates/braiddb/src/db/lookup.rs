@@ -403,7 +403,7 @@ impl Core {
     pub fn len_estimate(&self, tree: TreeId) -> Result<u64> {
         self.check_open()?;
         self.healing(|| {
-            let state = self.state.load_full();
+            let state = self.present_state()?;
             let (start, end) = (tree.first_key(), tree.end_key());
             let mut count = 0;
             for partition in &state.version.partitions {

@@ -14,7 +14,7 @@ use crate::{
     },
     version::{Change, Edit, Layout, Partition, RunHandle, Version},
     view::ViewMeta,
-    wal::{SegmentInfo, Wal},
+    wal::Wal,
 };
 use parking_lot::Mutex;
 use std::{
@@ -237,9 +237,7 @@ impl Core {
         let beside = self.held_beside_log(&disk);
         drop(disk);
         if let Some(wal) = &self.wal {
-            // It may have been sealed meanwhile, with nothing in it that is not flushed; but recovery begins there.
-            let keep = |segment: &SegmentInfo| segment.number == oldest_segment || is_to_be_archived(segment.number);
-            self.release_segments(wal, flushed, keep, &beside);
+            self.release_segments(wal, oldest_segment, &beside);
         }
         Ok(())
     }
@@ -259,7 +257,7 @@ impl Core {
         self.install(&mut disk, changes, None)?;
         let beside = self.held_beside_log(&disk);
         drop(disk);
-        self.release_segments(wal, flushed, |segment| is_to_be_archived(segment.number), &beside);
+        self.release_segments(wal, oldest_segment, &beside);
         Ok(())
     }
 

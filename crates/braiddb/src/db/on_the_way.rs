@@ -83,10 +83,7 @@ impl OnTheWay {
     /// Makes what was written to files of the bulk lane durable. A failure ends writing, as that of any sync does.
     pub fn sync(&self) -> Result<()> {
         let _inside = self.core.enter_past_closing()?;
-        self.core.blobs.sync_bulk(&self.files).inspect_err(|e| {
-            self.core.leave_marker();
-            self.core.latch(e);
-        })
+        self.core.blobs.sync_bulk(&self.files).inspect_err(|e| self.core.latch(e))
     }
 
     /// To be called before the commit: has what it refers to be as durable as the commit will be, and before it is.

@@ -17,7 +17,7 @@ use super::{
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
     files_ahead::{FilesAhead, Opened},
     log_kept,
-    new_directory::{LOCK_NAME, RESTORING_NAME},
+    new_directory::{LOCK_NAME, RESTORING_NAME, make_durably},
     pressure::Pressure,
     replay::{Replayed, replay},
     stats::Counters,
@@ -31,7 +31,7 @@ use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
     codec::{Compression, MergeFunctions},
     commit::{CommitQueue, SnapshotList},
-    platform::{DirEntry, FileLock, OpenMode, Published},
+    platform::{DirEntry, FileLock, OpenMode, Published, Vfs},
     read::{Garbage, ReadState, ScanCursor},
     table::{
         Demand, TableContext, UnbufferedTables,
@@ -53,7 +53,7 @@ use std::{
     },
 };
 
-/// A file that is left behind when a sync of the log has failed: what the system takes for written may not be on
+/// A file that is left behind when a sync of the log or of blobs has failed: what the system takes for written may not be on
 /// disk, and the next open writes it once more.
 pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 
@@ -299,7 +299,7 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     if !settings.create && !holds_something() {
         return Err(Error::NotFound(format!("there is no database in {}", dir.display())));
     }
-    vfs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+    make_durably(&**vfs, dir)?;
     let path = dir.join(LOCK_NAME);
     match vfs.lock(&path, &settings.runtime.process_name()).map_err(|e| Error::io("lock", &path, e))? {
         Ok(lock) => Ok(lock),
@@ -375,9 +375,24 @@ fn open_blobs(
         next_file_number: number_source(next_file),
         file_len: settings.blob_file_bytes,
         lately: Arc::clone(&table.lately),
+        sync_failed: {
+            let (vfs, dir) = (Arc::clone(&table.vfs), dir.to_owned());
+            Arc::new(move || leave_marker(&*vfs, &dir))
+        },
     }));
     let known = names.iter().filter_map(|e| numbered(&e.name)).filter(|(_, kind)| *kind == "blob").map(|(n, _)| n);
     BlobStore::new(dir, table, Some(writer), known)
+}
+
+/// Leaves word for the next open that a sync has failed. If that fails too, there is nothing more to be done.
+pub(super) fn leave_marker(vfs: &dyn Vfs, dir: &Path) {
+    let path = dir.join(SYNC_FAILED_NAME);
+    match vfs.open(&path, OpenMode::CreateNew) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            tracing::warn!(path = %path.display(), error = %e, "a failed sync could not be noted");
+        }
+        _ => {}
+    }
 }
 
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {

@@ -119,7 +119,7 @@ impl Core {
             return Ok(RangeEstimate::default());
         }
         self.healing(|| {
-            let state = self.state.load_full();
+            let state = self.present_state()?;
             let mut estimate = in_memory(&state, span);
             for partition in span.partitions(&state) {
                 let here = span.within(partition);
@@ -139,7 +139,7 @@ impl Core {
     /// Keys within a span and about how many bytes come from each on, in order.
     fn samples(&self, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
         self.healing(|| {
-            let state = self.state.load_full();
+            let state = self.present_state()?;
             let mut samples = Vec::new();
             for partition in span.partitions(&state) {
                 let here = span.within(partition);

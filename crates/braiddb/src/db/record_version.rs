@@ -3,8 +3,12 @@
 use crate::base::{Error, Result, SequenceNumber};
 use std::{fmt, ops::Deref, str, str::FromStr};
 
-/// Which write of a record it is: the commit that wrote it, and which life of the database that was in. No two writes ever have
+/// Which write of a record it is: the commit that wrote it, and which life of the database that was in. No two writes that are durable ever have
 /// the same version, not even where the database was restored from a backup in between.
+///
+/// A commit can be seen before it is durable. If a power failure takes one away of which nothing is on the disk yet, the next commit
+/// gets its number: who hands out the version of what was just written, to compare it later, should wait until that is durable
+/// ([`crate::Durability::Sync`], or [`crate::Db::sync`] before it is told). A process that is killed takes no commit away.
 ///
 /// Its text is fit for an HTTP `ETag`: a strong one, 35 bytes long, `"` included.
 ///

@@ -237,11 +237,11 @@ impl StreamReader {
     /// who kept the old state would keep all that has gone since.
     fn go_over(&mut self) -> Result<()> {
         let core = self.db.core();
-        core.check_open()?;
-        let Source::Stored { hold, key, state, pieces, starts } = &mut self.source else { return Ok(()) };
+        let is_open = core.check_open();
+        let Source::Stored { hold, key, state, pieces, starts } = &mut self.source else { return is_open };
         let is_present = Arc::ptr_eq(&core.state.load(), state);
         // After the state was loaded: see `SnapshotList`.
-        if let Err(e) = hold.check() {
+        if let Err(e) = is_open.and_then(|()| hold.check()) {
             *state = Arc::new(ReadState::empty());
             return Err(e);
         }

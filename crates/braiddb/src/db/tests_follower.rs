@@ -232,6 +232,7 @@ fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
     let old = follower.db();
     let mut cursor = old.open_tree("t").unwrap().cursor();
     assert!(cursor.next().unwrap());
+    let state = Arc::downgrade(&old.core().state.load());
     tree.put("b", "2").unwrap();
     assert!(follower.refresh().unwrap().has_changed);
     clock.advance(4 * SECOND_NS);
@@ -241,6 +242,9 @@ fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
     follower.refresh().unwrap();
     assert!(matches!(old.open_tree("t").map(|_| ()), Err(Error::Superseded)));
     assert!(old.snapshot().get(&tree, "a").is_err());
+    assert!(state.strong_count() > 0, "the cursor was not asked yet");
+    assert!(matches!(cursor.next(), Err(Error::Superseded)));
+    assert_eq!(state.strong_count(), 0, "the cursor has let go of it");
     assert!(cursor.seek_first().is_err());
     assert_eq!(rows(&follower.db(), "t").len(), 2);
 }

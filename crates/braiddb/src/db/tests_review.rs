@@ -4,6 +4,7 @@
 
 use super::{
     Durability, Settings,
+    open::SYNC_FAILED_NAME,
     tests_common::{DIR, fault, killed, mem, open, small},
     write::Terms,
 };
@@ -15,7 +16,11 @@ use crate::{
     },
     table::KeyBlocks,
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 #[test]
 fn a_range_delete_up_to_an_overlong_key_does_no_harm() {
@@ -328,6 +333,53 @@ fn more_versions_of_a_key_than_a_run_holds_are_kept_in_several() {
     let stats = db.stats();
     let entries: u64 = stats.partitions[0].runs.iter().chain(&stats.partitions[0].loose).map(|r| r.entries).sum();
     assert!(stats.failure.is_none() && entries < 10, "{stats:?}");
+}
+
+/// The sync of blobs in a flush failed, and left no word of it. After the next open their pages were clean, which a sync then found nothing to do
+/// about, and all counted as durable.
+#[test]
+fn a_flush_whose_sync_of_blobs_fails_leaves_word_of_it() {
+    let value = noise(7).repeat(3);
+    let begin = |vfs: &FaultVfs| open(Settings { blob_threshold: 1000, ..small(&fault(vfs)) }).unwrap();
+    let put = |vfs: &FaultVfs| {
+        let db = begin(vfs);
+        db.tree("t").unwrap().put(b"key", &value).unwrap();
+        (db, vfs.journal().len())
+    };
+    // How many syncs of a flush come before that of the blobs?
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let (db, before) = put(&vfs);
+    db.flush().unwrap();
+    let is_sync = |(operation, _): &&(Operation, PathBuf)| *operation == Operation::Sync;
+    let is_blob = |(_, path): &(Operation, PathBuf)| path.extension().is_some_and(|extension| extension == "blob");
+    let after = vfs.journal()[before..].iter().filter(is_sync).position(is_blob).expect("a flush syncs blobs");
+
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let (db, _) = put(&vfs);
+    vfs.fail(Operation::Sync, after as u32, 1, ErrorKind::Other);
+    assert!(db.flush().is_err());
+    assert_eq!(vfs.failures_to_come(), 0);
+    let marker = Path::new(DIR).join(SYNC_FAILED_NAME);
+    assert!(vfs.files().contains_key(&marker), "no word of it");
+    let vfs = killed(&vfs);
+    let db = begin(&vfs);
+    assert!(db.tree("t").unwrap().get(b"key").unwrap().as_deref() == Some(&value[..]));
+    let is_written = |entry: &(Operation, PathBuf)| entry.0 == Operation::Write && is_blob(entry);
+    assert!(vfs.journal().iter().any(is_written), "what the system takes for clean is written once more");
+    assert!(!vfs.files().contains_key(&marker));
+}
+
+/// Of the directories that an open made, only the last was sure to survive a power failure.
+#[test]
+fn each_directory_that_an_open_makes_is_synced() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let dir = Path::new(DIR).join("one/two/three");
+    drop(super::Db::open_with(small(&fault(&vfs)), &dir).unwrap());
+    let synced: Vec<_> =
+        vfs.journal().into_iter().filter(|(op, _)| *op == Operation::SyncDir).map(|(_, path)| path).collect();
+    for made in dir.ancestors().take_while(|made| *made != Path::new(DIR)) {
+        assert!(synced.iter().any(|path| Some(path.as_path()) == made.parent()), "{} in {synced:?}", made.display());
+    }
 }
 
 /// A partition with a key larger than partitions shall be was split in vain, and rewritten, at each flush.

@@ -6,9 +6,15 @@ use super::{
 };
 use crate::{
     base::Error,
+    codec::MergeFunction,
     platform::{Vfs, fault_vfs::FaultVfs},
 };
-use std::{path::Path, sync::Arc};
+use parking_lot::Mutex;
+use std::{
+    path::Path,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 /// Commits to two trees, with the number as cursor.
 fn commit(db: &Db, number: u64, durability: Durability) -> u64 {
@@ -154,4 +160,43 @@ fn an_application_cursor_may_have_64_kib_and_goes_with_a_transaction() {
     assert!(transaction.set_application_cursor(vec![0; (64 << 10) + 1]).is_err());
     transaction.commit_with(Durability::None).unwrap();
     assert_eq!(db.application_cursor().unwrap().as_deref(), Some(&b"t"[..]));
+}
+
+/// Says that it is being applied, and then takes a while.
+#[derive(Debug)]
+struct Slow(Mutex<mpsc::Sender<()>>);
+
+impl MergeFunction for Slow {
+    #[expect(clippy::disallowed_methods, reason = "a test of threads")]
+    fn apply(&self, _: &[u8], _: Option<&[u8]>, operand: &[u8]) -> Result<Vec<u8>, String> {
+        self.0.lock().send(()).map_err(|e| e.to_string())?;
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(operand.to_vec())
+    }
+}
+
+/// The cursor stands before the rest of its commit in the memtable, and was found there while the rest was being inserted. Nothing said yet that
+/// the log lacks that commit, so the log was synced, and a kill took what had been told to be durable.
+#[test]
+fn a_cursor_that_is_found_while_its_commit_is_being_inserted_is_made_durable() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(small(&fault(&vfs))).unwrap();
+    let (sender, is_applied) = mpsc::channel();
+    db.core().functions.add_eager(100, "slow", Arc::new(Slow(Mutex::new(sender))));
+    let (tree, slow) = (db.tree("a").unwrap(), db.merge_function("slow").unwrap());
+    tree.put(b"key", b"before").unwrap();
+    let survived = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut batch = db.batch();
+            batch.merge(&tree, b"key", &slow, b"after").set_application_cursor(b"one");
+            db.write(batch, Durability::None).unwrap();
+        });
+        is_applied.recv().unwrap();
+        assert_eq!(db.application_cursor().unwrap(), None, "it is not committed yet");
+        db.flush_to(b"one").unwrap();
+        killed(&vfs)
+    });
+    let after = open(small(&fault(&survived))).unwrap();
+    assert_eq!(after.application_cursor().unwrap().as_deref(), Some(&b"one"[..]));
+    assert_eq!(after.tree("a").unwrap().get(b"key").unwrap().as_deref(), Some(&b"after"[..]));
 }

@@ -9,8 +9,8 @@
 //! else not know. (Should a crash come between, the next epoch's first number tells.)
 //!
 //! Numbers of commits that a crash takes away must not be given again: records with them may have been seen, and their
-//! versions been told to others. The log would tell them; without it, the manifest says beforehand up to which number any may
-//! be used.
+//! versions been told to others. After a kill the log would tell them; without it, the manifest says beforehand up to which number any
+//! may be used.
 
 use super::{
     catalog::catalog_key,

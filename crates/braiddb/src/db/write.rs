@@ -4,14 +4,13 @@ use super::settings::Durability;
 use super::{
     core::{Answer, Committed, Core, Request, WriteState},
     merging::insert_operands,
-    open::SYNC_FAILED_NAME,
+    open::leave_marker,
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     codec::MergeFunctions,
     commit::{PreparedBatch, decode_group},
     memtable::Memtable,
-    platform::OpenMode,
     read::ReadState,
     txn::{Check, Verdict},
     wal::GroupHeader,
@@ -148,12 +147,9 @@ impl Core {
         }
     }
 
-    /// Leaves word for the next open that a sync has failed. If that fails too, there is nothing more to be done.
+    /// Leaves word for the next open that a sync has failed.
     pub(super) fn leave_marker(&self) {
-        let path = self.dir.join(SYNC_FAILED_NAME);
-        if let Err(e) = self.table.vfs.open(&path, OpenMode::CreateNew) {
-            tracing::warn!(path = %path.display(), error = %e, "a failed sync could not be noted");
-        }
+        leave_marker(&*self.table.vfs, &self.dir);
     }
 
     /// Commits a group. Requests that were made before the last tree was dropped are not in it, nor are those whose terms are
@@ -263,13 +259,14 @@ impl Core {
             })?,
             false => 0,
         };
+        if !is_logged {
+            *unlogged = *last_sequence;
+            // Before anything of it can be seen: who makes durable what it has seen must know that the log lacks it.
+            self.unlogged.store(*last_sequence, Ordering::Release);
+        }
         insert(&state.active, &self.functions, payload, first_sequence);
         self.snapshots.publish(*last_sequence);
         self.counters.note_commits(count, user_bytes);
-        if !is_logged {
-            *unlogged = *last_sequence;
-            self.unlogged.store(*last_sequence, Ordering::Release);
-        }
         // Here, while the right to write is held: see `Watches`.
         self.watches.wake_if_waiting();
         if wal.take_call_for_next() {

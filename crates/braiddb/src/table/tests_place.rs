@@ -409,6 +409,7 @@ fn blob_writer(fixture: &Fixture) -> BlobWriter {
         next_file_number: Arc::new(|| 5),
         file_len: 1 << 30,
         lately: Arc::clone(&fixture.ctx.lately),
+        sync_failed: Arc::new(|| {}),
     })
 }
 

@@ -10,6 +10,9 @@ use std::cmp::Ordering;
 /// How many bytes of a query blind search looks at: 255 bits of difference, past the segment's base byte.
 pub(crate) const WINDOW_BYTES: usize = 32;
 
+/// Bits of so many bytes have numbers of their own: more than a key that is stored can have.
+const BYTES_NUMBERED: usize = 1 << 28;
+
 /// The bytes of a query that a segment's difference bits may ask for; zero past the query's end. In words whose first byte
 /// is the lowest: so they go from register to register.
 pub(crate) type Window = [u64; WINDOW_BYTES / 8];
@@ -76,8 +79,8 @@ fn first_set_bit(key: &[u8], from: usize) -> Option<u32> {
 
 /// The number of the most significant bit of `byte`, which is not zero and stands at byte `at` of a key.
 fn bit_number(at: usize, byte: u8) -> u32 {
-    // A key is at most `MAX_INTERNAL_KEY_LEN` bytes long, so its bits can be counted in 32 bits.
-    at as u32 * 8 + byte.leading_zeros()
+    // Keys that are stored have at most `MAX_INTERNAL_KEY_LEN` bytes. What is sought may be longer: past all of them is past all of them.
+    at.min(BYTES_NUMBERED) as u32 * 8 + byte.leading_zeros()
 }
 
 /// The window of `key` from byte `base`.
@@ -109,6 +112,21 @@ pub(crate) fn head(key: &[u8], skip: usize) -> u64 {
             let mut bytes = [0; 8];
             bytes[..rest.len()].copy_from_slice(rest);
             u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::limits::MAX_INTERNAL_KEY_LEN;
+
+    #[test]
+    fn bits_past_all_keys_have_numbers_past_all_of_theirs() {
+        let last = bit_number(MAX_INTERNAL_KEY_LEN - 1, 1);
+        assert_eq!(last, MAX_INTERNAL_KEY_LEN as u32 * 8 - 1);
+        for at in [MAX_INTERNAL_KEY_LEN, 1 << 29, 1 << 31, usize::MAX] {
+            assert!(bit_number(at, 0x80) > last, "byte {at}");
         }
     }
 }

@@ -299,33 +299,24 @@ impl Wal {
         self.sync(end).map(|_| ())
     }
 
-    /// Lets go of the oldest segments while all their records have sequence numbers up to `flushed` and `keep` does
-    /// not hold them back: they are retained, within the limit. Those beyond it become spares or are removed; returns how many.
+    /// Lets go of the segments before the one where recovery begins, an answer of [`Wal::oldest_needed`] that must be durable before: they
+    /// are retained, within the limit. Those beyond it become spares or are removed; returns how many. What is to be retained must be
+    /// synced before.
     ///
-    /// That recovery begins at [`Wal::oldest_needed`]`(flushed)` must be durable before, and `keep` must hold back the
-    /// segment that was then the answer: once sealed, it may look unneeded itself. What is to be retained must be synced before.
-    pub fn release(&self, flushed: SequenceNumber, keep: impl Fn(&SegmentInfo) -> bool) -> usize {
-        self.release_with(flushed, keep, |_| 0)
+    /// Others are not looked at, whatever they hold by now: the answer itself looks unneeded once it is sealed with nothing in it that
+    /// is not flushed. Nor does an answer do anything that a later one has overtaken.
+    pub fn release(&self, oldest_segment: FileNumber) -> usize {
+        self.release_with(oldest_segment, |_| 0)
     }
 
     /// The same where something is kept elsewhere for the sake of what is retained: `beside` tells how many bytes that is, if the log
     /// goes back to a floor.
-    pub fn release_with(
-        &self,
-        flushed: SequenceNumber,
-        keep: impl Fn(&SegmentInfo) -> bool,
-        beside: impl Fn(SequenceNumber) -> u64,
-    ) -> usize {
+    pub fn release_with(&self, oldest_segment: FileNumber, beside: impl Fn(SequenceNumber) -> u64) -> usize {
         let released = {
             let mut segments = self.segments.lock();
             let mut retained = self.retained.lock();
-            while segments.len() > 1
-                && let Some(first) = segments.front()
-                && first.last_sequence() <= flushed
-                && !keep(&first.info())
-            {
-                retained.segments.extend(segments.pop_front());
-            }
+            let unneeded = segments.iter().position(|segment| segment.header.number == oldest_segment).unwrap_or(0);
+            retained.segments.extend(segments.drain(..unneeded));
             let now_us = self.context.runtime.unix_time_us();
             retained.trim(now_us, segments.front(), beside)
         };

@@ -26,6 +26,6 @@ pub use log::{GroupHeader, Wal};
 pub use record::RecordHeader;
 pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover, recover_with};
 pub use retention::RetentionLimit;
-pub use segment::{FinishedSegment, Segment, SegmentInfo, WalStart};
+pub use segment::{FinishedSegment, Segment, WalStart};
 pub use tail::{Followed, Tail};
 pub use tape::{ClosedLog, Gone, HeldLog, LogItem, LogReader, ReadError, end_of_epoch, visit_groups};

@@ -42,6 +42,8 @@ pub struct BlobWriterContext {
     pub file_len: u64,
     /// Where what was written is noted.
     pub lately: Arc<Lately>,
+    /// Called when a sync has failed.
+    pub sync_failed: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for BlobWriterContext {
@@ -371,6 +373,7 @@ impl BlobWriter {
     fn failed(&self, error: Error) -> Error {
         tracing::error!(%error, "a sync of blobs failed; no more are written");
         let _ = self.failure.set(error.to_string());
+        (self.context.sync_failed)();
         error
     }
 

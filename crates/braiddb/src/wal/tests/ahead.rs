@@ -53,7 +53,7 @@ fn the_appender_syncs_nothing_and_the_log_comes_back() {
             assert_eq!(seen, groups(input.flushed + 1..=sequence));
             assert_eq!((outcome.end_lsn, outcome.tail_note), (wal.end_lsn(), None));
             input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(flushed)), flushed, ..input };
-            wal.release(flushed, |_| false);
+            wal.release(wal.oldest_needed(flushed));
         }
     }
     let begun = wal.stats().segments_created + wal.stats().segments_recycled - 1;
@@ -201,7 +201,7 @@ fn what_was_made_ahead_follows_no_later_segment_in_the_same_file() {
                 while !has_left || file_of(wal) != file {
                     let next = sequence.fetch_add(1, Ordering::Relaxed) + 1;
                     append(wal, next).unwrap();
-                    wal.release(next, |_| false);
+                    wal.release(wal.oldest_needed(next));
                     has_left |= file_of(wal) != file;
                 }
             }

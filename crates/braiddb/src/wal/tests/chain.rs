@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::MAX_SEQUENCE;
 use crate::platform::{OpenMode, SystemVfs};
-use crate::wal::{SegmentInfo, inspect_segment, segment_path};
+use crate::wal::{inspect_segment, segment_path};
 
 #[test]
 fn groups_come_back_over_many_segments() {
@@ -56,7 +56,7 @@ fn large_and_compressible_groups_come_back() {
     let stats = wal.stats();
     assert!(stats.bytes_written < 150_000 && stats.payload_bytes > 440_000, "{stats:?}");
     // Segments longer than the usual ones are not kept.
-    assert!(wal.release(3, |_| false) >= 2);
+    assert!(wal.release(wal.oldest_needed(3)) >= 2);
     assert!(wal.spares().len() <= 1);
 }
 
@@ -127,7 +127,7 @@ fn stale_records_of_recycled_segments_are_never_taken() {
         if sequence % 20 == 0 {
             let flushed = sequence - 15;
             input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(flushed)), flushed, ..input };
-            wal.release(flushed, |_| false);
+            wal.release(wal.oldest_needed(flushed));
             assert_eq!(Some(wal.oldest_segment()), input.oldest_segment);
         }
         let (seen, outcome) = world.replay(&input).unwrap();
@@ -151,9 +151,9 @@ fn release_stops_at_what_is_kept() {
     }
     let before = wal.segments();
     let third = before[2].number;
-    assert_eq!(wal.release(u64::MAX, |segment: &SegmentInfo| segment.number == third), 2);
+    assert_eq!(wal.release(third), 2);
     assert_eq!(wal.oldest_segment(), third);
-    assert_eq!(wal.release(u64::MAX, |_| false), before.len() - 3);
+    assert_eq!(wal.release(wal.oldest_needed(u64::MAX)), before.len() - 3);
     assert_eq!(wal.segments().len(), 1);
 }
 
@@ -182,7 +182,7 @@ fn the_chain_goes_on_over_epochs() {
     let (_, wal) = world.reopen(&mut input).unwrap();
     append(&wal, next).unwrap();
     input.oldest_segment = Some(wal.oldest_needed(next - 1));
-    wal.release(next - 1, |_| false);
+    wal.release(wal.oldest_needed(next - 1));
     assert_eq!(wal.segments().len(), 1);
     assert_eq!(world.replay(&input).unwrap().0, groups(1..=next)[next as usize - 1..]);
 }
@@ -299,7 +299,7 @@ fn each_segment_tells_how_far_the_log_was_synced_when_it_was_begun() {
             begun += 1;
             told.insert(durable);
             // Later segments are made of files that tell of earlier times.
-            wal.release(sequence.saturating_sub(60), |_| false);
+            wal.release(wal.oldest_needed(sequence.saturating_sub(60)));
         }
     }
     assert!(begun > 20 && told.len() > 10 && told.len() < begun, "{begun} segments, {} positions", told.len());

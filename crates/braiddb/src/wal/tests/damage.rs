@@ -16,7 +16,7 @@ fn small_log(each_synced: bool, noted: bool) -> (World, RecoveryInput, Groups, V
     wal.sync(wal.end_lsn()).unwrap();
     let mut input =
         RecoveryInput { oldest_segment: Some(wal.oldest_needed(17)), durable_lsn: 0, flushed: 17, is_to_sync: true };
-    wal.release(17, |_| false);
+    wal.release(wal.oldest_needed(17));
     let mut ends = vec![0; 7];
     for sequence in 21..=24 {
         append(&wal, sequence).unwrap();
@@ -213,7 +213,7 @@ fn a_crash_anywhere_leaves_a_prefix_with_all_that_was_durable() {
                         // Flushed groups stand in durable runs.
                         input = RecoveryInput { oldest_segment: Some(wal.oldest_needed(flushed)), flushed, ..input };
                         durable = durable.max(flushed);
-                        wal.release(flushed, |_| false);
+                        wal.release(wal.oldest_needed(flushed));
                     }
                     _ => {}
                 }

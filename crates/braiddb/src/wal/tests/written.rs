@@ -130,7 +130,7 @@ fn spares_that_were_written_to_are_used_again() {
             while wal.prepare_next().unwrap() {}
         }
         if sequence.is_multiple_of(40) {
-            wal.release(flushed, |_| false);
+            wal.release(wal.oldest_needed(flushed));
             flushed = sequence;
         }
         if sequence == 200 {

@@ -35,6 +35,7 @@ fn writer(vfs: &FaultVfs, file_len: u64) -> BlobWriter {
         next_file_number: Arc::new(move || next.fetch_add(1, Ordering::Relaxed)),
         file_len,
         lately: Arc::default(),
+        sync_failed: Arc::new(|| {}),
     })
 }
 
