@@ -3,7 +3,7 @@
 use crate::common;
 
 use braiddb::{
-    Db, Durability,
+    Change, Db, Durability, Gap, WatchOptions,
     platform::{File, OpenMode, Vfs},
 };
 use braiddb_sim::{CrashPolicy, Random, SimDisk, SimRuntime};
@@ -154,4 +154,32 @@ fn the_short_segment_where_recovery_begins_is_kept() {
     {
         assert!(ok(tree.get(key)).as_deref() == Some(&*noise(len, tag)), "{key} is lost");
     }
+}
+
+/// That the log lacks a bulk load stands in a commit before it. Who was shown that while the manifest was still being told of the load read what the
+/// log lacks before it was there, and was told of it no more.
+#[test]
+fn a_load_is_told_of_when_it_is_there() {
+    let disk = empty_disk(1);
+    let hook = BeforeManifest::default();
+    let vfs = Arc::new(Interposed { disk: disk.clone(), hook: hook.clone() });
+    let builder = Db::builder().vfs(vfs).runtime(SimRuntime::in_real_time(1)).background_threads(0).memory(16 << 20);
+    let db = ok(builder.open(PATH));
+    let tree = ok(db.tree("left"));
+    ok(tree.put(b"key", b"put"));
+    ok(db.flush());
+    let before = db.snapshot().sequence();
+    let mut watcher = ok(db.watch(WatchOptions::new()));
+    let (other_db, (sender, shown)) = (db.clone(), mpsc::channel());
+    *hook.0.lock().expect("nobody panics with it") = Some(Box::new(move || {
+        let told = ok(watcher.try_next()).map(|set| set.changes);
+        sender.send((other_db.snapshot().sequence(), told, watcher)).expect("it is waited for");
+    }));
+    ok(tree.bulk_load([(b"key", b"loaded")]));
+    let (meanwhile, told, mut watcher) = shown.recv().expect("a load tells the manifest");
+    assert_eq!(meanwhile, before, "there is no load yet");
+    assert!(told.is_none(), "{told:?}");
+    let gap = ok(watcher.try_next()).expect("it is told of now");
+    assert!(matches!(&gap.changes[..], [Change::Gap(Gap::Range { start, .. })] if start == b"key"), "{gap:?}");
+    assert_eq!(ok(tree.get(b"key")).as_deref(), Some(&b"loaded"[..]));
 }

@@ -107,8 +107,14 @@ impl Db {
     pub(crate) fn image(&self) -> Result<Image> {
         let core = self.core();
         let _inside = core.enter()?;
-        let flushed = core.flush_what_is_there()?;
-        let image = core.take_image(flushed)?;
+        let image = loop {
+            let flushed = core.flush_what_is_there()?;
+            match core.take_image(flushed)? {
+                Some(image) => break image,
+                // A bulk load came meanwhile, after commits that are not flushed yet.
+                None => continue,
+            }
+        };
         // Only now: a flush after it would refer to the files that would have been begun instead.
         core.blobs.seal(&image.blobs())?;
         Ok(image)
@@ -116,8 +122,9 @@ impl Db {
 }
 
 impl Core {
-    /// The present state of the files. All commits up to `flushed` are in runs.
-    fn take_image(self: &Arc<Core>, flushed: SequenceNumber) -> Result<Image> {
+    /// The present state of the files. All commits up to `flushed` are in runs; `None` if there are runs of later ones, which past the log
+    /// come before what was committed earlier: as a state after one commit, that cannot be told.
+    pub(super) fn take_image(self: &Arc<Core>, flushed: SequenceNumber) -> Result<Option<Image>> {
         // No edit is put into force meanwhile, and none failed half way: so layout and state are of each other.
         let disk = self.disk.lock();
         self.check_writable()?;
@@ -126,11 +133,14 @@ impl Core {
         drop(disk);
         // Numbers between what is flushed and the last commit before were used by nobody.
         let sequence = layout.flushed.max(flushed);
+        if layout.runs.values().any(|run| run.max_sequence > sequence) {
+            return Ok(None);
+        }
         (layout.flushed, layout.last_sequence) = (sequence, sequence);
         layout.next_file = layout.next_file.max(self.next_file.load(Ordering::Relaxed));
         leave_out_damaged_views(&mut layout, &state.version);
         let taken_us = self.settings.runtime.unix_time_us();
-        Ok(Image { layout, sequence, taken_us, core: Arc::clone(self), state })
+        Ok(Some(Image { layout, sequence, taken_us, core: Arc::clone(self), state }))
     }
 }
 

@@ -96,6 +96,8 @@ pub struct WriteState {
     pub unlogged: SequenceNumber,
     /// Numbers up to this may have been used, as the manifest says.
     pub reserved: SequenceNumber,
+    /// Whether what is committed is shown to nobody yet, since what it tells of is not there.
+    pub holds_back: bool,
 }
 
 /// What is known of the exclusive transaction beside what `write` guards.

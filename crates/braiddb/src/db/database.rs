@@ -76,9 +76,13 @@ impl Db {
             db.core().start_workers()?;
             return Ok(db);
         }
-        let core = Core::open(settings, path)?;
+        let (core, new_retention) = Core::open(settings, path)?;
         core.start_workers()?;
-        Ok(Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) })
+        let db = Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) };
+        if let Some(limit) = new_retention {
+            db.core().remember_retention(limit)?;
+        }
+        Ok(db)
     }
 
     /// The database that this is the core of. It has no threads.

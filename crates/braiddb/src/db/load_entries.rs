@@ -188,8 +188,11 @@ impl EntryLoader {
     }
 
     fn operands(&mut self, operands: &[u8]) -> Result<()> {
-        Operands::decode(operands).ok_or_else(|| bad("operands cannot be understood"))?;
+        let decoded = Operands::decode(operands).ok_or_else(|| bad("operands cannot be understood"))?;
         let Some((sequence, _)) = self.last else { return Err(bad("operands of no record")) };
+        if decoded.reach >= sequence {
+            return Err(bad("operands of commits before the first"));
+        }
         self.writer.add_placed(&self.key, sequence, EntryKind::Merge, operands)
     }
 

@@ -120,6 +120,10 @@ impl Core {
         let mut write = self.write_past_memtables(tree, &range)?;
         let done = self.contained("a load", || self.install_holding(&mut write, runs, &range, &reserved));
         let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
+        // Also if it failed: then nothing stands under its number, but others may have seen it in use.
+        write.holds_back = false;
+        self.snapshots.publish(write.last_sequence);
+        self.watches.wake_if_waiting();
         drop(write);
         drop(reserved);
         let sequence = match done {
@@ -173,6 +177,8 @@ impl Core {
         reserved: &Reserved<'_>,
     ) -> Result<SequenceNumber> {
         self.wait_for_flush()?;
+        // Who saw before there is a load that the log lacks it would read what it lacks in vain.
+        write.holds_back = true;
         self.tell_of_load(write, range)?;
         self.sync_log()?;
         let sequence = write.last_sequence + 1;
@@ -196,8 +202,6 @@ impl Core {
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
         self.install_with_fresh_memtable(&mut disk, changes)?;
-        drop(disk);
-        self.snapshots.publish(sequence);
         Ok(sequence)
     }
 

@@ -201,7 +201,7 @@ impl Core {
                 Base::Value(value) => break Some(value.to_vec()),
                 Base::Beneath => {}
             }
-            let Some(beneath) = sequence.checked_sub(operands.reach + 1) else { break None };
+            let Some(beneath) = sequence.checked_sub(operands.reach.saturating_add(1)) else { break None };
             let (sequence, found) = {
                 let guard = crossbeam_epoch::pin();
                 match read::get(state, key, beneath, &guard)? {
@@ -250,7 +250,9 @@ pub fn pile_up(core: &Core, state: &ReadState, entry: &FoundOperands) -> Result<
     let mut beneath = None;
     while let Some((sequence, operands)) = lists.last() {
         let operands = decode(core, user_key, operands)?;
-        let Some(below) = sequence.checked_sub(operands.reach + 1).filter(|_| operands.base == Base::Beneath) else {
+        let Some(below) =
+            sequence.checked_sub(operands.reach.saturating_add(1)).filter(|_| operands.base == Base::Beneath)
+        else {
             break;
         };
         let guard = crossbeam_epoch::pin();

@@ -108,7 +108,9 @@ pub struct Parts {
 
 impl Core {
     /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::Follower`].
-    pub fn open(settings: Settings, dir: &Path) -> Result<Arc<Core>> {
+    ///
+    /// With it comes what the catalog is to remember of the log's retention, once there are threads that make room for it.
+    pub fn open(settings: Settings, dir: &Path) -> Result<(Arc<Core>, Option<RetentionLimit>)> {
         settings.compression.check()?;
         let settings = Common::of(Settings { memory: settings.memory.min(MEMORY_MAX), ..settings });
         let lock = take_lock(&settings, dir)?;
@@ -169,12 +171,9 @@ impl Core {
         }));
         core.enter_common();
         core.settle_after_open()?;
-        if is_new_retention {
-            core.remember_retention(retention)?;
-        }
         // It has had the time to end.
         drop(ahead);
-        Ok(core)
+        Ok((core, is_new_retention.then_some(retention)))
     }
 
     /// The core that has these parts.
@@ -203,6 +202,7 @@ impl Core {
                 exclusive: None,
                 unlogged: 0,
                 reserved: last_sequence,
+                holds_back: false,
             }),
             window: Window::new(settings.window_bytes()),
             exclusivity: Exclusivity::default(),

@@ -192,3 +192,27 @@ fn check_state(settings: &Settings, dir: &str, sequence: u64) {
         assert_eq!(fleeting.get([writer]).unwrap().map(|v| v.to_vec()), round);
     }
 }
+
+/// A bulk load came while what was in memory was flushed for a copy. The copy had its run, above the number of the copy's last commit: it appeared
+/// there when the copy had got so far, and hid what the copy itself had committed before.
+#[test]
+fn a_load_that_comes_while_a_copy_is_begun_is_not_above_its_last_commit() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let (plain, loaded) = (db.tree("plain").unwrap(), db.tree("loaded").unwrap());
+    plain.put(b"before", b"1").unwrap();
+    let flushed = db.core().flush_what_is_there().unwrap();
+    plain.put(b"meanwhile", b"2").unwrap();
+    loaded.bulk_load((0..100_u32).map(|number| (number.to_be_bytes(), b"loaded"))).unwrap();
+    assert!(db.core().take_image(flushed).unwrap().is_none());
+
+    let sequence = db.checkpoint(COPY).unwrap();
+    let copy = open_copy(small(&vfs));
+    assert_eq!(copy.snapshot().sequence(), sequence);
+    assert_eq!(copy.tree("plain").unwrap().get(b"meanwhile").unwrap().as_deref(), Some(&b"2"[..]));
+    let loaded = copy.tree("loaded").unwrap();
+    assert_eq!(loaded.iter().count(), 100);
+    loaded.put(7_u32.to_be_bytes(), b"of the copy").unwrap();
+    copy.compact().unwrap();
+    assert_eq!(loaded.get(7_u32.to_be_bytes()).unwrap().as_deref(), Some(&b"of the copy"[..]));
+}

@@ -1,12 +1,13 @@
 //! Tests of merge functions: through memtables, flushes, merges and reopenings, at every snapshot.
 
 use super::{
-    Db, MergeFunctionHandle, Settings, Snapshot, Tree,
+    Db, Durability, MergeFunctionHandle, Settings, Snapshot, Tree,
     tests_common::{mem, open, small},
 };
 use crate::{
     base::{EntryKind, Error},
-    codec::{MergeFunction, Operands, decode_set, encode_set},
+    codec::{Base, MergeFunction, Operand, Operands, decode_set, encode_operands, encode_set},
+    commit::RawBatch,
     platform::Vfs,
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -415,4 +416,22 @@ fn json_merge_patches() {
     }
     tree.merge(b"k", &patch, "{").unwrap();
     assert!(tree.get(b"k").unwrap_err().to_string().contains("json_merge_patch"));
+}
+
+/// Operands from elsewhere may say that they reach as far back as a number can tell. The commit before that was taken for the one that they are of:
+/// a get found them again and again.
+#[test]
+fn operands_that_reach_below_all_commits_have_nothing_beneath() {
+    let db = open(small(&mem())).unwrap();
+    let tree = db.tree("t").unwrap();
+    tree.put(b"k", b"beneath").unwrap();
+    let append = Operand { function: 4, bytes: b"x" };
+    let mut batch = RawBatch::default();
+    let key = [&tree.state().id.first_key()[..], b"k"].concat();
+    batch.push(EntryKind::Merge, &[&key], &encode_operands(Base::Beneath, u64::MAX, std::iter::once(append)));
+    db.core().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
+    for _ in 0..2 {
+        assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"x"[..]));
+        db.compact().unwrap();
+    }
 }

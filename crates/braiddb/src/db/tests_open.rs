@@ -289,3 +289,19 @@ fn the_log_is_being_written_while_it_is_replayed_by_who_will_sync_it_and_by_nobo
     assert!(asked.len() >= 4 && segments.iter().filter(|path| asked.contains(path)).count() == asked.len());
     assert_eq!(asked_of(true), Vec::<PathBuf>::new());
 }
+
+/// Another limit of what is kept of the log is noted by a commit. That came before there were threads that flush, and where memtables were full it
+/// waited for them for ever.
+#[test]
+fn a_database_whose_memtables_are_full_opens_with_another_log_retention() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = tests_common::open(Settings { memtable_bytes: Some(1 << 20), ..small(&fault(&vfs)) }).unwrap();
+    let tree = db.tree("t").unwrap();
+    for number in 0..400_u32 {
+        tree.put(number.to_be_bytes(), [7; 400]).unwrap();
+    }
+    let after = tests_common::killed(&vfs);
+    let settings = Settings { background_threads: 1, log_retention_bytes: Some(1 << 20), ..small(&fault(&after)) };
+    let db = tests_common::bounded("opening", move || tests_common::open(settings).unwrap());
+    assert_eq!(db.tree("t").unwrap().iter().count(), 400);
+}

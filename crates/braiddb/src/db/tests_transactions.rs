@@ -1,7 +1,7 @@
 //! Tests of transactions: what they see, and when they are refused.
 
 use super::{
-    Db, Durability, Settings, Transaction, Tree,
+    Db, Durability, Settings, Transaction, Tree, Update,
     tests_common::{DIR, bounded, fault, mem, open, small},
 };
 use crate::{
@@ -556,4 +556,33 @@ fn large_values_and_trees_of_many_values() {
     tx.put(&tree, b"c", b"").unwrap();
     many.add(b"l", b"0").unwrap();
     assert!(tx.commit().unwrap_err().is_conflict());
+}
+
+/// The log found no room for a commit whose number and keys the window of recent commits had already. Whoever tried again conflicted with that, for ever.
+#[test]
+fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let roomy = Settings { log_segment_bytes: 8 << 10, memtable_bytes: Some(1 << 20), ..small(&fault(&vfs)) };
+    let db = open(roomy).unwrap();
+    let (tree, other) = (db.tree("t").unwrap(), db.tree("other").unwrap());
+    let count = |tree: &Tree| {
+        tree.fetch_update(b"k", |value| {
+            // Noise, so that it is not compressed.
+            let from = value.map_or(0, |value| value[0]);
+            Update::Put((0..600_u64).map(|at| if at == 0 { from + 1 } else { mix(at) as u8 }).collect())
+        })
+    };
+    count(&tree).unwrap();
+    let held_up = db.begin().unwrap();
+    assert!(held_up.get(&tree, b"another").unwrap().is_none());
+    held_up.put(&other, b"mine", b"").unwrap();
+    vfs.fail(Operation::Create, 0, u32::MAX, io::ErrorKind::StorageFull);
+    let refused = (0..100).find_map(|_| count(&tree).err());
+    assert!(refused.is_some_and(|e| e.is_disk_full()));
+    assert!(count(&tree).unwrap_err().is_disk_full(), "no conflict with what was refused");
+    vfs.heal();
+    let before = tree.get(b"k").unwrap().unwrap()[0];
+    count(&tree).unwrap();
+    assert_eq!(tree.get(b"k").unwrap().unwrap()[0], before + 1);
+    held_up.commit().unwrap();
 }

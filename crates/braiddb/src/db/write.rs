@@ -225,7 +225,7 @@ impl Core {
         let is_logged = self.prepare_for(write, group)?;
         let state = self.make_room()?;
         let wal = self.wal.as_ref().ok_or(Error::Closed)?;
-        let WriteState { last_sequence, payload, unlogged, .. } = write;
+        let WriteState { last_sequence, payload, unlogged, holds_back, .. } = write;
         if self.window.is_open() {
             self.admit(*last_sequence, group, drops);
         }
@@ -252,10 +252,10 @@ impl Core {
             commit_time_us: self.settings.runtime.unix_time_us(),
         };
         let lsn = match is_logged {
-            true => wal.append(&header, payload).inspect_err(|e| {
-                if !e.is_disk_full() {
-                    self.latch(e);
-                }
+            true => wal.append(&header, payload).inspect_err(|e| match e.is_disk_full() {
+                // Nothing stands under these numbers, but the window may have them: who begins now must not look for them.
+                true => self.snapshots.publish(*last_sequence),
+                false => self.latch(e),
             })?,
             false => 0,
         };
@@ -265,7 +265,9 @@ impl Core {
             self.unlogged.store(*last_sequence, Ordering::Release);
         }
         insert(&state.active, &self.functions, payload, first_sequence);
-        self.snapshots.publish(*last_sequence);
+        if !*holds_back {
+            self.snapshots.publish(*last_sequence);
+        }
         self.counters.note_commits(count, user_bytes);
         // Here, while the right to write is held: see `Watches`.
         self.watches.wake_if_waiting();

@@ -57,7 +57,7 @@ impl FrameKind {
 }
 
 /// A frame, packed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Frame {
     pub kind: FrameKind,
     pub compression: Compression,

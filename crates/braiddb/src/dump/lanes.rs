@@ -6,7 +6,7 @@
 
 use super::{
     format::{Frame, FrameKind, damaged},
-    records::{Amount, read_records},
+    records::{Amount, begins_beneath, read_records},
 };
 use crate::{
     base::{Error, FileId, Result, SequenceNumber},
@@ -157,8 +157,9 @@ impl TreeLoad {
 
     /// Hands the next frame to a lane.
     pub fn take(&mut self, frame: Frame) -> Result<()> {
-        // What comes in pieces stays in the lane that it began in.
-        if self.bytes >= self.dealing.stripe_bytes && frame.kind == FrameKind::Records && self.dealing.lanes > 1 {
+        // What comes in pieces stays in the lane that it began in, and so does a value with the operands on top of it.
+        let is_due = self.bytes >= self.dealing.stripe_bytes && self.dealing.lanes > 1;
+        if is_due && frame.kind == FrameKind::Records && !self.begins_beneath(&frame) {
             self.order(Order::EndStripe)?;
             (self.present, self.bytes) = ((self.present + 1) % self.dealing.lanes, 0);
         }
@@ -170,6 +171,11 @@ impl TreeLoad {
         }
         self.bytes += u64::from(frame.len);
         self.order(Order::Frame(frame))
+    }
+
+    /// What is damaged is found by the lane that it goes to.
+    fn begins_beneath(&self, frame: &Frame) -> bool {
+        frame.clone().unpack(self.id).is_ok_and(|payload| begins_beneath(&payload))
     }
 
     fn order(&mut self, order: Order) -> Result<()> {

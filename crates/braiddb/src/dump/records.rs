@@ -98,6 +98,11 @@ impl RecordsBuilder {
     }
 }
 
+/// Whether the first record of a payload is the value beneath the operands before it.
+pub fn begins_beneath(payload: &[u8]) -> bool {
+    payload.first().is_some_and(|flags| flags & BENEATH != 0)
+}
+
 /// Shows the records of a payload; `None` in the place of what cannot be understood. What the sink says ends it.
 pub fn read_records(payload: &[u8], sink: &mut dyn EntrySink) -> Option<Result<Amount>> {
     let mut reader = ByteReader::new(payload);
