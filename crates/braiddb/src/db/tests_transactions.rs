@@ -569,7 +569,7 @@ fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
         tree.fetch_update(b"k", |value| {
             // Noise, so that it is not compressed.
             let from = value.map_or(0, |value| value[0]);
-            Update::Put((0..600_u64).map(|at| if at == 0 { from + 1 } else { mix(at) as u8 }).collect())
+            Update::Put((0..200_u64).map(|at| if at == 0 { from + 1 } else { mix(at) as u8 }).collect())
         })
     };
     count(&tree).unwrap();

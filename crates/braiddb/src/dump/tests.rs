@@ -466,11 +466,13 @@ fn damage_is_told_with_the_keys_and_makes_no_dump() {
 #[test]
 fn a_large_tree_of_operands_is_loaded_by_several_lanes() {
     let vfs = Arc::new(MemVfs::new());
-    let db = builder(&vfs, 2).open("/from").unwrap();
+    // No flush, so that no merge makes values of them.
+    let from = Builder(Settings { memory: 256 << 20, memtable_bytes: Some(64 << 20), ..builder(&vfs, 2).0 });
+    let db = from.open("/from").unwrap();
     let (tree, append) = (db.tree("t").unwrap(), db.merge_function("append").unwrap());
     tree.bulk_load((0..60_000_u32).map(|number| (number.to_be_bytes(), noise(200, u64::from(number))))).unwrap();
     for number in 0..60_000_u32 {
-        tree.merge(number.to_be_bytes(), &append, noise(150, u64::from(number) + 7)).unwrap();
+        tree.merge(number.to_be_bytes(), &append, noise(100 + number as usize % 101, 7)).unwrap();
     }
     let mut dumped = Vec::new();
     let options = DumpOptions { threads: Some(1), ..DumpOptions::default() };
