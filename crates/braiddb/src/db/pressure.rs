@@ -45,6 +45,9 @@ const CREDIT_NS_MAX: u64 = 1_000_000;
 /// No writer sleeps longer at once.
 const SLEEP_NS_MAX: u64 = 5_000_000;
 
+/// More is not owed: what many writers, or large commits, were faster than asked for is not held against those who come later.
+const DEBT_NS_MAX: u64 = 10 * SLEEP_NS_MAX;
+
 /// How hard writers are pressed, and what flushing costs.
 #[derive(Debug)]
 pub struct Pressure {
@@ -131,7 +134,7 @@ impl Pressure {
         }
         let owed = self.owed_ns.swap(0, Ordering::Relaxed);
         let now = runtime.monotonic_ns();
-        let due_after = |due: u64| due.max(now.saturating_sub(CREDIT_NS_MAX)) + owed;
+        let due_after = |due: u64| (due.max(now.saturating_sub(CREDIT_NS_MAX)) + owed).min(now + DEBT_NS_MAX);
         let before = self.due_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| Some(due_after(due)));
         let early = due_after(before.unwrap_or_else(|due| due)).saturating_sub(now);
         if early >= SLEEP_NS_MIN {

@@ -523,6 +523,27 @@ fn watchers_are_told_of_a_load_and_followers_show_it() {
     }
 }
 
+/// A gap in a tree of many values told keys as they are stored, which are none that anybody else knows.
+#[test]
+fn watchers_are_told_of_keys_of_pairs_that_are_loaded() {
+    let db = open(small(&mem())).unwrap();
+    let pairs = db.multi_tree("pairs").unwrap();
+    let all = db.watch(WatchOptions::new().multi_tree(&pairs)).unwrap();
+    let with_prefix = |prefix: &[u8]| db.watch(WatchOptions::new().multi_tree(&pairs).prefix(prefix)).unwrap();
+    let (some, none) = (with_prefix(b"a\0b"), with_prefix(b"a\0c"));
+    let mut loader = pairs.bulk_loader().unwrap();
+    loader.add(b"a\0b", b"1").unwrap();
+    loader.add(b"a\0b", b"2").unwrap();
+    loader.finish().unwrap();
+    for (mut watcher, is_told) in [(all, true), (some, true), (none, false)] {
+        let gap = watcher.try_next().unwrap().map(|set| match &set.changes[..] {
+            [Change::Gap(Gap::Range { start, end, .. })] => (start.clone(), end.clone()),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(gap, is_told.then(|| (b"a\0b".to_vec(), Some(b"a\0b\0".to_vec()))));
+    }
+}
+
 /// Else a crash would keep the load and lose what was before it.
 #[test]
 fn what_did_not_go_to_the_log_is_flushed_before_a_load() {

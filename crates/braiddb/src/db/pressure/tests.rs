@@ -88,3 +88,21 @@ fn the_more_is_to_be_merged_the_more_of_the_time_merges_take() {
     assert_eq!([2, 9, 16].map(|loose| share(loose, 2)), [400, 700, 1000]);
     assert_eq!([20, 21].map(|loose| share(loose, 20)), [400, 1000], "where writers are slowed down before one is due");
 }
+
+/// Large commits owed more than their writer may sleep, without an end; small ones slept it off long after.
+#[test]
+fn what_large_commits_owe_is_soon_forgotten() {
+    let (clock, pressure, counters) = (Clock::default(), Pressure::default(), Counters::default());
+    pressure.pace.store(pace_of_memtables(1000), Ordering::Relaxed);
+    for _ in 0..1000 {
+        pressure.slow_down(1 << 20, &clock, &counters);
+    }
+    pressure.pace.store(pace_of_memtables(501), Ordering::Relaxed);
+    let start = clock.monotonic_ns();
+    for _ in 0..1000 {
+        pressure.slow_down(10_000, &clock, &counters);
+    }
+    let took = clock.monotonic_ns() - start;
+    let asked = 1000 * 10_000 * 10 / 2;
+    assert!(took <= asked + asked / 10 + DEBT_NS_MAX, "{took} ns, where {asked} were asked for");
+}

@@ -163,7 +163,12 @@ impl Decoder<'_> {
             Marker::Unlogged(up_to) if *up_to <= self.told => None,
             Marker::Unlogged(up_to) => Some(Change::Gap(Gap::Commits { up_to: *up_to })),
             Marker::Range(tree, start, end) => {
-                let (start, end) = self.filter.clip(*tree, start, end.as_deref())?;
+                let is_multi = self.trees.get(self.core, *tree).is_some_and(|known| known.multi);
+                let (start, end) = match is_multi {
+                    true => keys_of_pairs(start, end.as_deref()),
+                    false => (start.clone(), end.clone()),
+                };
+                let (start, end) = self.filter.clip(*tree, &start, end.as_deref())?;
                 Some(Change::Gap(Gap::Range { tree: self.trees.named(self.core, *tree), start, end }))
             }
         }
@@ -282,6 +287,14 @@ impl Decoder<'_> {
     fn wall_time(&self, database_us: u64) -> Option<SystemTime> {
         UNIX_EPOCH.checked_add(Duration::from_micros(database_us.saturating_sub(self.core.ahead_us())))
     }
+}
+
+/// The keys of all pairs of a range, from the first up to the second; of what is no pair, all keys on that side.
+fn keys_of_pairs(start: &[u8], end: Option<&[u8]>) -> (Vec<u8>, Option<Vec<u8>>) {
+    let first = split_pair(start).map(|(key, _)| key).unwrap_or_default();
+    // The next key after the last one.
+    let end = end.and_then(split_pair).map(|(key, _)| [key.as_slice(), &[0]].concat());
+    (first, end)
 }
 
 /// The key and the value of a pair in a tree of many values.
