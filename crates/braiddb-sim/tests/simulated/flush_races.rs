@@ -66,6 +66,13 @@ impl braiddb::platform::FileLayer for Manifest {
     }
 }
 
+/// What is left of the database if all is lost that was not synced.
+fn after_crash(disk: &SimDisk) -> Db {
+    let vfs: Arc<dyn Vfs> = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
+    let db = Db::builder().vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
+    db.unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)))
+}
+
 /// Bytes that cannot be compressed.
 fn noise(len: usize, tag: u64) -> Vec<u8> {
     Random::new(tag).bytes(len)
@@ -96,11 +103,9 @@ fn the_segment_where_recovery_begins_is_kept() {
     for number in 0..4_u64 {
         ok(tree.put(number.to_be_bytes(), noise(7000, number)));
     }
-    let image = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
+    let after = after_crash(&disk);
     drop((tree, db));
-    let vfs: Arc<dyn Vfs> = image;
-    let db = Db::builder().vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
-    let db = db.unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)));
+    let db = after;
     let tree = ok(db.open_tree("left"));
     let mut expected = vec![(b"flushed".to_vec(), noise(2000, 1)), (b"meanwhile".to_vec(), noise(7000, 2))];
     expected.extend((0..4_u64).map(|number| (number.to_be_bytes().to_vec(), noise(7000, number))));
@@ -143,11 +148,9 @@ fn the_short_segment_where_recovery_begins_is_kept() {
     // What was given up is used again, or removed.
     ok(tree.put(b"last", noise(LEN, 4)));
     ok(db.sync());
-    let image = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
+    let after = after_crash(&disk);
     drop((tree, db));
-    let vfs: Arc<dyn Vfs> = image;
-    let db = Db::builder().vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
-    let db = db.unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)));
+    let db = after;
     let tree = ok(db.open_tree("left"));
     for (key, len, tag) in
         [("first", LEN / 4 * 3, 1), ("second", LEN, 2), ("meanwhile", LEN / 4 * 5, 3), ("last", LEN, 4)]

@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
-    io,
+    io::{self, Read},
     path::Path,
     sync::{
         Arc,
@@ -226,12 +226,14 @@ fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
     let owner = open(small(&vfs)).unwrap();
     let tree = owner.tree("t").unwrap();
     tree.put("a", vec![3; 4000]).unwrap();
+    owner.tree("streams").unwrap().put_stream("s", &vec![5; 3 << 20][..]).unwrap();
     owner.flush().unwrap();
     let settings = Settings { reader_age_max_ns: 5 * SECOND_NS, runtime: clock.clone(), ..small(&vfs) };
     let follower = follow(settings).unwrap();
     let old = follower.db();
     let mut cursor = old.open_tree("t").unwrap().cursor();
     assert!(cursor.next().unwrap());
+    let mut stream = old.open_tree("streams").unwrap().stream("s").unwrap().unwrap();
     let state = Arc::downgrade(&old.core().state.load());
     tree.put("b", "2").unwrap();
     assert!(follower.refresh().unwrap().has_changed);
@@ -244,7 +246,9 @@ fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
     assert!(old.snapshot().get(&tree, "a").is_err());
     assert!(state.strong_count() > 0, "the cursor was not asked yet");
     assert!(matches!(cursor.next(), Err(Error::Superseded)));
-    assert_eq!(state.strong_count(), 0, "the cursor has let go of it");
+    assert!(state.strong_count() > 0, "the stream was not asked yet");
+    assert!(stream.read_to_end(&mut Vec::new()).is_err());
+    assert_eq!(state.strong_count(), 0, "both have let go of it");
     assert!(cursor.seek_first().is_err());
     assert_eq!(rows(&follower.db(), "t").len(), 2);
 }
