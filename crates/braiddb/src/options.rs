@@ -162,7 +162,7 @@ impl Builder {
         self
     }
 
-    /// How many tables (`.run`, `.view` and `.blob` files) may have a descriptor at once, 4 at least. Others are closed, the one first that was not
+    /// How many tables (`.run`, `.view` and `.blob` files) and retained segments of the log may have a descriptor at once, 4 at least. Others are closed, the one first that was not
     /// read for longest, and opened again when they are read: [`crate::Stats::file_reopenings`] says how often. Those being read at one moment may
     /// exceed it. A follower has files mapped that it closes, since their owner may remove them; where they cannot be mapped, they stay open.
     ///

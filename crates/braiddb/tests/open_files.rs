@@ -1,8 +1,9 @@
-//! A process that may open 64 files has a database of 2,000 tables; in debug builds of 400, since each is synced more than once.
+//! A process that may open 64 files has a database of 2,000 tables; in debug builds of 400, since each is synced more than once. And one
+//! that retains, and archives, 160 segments of its log.
 
 #![cfg(target_os = "linux")]
 
-use braiddb::{Db, DirectoryTarget, Durability};
+use braiddb::{Db, DirectoryTarget, Durability, RestorePoint, WatchOptions};
 use std::{path::Path, process::Command};
 
 const CHILD: &str = "BRAIDDB_OPEN_FILES_CHILD";
@@ -11,13 +12,27 @@ const KEYS: u32 = if cfg!(debug_assertions) { 8_000 } else { 40_000 };
 const TABLES: usize = KEYS as usize / 20;
 const VALUE_BYTES: usize = 1000;
 
+/// So many keys, of 1000 bytes each, have a log of 160 segments.
+const LOG_KEYS: u32 = 10_000;
+/// And the tree is made.
+const LOG_CHANGES: u32 = LOG_KEYS + 1;
+
 #[test]
 fn many_more_tables_than_files_may_be_open() {
+    in_a_process_of_64_files("tables_child");
+}
+
+#[test]
+fn many_more_log_segments_than_files_may_be_open() {
+    in_a_process_of_64_files("log_child");
+}
+
+fn in_a_process_of_64_files(test: &str) {
     let dir = tempfile::tempdir().unwrap();
     let me = std::env::current_exe().unwrap();
     let output = Command::new("sh")
-        .args(["-c", "ulimit -n 64 && exec \"$0\" --exact --nocapture child"])
-        .arg(me)
+        .args(["-c", "ulimit -n 64 && exec \"$0\" --exact --nocapture \"$1\""])
+        .args([me.as_os_str(), test.as_ref()])
         .env(CHILD, dir.path())
         .output()
         .unwrap();
@@ -26,7 +41,7 @@ fn many_more_tables_than_files_may_be_open() {
 }
 
 #[test]
-fn child() {
+fn tables_child() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
     let dir = Path::new(&dir);
     let before = descriptors();
@@ -35,6 +50,15 @@ fn child() {
     read_all(&path);
     copies(dir, &path);
     beside(&path);
+    assert_eq!(descriptors(), before, "descriptors are left open");
+}
+
+#[test]
+fn log_child() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let dir = Path::new(&dir);
+    let before = descriptors();
+    long_log(dir, &dir.join("db"));
     assert_eq!(descriptors(), before, "descriptors are left open");
 }
 
@@ -153,4 +177,53 @@ fn copies(dir: &Path, path: &Path) {
         check(&db);
         db.close().unwrap();
     }
+}
+
+/// The log is watched from its beginning while it grows and afterwards, read beside its owner, and restored from.
+fn long_log(dir: &Path, path: &Path) {
+    let archive = dir.join("archive");
+    let builder = || builder().log_segment_bytes(64 << 10).log_retention(1 << 30).log_archive(&archive);
+    let db = builder().open(path).unwrap();
+    let tree = db.tree("t").unwrap();
+    let target = DirectoryTarget::open(dir.join("backup")).unwrap();
+    db.backup(&target).unwrap();
+    for key in 0..LOG_KEYS {
+        tree.put(key.to_be_bytes(), value(key, 0)).unwrap();
+    }
+    db.flush().unwrap();
+    let segments = |dir: &Path| {
+        let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".wal")).count()
+    };
+    assert!(segments(path) >= 150, "{} segments", segments(path));
+    assert_eq!(changes(&db), LOG_CHANGES);
+    // Another process's, as it were: it has the log to itself, too.
+    let reader = self::builder().open_follower(path).unwrap();
+    assert_eq!(reader.db().open_tree("t").unwrap().iter().count(), LOG_KEYS as usize);
+    drop(reader);
+    let last = db.archive_now().unwrap();
+    drop(tree);
+    db.close().unwrap();
+
+    let db = builder().open(path).unwrap();
+    assert_eq!(changes(&db), LOG_CHANGES);
+    assert!(db.stats().file_reopenings > 100, "{} reopened", db.stats().file_reopenings);
+    assert!(db.stats().open_files <= 32 + 4, "{} open", db.stats().open_files);
+    db.close().unwrap();
+
+    let restored = dir.join("restored");
+    self::builder().restore_to(&target, &archive, RestorePoint::Version(last), &restored).unwrap();
+    let db = open(&restored);
+    assert_eq!(db.open_tree("t").unwrap().iter().count(), LOG_KEYS as usize);
+    db.close().unwrap();
+}
+
+/// How many changes the log tells of.
+fn changes(db: &Db) -> u32 {
+    let mut watcher = db.watch(WatchOptions::new().from_oldest()).unwrap();
+    let mut changes = 0;
+    while let Some(set) = watcher.try_next().unwrap() {
+        changes += set.changes.len() as u32;
+    }
+    changes
 }

@@ -28,6 +28,9 @@ pub struct Operation<'a> {
     pub value: &'a [u8],
 }
 
+/// A batch that does nothing.
+pub const NOTHING: u8 = 0;
+
 /// The most bytes of the operation count: so much is left free in front of the operations.
 const HEAD_ROOM: usize = 10;
 

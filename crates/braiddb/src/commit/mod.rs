@@ -7,6 +7,8 @@ mod snapshots;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{MERGED_INTO_EXPIRING, Operation, PreparedBatch, RawBatch, decode_batch, decode_group, split_group};
+pub use batch::{
+    MERGED_INTO_EXPIRING, NOTHING, Operation, PreparedBatch, RawBatch, decode_batch, decode_group, split_group,
+};
 pub use queue::CommitQueue;
 pub use snapshots::{Held, Looked, Seen, SnapshotList};

@@ -23,7 +23,7 @@ use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     commit::{PreparedBatch, decode_group, split_group},
-    platform::{OpenMode, SystemTime, Vfs, moment_of},
+    platform::{BudgetedVfs, OpenFiles, OpenMode, SystemTime, Vfs, moment_of},
     table::blob::{blob_path, visit_references},
     txn::Verdict,
     wal::{self, FinishedSegment, RecordInfo, RecoveryInput, SEGMENT_HEADER_LEN, Visit},
@@ -38,6 +38,9 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+
+/// So many segments of an archive are open at once, at most.
+const OPEN_SEGMENTS_MAX: usize = 16;
 
 /// So much is copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -337,7 +340,10 @@ impl LogArchive {
         let oldest_segment = Some(self.first_segment(from)?);
         let input = RecoveryInput { oldest_segment, durable_lsn: 0, flushed: from, is_to_sync: false };
         let mut walk = Walk { dir: &self.dir, point, last: from, is_reached: false, take };
-        let walked = wal::recover(&*self.vfs, &self.dir, &input, &mut |info, payload| walk.visit(info, payload));
+        // All of the archive's segments are looked at, and there may be more than may be open at once.
+        let budget = OpenFiles::new(OPEN_SEGMENTS_MAX);
+        let vfs = BudgetedVfs::new(Arc::clone(&self.vfs), budget, |_| true, false);
+        let walked = wal::recover(&vfs, &self.dir, &input, &mut |info, payload| walk.visit(info, payload));
         match walked {
             // What comes after is no matter; the last segment names one that is not archived.
             _ if walk.is_reached => Ok(walk.last),

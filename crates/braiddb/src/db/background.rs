@@ -278,15 +278,14 @@ impl Core {
         if self.closing.load(Ordering::Acquire) || self.failed.load(Ordering::Acquire) || self.settings.read_only {
             return None;
         }
-        if work.retry_at_ns > self.now_ns() && !settle {
-            return None;
-        }
+        let now_ns = self.now_ns();
         let state = self.state.load_full();
-        if role != Role::Merger && !state.frozen.is_empty() && !work.flushing {
+        let may_flush = settle || work.flush_not_before_ns <= now_ns;
+        if role != Role::Merger && may_flush && !state.frozen.is_empty() && !work.flushing {
             work.flushing = true;
             return Some(Job::Flush);
         }
-        if role == Role::Flusher {
+        if role == Role::Flusher || !settle && work.merge_not_before_ns > now_ns {
             return None;
         }
         let idle = settle || work.idle;
@@ -305,7 +304,7 @@ impl Core {
             expired_for_us_max: EXPIRED_FOR_US_MAX,
             expired_hundredth_for_us_max: EXPIRED_HUNDREDTH_FOR_US_MAX,
             idle,
-            has_space: work.cramped_until_ns <= self.now_ns(),
+            has_space: work.cramped_until_ns <= now_ns,
         };
         // What is merged whole need not be folded before.
         let deadest = if idle { self.choose_deadest(&state, &work) } else { self.choose_by_limit(&state, &work) };
@@ -452,7 +451,7 @@ impl Core {
         }
         let done = match &result {
             Ok(()) => {
-                work.retry_at_ns = 0;
+                (work.flush_not_before_ns, work.merge_not_before_ns) = (0, 0);
                 true
             }
             Err(e) => self.note_failure(&mut work, &job, e),
@@ -509,7 +508,11 @@ impl Core {
             (Error::Closed, _) => false,
             (Error::DiskFull { .. }, _) => {
                 tracing::warn!(%error, "background work waits for space");
-                work.retry_at_ns = self.now_ns() + RETRY_NS;
+                // A flush may find what is too little for a merge.
+                work.merge_not_before_ns = self.now_ns() + RETRY_NS;
+                if matches!(job, Job::Flush) {
+                    work.flush_not_before_ns = work.merge_not_before_ns;
+                }
                 work.cramped_until_ns = self.now_ns() + CRAMPED_NS;
                 false
             }
@@ -763,7 +766,7 @@ impl Core {
         }
         let (retry_at_ns, idle) = {
             let work = self.work.lock();
-            (work.retry_at_ns, work.idle)
+            (if role == Role::Merger { work.merge_not_before_ns } else { work.flush_not_before_ns }, work.idle)
         };
         let until_retry = retry_at_ns.saturating_sub(self.now_ns());
         let is_soon = !idle || self.is_to_freeze.load(Ordering::Relaxed);

@@ -89,6 +89,8 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct WriteState {
     pub last_sequence: SequenceNumber,
+    /// From the first to the last, numbers that nobody has, since the log had no space for their commits, and that it does not tell of yet.
+    pub refused: Option<(SequenceNumber, SequenceNumber)>,
     pub payload: Vec<u8>,
     /// The thread that began the exclusive transaction that is open: nobody else commits.
     pub exclusive: Option<ThreadId>,
@@ -144,8 +146,10 @@ pub struct WorkState {
     pub unsplit: BTreeMap<u64, u64>,
     /// Partitions whose merge failed for good (damaged input); left alone until the next open.
     pub failed: BTreeMap<u64, String>,
-    /// After a full disk: not before this time.
-    pub retry_at_ns: u64,
+    /// After a flush found the disk full: no flush before this time.
+    pub flush_not_before_ns: u64,
+    /// After a flush or a merge did: no merge before this time.
+    pub merge_not_before_ns: u64,
     /// After a full disk: until then, what can stay as it is does.
     pub cramped_until_ns: u64,
     /// Whether the last flush found no space, and when that was.

@@ -198,6 +198,7 @@ impl Core {
             queue: CommitQueue::default(),
             write: Mutex::new(WriteState {
                 last_sequence,
+                refused: None,
                 payload: Vec::new(),
                 exclusive: None,
                 unlogged: 0,

@@ -194,7 +194,9 @@ impl Core {
             self.check_writable()?;
             if let Some(refused_at_ns) = work.flush_refused_at_ns {
                 // The disk is full: have it tried again soon by this writer's request, and answer it.
-                work.retry_at_ns = work.retry_at_ns.min(refused_at_ns + RETRY_NS_MIN);
+                let soon_ns = refused_at_ns + RETRY_NS_MIN;
+                work.flush_not_before_ns = work.flush_not_before_ns.min(soon_ns);
+                work.merge_not_before_ns = work.merge_not_before_ns.min(soon_ns);
                 drop(work);
                 self.signal_work();
                 return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
@@ -209,7 +211,10 @@ impl Core {
     /// Does flushes in this thread, or waits for those of other callers' threads, until there is room.
     fn flush_inline(&self) -> crate::base::Result<()> {
         // Whatever the last try found: there may be space by now.
-        self.work.lock().retry_at_ns = 0;
+        {
+            let mut work = self.work.lock();
+            (work.flush_not_before_ns, work.merge_not_before_ns) = (0, 0);
+        }
         loop {
             self.run_inline();
             let mut work = self.work.lock();

@@ -147,9 +147,9 @@ pub fn memtable_bytes_of(memory: usize) -> usize {
     (memory / 8).clamp(1 << 20, 256 << 20)
 }
 
-/// Whether a file is read in pieces that do not change, at any time: then it may be closed meanwhile.
-fn is_table(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "run" || extension == "view" || extension == "blob")
+/// Whether a file that is opened for reading may be closed meanwhile: tables, and segments of the log that are retained.
+fn may_be_closed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| ["run", "view", "blob", "wal"].iter().any(|known| extension == *known))
 }
 
 impl Settings {
@@ -168,7 +168,7 @@ impl Settings {
             },
         };
         // What is read beside its owner may be removed at any time.
-        let vfs = BudgetedVfs::new(Arc::clone(&self.vfs), Arc::clone(&budget), is_table, self.read_only);
+        let vfs = BudgetedVfs::new(Arc::clone(&self.vfs), Arc::clone(&budget), may_be_closed, self.read_only);
         Settings { vfs: Arc::new(vfs), open_files: Some(budget), ..self }
     }
 

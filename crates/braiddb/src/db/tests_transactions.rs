@@ -1,10 +1,11 @@
 //! Tests of transactions: what they see, and when they are refused.
 
 use super::{
-    Db, Durability, Settings, Transaction, Tree, Update,
+    Db, Durability, RestorePoint, Settings, Transaction, Tree, Update,
     tests_common::{DIR, bounded, fault, mem, open, small},
 };
 use crate::{
+    backup::{DirectoryTarget, restore_to},
     base::{Error, Result},
     platform::fault_vfs::{FaultVfs, Operation},
 };
@@ -322,6 +323,46 @@ fn a_transaction_has_bounds() {
     assert!(matches!(tx.get(&other, b"k"), Err(Error::InvalidArgument(_))));
 }
 
+/// What leads back to a savepoint counts as what is written does, once for each key and savepoint, and not after it was gone back to.
+#[test]
+fn savepoints_count_and_are_bounded() {
+    let (db, tree) = database();
+    let tx = db.begin().unwrap();
+    let size = || tx.writes().borrow().size_bytes();
+    let value = vec![7; db.core().settings.memory / 16];
+    tx.put(&tree, b"k", b"before").unwrap();
+    tx.delete_range(&tree, &b"m"[..]..&b"n"[..]).unwrap();
+    let savepoint = tx.savepoint();
+    let before = size();
+    for number in 0..100_u64 {
+        tx.put(&tree, b"k", &value).unwrap();
+        tx.put(&tree, b"other", &value).unwrap();
+        tx.delete_range(&tree, key(number)..key(number + 1)).unwrap();
+    }
+    let once = size();
+    assert!(once > before + 2 * value.len() && once < before + 3 * value.len(), "{before} {once} {}", value.len());
+    let second = tx.savepoint();
+    tx.delete(&tree, b"k").unwrap();
+    assert!(size() > once, "the value is kept, should it be gone back to");
+    tx.roll_back_to(second).unwrap();
+    assert_eq!(tx.get(&tree, b"k").unwrap().as_deref(), Some(value.as_slice()));
+    tx.roll_back_to(savepoint).unwrap();
+    assert_eq!(size(), before);
+    assert_eq!(tx.get(&tree, b"k").unwrap().as_deref(), Some(b"before".as_slice()));
+    tx.delete(&tree, b"k").unwrap();
+    tx.roll_back_to(savepoint).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(b"before".as_slice()));
+    assert!(tree.get(b"other").unwrap().is_none());
+
+    let tx = db.begin().unwrap();
+    let refused = (0..100).find_map(|_| {
+        tx.savepoint();
+        tx.put(&tree, b"k", &value).err()
+    });
+    assert!(matches!(refused, Some(Error::TransactionTooLarge { .. })), "{refused:?}");
+}
+
 /// Two of one group: the second sees what the first writes, though neither is in the log yet.
 #[test]
 fn transactions_of_one_group_are_checked_against_each_other() {
@@ -585,4 +626,47 @@ fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
     count(&tree).unwrap();
     assert_eq!(tree.get(b"k").unwrap().unwrap()[0], before + 1);
     held_up.commit().unwrap();
+}
+
+/// The log found no room for some commits, and then again for others, whose numbers nobody has. Whoever restored from the archive took those for commits that it lacks,
+/// and could go no further.
+#[test]
+fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let archive = Path::new(DIR).join("archive");
+    let settings = Settings { memtable_bytes: Some(1 << 20), ..small(&fault(&vfs)) };
+    let kept = Settings { log_segment_bytes: 8 << 10, log_archive: Some(archive.clone()), ..settings.clone() };
+    let db = open(kept).unwrap();
+    let tree = db.tree("t").unwrap();
+    let target = DirectoryTarget::open_in(fault(&vfs), "/db/backups").unwrap();
+    db.backup(&target).unwrap();
+    let mut written = Rows::new();
+    for round in 0..3 {
+        vfs.fail(Operation::Create, 0, u32::MAX, io::ErrorKind::StorageFull);
+        let mut refused = 0;
+        for n in 0..1000 {
+            if refused == 3 {
+                break;
+            }
+            // Noise, so that it is not compressed.
+            let (k, value) = (key(1000 * round + n), mix(n).to_be_bytes().repeat(30));
+            match tree.put(k, &value) {
+                Ok(_) => written.push((k.to_vec(), value)),
+                Err(e) => refused += u32::from(e.is_disk_full()),
+            }
+        }
+        assert_eq!(refused, 3);
+        vfs.heal();
+    }
+    let last = tree.put(key(5000), b"last").unwrap();
+    written.push((key(5000).to_vec(), b"last".to_vec()));
+    db.archive_now().unwrap();
+    db.close().unwrap();
+    let dir = Path::new("/db/restored");
+    let restored = restore_to(settings.clone(), &target, &archive, RestorePoint::Version(last), dir).unwrap();
+    assert_eq!(restored.sequence, last);
+    let db = Db::open_with(settings, dir).unwrap();
+    assert_eq!(db.snapshot().sequence(), last);
+    let back = db.open_tree("t").unwrap();
+    assert_eq!(rows(back.iter()), written);
 }

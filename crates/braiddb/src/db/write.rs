@@ -9,11 +9,11 @@ use super::{
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     codec::MergeFunctions,
-    commit::{PreparedBatch, decode_group},
+    commit::{NOTHING, PreparedBatch, decode_group},
     memtable::Memtable,
     read::ReadState,
     txn::{Check, Verdict},
-    wal::GroupHeader,
+    wal::{GroupHeader, Lsn, Wal},
 };
 use arc_swap::Guard;
 use std::sync::{Arc, atomic::Ordering};
@@ -23,6 +23,9 @@ const BATCH_BYTES_MAX: usize = 1 << 31;
 
 /// How often a commit is sent back to have its terms looked at again.
 const CHECKS_MAX: usize = 64;
+
+/// Of so many commits that the log had no space for it is told, at most.
+const REFUSED_TOLD_MAX: u64 = 1 << 24;
 
 /// The most bytes of a commit group.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -225,7 +228,7 @@ impl Core {
         let is_logged = self.prepare_for(write, group)?;
         let state = self.make_room()?;
         let wal = self.wal.as_ref().ok_or(Error::Closed)?;
-        let WriteState { last_sequence, payload, unlogged, holds_back, .. } = write;
+        let WriteState { last_sequence, refused, payload, unlogged, holds_back, .. } = write;
         if self.window.is_open() {
             self.admit(*last_sequence, group, drops);
         }
@@ -252,9 +255,13 @@ impl Core {
             commit_time_us: self.settings.runtime.unix_time_us(),
         };
         let lsn = match is_logged {
-            true => wal.append(&header, payload).inspect_err(|e| match e.is_disk_full() {
+            true => log(wal, &header, payload, refused).inspect_err(|e| match e.is_disk_full() {
                 // Nothing stands under these numbers, but the window may have them: who begins now must not look for them.
-                true => self.snapshots.publish(*last_sequence),
+                true => {
+                    let before = refused.filter(|(_, last)| last + 1 == first_sequence);
+                    *refused = Some((before.map_or(first_sequence, |(first, _)| first), *last_sequence));
+                    self.snapshots.publish(*last_sequence);
+                }
                 false => self.latch(e),
             })?,
             false => 0,
@@ -294,6 +301,24 @@ impl Core {
         self.freeze();
         Ok(self.state.load())
     }
+}
+
+/// Has the log take a group; and before it, where it has refused some, as many batches that do nothing: who reads the log later must not
+/// believe that it lacks something there.
+fn log(
+    wal: &Wal,
+    header: &GroupHeader,
+    payload: &[u8],
+    refused: &mut Option<(SequenceNumber, SequenceNumber)>,
+) -> Result<Lsn> {
+    if let Some((first_sequence, last_sequence)) = *refused {
+        // More than these are not told of, and are a gap.
+        let len = (last_sequence - first_sequence + 1).min(REFUSED_TOLD_MAX);
+        let header = GroupHeader { first_sequence, last_sequence: first_sequence + len - 1, ..*header };
+        wal.append(&header, &vec![NOTHING; len as usize])?;
+        *refused = None;
+    }
+    wal.append(header, payload)
 }
 
 fn insert(memtable: &Memtable, functions: &MergeFunctions, payload: &[u8], first_sequence: SequenceNumber) {

@@ -156,7 +156,7 @@ impl OpenFiles {
     fn too_many(&self, error: &io::Error) -> io::Error {
         let OpenFilesStats { open, max, .. } = self.stats();
         io::Error::other(format!(
-            "{error}; {open} tables are open, of {max} that may be: raise the limit of open files (ulimit -n), or \
+            "{error}; {open} tables and retained log segments are open, of {max} that may be: raise the limit of open files (ulimit -n), or \
              lower Builder::open_files_max so that more is left to others"
         ))
     }

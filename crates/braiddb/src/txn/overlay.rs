@@ -7,7 +7,7 @@ use crate::{
     commit::RawBatch,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     mem::size_of,
     ops::Bound::{self, Excluded, Included},
     sync::atomic::{AtomicU64, Ordering},
@@ -46,13 +46,28 @@ pub struct Savepoint(u64);
 /// So that no two savepoints of a process are one.
 static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 
-/// How to take a write back.
+/// How to take back what was written between a savepoint and the next one: what was there before, once for each key.
 #[derive(Debug)]
-enum Undo {
-    /// The key was not written, or so.
-    Point(Vec<u8>, Option<Written>),
-    /// The deleted ranges were these.
-    Deleted(Intervals),
+struct Undo {
+    savepoint: Savepoint,
+    /// The keys written since, and what was written to them before.
+    points: BTreeMap<Vec<u8>, Option<Written>>,
+    /// The ranges that were deleted, if some were deleted since.
+    deleted: Option<Intervals>,
+}
+
+impl Undo {
+    /// Notes what was written to a key before; returns how many bytes more that takes.
+    fn note(&mut self, key: Vec<u8>, before: Option<Written>) -> usize {
+        match self.points.entry(key) {
+            Entry::Occupied(_) => 0,
+            Entry::Vacant(slot) => {
+                let bytes = WRITE_BYTES + slot.key().len() + before.as_ref().map_or(0, Written::len);
+                slot.insert(before);
+                bytes
+            }
+        }
+    }
 }
 
 /// Writes by key, the last of each. And ranges of keys that were deleted before them.
@@ -61,10 +76,10 @@ pub struct Overlay {
     points: BTreeMap<Vec<u8>, Written>,
     deleted: Intervals,
     bytes: usize,
-    /// What was done since the first savepoint that is in use, the last at the end.
+    /// The savepoints in use, the oldest first, and what leads back to them.
     undo: Vec<Undo>,
-    /// Those in use, the oldest first, and how much had been done then.
-    savepoints: Vec<(Savepoint, usize)>,
+    /// Bytes of memory that those take, about.
+    undo_bytes: usize,
 }
 
 impl Overlay {
@@ -79,9 +94,9 @@ impl Overlay {
         self.points.len() + self.deleted.len()
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Bytes of memory that it takes, about, with what it takes to go back to the savepoints.
     pub fn size_bytes(&self) -> usize {
-        self.bytes + self.deleted.size_bytes()
+        self.bytes + self.deleted.size_bytes() + self.undo_bytes
     }
 
     /// Writes to a key.
@@ -97,8 +112,13 @@ impl Overlay {
         if let Some(before) = &before {
             self.bytes -= WRITE_BYTES + key.len() + before.len();
         }
-        if !self.savepoints.is_empty() {
-            self.undo.push(Undo::Point(key.to_vec(), before));
+        self.note(key, before);
+    }
+
+    /// Notes what was written to a key before, should it be taken back.
+    fn note(&mut self, key: &[u8], before: Option<Written>) {
+        if let Some(undo) = self.undo.last_mut() {
+            self.undo_bytes += undo.note(key.to_vec(), before);
         }
     }
 
@@ -126,13 +146,14 @@ impl Overlay {
         for key in inside {
             if let Some(before) = self.points.remove(&key) {
                 self.bytes -= WRITE_BYTES + key.len() + before.len();
-                if !self.savepoints.is_empty() {
-                    self.undo.push(Undo::Point(key, Some(before)));
-                }
+                self.note(&key, Some(before));
             }
         }
-        if !self.savepoints.is_empty() {
-            self.undo.push(Undo::Deleted(self.deleted.clone()));
+        if let Some(undo) = self.undo.last_mut()
+            && undo.deleted.is_none()
+        {
+            self.undo_bytes += self.deleted.size_bytes();
+            undo.deleted = Some(self.deleted.clone());
         }
         self.deleted.add(start, end);
     }
@@ -167,25 +188,30 @@ impl Overlay {
         &self.deleted
     }
 
-    /// A point to go back to.
+    /// A point to go back to. O(1).
     pub fn savepoint(&mut self) -> Savepoint {
         let savepoint = Savepoint(SAVEPOINTS.fetch_add(1, Ordering::Relaxed));
-        self.savepoints.push((savepoint, self.undo.len()));
+        self.undo.push(Undo { savepoint, points: BTreeMap::new(), deleted: None });
+        self.undo_bytes += size_of::<Undo>();
         savepoint
     }
 
     /// Takes back what was written since a savepoint, which can be gone back to again; later ones cannot. `false` if it is one
-    /// of those, or another transaction's.
+    /// of those, or another transaction's. O(log n) for each key written since it or a later one.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> bool {
-        let Some(at) = self.savepoints.iter().position(|(known, _)| *known == savepoint) else { return false };
-        let done = self.savepoints[at].1;
-        self.savepoints.truncate(at + 1);
-        for undo in self.undo.split_off(done).into_iter().rev() {
-            match undo {
-                Undo::Deleted(ranges) => self.deleted = ranges,
-                Undo::Point(key, before) => self.put_back(key, before),
+        let Some(at) = self.undo.iter().rposition(|undo| undo.savepoint == savepoint) else { return false };
+        for undo in self.undo.split_off(at).into_iter().rev() {
+            self.undo_bytes -= size_of::<Undo>() + undo.deleted.as_ref().map_or(0, Intervals::size_bytes);
+            if let Some(ranges) = undo.deleted {
+                self.deleted = ranges;
+            }
+            for (key, before) in undo.points {
+                self.undo_bytes -= WRITE_BYTES + key.len() + before.as_ref().map_or(0, Written::len);
+                self.put_back(key, before);
             }
         }
+        self.undo.push(Undo { savepoint, points: BTreeMap::new(), deleted: None });
+        self.undo_bytes += size_of::<Undo>();
         true
     }
 

@@ -8,7 +8,7 @@ use super::{
     format::{Epoch, Link, Lsn, MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
     record::{RECORD_HEADER_LEN_MAX, RecordFlags, RecordHeader, SEAL_LEN_MAX, encode_seal, payload_checksum},
     retention::{Pin, Retained, RetentionLimit},
-    segment::{FinishedSegment, MakeError, Segment, SegmentInfo, Spare, WalStart, sync_failed},
+    segment::{FinishedSegment, MakeError, Segment, SegmentInfo, Spare, WalStart, remove_segment, sync_failed},
     sync::{Latch, SyncStage},
     tape::{HeldLog, LogReader},
 };
@@ -312,15 +312,19 @@ impl Wal {
     /// The same where something is kept elsewhere for the sake of what is retained: `beside` tells how many bytes that is, if the log
     /// goes back to a floor.
     pub fn release_with(&self, oldest_segment: FileNumber, beside: impl Fn(SequenceNumber) -> u64) -> usize {
-        let released = {
+        let (released, resting) = {
             let mut segments = self.segments.lock();
             let mut retained = self.retained.lock();
             let unneeded = segments.iter().position(|segment| segment.header.number == oldest_segment).unwrap_or(0);
             retained.segments.extend(segments.drain(..unneeded));
             let now_us = self.context.runtime.unix_time_us();
-            retained.trim(now_us, segments.front(), beside)
+            let released = retained.trim(now_us, segments.front(), beside);
+            (released, retained.segments.iter().rev().take(unneeded).cloned().collect::<Vec<_>>())
         };
         let count = released.len();
+        for segment in resting {
+            segment.rest(&*self.context.vfs);
+        }
         for segment in released {
             self.let_go(&segment);
         }
@@ -330,18 +334,21 @@ impl Wal {
     /// Has a segment that is not held any more used again, or removes it: nobody may write where somebody reads.
     fn let_go(&self, segment: &Segment) {
         let is_read = segment.readers.load(Ordering::Acquire) > 0;
-        let spare = segment.to_spare(self.durable_lsn());
+        let (len, segment_len) = (segment.header.len, self.options.segment_len);
+        let is_synced_often = self.is_synced_often.load(Ordering::Relaxed);
+        let is_usual = len == segment_len || is_synced_often && len == self.written_len_max();
+        let file = (!is_read && is_usual).then(|| segment.file_to_write(&*self.context.vfs));
         let mut spares = self.spares.lock();
-        let segment_len = self.options.segment_len;
         let ahead = self.segments_ahead.load(Ordering::Relaxed).saturating_sub(1) as u64 * segment_len;
         let waiting = ahead + spares.iter().map(|spare| spare.len).sum::<u64>();
-        let is_synced_often = self.is_synced_often.load(Ordering::Relaxed);
-        let is_usual = spare.len == segment_len || is_synced_often && spare.len == self.written_len_max();
-        if !is_read && is_usual && waiting + spare.len <= self.options.spares_max as u64 * segment_len {
-            spares.push(spare);
-        } else {
-            drop(spares);
-            spare.remove(&self.context);
+        match file {
+            Some(Ok(file)) if waiting + len <= self.options.spares_max as u64 * segment_len => {
+                spares.push(segment.to_spare(file, self.durable_lsn()));
+            }
+            _ => {
+                drop(spares);
+                remove_segment(&self.context, &segment.path);
+            }
         }
     }
 
@@ -528,7 +535,7 @@ impl Wal {
             segments.iter().filter(|s| s.end_lsn() > durable && s.header.start_lsn < end).cloned().collect()
         };
         for segment in dirty {
-            segment.file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
+            segment.file().sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
         }
         Ok(end)
     }
@@ -634,8 +641,9 @@ impl Wal {
             }
             _ if stored.len() >= CALL_BYTES_MIN => {
                 // The header last, as above; so nothing need be copied together.
-                let payload = segment.file.write_at(stored, *offset + record.header_len as u64);
-                payload.and_then(|()| segment.file.write_at(buffer, *offset))
+                let file = segment.file();
+                let payload = file.write_at(stored, *offset + record.header_len as u64);
+                payload.and_then(|()| file.write_at(buffer, *offset))
             }
             _ => {
                 buffer.extend_from_slice(stored);
@@ -645,7 +653,7 @@ impl Wal {
                     let zeroed_to = end.next_multiple_of(ZEROED_UNIT).min(segment.header.len);
                     buffer.resize((zeroed_to - *offset) as usize, 0);
                 }
-                let written = segment.file.write_at(buffer, *offset);
+                let written = segment.file().write_at(buffer, *offset);
                 if is_to_zero && written.is_ok() {
                     *written_to = *offset + buffer.len() as u64;
                 }
@@ -671,7 +679,7 @@ impl Wal {
     fn not_written(&self, tail: &Tail, header_len: usize, error: io::Error) -> Error {
         // Without its header the record is not one, whatever else was written.
         let zeros = [0; RECORD_HEADER_LEN_MAX];
-        let _ = tail.segment.file.write_at(&zeros[..header_len], tail.offset);
+        let _ = tail.segment.file().write_at(&zeros[..header_len], tail.offset);
         let error = Error::io("append to", &tail.segment.path, error);
         if error.is_disk_full() {
             return error;
@@ -715,7 +723,7 @@ fn following_len(len: u64, options: &WalOptions) -> u64 {
 
 /// A segment's bytes in memory; `None` if it is to be written by calls to the system.
 fn map(segment: &Segment) -> Option<Box<dyn WriteMapping>> {
-    segment.file.map_for_writing(segment.header.len).unwrap_or_else(|error| {
+    segment.file().map_for_writing(segment.header.len).unwrap_or_else(|error| {
         tracing::debug!(path = %segment.path.display(), %error, "a log segment could not be mapped");
         None
     })

@@ -173,9 +173,9 @@ impl RecoveryOutcome {
         for segment in &self.start.older {
             if rewrite {
                 let end = segment.end_lsn().saturating_sub(segment.header.start_lsn).min(segment.header.len);
-                rewrite_in_place(&*segment.file, end).map_err(|e| Error::io("rewrite", &segment.path, e))?;
+                rewrite_in_place(&*segment.file(), end).map_err(|e| Error::io("rewrite", &segment.path, e))?;
             }
-            segment.file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
+            segment.file().sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
         }
         Ok(self.start)
     }
@@ -200,7 +200,10 @@ pub fn recover_with(
     helper: Option<&dyn Runtime>,
     visitor: &mut dyn FnMut(&RecordInfo, &[u8]) -> Result<Visit>,
 ) -> Result<RecoveryOutcome> {
-    let files = SeenFiles::list(vfs, dir)?;
+    let mut files = SeenFiles::list(vfs, dir)?;
+    if let Some(oldest) = input.oldest_segment.filter(|_| input.is_to_sync) {
+        files.open_to_write(vfs, oldest)?;
+    }
     let mut chain = Chain {
         files: &files,
         input,
@@ -457,7 +460,7 @@ impl<'a> Chain<'a> {
         let tail = used
             .last()
             .filter(|segment| segment.header.number == end.number)
-            .map(|segment| Tail::new(segment.header, segment.path.clone(), Arc::clone(&segment.file), end.clone()));
+            .map(|segment| Tail::new(segment.header, segment.path.clone(), segment.file(), end.clone()));
         let segments: Vec<SegmentInfo> = used.iter().map(|segment| segment.info()).collect();
         let unneeded =
             self.files.by_number.keys().copied().filter(|n| segments.iter().all(|s| s.number != *n)).collect();
@@ -496,6 +499,8 @@ impl<'a> Chain<'a> {
 pub struct Candidate {
     path: PathBuf,
     file: Arc<dyn File>,
+    /// Whether it is open for writing, too.
+    is_writable: bool,
     file_len: u64,
     /// The header and the link of the first record; or what is wrong with it, and where.
     header: std::result::Result<(SegmentHeader, Link), (u64, String)>,
@@ -503,17 +508,7 @@ pub struct Candidate {
 
 impl Candidate {
     fn open(vfs: &dyn Vfs, path: PathBuf, number: FileNumber) -> Result<Option<Candidate>> {
-        // Segments are opened for writing, since they may be recycled later; for a reader of a database that may not be
-        // written it is enough to read them.
-        let opened = match vfs.open(&path, OpenMode::ReadWrite) {
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
-            {
-                vfs.open(&path, OpenMode::Read)
-            }
-            opened => opened,
-        };
-        let file = match opened {
+        let file = match vfs.open(&path, OpenMode::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", path, error)),
@@ -534,7 +529,7 @@ impl Candidate {
             Err(Error::Corruption { offset, detail, .. }) => Err((offset, detail)),
             Err(error) => return Err(error),
         };
-        Ok(Some(Candidate { path, file, file_len, header }))
+        Ok(Some(Candidate { path, file, is_writable: false, file_len, header }))
     }
 
     /// The header and the link of the first record; an error if it is damaged.
@@ -559,7 +554,8 @@ impl Candidate {
     /// The segment that it holds.
     pub fn segment(&self) -> Result<Arc<Segment>> {
         let (header, link) = self.header()?;
-        Ok(Arc::new(Segment::new(*header, link, self.path.clone(), self.file.clone())))
+        let segment = Segment::new(*header, link, self.path.clone(), self.file.clone());
+        Ok(Arc::new(if self.is_writable { segment } else { segment.of_file_to_read() }))
     }
 
     /// What is there of it to be looked through: a cut file shows what it still has.
@@ -605,12 +601,31 @@ impl SeenFiles {
         Ok(SeenFiles { dir: dir.to_owned(), by_number })
     }
 
+    /// Opens a segment and those after it for writing: they are synced, and written to once more when they are used again. The
+    /// others are many where much is retained, and need a descriptor only while they are read.
+    fn open_to_write(&mut self, vfs: &dyn Vfs, oldest: FileNumber) -> Result<()> {
+        let start_lsn = self.start_of(oldest);
+        for candidate in self.by_number.values_mut() {
+            if candidate.header.as_ref().is_ok_and(|(header, _)| header.start_lsn >= start_lsn) {
+                let opened = vfs.open(&candidate.path, OpenMode::ReadWrite);
+                candidate.file = opened.map_err(|e| Error::io("open", &candidate.path, e))?;
+                candidate.is_writable = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a segment begins; past all others if there is no such one.
+    fn start_of(&self, number: FileNumber) -> Lsn {
+        let start_of =
+            |(_, header): (&Candidate, &SegmentHeader)| (header.number == number).then_some(header.start_lsn);
+        self.valid().find_map(start_of).unwrap_or(MAX_LSN)
+    }
+
     /// The files of a segment and of those after it, and their lengths. The system is asked to begin to write them; should that fail, the sync of the
     /// same open file tells.
     fn from(&self, oldest: FileNumber) -> Vec<(Arc<dyn File>, u64)> {
-        let start_of =
-            |(_, header): (&Candidate, &SegmentHeader)| (header.number == oldest).then_some(header.start_lsn);
-        let start_lsn = self.valid().find_map(start_of).unwrap_or(MAX_LSN);
+        let start_lsn = self.start_of(oldest);
         let segments = self.valid().filter(|(_, header)| header.start_lsn >= start_lsn);
         segments.map(|(candidate, header)| (Arc::clone(&candidate.file), header.len)).collect()
     }

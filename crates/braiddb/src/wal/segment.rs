@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     base::{Error, FileId, FileNumber, SequenceNumber},
-    platform::{File, OpenMode, WriteMapping},
+    platform::{File, OpenMode, Vfs, WriteMapping},
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::{
     collections::VecDeque,
     io,
@@ -27,6 +27,14 @@ use std::{
 /// Zeros are written in pieces of this length.
 const ZEROS_LEN: usize = 256 << 10;
 
+/// A segment's file.
+#[derive(Debug)]
+struct Opened {
+    file: Arc<dyn File>,
+    /// Whether it is open for writing, too.
+    is_writable: bool,
+}
+
 /// A segment in use. `last_sequence` and `end_lsn` are written by the appender only and read by anybody.
 #[derive(Debug)]
 pub struct Segment {
@@ -34,7 +42,7 @@ pub struct Segment {
     /// The link that the first record carries.
     pub first_link: Link,
     pub path: PathBuf,
-    pub file: Arc<dyn File>,
+    opened: RwLock<Opened>,
     /// The last sequence number in it, or before it while it holds no group.
     last_sequence: AtomicU64,
     /// Where its records end; `u64::MAX` while it is the last segment.
@@ -56,12 +64,42 @@ impl Segment {
             header,
             first_link,
             path,
-            file,
+            opened: RwLock::new(Opened { file, is_writable: true }),
             last_sequence,
             end_lsn,
             mapping: Mutex::default(),
             readers: AtomicUsize::new(0),
             is_written: false,
+        }
+    }
+
+    /// The same, of a file that is open for reading only.
+    pub fn of_file_to_read(mut self) -> Segment {
+        self.opened.get_mut().is_writable = false;
+        self
+    }
+
+    /// The file; for reading only, once it rests.
+    pub fn file(&self) -> Arc<dyn File> {
+        Arc::clone(&self.opened.read().file)
+    }
+
+    /// The file, open for writing. Fails if it has to be opened for that, and cannot be.
+    pub fn file_to_write(&self, vfs: &dyn Vfs) -> io::Result<Arc<dyn File>> {
+        let opened = self.opened.read();
+        if opened.is_writable { Ok(Arc::clone(&opened.file)) } else { vfs.open(&self.path, OpenMode::ReadWrite) }
+    }
+
+    /// For when it is only read any more, if at all: then its file need neither be mapped nor stay open. It is opened for reading, which
+    /// takes a descriptor while there are some to spare ([`crate::platform::BudgetedVfs`]). Where that fails, all stays as it is.
+    pub fn rest(&self, vfs: &dyn Vfs) {
+        match vfs.open(&self.path, OpenMode::Read) {
+            Ok(file) => {
+                drop(self.take_mapping());
+                let before = std::mem::replace(&mut *self.opened.write(), Opened { file, is_writable: false });
+                drop(before);
+            }
+            Err(error) => tracing::debug!(path = %self.path.display(), %error, "a log segment stays open for writing"),
         }
     }
 
@@ -106,13 +144,13 @@ impl Segment {
         }
     }
 
-    /// The file without its contents, when the log is synced up to `durable_lsn`.
-    pub fn to_spare(&self, durable_lsn: Lsn) -> Spare {
+    /// The file, open for writing, without its contents, when the log is synced up to `durable_lsn`.
+    pub fn to_spare(&self, file: Arc<dyn File>, durable_lsn: Lsn) -> Spare {
         Spare {
             number: self.header.number,
             len: self.header.len,
             path: self.path.clone(),
-            file: self.file.clone(),
+            file,
             is_dirty: self.end_lsn() > durable_lsn,
             is_written: self.is_written || self.end_lsn() != u64::MAX,
             mapping: self.take_mapping(),
@@ -260,11 +298,16 @@ impl Spare {
         }
     }
 
-    /// Removes the file. One that stays is found and listed by the next recovery, so a failure is only told.
+    /// Removes the file.
     pub fn remove(&self, context: &WalContext) {
-        if let Err(error) = context.vfs.remove(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "a log segment that is not needed could not be removed");
-        }
+        remove_segment(context, &self.path);
+    }
+}
+
+/// Removes a segment's file. One that stays is found and listed by the next recovery, so a failure is only told.
+pub fn remove_segment(context: &WalContext, path: &Path) {
+    if let Err(error) = context.vfs.remove(path) {
+        tracing::warn!(path = %path.display(), %error, "a log segment that is not needed could not be removed");
     }
 }
 

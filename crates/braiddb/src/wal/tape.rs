@@ -179,7 +179,8 @@ impl LogReader {
         }
         // Nothing past the end is read, let alone kept: it may be written this very moment.
         let header = SegmentHeader { len: end - header.start_lsn, ..*header };
-        let mut reader = SegmentReader::new(&header, &*self.pin.file, &self.pin.path);
+        let file = self.pin.file();
+        let mut reader = SegmentReader::new(&header, &*file, &self.pin.path);
         let mut bytes = 0;
         while header.start_lsn + self.offset < end && bytes < bytes_max {
             let record = match reader.find(self.offset)? {
@@ -257,8 +258,8 @@ pub fn end_of_epoch(log: &impl HeldLog, epoch: Epoch) -> Option<Lsn> {
 
 /// Calls `visit` with the commit groups of a segment that is not written any more; false if it does not hold together.
 pub fn visit_groups(segment: &Segment, mut visit: impl FnMut(SequenceNumber, &[u8])) -> Result<bool> {
-    let header = &segment.header;
-    let (mut reader, mut offset) = (SegmentReader::new(header, &*segment.file, &segment.path), SEGMENT_HEADER_LEN);
+    let (header, file) = (&segment.header, segment.file());
+    let (mut reader, mut offset) = (SegmentReader::new(header, &*file, &segment.path), SEGMENT_HEADER_LEN);
     let mut link = segment.first_link;
     while header.start_lsn + offset < segment.end_lsn().min(header.limit_lsn()) {
         let record = match reader.find(offset)? {
@@ -281,7 +282,8 @@ pub fn floor_of<'a>(segments: impl IntoIterator<Item = &'a Arc<Segment>>) -> Res
         if header.begins_epoch() {
             return Ok(Some(header.previous_sequence));
         }
-        let (mut reader, mut offset) = (SegmentReader::new(header, &*segment.file, &segment.path), SEGMENT_HEADER_LEN);
+        let file = segment.file();
+        let (mut reader, mut offset) = (SegmentReader::new(header, &*file, &segment.path), SEGMENT_HEADER_LEN);
         while header.start_lsn + offset < segment.end_lsn().min(header.limit_lsn()) {
             let Found::Record(record) = reader.find(offset)? else { break };
             if record.header.flags.is_group() {

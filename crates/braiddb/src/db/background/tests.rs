@@ -313,6 +313,31 @@ fn the_flusher_tries_again_after_a_full_disk_and_not_after_a_failed_sync() {
 }
 
 #[test]
+fn a_merge_that_finds_no_space_does_not_keep_a_flush_waiting() {
+    let (vfs, clock, db) = world();
+    let tree = db.tree("t").unwrap();
+    for part in 0..4 {
+        for row in 0..200 {
+            tree.put(format!("{:05}", 4 * row + part), [7; 50]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let runs = || db.stats().partitions.iter().map(|p| p.runs.len() + p.loose.len()).sum::<usize>();
+    clock.advance(IDLE_NS);
+    look(&db);
+    clock.advance(IDLE_NS);
+    assert_eq!(look(&db), (true, true));
+    vfs.fail(Operation::Create, 0, 1, io::ErrorKind::StorageFull);
+    db.core().run_inline();
+    assert_eq!((runs(), db.stats().background_errors), (4, 1), "the merge was refused");
+    tree.put(b"k", b"v").unwrap();
+    freeze(&db);
+    let flushes = db.stats().flushes;
+    db.core().run_inline();
+    assert_eq!((frozen(&db), db.stats().flushes), (0, flushes + 1));
+}
+
+#[test]
 fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     let (_, clock, db) = world();
     let tree = db.tree("t").unwrap();

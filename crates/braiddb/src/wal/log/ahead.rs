@@ -108,7 +108,7 @@ impl Wal {
             count(counter, 1);
         } else {
             drop(tail);
-            self.spares.lock().push(next.to_spare(next.header.durable_lsn));
+            self.spares.lock().push(next.to_spare(next.file(), next.header.durable_lsn));
         }
         Ok(true)
     }
@@ -182,7 +182,7 @@ impl Wal {
     /// Gives up the segments made beforehand, if there are any: each follows the one before.
     pub(super) fn drop_ahead(&self, tail: &mut Tail) {
         let mut spares = self.spares.lock();
-        spares.extend(tail.ahead.drain(..).map(|next| next.to_spare(next.header.durable_lsn)));
+        spares.extend(tail.ahead.drain(..).map(|next| next.to_spare(next.file(), next.header.durable_lsn)));
         self.segments_ahead.store(0, Ordering::Relaxed);
     }
 }
