@@ -23,8 +23,8 @@ use std::{
 
 /// Writes that take effect together. Of several writes to one key the last counts.
 ///
-/// A key or value beyond the limits, or a tree that was dropped, makes the whole batch fail when it is written; nothing
-/// of it is applied then.
+/// A key or value beyond the limits, or a tree that was dropped or is another database's, makes the whole batch fail when it is
+/// written; nothing of it is applied then.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     raw: RawBatch,
@@ -36,8 +36,10 @@ pub struct Batch {
 
 impl Batch {
     fn touch(&mut self, tree: &Arc<TreeState>, key: &[u8]) {
-        if let Err(at) = self.trees.binary_search_by_key(&tree.id.0, |tree| tree.id.0) {
-            self.trees.insert(at, Arc::clone(tree));
+        match self.trees.binary_search_by_key(&tree.id.0, |tree| tree.id.0) {
+            Ok(at) if self.trees[at].home != tree.home => self.raw.fail(tree.another_database().to_string()),
+            Ok(_) => {}
+            Err(at) => self.trees.insert(at, Arc::clone(tree)),
         }
         if let Err(e) = check_key(key) {
             self.raw.fail(e.to_string());
@@ -183,7 +185,7 @@ pub(super) fn commit(
         _ => core.enter()?,
     };
     core.check_writable()?;
-    let check_trees = || trees.iter().try_for_each(|tree| tree.check());
+    let check_trees = || trees.iter().try_for_each(|tree| tree.check_in(core.incarnation));
     check_trees()?;
     let threshold_of = |options: &TreeOptions| options.blob_threshold.unwrap_or(core.settings.blob_threshold).max(1);
     let thresholds = trees.iter().map(|tree| threshold_of(&tree.options));

@@ -34,6 +34,8 @@ const MAX_NAME_LEN: usize = 1024;
 #[derive(Debug)]
 pub struct TreeState {
     pub id: TreeId,
+    /// The incarnation of the database that it is of.
+    pub home: u64,
     pub name: RwLock<String>,
     pub multi: bool,
     pub options: TreeOptions,
@@ -50,6 +52,21 @@ impl TreeState {
         Ok(())
     }
 
+    /// Fails if it is not of the database of this incarnation, or was dropped.
+    #[inline]
+    pub fn check_in(&self, incarnation: u64) -> Result<()> {
+        if self.home != incarnation {
+            return Err(self.another_database());
+        }
+        self.check()
+    }
+
+    /// What is told of a tree that is used with another database than its own.
+    #[cold]
+    pub fn another_database(&self) -> Error {
+        Error::InvalidArgument(format!("the tree {:?} is another database's", self.name.read()))
+    }
+
     /// The catalog value that describes the tree.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![1];
@@ -63,7 +80,7 @@ impl TreeState {
         out
     }
 
-    /// The tree that a catalog entry describes; `None` if it is no such entry.
+    /// The tree that a catalog entry describes, of no database yet; `None` if it is no such entry.
     pub fn decode(name: &[u8], value: &[u8]) -> Option<TreeState> {
         let mut reader = ByteReader::new(value);
         if reader.u8()? != 1 {
@@ -83,7 +100,7 @@ impl TreeState {
         let ttl = if reader.is_at_end() { None } else { Some(Duration::from_micros(reader.varint()?)) };
         let options = TreeOptions { compression, blob_threshold, ttl };
         let name = RwLock::new(String::from_utf8(name.to_vec()).ok()?);
-        Some(TreeState { id, name, multi, options, dropped: AtomicBool::new(false) })
+        Some(TreeState { id, home: 0, name, multi, options, dropped: AtomicBool::new(false) })
     }
 }
 

@@ -89,7 +89,8 @@ impl fmt::Debug for Cursor {
 impl Cursor {
     /// A cursor over a tree as its users have it: not if it was dropped.
     pub(super) fn over(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
-        let is_gone = tree.check().is_err();
+        let core = hold.as_ref().map_or(db.core(), Hold::core);
+        let is_gone = tree.check_in(core.incarnation).is_err();
         Cursor { is_gone, ..Cursor::new(db, tree, hold) }
     }
 
@@ -385,7 +386,7 @@ impl Cursor {
 
     fn check(&mut self) -> Result<()> {
         self.blob.take();
-        let is_there = if self.is_gone { self.tree.check() } else { Ok(()) };
+        let is_there = if self.is_gone { self.tree.check_in(self.hold.core().incarnation) } else { Ok(()) };
         is_there.inspect_err(|_| self.place = Place::Fresh)?;
         self.check_open()?;
         self.check_hold()

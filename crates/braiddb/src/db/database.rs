@@ -151,6 +151,7 @@ impl Db {
         let next_id = next_id.ok_or_else(|| Error::InvalidArgument("all tree numbers are used up".to_owned()))?;
         let tree = TreeState {
             id: TreeId(*last_id),
+            home: core.incarnation,
             name: RwLock::new(name.to_owned()),
             multi,
             options,

@@ -149,6 +149,7 @@ impl Tree {
 impl Snapshot {
     /// The value of `key`, if there was one, and when it expires, if it does.
     pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         tree.db().core().get_with_expiry(&key, Some(self.hold()))
     }

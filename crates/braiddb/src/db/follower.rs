@@ -402,8 +402,8 @@ impl Following {
         let loaded = self.manifest.layout().runs.values().map(|run| run.max_sequence).max();
         self.log.last_sequence = self.log.last_sequence.max(loaded.unwrap_or_default());
         let last_sequence = self.log.last_sequence;
-        let (catalog, _) = load_catalog(settings, &state, last_sequence, dir, &functions)?;
         let layout = self.manifest.layout();
+        let (catalog, _) = load_catalog(settings, &state, last_sequence, (dir, layout.incarnation), &functions)?;
         let core = Core::assemble(Parts {
             settings: settings.clone(),
             dir: dir.to_owned(),

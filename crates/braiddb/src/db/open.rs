@@ -133,7 +133,7 @@ impl Core {
         let mut state = first_state(&settings, &replayed, Arc::new(version));
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
         let (catalog, remembered) = loop {
-            match load_catalog(&settings, &state, last_sequence, dir, &functions) {
+            match load_catalog(&settings, &state, last_sequence, (dir, manifest.layout().incarnation), &functions) {
                 Err(e) => heal_at_open(e, &mut files, &mut state, manifest.layout())?,
                 Ok(loaded) => break loaded,
             }
@@ -449,7 +449,7 @@ pub(super) fn load_catalog(
     settings: &Settings,
     state: &ReadState,
     last_sequence: SequenceNumber,
-    dir: &Path,
+    (dir, incarnation): (&Path, u64),
     functions: &MergeFunctions,
 ) -> Result<(Catalog, Option<RetentionLimit>)> {
     let (mut retention, mut dropped) = (None, BTreeMap::new());
@@ -468,7 +468,10 @@ pub(super) fn load_catalog(
             )
         };
         match tag {
-            b'n' => trees.push(TreeState::decode(name, entry.value).ok_or_else(bad)?),
+            b'n' => {
+                let tree = TreeState::decode(name, entry.value).ok_or_else(bad)?;
+                trees.push(TreeState { home: incarnation, ..tree });
+            }
             b'i' => next_id = u32::from_le_bytes(entry.value.try_into().map_err(|_| bad())?),
             b'f' => {
                 let number = u64::from_le_bytes(entry.value.try_into().map_err(|_| bad())?);

@@ -2,6 +2,7 @@
 
 use super::{
     bytes::Value,
+    catalog::TreeState,
     core::Core,
     cursor::Cursor,
     database::Db,
@@ -33,6 +34,11 @@ impl Hold {
             (now.ns, now.us)
         });
         Hold { core: Arc::clone(core), held }
+    }
+
+    /// Whose commits it holds.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// What it holds.
@@ -92,6 +98,12 @@ impl Snapshot {
         &self.hold
     }
 
+    /// Fails if a tree is another database's, or was dropped.
+    #[inline]
+    pub(super) fn check_tree(&self, tree: &TreeState) -> Result<()> {
+        tree.check_in(self.db.core().incarnation)
+    }
+
     /// The last commit it sees.
     pub fn sequence(&self) -> SequenceNumber {
         self.hold.sequence()
@@ -99,6 +111,7 @@ impl Snapshot {
 
     /// The value of `key`, if there was one.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
         let key = internal.seek_of(tree.state(), key.as_ref())?;
         self.db.core().get(key, Some(&self.hold), |value| Value::new(value.into_owned()))
@@ -106,12 +119,14 @@ impl Snapshot {
 
     /// The value of `key` and its version, if there was one.
     pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
+        self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.core().get_versioned(&key, Some(&self.hold))
     }
 
     /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].
     pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
         let key = internal.seek_of(tree.state(), key.as_ref())?;
         self.db.core().get(key, Some(&self.hold), |value| read(&value))
@@ -119,6 +134,7 @@ impl Snapshot {
 
     /// Whether there was a value of `key`.
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.db.core().contains(&key, Some(&self.hold))
     }
@@ -137,7 +153,7 @@ impl Snapshot {
         keys: &[K],
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        tree.state().check()?;
+        self.check_tree(tree.state())?;
         self.db.core().multi_get(tree.state().id, keys, Some(&self.hold), read)
     }
 
@@ -163,11 +179,13 @@ impl Snapshot {
 
     /// Whether `value` was among those of `key` in a multi-tree.
     pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.check_tree(tree.state())?;
         tree.contains_at(key.as_ref(), value.as_ref(), Some(&self.hold))
     }
 
     /// How many values `key` had: see [`MultiTree::count`].
     pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.check_tree(tree.state())?;
         tree.count_at(key.as_ref(), Some(&self.hold))
     }
 

@@ -249,6 +249,7 @@ impl Tree {
 impl Snapshot {
     /// The value that `key` had, to be read a part at a time: see [`Tree::stream`].
     pub fn stream(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
+        self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         StreamReader::open(self.db(), key, self.hold().clone())
     }

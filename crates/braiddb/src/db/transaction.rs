@@ -147,7 +147,7 @@ impl Transaction {
     #[inline]
     pub(super) fn check_tree(&self, db: &Db, tree: &TreeState) -> Result<()> {
         if !Arc::ptr_eq(db.core(), self.db.core()) {
-            return Err(another_database(tree));
+            return Err(tree.another_database());
         }
         tree.check()
     }
@@ -554,9 +554,4 @@ impl Transaction {
 
     /// Ends it without a trace, as dropping it does.
     pub fn roll_back(self) {}
-}
-
-#[cold]
-fn another_database(tree: &TreeState) -> Error {
-    Error::InvalidArgument(format!("the tree {:?} is another database's", tree.name.read()))
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
-    db::{Db, MultiTree, Tree, Version, core::Core},
+    db::{Db, MultiTree, Tree, Version, catalog::TreeState, core::Core},
     platform::UNIX_EPOCH,
     wal::{
         ClosedLog, Gone, HeldLog, LogItem, LogReader, Lsn, ReadError, RecordInfo, RecoveryInput, RetentionLimit,
@@ -49,6 +49,7 @@ enum Start {
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
     filter: Filter,
+    tree: Option<Arc<TreeState>>,
     start: Start,
     is_unsynced: bool,
 }
@@ -61,17 +62,22 @@ impl WatchOptions {
 
     /// One tree only. Its creation is not shown, since it has been; that it is dropped or renamed is.
     pub fn tree(self, tree: &Tree) -> WatchOptions {
-        self.tree_id(tree.state().id.0)
+        self.of_tree(tree.state())
     }
 
     /// One tree of many values to a key only.
     pub fn multi_tree(self, tree: &MultiTree) -> WatchOptions {
-        self.tree_id(tree.state().id.0)
+        self.of_tree(tree.state())
+    }
+
+    fn of_tree(self, tree: &Arc<TreeState>) -> WatchOptions {
+        WatchOptions { tree: Some(Arc::clone(tree)), ..self.tree_id(tree.id.0) }
     }
 
     /// The tree of this number only, which may have been dropped.
     pub fn tree_id(mut self, id: u32) -> WatchOptions {
         self.filter.tree = Some(id);
+        self.tree = None;
         self
     }
 
@@ -218,7 +224,10 @@ impl Watcher {
     fn new(db: &Db, options: WatchOptions) -> Result<Watcher> {
         let core = db.core();
         core.check_open()?;
-        let WatchOptions { filter, start, is_unsynced } = options;
+        let WatchOptions { filter, tree, start, is_unsynced } = options;
+        if let Some(tree) = tree.filter(|tree| tree.home != core.incarnation) {
+            return Err(tree.another_database());
+        }
         if filter.tree.is_none() && !filter.prefix.is_empty() {
             return Err(Error::InvalidArgument("a prefix of keys is of one tree: say which".to_owned()));
         }
