@@ -118,7 +118,7 @@ pub struct OpenArguments {
 pub struct ReadArguments {
     #[command(flatten)]
     pub open: OpenArguments,
-    /// Change nothing on the disk, and take no lock: for media that cannot be written, and only while nobody writes
+    /// Change nothing on the disk, and take no lock: what commands that only read do in any case
     #[arg(long)]
     pub read_only: bool,
 }

@@ -1,13 +1,13 @@
 //! Opening databases and trees for a command.
 //!
-//! Opening for writing takes the lock and begins a segment of the log. Where that is refused for want of space or of
-//! permission, or since somebody else has the database open, a command that only reads opens it read-only instead, which takes no
-//! writing and no lock: it reads what has been committed by then, whatever happens meanwhile.
+//! Opening for writing takes the lock and begins a segment of the log, at the cost of what is retained of that, and without a log archive lets go of what that
+//! lacks. So a command that only reads opens the database read-only, which takes no writing and no lock: it reads what has been committed by then,
+//! whatever happens meanwhile.
 
 use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result};
-use braiddb::{Builder, Db, Durability, Error, MultiTree, Tree};
+use braiddb::{Builder, Db, Durability, MultiTree, Tree};
 
 use crate::{
     arguments::{DurabilityArgument, KeyArguments, OpenArguments, ReadArguments},
@@ -34,18 +34,10 @@ pub fn builder(arguments: &OpenArguments) -> Builder {
     }
 }
 
-/// Opens an existing database to read from it; read-only, as it is now, where it cannot be written or somebody else has it open.
+/// Opens an existing database to read from it, as it is now, and changes nothing.
 pub fn open_for_reading(path: &Path, arguments: &ReadArguments) -> Result<Db> {
     check_directory(path)?;
-    let open = |read_only| builder(&arguments.open).create(false).read_only(read_only).open(path);
-    let refused = match open(arguments.read_only) {
-        Ok(db) => return Ok(db),
-        Err(error) => error,
-    };
-    let Some(why) = why_unwritable(&refused).filter(|_| !arguments.read_only) else { return Err(refused.into()) };
-    let db = open(true)?;
-    eprintln!("braid: opened read-only: {why}");
-    Ok(db)
+    Ok(builder(&arguments.open).create(false).read_only(true).open(path)?)
 }
 
 /// Opens an existing database to read from it, and has it keep so much of its log from now on.
@@ -76,19 +68,6 @@ fn check_directory(path: &Path) -> Result<()> {
             Err(failure(NOT_FOUND, format!("there is no database in {}", path.display())))
         }
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
-}
-
-/// What keeps the database from being written, if that is what an opening failed of.
-fn why_unwritable(error: &Error) -> Option<String> {
-    match error {
-        _ if error.is_disk_full() => Some("the disk is full".to_owned()),
-        Error::Locked { owner, .. } => Some(format!("it is open in {owner}")),
-        Error::Io { source, .. } => {
-            let kinds = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
-            kinds.contains(&source.kind()).then(|| error.to_string())
-        }
-        _ => None,
     }
 }
 

@@ -39,7 +39,7 @@ pub fn watch(arguments: &WatchArguments) -> Result<u8> {
 
 fn options(db: &Db, arguments: &WatchArguments, notation: KeyNotation) -> Result<WatchOptions> {
     // Read-only, what a killed process has left is shown as it is read: nothing will become of it meanwhile.
-    let mut options = WatchOptions::new().from_oldest().unsynced(arguments.read.read_only);
+    let mut options = WatchOptions::new().from_oldest().unsynced(arguments.keep.is_none());
     if let Some(name) = &arguments.tree {
         options = match NamedTree::open(db, name)? {
             NamedTree::Plain(tree) => options.tree(&tree),

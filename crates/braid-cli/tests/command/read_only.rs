@@ -33,7 +33,7 @@ fn workplace_with_database() -> Workplace {
     place
 }
 
-/// Opening begins a segment of the log, for which a full disk has no room; nothing could be read from one.
+/// Opening for writing begins a segment of the log, for which a full disk has no room; nothing could be read from one.
 #[test]
 fn what_lies_on_a_full_disk_is_read() {
     let place = workplace_with_database();
@@ -57,7 +57,6 @@ fn what_lies_on_a_full_disk_is_read() {
         return eprintln!("skipped: no file system can be mounted here");
     }
     assert!(output.status.success(), "{stdout}{stderr}");
-    assert_eq!(stderr.matches("braid: opened read-only: the disk is full\n").count(), READING.len(), "{stderr}");
     assert!(stdout.contains("\"colour\":\"red\"") && stdout.contains("sound"), "{stdout}");
 }
 
@@ -69,13 +68,12 @@ fn what_belongs_to_somebody_else_is_read() {
         let output = stranger.run(command);
         let stderr = text(&output.stderr);
         assert!(output.status.success(), "{command}: {stderr}");
-        assert!(stderr.starts_with("braid: opened read-only: cannot lock db/LOCK: Permission denied"), "{stderr}");
-        assert_eq!((stderr.lines().count(), stderr.matches("denied").count()), (1, 1), "{stderr}");
+        assert_eq!(stderr, "", "{command}");
     }
     let output = stranger.run("put db t k v");
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(text(&output.stderr).matches("denied").count(), 1, "{output:?}");
-    assert_eq!(text(&stranger.run("get db t k --read-only").stderr), "");
+    assert!(stranger.run("get db t k --read-only").status.success());
 }
 
 #[test]
@@ -87,7 +85,7 @@ fn what_somebody_has_open_is_read_beside_him() {
         let output = Command::new(BRAID).args(command.split(' ')).current_dir(place.path("")).output().unwrap();
         let stderr = text(&output.stderr);
         assert!(output.status.success(), "{command}: {stderr}");
-        assert!(stderr.starts_with("braid: opened read-only: it is open in"), "{stderr}");
+        assert_eq!(stderr, "", "{command}");
     }
     assert!(place.fails(4, "put db t k v").contains("is open in"));
     drop(lock);
@@ -99,6 +97,29 @@ fn what_somebody_has_open_is_read_beside_him() {
     fs::remove_file(place.path("db/LOCK")).unwrap();
     fs::set_permissions(place.path("db"), fs::Permissions::from_mode(0o555)).unwrap();
     assert!(stranger.run("get db t k").status.success());
+}
+
+/// The story: each `stats` began a segment of the log. So what was kept of that was soon gone, and the log archive, which such a command does not know of, had a gap.
+#[test]
+fn commands_that_only_read_change_nothing() {
+    let place = workplace_with_database();
+    place.ok("watch db --keep 8M");
+    place.ok("put db t l v --keys text");
+    let files = || {
+        let entries = fs::read_dir(place.path("db")).unwrap().map(|entry| entry.unwrap());
+        let mut files: Vec<_> = entries
+            .map(|entry| {
+                (entry.file_name(), entry.metadata().unwrap().modified().unwrap(), fs::read(entry.path()).unwrap())
+            })
+            .collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    for command in READING.iter().chain(&["watch db", "dump db db.dump", "stats db"]) {
+        place.ok(command);
+        assert!(files() == before, "{command} has written");
+    }
 }
 
 /// Somebody who may read what lies in a workplace, and write nothing of it: another user, or we ourselves with our
