@@ -1,7 +1,7 @@
 //! BraidDB: an embedded, ordered, transactional key-value store.
 //!
 //! It keeps data in immutable sorted runs, and braids the runs of each key range into one sorted view: a point read costs
-//! about one key comparison, a scan costs none a key, and what is written is not rewritten ten times over.
+//! about one key comparison, a scan costs none a key, and what is written is rewritten few times.
 //!
 //! ```
 //! # fn main() -> braiddb::Result<()> {
