@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests of threads and of how long things take")]
 
 use super::{
-    Durability, Settings,
+    Batch, Durability, Settings, WatchOptions,
     open::SYNC_FAILED_NAME,
     tests_common::{DIR, fault, killed, mem, open, small},
     write::Terms,
@@ -535,7 +535,7 @@ fn a_tree_of_another_database_is_refused() {
     let (_, other_many) = (one.multi_tree("many").unwrap(), two.multi_tree("many").unwrap());
     mine.put(b"k", b"1").unwrap();
     let is_refused = |error: Option<Error>| assert!(matches!(error, Some(Error::InvalidArgument(_))), "{error:?}");
-    let write = |fill: &dyn Fn(&mut crate::Batch)| {
+    let write = |fill: &dyn Fn(&mut Batch)| {
         let mut batch = one.batch();
         batch.put(&mine, b"k", b"2");
         fill(&mut batch);
@@ -561,8 +561,8 @@ fn a_tree_of_another_database_is_refused() {
     is_refused(snapshot.pairs::<&[u8]>(&other_many, ..).next().and_then(std::result::Result::err));
     is_refused(snapshot.cursor(&other).seek_first().err());
     is_refused(snapshot.pair_cursor(&other_many).seek_first().err());
-    is_refused(one.watch(crate::WatchOptions::new().tree(&other)).err());
-    is_refused(one.watch(crate::WatchOptions::new().multi_tree(&other_many)).err());
+    is_refused(one.watch(WatchOptions::new().tree(&other)).err());
+    is_refused(one.watch(WatchOptions::new().multi_tree(&other_many)).err());
     assert_eq!(mine.get(b"k").unwrap().as_deref(), Some(b"1".as_slice()));
     assert_eq!(snapshot.get(&mine, b"k").unwrap().as_deref(), Some(b"1".as_slice()));
 }

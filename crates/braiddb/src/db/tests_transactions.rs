@@ -1,11 +1,10 @@
 //! Tests of transactions: what they see, and when they are refused.
 
 use super::{
-    Db, Durability, RestorePoint, Settings, Transaction, Tree, Update,
+    Db, Durability, LogArchive, RestorePoint, Settings, Transaction, Tree, Update,
     tests_common::{DIR, bounded, fault, mem, open, small},
 };
 use crate::{
-    backup::{DirectoryTarget, restore_to},
     base::{Error, Result},
     platform::fault_vfs::{FaultVfs, Operation},
 };
@@ -638,8 +637,6 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
     let kept = Settings { log_segment_bytes: 8 << 10, log_archive: Some(archive.clone()), ..settings.clone() };
     let db = open(kept).unwrap();
     let tree = db.tree("t").unwrap();
-    let target = DirectoryTarget::open_in(fault(&vfs), "/db/backups").unwrap();
-    db.backup(&target).unwrap();
     let mut written = Rows::new();
     for round in 0..3 {
         vfs.fail(Operation::Create, 0, u32::MAX, io::ErrorKind::StorageFull);
@@ -661,12 +658,15 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
     let last = tree.put(key(5000), b"last").unwrap();
     written.push((key(5000).to_vec(), b"last".to_vec()));
     db.archive_now().unwrap();
+    let archived = LogArchive::new(&fault(&vfs), &archive, db.core().incarnation);
     db.close().unwrap();
-    let dir = Path::new("/db/restored");
-    let restored = restore_to(settings.clone(), &target, &archive, RestorePoint::Version(last), dir).unwrap();
-    assert_eq!(restored.sequence, last);
-    let db = Db::open_with(settings, dir).unwrap();
-    assert_eq!(db.snapshot().sequence(), last);
-    let back = db.open_tree("t").unwrap();
-    assert_eq!(rows(back.iter()), written);
+    let settings = Settings { vfs: mem(), ..settings };
+    let back = open(settings.clone()).unwrap();
+    let reached =
+        archived.walk(0, RestorePoint::Version(last), &mut |first, batches| back.apply_logged(first, batches));
+    assert_eq!(reached.unwrap(), last);
+    back.close().unwrap();
+    let back = open(settings).unwrap();
+    assert_eq!(back.snapshot().sequence(), last);
+    assert_eq!(rows(back.open_tree("t").unwrap().iter()), written);
 }
