@@ -585,6 +585,7 @@ pub struct DumpArguments {
 /// `braid load`
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("where").required(true))]
+#[command(override_usage = "braid load [OPTIONS] <FILE> <DB>\n       braid load [OPTIONS] <FILE> --check")]
 pub struct LoadArguments {
     /// The dump; `-` is standard input
     pub file: PathBuf,

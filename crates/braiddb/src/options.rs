@@ -266,8 +266,8 @@ impl Builder {
 
     /// How much of the log is kept beyond what recovery needs, in bytes, for those who watch it: see [`Db::watch`]. Counted are
     /// whole segments, and what is dead in blob files and stays for the sake of what they tell. Beyond that the oldest goes,
-    /// whoever may be watching. The database remembers it for all later openings; a new one keeps nothing (0). With it, each
-    /// flush syncs the log.
+    /// whoever may be watching. Each opening for writing begins a segment of a mebibyte. The database remembers it for all later
+    /// openings; a new one keeps nothing (0). With it, each flush syncs the log.
     pub fn log_retention(mut self, bytes: u64) -> Builder {
         self.settings.log_retention_bytes = Some(bytes);
         self

@@ -80,10 +80,10 @@ pub enum Error {
         /// The file that could not grow.
         path: PathBuf,
     },
-    /// The handle takes no more writes, because an earlier failure left it unsure of what is on disk.
-    #[error("the database is read-only since an earlier failure ({reason}): reopen it to go on writing")]
+    /// The handle takes no writes: it was opened for reading only, or an earlier failure left it unsure of what is on disk.
+    #[error("the database is read-only ({reason}): open it anew, for writing, to write to it")]
     ReadOnly {
-        /// The failure.
+        /// Why.
         reason: String,
     },
     /// Whether the commit will be there after the next open is not known: its sync failed.

@@ -356,7 +356,7 @@ impl LogArchive {
 
     fn ends(&self, last: SequenceNumber, detail: &str) -> Error {
         let detail = format!(
-            "the log archive goes no further than to commit {last}, or has a gap there{detail}; a backup after the gap may lead to the \
+            "the log archive goes no further than to commit {last}, which can be restored, or has a gap there{detail}; a backup after the gap may lead to the \
              moment asked for, `Db::archive_now` archives what has not been"
         );
         Error::BackupDamaged { path: self.dir.clone(), detail }
