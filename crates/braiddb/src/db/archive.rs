@@ -81,6 +81,7 @@ impl Db {
         };
         // All before it are in the log.
         let visible = core.snapshots.visible();
+        core.tell_of_refused()?;
         wal.go_on()?;
         core.archive_finished()?;
         Ok(visible.max(archiver.archived.load(Ordering::Acquire)))
@@ -239,6 +240,7 @@ impl Core {
     /// When the database is closed: archives all of the log.
     pub fn archive_at_close(&self) -> Result<()> {
         let (Some(_), Some(wal)) = (&self.archiver, &self.wal) else { return Ok(()) };
+        self.tell_of_refused()?;
         wal.go_on()?;
         self.archive_finished()
     }

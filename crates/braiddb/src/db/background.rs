@@ -451,7 +451,11 @@ impl Core {
         }
         let done = match &result {
             Ok(()) => {
-                (work.flush_not_before_ns, work.merge_not_before_ns) = (0, 0);
+                work.flush_not_before_ns = 0;
+                // That a flush has found space says nothing of a merge, which needs more.
+                if !matches!(job, Job::Flush) {
+                    work.merge_not_before_ns = 0;
+                }
                 true
             }
             Err(e) => self.note_failure(&mut work, &job, e),

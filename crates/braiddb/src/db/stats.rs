@@ -131,7 +131,7 @@ pub struct Stats {
     pub user_bytes_written: u64,
     /// Bytes written to the log.
     pub log_bytes_written: u64,
-    /// Tables that have a descriptor, of all databases that share the budget of open files.
+    /// Tables, and retained segments of the log, that have a descriptor, of all databases that share the budget of open files.
     pub open_files: usize,
     /// How many may have one: see [`crate::Builder::open_files_max`]. 0 if there is no limit.
     pub open_files_max: usize,

@@ -200,3 +200,34 @@ fn a_cursor_that_is_found_while_its_commit_is_being_inserted_is_made_durable() {
     assert_eq!(after.application_cursor().unwrap().as_deref(), Some(&b"one"[..]));
     assert_eq!(after.tree("a").unwrap().get(b"key").unwrap().as_deref(), Some(&b"after"[..]));
 }
+
+/// The marker that tells of unlogged commits found no room in the log. Its number was told instead, as one that nobody has: who
+/// watched had then read past what it is missing, and was not told of it.
+#[test]
+fn a_marker_that_finds_no_room_hides_no_gap() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(Settings { log_retention_bytes: Some(1 << 30), ..small(&fault(&vfs)) }).unwrap();
+    commit(&db, 1, Durability::Buffered);
+    let token = db.watch(WatchOptions::new()).unwrap().token();
+    let unlogged = commit(&db, 2, Durability::None);
+    db.flush().unwrap();
+    let tree = db.tree("a").unwrap();
+    let put = || {
+        let mut batch = db.batch();
+        batch.put(&tree, b"k", b"v");
+        db.write(batch, Durability::Buffered)
+    };
+    vfs.fail(crate::platform::fault_vfs::Operation::Write, 0, 1, std::io::ErrorKind::StorageFull);
+    assert!(put().is_err_and(|e| e.is_disk_full()));
+    vfs.heal();
+    put().unwrap();
+    let mut watcher = db.watch(WatchOptions::new().resume(token)).unwrap();
+    let mut gaps = Vec::new();
+    while let Some(set) = watcher.try_next().unwrap() {
+        gaps.extend(set.changes.iter().filter_map(|change| match change {
+            Change::Gap(Gap::Commits { up_to }) => Some(*up_to),
+            _ => None,
+        }));
+    }
+    assert_eq!(gaps, [unlogged]);
+}

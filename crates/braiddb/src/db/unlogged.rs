@@ -155,6 +155,8 @@ impl Core {
         self.freeze();
         self.run_flushes(u64::MAX)?;
         let unlogged = std::mem::take(&mut write.unlogged);
+        // The marker tells of all up to there. Who reads the log must come to it from before the unlogged commits.
+        write.refused = None;
         let marked = self.commit_marker(write, &Marker::Unlogged(unlogged));
         if marked.is_err() {
             write.unlogged = unlogged;

@@ -284,6 +284,17 @@ impl Core {
         Ok(Committed { sequence: first_sequence, lsn })
     }
 
+    /// Has the log tell of the commits that it has refused, before it is archived to its end: the next opening goes on after their numbers. Where it has no
+    /// space yet, they are a gap.
+    pub(super) fn tell_of_refused(&self) -> Result<()> {
+        let mut write = self.write.lock();
+        let Some(wal) = self.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
+        match tell(wal, self.settings.runtime.unix_time_us(), &mut write.refused) {
+            Err(e) if e.is_disk_full() => Ok(()),
+            told => told.inspect_err(|e| self.latch(e)),
+        }
+    }
+
     /// Freezes the active memtable if it is full, or takes too much of what databases share; and waits while too many wait for their flush. Gives a state whose active
     /// memtable has room; it is the active one as long as the caller has `write`.
     fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
@@ -311,14 +322,21 @@ fn log(
     payload: &[u8],
     refused: &mut Option<(SequenceNumber, SequenceNumber)>,
 ) -> Result<Lsn> {
+    tell(wal, header.commit_time_us, refused)?;
+    wal.append(header, payload)
+}
+
+/// Has the log tell of the commits that it has refused. Between commits that do not go through the log and the marker that tells of them there is no
+/// place for that: who has read up to there would not miss them.
+fn tell(wal: &Wal, commit_time_us: u64, refused: &mut Option<(SequenceNumber, SequenceNumber)>) -> Result<()> {
     if let Some((first_sequence, last_sequence)) = *refused {
         // More than these are not told of, and are a gap.
         let len = (last_sequence - first_sequence + 1).min(REFUSED_TOLD_MAX);
-        let header = GroupHeader { first_sequence, last_sequence: first_sequence + len - 1, ..*header };
+        let header = GroupHeader { first_sequence, last_sequence: first_sequence + len - 1, commit_time_us };
         wal.append(&header, &vec![NOTHING; len as usize])?;
         *refused = None;
     }
-    wal.append(header, payload)
+    Ok(())
 }
 
 fn insert(memtable: &Memtable, functions: &MergeFunctions, payload: &[u8], first_sequence: SequenceNumber) {

@@ -184,7 +184,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 pub struct BudgetedVfs {
     inner: Arc<dyn Vfs>,
     budget: Arc<OpenFiles>,
-    /// Which files are closed when there is no room: they are only read, and what was written of them does not change.
+    /// Which files are closed when there is no room: they are only read here, and whoever writes to them does not make them shorter.
     is_budgeted: fn(&Path) -> bool,
     /// Whether others may remove files that are open here.
     may_vanish: bool,

@@ -323,12 +323,22 @@ impl Wal {
         };
         let count = released.len();
         for segment in resting {
-            segment.rest(&*self.context.vfs);
+            self.rest(&segment);
         }
         for segment in released {
             self.let_go(&segment);
         }
         count
+    }
+
+    /// Has a retained segment rest, unless it was let go of meanwhile: then who reads it must keep the file that was open before its name went.
+    fn rest(&self, segment: &Arc<Segment>) {
+        let Some(file) = segment.open_to_rest(&*self.context.vfs) else { return };
+        let before = {
+            let retained = self.retained.lock();
+            retained.segments.iter().any(|held| Arc::ptr_eq(held, segment)).then(|| segment.rest(file))
+        };
+        drop(before);
     }
 
     /// Has a segment that is not held any more used again, or removes it: nobody may write where somebody reads.
@@ -337,7 +347,8 @@ impl Wal {
         let (len, segment_len) = (segment.header.len, self.options.segment_len);
         let is_synced_often = self.is_synced_often.load(Ordering::Relaxed);
         let is_usual = len == segment_len || is_synced_often && len == self.written_len_max();
-        let file = (!is_read && is_usual).then(|| segment.file_to_write(&*self.context.vfs));
+        let may_be_spare = !is_read && is_usual && self.options.spares_max > 0;
+        let file = may_be_spare.then(|| segment.file_to_write(&*self.context.vfs));
         let mut spares = self.spares.lock();
         let ahead = self.segments_ahead.load(Ordering::Relaxed).saturating_sub(1) as u64 * segment_len;
         let waiting = ahead + spares.iter().map(|spare| spare.len).sum::<u64>();
@@ -530,12 +541,14 @@ impl Wal {
             pre_sync()?;
         }
         let durable = self.durable_lsn();
-        let dirty: Vec<Arc<Segment>> = {
+        // Their files are taken under the lock: afterwards one may be retained, and open for reading only.
+        let dirty: Vec<_> = {
             let segments = self.segments.lock();
-            segments.iter().filter(|s| s.end_lsn() > durable && s.header.start_lsn < end).cloned().collect()
+            let dirty = segments.iter().filter(|s| s.end_lsn() > durable && s.header.start_lsn < end);
+            dirty.map(|segment| (segment.file(), segment.path.clone())).collect()
         };
-        for segment in dirty {
-            segment.file().sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
+        for (file, path) in dirty {
+            file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
         }
         Ok(end)
     }

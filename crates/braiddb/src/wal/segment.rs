@@ -92,15 +92,18 @@ impl Segment {
 
     /// For when it is only read any more, if at all: then its file need neither be mapped nor stay open. It is opened for reading, which
     /// takes a descriptor while there are some to spare ([`crate::platform::BudgetedVfs`]). Where that fails, all stays as it is.
-    pub fn rest(&self, vfs: &dyn Vfs) {
-        match vfs.open(&self.path, OpenMode::Read) {
-            Ok(file) => {
-                drop(self.take_mapping());
-                let before = std::mem::replace(&mut *self.opened.write(), Opened { file, is_writable: false });
-                drop(before);
-            }
-            Err(error) => tracing::debug!(path = %self.path.display(), %error, "a log segment stays open for writing"),
-        }
+    pub fn open_to_rest(&self, vfs: &dyn Vfs) -> Option<Arc<dyn File>> {
+        let opened = vfs.open(&self.path, OpenMode::Read);
+        let told = |error: &io::Error| {
+            tracing::debug!(path = %self.path.display(), %error, "a log segment stays open for writing");
+        };
+        opened.inspect_err(told).ok()
+    }
+
+    /// Goes on with the file that [`Segment::open_to_rest`] has opened; gives what is not needed any more, for letting go of it takes a while.
+    pub fn rest(&self, file: Arc<dyn File>) -> (Arc<dyn File>, Option<Box<dyn WriteMapping>>) {
+        let before = std::mem::replace(&mut *self.opened.write(), Opened { file, is_writable: false });
+        (before.file, self.take_mapping())
     }
 
     /// Takes the mapping out, if one was kept.
