@@ -2,7 +2,7 @@
 
 use braiddb::{
     BackupTarget, Backups, Builder, Db, DirectoryTarget, Durability, Error, RestorePoint, Retention,
-    platform::{MemVfs, OpenMode, UNIX_EPOCH, Vfs},
+    platform::{MemVfs, OpenMode, SystemTime, UNIX_EPOCH, Vfs},
 };
 use std::{
     path::Path,
@@ -260,4 +260,38 @@ fn what_is_damaged_is_not_backed_up() {
     }
     assert_eq!(ids(&target), [0_u64; 0]);
     builder(&vfs).open(DIR).unwrap().backup(&target).unwrap();
+}
+
+/// The moments at which the records of a tree expire.
+fn ends(db: &Db) -> Vec<(Vec<u8>, Option<SystemTime>)> {
+    let tree = db.open_tree("sessions").unwrap();
+    let (mut rows, mut cursor) = (Vec::new(), tree.cursor());
+    while cursor.next().unwrap() {
+        rows.push((cursor.key().to_vec(), cursor.expires().unwrap()));
+    }
+    rows
+}
+
+#[test]
+fn restores_keep_when_records_expire() {
+    let (vfs, db, target) = world();
+    drop(db);
+    let db = builder(&vfs).log_archive("/archive").open(DIR).unwrap();
+    let sessions = db.tree("sessions").unwrap();
+    let at = |us: u64| UNIX_EPOCH + Duration::from_micros(us);
+    let late = |n: u64| at(4_000_000_000_000_000 + n);
+    sessions.put_until(b"a", b"1", late(7)).unwrap();
+    sessions.put_until(b"b", [7; 1000], late(9)).unwrap();
+    sessions.put_until(b"past", b"1", at(5)).unwrap();
+    sessions.put(b"z", b"1").unwrap();
+    let info = db.backup(&target).unwrap();
+    let first = vec![(b"a".to_vec(), Some(late(7))), (b"b".to_vec(), Some(late(9))), (b"z".to_vec(), None)];
+    assert_eq!(ends(&db), first);
+    sessions.put_until(b"z", b"1", late(11)).unwrap();
+    let last = db.archive_now().unwrap();
+    let second = ends(&db);
+    builder(&vfs).restore(&target, Some(info.id), "/first").unwrap();
+    assert_eq!(ends(&builder(&vfs).open("/first").unwrap()), first);
+    builder(&vfs).restore_to(&target, "/archive", RestorePoint::Version(last), "/second").unwrap();
+    assert_eq!(ends(&builder(&vfs).open("/second").unwrap()), second);
 }

@@ -1,12 +1,17 @@
 //! Bulk loads of records that come in order.
 
 use super::{
+    core::Core,
     load_writer::{LoadRows, LoadSink, LoadWriter, Loaded, check_lens},
     multi::{MultiTree, TERMINATOR, escape},
     sorter::{BulkOptions, Sorter},
     tree::{Tree, check_key},
 };
-use crate::base::{Error, Result};
+use crate::{
+    base::{Error, Result},
+    platform::SystemTime,
+};
+use std::{sync::Arc, time::Duration};
 
 /// The most of a key that an error shows.
 const SHOWN_LEN_MAX: usize = 64;
@@ -31,6 +36,7 @@ const SHOWN_LEN_MAX: usize = 64;
 #[derive(Debug)]
 pub struct BulkLoader {
     sink: Option<LoadSink>,
+    core: Arc<Core>,
     tree: [u8; 4],
     rows: LoadRows,
     /// The last key of the rows that were handed on.
@@ -42,6 +48,7 @@ impl BulkLoader {
     pub(super) fn new(tree: &Tree) -> Result<BulkLoader> {
         Ok(BulkLoader {
             sink: Some(LoadSink::new(LoadWriter::new(tree.db().core(), tree.state())?)?),
+            core: Arc::clone(tree.db().core()),
             tree: tree.state().id.first_key(),
             rows: LoadRows::default(),
             last_key: Vec::new(),
@@ -52,11 +59,28 @@ impl BulkLoader {
     /// Adds a record, whose key comes after all keys that were added before. Else `InvalidArgument` names the record and both keys. After an error
     /// the load is over, and nothing of it is left.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let done = check_key(key.as_ref()).and_then(|()| self.add_pieces(&[key.as_ref()], value.as_ref()));
+        self.add_with_end(key.as_ref(), value.as_ref(), None)
+    }
+
+    /// Adds a record as [`BulkLoader::add`] does, whose value expires when `ttl` has passed from now on: see
+    /// [`Tree::put_with_ttl`].
+    pub fn add_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+        let expires_us = self.core.expiry_after(ttl);
+        self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
+    }
+
+    /// Adds a record as [`BulkLoader::add`] does, with the moment when its value expires: see [`Tree::put_until`].
+    pub fn add_until(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires: SystemTime) -> Result<()> {
+        let expires_us = self.core.expiry_at(expires);
+        self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
+    }
+
+    fn add_with_end(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {
+        let done = check_key(key).and_then(|()| self.add_pieces(&[key], value, expires_us));
         done.inspect_err(|_| self.sink = None)
     }
 
-    fn add_pieces(&mut self, key: &[&[u8]], value: &[u8]) -> Result<()> {
+    fn add_pieces(&mut self, key: &[&[u8]], value: &[u8], expires_us: Option<u64>) -> Result<()> {
         if self.sink.is_none() {
             return Err(over());
         }
@@ -70,9 +94,10 @@ impl BulkLoader {
         if !is_after {
             return Err(self.disorder(key));
         }
-        match key {
-            [whole] => self.rows.push(&[&self.tree, whole], value),
-            pieces => self.rows.push(&[&[&self.tree[..]], pieces].concat(), value),
+        match (key, expires_us) {
+            ([whole], None) => self.rows.push(&[&self.tree, whole], value),
+            ([whole], Some(expires_us)) => self.rows.push_until(&[&self.tree, whole], value, expires_us),
+            (pieces, _) => self.rows.push(&[&[&self.tree[..]], pieces].concat(), value),
         }
         self.records += 1;
         Ok(())
@@ -199,7 +224,7 @@ impl MultiBulkLoader {
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let checked = check_key(key).and_then(|()| check_key(value));
-        let done = checked.and_then(|()| self.0.add_pieces(&[&escape(key), &TERMINATOR, value], b""));
+        let done = checked.and_then(|()| self.0.add_pieces(&[&escape(key), &TERMINATOR, value], b"", None));
         done.inspect_err(|_| self.0.sink = None)
     }
 
@@ -276,7 +301,7 @@ impl Tree {
         loader.finish()
     }
 
-    /// Begins a load of records in any order.
+    /// Begins a load of records in any order. They have no ends of their own: with a [`crate::TreeOptions::ttl`] all of them expire.
     pub fn unsorted_loader<'a>(&self, options: BulkOptions<'a>) -> Result<UnsortedLoader<'a>> {
         let core = self.db().core();
         // What cannot be loaded is told before it is sorted.
@@ -292,6 +317,7 @@ impl MultiTree {
     pub fn bulk_loader(&self) -> Result<MultiBulkLoader> {
         Ok(MultiBulkLoader(BulkLoader {
             sink: Some(LoadSink::new(LoadWriter::new(self.db().core(), self.state())?)?),
+            core: Arc::clone(self.db().core()),
             tree: self.state().id.first_key(),
             rows: LoadRows::default(),
             last_key: Vec::new(),

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     base::{Content, Cursor as _, EntryKind, EntryRef, Error, ReaderKind, Result, TreeId},
+    platform::SystemTime,
     read::{ReadState, ScanCursor},
     table::blob::BlobValue,
 };
@@ -309,6 +310,56 @@ impl Cursor {
             };
         }
         Ok((&entry.key[TREE_ID_LEN..], value))
+    }
+
+    /// When the value of the row it stands on expires, by the wall clock as it is now; `None` if it does not. For all that copies
+    /// records: to put the value with [`crate::Tree::put_until`] keeps the time. A value that merge functions make of one that
+    /// expires changes when that one does: the time is that moment. Panics if there is no row.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let db = braiddb::Db::in_memory()?;
+    /// let sessions = db.tree("sessions")?;
+    /// sessions.put_until(b"7f3a", b"ann", SystemTime::now() + Duration::from_secs(60))?;
+    /// let (copy, mut cursor) = (db.tree("copy")?, sessions.cursor());
+    /// while cursor.next()? {
+    ///     let (key, value) = cursor.row()?;
+    ///     match cursor.expires()? {
+    ///         Some(time) => copy.put_until(key, value, time)?,
+    ///         None => copy.put(key, value)?,
+    ///     };
+    /// }
+    /// assert!(copy.get_with_expiry(b"7f3a")?.unwrap().1.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expires(&self) -> Result<Option<SystemTime>> {
+        Ok(self.expires_us()?.and_then(|us| self.core().wall_time(us)))
+    }
+
+    /// [`Cursor::expires`] by the database's time.
+    pub(super) fn expires_us(&self) -> Result<Option<u64>> {
+        assert!(self.is_on_row(), "the cursor stands on no row");
+        // Rows that were decoded ahead have no end.
+        if self.scan.is_ahead() {
+            return Ok(None);
+        }
+        let entry = self.scan.entry_there();
+        match entry.kind {
+            EntryKind::Expiring => Ok(Content::of(entry.kind, entry.value).and_then(|content| content.expires_us)),
+            EntryKind::Merge => {
+                let found = self.core().get_slowly(entry.key, Some(&self.hold))?;
+                Ok(found.and_then(|found| found.expires_us))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the row it stands on is made of operands of merge functions.
+    pub(super) fn is_merged(&self) -> bool {
+        self.is_on_row() && !self.scan.is_ahead() && self.scan.entry_there().kind == EntryKind::Merge
     }
 
     /// The commit whose rows it shows.

@@ -17,13 +17,14 @@ use super::{
 };
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber},
+    codec::{Base, Operands},
     platform::{SystemTime, UNIX_EPOCH},
     txn::Written,
 };
 use std::time::Duration;
 
 /// Microseconds since 1970; what lies before is expired anyhow, and what lies beyond all reckoning never expires.
-fn since_1970(time: SystemTime) -> u64 {
+pub fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
@@ -38,8 +39,13 @@ impl Core {
     }
 
     /// A moment of the wall clock by the database's time.
-    fn expiry_at(&self, time: SystemTime) -> u64 {
+    pub(super) fn expiry_at(&self, time: SystemTime) -> u64 {
         since_1970(time).saturating_add(self.ahead_us())
+    }
+
+    /// A moment of the database's time by the wall clock as it is now; `None` past the last moment that the system knows.
+    pub(super) fn wall_time(&self, us: u64) -> Option<SystemTime> {
+        UNIX_EPOCH.checked_add(Duration::from_micros(us.saturating_sub(self.ahead_us())))
     }
 }
 
@@ -67,7 +73,7 @@ pub fn check_can_merge(tree: &TreeState) -> Result<()> {
 
 impl Core {
     /// When a value expires that lives for so long from now on.
-    fn expiry_after(&self, ttl: Duration) -> u64 {
+    pub(super) fn expiry_after(&self, ttl: Duration) -> u64 {
         self.now().us.saturating_add(micros(ttl))
     }
 
@@ -91,9 +97,7 @@ impl Core {
         self.check_open()?;
         let found = self.get_slowly(key, snapshot)?;
         Ok(found.map(|Resolved { value, expires_us, .. }| {
-            let wall_us = |us: u64| Duration::from_micros(us.saturating_sub(self.ahead_us()));
-            let expires = expires_us.and_then(|us| UNIX_EPOCH.checked_add(wall_us(us)));
-            (Value::new(value.into_vec()), expires)
+            (Value::new(value.into_vec()), expires_us.and_then(|us| self.wall_time(us)))
         }))
     }
 }
@@ -139,7 +143,8 @@ impl Tree {
         self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().core().expiry_at(expires)))
     }
 
-    /// The value of `key`, if there is one, and when it expires, if it does.
+    /// The value of `key`, if there is one, and when it expires, if it does. A value that merge functions make of one that
+    /// expires changes when that one does: the time is that moment.
     pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
         self.db().core().get_with_expiry(&key, None)
@@ -205,6 +210,35 @@ impl Transaction {
         expires: SystemTime,
     ) -> Result<()> {
         self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.db().core().expiry_at(expires))
+    }
+
+    /// The value of `key`, if there is one, and when it expires, if it does: see [`Tree::get_with_expiry`].
+    pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let (core, key) = (self.db().core(), KeyBuf::of(tree.state(), key.as_ref())?);
+        let own = self.writes().borrow().get(&key).cloned();
+        let Some(written) = own else {
+            self.note_key(&key)?;
+            return core.get_with_expiry(&key, Some(self.hold()));
+        };
+        self.hold().check()?;
+        let expires = self.end_of(&key, &written)?.and_then(|us| core.wall_time(us));
+        Ok(self.resolve(&key, written)?.map(|value| (Value::new(value), expires)))
+    }
+
+    /// When the value expires that a write of its own gives a key: of operands, when the value beneath them does.
+    pub(super) fn end_of(&self, key: &[u8], written: &Written) -> Result<Option<u64>> {
+        match written {
+            Written::Placed(kind, value, _) => Ok(Content::of(*kind, value).and_then(|content| content.expires_us)),
+            Written::Operands(operands)
+                if Operands::decode(operands).is_some_and(|operands| operands.base == Base::Beneath) =>
+            {
+                self.note_key(key)?;
+                let beneath = self.db().core().get_slowly(key, Some(self.hold()))?;
+                Ok(beneath.and_then(|found| found.expires_us))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn put_expiring(&self, tree: &Tree, key: &[u8], value: &[u8], expires_us: u64) -> Result<()> {

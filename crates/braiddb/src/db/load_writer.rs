@@ -50,6 +50,8 @@ pub struct LoadRows {
     bytes: Vec<u8>,
     /// The lengths of key and value of each.
     lens: Vec<(u32, u32)>,
+    /// The numbers of the rows with an end of their own, ascending, and when those expire.
+    ends: Vec<(usize, u64)>,
 }
 
 impl LoadRows {
@@ -61,6 +63,12 @@ impl LoadRows {
         self.bytes.extend_from_slice(value);
         let len = |len: usize| u32::try_from(len).expect("within the limits");
         self.lens.push((len(key_len), len(value.len())));
+    }
+
+    /// Adds a row as [`LoadRows::push`] does, with an end of its own.
+    pub fn push_until(&mut self, key: &[&[u8]], value: &[u8], expires_us: u64) {
+        self.ends.push((self.lens.len(), expires_us));
+        self.push(key, value);
     }
 
     /// The key that was added last; empty if there is none.
@@ -85,14 +93,14 @@ impl LoadRows {
         self.bytes.len() >= ROWS_BYTES
     }
 
-    /// Keys and values, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut rest = self.bytes.as_slice();
-        self.lens.iter().map(move |&(key_len, value_len)| {
+    /// Keys, values, and ends of their own, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], Option<u64>)> {
+        let (mut rest, mut ends) = (self.bytes.as_slice(), self.ends.iter().peekable());
+        self.lens.iter().enumerate().map(move |(row, &(key_len, value_len))| {
             let (key, after) = rest.split_at(key_len as usize);
             let (value, after) = after.split_at(value_len as usize);
             rest = after;
-            (key, value)
+            (key, value, ends.next_if(|(at, _)| *at == row).map(|(_, expires_us)| *expires_us))
         })
     }
 }
@@ -113,7 +121,7 @@ pub struct LoadWriter {
     blob_compression: Compression,
     /// A value of so many bytes goes to a blob file.
     blob_threshold: usize,
-    /// When the values expire.
+    /// When the values expire that have no end of their own.
     expires_us: Option<u64>,
     /// A run of so many bytes is ended.
     run_bytes: u64,
@@ -200,8 +208,7 @@ impl LoadWriter {
         let core = Arc::clone(&self.core);
         let _inside = core.enter()?;
         core.check_writable()?;
-        self.expires_us = expires_us;
-        self.add_at(key, sequence, value)
+        self.add_at(key, sequence, value, expires_us)
     }
 
     /// Adds an entry whose value is written already, if it is a large one.
@@ -279,15 +286,11 @@ impl LoadWriter {
         let _inside = core.enter()?;
         core.check_writable()?;
         self.tree.check()?;
-        rows.iter().try_for_each(|(key, value)| self.add(key, value))
-    }
-
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         // The manifest gives the number.
-        self.add_at(key, 0, value)
+        rows.iter().try_for_each(|(key, value, end)| self.add_at(key, 0, value, end.or(self.expires_us)))
     }
 
-    fn add_at(&mut self, key: &[u8], sequence: SequenceNumber, value: &[u8]) -> Result<()> {
+    fn add_at(&mut self, key: &[u8], sequence: SequenceNumber, value: &[u8], expires_us: Option<u64>) -> Result<()> {
         self.user_bytes += (key.len() + value.len()) as u64;
         self.rows += 1;
         let (kind, blob) = match value.len() >= self.blob_threshold {
@@ -300,7 +303,7 @@ impl LoadWriter {
         }
         let stored = if blob.is_some() { reference.as_slice() } else { value };
         let mut room = Vec::new();
-        let (kind, stored) = match self.expires_us {
+        let (kind, stored) = match expires_us {
             None => (kind, stored),
             expires_us => Content { kind, value: stored, expires_us }.entry(&mut room),
         };

@@ -65,7 +65,7 @@ pub struct Resolved {
     pub value: BlobValue,
     /// The commit that wrote it.
     pub sequence: SequenceNumber,
-    /// When it expires, in microseconds since 1970.
+    /// When it expires, in microseconds since 1970. Of a value that is made of operands: when the value beneath them does.
     pub expires_us: Option<u64>,
 }
 
@@ -180,9 +180,8 @@ impl Core {
                     Some(entry) => (Unresolved::of(&entry), entry.sequence),
                 }
             };
-            let expires_us = found.expires_us;
-            let value = self.resolve(&state, found, self.time_of(snapshot))?;
-            Ok(value.map(|value| Resolved { value, sequence, expires_us }))
+            let resolved = self.resolve_with_end(&state, found, self.time_of(snapshot))?;
+            Ok(resolved.map(|(value, expires_us)| Resolved { value, sequence, expires_us }))
         })
     }
 
@@ -193,19 +192,33 @@ impl Core {
 
     /// The value of an entry that was found in `state`; `None` if it has expired by `now_us`.
     pub fn resolve(&self, state: &ReadState, found: Unresolved, now_us: u64) -> Result<Option<BlobValue>> {
+        Ok(self.resolve_with_end(state, found, now_us)?.map(|(value, _)| value))
+    }
+
+    /// [`Core::resolve`], and when the value expires: see [`Resolved::expires_us`].
+    pub fn resolve_with_end(
+        &self,
+        state: &ReadState,
+        found: Unresolved,
+        now_us: u64,
+    ) -> Result<Option<(BlobValue, Option<u64>)>> {
         if found.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
             return Ok(None);
         }
-        match found.what {
-            What::Value(value) => Ok(BlobValue::Owned(value)),
-            What::Blob(reference) => self.blobs.read(&reference),
-            What::Stream(list) => self.blobs.read_pieces(&self.blobs.pieces(&list)?).map(BlobValue::Owned),
-            What::Operands(operands) => self.merged(state, &operands, now_us).map(BlobValue::Owned),
-            What::Nonsense => {
-                Err(Error::corruption(&self.dir, 0, "an entry with an expiry time holds what cannot be understood"))
+        let value = match found.what {
+            What::Value(value) => BlobValue::Owned(value),
+            What::Blob(reference) => self.blobs.read(&reference)?,
+            What::Stream(list) => BlobValue::Owned(self.blobs.read_pieces(&self.blobs.pieces(&list)?)?),
+            What::Operands(operands) => {
+                let (value, expires_us) = self.merged(state, &operands, now_us)?;
+                return Ok(Some((BlobValue::Owned(value), expires_us)));
             }
-        }
-        .map(Some)
+            What::Nonsense => {
+                let detail = "an entry with an expiry time holds what cannot be understood";
+                return Err(Error::corruption(&self.dir, 0, detail));
+            }
+        };
+        Ok(Some((value, found.expires_us)))
     }
 
     /// Whether an internal key has a value at a snapshot, or now.

@@ -10,7 +10,6 @@ use crate::{
     commit::{Operation, RawBatch},
     memtable::{Memtable, MemtableWriter},
     read::{self, ReadState},
-    table::blob::BlobValue,
 };
 use std::sync::Arc;
 
@@ -187,11 +186,13 @@ fn applied(
 }
 
 impl Core {
-    /// The value that operands make of what is beneath them at a snapshot. `entry` was found in `state`, and so is all else.
+    /// The value that operands make of the value beneath them at a snapshot, and when the value beneath expires. `entry` was
+    /// found in `state`, and everything else is looked up there.
     #[cold]
-    pub fn merged(&self, state: &ReadState, entry: &FoundOperands, now_us: u64) -> Result<Vec<u8>> {
+    pub fn merged(&self, state: &ReadState, entry: &FoundOperands, now_us: u64) -> Result<(Vec<u8>, Option<u64>)> {
         let FoundOperands { key, sequence, operands } = entry;
         let user_key = key.get(TREE_ID_LEN..).unwrap_or_default();
+        let mut expires_us = None;
         let mut lists = vec![(*sequence, operands.clone())];
         let base = loop {
             let Some((sequence, operands)) = lists.last() else { break None };
@@ -212,7 +213,13 @@ impl Core {
             };
             match found {
                 Err(operands) => lists.push((sequence, operands)),
-                Ok(value) => break self.resolve(state, value, now_us)?.map(BlobValue::into_vec),
+                Ok(value) => match self.resolve_with_end(state, value, now_us)? {
+                    None => break None,
+                    Some((value, end)) => {
+                        expires_us = end;
+                        break Some(value.into_vec());
+                    }
+                },
             }
         };
         let mut value = base;
@@ -220,7 +227,7 @@ impl Core {
             let operands = decode(self, user_key, operands)?;
             value = Some(self.functions.apply(user_key, value.as_deref(), &operands)?);
         }
-        Ok(value.unwrap_or_default())
+        Ok((value.unwrap_or_default(), expires_us))
     }
 }
 

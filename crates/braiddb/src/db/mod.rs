@@ -86,6 +86,8 @@ mod tests_disposal;
 #[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
+mod tests_expiry_moves;
+#[cfg(test)]
 mod tests_flush;
 #[cfg(test)]
 mod tests_follower;

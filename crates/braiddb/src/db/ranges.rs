@@ -195,6 +195,16 @@ impl Core {
     }
 }
 
+/// The error about a record that no table can hold.
+#[cold]
+fn merged_with_end(key: &[u8]) -> Error {
+    Error::InvalidArgument(format!(
+        "the key b\"{}\" has operands of merge functions above a value that expires, which a table cannot hold: put its value once more, \
+         or make a dump",
+        key.escape_ascii()
+    ))
+}
+
 impl Tree {
     /// About how many keys there are in a range, and how many bytes. Counts in memory, and reads next to nothing: good to some tens of entries for each run, as
     /// far as runs do not hold older versions of the same keys.
@@ -242,6 +252,9 @@ impl Tree {
 
     /// Writes a range, as of now, as tables that [`Tree::ingest`] takes, into files of a directory: `000001.table` and so on, none of which may exist
     /// yet. What was written is removed if that fails. The tables are for this tree: to take them into another, build them with that tree's [`Tree::table_spec`].
+    ///
+    /// Records keep when they expire, to the microsecond, and those that have expired are left out. `InvalidArgument` names the first
+    /// record that a table cannot hold: operands of merge functions above a value that expires (see [`Tree::put_with_ttl`]).
     pub fn export_tables<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -267,8 +280,10 @@ impl Tree {
     ) -> Result<()> {
         let (spec, settings) = (self.table_spec()?, &self.db().core().settings);
         let mut open: Option<TableBuilder> = None;
-        for pair in self.range(range) {
-            let (key, value) = pair?;
+        let span = Span::of(self, &range);
+        let mut cursor = self.cursor();
+        let mut is_there = !span.is_empty() && cursor.begin_at(true, &span.start)?;
+        while is_there && span.is_before_end(cursor.internal_key()) {
             if let Some(full) = open.take_if(|table| table.is_full()) {
                 tables.push(full.finish()?);
             }
@@ -280,7 +295,13 @@ impl Tree {
                     none.insert(TableBuilder::create_in(vfs, runtime, &path, &spec)?)
                 }
             };
-            table.add(key, value)?;
+            let (key, value) = cursor.row()?;
+            let expires_us = cursor.expires_us()?;
+            if expires_us.is_some() && cursor.is_merged() {
+                return Err(merged_with_end(key));
+            }
+            table.add_with_end(key, value, expires_us)?;
+            is_there = cursor.next()?;
         }
         if let Some(last) = open {
             tables.push(last.finish()?);

@@ -99,17 +99,20 @@ impl Core {
             if content.expires_us.is_some_and(|expires_us| expires_us <= now_us) {
                 return Ok(None);
             }
+            let mut expires_us = content.expires_us;
             let base = match content.kind {
                 EntryKind::BlobRef | EntryKind::Stream => {
                     Base::Pieces(Pieces::of(&content).ok_or_else(|| self.blobs.misunderstood())?)
                 }
                 EntryKind::Merge => {
                     let operands = FoundOperands { key: key.to_vec(), sequence, operands: value.clone() };
-                    Base::Value(self.merged(&state, &operands, now_us)?)
+                    let (value, end_beneath) = self.merged(&state, &operands, now_us)?;
+                    // An append makes one value of both, which ends with the value beneath.
+                    expires_us = end_beneath;
+                    Base::Value(value)
                 }
                 _ => Base::Value(content.value.to_vec()),
             };
-            let expires_us = content.expires_us;
             Ok(Some(Found { state, base, expires_us }))
         })
     }

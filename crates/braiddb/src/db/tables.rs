@@ -1,19 +1,23 @@
 //! Tables that are built without the database, by any process, and taken in whole.
 //!
 //! A table is a run file whose entries tell no sequence number (`docs/format.md`), with the view of itself inside. What must be known of the
-//! tree to build one is a [`TableSpec`]: the tree's number, which all keys begin with, and how it is compressed.
+//! tree to build one is a [`TableSpec`]: the tree's number, which all keys begin with, how it is compressed, and its ttl.
+//!
+//! Records of a table carry their ends: an entry of a table is a value (kind 1) or a value that expires (kind 5), and its time is the
+//! database's, as in any run. So `export_tables` and `ingest` of the same database keep ends exact to the microsecond.
 
 use super::{
     bulk::disorder,
+    expiry::{micros, since_1970},
     load_writer::{LoadWriter, Loaded, check_lens},
     tree::{Tree, check_key},
 };
 use crate::{
-    base::{EntryKind, EntryRef, Error, Result, TreeId},
+    base::{Content, EntryKind, EntryRef, Error, Result, TreeId},
     cache::BlockCache,
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
-    platform::{OpenMode, Runtime, Vfs},
+    platform::{OpenMode, Runtime, SystemTime, Vfs},
     table::{Run, RunMeta, RunOptions, TableContext},
     version::FileSet,
     view::SortedRunWriter,
@@ -23,6 +27,7 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
+    time::Duration,
 };
 
 /// The longest value of a table: it stands there as it is, where a database would have it in a file of its own.
@@ -34,7 +39,8 @@ const TABLE_BYTES_MAX: u64 = 1 << 30;
 /// How much is copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What must be known of a tree to build tables for it: its number, and how it is compressed. As text it can be handed to another process.
+/// What must be known of a tree to build tables for it: its number, how it is compressed, and after how long its values expire, if they do.
+/// As text it can be handed to another process.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -50,11 +56,17 @@ pub struct TableSpec {
     tree: TreeId,
     compression: Compression,
     block_bytes: usize,
+    /// How long values live that are added without an end of their own.
+    ttl_us: Option<u64>,
 }
 
 impl fmt::Display for TableSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "braid-table-1:{}:{}:{}", self.tree.0, self.compression as u8, self.block_bytes)
+        let TableSpec { tree, compression, block_bytes, ttl_us } = self;
+        match ttl_us {
+            None => write!(f, "braid-table-1:{}:{}:{block_bytes}", tree.0, *compression as u8),
+            Some(ttl_us) => write!(f, "braid-table-2:{}:{}:{block_bytes}:{ttl_us}", tree.0, *compression as u8),
+        }
     }
 }
 
@@ -64,11 +76,18 @@ impl FromStr for TableSpec {
     fn from_str(text: &str) -> Result<TableSpec> {
         let bad = || Error::InvalidArgument(format!("{text:?} is no table spec: take what Tree::table_spec gives"));
         let parts: Vec<&str> = text.split(':').collect();
-        let ["braid-table-1", tree, compression, block_bytes] = parts[..] else { return Err(bad()) };
+        let (tree, compression, block_bytes, ttl_us) = match parts[..] {
+            ["braid-table-1", tree, compression, block_bytes] => (tree, compression, block_bytes, None),
+            ["braid-table-2", tree, compression, block_bytes, ttl_us] => {
+                (tree, compression, block_bytes, Some(ttl_us.parse().map_err(|_| bad())?))
+            }
+            _ => return Err(bad()),
+        };
         Ok(TableSpec {
             tree: TreeId(tree.parse().map_err(|_| bad())?),
             compression: compression.parse().ok().and_then(Compression::from_byte).ok_or_else(bad)?,
             block_bytes: block_bytes.parse().map_err(|_| bad())?,
+            ttl_us,
         })
     }
 }
@@ -117,6 +136,9 @@ pub struct TableBuilder {
     /// `None` after an error.
     run: Option<SortedRunWriter>,
     key: Vec<u8>,
+    /// When values expire that are added without an end of their own.
+    expires_us: Option<u64>,
+    runtime: Arc<dyn Runtime>,
     records: u64,
     is_finished: bool,
 }
@@ -141,7 +163,9 @@ impl TableBuilder {
     ) -> Result<TableBuilder> {
         spec.compression.check()?;
         let id = runtime.random_u64();
-        let context = TableContext { runtime, ..TableContext::new(Arc::clone(&vfs), BlockCache::new(0)) };
+        let expires_us = spec.ttl_us.map(|ttl_us| runtime.unix_time_us().saturating_add(ttl_us));
+        let context =
+            TableContext { runtime: Arc::clone(&runtime), ..TableContext::new(Arc::clone(&vfs), BlockCache::new(0)) };
         let options = RunOptions {
             compression: spec.compression,
             block_bytes: spec.block_bytes,
@@ -154,17 +178,37 @@ impl TableBuilder {
             vfs,
             tree: spec.tree.first_key(),
             key: Vec::new(),
+            expires_us,
+            runtime,
             records: 0,
             is_finished: false,
         })
     }
 
     /// Adds a record, whose key comes after all keys that were added before. Else `InvalidArgument` names the record, and the table is of no use any more.
+    /// If the tree has a [`crate::TreeOptions::ttl`], the value expires so long after the table was begun.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.try_add(key.as_ref(), value.as_ref()).inspect_err(|_| self.run = None)
+        self.add_with_end(key.as_ref(), value.as_ref(), self.expires_us)
     }
 
-    fn try_add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Adds a record as [`TableBuilder::add`] does, whose value expires when `ttl` has passed from now on: see [`Tree::put_with_ttl`].
+    pub fn add_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+        let expires_us = self.runtime.unix_time_us().saturating_add(micros(ttl));
+        self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
+    }
+
+    /// Adds a record as [`TableBuilder::add`] does, with the moment when its value expires: see [`Tree::put_until`]. The table has no
+    /// database, so this is the wall clock's time: a database whose time is ahead of that (its clock was set back) ends the value so much sooner.
+    pub fn add_until(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires: SystemTime) -> Result<()> {
+        self.add_with_end(key.as_ref(), value.as_ref(), Some(since_1970(expires)))
+    }
+
+    /// Adds a record that expires at a moment of the database's time, or never.
+    pub(super) fn add_with_end(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {
+        self.try_add(key, value, expires_us).inspect_err(|_| self.run = None)
+    }
+
+    fn try_add(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {
         check_key(key)?;
         check_lens(key.len(), value.len())?;
         if value.len() > VALUE_LEN_MAX {
@@ -181,7 +225,9 @@ impl TableBuilder {
         self.key.clear();
         self.key.extend_from_slice(&self.tree);
         self.key.extend_from_slice(key);
-        run.add(EntryRef { key: &self.key, sequence: 0, kind: EntryKind::Value, value })?;
+        let mut room = Vec::new();
+        let (kind, value) = Content { kind: EntryKind::Value, value, expires_us }.entry(&mut room);
+        run.add(EntryRef { key: &self.key, sequence: 0, kind, value })?;
         self.records += 1;
         Ok(())
     }
@@ -240,24 +286,23 @@ struct Incoming {
 }
 
 impl Tree {
-    /// What must be known of the tree to build tables for it. Fails for trees whose values expire by themselves.
+    /// What must be known of the tree to build tables for it.
     pub fn table_spec(&self) -> Result<TableSpec> {
         let state = self.state();
         state.check()?;
-        if state.options.ttl.is_some() {
-            let reason = "values of the tree expire (TreeOptions::ttl), and those of tables do not: use bulk_load";
-            return Err(Error::InvalidArgument(reason.to_owned()));
-        }
         let settings = &self.db().core().settings;
         Ok(TableSpec {
             tree: state.id,
             compression: state.options.compression.unwrap_or(settings.compression),
             block_bytes: settings.block_bytes,
+            ttl_us: state.options.ttl.map(micros),
         })
     }
 
     /// Takes in tables that [`TableBuilder`] has made for this tree, all of them by one durable commit, or none: as if their records had been put just
-    /// now. They come in any order and do not overlap.
+    /// now. They come in any order and do not overlap. Records keep the ends that the tables give them, and no others: a
+    /// record without an end does not expire, whatever the tree's [`crate::TreeOptions::ttl`] is now. One that has expired stays expired, and hides what
+    /// the tree had under its key.
     ///
     /// A table becomes a second name (a hard link) of the same file where the file system can do that, and else a copy. So the given file may be removed
     /// afterwards, but **must not be changed**. Costs some reads for each table, whatever it holds: what its header, footer and index say is checked here, records
@@ -266,7 +311,6 @@ impl Tree {
     /// Errors: `InvalidArgument` if a file is no table or one for another tree, or if tables overlap; `Corruption` if one is damaged or cut short;
     /// `Unsupported` if it was made by a newer version.
     pub fn ingest<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Loaded> {
-        self.table_spec()?;
         let core = self.db().core();
         let mut writer = LoadWriter::new(core, self.state())?;
         let mut tables = Vec::new();

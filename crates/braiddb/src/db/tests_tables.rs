@@ -1,7 +1,7 @@
 //! Tables built without the database, and taken in.
 
 use super::{
-    Db, Settings, TableBuilder, TableInfo, TableSpec, Tree, TreeOptions,
+    Db, Settings, TableBuilder, TableInfo, TableSpec, Tree,
     tests_bulk::{check_after_kill, each_failure},
     tests_common::{DIR, fault, mem, open, small},
 };
@@ -14,7 +14,6 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 fn key(number: u32) -> Vec<u8> {
@@ -142,9 +141,6 @@ fn what_is_no_table_for_the_tree_is_refused_and_nothing_is_left() {
     {
         assert!(text.parse::<TableSpec>().is_err(), "{text}");
     }
-    let ttl = TreeOptions { ttl: Some(Duration::from_secs(1)), ..TreeOptions::default() };
-    let expiring = db.tree_with("expiring", ttl).unwrap();
-    assert!(expiring.table_spec().is_err() && expiring.ingest([&a.path]).is_err());
     // Damage of what is read at once: each bit of header and footer, and each length.
     let file = vfs.open(&a.path, OpenMode::ReadWrite).unwrap();
     let len = file.len().unwrap();

@@ -47,7 +47,10 @@ impl Transaction {
                 let placed = self.placed(kind, &value)?;
                 placed.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
             }
-            Some(written) => (self.resolve(&key, written)?.map(Base::Value), None),
+            Some(written) => {
+                let expires_us = self.end_of(&key, &written)?;
+                (self.resolve(&key, written)?.map(Base::Value), expires_us)
+            }
         };
         let expires_us = if base.is_none() { self.db().core().default_expiry(tree.state()) } else { expires_us };
         let placed = tail.onto(base, &mut on_the_way)?.expiring(expires_us);

@@ -12,6 +12,8 @@ mod reader;
 mod records;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_expiry;
 
 pub use check::{DumpInfo, DumpedTreeInfo, check_dump};
 pub use create::{DumpOptions, DumpProgress, DumpReport};
