@@ -595,6 +595,9 @@ pub struct LoadArguments {
     /// Only read all of the dump and check it, and tell what it holds
     #[arg(long, group = "where")]
     pub check: bool,
+    /// Take operands that a merge function can never apply, as they stand in the dump; else it is refused, and the first one named
+    #[arg(long, conflicts_with = "check")]
+    pub bad_operands: bool,
     /// How many threads unpack and write [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,

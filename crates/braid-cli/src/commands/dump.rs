@@ -14,7 +14,7 @@ use super::open::{builder, open_for_reading};
 use crate::{
     arguments::{DumpArguments, DumpCompression, LoadArguments},
     bar::Bar,
-    exit::{OK, usage},
+    exit::{NOT_FOUND, OK, usage},
     notation::{show_bytes, show_count},
 };
 
@@ -75,7 +75,13 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
         DumpCompression::Lz4 => Compression::Lz4,
         DumpCompression::Zstd => Compression::Zstd,
     };
-    let options = DumpOptions { compression, threads: Some(threads(arguments.threads)), progress: Some(&mut tell) };
+    let mut failing = |error: &braiddb::Error| eprintln!("braid: {error}");
+    let options = DumpOptions {
+        compression,
+        threads: Some(threads(arguments.threads)),
+        progress: Some(&mut tell),
+        failing: Some(&mut failing),
+    };
     let to_standard = is_standard(&arguments.file);
     let report = if to_standard {
         db.dump(BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()), options)?
@@ -92,17 +98,31 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     } else {
         println!("{told}");
     }
-    Ok(OK)
+    Ok(if report.failing == 0 { OK } else { NOT_FOUND })
 }
 
 fn tell_dump(report: &DumpReport, as_json: bool) -> String {
-    let DumpReport { sequence, trees, records, bytes, dump_bytes, .. } = *report;
+    let DumpReport { sequence, trees, records, bytes, dump_bytes, failing, .. } = *report;
     if as_json {
-        return json!({"commit": sequence, "trees": trees, "records": records, "bytes": bytes, "dump_bytes": dump_bytes})
-            .to_string();
+        let report = json!({
+            "commit": sequence, "trees": trees, "records": records, "bytes": bytes, "dump_bytes": dump_bytes,
+            "failing_merges": failing,
+        });
+        return report.to_string();
     }
     let (records, trees, bytes) = (show_count(records), show_count(trees), show_bytes(bytes));
-    format!("dumped {records} records of {trees} trees as of commit {sequence}: {bytes} in {}", show_bytes(dump_bytes))
+    let done = format!(
+        "dumped {records} records of {trees} trees as of commit {sequence}: {bytes} in {}",
+        show_bytes(dump_bytes)
+    );
+    match failing {
+        0 => done,
+        1 => format!("{done}; a merge function fails on 1 of them, which is in the dump as it stands"),
+        _ => format!(
+            "{done}; merge functions fail on {} of them, which are in the dump as they stand",
+            show_count(failing)
+        ),
+    }
 }
 
 /// The input, and its length if that is known.
@@ -124,7 +144,11 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
     };
     let bar = Bar::bytes(len, "load");
     let mut tell = |progress: braiddb::LoadProgress| bar.set_bytes(progress.dump_bytes);
-    let options = LoadOptions { threads: Some(threads(arguments.threads)), progress: Some(&mut tell) };
+    let options = LoadOptions {
+        threads: Some(threads(arguments.threads)),
+        progress: Some(&mut tell),
+        bad_operands: arguments.bad_operands,
+    };
     let loaded = builder(&arguments.open).load(db, &mut input, options);
     bar.finish();
     let report = loaded.with_context(|| format!("{} was not loaded", arguments.file.display()))?;

@@ -103,3 +103,23 @@ fn a_database_of_this_version_has_nothing_to_upgrade() {
     assert_eq!(place.ok("upgrade db"), "0 files of earlier versions written anew\n");
     assert_eq!(place.ok("upgrade db --check"), "0 files of earlier versions\n");
 }
+
+/// A dump that met a record on which a merge function fails said nothing; scans and exports ended there.
+#[test]
+fn dump_of_a_record_that_a_merge_function_fails_on_names_it_and_exits_with_1() {
+    let place = Workplace::new();
+    let db = braiddb::Db::open(place.path("db")).unwrap();
+    let (counts, add) = (db.tree("counts").unwrap(), db.merge_function("add").unwrap());
+    counts.put(b"visits", b"many").unwrap();
+    counts.merge(b"visits", &add, 1_i64.to_le_bytes()).unwrap();
+    counts.put(b"z", b"whole").unwrap();
+    drop(counts);
+    db.close().unwrap();
+    let dumped = place.run("dump db out.dump");
+    assert_eq!(dumped.code, 1, "{dumped:?}");
+    assert!(dumped.stderr.contains("\"visits\" of the tree \"counts\""), "{dumped:?}");
+    assert!(dumped.stdout.contains("fails on 1 of them"), "{dumped:?}");
+    assert!(place.run("dump db again.dump --json").stdout.contains("\"failing_merges\":1"));
+    assert!(place.ok("load out.dump new").starts_with("loaded 3 records"));
+    assert_eq!(place.ok("get new counts z"), "whole\n");
+}

@@ -111,14 +111,18 @@ pub enum Error {
         bytes_max: usize,
     },
     /// A merge function could not make a value of what was merged into a key. Nothing is lost: what was merged is kept, and is
-    /// tried again with each read.
-    #[error("the merge function {function} failed on the key \"{key}\": {reason}")]
+    /// tried again with each read. An iterator returns this for the record and can go on behind it. To put or delete the key mends it.
+    #[error(
+        "the merge function {function} failed on the key \"{key}\" of the tree {tree:?}: {reason}; put or delete the key to mend it"
+    )]
     MergeFailed {
-        /// Its name.
+        /// The tree's name.
+        tree: String,
+        /// The function's name.
         function: String,
         /// The key; other than printable characters are escaped.
         key: String,
-        /// What it said.
+        /// Why it failed.
         reason: String,
     },
     /// A snapshot, cursor, iterator or transaction was in use for longer than [`crate::Builder::reader_age_max`] allows. It holds
@@ -222,9 +226,12 @@ impl Error {
             Error::TransactionTooLarge { bytes, bytes_max } => {
                 Error::TransactionTooLarge { bytes: *bytes, bytes_max: *bytes_max }
             }
-            Error::MergeFailed { function, key, reason } => {
-                Error::MergeFailed { function: function.clone(), key: key.clone(), reason: reason.clone() }
-            }
+            Error::MergeFailed { tree, function, key, reason } => Error::MergeFailed {
+                tree: tree.clone(),
+                function: function.clone(),
+                key: key.clone(),
+                reason: reason.clone(),
+            },
             Error::ReaderExpired { kind, sequence, age } => {
                 Error::ReaderExpired { kind: *kind, sequence: *sequence, age: *age }
             }
@@ -239,6 +246,11 @@ impl Error {
     /// Whether bytes are damaged, of a database, of a backup or of a dump.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Error::Corruption { .. } | Error::BackupDamaged { .. } | Error::DumpDamaged { .. })
+    }
+
+    /// Whether a merge function failed on one record: others can be read.
+    pub fn is_merge_failed(&self) -> bool {
+        matches!(self, Error::MergeFailed { .. })
     }
 
     /// Whether the disk is full.

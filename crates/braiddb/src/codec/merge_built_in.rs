@@ -48,7 +48,9 @@ impl MergeFunctions {
 }
 
 fn number(bytes: &[u8]) -> std::result::Result<i64, String> {
-    let bytes = bytes.try_into().map_err(|_| format!("a number has 8 bytes, here are {}", bytes.len()))?;
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| format!("it must be a 64-bit number, 8 bytes, little-endian; it has {} bytes", bytes.len()))?;
     Ok(i64::from_le_bytes(bytes))
 }
 
@@ -56,6 +58,10 @@ impl MergeFunction for Add {
     fn apply(&self, _: &[u8], value: Option<&[u8]>, operand: &[u8]) -> Applied {
         let before = value.map_or(Ok(0), number)?;
         Ok(before.wrapping_add(number(operand)?).to_le_bytes().to_vec())
+    }
+
+    fn check_operand(&self, operand: &[u8]) -> std::result::Result<(), String> {
+        number(operand).map(|_| ())
     }
 
     fn combine(&self, key: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
@@ -113,12 +119,19 @@ pub fn decode_set(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     members.is_sorted_by(|a, b| a < b).then_some(members)
 }
 
+fn set(bytes: &[u8]) -> std::result::Result<Vec<&[u8]>, String> {
+    decode_set(bytes).ok_or_else(|| "it must be a set, as `encode_set` makes one; it is none".to_owned())
+}
+
 impl MergeFunction for Union {
     fn apply(&self, _: &[u8], value: Option<&[u8]>, operand: &[u8]) -> Applied {
-        let not_a_set = || "it is not a set: `encode_set` makes one".to_owned();
-        let mut members = decode_set(value.unwrap_or_default()).ok_or_else(not_a_set)?;
-        members.extend(decode_set(operand).ok_or_else(not_a_set)?);
+        let mut members = set(value.unwrap_or_default())?;
+        members.extend(set(operand)?);
         Ok(encode_set(members))
+    }
+
+    fn check_operand(&self, operand: &[u8]) -> std::result::Result<(), String> {
+        set(operand).map(|_| ())
     }
 
     fn combine(&self, key: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
@@ -151,13 +164,17 @@ mod json {
     }
 
     fn parse(bytes: &[u8]) -> Result<Value, String> {
-        serde_json::from_slice(bytes).map_err(|e| format!("it is not JSON: {e}"))
+        serde_json::from_slice(bytes).map_err(|e| format!("it must be JSON; it is not: {e}"))
     }
 
     impl MergeFunction for JsonMergePatch {
         fn apply(&self, _: &[u8], value: Option<&[u8]>, operand: &[u8]) -> Applied {
             let target = value.map_or(Ok(Value::Null), parse)?;
             Ok(patched(target, parse(operand)?, false).to_string().into_bytes())
+        }
+
+        fn check_operand(&self, operand: &[u8]) -> Result<(), String> {
+            parse(operand).map(|_| ())
         }
 
         /// Two patches of which the later one only touches objects where the earlier does, or touches nothing of it: else an

@@ -20,6 +20,13 @@ pub trait MergeFunction: Send + Sync + Debug + 'static {
     /// What becomes of a value, or of none, by an operand. An error is told to whoever reads the key; the operand is kept.
     fn apply(&self, key: &[u8], value: Option<&[u8]>, operand: &[u8]) -> std::result::Result<Vec<u8>, String>;
 
+    /// Fails for an operand that can be applied to no value, with what an operand must be. Called where a merge is asked for, before
+    /// anything is written, which is refused then with [`Error::InvalidArgument`]. Unless a function says otherwise, it takes all.
+    fn check_operand(&self, operand: &[u8]) -> std::result::Result<(), String> {
+        let _ = operand;
+        Ok(())
+    }
+
     /// One operand that does what two do, one after the other; `None` if there is none. It saves space and time. To apply the
     /// combination must give what applying both gives, on any value.
     fn combine(&self, key: &[u8], earlier: &[u8], later: &[u8]) -> Option<Vec<u8>> {
@@ -100,12 +107,30 @@ impl MergeFunctions {
         operands.iter().all(|operand| table.by_number.get(&operand.function).is_some_and(|known| known.is_eager))
     }
 
+    /// Fails for an operand that a function can apply to no value. One that is not registered takes all.
+    pub fn check(&self, number: u64, operand: &[u8]) -> Result<()> {
+        let known = self.known(number);
+        let Some(function) = &known.function else { return Ok(()) };
+        let checked = catch_unwind(AssertUnwindSafe(|| function.check_operand(operand)));
+        let checked = checked.unwrap_or_else(|panic| Err(told(&*panic)));
+        checked.map_err(|reason| {
+            Error::InvalidArgument(format!("the merge function {:?} cannot take the operand: {reason}", known.name))
+        })
+    }
+
+    /// Whether all functions of some operands are registered.
+    pub fn can_apply(&self, operands: &Operands<'_>) -> bool {
+        operands.iter().all(|operand| self.known(operand.function).function.is_some())
+    }
+
     /// What becomes of a value, or of none, by operands on top of it. `key` is the user's, for the functions and for errors.
     pub fn apply(&self, key: &[u8], value: Option<&[u8]>, operands: &Operands<'_>) -> Result<Vec<u8>> {
         let mut owned: Option<Vec<u8>> = None;
         for Operand { function, bytes } in operands.iter() {
             let known = self.known(function);
+            // The caller knows the tree.
             let failed = |reason: String| Error::MergeFailed {
+                tree: String::new(),
                 function: known.name.clone(),
                 key: key.escape_ascii().to_string(),
                 reason,

@@ -178,8 +178,8 @@ impl Cursor {
     /// Shows `visit` the row it stands on and all that come after it, in order, until that breaks: the cursor stands on the row it broke at
     /// then, and otherwise after the last. A new cursor, and one before the first row, begins with the first. Yields what `visit` said last.
     ///
-    /// It is [`Cursor::row`] and [`Cursor::next`] in turns, with less to do between two rows, and fails as they do, perhaps after rows were shown. If
-    /// `visit` panics, the cursor stands on that row or on one shown shortly before.
+    /// It is [`Cursor::row`] and [`Cursor::next`] in turns, with less to do between two rows, and fails as they do, perhaps after rows were shown. Where the
+    /// value of one record is the reason ([`Error::MergeFailed`]), the cursor stands on that record: [`Cursor::next`] goes on behind it. If `visit` panics, the cursor stands on that row or on one shown shortly before.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -277,7 +277,8 @@ impl Cursor {
         Ok(self.row()?.1)
     }
 
-    /// Key and value of the row it stands on. Panics if there is none.
+    /// Key and value of the row it stands on. Panics if there is none. If the value cannot be had, for example since a merge function fails
+    /// on it ([`Error::MergeFailed`]), [`Cursor::key`] names the record and [`Cursor::next`] goes on behind it.
     #[inline]
     pub fn row(&self) -> Result<(&[u8], &[u8])> {
         if let Some((key, value)) = self.scan.row_in_batch()

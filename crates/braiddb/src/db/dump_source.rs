@@ -18,9 +18,11 @@ use super::{
 };
 use crate::{
     base::{Content, Cursor as _, EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId, limits},
+    codec::Operands,
     read::{ReadState, ScanCursor},
     table::blob::Pieces,
 };
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
@@ -149,6 +151,8 @@ pub trait EntrySink {
 pub struct DumpSource {
     db: Db,
     hold: Hold,
+    /// The errors of records on which a merge function fails, since they were last taken.
+    failing: Arc<Mutex<Vec<Error>>>,
 }
 
 impl Db {
@@ -162,7 +166,12 @@ impl Db {
 impl DumpSource {
     /// Of a snapshot.
     pub fn of(snapshot: &Snapshot) -> DumpSource {
-        DumpSource { db: snapshot.db().clone(), hold: snapshot.hold().clone() }
+        DumpSource { db: snapshot.db().clone(), hold: snapshot.hold().clone(), failing: Arc::default() }
+    }
+
+    /// Takes the errors of records that were read since the last call and on which a merge function fails.
+    pub fn take_failing(&self) -> Vec<Error> {
+        std::mem::take(&mut *self.failing.lock())
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -426,8 +435,25 @@ impl Reading<'_> {
             self.entry(shown, DumpedContent::LongOperands(operands.len() as u64))?;
             operands.chunks(PIECE_LEN).try_for_each(|piece| self.sink.piece(piece))?;
         }
+        self.try_merge(shown.key, &operands, beneath.as_ref().map(|(_, _, value)| &**value));
         let Some((sequence, expires_us, value)) = beneath else { return Ok(()) };
         self.value(&Shown { key: shown.key, sequence, expires_us, is_beneath: true }, &value)
+    }
+
+    /// Notes an error if a read of the record fails. The dump has it all the same, as it stands.
+    fn try_merge(&self, key: &[u8], operands: &[u8], beneath: Option<&[u8]>) {
+        let core = self.source.core();
+        let Some(operands) = Operands::decode(operands) else { return };
+        // Functions of the application need not be there.
+        if !core.functions.can_apply(&operands) {
+            return;
+        }
+        let finished = core.functions.finish(key, &operands);
+        let applied = finished.unwrap_or_else(|| core.functions.apply(key, beneath, &operands));
+        if let Err(e) = applied {
+            let internal = [&self.range.tree.first_key(), key].concat();
+            self.source.failing.lock().push(core.with_tree(e, &internal));
+        }
     }
 
     fn entry(&mut self, shown: &Shown<'_>, content: DumpedContent<'_>) -> Result<()> {

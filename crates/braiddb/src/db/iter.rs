@@ -52,7 +52,16 @@ pub fn prefix_end(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
+/// Whether an error about a value says nothing of other records.
+#[cold]
+pub(super) fn is_of_one_record(error: &Error) -> bool {
+    error.is_merge_failed() || error.is_corruption()
+}
+
 /// Pairs in key order, from both ends, as of one moment. Keeps the database open while it lives.
+///
+/// An error about the value of one record, as of a merge function that fails on it ([`Error::MergeFailed`]) or of a damaged
+/// large value, does not end it: the next call goes on behind that record. After any other error it yields nothing more.
 ///
 /// Each pair is copied; a [`Cursor`] lends its rows and is faster.
 #[derive(Debug)]
@@ -143,14 +152,23 @@ impl Iter {
         if self.done {
             return None;
         }
-        let row =
-            self.advance(forward).and_then(|there| if there { self.take_row(forward).map(Some) } else { Ok(None) });
-        self.done = !matches!(row, Ok(Some(_)));
-        if row.is_err() {
-            // It reads no further: what it was reading need not stay.
-            (self.front, self.back) = (None, None);
+        match self.advance(forward) {
+            Ok(true) => {
+                let row = self.take_row(forward);
+                // The cursor stands on the record whose value cannot be had, and goes on behind it.
+                self.done = row.as_ref().is_err_and(|e| !is_of_one_record(e));
+                Some(row)
+            }
+            Ok(false) => {
+                self.done = true;
+                None
+            }
+            Err(e) => {
+                // It reads no further: what it was reading need not stay.
+                (self.done, self.front, self.back) = (true, None, None);
+                Some(Err(e))
+            }
         }
-        row.transpose()
     }
 
     fn take_row(&mut self, forward: bool) -> Result<(Key, Value)> {

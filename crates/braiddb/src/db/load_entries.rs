@@ -7,7 +7,7 @@ use super::{
     catalog::{TreeState, catalog_key, check_name},
     database::Db,
     dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
-    key::KeyBuf,
+    key::{KeyBuf, TREE_ID_LEN},
     load_writer::{LoadWriter, Loaded},
     log_kept,
     multi::{TERMINATOR, escape},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, limits},
-    codec::Operands,
+    codec::{Operand, Operands},
     commit::RawBatch,
     wal::RetentionLimit,
 };
@@ -63,6 +63,7 @@ impl Db {
             key: Vec::new(),
             last: None,
             long: None,
+            takes_bad_operands: false,
         })
     }
 }
@@ -86,6 +87,7 @@ pub struct EntryLoader {
     /// Its number, and whether it has operands.
     last: Option<(SequenceNumber, bool)>,
     long: Option<Long>,
+    takes_bad_operands: bool,
 }
 
 fn bad(what: &str) -> Error {
@@ -193,7 +195,29 @@ impl EntryLoader {
         if decoded.reach >= sequence {
             return Err(bad("operands of commits before the first"));
         }
+        if !self.takes_bad_operands {
+            decoded.iter().try_for_each(|operand| self.check_operand(operand))?;
+        }
         self.writer.add_placed(&self.key, sequence, EntryKind::Merge, operands)
+    }
+
+    /// Fails for an operand that its function can apply to no value. It is not damage: the dump is what the database had.
+    fn check_operand(&self, operand: Operand<'_>) -> Result<()> {
+        let core = self.db.core();
+        core.functions.check(operand.function, operand.bytes).map_err(|e| {
+            let key = self.key.get(TREE_ID_LEN..).unwrap_or_default().escape_ascii().to_string();
+            let reason = match e {
+                Error::InvalidArgument(reason) => reason,
+                e => e.to_string(),
+            };
+            let tree = self.tree.name.read().clone();
+            Error::MergeFailed { tree, function: core.functions.name(operand.function), key, reason }
+        })
+    }
+
+    /// Sets whether operands are taken that a merge function can apply to no value.
+    pub fn take_bad_operands(&mut self, takes: bool) {
+        self.takes_bad_operands = takes;
     }
 
     fn end_long(&mut self) -> Result<()> {

@@ -30,12 +30,13 @@ impl MergeFunctionHandle {
         &self.name
     }
 
-    /// The value of an entry with one operand; fails if the function is another database's.
+    /// The value of an entry with one operand. Fails if the function is another database's, or can never apply the operand.
     pub(super) fn operand(&self, db: &Db, operand: &[u8]) -> Result<Vec<u8>> {
         if !Arc::ptr_eq(db.core(), &self.core) {
             let reason = format!("the merge function {:?} is another database's", self.name);
             return Err(Error::InvalidArgument(reason));
         }
+        self.core.functions.check(self.number, operand)?;
         Ok(self.encode(operand))
     }
 
@@ -49,13 +50,16 @@ impl Db {
     /// The merge function of this name: one of the application's own ([`crate::Builder::merge_function`]), or one that each
     /// database has:
     ///
-    /// | name | what it does to a value | no value counts as |
-    /// |---|---|---|
-    /// | `add` | adds: 64-bit numbers, little-endian, two's complement, around the ends | 0 |
-    /// | `max`, `min` | keeps the greater or the less, in the order of bytes | less or greater than all |
-    /// | `append` | appends bytes | empty |
-    /// | `union` | unites sets, see [`crate::encode_set`] | the empty set |
-    /// | `json_merge_patch` | applies a JSON Merge Patch, RFC 7396 (feature `json`) | null |
+    /// | name | what it does to a value | no value counts as | an operand must be |
+    /// |---|---|---|---|
+    /// | `add` | adds: 64-bit numbers, little-endian, two's complement, around the ends | 0 | 8 bytes |
+    /// | `max`, `min` | keeps the greater or the less, in the order of bytes | less or greater than all | any bytes |
+    /// | `append` | appends bytes | empty | any bytes |
+    /// | `union` | unites sets | the empty set | of [`crate::encode_set`] |
+    /// | `json_merge_patch` | applies a JSON Merge Patch, RFC 7396 (feature `json`) | null | JSON |
+    ///
+    /// Operands are checked where a merge is asked for. The value that an operand will meet is not read there: if it is none
+    /// that the function can change, each read of the key fails with [`Error::MergeFailed`] until the key is put or deleted.
     ///
     /// `NotFound` for other names.
     pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
@@ -92,8 +96,9 @@ impl Db {
 }
 
 impl Tree {
-    /// Has a merge function change the value of `key` by `operand`: atomic, and without a read. What the function has to say, an
-    /// error included, comes with the next read. Operands do not expire, whatever is beneath them: see [`Tree::put_with_ttl`].
+    /// Has a merge function change the value of `key` by `operand`: atomic, and without a read. An operand that the function can
+    /// apply to no value is refused ([`crate::MergeFunction::check_operand`]). Whether it can be applied to the value that is there, the next read
+    /// shows. Operands do not expire, whatever is beneath them: see [`Tree::put_with_ttl`].
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -120,7 +125,7 @@ impl Tree {
 
 impl Batch {
     /// Has a merge function change the value of `key` by `operand`: see [`Tree::merge`]. What the batch does to the key before
-    /// counts. A function of another database makes the batch fail.
+    /// counts. A function of another database, or an operand that it cannot take, makes the batch fail.
     pub fn merge(
         &mut self,
         tree: &Tree,
@@ -130,6 +135,7 @@ impl Batch {
     ) -> &mut Batch {
         match check_can_merge(tree.state()).and_then(|()| function.operand(tree.db(), operand.as_ref())) {
             Ok(operand) => self.push(EntryKind::Merge, tree, key.as_ref(), &operand),
+            Err(Error::InvalidArgument(reason)) => self.fail(reason),
             Err(e) => self.fail(e.to_string()),
         }
         self
@@ -225,7 +231,8 @@ impl Core {
         let mut value = base;
         for (_, operands) in lists.iter().rev() {
             let operands = decode(self, user_key, operands)?;
-            value = Some(self.functions.apply(user_key, value.as_deref(), &operands)?);
+            let applied = self.functions.apply(user_key, value.as_deref(), &operands);
+            value = Some(applied.map_err(|e| self.with_tree(e, key))?);
         }
         Ok((value.unwrap_or_default(), expires_us))
     }

@@ -19,6 +19,7 @@ mod database;
 mod dead_limit;
 mod dump_source;
 mod expiry;
+mod failing;
 mod files_ahead;
 mod follower;
 mod hash_indexes;
@@ -87,6 +88,8 @@ mod tests_disposal;
 mod tests_expiry;
 #[cfg(test)]
 mod tests_expiry_moves;
+#[cfg(test)]
+mod tests_failing_merges;
 #[cfg(test)]
 mod tests_flush;
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What the tests of the database share: small databases, and where they are.
 
-use super::{Db, Durability, Settings};
+use super::{Db, Durability, Settings, Tree};
 use crate::{
-    base::Result,
-    codec::Compression,
+    base::{EntryKind, Result},
+    codec::{Base, Compression, Operand, encode_operands},
     platform::{MemVfs, Runtime, SystemRuntime, Vfs, fault_vfs::FaultVfs},
     table::KeyBlocks,
 };
@@ -141,4 +141,13 @@ pub fn bounded<R: Send + 'static>(what: &str, body: impl FnOnce() -> R + Send + 
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(body()));
     receiver.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("{what} has hung or panicked"))
+}
+
+impl Tree {
+    /// Writes an operand that is not checked, as could be done before operands were.
+    pub fn merge_unchecked(&self, key: &[u8], function: u64, operand: &[u8]) {
+        let operand = Operand { function, bytes: operand };
+        let value = encode_operands(Base::Beneath, 0, std::iter::once(operand));
+        self.write(EntryKind::Merge, key, &value).unwrap();
+    }
 }

@@ -191,11 +191,12 @@ impl Transaction {
                 let Some(operands) = Operands::decode(&operands) else { return Ok(None) };
                 let user_key = &key[TREE_ID_LEN..];
                 if let Some(value) = core.functions.finish(user_key, &operands) {
-                    return value.map(Some);
+                    return value.map(Some).map_err(|e| core.with_tree(e, key));
                 }
                 self.note_key(key)?;
                 let base = core.get(Sought::of(key), Some(&self.hold), |value| value.into_owned())?;
-                core.functions.apply(user_key, base.as_deref(), &operands).map(Some)
+                let applied = core.functions.apply(user_key, base.as_deref(), &operands);
+                applied.map(Some).map_err(|e| core.with_tree(e, key))
             }
         }
     }

@@ -5,6 +5,7 @@ use super::{
     catalog::TreeState,
     cursor::Cursor,
     database::Db,
+    iter::is_of_one_record,
     key::TREE_ID_LEN,
     multi::split_pair,
     transaction::Transaction,
@@ -39,7 +40,8 @@ enum Next {
 }
 
 /// Pairs in key order, from both ends, as a transaction sees them: its own writes included, those that follow too, as far as
-/// it has not gone by. All that it goes over counts as read.
+/// it has not gone by. All that it goes over counts as read. After an error about the value of one record, as of a merge function
+/// that fails on it, it goes on behind that record; after any other error it yields nothing more.
 #[derive(Debug)]
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
@@ -82,15 +84,20 @@ impl<'t> TransactionIter<'t> {
         if self.is_done {
             return None;
         }
-        let row = self.advance(is_forward);
-        self.is_done = !matches!(row, Ok(Some(_)));
-        if row.is_err() {
-            (self.front.cursor, self.back.cursor) = (None, None);
+        match self.advance(is_forward) {
+            Ok(row) => {
+                self.is_done = row.is_none();
+                row
+            }
+            Err(e) => {
+                (self.is_done, self.front.cursor, self.back.cursor) = (true, None, None);
+                Some(Err(e))
+            }
         }
-        row.transpose()
     }
 
-    fn advance(&mut self, is_forward: bool) -> Result<Option<(Key, Value)>> {
+    /// The next row of an end. The outer error ends the iterator; the inner one is of that row alone.
+    fn advance(&mut self, is_forward: bool) -> Result<Option<Result<(Key, Value)>>> {
         self.transaction.hold().check()?;
         let TransactionIter { transaction, tree, start, end, front, back, .. } = self;
         let (side, other) = if is_forward { (front, back) } else { (back, front) };
@@ -105,13 +112,18 @@ impl<'t> TransactionIter<'t> {
         side.skip_hidden(transaction, start, end, is_start_shown)?;
         let row = match side.next(transaction, start, end, is_start_shown) {
             Next::Nowhere => None,
-            Next::Own(key, written) => {
-                let value = transaction.resolve(&key, written)?;
-                value.map(|value| (key, value))
-            }
+            Next::Own(key, written) => match transaction.resolve(&key, written) {
+                Ok(None) => None,
+                Ok(Some(value)) => Some((key, Ok(value))),
+                Err(e) if is_of_one_record(&e) => Some((key, Err(e))),
+                Err(e) => return Err(e),
+            },
             Next::Stored => match &mut side.cursor {
                 Some(cursor) => {
-                    let value = cursor.value()?.to_vec();
+                    let value = match cursor.value() {
+                        Err(e) if !is_of_one_record(&e) => return Err(e),
+                        value => value.map(<[u8]>::to_vec),
+                    };
                     let key = cursor.internal_key().to_vec();
                     side.is_on_row = if is_forward { cursor.next()? } else { cursor.prev()? };
                     Some((key, value))
@@ -124,7 +136,7 @@ impl<'t> TransactionIter<'t> {
         side.at.clear();
         side.at.extend_from_slice(&key);
         side.has_begun = true;
-        Ok(Some((Key::new(key[TREE_ID_LEN..].to_vec()), Value::new(value))))
+        Ok(Some(value.map(|value| (Key::new(key[TREE_ID_LEN..].to_vec()), Value::new(value)))))
     }
 }
 

@@ -55,6 +55,9 @@ pub struct DumpOptions<'a> {
     pub threads: Option<usize>,
     /// Is told how far it is, after each frame.
     pub progress: Option<&'a mut dyn FnMut(DumpProgress)>,
+    /// Is called with the error of each record on which a merge function fails ([`Error::MergeFailed`] names tree and key). Such a
+    /// record is in the dump as it stands, and a load refuses it unless it is asked to take it: see [`crate::LoadOptions`].
+    pub failing: Option<&'a mut dyn FnMut(&Error)>,
 }
 
 impl fmt::Debug for DumpOptions<'_> {
@@ -80,6 +83,8 @@ pub struct DumpReport {
     pub bytes: u64,
     /// The bytes of the dump.
     pub dump_bytes: u64,
+    /// Records on which a merge function fails; they are in the dump as they stand.
+    pub failing: u64,
 }
 
 impl Db {
@@ -116,7 +121,7 @@ impl Snapshot {
     /// at the end. A file should be synced by the caller.
     ///
     /// Takes time linear in what is there, and some mebibytes of memory for each thread, whatever the length of values. Merge functions need not be
-    /// there, and are not called.
+    /// there. Those that are there are called to find records on which they fail: see [`DumpOptions::failing`].
     ///
     /// Errors: `Corruption` if something cannot be read, with the tree and the keys; `ReaderExpired` as of any snapshot; `Io` and
     /// `DiskFull` of `out`. What was written until then is no whole dump, and is refused by `load`.
@@ -153,6 +158,9 @@ struct Writer<'a, 'o> {
     last_tree: Option<u32>,
     progress: DumpProgress,
     tell: Option<&'o mut dyn FnMut(DumpProgress)>,
+    source: DumpSource,
+    failing: u64,
+    tell_failing: Option<&'o mut dyn FnMut(&Error)>,
 }
 
 fn written(result: std::io::Result<()>) -> Result<()> {
@@ -176,6 +184,9 @@ impl<'a, 'o> Writer<'a, 'o> {
             last_tree: None,
             progress: DumpProgress::default(),
             tell: options.progress,
+            source: source.clone(),
+            failing: 0,
+            tell_failing: options.failing,
         })
     }
 
@@ -208,6 +219,7 @@ impl<'a, 'o> Writer<'a, 'o> {
 
     fn packed(&mut self, (frame, amount): &Packed) -> Result<()> {
         self.frame(frame)?;
+        self.note_failing();
         self.totals.records += amount.records;
         self.totals.bytes += amount.bytes;
         if self.last_tree != Some(frame.tree) {
@@ -221,12 +233,24 @@ impl<'a, 'o> Writer<'a, 'o> {
         Ok(())
     }
 
+    /// Names the records that were read meanwhile and on which a merge function fails.
+    fn note_failing(&mut self) {
+        for error in self.source.take_failing() {
+            self.failing += 1;
+            if let Some(tell) = &mut self.tell_failing {
+                tell(&error);
+            }
+        }
+    }
+
     fn end(mut self, compression: Compression) -> Result<DumpReport> {
+        self.note_failing();
         self.totals.chain = self.chain.finish();
         self.frame(&Frame::pack(FrameKind::End, 0, self.id, compression, self.totals.encode()))?;
         written(self.out.flush())?;
         let Totals { trees, records, bytes, .. } = self.totals;
-        Ok(DumpReport { sequence: self.sequence, trees, records, bytes, dump_bytes: self.dump_bytes })
+        let Writer { sequence, dump_bytes, failing, .. } = self;
+        Ok(DumpReport { sequence, trees, records, bytes, dump_bytes, failing })
     }
 }
 

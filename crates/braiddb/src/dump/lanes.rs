@@ -129,6 +129,8 @@ pub struct Dealing {
     pub stripe_bytes: u64,
     /// The frames that may wait in a lane.
     pub frames_waiting: usize,
+    /// Whether operands are taken that a merge function can apply to no value.
+    pub bad_operands: bool,
 }
 
 /// A tree that is being loaded.
@@ -164,7 +166,8 @@ impl TreeLoad {
             (self.present, self.bytes) = ((self.present + 1) % self.dealing.lanes, 0);
         }
         if self.present == self.lanes.len() {
-            let loader = self.db.entry_loader(self.tree, self.sequence_max)?;
+            let mut loader = self.db.entry_loader(self.tree, self.sequence_max)?;
+            loader.take_bad_operands(self.dealing.bad_operands);
             let work = Box::new(Work { loader, id: self.id, amount: Amount::default() });
             let waiting = if self.dealing.lanes == 0 { 0 } else { self.dealing.frames_waiting };
             self.lanes.push(Lane::start(&self.db, work, waiting)?);

@@ -13,7 +13,7 @@ use super::{
     records::Amount,
 };
 use crate::{
-    base::{Result, SequenceNumber},
+    base::{Error, Result, SequenceNumber},
     db::{Db, NewDirectory, Settings},
     version::{Change, Edit, Layout},
 };
@@ -46,6 +46,10 @@ pub struct LoadOptions<'a> {
     pub threads: Option<usize>,
     /// Is told how far it is, after each frame.
     pub progress: Option<&'a mut dyn FnMut(LoadProgress)>,
+    /// Whether to take operands that a merge function can apply to no value, as they stand in the dump: each read of such a record fails
+    /// with [`crate::Error::MergeFailed`] until its key is put or deleted. Without it, the load is refused with
+    /// [`crate::Error::InvalidArgument`], which names the first such record.
+    pub bad_operands: bool,
 }
 
 impl fmt::Debug for LoadOptions<'_> {
@@ -97,7 +101,13 @@ pub fn load(settings: Settings, dir: &Path, input: &mut dyn Read, options: LoadO
         Ok(_) => new.keep(),
         Err(_) => new.answer_for_all()?,
     }
-    loaded
+    loaded.map_err(|e| match e {
+        e if e.is_merge_failed() => Error::InvalidArgument(format!(
+            "the dump has an operand that can never be applied, and nothing was loaded: {e}; to load such records as they stand, use \
+             `LoadOptions::bad_operands` or `braid load --bad-operands`"
+        )),
+        e => e,
+    })
 }
 
 /// A database without anything in it, that has come as far as that of the dump.
@@ -115,14 +125,15 @@ fn empty_layout(sequence: SequenceNumber, source: &Source) -> Layout {
     layout
 }
 
-fn dealing(settings: &Settings, threads: Option<usize>) -> Dealing {
+fn dealing(settings: &Settings, options: &LoadOptions<'_>) -> Dealing {
+    let threads = options.threads;
     let threads = threads.unwrap_or(settings.background_threads).min(THREADS_MAX);
     let lanes = if settings.background_threads == 0 { 0 } else { threads };
     let each = settings.memory as u64 / WAITING_PART / (lanes.max(1) as u64);
     let stripe_bytes = each.clamp(STRIPE_BYTES_MIN, STRIPE_BYTES_MAX);
     // A stripe's frames are a little shorter or longer than they should be.
     let frames_waiting = usize::try_from(stripe_bytes / PAYLOAD_LEN as u64).unwrap_or(1).max(2);
-    Dealing { lanes, stripe_bytes, frames_waiting }
+    Dealing { lanes, stripe_bytes, frames_waiting, bad_operands: options.bad_operands }
 }
 
 /// Puts all that the dump has into the empty database.
@@ -139,7 +150,7 @@ fn fill(
     db.close()?;
     // Now its trees are known.
     let db = Db::open_with(settings.clone(), dir)?;
-    let dealing = dealing(settings, options.threads);
+    let dealing = dealing(settings, &options);
     let (mut frame, mut amount, mut trees) = (first, Amount::default(), 0);
     let mut present: Option<TreeLoad> = None;
     while frame.kind != FrameKind::End {

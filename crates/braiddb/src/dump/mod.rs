@@ -14,6 +14,8 @@ mod records;
 mod tests;
 #[cfg(test)]
 mod tests_expiry;
+#[cfg(test)]
+mod tests_failing;
 
 pub use check::{DumpInfo, DumpedTreeInfo, check_dump};
 pub use create::{DumpOptions, DumpProgress, DumpReport};

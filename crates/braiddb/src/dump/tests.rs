@@ -477,7 +477,7 @@ fn a_large_tree_of_operands_is_loaded_by_several_lanes() {
     let mut dumped = Vec::new();
     let options = DumpOptions { threads: Some(1), ..DumpOptions::default() };
     assert!(db.dump(&mut dumped, options).unwrap().records >= 60_000);
-    let options = LoadOptions { threads: Some(3), progress: None };
+    let options = LoadOptions { threads: Some(3), ..LoadOptions::default() };
     builder(&vfs, 2).load("/to", &mut dumped.as_slice(), options).unwrap();
     let moved = builder(&vfs, 2).open("/to").unwrap();
     let rows = |db: &Db| -> Vec<_> {
@@ -503,7 +503,7 @@ fn a_large_tree_is_loaded_by_several_lanes() {
     let options = DumpOptions { threads: Some(3), progress: Some(&mut tell), ..DumpOptions::default() };
     assert_eq!(db.dump(&mut dumped, options).unwrap().records, 60_000);
     assert_eq!(seen, 60_000);
-    let options = LoadOptions { threads: Some(3), progress: None };
+    let options = LoadOptions { threads: Some(3), ..LoadOptions::default() };
     builder(&vfs, 2).load("/to", &mut dumped.as_slice(), options).unwrap();
     let moved = builder(&vfs, 2).open("/to").unwrap();
     let (known, found) = (lines(&dumped), lines(&dump(&moved)));
