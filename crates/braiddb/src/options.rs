@@ -19,6 +19,9 @@ const DEAD_PERCENT_MOST: u8 = 40;
 /// Readers older than this are told of, where nothing else was asked for.
 const READER_AGE_WARN_NS: u64 = 60_000_000_000;
 
+/// A commit waits so long for an exclusive transaction, where nothing else was asked for.
+const EXCLUSIVE_WAIT_NS: u64 = 30_000_000_000;
+
 impl Db {
     /// Opens the database in the directory `path`, and creates it if there is none.
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
@@ -97,6 +100,7 @@ impl Builder {
                 log_retention_age_us: None,
                 reader_age_warn_ns: READER_AGE_WARN_NS,
                 reader_age_max_ns: u64::MAX,
+                exclusive_wait_ns: EXCLUSIVE_WAIT_NS,
                 log_archive: None,
                 open_files_max: None,
                 rate_limiter: None,
@@ -369,6 +373,14 @@ impl Builder {
     /// shorter than that; without background threads, when something is committed. No limit by default, or with [`Duration::MAX`].
     pub fn reader_age_max(mut self, age: Duration) -> Builder {
         self.settings.reader_age_max_ns = nanos(age);
+        self
+    }
+
+    /// How long a commit, or the begin of an exclusive transaction, waits for an exclusive transaction
+    /// ([`Db::begin_exclusive`]) to end. Then it fails with [`crate::Error::ExclusiveOpen`], and nothing was written. Half a
+    /// minute by default; zero for an error at once; [`Duration::MAX`] for no limit.
+    pub fn exclusive_wait_max(mut self, wait: Duration) -> Builder {
+        self.settings.exclusive_wait_ns = nanos(wait);
         self
     }
 

@@ -139,6 +139,18 @@ pub enum Error {
         /// How long ago it was taken.
         age: Duration,
     },
+    /// An exclusive transaction stayed open for longer than a commit waits: see [`crate::Builder::exclusive_wait_max`]. Nothing was
+    /// written.
+    #[error(
+        "an exclusive transaction, begun {age:.1?} ago by {begun_by}, is still open, and nothing was written: commit or drop it, and try \
+         again; `Db::revoke_exclusive` ends one that was lost, and `Builder::exclusive_wait_max` sets how long to wait"
+    )]
+    ExclusiveOpen {
+        /// The thread that began it; the transaction may have moved since.
+        begun_by: String,
+        /// How long ago it began.
+        age: Duration,
+    },
     /// What a watcher asks for is not all in the log any more: see [`crate::Db::watch`]. Nothing was skipped; to go on is to begin
     /// anew.
     #[error(
@@ -235,6 +247,7 @@ impl Error {
             Error::ReaderExpired { kind, sequence, age } => {
                 Error::ReaderExpired { kind: *kind, sequence: *sequence, age: *age }
             }
+            Error::ExclusiveOpen { begun_by, age } => Error::ExclusiveOpen { begun_by: begun_by.clone(), age: *age },
             Error::WatchTooOld { after, floor } => Error::WatchTooOld { after: *after, floor: *floor },
             Error::Aborted(reason) => Error::abort(reason.to_string()),
             Error::Unsupported { path, detail } => Error::Unsupported { path: path.clone(), detail: detail.clone() },
@@ -282,8 +295,8 @@ impl Error {
     /// Whether the same call may succeed later without anything being changed by the caller; of a transaction, a snapshot or their
     /// like, if that is begun again.
     pub fn is_retryable(&self) -> bool {
-        use Error::{Conflict, DiskFull, Locked, ReaderExpired};
-        matches!(self, DiskFull { .. } | Locked { .. } | Conflict { .. } | ReaderExpired { .. })
+        use Error::{Conflict, DiskFull, ExclusiveOpen, Locked, ReaderExpired};
+        matches!(self, DiskFull { .. } | Locked { .. } | Conflict { .. } | ReaderExpired { .. } | ExclusiveOpen { .. })
     }
 
     /// Whether a named thing was missing.

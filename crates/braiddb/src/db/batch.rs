@@ -181,7 +181,7 @@ pub(super) fn commit(
     let core = db.core();
     let _inside = match terms {
         // Who waits for it to end stands in the way of none but those that come new.
-        Terms::Exclusive => core.enter_past_closing()?,
+        Terms::Exclusive(_) => core.enter_past_closing()?,
         _ => core.enter()?,
     };
     core.check_writable()?;

@@ -12,8 +12,8 @@
 //! - *Callers* that change files hold `gate` shared meanwhile. Closing takes it alone: nothing is written for a caller
 //!   once the lock on the directory is given up.
 //!
-//! - *Transactions* are checked by the leader against `window`. While an exclusive one is open, leaders wait, without holding
-//!   `write`; it commits without the queue.
+//! - *Transactions* are checked by the leader against `window`. While an exclusive one is open, all other commits wait
+//!   outside of the queue, for a bounded time; it commits without the queue.
 //!
 //! - *Panics* are broken invariants: they end writing, and nothing else. Commits, edits and jobs run in
 //!   [`Core::contained`], the first two while `write` or `disk` is held: whoever takes the lock next finds the database
@@ -46,9 +46,9 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    thread::ThreadId,
+    thread::Thread,
 };
 
 /// A batch on its way through the queue.
@@ -92,8 +92,10 @@ pub struct WriteState {
     /// From the first to the last, numbers that nobody has, since the log had no space for their commits, and that it does not tell of yet.
     pub refused: Option<(SequenceNumber, SequenceNumber)>,
     pub payload: Vec<u8>,
-    /// The thread that began the exclusive transaction that is open: nobody else commits.
-    pub exclusive: Option<ThreadId>,
+    /// The exclusive transaction that is open: nobody else commits.
+    pub exclusive: Option<ExclusiveOwner>,
+    /// The ticket of the last exclusive transaction.
+    pub exclusive_tickets: u64,
     /// The last commit that did not go to the log, if none has gone there since; else 0.
     pub unlogged: SequenceNumber,
     /// Numbers up to this may have been used, as the manifest says.
@@ -102,12 +104,40 @@ pub struct WriteState {
     pub holds_back: bool,
 }
 
-/// What is known of the exclusive transaction beside what `write` guards.
+/// An exclusive transaction that is open.
+#[derive(Clone, Debug)]
+pub struct ExclusiveOwner {
+    /// Its number; no other transaction has it.
+    pub ticket: u64,
+    /// When it began, by the runtime's clock.
+    pub began_ns: u64,
+    /// The thread that began it, for messages alone: the transaction may have moved since.
+    pub began_by: Thread,
+}
+
+impl ExclusiveOwner {
+    /// The thread that began it, in words.
+    pub fn describe_thread(&self) -> String {
+        match (self.began_by.id() == std::thread::current().id(), self.began_by.name()) {
+            (true, _) => "this thread".to_owned(),
+            (false, Some(name)) => format!("the thread {name:?}"),
+            (false, None) => format!("the thread {:?}", self.began_by.id()),
+        }
+    }
+}
+
+/// Set in [`Exclusivity::notices`] while an exclusive transaction is open.
+pub const NOTICE_EXCLUSIVE: usize = 1;
+
+/// Added to [`Exclusivity::notices`] for each closure of `Db::update` that runs.
+pub const NOTICE_UPDATE: usize = 2;
+
+/// What commits look at before they go ahead, beside what `write` guards.
 #[derive(Debug, Default)]
 pub struct Exclusivity {
-    /// Whether there is one.
-    pub is_taken: AtomicBool,
-    /// Notified when it ends, and when the database is closed.
+    /// Zero if there is nothing to look at: the fast path of a commit reads this alone.
+    pub notices: AtomicUsize,
+    /// Notified when an exclusive transaction ends, and when the database is closed.
     pub ended: Condvar,
 }
 

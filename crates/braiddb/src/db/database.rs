@@ -2,7 +2,7 @@
 
 use super::{
     batch::Batch,
-    catalog::{DroppedTree, TreeState, catalog_key, check_name},
+    catalog::{TreeState, catalog_key, check_name},
     core::Core,
     expiry::micros,
     follower::Follower,
@@ -14,6 +14,7 @@ use super::{
     stats::Stats,
     transaction::Transaction,
     tree::Tree,
+    update_scope::meant,
     verify::VerifyReport,
 };
 use crate::{
@@ -21,7 +22,6 @@ use crate::{
     codec::Compression,
     commit::RawBatch,
     read::Sought,
-    wal::Wal,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -142,7 +142,8 @@ impl Db {
             return Err(Error::InvalidArgument(reason));
         }
         options.compression.map_or(Ok(()), Compression::check)?;
-        core.check_not_exclusive_here()?;
+        // Before the catalog is locked: those that need it wait one by one otherwise.
+        drop(core.await_no_exclusive()?);
         let mut last_id = core.catalog.next_id.lock();
         if let Some(tree) = core.catalog.find(name) {
             return as_asked(tree);
@@ -161,7 +162,7 @@ impl Db {
         batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
         batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
         // A later durable commit to the tree makes this one durable too: the log has no holes.
-        core.commit(batch.prepare()?, core.settings.durability.of_catalog())?;
+        meant(|| core.commit(batch.prepare()?, core.settings.durability.of_catalog()))?;
         *last_id = next_id;
         if let Some(compression) = tree.options.compression {
             core.catalog.compressions.write().insert(tree.id, compression);
@@ -184,60 +185,6 @@ impl Db {
         Ok(trees.iter().map(info).collect())
     }
 
-    /// Drops a tree with all it holds, in constant time; its space comes back later. Handles of it fail from then on.
-    pub fn drop_tree(&self, name: &str) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_not_exclusive_here()?;
-        let _change = core.catalog.next_id.lock();
-        let tree = core.catalog.find(name).ok_or_else(|| Error::NotFound(format!("there is no tree {name:?}")))?;
-        let mut batch = RawBatch::default();
-        batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', name.as_bytes())], b"");
-        if let Some(end) = tree.id.end_key() {
-            batch.push(EntryKind::RangeDelete, &[&tree.id.first_key()], &end);
-        }
-        core.remember_dropped(&tree, &mut batch);
-        // A commit that saw the tree before will find the count changed: none lands above the range delete.
-        tree.dropped.store(true, Ordering::Release);
-        core.catalog.drops.fetch_add(1, Ordering::Release);
-        let dropped = core.commit(batch.prepare()?, core.settings.durability);
-        if dropped.as_ref().is_err_and(|e| !matches!(e, Error::CommitUnknown { .. })) {
-            tree.dropped.store(false, Ordering::Release);
-            return dropped.map(|_| ());
-        }
-        core.catalog.by_name.write().remove(name);
-        let sequence = dropped.as_ref().map_or_else(|_| core.snapshots.visible(), |sequence| *sequence);
-        let gone = DroppedTree { name: name.to_owned(), multi: tree.multi, sequence };
-        let floor = core.wal.as_ref().map_or(0, Wal::floor);
-        let mut lately = core.catalog.dropped.write();
-        lately.retain(|_, tree| tree.sequence > floor);
-        lately.insert(tree.id, gone);
-        drop(lately);
-        dropped.map(|_| ())
-    }
-
-    /// Gives a tree another name; `AlreadyExists` if that is taken.
-    pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
-        check_name(to)?;
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_not_exclusive_here()?;
-        let _change = core.catalog.next_id.lock();
-        if core.catalog.find(to).is_some() {
-            return Err(Error::AlreadyExists(format!("there is a tree {to:?} already")));
-        }
-        let tree = core.catalog.find(from).ok_or_else(|| Error::NotFound(format!("there is no tree {from:?}")))?;
-        let mut batch = RawBatch::default();
-        batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', from.as_bytes())], b"");
-        batch.push(EntryKind::Value, &[&catalog_key(b'n', to.as_bytes())], &tree.encode());
-        core.commit(batch.prepare()?, core.settings.durability)?;
-        let mut by_name = core.catalog.by_name.write();
-        by_name.remove(from);
-        *tree.name.write() = to.to_owned();
-        by_name.insert(to.to_owned(), tree);
-        Ok(())
-    }
-
     /// An empty batch, to be filled and given to [`Db::write`].
     pub fn batch(&self) -> Batch {
         Batch::default()
@@ -253,8 +200,13 @@ impl Db {
         Transaction::optimistic(self)
     }
 
-    /// Begins a transaction that nothing can be in the way of: until it ends, all others' commits wait. It waits itself for
-    /// another such transaction to end. A thread that has one open and commits otherwise gets `InvalidArgument`.
+    /// Begins a transaction that cannot conflict: until it ends, all other commits wait, and it waits for another such
+    /// transaction to end. The right to commit belongs to the transaction, which may move to another thread.
+    ///
+    /// A commit waits for [`crate::Builder::exclusive_wait_max`] at most (half a minute by default) and then fails with
+    /// [`Error::ExclusiveOpen`], and so does this call. A thread that commits otherwise while it has the transaction waits for
+    /// itself, and gets that error; a warning says so at once (`tracing`). [`Db::revoke_exclusive`] ends a transaction that was
+    /// lost, as by `std::mem::forget`.
     pub fn begin_exclusive(&self) -> Result<Transaction> {
         Transaction::exclusive(self)
     }

@@ -110,7 +110,7 @@ impl Core {
     /// files are synced, but not the directory. The caller keeps the database from being closed.
     pub fn install_load(&self, tree: &TreeState, runs: Vec<RunMeta>, user_bytes: u64) -> Result<SequenceNumber> {
         self.check_writable()?;
-        self.check_not_exclusive_here()?;
+        self.check_outside_update()?;
         self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
         let reserved = Reserved::of(self, &runs)?;
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(self.snapshots.visible()) };
@@ -146,11 +146,7 @@ impl Core {
     fn write_past_memtables(&self, tree: &TreeState, range: &(Vec<u8>, Vec<u8>)) -> Result<MutexGuard<'_, WriteState>> {
         let mut flushes = 0;
         loop {
-            let mut write = self.write.lock();
-            while write.exclusive.is_some() {
-                self.check_writable()?;
-                self.exclusivity.ended.wait(&mut write);
-            }
+            let write = self.await_no_exclusive()?;
             self.check_writable()?;
             // A drop marks the tree before it commits: it comes after this, or is seen here.
             tree.check()?;

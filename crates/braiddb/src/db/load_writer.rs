@@ -159,7 +159,7 @@ impl LoadWriter {
     /// No rows yet.
     pub fn new(core: &Arc<Core>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
         core.check_writable()?;
-        core.check_not_exclusive_here()?;
+        core.check_outside_update()?;
         tree.check()?;
         let settings = &core.settings;
         let partitions = &core.state.load_full().version.partitions;

@@ -84,14 +84,16 @@ impl Core {
 
     /// Has the catalog remember a tree that is dropped, as long as the log may tell of it, and forget those that it tells of no more. The caller
     /// holds the catalog's lock.
-    pub(super) fn remember_dropped(&self, tree: &TreeState, batch: &mut RawBatch) {
+    pub(super) fn remember_dropped<'a>(&self, trees: impl Iterator<Item = &'a TreeState>, batch: &mut RawBatch) {
         let key = |id: TreeId| catalog_key(b'd', &id.0.to_be_bytes());
         let floor = self.wal.as_ref().map_or(0, Wal::floor);
         let dropped = self.catalog.dropped.read();
         for (id, _) in dropped.iter().filter(|(_, tree)| tree.sequence <= floor) {
             batch.push(EntryKind::Tombstone, &[&key(*id)], b"");
         }
-        batch.push(EntryKind::Value, &[&key(tree.id)], &DroppedTree::encode(tree));
+        for tree in trees {
+            batch.push(EntryKind::Value, &[&key(tree.id)], &DroppedTree::encode(tree));
+        }
     }
 
     /// Before an edit by which recovery needs less of the log: syncs what is to be retained, or archived. Else a crash could keep what is in

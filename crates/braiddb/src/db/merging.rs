@@ -2,7 +2,7 @@
 
 use super::{
     batch::Batch, catalog::catalog_key, core::Core, database::Db, expiry::check_can_merge, key::TREE_ID_LEN,
-    lookup::Unresolved, tree::Tree,
+    lookup::Unresolved, tree::Tree, update_scope::meant,
 };
 use crate::{
     base::{EntryKind, EntryRef, Error, Result, SequenceNumber},
@@ -80,7 +80,8 @@ impl Db {
         }
         // It gets its number with its first use.
         let _inside = core.enter()?;
-        core.check_not_exclusive_here()?;
+        // Before the catalog is locked: those that need it wait one by one otherwise.
+        drop(core.await_no_exclusive()?);
         let _change = core.catalog.next_id.lock();
         if let Some((number, _)) = core.functions.number(name) {
             return Ok(handle(number));
@@ -89,7 +90,7 @@ impl Db {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'f', name.as_bytes())], &number.to_le_bytes());
         // A later durable commit makes this one durable too: the log has no holes.
-        core.commit(batch.prepare()?, core.settings.durability.of_catalog())?;
+        meant(|| core.commit(batch.prepare()?, core.settings.durability.of_catalog()))?;
         core.functions.add(number, name, Some(Arc::clone(&own.1)));
         Ok(handle(number))
     }

@@ -17,6 +17,7 @@ mod crew;
 mod cursor;
 mod database;
 mod dead_limit;
+mod dropping;
 mod dump_source;
 mod expiry;
 mod failing;
@@ -62,6 +63,7 @@ mod transaction_streams;
 mod tree;
 mod unlogged;
 mod update;
+mod update_scope;
 mod upgrade;
 mod verify;
 mod watch;
@@ -84,6 +86,10 @@ mod tests_cursor;
 mod tests_direct;
 #[cfg(test)]
 mod tests_disposal;
+#[cfg(test)]
+mod tests_dropping;
+#[cfg(test)]
+mod tests_exclusive;
 #[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
@@ -134,6 +140,8 @@ mod tests_transactions;
 mod tests_turns;
 #[cfg(test)]
 mod tests_unlogged;
+#[cfg(test)]
+mod tests_update_scope;
 #[cfg(test)]
 mod tests_watch;
 

@@ -201,6 +201,7 @@ impl Core {
                 refused: None,
                 payload: Vec::new(),
                 exclusive: None,
+                exclusive_tickets: 0,
                 unlogged: 0,
                 reserved: last_sequence,
                 holds_back: false,

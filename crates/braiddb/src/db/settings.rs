@@ -96,6 +96,8 @@ pub struct Settings {
     /// `u64::MAX` for never, as for the next.
     pub reader_age_warn_ns: u64,
     pub reader_age_max_ns: u64,
+    /// How long a commit waits for an exclusive transaction at most; `u64::MAX` for no limit.
+    pub exclusive_wait_ns: u64,
     /// Where the log is kept for good.
     pub log_archive: Option<PathBuf>,
     /// Whether a restore is going on: the directory is not finished, and no blob file goes.

@@ -116,6 +116,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         log_retention_age_us: None,
         reader_age_warn_ns: u64::MAX,
         reader_age_max_ns: u64::MAX,
+        exclusive_wait_ns: 30 * SECOND_NS,
         log_archive: None,
         open_files_max: None,
         rate_limiter: None,

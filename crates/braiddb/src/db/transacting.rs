@@ -1,12 +1,17 @@
 //! What the core does for transactions: it lets them join the window of recent commits, looks ahead of their commits, and
 //! has one at a time be exclusive.
 //!
-//! While an exclusive transaction is open nobody else commits: the leader of a commit group waits for its end, and those
-//! behind it with it. It commits without the queue, so nothing stands in its own way but itself: a thread that has one open is
-//! told so when it commits anything else.
+//! While an exclusive transaction is open, nobody else commits. The right to commit belongs to the transaction, by a
+//! number (its ticket), and not to a thread: a transaction may move between threads, and any of them may commit it.
+//! It commits without the queue.
+//!
+//! INVARIANT X1: no commit waits in the queue for an exclusive transaction. Each caller waits by itself, in
+//! [`Core::heed_notices`], for `exclusive_wait_ns` at most; a leader that finds the right taken sends its whole group back
+//! there. So one transaction that is never ended cannot hold a commit for longer than that.
 
 use super::{
-    core::{Committed, Core, Request},
+    core::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
+    database::Db,
     write::{changed, outlived},
 };
 use crate::{
@@ -14,10 +19,12 @@ use crate::{
     commit::PreparedBatch,
     txn::{Check, Verdict},
 };
+use parking_lot::MutexGuard;
 use std::{
     slice,
     sync::{Arc, atomic::Ordering},
     thread,
+    time::Duration,
 };
 
 /// A place among the transactions that the window of recent commits is kept for.
@@ -43,63 +50,149 @@ impl Drop for Membership {
 
 /// The right to commit, taken from all others.
 #[derive(Debug)]
-pub struct Exclusive(Arc<Core>);
+pub struct Exclusive {
+    core: Arc<Core>,
+    ticket: u64,
+}
 
 impl Exclusive {
-    /// Waits until nobody else has it.
+    /// Waits until nobody else has it, for as long as commits wait at most.
     pub fn new(core: &Arc<Core>) -> Result<Exclusive> {
         core.check_writable()?;
-        core.check_not_exclusive_here()?;
-        let mut write = core.write.lock();
-        while write.exclusive.is_some() {
-            core.check_writable()?;
-            core.exclusivity.ended.wait(&mut write);
-        }
+        let mut write = core.await_no_exclusive()?;
         core.check_writable()?;
-        write.exclusive = Some(thread::current().id());
-        core.exclusivity.is_taken.store(true, Ordering::Relaxed);
-        Ok(Exclusive(Arc::clone(core)))
+        write.exclusive_tickets += 1;
+        let ticket = write.exclusive_tickets;
+        write.exclusive = Some(ExclusiveOwner { ticket, began_ns: core.now_ns(), began_by: thread::current() });
+        core.exclusivity.notices.fetch_or(NOTICE_EXCLUSIVE, Ordering::Relaxed);
+        drop(write);
+        Ok(Exclusive { core: Arc::clone(core), ticket })
+    }
+
+    /// The number by which the core knows the transaction.
+    pub fn ticket(&self) -> u64 {
+        self.ticket
     }
 }
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        let mut write = self.0.write.lock();
-        write.exclusive = None;
-        self.0.exclusivity.is_taken.store(false, Ordering::Relaxed);
-        drop(write);
-        self.0.exclusivity.ended.notify_all();
+        let mut write = self.core.write.lock();
+        // If it was revoked, the right may be another's by now.
+        if write.exclusive.as_ref().is_some_and(|owner| owner.ticket == self.ticket) {
+            self.core.end_exclusive(&mut write);
+        }
+    }
+}
+
+impl Db {
+    /// Takes the right to commit from the exclusive transaction that is open, if there is one, so that others commit again.
+    /// Returns whether there was one. The transaction itself stays readable; its commit fails with a conflict
+    /// ([`Error::is_conflict`]), and nothing of it is applied.
+    ///
+    /// For a transaction that is lost: leaked, or held by a thread that will not end it. Commits that wait for it fail after
+    /// [`crate::Builder::exclusive_wait_max`] with [`Error::ExclusiveOpen`].
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let tree = db.tree("t")?;
+    /// std::mem::forget(db.begin_exclusive()?);
+    /// assert!(db.revoke_exclusive()?);
+    /// tree.put(b"k", b"v")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn revoke_exclusive(&self) -> Result<bool> {
+        let core = self.core();
+        let _inside = core.enter()?;
+        let mut write = core.write.lock();
+        Ok(core.end_exclusive(&mut write))
     }
 }
 
 impl Core {
-    /// Fails if the calling thread has begun the exclusive transaction that is open: it would wait for itself.
+    /// Ends the exclusive transaction that is open, if there is one: others may commit.
+    fn end_exclusive(&self, write: &mut WriteState) -> bool {
+        let was_open = write.exclusive.take().is_some();
+        self.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
+        self.exclusivity.ended.notify_all();
+        was_open
+    }
+
+    /// The slow path of a commit while something is to be looked at first: waits for an exclusive transaction to end, and
+    /// refuses a write that bypasses the transaction of [`Db::update`]. `since_ns` is when the commit began to wait.
     #[cold]
-    pub fn check_not_exclusive_here(&self) -> Result<()> {
-        if self.write.lock().exclusive == Some(thread::current().id()) {
-            return Err(Error::InvalidArgument(
-                "this thread has an exclusive transaction open: write through that, or commit or drop it first"
-                    .to_owned(),
-            ));
+    pub fn heed_notices(&self, since_ns: &mut Option<u64>) -> Result<()> {
+        self.check_outside_update()?;
+        let mut write = self.write.lock();
+        while write.exclusive.is_some() {
+            self.await_exclusive(&mut write, since_ns)?;
         }
         Ok(())
     }
 
-    /// Wakes whoever waits for an exclusive transaction to end: the database is being closed.
+    /// The lock on commits, once no exclusive transaction is open.
+    pub fn await_no_exclusive(&self) -> Result<MutexGuard<'_, WriteState>> {
+        let mut since_ns = None;
+        let mut write = self.write.lock();
+        while write.exclusive.is_some() {
+            self.await_exclusive(&mut write, &mut since_ns)?;
+        }
+        Ok(write)
+    }
+
+    /// Waits once until an exclusive transaction ends or is too old to commit. Fails after `exclusive_wait_ns` in all, and once
+    /// the database is closed.
+    fn await_exclusive(&self, write: &mut MutexGuard<'_, WriteState>, since_ns: &mut Option<u64>) -> Result<()> {
+        self.check_writable()?;
+        let now_ns = self.now_ns();
+        let is_first = since_ns.is_none();
+        let waited_ns = now_ns.saturating_sub(*since_ns.get_or_insert(now_ns));
+        let Some(owner) = &write.exclusive else { return Ok(()) };
+        let left_ns = self.settings.exclusive_wait_ns.saturating_sub(waited_ns);
+        // One that has expired can never commit.
+        let expires_ns = self.settings.reader_age_max_ns.saturating_sub(now_ns.saturating_sub(owner.began_ns));
+        if expires_ns == 0 {
+            self.end_exclusive(write);
+            return Ok(());
+        }
+        if is_first && owner.began_by.id() == thread::current().id() {
+            tracing::warn!(
+                "the thread that began the exclusive transaction waits for its end; if it still has it, that does not come"
+            );
+        }
+        let wait = Duration::from_nanos(left_ns.min(expires_ns));
+        let is_over =
+            left_ns == 0 || (self.exclusivity.ended.wait_for(write, wait).timed_out() && left_ns <= expires_ns);
+        match &write.exclusive {
+            Some(owner) if is_over => Err(Error::ExclusiveOpen {
+                begun_by: owner.describe_thread(),
+                age: Duration::from_nanos(self.now_ns().saturating_sub(owner.began_ns)),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Wakes the callers that wait for an exclusive transaction to end: the database is being closed.
     pub fn wake_leaders(&self) {
-        // Whoever holds this was about to wait, and has not seen that the database is closed; or does so now, and will.
+        // A caller that holds this was about to wait, and has not seen that the database is closed; or does so now, and will.
         drop(self.write.lock());
         self.exclusivity.ended.notify_all();
     }
 
-    /// Commits for the exclusive transaction that is open.
+    /// Commits for the exclusive transaction that has this ticket.
     pub fn commit_alone(
         &self,
+        ticket: u64,
         batch: PreparedBatch,
         is_unlogged: bool,
         check_trees: impl Fn() -> Result<()>,
     ) -> Result<Committed> {
         let mut write = self.write.lock();
+        if write.exclusive.as_ref().is_none_or(|owner| owner.ticket != ticket) {
+            return Err(Error::conflict("its exclusive right was revoked, and others may have committed since"));
+        }
         check_trees()?;
         let drops = self.catalog.drops.load(Ordering::Acquire);
         let mut request = Request { batch, drops, is_unlogged, check: None, verdict: Verdict::Unchanged };

@@ -19,6 +19,7 @@ use super::{
     transacting::{Exclusive, Membership},
     transaction_iter::{MultiTransactionIter, TransactionIter},
     tree::{Tree, check_key},
+    update_scope::meant,
     write::Terms,
 };
 use crate::{
@@ -40,7 +41,7 @@ enum Isolation {
     /// Others may commit; whether they were in the way is found out at the commit.
     Optimistic { _membership: Membership },
     /// Nobody else commits.
-    Exclusive { _right: Exclusive },
+    Exclusive { right: Exclusive },
 }
 
 /// Reads and writes that take effect together, as if nothing else had happened meanwhile.
@@ -50,7 +51,9 @@ enum Isolation {
 /// ranges included, is checked when they are committed. If others have written any of it, the commit is refused with an error
 /// for which [`Error::is_conflict`] holds, and nothing was done; [`Db::update`] then begins anew by itself. Writing what was
 /// not read never conflicts, and a transaction that writes nothing is never refused. Those of [`Db::begin_exclusive`] are
-/// never refused: everybody else waits.
+/// never refused: all other commits wait, for a bounded time (see there). It may move to another thread, which then commits it;
+/// [`Db::revoke_exclusive`] ends one that was lost. Inside the closure of [`Db::update`], writes that bypass the transaction are
+/// refused; between [`Db::begin`] and a commit by hand they are commits of their own, with which the transaction may conflict.
 ///
 /// One that lives for longer than [`crate::Builder::reader_age_max`], where that is set, is refused nevertheless, an exclusive one as well: its
 /// reads fail with [`Error::ReaderExpired`], and so does its commit, unless it writes nothing.
@@ -100,7 +103,7 @@ impl Transaction {
 
     pub(super) fn exclusive(db: &Db) -> Result<Transaction> {
         let right = Exclusive::new(db.core())?;
-        Ok(Transaction::new(db, Isolation::Exclusive { _right: right }))
+        Ok(Transaction::new(db, Isolation::Exclusive { right }))
     }
 
     fn new(db: &Db, isolation: Isolation) -> Transaction {
@@ -523,24 +526,24 @@ impl Transaction {
         hold.check()?;
         let (batch, trees) = (writes.into_batch(), trees.into_inner());
         let streams = [Arc::new(streams.into_inner())];
-        match isolation {
+        match &isolation {
             Isolation::Optimistic { .. } => {
                 let reads = reads.into_inner();
                 let terms = match reads.is_empty() {
                     true => Terms::None,
                     false => Terms::Unchanged(Box::new(Check::new(reads, hold.sequence(), Some(*hold.held())))),
                 };
-                let committed = commit_streams(&db, batch, &trees, durability, terms, &streams);
+                let committed = meant(|| commit_streams(&db, batch, &trees, durability, terms, &streams));
                 if committed.as_ref().is_err_and(Error::is_conflict) {
                     db.core().counters.note_conflict();
                 }
                 committed
             }
-            Isolation::Exclusive { .. } => {
+            Isolation::Exclusive { right } => {
                 let core = db.core();
                 // Nobody closes in between: once it is applied, there is no error but that its outcome is unknown.
                 let _inside = core.enter_past_closing()?;
-                let terms = Terms::Exclusive;
+                let terms = Terms::Exclusive(right.ticket());
                 streams.iter().try_for_each(|stream| stream.make_ready(durability))?;
                 let sequence = commit_streams(&db, batch, &trees, durability.of_catalog(), terms, &streams)?;
                 // Others need not wait for the device.

@@ -1,6 +1,6 @@
 //! Transactions that are begun again until nobody is in the way.
 
-use super::{database::Db, settings::Durability, transaction::Transaction};
+use super::{database::Db, settings::Durability, transaction::Transaction, update_scope::UpdateScope};
 use crate::base::{Error, Result};
 
 /// How often a transaction is begun again.
@@ -16,10 +16,15 @@ const RETRIES_AT_ONCE: u32 = 4;
 const PAUSE_US_MAX: u64 = 2000;
 
 impl Db {
-    /// Has `work` done in a transaction, and commits that. If others were in the way ([`crate::Error::is_conflict`]), both are done
-    /// again, after a pause that is random and grows; after 1000 times the conflict is returned. If the transaction was in use for longer than
+    /// Runs `work` in a transaction, and commits that. On a conflict ([`crate::Error::is_conflict`]) both are done again, after a
+    /// pause that is random and grows; after 1000 times the conflict is returned. If the transaction was in use for longer than
     /// [`crate::Builder::reader_age_max`] allows, both are done again three times at most. So `work` may run more than
-    /// once: what it does beside the transaction should bear that. If it returns an error, nothing is committed.
+    /// once, and its other effects should bear that. If it returns an error, nothing is committed.
+    ///
+    /// Inside `work`, write through the transaction alone: `tx.put(&tree, ..)`. A write to the same database that bypasses
+    /// the transaction, as [`crate::Tree::put`] or [`Db::write`], would take effect at once, and again with each retry. On the
+    /// thread that runs `work` such a write fails with `InvalidArgument`, and nothing is written. Other threads that `work`
+    /// starts are not recognized. Transactions that `work` begins itself, and new trees, are separate commits.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -44,7 +49,10 @@ impl Db {
         let (mut retries, mut expiries) = (0, 0);
         loop {
             let transaction = self.begin()?;
-            let done = match work(&transaction) {
+            let scope = UpdateScope::begin(self.core());
+            let worked = work(&transaction);
+            drop(scope);
+            let done = match worked {
                 Ok(result) => transaction.commit_with(durability).map(|_| result),
                 Err(e) => {
                     // Before the pause: it keeps a snapshot.

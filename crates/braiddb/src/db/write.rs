@@ -37,8 +37,8 @@ pub enum Terms {
     None,
     /// If what was read has not been written since.
     Unchanged(Box<Check>),
-    /// By the exclusive transaction that is open.
-    Exclusive,
+    /// By the exclusive transaction that has this ticket.
+    Exclusive(u64),
 }
 
 /// What is told of a transaction that others were in the way of.
@@ -81,7 +81,7 @@ impl Core {
         let committed = match terms {
             Terms::None => self.submit(batch, is_unlogged, None, check_trees)?,
             Terms::Unchanged(check) => self.submit(batch, is_unlogged, Some(check), check_trees)?,
-            Terms::Exclusive => self.commit_alone(batch, is_unlogged, check_trees)?,
+            Terms::Exclusive(ticket) => self.commit_alone(ticket, batch, is_unlogged, check_trees)?,
         };
         if durability == Durability::Sync {
             self.sync_to(committed.lsn)?;
@@ -100,12 +100,13 @@ impl Core {
         check: Option<Box<Check>>,
         check_trees: impl Fn() -> Result<()>,
     ) -> Result<Committed> {
-        if self.exclusivity.is_taken.load(Ordering::Relaxed) {
-            self.check_not_exclusive_here()?;
-        }
+        let mut waits_since_ns = None;
         let mut request = Request { batch, drops: 0, is_unlogged, check, verdict: Verdict::Unchanged };
         let mut checks = 0;
         loop {
+            if self.exclusivity.notices.load(Ordering::Relaxed) != 0 {
+                self.heed_notices(&mut waits_since_ns)?;
+            }
             // Before the look at the trees: a drop after it changes the count.
             request.drops = self.catalog.drops.load(Ordering::Acquire);
             check_trees()?;
@@ -159,8 +160,11 @@ impl Core {
     /// not met.
     fn commit_group(&self, group: &mut [Request], answer: &mut dyn FnMut(Result<Answer>)) {
         let mut write = self.write.lock();
-        while write.exclusive.is_some() && !self.closing.load(Ordering::Acquire) {
-            self.exclusivity.ended.wait(&mut write);
+        if write.exclusive.is_some() && !self.closing.load(Ordering::Acquire) {
+            drop(write);
+            // Each of them waits by itself: INVARIANT X1 in `transacting.rs`.
+            group.iter_mut().for_each(|request| answer(Ok(Answer::LookAgain(std::mem::take(request)))));
+            return;
         }
         let drops = self.catalog.drops.load(Ordering::Acquire);
         let done = self.contained("a commit", || self.try_commit_group(&mut write, group, drops));

@@ -1,0 +1,72 @@
+//! Writes that bypass the transaction of `Db::update`.
+//!
+//! A `Tree::put` inside the closure of [`Db::update`](super::Db::update) would commit at once, outside the transaction, and
+//! again with each retry. The closure runs on one thread from its begin to its end, so each thread keeps a list of the
+//! databases whose closures it runs, and a commit of such a thread is refused.
+//!
+//! Commits look at that list only while a closure runs anywhere in the database: the count of closures shares a word with
+//! the flag of exclusive transactions, which every commit reads in any case.
+
+use super::core::{Core, NOTICE_UPDATE};
+use crate::base::{Error, Result};
+use std::{
+    cell::{Cell, RefCell},
+    ptr,
+    sync::atomic::Ordering,
+};
+
+std::thread_local! {
+    /// The addresses of the cores whose closures this thread runs, the innermost last.
+    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// Whether the thread makes a commit that is meant to be one of its own.
+    static IS_MEANT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A closure of `Db::update` that runs on this thread. Not `Send`: it borrows the core, and is dropped where it was made.
+#[derive(Debug)]
+pub struct UpdateScope<'a> {
+    core: &'a Core,
+}
+
+impl UpdateScope<'_> {
+    /// Begins one.
+    pub fn begin(core: &Core) -> UpdateScope<'_> {
+        RUNNING.with_borrow_mut(|running| running.push(ptr::from_ref(core).addr()));
+        core.exclusivity.notices.fetch_add(NOTICE_UPDATE, Ordering::Relaxed);
+        UpdateScope { core }
+    }
+}
+
+impl Drop for UpdateScope<'_> {
+    fn drop(&mut self) {
+        self.core.exclusivity.notices.fetch_sub(NOTICE_UPDATE, Ordering::Relaxed);
+        RUNNING.with_borrow_mut(|running| _ = running.pop());
+    }
+}
+
+/// Does `work`, whose commits are separate on purpose: another transaction, or a new tree.
+pub fn meant<R>(work: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            IS_MEANT.set(self.0);
+        }
+    }
+    let _before = Before(IS_MEANT.replace(true));
+    work()
+}
+
+impl Core {
+    /// Fails inside the closure of `Db::update`, on its thread.
+    pub fn check_outside_update(&self) -> Result<()> {
+        let address = ptr::from_ref(self).addr();
+        if IS_MEANT.get() || !RUNNING.with_borrow(|running| running.contains(&address)) {
+            return Ok(());
+        }
+        Err(Error::InvalidArgument(
+            "a write inside Db::update that bypasses its transaction: it would take effect at once, and again with each \
+             retry; write through the transaction that the closure is given, or outside of the closure"
+                .to_owned(),
+        ))
+    }
+}
