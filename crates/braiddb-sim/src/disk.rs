@@ -499,6 +499,10 @@ impl Vfs for SimDisk {
         Ok(Ok(Box::new(SimLock { shared: Arc::clone(&self.shared), name })))
     }
 
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        Ok(self.shared.state.lock().held.get(&clean(path)).cloned())
+    }
+
     fn free_space(&self, _path: &Path) -> io::Result<Option<u64>> {
         let state = self.shared.state.lock();
         Ok(state.pages_max.map(|max| max.saturating_sub(state.pages_used) * PAGE_LEN as u64))

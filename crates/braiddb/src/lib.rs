@@ -44,6 +44,7 @@ mod memtable;
 mod options;
 pub mod platform;
 mod read;
+mod salvage;
 mod table;
 mod txn;
 mod version;
@@ -71,4 +72,7 @@ pub use dump::{
 };
 pub use options::Builder;
 pub use platform::{RateLimiter, RateLimiterStats};
+pub use salvage::{
+    Loss, LossKind, LostKey, ManifestCondition, SalvageOptions, SalvageProgress, SalvageReport, SalvagedTree,
+};
 pub use txn::Savepoint;

@@ -8,6 +8,7 @@ use crate::{
     db::{Db, Durability, Follower, RestorePoint, Settings, SharedRuntime},
     dump::{self, LoadOptions, LoadReport},
     platform::{MemVfs, RateLimiter, Runtime, SystemRuntime, Vfs},
+    salvage::{self, SalvageOptions, SalvageReport},
     table::KeyBlocks,
 };
 use std::{path::Path, sync::Arc, time::Duration};
@@ -41,6 +42,11 @@ impl Db {
     /// Reads the database in the directory `path` beside the process that has it open: see [`Builder::open_follower`].
     pub fn open_follower(path: impl AsRef<Path>) -> Result<Follower> {
         Builder::new().open_follower(path)
+    }
+
+    /// Makes a new database of all that can be read of a damaged one: see [`Builder::salvage`].
+    pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: SalvageOptions<'_>) -> Result<SalvageReport> {
+        Builder::new().salvage(from, to, options)
     }
 
     /// For other than the default options.
@@ -447,6 +453,48 @@ impl Builder {
         options: LoadOptions<'_>,
     ) -> Result<LoadReport> {
         dump::load(self.settings, dir.as_ref(), input, options)
+    }
+
+    /// Makes a new database in the directory `to` of all that can be read of the damaged one in `from`: each record whose newest version stands in a
+    /// part of a file that is whole, and nothing else. What is gone is listed, with its file, its tree and keys, and its commits,
+    /// as far as they are known. `docs/salvage.md` says what counts where the manifest is damaged, too.
+    ///
+    /// Nothing is written to `from`, not even a lock file, so it may be on a medium that takes no writes. `to` must be empty or absent,
+    /// and becomes a database when all is in it and on the disk; it is a life of its own. Memory is bounded by [`Builder::memory`], and by
+    /// some blocks of each run that lies over others. Takes time linear in the files.
+    ///
+    /// Errors: `NotFound` if there is nothing of a database in `from`; `Locked` if another process has it open for writing, as far as that
+    /// can be seen without writing; `AlreadyExists` if `to` is not empty; `InvalidArgument` if one lies in the other; `Unsupported` if
+    /// a newer version has written it; `Io` and `DiskFull` of `to`. After an error nothing is left in `to`.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use braiddb::{Builder, SalvageOptions};
+    ///
+    /// # let vfs = std::sync::Arc::new(braiddb::platform::MemVfs::new());
+    /// let options = || Builder::new().vfs(vfs.clone());
+    /// let db = options().open("/damaged.db")?;
+    /// db.tree("albums")?.put(b"1", b"Ten")?;
+    /// db.close()?;
+    /// # use braiddb::platform::{OpenMode, Vfs};
+    /// # vfs.remove(std::path::Path::new("/damaged.db/CURRENT")).unwrap();
+    ///
+    /// let report = options().salvage("/damaged.db", "/new.db", SalvageOptions::default())?;
+    /// for loss in &report.losses {
+    ///     println!("{}: {}", loss.path.display(), loss.detail);
+    /// }
+    /// let albums = options().open("/new.db")?.open_tree("albums")?;
+    /// assert_eq!(albums.get(b"1")?.as_deref(), Some(&b"Ten"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn salvage(
+        self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: SalvageOptions<'_>,
+    ) -> Result<SalvageReport> {
+        salvage::salvage(self.settings, from.as_ref(), to.as_ref(), options)
     }
 
     /// Reads the database in the directory `path` as of now. Nothing is written, not even a lock file, and no lock is taken: another

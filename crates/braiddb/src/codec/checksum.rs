@@ -30,6 +30,22 @@ pub fn checksum(file_id: FileId, offset: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(file_id ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15), bytes)
 }
 
+/// The length of the shortest front of `bytes` that has this checksum, from `least` on; `None` if none has. Takes time linear in the
+/// length: for a unit whose length is not known any more.
+pub fn length_with_checksum(file_id: FileId, offset: u64, bytes: &[u8], least: usize, sum: u64) -> Option<usize> {
+    let mut hasher = XxHash3_64::with_seed(file_id ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let (front, rest) = bytes.split_at_checked(least)?;
+    hasher.write(front);
+    if hasher.finish() == sum {
+        return Some(least);
+    }
+    let found = rest.iter().position(|byte| {
+        hasher.write(std::slice::from_ref(byte));
+        hasher.finish() == sum
+    })?;
+    Some(least + found + 1)
+}
+
 /// The hash of a key; its low byte is the tag in a view.
 #[inline]
 pub fn hash64(bytes: &[u8]) -> u64 {

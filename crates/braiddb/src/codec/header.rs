@@ -173,6 +173,43 @@ impl FileHeader {
         }
         Ok(FileHeader { kind, version, required_features, optional_features, file_id, numbers })
     }
+
+    /// As [`FileHeader::decode`], and a header in which one byte is damaged is read as it was: of all bytes that could have stood
+    /// there, one alone fits the checksum. Returns that byte's place, too.
+    pub fn decode_repaired(
+        kind: FileKind,
+        bytes: &[u8],
+        path: &Path,
+        offset: u64,
+    ) -> Result<(FileHeader, Option<usize>)> {
+        let error = match FileHeader::decode(kind, bytes, path, offset) {
+            Ok(header) => return Ok((header, None)),
+            Err(error) => error,
+        };
+        let Some(mut header) = bytes.first_chunk::<FILE_HEADER_LEN>().copied() else { return Err(error) };
+        let is_whole = |bytes: &[u8; FILE_HEADER_LEN]| checksum(0, 0, &bytes[..56]).to_le_bytes() == bytes[56..];
+        let place = repair_byte(&mut header, is_whole).ok_or(error)?;
+        Ok((FileHeader::decode(kind, &header, path, offset)?, Some(place)))
+    }
+}
+
+/// Finds the one byte that makes `bytes` whole when it is changed, and changes it; returns its place. `None` if no single byte does, or
+/// they are whole already.
+pub fn repair_byte<const LEN: usize>(bytes: &mut [u8; LEN], is_whole: impl Fn(&[u8; LEN]) -> bool) -> Option<usize> {
+    if is_whole(bytes) {
+        return None;
+    }
+    for place in 0..LEN {
+        let was = bytes[place];
+        for change in 1..=u8::MAX {
+            bytes[place] = was ^ change;
+            if is_whole(bytes) {
+                return Some(place);
+            }
+        }
+        bytes[place] = was;
+    }
+    None
 }
 
 #[cfg(test)]
@@ -189,6 +226,24 @@ mod tests {
                 Err(e) => assert!(matches!(e, Error::Unsupported { .. }) && !(1..=FORMAT_VERSION).contains(&version)),
             }
         }
+    }
+
+    #[test]
+    fn header_with_one_damaged_byte_is_read_as_it_was() {
+        let header = FileHeader::new(FileKind::Run, 77, [1, 2]);
+        let bytes = header.encode();
+        let path = Path::new("000001.run");
+        let repaired = |bytes: &[u8]| FileHeader::decode_repaired(FileKind::Run, bytes, path, 0);
+        assert_eq!(repaired(&bytes).unwrap(), (header, None));
+        for place in (0..bytes.len()).step_by(7) {
+            let mut damaged = bytes;
+            damaged[place] ^= 0x41;
+            assert_eq!(repaired(&damaged).unwrap(), (header, Some(place)));
+            damaged[(place + 1) % 64] ^= 1;
+            assert!(repaired(&damaged).unwrap_err().is_corruption());
+        }
+        assert!(repaired(&[0; 64]).unwrap_err().is_corruption());
+        assert!(repaired(&bytes[..63]).unwrap_err().is_corruption());
     }
 
     #[test]

@@ -9,9 +9,9 @@ mod operands;
 mod reader;
 mod varint;
 
-pub use checksum::{Checksummer, checksum, hash64, hash64_of_words};
+pub use checksum::{Checksummer, checksum, hash64, hash64_of_words, length_with_checksum};
 pub use compression::{Compression, compress, decompress, decompress_into};
-pub use header::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS};
+pub use header::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind, GIVEN_SEQUENCE, PADDED_BLOCKS, repair_byte};
 pub use merge_built_in::{decode_set, encode_set};
 pub use merge_function::{MergeFunction, MergeFunctions};
 pub use operands::{Base, Operand, Operands, encode_operands};

@@ -13,6 +13,7 @@ use super::{
     lookup::has_expired,
     merging::{FoundOperands, pile_up},
     multi::{split, unescape},
+    settings::TreeOptions,
     snapshot::{Hold, Snapshot},
     stream_reader::StreamReader,
 };
@@ -22,10 +23,10 @@ use crate::{
     read::{ReadState, ScanCursor},
     table::blob::Pieces,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     thread::JoinHandle,
 };
 
@@ -80,6 +81,35 @@ impl DumpedCatalog {
         let (id, multi) = (state.id.0, state.multi);
         let name = state.name.read().clone();
         self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });
+        Some(())
+    }
+
+    /// Adds a tree of which no more than its number is known.
+    pub fn add_unknown_tree(&mut self, id: u32, name: String, multi: bool) {
+        let state = TreeState {
+            id: TreeId(id),
+            home: 0,
+            name: RwLock::new(name.clone()),
+            multi,
+            options: TreeOptions::default(),
+            dropped: AtomicBool::new(false),
+        };
+        self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });
+    }
+
+    /// Takes an entry of the catalog, but one that describes a tree; `None` if it cannot be understood.
+    pub fn add_other(&mut self, tag: u8, name: &[u8], value: &[u8]) -> Option<()> {
+        match tag {
+            b'i' => self.next_tree = u32::from_le_bytes(value.try_into().ok()?),
+            b'f' => {
+                let number = u64::from_le_bytes(value.try_into().ok()?);
+                self.functions.push((String::from_utf8(name.to_vec()).ok()?, number));
+            }
+            b'c' => self.application_cursor = Some(value.to_vec()),
+            b'r' => self.retention = log_kept::decode(value).map(|limit| Some((limit.bytes, limit.age_us)))?,
+            // What the log needs, and a database that is made of this has another.
+            _ => {}
+        }
         Some(())
     }
 
@@ -232,19 +262,7 @@ impl EntrySink for CatalogSink<'_> {
         };
         match tag {
             b'n' => self.catalog.add_tree(name, value).ok_or_else(bad)?,
-            b'i' => self.catalog.next_tree = u32::from_le_bytes(value.try_into().map_err(|_| bad())?),
-            b'f' => {
-                let number = u64::from_le_bytes(value.try_into().map_err(|_| bad())?);
-                let name = String::from_utf8(name.to_vec()).map_err(|_| bad())?;
-                self.catalog.functions.push((name, number));
-            }
-            b'c' => self.catalog.application_cursor = Some(value.to_vec()),
-            b'r' => {
-                let limit = log_kept::decode(value).ok_or_else(bad)?;
-                self.catalog.retention = Some((limit.bytes, limit.age_us));
-            }
-            // What the log needs, and the loaded database has another.
-            _ => {}
+            _ => self.catalog.add_other(*tag, name, value).ok_or_else(bad)?,
         }
         Ok(())
     }

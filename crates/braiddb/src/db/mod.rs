@@ -159,9 +159,9 @@ pub use iter::Iter;
 pub use load_entries::EntryLoader;
 pub use load_writer::Loaded;
 pub use merging::MergeFunctionHandle;
-pub use multi::{MultiIter, MultiTree};
+pub use multi::{MultiIter, MultiTree, split as split_multi_key, unescape};
 pub use multi_cursor::MultiCursor;
-pub use new_directory::{LOCK_NAME, NewDirectory, make_durably};
+pub use new_directory::{LOCK_NAME, NewDirectory, RESTORING_NAME, make_durably};
 pub use ranges::RangeEstimate;
 pub use record_version::{ETag, Version};
 pub use settings::{Durability, Settings, TreeOptions};
@@ -183,4 +183,4 @@ pub use watch::{
 };
 
 use iter::prefix_end;
-use multi::{bounds_of, split as split_multi_key, unescape};
+use multi::bounds_of;

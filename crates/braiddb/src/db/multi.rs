@@ -85,7 +85,7 @@ pub(super) fn is_split_at(bytes: &[u8], at: usize) -> bool {
 }
 
 /// Where the value of a pair begins, and whether its key is escaped; `None` if the bytes are not those of a pair.
-pub(super) fn split(bytes: &[u8]) -> Option<(usize, bool)> {
+pub fn split(bytes: &[u8]) -> Option<(usize, bool)> {
     let (mut at, mut is_escaped) = (0, false);
     loop {
         at += find_zero(&bytes[at..])?;
@@ -99,7 +99,7 @@ pub(super) fn split(bytes: &[u8]) -> Option<(usize, bool)> {
 }
 
 /// Puts a key as it was into `out`, which is empty; `escaped` has no terminator.
-pub(super) fn unescape(escaped: &[u8], out: &mut Vec<u8>) {
+pub fn unescape(escaped: &[u8], out: &mut Vec<u8>) {
     let mut rest = escaped;
     while let Some(at) = rest.iter().position(|&byte| byte == 0) {
         out.extend_from_slice(&rest[..=at]);

@@ -267,8 +267,12 @@ fn locks(vfs: &dyn Vfs, root: &Path) {
     let held = vfs.lock(&path, "process 17, a long text").unwrap().unwrap();
     assert_eq!(vfs.lock(&path, "process 18").unwrap().unwrap_err(), "process 17, a long text");
     assert_eq!(vfs.lock(&path, "process 18").unwrap().unwrap_err(), "process 17, a long text");
+    assert_eq!(vfs.lock_owner(&path).unwrap().as_deref(), Some("process 17, a long text"));
+    assert_eq!(vfs.lock_owner(&other).unwrap(), None);
     let another = vfs.lock(&other, "x").unwrap().unwrap();
     drop(held);
+    assert_eq!(vfs.lock_owner(&path).unwrap(), None);
+    assert_eq!(bytes_of(vfs, &path), b"process 17, a long text");
     let held = vfs.lock(&path, "process 19").unwrap().unwrap();
     assert_eq!(vfs.lock(&path, "").unwrap().unwrap_err(), "process 19");
     assert_eq!(bytes_of(vfs, &path), b"process 19");

@@ -256,6 +256,9 @@ impl Vfs for FaultVfs {
         state.names = self.files().into_keys().collect();
         Ok(())
     }
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        self.inner.lock_owner(path)
+    }
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
         self.inner.lock(path, owner)
     }

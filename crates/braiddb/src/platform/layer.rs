@@ -36,6 +36,9 @@ pub trait VfsLayer: Send + Sync + Debug + 'static {
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
         self.inner().lock(path, owner)
     }
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        self.inner().lock_owner(path)
+    }
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.inner().free_space(path)
     }
@@ -77,6 +80,9 @@ impl<L: VfsLayer> Vfs for L {
     }
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>> {
         VfsLayer::lock(self, path, owner)
+    }
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        VfsLayer::lock_owner(self, path)
     }
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
         VfsLayer::free_space(self, path)

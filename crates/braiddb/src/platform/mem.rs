@@ -194,6 +194,10 @@ impl Vfs for MemVfs {
         Ok(Ok(Box::new(MemLock { held: Arc::clone(&self.held), path })))
     }
 
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        Ok(self.held.lock().get(&clean(path)).cloned())
+    }
+
     fn free_space(&self, _path: &Path) -> io::Result<Option<u64>> {
         Ok(None)
     }

@@ -117,6 +117,17 @@ impl Vfs for PortableVfs {
         Ok(Ok(Box::new(lock)))
     }
 
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let is_held = HELD.lock().contains(path) || matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        // A lock that was to be had goes with the file.
+        if is_held { text_of(&file).map(Some) } else { Ok(None) }
+    }
+
     fn free_space(&self, _path: &Path) -> io::Result<Option<u64>> {
         Ok(None)
     }

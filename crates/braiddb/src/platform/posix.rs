@@ -170,6 +170,27 @@ impl Vfs for PosixVfs {
         }
     }
 
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockShared)) {
+            Ok(()) => {
+                retry_on_intr(|| flock(&file, FlockOperation::Unlock))?;
+                Ok(None)
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let mut text = Vec::new();
+                file.take(MAX_OWNER_LEN).read_to_end(&mut text)?;
+                Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+            }
+            // A file system without locks.
+            Err(_) => Ok(None),
+        }
+    }
+
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let status = retry_on_intr(|| statvfs(path))?;

@@ -49,6 +49,11 @@ pub trait Vfs: Send + Sync + Debug + 'static {
     /// Takes the lock that `path` names (the file is created if need be), and writes `owner` into it for others to
     /// read. `Ok(Err(text))` when somebody else holds it, `text` being what they wrote.
     fn lock(&self, path: &Path, owner: &str) -> io::Result<Result<Box<dyn FileLock>, String>>;
+    /// Who holds the lock that `path` names, without writing anything, as far as that can be told; `None` if nobody does, or it cannot be told.
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        let _ = path;
+        Ok(None)
+    }
     /// The bytes that may still be written to the file system of `path`; `None` if it cannot be told.
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>>;
     /// How many files the process may have open at once; `None` if an open file costs nothing that is limited.

@@ -185,6 +185,23 @@ impl Vfs for WindowsVfs {
         Ok(Err(String::from_utf8_lossy(&text).into_owned()))
     }
 
+    fn lock_owner(&self, path: &Path) -> io::Result<Option<String>> {
+        let mut options = OpenOptions::new();
+        options.read(true).share_mode(SHARE_ALL);
+        let file = match options.open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        // A lock that is to be had goes with the file.
+        if lock_now(file.as_raw_handle())? {
+            return Ok(None);
+        }
+        let mut text = Vec::new();
+        file.take(MAX_OWNER_LEN).read_to_end(&mut text)?;
+        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+    }
+
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
         let path = std::path::absolute(path)?;
         let mut first_error = None;

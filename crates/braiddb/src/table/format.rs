@@ -45,7 +45,7 @@ pub(super) const UNIT_HEADER_LEN: usize = 13;
 pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// The length before compression that a unit of `stored` content bytes may have.
-fn longest_raw(stored: usize) -> usize {
+pub(super) fn longest_raw(stored: usize) -> usize {
     stored.saturating_mul(256).saturating_add(64)
 }
 

@@ -2,12 +2,14 @@
 //!
 //! `format.rs` has the layout of a run file and the framing of its units, `block.rs` the data block, `key_block.rs`
 //! the keys that stand apart, `tail.rs` index and footer, `meta.rs` what the manifest knows of a run, with `expiries.rs`. `writer.rs`
-//! writes a run once, `run.rs` reads it, `ahead.rs` what is asked for before, `exact.rs` where places are known to the byte, `scan.rs` streams it, `verify.rs` checks it whole.
+//! writes a run once, `run.rs` reads it, `ahead.rs` what is asked for before, `exact.rs` where places are known to the byte, `scan.rs` streams it, `verify.rs` checks it whole, `damaged.rs` reads what
+//! is left of a damaged one.
 
 mod ahead;
 pub mod blob;
 mod block;
 mod context;
+mod damaged;
 mod demand;
 mod exact;
 mod expiries;
@@ -31,6 +33,7 @@ mod writer;
 
 pub use block::Rows;
 pub use context::{Position, TableContext};
+pub use damaged::{Damage, DamagedRun, Opened, Step};
 pub use demand::Demand;
 pub use exact::{OFFSET_BITS, Spot};
 pub use expiries::{Expiries, ExpiryCounter};

@@ -96,7 +96,19 @@ impl Run {
             let detail = format!("the file has {len} bytes where the manifest knows {}", meta.file_bytes);
             return Err(Error::corruption(path, len.min(meta.file_bytes), detail));
         }
-        let mut tail = read_tail(&*file, path, len)?;
+        let tail = read_tail(&*file, path, len)?;
+        Run::of_tail(ctx, path, (file, len), tail, listed, number)
+    }
+
+    /// The run of a file of this length whose tail was read.
+    pub(super) fn of_tail(
+        ctx: &TableContext,
+        path: &Path,
+        (file, len): (Arc<dyn File>, u64),
+        mut tail: Tail,
+        listed: Option<&RunMeta>,
+        number: FileNumber,
+    ) -> Result<Arc<Run>> {
         let mut meta = tail.take_meta(number);
         let given = listed.filter(|_| tail.is_unnumbered).map_or(0, |listed| listed.max_sequence);
         if given > 0 {
@@ -521,7 +533,7 @@ impl Run {
 
     /// Where a block's unit stands in the file.
     #[inline]
-    pub(super) fn unit_of(&self, block: u16) -> Range<u64> {
+    pub fn unit_of(&self, block: u16) -> Range<u64> {
         self.index.unit(usize::from(block), self.note(block).len())
     }
 
@@ -540,7 +552,7 @@ impl Run {
     /// Reads, unpacks and checks a block.
     #[cold]
     #[inline(never)]
-    fn load(&self, block: u16) -> Result<Vec<u8>> {
+    pub(super) fn load(&self, block: u16) -> Result<Vec<u8>> {
         let unit = self.unit_of(block);
         let ahead = if self.file.is_unbuffered() { self.sequence.note(block, self.end().block) } else { block };
         let end = self.unit_of(ahead).end.max(unit.end);
@@ -707,7 +719,23 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> 
         return Err(Error::corruption(path, len, "the file is too short for a run"));
     }
     let header = read_bytes(file, path, 0, FILE_HEADER_LEN as u64)?;
-    let FileHeader { file_id, version, required_features, .. } = FileHeader::decode(FileKind::Run, &header, path, 0)?;
+    let header = FileHeader::decode(FileKind::Run, &header, path, 0)?;
+    let mut tail = read_tail_without_tombstones(file, path, len, &header)?;
+    tail.range_tombstones = read_tombstones(file, path, &tail)?;
+    Ok(tail)
+}
+
+/// The same without the range tombstones, of a file with this header.
+pub(super) fn read_tail_without_tombstones(
+    file: &dyn File,
+    path: &Path,
+    len: u64,
+    header: &FileHeader,
+) -> Result<Tail> {
+    let FileHeader { file_id, version, required_features, .. } = *header;
+    if len < (FILE_HEADER_LEN + FOOTER_LEN) as u64 {
+        return Err(Error::corruption(path, len, "the file is too short for a run"));
+    }
     let footer_at = len - FOOTER_LEN as u64;
     let bytes = read_bytes(file, path, footer_at, len)?;
     let bytes = bytes.first_chunk().ok_or_else(|| Error::corruption(path, footer_at, "the footer is cut short"))?;
@@ -716,21 +744,29 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, len: u64) -> Result<Tail> 
     let is_padded = required_features & PADDED_BLOCKS != 0;
     let index = Index::decode(&unit(footer.index_offset, footer.index_end)?, &footer, is_padded)
         .ok_or_else(|| Error::corruption(path, footer.index_offset, "the index is malformed"))?;
+    let is_unnumbered = required_features & GIVEN_SEQUENCE != 0;
+    if is_unnumbered && (footer.max_sequence != 0 || footer.range_tombstones != 0) {
+        return Err(Error::corruption(path, footer_at, "a run that is to be given a sequence number tells some"));
+    }
+    Ok(Tail { file_id, version, is_unnumbered, footer, index, range_tombstones: RangeTombstoneSet::default() })
+}
+
+/// The range tombstones of a run whose tail was read.
+pub(super) fn read_tombstones(file: &dyn File, path: &Path, tail: &Tail) -> Result<RangeTombstoneSet> {
+    let footer = &tail.footer;
     let at = footer.tombstones_offset;
     let range_tombstones = match footer.range_tombstones {
         0 => RangeTombstoneSet::default(),
-        _ => decode_tombstones(&unit(at, footer.index_offset)?)
-            .ok_or_else(|| Error::corruption(path, at, "the range tombstones are malformed"))?,
+        _ => {
+            let unit = read_unit(read_bytes(file, path, at, footer.index_offset)?, tail.file_id, at, path)?;
+            decode_tombstones(&unit).ok_or_else(|| Error::corruption(path, at, "the range tombstones are malformed"))?
+        }
     };
     let is_absent = footer.range_tombstones == 0 && at != footer.index_offset;
     if is_absent || range_tombstones.len() as u64 != u64::from(footer.range_tombstones) {
         return Err(Error::corruption(path, at, "the footer has another number of range tombstones"));
     }
-    let is_unnumbered = required_features & GIVEN_SEQUENCE != 0;
-    if is_unnumbered && (footer.max_sequence != 0 || footer.range_tombstones != 0) {
-        return Err(Error::corruption(path, footer_at, "a run that is to be given a sequence number tells some"));
-    }
-    Ok(Tail { file_id, version, is_unnumbered, footer, index, range_tombstones })
+    Ok(range_tombstones)
 }
 
 /// Reads a part of a file that has it unless it is damaged.

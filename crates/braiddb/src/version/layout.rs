@@ -62,7 +62,7 @@ impl Layout {
         Ok(())
     }
 
-    fn apply_change(&mut self, change: &Change) -> Result<(), String> {
+    pub(super) fn apply_change(&mut self, change: &Change) -> Result<(), String> {
         match change {
             Change::NewRun(meta) => {
                 self.runs.insert(meta.number, (**meta).clone());
@@ -119,7 +119,7 @@ impl Layout {
         self.partitions.get_mut(&id).ok_or_else(|| format!("partition {id} is not known"))
     }
 
-    fn forget_unused_runs(&mut self) {
+    pub(super) fn forget_unused_runs(&mut self) {
         let used: BTreeSet<FileNumber> =
             self.partitions.values().flat_map(|p| p.runs.iter().chain(&p.loose)).copied().collect();
         self.runs.retain(|number, _| used.contains(number));

@@ -66,7 +66,7 @@ pub fn read_records(bytes: &[u8], synced_len: u64, path: &Path) -> Result<(Vec<M
     }
 }
 
-fn read_record(bytes: &[u8], file_id: u64, offset: u64) -> Option<(&[u8], usize)> {
+pub(super) fn read_record(bytes: &[u8], file_id: u64, offset: u64) -> Option<(&[u8], usize)> {
     let mut reader = ByteReader::new(bytes);
     let len = usize::try_from(reader.u32()?).ok()?;
     let sum = reader.u64()?;

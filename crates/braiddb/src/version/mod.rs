@@ -1,6 +1,7 @@
 //! Partitions, versions, edits and the manifest.
 
 mod current;
+mod damaged;
 mod edit;
 mod file_set;
 mod heads;
@@ -12,6 +13,7 @@ mod partition;
 mod tests;
 
 pub use current::{CURRENT_NAME, Current, SLOT_LEN, SLOT_OFFSETS, SeenCurrent};
+pub use damaged::{DamagedManifest, read_damaged_current, read_damaged_manifest};
 pub use edit::{Change, Edit};
 pub use file_set::{FileSet, Version, key_head};
 pub use layout::{Layout, PartitionLayout};

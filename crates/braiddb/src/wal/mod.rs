@@ -4,6 +4,7 @@
 //! back. `format` and `record` have the bytes, `log` appends and syncs, `recovery` reads the chain after a restart.
 
 mod context;
+mod damaged;
 mod early;
 mod format;
 mod inspect;
@@ -20,6 +21,7 @@ mod tape;
 mod tests;
 
 pub use context::{WalContext, WalOptions};
+pub use damaged::{DamagedLog, DamagedLogInput, read_damaged_log};
 pub use format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path};
 pub use inspect::{first_group, inspect_segment, read_groups, record_payload};
 pub use log::{GroupHeader, Wal};

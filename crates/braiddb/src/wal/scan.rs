@@ -126,7 +126,7 @@ impl<'a> SegmentReader<'a> {
     }
 
     /// The first place from `offset` on where a record might begin.
-    fn next_magic(&mut self, mut offset: u64) -> Result<Option<u64>> {
+    pub(super) fn next_magic(&mut self, mut offset: u64) -> Result<Option<u64>> {
         while offset < self.header.len {
             if !self.holds(offset, 1) {
                 // What was never written need not be read; but a file that was cut must be noticed, so its last byte is.

@@ -110,6 +110,21 @@ struct Layout {
 impl BlobFile {
     /// Opens the file and verifies its header.
     pub fn open(ctx: &TableContext, dir: &Path, number: FileNumber) -> Result<BlobFile> {
+        BlobFile::open_by(ctx, dir, number, |bytes, path| FileHeader::decode(FileKind::Blob, bytes, path, 0))
+    }
+
+    /// The same of a file whose header may have one damaged byte.
+    pub fn open_damaged(ctx: &TableContext, dir: &Path, number: FileNumber) -> Result<BlobFile> {
+        let decode = |bytes: &[u8], path: &Path| FileHeader::decode_repaired(FileKind::Blob, bytes, path, 0);
+        BlobFile::open_by(ctx, dir, number, |bytes, path| Ok(decode(bytes, path)?.0))
+    }
+
+    fn open_by(
+        ctx: &TableContext,
+        dir: &Path,
+        number: FileNumber,
+        decode: impl FnOnce(&[u8], &Path) -> Result<FileHeader>,
+    ) -> Result<BlobFile> {
         let (vfs, place) = (Arc::clone(&ctx.vfs), BlobPlace::new(ctx));
         let path = blob_path(dir, number);
         let file = vfs.open(&path, OpenMode::Read).map_err(|e| Error::io("open", &path, e))?;
@@ -119,7 +134,7 @@ impl BlobFile {
             return Err(Error::corruption(path, len, "the file header is cut short"));
         }
         file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
-        let header = FileHeader::decode(FileKind::Blob, &bytes, &path, 0)?;
+        let header = decode(&bytes, &path)?;
         let (disposal, obsolete) = (Arc::clone(&ctx.disposal), AtomicBool::new(false));
         Ok(BlobFile { vfs, disposal, place, file, path, number, file_id: header.file_id, obsolete })
     }

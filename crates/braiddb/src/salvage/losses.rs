@@ -1,0 +1,197 @@
+//! What is gone, and what that makes doubtful.
+//!
+//! Where a newer version of a key may be among what is gone, an older one must not pass for the record. So a loss in a run casts a **shadow**: over the
+//! keys that the lost part may have had, up to the highest sequence number of the run. A version in a shadow that is older than that is
+//! withheld. A view that can still be read makes the shadow smaller: it has a byte of the hash of each key
+//! ([`crate::view::View::held`]), so that it knows of nearly all keys whether they were among what is lost.
+
+use super::report::{Loss, LossKind, LostKey};
+use crate::{
+    base::{SequenceNumber, split_internal_key},
+    table::Run,
+    view::{Held, View},
+};
+use std::{collections::BTreeMap, ops::Range, path::PathBuf, sync::Arc};
+
+/// More losses are counted and not kept.
+const LOSSES_MAX: usize = 10_000;
+
+/// What knows which keys were in a lost part of a run.
+#[derive(Clone, Debug)]
+pub enum Oracle {
+    /// The run's own view, and the blocks that are lost.
+    Blocks(Arc<View>, Arc<Run>, Vec<Range<u16>>),
+    /// The view of a partition, and the place of the lost run among its runs.
+    Run(Arc<View>, usize),
+}
+
+/// Which versions of a key may be among what is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lost {
+    Nothing,
+    /// The newest of those that the view orders is not, but older ones may be.
+    Older,
+    Newest,
+}
+
+impl Oracle {
+    fn lost(&self, key: &[u8]) -> Lost {
+        let (Oracle::Blocks(view, ..) | Oracle::Run(view, _)) = self;
+        match (view.held(key), self) {
+            (Ok(Held::Absent), _) => Lost::Nothing,
+            (Ok(Held::Perhaps { cursor, after, .. }), Oracle::Blocks(_, run, lost)) => {
+                let position = run.advance(cursor, after);
+                let is_lost = lost.iter().any(|blocks| blocks.contains(&position.block));
+                if is_lost { Lost::Newest } else { Lost::Nothing }
+            }
+            (Ok(Held::Perhaps { run, .. }), Oracle::Run(_, lost)) if run != *lost => Lost::Older,
+            (Ok(Held::Perhaps { .. } | Held::Unknown) | Err(_), _) => Lost::Newest,
+        }
+    }
+}
+
+/// Keys of which newer versions may be gone.
+#[derive(Clone, Debug)]
+pub struct Shadow {
+    /// The first key.
+    pub start: Vec<u8>,
+    /// Whether the newest version of the first key is known, so that only older ones of it may be gone.
+    pub is_start_known: bool,
+    /// The last key; `None`: all after the first.
+    pub end: Option<Vec<u8>>,
+    /// What is gone has at most this number.
+    pub max_sequence: SequenceNumber,
+    pub oracle: Option<Oracle>,
+    /// The file that is damaged.
+    pub path: PathBuf,
+}
+
+/// How a key stands in the shadows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shade {
+    /// Versions below this may not be the newest.
+    pub newest_above: SequenceNumber,
+    /// Versions of it below this may be missing: what is beneath operands is not known.
+    pub whole_above: SequenceNumber,
+    /// The file because of which.
+    pub path: PathBuf,
+}
+
+/// All losses.
+#[derive(Debug, Default)]
+pub struct Losses {
+    /// Those whose first key was not come to, the first last.
+    upcoming: Vec<Shadow>,
+    active: Vec<Shadow>,
+    losses: Vec<Loss>,
+    left_out: u64,
+    /// Runs of withheld or stale records that are not told of yet: the place of their loss, by kind and file.
+    open: Option<usize>,
+}
+
+/// A loss of this kind in a file, of which nothing else is known.
+pub fn loss(kind: LossKind, path: impl Into<PathBuf>, detail: impl Into<String>) -> Loss {
+    Loss {
+        kind,
+        path: path.into(),
+        offset: None,
+        bytes: None,
+        from: None,
+        to: None,
+        commits: None,
+        records: None,
+        detail: detail.into(),
+    }
+}
+
+/// A key of a loss, of an internal key.
+pub fn lost_key(internal: &[u8]) -> Option<LostKey> {
+    let (tree, key) = split_internal_key(internal)?;
+    Some(LostKey { tree: tree.0, name: None, key: key.to_vec() })
+}
+
+impl Losses {
+    /// Notes a loss.
+    pub fn add(&mut self, loss: Loss) {
+        if self.losses.len() < LOSSES_MAX {
+            self.losses.push(loss);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Notes that keys are in doubt from now on, or from their first one on.
+    pub fn cast(&mut self, shadow: Shadow) {
+        let place = self.upcoming.partition_point(|other| other.start > shadow.start);
+        self.upcoming.insert(place, shadow);
+    }
+
+    /// Whether any key up to this one is or was in doubt, or a loss of its kind may concern it.
+    pub fn is_any_below(&self, key: &[u8]) -> bool {
+        let is_below = |from: &Option<LostKey>| match (from, split_internal_key(key)) {
+            (Some(from), Some((tree, _))) => from.tree < tree.0,
+            _ => true,
+        };
+        self.losses.iter().any(|loss| is_below(&loss.from)) || self.left_out > 0
+    }
+
+    /// How a key stands in the shadows. Keys come in order.
+    pub fn shade(&mut self, key: &[u8]) -> Shade {
+        while self.upcoming.last().is_some_and(|shadow| shadow.start.as_slice() <= key) {
+            self.active.extend(self.upcoming.pop());
+        }
+        let mut shade = Shade::default();
+        if self.active.is_empty() {
+            return shade;
+        }
+        self.active.retain(|shadow| shadow.end.as_deref().is_none_or(|end| key <= end));
+        for shadow in &self.active {
+            let is_known = shadow.is_start_known && shadow.start == key;
+            if shadow.max_sequence <= shade.newest_above && (is_known || shadow.max_sequence <= shade.whole_above) {
+                continue;
+            }
+            let lost = match &shadow.oracle {
+                _ if is_known => Lost::Older,
+                Some(oracle) => oracle.lost(key),
+                None => Lost::Newest,
+            };
+            if lost == Lost::Nothing {
+                continue;
+            }
+            shade.whole_above = shade.whole_above.max(shadow.max_sequence.saturating_add(1));
+            if lost == Lost::Newest && shadow.max_sequence >= shade.newest_above {
+                shade.newest_above = shadow.max_sequence.saturating_add(1);
+                shade.path.clone_from(&shadow.path);
+            }
+        }
+        shade
+    }
+
+    /// Notes a record that is doubtful because of a file; those that follow one another are one loss.
+    pub fn doubt(&mut self, kind: LossKind, shade: &Shade, key: &[u8], detail: &str) {
+        let key = lost_key(key);
+        if let Some(last) = self.open.and_then(|place| self.losses.get_mut(place))
+            && last.kind == kind
+            && last.path == shade.path
+            && last.from.as_ref().map(|from| from.tree) == key.as_ref().map(|key| key.tree)
+        {
+            last.to = key;
+            last.records = last.records.map(|records| records + 1);
+            return;
+        }
+        self.open = Some(self.losses.len());
+        let new = loss(kind, &shade.path, detail);
+        self.add(Loss { from: key.clone(), to: key, records: Some(1), ..new });
+    }
+
+    /// All of them, with the names of trees; and how many were left out.
+    pub fn finish(self, names: &BTreeMap<u32, String>) -> (Vec<Loss>, u64) {
+        let mut losses = self.losses;
+        for loss in &mut losses {
+            for key in loss.from.iter_mut().chain(&mut loss.to) {
+                key.name = names.get(&key.tree).cloned();
+            }
+        }
+        (losses, self.left_out)
+    }
+}

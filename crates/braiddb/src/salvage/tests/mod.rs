@@ -1,0 +1,7 @@
+//! Tests of salvage.
+
+mod battery;
+mod damage;
+mod places;
+mod sample;
+mod units;
