@@ -76,6 +76,12 @@ pub enum Command {
     /// The database is made in a new directory, and opens when all is in it. After an error nothing is left; after a kill, the directory does not
     /// open, and is to be removed.
     Load(LoadArguments),
+    /// Make a new database of all that can be read of a damaged one
+    ///
+    /// Each record whose newest version stands in a part of a file that is whole comes out, and nothing else. What is gone is listed, with its file, tree,
+    /// keys and commits as far as they are known. The damaged database is not written to, so it may be on a read-only medium; its manifest
+    /// and CURRENT may be damaged or missing. Ends with 0 if nothing was lost, with 1 if something was.
+    Salvage(SalvageArguments),
     /// Write files of earlier format versions anew
     ///
     /// An older database opens as it is; what is written is of the present version. This writes the rest anew. An open database does the same by
@@ -616,6 +622,26 @@ pub struct UpgradeArguments {
     /// Only list the files of earlier versions, and change nothing
     #[arg(long)]
     pub check: bool,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid salvage`
+#[derive(Debug, Args)]
+pub struct SalvageArguments {
+    /// The damaged database
+    pub from: PathBuf,
+    /// The directory of the new database; it must not exist yet, or be empty
+    pub to: PathBuf,
+    /// Take records of which a newer version, or a delete, may be gone, and list them; else they are left out and listed
+    #[arg(long)]
+    pub keep_stale: bool,
+    /// Take nothing of the log after the first commit that is gone; else every commit that is whole is taken
+    #[arg(long)]
+    pub stop_at_gap: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }

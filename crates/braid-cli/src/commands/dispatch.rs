@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{backup, dump, export, find, import, maintenance, point, scan, stats, watch};
+use super::{backup, dump, export, find, import, maintenance, point, salvage, scan, stats, watch};
 use crate::{arguments::Command, bench, demo};
 
 /// Runs a command.
@@ -27,6 +27,7 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Checkpoint(arguments) => backup::checkpoint(&arguments),
         Command::Dump(arguments) => dump::dump(&arguments),
         Command::Load(arguments) => dump::load(&arguments),
+        Command::Salvage(arguments) => salvage::salvage(&arguments),
         Command::Upgrade(arguments) => maintenance::upgrade(&arguments),
         Command::Inspect(arguments) => maintenance::inspect(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -10,6 +10,7 @@ mod maintenance;
 mod open;
 mod pairs;
 mod point;
+mod salvage;
 mod scan;
 mod stats;
 mod watch;

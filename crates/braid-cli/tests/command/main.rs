@@ -13,6 +13,7 @@ mod index;
 mod point;
 #[cfg(target_os = "linux")]
 mod read_only;
+mod salvage;
 mod scan;
 mod upgrade;
 mod watch;

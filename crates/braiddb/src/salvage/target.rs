@@ -233,7 +233,9 @@ impl<'a> Target<'a> {
         }
         if self.loader.is_none() {
             let db = self.db.as_ref().ok_or_else(|| Error::NotFound("the new database is closed".to_owned()))?;
-            self.loader = Some((tree, db.entry_loader(tree, self.sequence)?));
+            let mut loader = db.entry_loader(tree, self.sequence)?;
+            loader.take_bad_operands(true);
+            self.loader = Some((tree, loader));
         }
         let Some((salvaged, multi)) = self.trees.get_mut(&tree) else { return Ok(()) };
         let Some((_, loader)) = &mut self.loader else { return Ok(()) };

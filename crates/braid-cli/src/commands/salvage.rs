@@ -1,0 +1,169 @@
+//! `braid salvage`
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use braiddb::{Loss, LossKind, LostKey, ManifestCondition, SalvageOptions, SalvageReport};
+use serde_json::{Value, json};
+
+use super::open::builder;
+use crate::{
+    arguments::SalvageArguments,
+    bar::Bar,
+    exit::{NOT_FOUND, OK},
+    notation::{show_bytes, show_count, to_hex, to_printable},
+};
+
+/// Makes a new database of what can be read of a damaged one.
+pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
+    let bar = Bar::count(None, "salvage");
+    let mut tell = |progress: braiddb::SalvageProgress| bar.set_count(progress.records);
+    let options = SalvageOptions {
+        keep_stale: arguments.keep_stale,
+        stop_at_gap: arguments.stop_at_gap,
+        progress: Some(&mut tell),
+    };
+    let salvaged = builder(&arguments.open).salvage(&arguments.from, &arguments.to, options);
+    bar.finish();
+    let report = salvaged?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", as_json(&report))?;
+    } else {
+        as_text(&report, &mut out)?;
+    }
+    Ok(if report.is_complete() { OK } else { NOT_FOUND })
+}
+
+fn name_of(kind: LossKind) -> &'static str {
+    match kind {
+        LossKind::Records => "records",
+        LossKind::Deletes => "deletes",
+        LossKind::Value => "value",
+        LossKind::Commits => "commits",
+        LossKind::Withheld => "withheld",
+        LossKind::Stale => "stale",
+        _ => "uncertain",
+    }
+}
+
+fn condition_of(report: &SalvageReport) -> &'static str {
+    match report.manifest {
+        ManifestCondition::Whole => "whole",
+        ManifestCondition::Missing => "missing",
+        _ => "partial",
+    }
+}
+
+fn show_key(key: Option<&LostKey>, otherwise: &str) -> String {
+    let Some(key) = key else { return otherwise.to_owned() };
+    let tree = match (&key.name, key.tree) {
+        (Some(name), _) => name.clone(),
+        (None, 0) => "the list of trees".to_owned(),
+        (None, number) => format!("tree number {number}"),
+    };
+    format!("{tree}: {}", to_printable(&key.key))
+}
+
+fn show_loss(loss: &Loss) -> String {
+    let mut text = format!("{}: {}", name_of(loss.kind), loss.path.display());
+    if let Some(offset) = loss.offset {
+        text += &format!(" at byte {offset}");
+    }
+    if let Some(bytes) = loss.bytes {
+        text += &format!(", {bytes} bytes");
+    }
+    text += &format!(": {}", loss.detail);
+    if loss.from.is_some() || loss.to.is_some() {
+        let (from, to) = (show_key(loss.from.as_ref(), "the first key"), show_key(loss.to.as_ref(), "the last key"));
+        text += &if from == to { format!("; key {from}") } else { format!("; keys from {from} to {to}") };
+    }
+    if let Some(records) = loss.records {
+        text += &format!("; {} records", show_count(records));
+    }
+    match loss.commits {
+        Some((first, last)) if first == last => text += &format!("; commit {first}"),
+        Some((first, last)) => text += &format!("; commits {first} to {last}"),
+        None => {}
+    }
+    text
+}
+
+fn as_text(report: &SalvageReport, out: &mut impl Write) -> Result<()> {
+    for tree in &report.trees {
+        let lost = if tree.is_name_lost { " (its name and options were lost)" } else { "" };
+        let (records, bytes) = (show_count(tree.records), show_bytes(tree.bytes));
+        writeln!(out, "{}\t{records} records, {bytes}{lost}", tree.name)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for loss in &report.losses {
+        writeln!(out, "{}", show_loss(loss))?;
+    }
+    if report.losses_left_out > 0 {
+        writeln!(out, "and {} more like these", show_count(report.losses_left_out))?;
+    }
+    let (records, trees) = (show_count(report.records), report.trees.len());
+    let outcome = if report.is_complete() { "nothing was lost" } else { "not all was there" };
+    writeln!(
+        out,
+        "salvaged {records} records of {trees} trees, {}, up to commit {}, of {} files; the manifest was {}: {outcome}",
+        show_bytes(report.bytes),
+        report.sequence,
+        show_count(report.files),
+        condition_of(report)
+    )?;
+    Ok(())
+}
+
+fn key_json(key: Option<&LostKey>) -> Value {
+    key.map_or(
+        Value::Null,
+        |key| json!({"tree": key.tree, "name": key.name, "key": to_printable(&key.key), "key_hex": to_hex(&key.key)}),
+    )
+}
+
+fn loss_json(loss: &Loss) -> Value {
+    json!({
+        "kind": name_of(loss.kind),
+        "file": loss.path.display().to_string(),
+        "offset": loss.offset,
+        "bytes": loss.bytes,
+        "from": key_json(loss.from.as_ref()),
+        "to": key_json(loss.to.as_ref()),
+        "first_commit": loss.commits.map(|(first, _)| first),
+        "last_commit": loss.commits.map(|(_, last)| last),
+        "records": loss.records,
+        "detail": loss.detail,
+    })
+}
+
+fn as_json(report: &SalvageReport) -> Value {
+    let trees: Vec<Value> = report
+        .trees
+        .iter()
+        .map(|tree| {
+            json!({
+                "name": tree.name,
+                "number": tree.id,
+                "is_name_lost": tree.is_name_lost,
+                "records": tree.records,
+                "bytes": tree.bytes,
+            })
+        })
+        .collect();
+    json!({
+        "complete": report.is_complete(),
+        "commit": report.sequence,
+        "manifest": condition_of(report),
+        "trees": trees,
+        "records": report.records,
+        "bytes": report.bytes,
+        "losses": report.losses.iter().map(loss_json).collect::<Vec<_>>(),
+        "losses_left_out": report.losses_left_out,
+        "notes": report.notes,
+        "files": report.files,
+        "file_bytes": report.file_bytes,
+    })
+}
