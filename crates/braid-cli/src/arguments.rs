@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::{
     bench::BenchArguments,
     import::{Format, IndexSpec, OnError},
-    notation::{KeyNotation, parse_size},
+    notation::{KeyNotation, parse_name, parse_size},
 };
 
 /// Store, query, import and inspect BraidDB databases.
@@ -37,11 +37,11 @@ pub enum Command {
     Scan(ScanArguments),
     /// List the trees
     Trees(TreesArguments),
-    /// Import records from a file
+    /// Import records from a file, or trees from an export
     Import(ImportArguments),
     /// Find records by an index
     Find(FindArguments),
-    /// Write a tree as JSON lines
+    /// Write trees as JSON lines, from which `import` makes the same trees again
     Export(ExportArguments),
     /// Print what was committed, as far back as the log is kept, as JSON lines
     ///
@@ -132,7 +132,7 @@ pub struct ReadArguments {
 /// How keys are written.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct KeyArguments {
-    /// How keys are written [default: u64 in trees whose keys an import took from record numbers, else text]
+    /// How keys are written [default: as the tree's first record has it: u64 where an import took keys from numbers, else text]
     #[arg(long, value_name = "NOTATION")]
     pub keys: Option<KeyNotation>,
 }
@@ -150,6 +150,7 @@ pub struct GetArguments {
     /// The database
     pub db: PathBuf,
     /// The tree
+    #[arg(value_parser = parse_name)]
     pub tree: String,
     /// The key
     pub key: String,
@@ -158,6 +159,9 @@ pub struct GetArguments {
     /// How values are printed; `raw` prints their bytes and nothing else
     #[arg(long, default_value = "text")]
     pub format: ValueFormat,
+    /// Print JSON lines; the same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
     #[command(flatten)]
     pub read: ReadArguments,
 }
@@ -168,12 +172,16 @@ pub struct PutArguments {
     /// The database; created if there is none
     pub db: PathBuf,
     /// The tree; created if there is none
+    #[arg(value_parser = parse_name)]
     pub tree: String,
     /// The key
     pub key: String,
-    /// The value; `-` takes it from standard input
+    /// The value, in the text form; `-` takes it from standard input, byte for byte
     #[arg(allow_hyphen_values = true)]
     pub value: String,
+    /// How the value is given [default: text, and raw from standard input]
+    #[arg(long)]
+    pub format: Option<InputFormat>,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     /// The value expires after so many seconds; not in a tree of many values to a key
@@ -192,11 +200,12 @@ pub struct DelArguments {
     /// The database
     pub db: PathBuf,
     /// The tree
+    #[arg(value_parser = parse_name)]
     pub tree: String,
     /// The key
     pub key: String,
-    /// In a tree of many values to a key: the value to remove; without it, all of them
-    #[arg(long)]
+    /// In a tree of many values to a key: the value to remove, in the text form; without it, all of them
+    #[arg(long, allow_hyphen_values = true)]
     pub value: Option<String>,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
@@ -210,24 +219,39 @@ pub struct DelArguments {
 /// How values are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ValueFormat {
-    /// As text, one a line; what is not printable as \xNN.
+    /// In the text form, one a line: `\\` is a backslash, `\xNN` a byte that is not printable.
+    Text,
+    /// In hexadecimal, one a line.
+    Hex,
+    /// Their bytes.
+    Raw,
+    /// An object {"key", "value"} a line, each a string, or {"hex": ".."} if it is not UTF-8.
+    Json,
+}
+
+/// How a value is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InputFormat {
+    /// In the text form, as `get` and `scan` print it: `\\` is a backslash, `\xNN` any byte.
     Text,
     /// In hexadecimal.
     Hex,
-    /// Their bytes.
+    /// Byte for byte.
     Raw,
 }
 
 /// How pairs of key and value are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PairFormat {
-    /// Key, tab, value; what is not printable as \xNN.
+    /// Key, tab, value, in the text form: `\\` is a backslash, `\xNN` a byte that is not printable.
     #[default]
     Text,
     /// The same in hexadecimal.
     Hex,
-    /// An object {"key", "value"} a line; values that are JSON stand as they are, bytes that are no text as "hex:..".
+    /// An object {"key", "value"} a line, each a string, or {"hex": ".."} if it is not UTF-8.
     Json,
+    /// An object {"key", "value"} a line, in which a value that is JSON stands as it is: for tools that read documents.
+    Jsonl,
 }
 
 /// `braid scan`
@@ -236,6 +260,7 @@ pub struct ScanArguments {
     /// The database
     pub db: PathBuf,
     /// The tree
+    #[arg(value_parser = parse_name)]
     pub tree: String,
     /// Begin at this key
     #[arg(long, value_name = "KEY")]
@@ -281,9 +306,9 @@ pub struct ImportArguments {
     /// The input; `-` is standard input. Input compressed by gzip, bzip2 or zstd is taken as it comes
     pub file: PathBuf,
     /// The tree to store records in [default for freedb: albums]
-    #[arg(long, value_name = "TREE")]
+    #[arg(long, value_name = "TREE", value_parser = parse_name)]
     pub tree: Option<String>,
-    /// What the input is written in [default: as its name says]
+    /// What the input is written in [default: an export is known by its first line, all else by the input's name]
     #[arg(long)]
     pub format: Option<Format>,
     /// The field that makes the key; with :u64, a number stored in 8 bytes big-endian [default: the record's number]
@@ -331,6 +356,7 @@ pub struct FindArguments {
     /// The database
     pub db: PathBuf,
     /// The tree that holds the records
+    #[arg(value_parser = parse_name)]
     pub tree: String,
     /// The index
     #[arg(long, value_name = "INDEX")]
@@ -353,19 +379,35 @@ pub struct FindArguments {
     pub read: ReadArguments,
 }
 
+/// What an export is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// All of the trees, byte for byte: `import` makes the same trees of it again.
+    Export,
+    /// The records of one tree as documents for other tools: an object {"key", "value"} a line, in which a value that is JSON stands as it is.
+    Jsonl,
+}
+
 /// `braid export`
 #[derive(Debug, Args)]
 pub struct ExportArguments {
     /// The database
     pub db: PathBuf,
-    /// The tree
-    pub tree: String,
+    /// The trees [default: all]
+    #[arg(value_name = "TREE", value_parser = parse_name)]
+    pub trees: Vec<String>,
+    /// What the export is written in [default: export]
+    #[arg(long)]
+    pub format: Option<ExportFormat>,
     /// The file (.gz, .bz2, .zst: compressed) [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Only the values, without their keys: records as an import takes them
+    /// Only the values, without their keys, with --format jsonl, which need not be given then: records as an import takes them
     #[arg(long)]
     pub values: bool,
+    /// Leave out what is damaged, name it on standard error, and end with code 1
+    #[arg(long)]
+    pub keep_going: bool,
     #[command(flatten)]
     pub key_arguments: KeyArguments,
     #[command(flatten)]
@@ -378,7 +420,7 @@ pub struct WatchArguments {
     /// The database
     pub db: PathBuf,
     /// Only changes of this tree
-    #[arg(long, value_name = "TREE")]
+    #[arg(long, value_name = "TREE", value_parser = parse_name)]
     pub tree: Option<String>,
     /// Only keys that begin with this
     #[arg(long, value_name = "KEY", requires = "tree")]
@@ -427,6 +469,9 @@ pub struct VerifyArguments {
 pub struct CompactArguments {
     /// The database
     pub db: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -494,6 +539,9 @@ pub struct VerifyBackupsArguments {
     /// The number of the backup [default: all]
     #[arg(long, value_name = "N")]
     pub backup: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `braid backup delete`
@@ -504,6 +552,9 @@ pub struct DeleteBackupArguments {
     /// The numbers of the backups
     #[arg(required = true, value_name = "BACKUP")]
     pub backups: Vec<u64>,
+    /// Print the numbers of the deleted backups as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `braid backup prune`
@@ -511,6 +562,9 @@ pub struct DeleteBackupArguments {
 pub struct PruneBackupsArguments {
     /// The directory with the backups
     pub target: PathBuf,
+    /// Print the numbers of the deleted backups as JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub retention: RetentionArguments,
 }
@@ -531,6 +585,9 @@ pub struct RestoreArguments {
     /// Restore to just after the commit of this number, or to this moment (2026-11-23T03:04:05Z)
     #[arg(long, value_name = "VERSION|TIME", requires = "archive", conflicts_with = "backup")]
     pub to: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `braid archive`
@@ -540,6 +597,9 @@ pub struct ArchiveArguments {
     pub db: PathBuf,
     /// The log archive; created if there is none
     pub archive: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -551,6 +611,9 @@ pub struct CheckpointArguments {
     pub db: PathBuf,
     /// The directory of the new database; it must not exist yet, or be empty
     pub dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }
@@ -622,6 +685,9 @@ pub struct UpgradeArguments {
     /// Only list the files of earlier versions, and change nothing
     #[arg(long)]
     pub check: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }

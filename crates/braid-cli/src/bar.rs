@@ -1,8 +1,10 @@
 //! Progress on long work: a bar with rate and time left on a terminal, nothing elsewhere.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+
+use crate::notation::show_rate;
 
 /// A bar on standard error; hidden unless that is a terminal.
 pub struct Bar {
@@ -22,8 +24,8 @@ impl Bar {
     /// A bar over things that are counted.
     pub fn count(length: Option<u64>, what: impl Into<Cow<'static, str>>) -> Bar {
         let template = match length {
-            Some(_) => "{prefix} {bar:32} {human_pos}/{human_len} {per_sec}, {eta} left",
-            None => "{prefix} {spinner} {human_pos} {per_sec}",
+            Some(_) => "{prefix} {bar:32} {human_pos}/{human_len} {rate}, {eta} left",
+            None => "{prefix} {spinner} {human_pos} {rate}",
         };
         Bar::new(length, what, template)
     }
@@ -32,7 +34,11 @@ impl Bar {
         // Hidden by indicatif itself where standard error is no terminal.
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
+            // indicatif has four digits behind the point.
+            let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let _ = write!(out, "{}/s", show_rate(state.per_sec()));
+            };
+            bar.set_style(style.with_key("rate", rate).progress_chars("█▉▊▋▌▍▎▏ "));
         }
         bar.set_prefix(what);
         Bar { bar }

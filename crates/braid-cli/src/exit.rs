@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::output;
+
 /// It worked.
 pub const OK: u8 = 0;
 /// What was asked for is not there; or a check (verify, bench, demo) found something wrong.
@@ -61,7 +63,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             return engine_code(engine);
         }
         if let Some(io) = cause.downcast_ref::<io::Error>() {
-            return if io.kind() == io::ErrorKind::BrokenPipe { OK } else { SYSTEM };
+            return if output::is_reader_gone(io) { OK } else { SYSTEM };
         }
     }
     SYSTEM
@@ -70,13 +72,21 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
 /// Ends the command, whose arguments are not understood. What clap says of arguments that are not text helps nobody.
 pub fn refuse_arguments(error: &clap::Error) -> ! {
     if error.kind() == clap::error::ErrorKind::InvalidUtf8 {
-        eprintln!(
-            "braid: an argument is not UTF-8 text: write a key in hexadecimal, with `--keys hex`, and have `put` take a \
-             value from standard input, with `-`"
+        output::note!(
+            "braid: an argument is not UTF-8 text: write the other bytes of keys and values as \\xNN, or a key in \
+             hexadecimal, with `--keys hex`, and have `put` take a value from standard input, with `-`"
         );
         std::process::exit(i32::from(USAGE));
     }
-    error.exit()
+    // Help and the version go to standard output, which may be full.
+    let code = match error.print() {
+        Err(failure) if !error.use_stderr() && failure.kind() != io::ErrorKind::BrokenPipe => {
+            output::note!("braid: cannot write to standard output: {failure}");
+            i32::from(SYSTEM)
+        }
+        _ => error.exit_code(),
+    };
+    std::process::exit(code)
 }
 
 fn engine_code(error: &braiddb::Error) -> u8 {

@@ -2,6 +2,8 @@
 
 // One object of all statistics.
 #![recursion_limit = "256"]
+// They panic where their output is closed or full: `output` has what to use.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
 mod bar;
@@ -14,8 +16,11 @@ mod freedb;
 mod import;
 mod input;
 mod notation;
+mod output;
 mod random;
 mod statistics;
+mod text_form;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -32,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = exit::code_of(&error);
             if code != exit::OK {
-                eprintln!("braid: {error:#}");
+                output::note!("braid: {error:#}");
             }
             code
         }

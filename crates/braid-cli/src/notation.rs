@@ -1,45 +1,85 @@
-//! How keys, values and sizes are written on the command line and on the screen.
+//! How keys, times and sizes are written on the command line and on the screen. Values are in the text form of `text_form`.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::Result;
 use braiddb::platform::{SystemTime, UNIX_EPOCH};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::exit::usage;
+use crate::{
+    exit::usage,
+    text_form::{from_json, hex_json, parse_hex, parse_text, to_hex, to_json, to_text},
+};
 
 /// How a key is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum KeyNotation {
-    /// The bytes of the text itself; bytes that are no printable text are shown as \xNN.
+    /// In the text form: text as it is, `\\` for a backslash, `\xNN` for any other byte.
     #[default]
     Text,
     /// Two hexadecimal digits a byte.
     Hex,
-    /// A number, stored in 8 bytes, big-endian: record numbers.
+    /// A number, stored in 8 bytes, big-endian: record numbers. A key of another length is in the text form, and its first byte `\xNN`.
     U64,
 }
 
-/// The bytes that `text` stands for.
+/// The bytes of a key as it is written.
 pub fn parse_key(text: &str, notation: KeyNotation) -> Result<Vec<u8>> {
-    match notation {
-        KeyNotation::Text => Ok(text.as_bytes().to_vec()),
+    let bytes = match notation {
+        KeyNotation::Text => parse_text(text),
         KeyNotation::Hex => {
-            parse_hex(text).ok_or_else(|| usage(format!("{text:?} is not a key in hexadecimal: two digits a byte")))
+            parse_hex(text).ok_or_else(|| format!("{text:?} is not a key in hexadecimal: two digits a byte"))
         }
+        // Only a key that is no number begins with an escape.
+        KeyNotation::U64 if text.is_empty() || text.starts_with("\\x") => parse_text(text),
         KeyNotation::U64 => match text.parse::<u64>() {
             Ok(number) => Ok(number.to_be_bytes().to_vec()),
-            Err(_) => Err(usage(format!("{text:?} is not a number from 0 to {}", u64::MAX))),
+            Err(_) => Err(format!("{text:?} is not a number from 0 to {}; the keys here are numbers", u64::MAX)),
         },
-    }
+    };
+    bytes.map_err(usage)
 }
 
-/// The text that stands for a key; a key that is not of the notation is shown as text.
+/// How a key is written; [`parse_key`] takes it.
 pub fn show_key(key: &[u8], notation: KeyNotation) -> String {
     match (notation, <[u8; 8]>::try_from(key)) {
         (KeyNotation::Hex, _) => to_hex(key),
         (KeyNotation::U64, Ok(bytes)) => u64::from_be_bytes(bytes).to_string(),
-        _ => to_printable(key),
+        (KeyNotation::U64, Err(_)) => match key.split_first() {
+            Some((first, rest)) => format!("\\x{first:02x}{}", to_text(rest)),
+            None => String::new(),
+        },
+        (KeyNotation::Text, _) => to_text(key),
     }
+}
+
+/// A key as JSON: a number where the notation has one, else a string or `{"hex": ".."}`.
+pub fn key_to_json(key: &[u8], notation: KeyNotation) -> Value {
+    match (notation, <[u8; 8]>::try_from(key)) {
+        (KeyNotation::U64, Ok(bytes)) => json!(u64::from_be_bytes(bytes)),
+        (KeyNotation::Hex, _) => hex_json(key),
+        _ => to_json(key),
+    }
+}
+
+/// The key of such JSON; `None` if it is neither.
+pub fn key_from_json(value: Value) -> Option<Vec<u8>> {
+    match value.as_u64() {
+        Some(number) => Some(number.to_be_bytes().to_vec()),
+        None => from_json(value),
+    }
+}
+
+/// The name of a tree on the command line, which is in the text form.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    String::from_utf8(parse_text(text)?).map_err(|_| "the name of a tree is UTF-8".to_owned())
+}
+
+/// How the name of a tree is written; [`parse_name`] takes it.
+pub fn show_name(name: &str) -> String {
+    to_text(name.as_bytes())
 }
 
 /// A moment, to the second, in UTC: 2026-11-23T03:04:05Z (RFC 3339).
@@ -93,45 +133,6 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// Bytes as text, with `\xNN` for whatever is not printable.
-pub fn to_printable(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character.is_control() {
-                let mut buffer = [0; 4];
-                push_escaped(&mut out, character.encode_utf8(&mut buffer).as_bytes());
-            } else {
-                out.push(character);
-            }
-        }
-        push_escaped(&mut out, chunk.invalid());
-    }
-    out
-}
-
-fn push_escaped(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(out, "\\x{byte:02x}");
-    }
-}
-
-/// Lower-case hexadecimal.
-pub fn to_hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
-}
-
-fn parse_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
-}
-
 /// A size such as `64M` or `1GiB`, in bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -164,6 +165,18 @@ pub fn show_bytes(bytes: u64) -> String {
     }
     let digits = if scaled < 10.0 { 2 } else { 1 };
     format!("{scaled:.digits$} {}", UNITS[unit])
+}
+
+/// A number of things a second, to three digits: it is not known any better.
+pub fn show_rate(per_second: f64) -> String {
+    let mut scale = 1.0;
+    while per_second / scale >= 1000.0 {
+        scale *= 10.0;
+    }
+    match per_second {
+        rate if rate < 10.0 => format!("{rate:.1}"),
+        rate => show_count(((rate / scale).round() * scale) as u64),
+    }
 }
 
 /// A number with its thousands apart.
@@ -216,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_go_through_each_notation_and_back() {
+    fn key_in_each_notation_comes_back() {
         let key = 0x6162_6364_6566_6768_u64;
         for (notation, text) in [
             (KeyNotation::Text, "abcdefgh".to_owned()),
@@ -226,9 +239,40 @@ mod tests {
             assert_eq!(parse_key(&text, notation).unwrap(), key.to_be_bytes());
             assert_eq!(show_key(&key.to_be_bytes(), notation), text);
         }
-        assert_eq!(show_key(b"a\x00\xffb", KeyNotation::Text), "a\\x00\\xffb");
+        assert_eq!(show_key(b"a\x00\xffb\\", KeyNotation::Text), "a\\x00\\xffb\\\\");
         assert!(parse_key("abc", KeyNotation::Hex).is_err());
-        assert!(parse_key("-1", KeyNotation::U64).is_err());
+        for wrong in ["-1", "1x", "abc", "\\y", "18446744073709551616"] {
+            assert!(parse_key(wrong, KeyNotation::U64).is_err(), "{wrong}");
+        }
+    }
+
+    /// A key that is no number was shown as text among numbers: the text 258 as the number 258.
+    #[test]
+    fn key_of_any_length_in_each_notation_comes_back() {
+        let keys: [&[u8]; 8] = [
+            b"",
+            b"258",
+            b"\0\0\0\0\0\0\x01\x02",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"abcdefghi",
+            b"\\",
+            b"\xff",
+            b"12345678",
+        ];
+        for notation in [KeyNotation::Text, KeyNotation::Hex, KeyNotation::U64] {
+            let mut shown: Vec<String> = keys.iter().map(|key| show_key(key, notation)).collect();
+            let mut json: Vec<String> = keys.iter().map(|key| key_to_json(key, notation).to_string()).collect();
+            for (key, (text, json)) in keys.iter().zip(shown.iter().zip(&json)) {
+                assert_eq!(&parse_key(text, notation).unwrap(), key, "{text} {notation:?}");
+                let back = key_from_json(serde_json::from_str(json).unwrap());
+                assert_eq!(back.as_deref(), Some(*key), "{json} {notation:?}");
+            }
+            for all in [&mut shown, &mut json] {
+                all.sort();
+                all.dedup();
+                assert_eq!(all.len(), keys.len(), "{notation:?}");
+            }
+        }
     }
 
     #[test]
@@ -239,5 +283,7 @@ mod tests {
         assert!(parse_size("M").is_err() && parse_size("1X").is_err() && parse_size("99999999999G").is_err());
         assert_eq!((show_bytes(1023), show_bytes(1536)), ("1023 B".to_owned(), "1.50 KiB".to_owned()));
         assert_eq!(show_count(1_234_567), "1,234,567");
+        let rates = [0.0, 1.26, 12.6, 999.6, 1_732.488_8, 999_999.0, 1_234_567.0].map(show_rate);
+        assert_eq!(rates, ["0.0", "1.3", "13", "1,000", "1,730", "1,000,000", "1,230,000"]);
     }
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{
     demo::draw_partitions,
-    notation::{show_bytes, show_count, to_hex},
+    notation::{show_bytes, show_count},
+    text_form::to_hex,
 };
 
 /// What people want to know, with a picture of the partitions.

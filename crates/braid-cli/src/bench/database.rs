@@ -10,10 +10,7 @@ use super::{
     store::{Bounds, Store, TreeStore},
     workload::Which,
 };
-use crate::{
-    exit::usage,
-    notation::{show_count, to_hex},
-};
+use crate::{exit::usage, notation::show_count, text_form::to_hex};
 
 /// An open database with a ledger for each of its trees.
 pub struct Database<'a> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{bar::Bar, notation::show_count};
+use crate::{bar::Bar, notation::show_count, output::note};
 
 /// How often a bar moves.
 const BAR_EVERY: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ impl Progress {
         }
         let (operations_before, before) = self.last;
         let per_second = |operations: u64, time: Duration| operations as f64 / time.as_secs_f64().max(1e-9);
-        eprintln!(
+        note!(
             "{}: {:.1} s, {} operations; {} /s lately, {} /s in all",
             self.name,
             elapsed.as_secs_f64(),

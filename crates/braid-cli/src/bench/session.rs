@@ -1,7 +1,7 @@
 //! The benchmarks one after the other, on one database.
 
 use std::{
-    io::{BufWriter, Write},
+    io::Write,
     time::{Duration, Instant},
 };
 
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     exit::{CORRUPTION, NOT_FOUND, OK, code_of},
     notation::{show_bytes, show_count},
+    output::{Stdout, note, print_line},
     statistics,
 };
 
@@ -40,7 +41,7 @@ pub fn run(arguments: &BenchArguments) -> Result<u8> {
         Err(error) => code_of(error) == CORRUPTION,
     };
     if is_evidence && place.is_temporary() {
-        eprintln!("braid: the database is left in {}, to be looked at", place.dir().display());
+        note!("braid: the database is left in {}, to be looked at", place.dir().display());
     } else {
         place.finish()?;
     }
@@ -51,8 +52,10 @@ fn run_in(arguments: &BenchArguments, place: &Place) -> Result<u8> {
     let database = Database::open(place, arguments.key_size)?;
     let mut session = Session { arguments, database, problems: 0 };
     if !arguments.json {
+        let mut out = Stdout::new();
         let temporary = if place.is_temporary() { ", removed at the end" } else { "" };
-        write_header(arguments, &format!("{}{temporary}", place.dir().display()), &mut std::io::stdout())?;
+        write_header(arguments, &format!("{}{temporary}", place.dir().display()), &mut out)?;
+        out.finish()?;
     }
     for (index, workload) in arguments.benchmarks.iter().enumerate() {
         let name = workload.name();
@@ -65,7 +68,7 @@ fn run_in(arguments: &BenchArguments, place: &Place) -> Result<u8> {
     }
     session.database.close()?;
     if session.problems > 0 {
-        eprintln!("braid: {} answers were wrong: see above", show_count(session.problems as u64));
+        note!("braid: {} answers were wrong: see above", show_count(session.problems as u64));
         return Ok(NOT_FOUND);
     }
     Ok(OK)
@@ -108,14 +111,13 @@ impl Session<'_> {
             problems: &problems,
         };
         self.problems += problems.len();
-        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut out = Stdout::new();
         if self.arguments.json {
             writeln!(out, "{}", benchmark.to_json(self.arguments))?;
         } else {
             benchmark.write_text(&mut out)?;
         }
-        out.flush()?;
-        Ok(())
+        out.finish()
     }
 
     fn run(&self, name: &str, crew: &Crew<'_>, threads: &[Thread<'_>]) -> Result<Outcome> {
@@ -191,7 +193,7 @@ impl Session<'_> {
         settle(self.database.ledger(Which::Ycsb), &threads, &outcome.done);
         if !self.arguments.json {
             let seconds = began.elapsed().as_secs_f64();
-            println!("  ({} rows loaded for {name} in {seconds:.1} s)", show_count(wanted));
+            print_line(format_args!("  ({} rows loaded for {name} in {seconds:.1} s)", show_count(wanted)))?;
         }
         Ok(())
     }
@@ -212,7 +214,7 @@ impl Session<'_> {
     /// `stats`
     fn stats(&mut self, name: &str) -> Result<()> {
         let stats = self.database.db()?.stats();
-        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut out = Stdout::new();
         if self.arguments.json {
             writeln!(out, "{}", json!({"benchmark": name, "stats": statistics::to_json(&stats)}))?;
         } else {
@@ -220,8 +222,7 @@ impl Session<'_> {
             statistics::write_text(&stats, &mut out)?;
             writeln!(out)?;
         }
-        out.flush()?;
-        Ok(())
+        out.finish()
     }
 
     /// `verify`
@@ -233,7 +234,7 @@ impl Session<'_> {
     }
 
     fn tell_once(&self, name: &str, took: Duration, what: &str, mut json: Value, problems: &[String]) -> Result<()> {
-        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut out = Stdout::new();
         if self.arguments.json {
             json["seconds"] = took.as_secs_f64().into();
             json["problems"] = problems.into();
@@ -242,7 +243,6 @@ impl Session<'_> {
             write_once(name, took.as_secs_f64(), what, &mut out)?;
             write_problems(problems, &mut out)?;
         }
-        out.flush()?;
-        Ok(())
+        out.finish()
     }
 }

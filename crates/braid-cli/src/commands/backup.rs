@@ -15,8 +15,9 @@ use crate::{
         ArchiveArguments, BackupCommand, CheckpointArguments, CreateBackupArguments, DeleteBackupArguments,
         ListBackupsArguments, RestoreArguments, RetentionArguments, VerifyBackupsArguments,
     },
-    exit::{CORRUPTION, OK, usage},
+    exit::{NOT_FOUND, OK, usage},
     notation::{parse_time, show_bytes, show_count, show_time},
+    output::{Stdout, note, print_line},
 };
 
 /// `braid backup`
@@ -31,7 +32,7 @@ pub fn backup(command: &BackupCommand) -> Result<u8> {
             if arguments.retention.keep.is_none() && arguments.retention.keep_for.is_none() {
                 return Err(usage("say which backups stay: --keep N, --keep-for DAYS, or both"));
             }
-            prune(&target, &arguments.retention)
+            report_deleted(&prune(&target, &arguments.retention)?, arguments.json)
         }
     }
 }
@@ -46,10 +47,16 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
     let target = DirectoryTarget::open(&arguments.target)?;
     let info = db.backup_with(&target, BackupOptions { full: arguments.full })?;
     db.close()?;
+    // Before the report, which nobody may be there to read.
+    let pruned = prune(&target, &arguments.retention);
     if arguments.json {
-        println!("{}", json_of(&info));
+        let mut report = json_of(&info);
+        if arguments.retention.keep.is_some() || arguments.retention.keep_for.is_some() {
+            report["deleted"] = json!(pruned.as_deref().unwrap_or_default());
+        }
+        print_line(report)?;
     } else {
-        println!(
+        print_line(format_args!(
             "backup {} at commit {}: {} in {} files; copied {} in {}",
             info.id,
             info.sequence,
@@ -57,22 +64,35 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
             show_count(info.files),
             show_bytes(info.bytes_copied),
             show_count(info.files_copied)
-        );
+        ))?;
+        note_deleted(pruned.as_deref().unwrap_or_default());
     }
-    prune(&target, &arguments.retention)
+    pruned.map(|_| OK)
 }
 
-/// Deletes what is not to be kept.
-fn prune(target: &DirectoryTarget, retention: &RetentionArguments) -> Result<u8> {
+/// Deletes the backups that no rule keeps; their numbers.
+fn prune(target: &DirectoryTarget, retention: &RetentionArguments) -> Result<Vec<u64>> {
     if retention.keep.is_none() && retention.keep_for.is_none() {
-        return Ok(OK);
+        return Ok(Vec::new());
     }
     let keep_for = retention.keep_for.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
     let keep = retention.keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
     let now = UNIX_EPOCH + Duration::from_micros(SystemRuntime::new().unix_time_us());
-    let deleted = Backups::new(target).retain(Retention { keep, keep_for }, now)?;
-    for id in deleted {
-        eprintln!("deleted backup {id}");
+    Ok(Backups::new(target).retain(Retention { keep, keep_for }, now)?)
+}
+
+fn note_deleted(ids: &[u64]) {
+    for id in ids {
+        note!("deleted backup {id}");
+    }
+}
+
+/// The report of the commands that delete backups.
+fn report_deleted(ids: &[u64], as_json: bool) -> Result<u8> {
+    if as_json {
+        print_line(json!({"deleted": ids}))?;
+    } else {
+        note_deleted(ids);
     }
     Ok(OK)
 }
@@ -92,7 +112,7 @@ fn json_of(info: &BackupInfo) -> serde_json::Value {
 
 fn list(arguments: &ListBackupsArguments) -> Result<u8> {
     let target = existing(&arguments.target)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout::new();
     for info in Backups::new(&target).list()? {
         if arguments.json {
             writeln!(out, "{}", json_of(&info))?;
@@ -109,24 +129,34 @@ fn list(arguments: &ListBackupsArguments) -> Result<u8> {
             )?;
         }
     }
+    out.finish()?;
     Ok(OK)
 }
 
 fn verify(arguments: &VerifyBackupsArguments) -> Result<u8> {
     let target = existing(&arguments.target)?;
     let report = Backups::new(&target).verify(arguments.backup)?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
-    for problem in &report.problems {
-        writeln!(out, "problem: {problem}")?;
+    let mut out = Stdout::new();
+    if arguments.json {
+        let (files, bytes, problems) = (report.files, report.bytes, &report.problems);
+        let (whole, damaged) = (&report.whole, &report.damaged);
+        let report = json!({"files": files, "bytes": bytes, "problems": problems.iter().map(ToString::to_string).collect::<Vec<_>>(), "whole": whole, "damaged": damaged});
+        writeln!(out, "{report}")?;
+    } else {
+        writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
+        for problem in &report.problems {
+            writeln!(out, "problem: {problem}")?;
+        }
+        for id in &report.whole {
+            writeln!(out, "backup {id} is whole")?;
+        }
+        for id in &report.damaged {
+            writeln!(out, "backup {id} is damaged")?;
+        }
     }
-    for id in &report.whole {
-        writeln!(out, "backup {id} is whole")?;
-    }
-    for id in &report.damaged {
-        writeln!(out, "backup {id} is damaged")?;
-    }
-    Ok(if report.problems.is_empty() { OK } else { CORRUPTION })
+    out.finish()?;
+    // As `braid verify`: the check itself went to its end.
+    Ok(if report.problems.is_empty() { OK } else { NOT_FOUND })
 }
 
 fn delete(arguments: &DeleteBackupArguments) -> Result<u8> {
@@ -134,7 +164,7 @@ fn delete(arguments: &DeleteBackupArguments) -> Result<u8> {
     for id in &arguments.backups {
         Backups::new(&target).delete(*id)?;
     }
-    Ok(OK)
+    if arguments.json { report_deleted(&arguments.backups, true) } else { Ok(OK) }
 }
 
 /// `braid restore`
@@ -144,14 +174,21 @@ pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
         (Some(archive), Some(to)) => Builder::new().restore_to(&target, archive, parse_point(to)?, &arguments.db)?,
         _ => Builder::new().restore(&target, arguments.backup, &arguments.db)?,
     };
-    println!(
+    if arguments.json {
+        print_line(json!({
+            "backup": restored.backup, "commit": restored.sequence, "bytes": restored.bytes,
+            "files": restored.files, "replayed": restored.replayed,
+        }))?;
+        return Ok(OK);
+    }
+    print_line(format_args!(
         "restored backup {} at commit {}: {} in {} files, {} commits from the log archive",
         restored.backup,
         restored.sequence,
         show_bytes(restored.bytes),
         show_count(restored.files),
         show_count(restored.replayed)
-    );
+    ))?;
     Ok(OK)
 }
 
@@ -168,8 +205,7 @@ pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
     let db = open_archiving(&arguments.db, &arguments.archive, &arguments.open)?;
     let sequence = db.archive_now()?;
     db.close()?;
-    println!("archived up to commit {sequence}");
-    Ok(OK)
+    report_commit("archived up to", sequence, arguments.json)
 }
 
 /// `braid checkpoint`
@@ -177,6 +213,14 @@ pub fn checkpoint(arguments: &CheckpointArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open, false)?;
     let sequence = db.checkpoint(&arguments.dir)?;
     db.close()?;
-    println!("checkpoint at commit {sequence}");
+    report_commit("checkpoint at", sequence, arguments.json)
+}
+
+fn report_commit(done: &str, sequence: u64, as_json: bool) -> Result<u8> {
+    if as_json {
+        print_line(json!({"commit": sequence}))?;
+    } else {
+        print_line(format_args!("{done} commit {sequence}"))?;
+    }
     Ok(OK)
 }

@@ -15,7 +15,8 @@ use crate::{
     arguments::{DumpArguments, DumpCompression, LoadArguments},
     bar::Bar,
     exit::{NOT_FOUND, OK, usage},
-    notation::{show_bytes, show_count},
+    notation::{show_bytes, show_count, show_name},
+    output::{Stdout, note, print_line},
 };
 
 /// What is written or read at once.
@@ -60,7 +61,7 @@ impl Drop for NewFile<'_> {
         if !self.is_kept
             && let Err(error) = fs::remove_file(self.path)
         {
-            eprintln!("braid: {} is no whole dump, and could not be removed: {error}", self.path.display());
+            note!("braid: {} is no whole dump, and could not be removed: {error}", self.path.display());
         }
     }
 }
@@ -75,7 +76,7 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
         DumpCompression::Lz4 => Compression::Lz4,
         DumpCompression::Zstd => Compression::Zstd,
     };
-    let mut failing = |error: &braiddb::Error| eprintln!("braid: {error}");
+    let mut failing = |error: &braiddb::Error| note!("braid: {error}");
     let options = DumpOptions {
         compression,
         threads: Some(threads(arguments.threads)),
@@ -84,7 +85,10 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     };
     let to_standard = is_standard(&arguments.file);
     let report = if to_standard {
-        db.dump(BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()), options)?
+        let mut out = Stdout::new();
+        let report = db.dump(&mut out, options)?;
+        out.finish()?;
+        report
     } else {
         let mut file = NewFile::create(&arguments.file)?;
         let report = db.dump(&mut file.file, options)?;
@@ -94,9 +98,9 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     bar.finish();
     let told = tell_dump(&report, arguments.json);
     if to_standard {
-        eprintln!("{told}");
+        note!("{told}");
     } else {
-        println!("{told}");
+        print_line(told)?;
     }
     Ok(if report.failing == 0 { OK } else { NOT_FOUND })
 }
@@ -154,28 +158,28 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
     let report = loaded.with_context(|| format!("{} was not loaded", arguments.file.display()))?;
     if arguments.json {
         let (trees, records, bytes) = (report.trees, report.records, report.bytes);
-        println!("{}", json!({"commit": report.sequence, "trees": trees, "records": records, "bytes": bytes}));
+        print_line(json!({"commit": report.sequence, "trees": trees, "records": records, "bytes": bytes}))?;
         return Ok(OK);
     }
-    println!(
+    print_line(format_args!(
         "loaded {} records of {} trees as of commit {}: {}",
         show_count(report.records),
         show_count(report.trees),
         report.sequence,
         show_bytes(report.bytes)
-    );
+    ))?;
     Ok(OK)
 }
 
 fn tell_check(info: &DumpInfo, as_json: bool) -> Result<u8> {
-    let mut out = io::stdout().lock();
+    let mut out = Stdout::new();
     for tree in &info.trees {
         let (name, multi, records, bytes) = (&tree.name, tree.multi, tree.records, tree.bytes);
         if as_json {
             writeln!(out, "{}", json!({"name": name, "multi": multi, "records": records, "bytes": bytes}))?;
         } else {
             let kind = if multi { "pairs" } else { "records" };
-            writeln!(out, "{name}\t{} {kind}, {}", show_count(records), show_bytes(bytes))?;
+            writeln!(out, "{}\t{} {kind}, {}", show_name(name), show_count(records), show_bytes(bytes))?;
         }
     }
     if !as_json {
@@ -184,5 +188,6 @@ fn tell_check(info: &DumpInfo, as_json: bool) -> Result<u8> {
         }
         writeln!(out, "whole: as of commit {}, {}", info.sequence, show_bytes(info.dump_bytes))?;
     }
+    out.finish()?;
     Ok(OK)
 }

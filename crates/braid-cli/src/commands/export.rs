@@ -3,42 +3,81 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use braiddb::{Key, Value};
+use braiddb::Db;
 
 use super::{
     open::{NamedTree, key_notation, open_for_reading},
-    pairs::{json_pair, json_value},
+    pairs::{document, document_pair},
 };
-use crate::{arguments::ExportArguments, bar::Bar, exit::OK, import::JsonOutput, notation::show_count};
+use crate::{
+    arguments::{ExportArguments, ExportFormat},
+    bar::Bar,
+    exit::{NOT_FOUND, OK, usage},
+    import::JsonOutput,
+    notation::show_count,
+    output::note,
+    transfer::{Walk, Walked, WriteReport, write_export},
+};
 
-type Pairs = Box<dyn Iterator<Item = braiddb::Result<(Key, Value)>>>;
+/// Records between two moves of the bar.
+const RECORDS_PER_MOVE: u64 = 1000;
 
-/// Writes a tree as JSON lines, in key order.
+/// Writes trees as JSON lines.
 pub fn export(arguments: &ExportArguments) -> Result<u8> {
+    let format = arguments.format.unwrap_or(if arguments.values { ExportFormat::Jsonl } else { ExportFormat::Export });
+    if format == ExportFormat::Export && (arguments.values || arguments.key_arguments.keys.is_some()) {
+        return Err(usage("--values and --keys are for --format jsonl: an export has keys and values as they are"));
+    }
     let db = open_for_reading(&arguments.db, &arguments.read)?;
-    let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
-    let tree = NamedTree::open(&db, &arguments.tree)?;
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from("-"));
-    let mut output = JsonOutput::create(&path)?;
-    let (pairs, estimate): (Pairs, _) = match &tree {
-        NamedTree::Plain(tree) => (Box::new(tree.iter()), Some(tree.len_estimate()?)),
-        NamedTree::Multi(tree) => (Box::new(tree.iter()), None),
-    };
-    let bar = Bar::count(estimate, "export");
-    let mut count = 0;
-    for pair in pairs {
-        let (key, value) = pair?;
-        let line = if arguments.values { json_value(&value)? } else { json_pair(&key, &value, notation)? };
-        output.line(&line)?;
-        count += 1;
-        if count % 1000 == 0 {
-            bar.set_count(count);
+    let report = match format {
+        ExportFormat::Export => {
+            let mut output = JsonOutput::create(&path)?;
+            let bar = Bar::count(None, "export");
+            let report = write_export(&db, &arguments.trees, arguments.keep_going, &mut |line, records| {
+                if records % RECORDS_PER_MOVE == 0 {
+                    bar.set_count(records);
+                }
+                output.line(line)
+            })?;
+            output.finish()?;
+            bar.finish();
+            report
         }
+        ExportFormat::Jsonl => export_documents(&db, arguments, &path)?,
+    };
+    for what in &report.left_out {
+        note!("braid: left out: {what}");
+    }
+    if arguments.output.is_some() {
+        note!("{} records written to {}", show_count(report.records), path.display());
+    }
+    Ok(if report.left_out.is_empty() { OK } else { NOT_FOUND })
+}
+
+/// The records of a tree as documents for other tools.
+fn export_documents(db: &Db, arguments: &ExportArguments, path: &std::path::Path) -> Result<WriteReport> {
+    let [name] = arguments.trees.as_slice() else {
+        return Err(usage("give the one tree whose documents are to be written, with --format jsonl"));
+    };
+    let keys = key_notation(db, name, arguments.key_arguments)?;
+    let tree = NamedTree::open(db, name)?;
+    let mut output = JsonOutput::create(path)?;
+    let bar = Bar::count(None, "export");
+    let mut records = 0;
+    let mut visit = |key: &[u8], value: &[u8], _| {
+        records += 1;
+        if records % RECORDS_PER_MOVE == 0 {
+            bar.set_count(records);
+        }
+        output.line(&if arguments.values { document(value)? } else { document_pair(key, value, keys)? })
+    };
+    let mut walk = Walk { snapshot: db.snapshot(), keep_going: arguments.keep_going, left_out: Vec::new() };
+    match &tree {
+        NamedTree::Plain(tree) => walk.records(tree, Walked { name, keys }, &mut visit)?,
+        NamedTree::Multi(tree) => walk.pairs(tree, Walked { name, keys }, &mut visit)?,
     }
     output.finish()?;
     bar.finish();
-    if arguments.output.is_some() {
-        eprintln!("{} entries of {} written to {}", show_count(count), arguments.tree, path.display());
-    }
-    Ok(OK)
+    Ok(WriteReport { records, left_out: walk.left_out })
 }

@@ -12,6 +12,7 @@ use crate::{
     arguments::FindArguments,
     exit::{NOT_FOUND, OK},
     import::{IndexSpec, Indexes, index_key},
+    output::note,
 };
 
 /// Finds records by an index, and prints them in the order of the index.
@@ -44,7 +45,7 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
                 found += 1;
             }
             Some(_) => {}
-            None => eprintln!("braid: the index {} names a record that is not there", arguments.by),
+            None => note!("braid: the index {} names a record that is not there", arguments.by),
         }
     }
     printer.finish()?;

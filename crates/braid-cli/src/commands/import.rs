@@ -1,15 +1,22 @@
 //! `braid import`
 
-use std::{fs, io::Write, thread};
+use std::{
+    io::{BufReader, IsTerminal as _},
+    thread,
+};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::open::open_for_writing;
 use crate::{
     arguments::ImportArguments,
+    bar::Bar,
     exit::{INPUT, OK, failure, usage},
     import::{Format, ImportJob, IndexSpec, Target},
     input::Source,
+    notation::show_count,
+    output::{note, print_line},
+    transfer::{ExportReader, MAGIC, ReadReport, StoreOptions},
 };
 
 /// Where discs go.
@@ -21,14 +28,16 @@ const FREEDB_INDEXES: [&str; 3] = ["by_disc_id=disc_ids", "by_artist=artist:lowe
 /// Imports a file.
 pub fn import(arguments: ImportArguments) -> Result<u8> {
     let format = arguments.format.or_else(|| Format::of_name(&arguments.file));
-    if format.is_none() && arguments.file.as_os_str() != "-" {
-        // That a file is missing comes before what its name does not say.
-        fs::metadata(&arguments.file).with_context(|| format!("cannot open {}", arguments.file.display()))?;
+    let no_format = || usage("the input's name does not say its format: give --format");
+    if format.is_none() && arguments.file.as_os_str() == "-" && std::io::stdin().is_terminal() {
+        return Err(no_format());
     }
-    let Some(format) = format else {
-        return Err(usage("the input's name does not say its format: give --format"));
-    };
+    // An export is known by its first line, whatever its name; what a pipe has given cannot be read twice.
     let source = Source::open(&arguments.file)?;
+    if format == Some(Format::Export) || arguments.format.is_none() && source.begins_with(MAGIC) {
+        return import_export(&arguments, source);
+    }
+    let format = format.ok_or_else(no_format)?;
     let verb = if arguments.to_jsonl.is_some() {
         "converted"
     } else if arguments.dry_run {
@@ -49,20 +58,61 @@ pub fn import(arguments: ImportArguments) -> Result<u8> {
     let mut text = Vec::new();
     if arguments.json {
         serde_json::to_writer(&mut text, &report)?;
-        text.push(b'\n');
     } else {
         report.write_text(verb, &mut text)?;
     }
+    let text = String::from_utf8_lossy(&text);
     let stdout_is_taken = arguments.acknowledge || arguments.to_jsonl.is_some_and(|path| path.as_os_str() == "-");
     if stdout_is_taken {
-        std::io::stderr().lock().write_all(&text)?;
+        note!("{}", text.trim_end());
     } else {
-        std::io::stdout().lock().write_all(&text)?;
+        print_line(text.trim_end())?;
     }
     match report.why_nothing_usable(format, arguments.key.as_deref()) {
         Some(why) => Err(failure(INPUT, why)),
         None => Ok(OK),
     }
+}
+
+/// Imports an export.
+fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
+    let others = [
+        (arguments.key.is_some(), "--key"),
+        (!arguments.indexes.is_empty(), "--index"),
+        (arguments.resume, "--resume"),
+        (arguments.to_jsonl.is_some(), "--to-jsonl"),
+        (arguments.acknowledge, "--acknowledge"),
+    ];
+    if let Some((_, option)) = others.iter().find(|(is_given, _)| *is_given) {
+        return Err(usage(format!("{option} is not for an export, which says itself what it holds")));
+    }
+    let db = match arguments.dry_run {
+        true => None,
+        false => Some(open_for_writing(&arguments.db, &arguments.open, true)?),
+    };
+    let bar = Bar::count(None, "import");
+    let reader = BufReader::with_capacity(1 << 18, source.into_reader(0)?);
+    let options =
+        StoreOptions { db: db.as_ref(), tree: arguments.tree.as_deref(), durability: arguments.durability.into() };
+    let stored = ExportReader::new(reader).store(&options, &mut |records| bar.set_count(records));
+    bar.finish();
+    if let Some(db) = db {
+        db.close()?;
+    }
+    let report = stored?;
+    let ReadReport { trees, records, left_out } = report;
+    if arguments.json {
+        print_line(serde_json::to_string(&report)?)?;
+    } else {
+        let verb = if arguments.dry_run { "would be stored" } else { "stored" };
+        print_line(format_args!("{} records of {} trees {verb}", show_count(records), show_count(trees)))?;
+    }
+    if left_out > 0 {
+        note!(
+            "braid: {left_out} records or ranges of them could not be read when the export was written: it lacks them"
+        );
+    }
+    Ok(OK)
 }
 
 fn target(arguments: &ImportArguments, format: Format) -> Result<Target> {

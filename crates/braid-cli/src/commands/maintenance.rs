@@ -1,10 +1,13 @@
 //! The database as a whole: `create`, `trees`, `verify`, `compact`, `inspect`.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
 use anyhow::Result;
-use braiddb::inspect::{InspectOptions, inspect_file};
-use serde_json::json;
+use braiddb::{
+    OlderFile,
+    inspect::{InspectOptions, inspect_file},
+};
+use serde_json::{Value, json};
 
 use super::open::{open_for_reading, open_for_writing};
 use crate::{
@@ -13,7 +16,8 @@ use crate::{
         UpgradeArguments, VerifyArguments,
     },
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
-    notation::{show_bytes, show_count},
+    notation::{show_bytes, show_count, show_name},
+    output::{Stdout, print_line},
 };
 
 /// `braid create`
@@ -29,16 +33,17 @@ pub fn create(arguments: &CreateArguments) -> Result<u8> {
 /// `braid trees`
 pub fn trees(arguments: &TreesArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout::new();
     for tree in db.trees()? {
         if arguments.json {
             let compression = tree.compression.map(|compression| format!("{compression:?}").to_lowercase());
             let line = json!({"name": tree.name, "id": tree.id, "multi": tree.multi, "compression": compression});
             writeln!(out, "{line}")?;
         } else {
-            writeln!(out, "{}{}", tree.name, if tree.multi { "\tmany values to a key" } else { "" })?;
+            writeln!(out, "{}{}", show_name(&tree.name), if tree.multi { "\tmany values to a key" } else { "" })?;
         }
     }
+    out.finish()?;
     Ok(OK)
 }
 
@@ -46,7 +51,7 @@ pub fn trees(arguments: &TreesArguments) -> Result<u8> {
 pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let report = db.verify()?;
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout::new();
     writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
@@ -56,9 +61,11 @@ pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
     }
     if report.problems.is_empty() {
         writeln!(out, "sound")?;
+        out.finish()?;
         return Ok(OK);
     }
     writeln!(out, "{} problems", show_count(report.problems.len() as u64))?;
+    out.finish()?;
     Ok(NOT_FOUND)
 }
 
@@ -69,31 +76,56 @@ pub fn compact(arguments: &CompactArguments) -> Result<u8> {
     db.compact()?;
     let after = db.stats().disk_bytes;
     db.close()?;
-    println!("{} before, {} after", show_bytes(before), show_bytes(after));
+    if arguments.json {
+        print_line(json!({"bytes_before": before, "bytes_after": after}))?;
+    } else {
+        print_line(format_args!("{} before, {} after", show_bytes(before), show_bytes(after)))?;
+    }
     Ok(OK)
 }
 
 /// `braid upgrade`
 pub fn upgrade(arguments: &UpgradeArguments) -> Result<u8> {
-    let mut out = std::io::stdout().lock();
     if arguments.check {
-        let read = ReadArguments { open: arguments.open.clone(), read_only: true };
-        let older = open_for_reading(&arguments.db, &read)?.older_files()?;
-        for file in &older {
-            writeln!(out, "{}\tversion {}", file.name, file.version)?;
-        }
-        writeln!(out, "{} files of earlier versions", show_count(older.len() as u64))?;
-        return Ok(OK);
+        return list_older_files(arguments);
     }
     let db = open_for_writing(&arguments.db, &arguments.open, false)?;
     let report = db.upgrade()?;
     db.close()?;
-    // What the open itself has written anew is not among them.
-    writeln!(out, "{} files of earlier versions written anew", show_count((report.before - report.left.len()) as u64))?;
-    for file in &report.left {
-        writeln!(out, "left: {}, version {}", file.name, file.version)?;
+    // Files that the open itself has rewritten are not among them.
+    let rewritten = report.before - report.left.len();
+    let mut out = Stdout::new();
+    if arguments.json {
+        writeln!(out, "{}", json!({"rewritten": rewritten, "left": older_json(&report.left)}))?;
+    } else {
+        writeln!(out, "{} files of earlier versions rewritten", show_count(rewritten as u64))?;
+        for file in &report.left {
+            writeln!(out, "left: {}, version {}", file.name, file.version)?;
+        }
     }
+    out.finish()?;
     Ok(if report.left.is_empty() { OK } else { NOT_FOUND })
+}
+
+/// `braid upgrade --check`
+fn list_older_files(arguments: &UpgradeArguments) -> Result<u8> {
+    let read = ReadArguments { open: arguments.open.clone(), read_only: true };
+    let older = open_for_reading(&arguments.db, &read)?.older_files()?;
+    let mut out = Stdout::new();
+    if arguments.json {
+        writeln!(out, "{}", json!({"older": older_json(&older)}))?;
+    } else {
+        for file in &older {
+            writeln!(out, "{}\tversion {}", file.name, file.version)?;
+        }
+        writeln!(out, "{} files of earlier versions", show_count(older.len() as u64))?;
+    }
+    out.finish()?;
+    Ok(OK)
+}
+
+fn older_json(files: &[OlderFile]) -> Vec<Value> {
+    files.iter().map(|file| json!({"name": file.name, "version": file.version})).collect()
 }
 
 /// `braid inspect`
@@ -107,8 +139,11 @@ pub fn inspect(arguments: &InspectArguments) -> Result<u8> {
     let mut options = InspectOptions::default();
     options.rows_max = arguments.rows.unwrap_or(options.rows_max);
     options.bytes_max = arguments.bytes.unwrap_or(options.bytes_max);
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = Stdout::new();
     let result = inspect_file(&arguments.file, &mut out, options);
-    out.flush()?;
-    Ok(result.map(|()| OK)?)
+    // The damage of a file comes before that of the output.
+    let finished = out.finish();
+    result?;
+    finished?;
+    Ok(OK)
 }

@@ -13,7 +13,7 @@ use crate::{
     arguments::{DurabilityArgument, KeyArguments, OpenArguments, ReadArguments},
     exit::{NOT_FOUND, failure, usage},
     import::stored_key_notation,
-    notation::KeyNotation,
+    notation::{KeyNotation, show_name},
 };
 
 impl From<DurabilityArgument> for Durability {
@@ -84,7 +84,9 @@ impl NamedTree {
     pub fn open(db: &Db, name: &str) -> Result<NamedTree> {
         match NamedTree::find(db, name)? {
             Some(tree) => Ok(tree),
-            None => Err(failure(NOT_FOUND, format!("there is no tree named {name}; `braid trees` lists them"))),
+            None => {
+                Err(failure(NOT_FOUND, format!("there is no tree named {}; `braid trees` lists them", show_name(name))))
+            }
         }
     }
 

@@ -1,17 +1,20 @@
 //! Keys and values on standard output.
 
-use std::io::{BufWriter, StdoutLock, Write};
+use std::io::Write;
 
 use anyhow::Result;
+use serde_json::{Value, json};
 
 use crate::{
     arguments::PairFormat,
-    notation::{KeyNotation, show_key, to_hex, to_printable},
+    notation::{KeyNotation, key_to_json, show_key},
+    output::Stdout,
+    text_form::{to_hex, to_json, to_text},
 };
 
 /// Prints pairs, one a line.
 pub struct PairPrinter {
-    out: BufWriter<StdoutLock<'static>>,
+    out: Stdout,
     format: PairFormat,
     keys: KeyNotation,
 }
@@ -19,16 +22,17 @@ pub struct PairPrinter {
 impl PairPrinter {
     /// A printer to standard output.
     pub fn new(format: PairFormat, keys: KeyNotation) -> PairPrinter {
-        PairPrinter { out: BufWriter::new(std::io::stdout().lock()), format, keys }
+        PairPrinter { out: Stdout::new(), format, keys }
     }
 
     /// Prints a pair.
     pub fn print(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self.format {
-            PairFormat::Text => writeln!(self.out, "{}\t{}", show_key(key, self.keys), to_printable(value))?,
+            PairFormat::Text => writeln!(self.out, "{}\t{}", show_key(key, self.keys), to_text(value))?,
             PairFormat::Hex => writeln!(self.out, "{}\t{}", to_hex(key), to_hex(value))?,
-            PairFormat::Json => {
-                self.out.write_all(&json_pair(key, value, self.keys)?)?;
+            PairFormat::Json => writeln!(self.out, "{}", json_pair(key, value, self.keys))?,
+            PairFormat::Jsonl => {
+                self.out.write_all(&document_pair(key, value, self.keys)?)?;
                 self.out.write_all(b"\n")?;
             }
         }
@@ -36,40 +40,35 @@ impl PairPrinter {
     }
 
     /// Writes out what is buffered.
-    pub fn finish(mut self) -> Result<()> {
-        Ok(self.out.flush()?)
+    pub fn finish(self) -> Result<()> {
+        self.out.finish()
     }
 }
 
-/// `{"key":..,"value":..}` in one line.
-pub fn json_pair(key: &[u8], value: &[u8], keys: KeyNotation) -> Result<Vec<u8>> {
+/// `{"key":..,"value":..}`, from which both come back byte for byte.
+pub fn json_pair(key: &[u8], value: &[u8], keys: KeyNotation) -> Value {
+    json!({"key": key_to_json(key, keys), "value": to_json(value)})
+}
+
+/// `{"key":..,"value":..}` in one line, with a value that is JSON as it is.
+pub fn document_pair(key: &[u8], value: &[u8], keys: KeyNotation) -> Result<Vec<u8>> {
     let mut out = b"{\"key\":".to_vec();
-    match (keys, <[u8; 8]>::try_from(key)) {
-        (KeyNotation::U64, Ok(bytes)) => write!(out, "{}", u64::from_be_bytes(bytes))?,
-        (KeyNotation::Hex, _) => serde_json::to_writer(&mut out, &to_hex(key))?,
-        _ => out.extend(json_text(key)?),
-    }
+    serde_json::to_writer(&mut out, &key_to_json(key, keys))?;
     out.extend_from_slice(b",\"value\":");
-    out.extend(json_value(value)?);
+    out.extend(document(value)?);
     out.push(b'}');
     Ok(out)
 }
 
-/// A value as JSON in one line: itself if it is JSON, else a string.
-pub fn json_value(value: &[u8]) -> Result<Vec<u8>> {
-    if serde_json::from_slice::<serde::de::IgnoredAny>(value).is_err() {
-        return json_text(value);
+/// A value as a document in one line: itself if it is JSON, else a string or `{"hex": ".."}`.
+pub fn document(value: &[u8]) -> Result<Vec<u8>> {
+    // Parsed as a whole, since what is only passed over is not checked to be UTF-8.
+    if serde_json::from_slice::<Value>(value).is_err() {
+        return Ok(serde_json::to_vec(&to_json(value))?);
     }
     if !value.contains(&b'\n') && !value.contains(&b'\r') {
         return Ok(value.to_vec());
     }
     // Line ends stand only between tokens in valid JSON, where a space does as well.
     Ok(value.iter().map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }).collect())
-}
-
-fn json_text(bytes: &[u8]) -> Result<Vec<u8>> {
-    Ok(match std::str::from_utf8(bytes) {
-        Ok(text) => serde_json::to_vec(text)?,
-        Err(_) => serde_json::to_vec(&format!("hex:{}", to_hex(bytes)))?,
-    })
 }

@@ -2,61 +2,101 @@
 
 use std::{
     io::{Read, Write},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::json;
 
 use super::open::{NamedTree, key_notation, open_for_reading, open_for_writing};
 use crate::{
-    arguments::{DelArguments, GetArguments, PutArguments, ValueFormat},
+    arguments::{DelArguments, GetArguments, InputFormat, PutArguments, ValueFormat},
     exit::{NOT_FOUND, OK, usage},
-    import::Indexes,
-    notation::{parse_key, to_hex, to_printable},
+    import::{IMPORT_TREE, Indexes, NewNotation},
+    notation::{KeyNotation, key_to_json, parse_key, show_key, show_name},
+    output::{Stdout, note},
+    text_form::{parse_hex, parse_text, to_hex, to_json, to_text},
 };
 
 /// `braid get`
 pub fn get(arguments: &GetArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
-    let key = parse_key(&arguments.key, key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
+    let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
+    let key = parse_key(&arguments.key, notation)?;
     let values = match NamedTree::open(&db, &arguments.tree)? {
-        NamedTree::Plain(tree) => tree.get(&key)?.into_iter().collect(),
+        NamedTree::Plain(tree) => tree.get_with_expiry(&key)?.into_iter().collect(),
         NamedTree::Multi(tree) => {
-            tree.values(&key).map(|item| item.map(|(_, value)| value)).collect::<braiddb::Result<Vec<_>>>()?
+            tree.values(&key).map(|item| item.map(|(_, value)| (value, None))).collect::<braiddb::Result<Vec<_>>>()?
         }
     };
-    let mut out = std::io::stdout().lock();
-    for value in &values {
-        match arguments.format {
-            ValueFormat::Text => writeln!(out, "{}", to_printable(value))?,
+    let format = if arguments.json { ValueFormat::Json } else { arguments.format };
+    let mut out = Stdout::new();
+    for (value, expires) in &values {
+        match format {
+            ValueFormat::Text => writeln!(out, "{}", to_text(value))?,
             ValueFormat::Hex => writeln!(out, "{}", to_hex(value))?,
             ValueFormat::Raw => out.write_all(value)?,
+            ValueFormat::Json => {
+                let mut line = json!({"key": key_to_json(&key, notation), "value": to_json(value)});
+                if let Some(expires_us) = expires.and_then(unix_us) {
+                    line["expires_us"] = json!(expires_us);
+                }
+                writeln!(out, "{line}")?;
+            }
         }
     }
-    out.flush()?;
+    out.finish()?;
     if values.is_empty() {
-        eprintln!("braid: no such key: {}", arguments.key);
-        return Ok(NOT_FOUND);
+        return Ok(missing(&key, notation));
     }
     Ok(OK)
 }
 
+/// Microseconds since 1970.
+fn unix_us(time: SystemTime) -> Option<u64> {
+    u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
+}
+
+fn missing(key: &[u8], notation: KeyNotation) -> u8 {
+    note!("braid: no such key: {}", show_key(key, notation));
+    NOT_FOUND
+}
+
+/// A value from the command line, or from standard input, of which each byte counts unless a format is given.
+fn read_value(text: &str, format: Option<InputFormat>) -> Result<Vec<u8>> {
+    let (bytes, format) = match text {
+        "-" => {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+            (bytes, format.unwrap_or(InputFormat::Raw))
+        }
+        text => (text.as_bytes().to_vec(), format.unwrap_or(InputFormat::Text)),
+    };
+    if format == InputFormat::Raw {
+        return Ok(bytes);
+    }
+    // A line as `get` prints it ends with a line end, which is not part of the value.
+    let text = String::from_utf8(bytes).map_err(|_| usage("the value is not UTF-8: give --format raw"))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    match format {
+        InputFormat::Hex => parse_hex(text).ok_or_else(|| usage("the value is not hexadecimal: two digits a byte")),
+        _ => parse_text(text).map_err(|why| usage(format!("{why}; or give --format raw"))),
+    }
+}
+
 /// `braid put`
 pub fn put(arguments: &PutArguments) -> Result<u8> {
-    let value = match arguments.value.as_str() {
-        "-" => {
-            let mut value = Vec::new();
-            std::io::stdin().read_to_end(&mut value)?;
-            value
-        }
-        text => text.as_bytes().to_vec(),
-    };
+    let value = read_value(&arguments.value, arguments.format)?;
     let db = open_for_writing(&arguments.db, &arguments.open, true)?;
-    let key = parse_key(&arguments.key, key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
+    let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
+    let key = parse_key(&arguments.key, notation)?;
     let mut batch = db.batch();
     match NamedTree::find(&db, &arguments.tree)? {
         Some(NamedTree::Multi(_)) if arguments.ttl.is_some() => {
-            return Err(usage(format!("the tree {} has many values to a key: they cannot expire", arguments.tree)));
+            return Err(usage(format!(
+                "the tree {} has many values to a key: they cannot expire",
+                show_name(&arguments.tree)
+            )));
         }
         Some(NamedTree::Multi(tree)) => {
             batch.add(&tree, &key, &value);
@@ -74,6 +114,13 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
                 None => batch.put(&tree, &key, &value),
                 Some(seconds) => batch.put_with_ttl(&tree, &key, &value, Duration::from_secs(seconds)),
             };
+            if notation == KeyNotation::U64 && tree.first()?.is_none() {
+                // The first record decides how keys are written.
+                let mut new = NewNotation::claim(&db, &arguments.tree, notation, "--keys u64")?;
+                if !new.is_needless() {
+                    new.store(&db, &arguments.tree, &db.tree(IMPORT_TREE)?, &mut batch)?;
+                }
+            }
         }
     }
     db.write(batch, arguments.durability.into())?;
@@ -84,12 +131,17 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
 /// `braid del`
 pub fn del(arguments: &DelArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open, false)?;
-    let key = parse_key(&arguments.key, key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
+    let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
+    let key = parse_key(&arguments.key, notation)?;
+    let wanted = arguments.value.as_deref().map(parse_text).transpose().map_err(usage)?;
     let mut batch = db.batch();
     match NamedTree::open(&db, &arguments.tree)? {
         NamedTree::Plain(tree) => {
             if arguments.value.is_some() {
-                return Err(usage(format!("the tree {} has one value to a key: leave --value out", arguments.tree)));
+                return Err(usage(format!(
+                    "the tree {} has one value to a key: leave --value out",
+                    show_name(&arguments.tree)
+                )));
             }
             if let Some(stored) = tree.get(&key)? {
                 let indexes = Indexes::load(&db, &arguments.tree)?;
@@ -100,7 +152,7 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
         NamedTree::Multi(tree) => {
             for item in tree.values(&key) {
                 let (_, value) = item?;
-                if arguments.value.as_ref().is_none_or(|wanted| wanted.as_bytes() == &*value) {
+                if wanted.as_ref().is_none_or(|wanted| **wanted == *value) {
                     batch.remove(&tree, &key, &value);
                 }
             }
@@ -109,9 +161,7 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
     let found = !batch.is_empty();
     if found {
         db.write(batch, arguments.durability.into())?;
-    } else {
-        eprintln!("braid: no such key: {}", arguments.key);
     }
     db.close()?;
-    Ok(if found { OK } else { NOT_FOUND })
+    Ok(if found { OK } else { missing(&key, notation) })
 }

@@ -9,9 +9,15 @@ use super::{
     open::{NamedTree, key_notation, open_for_reading},
     pairs::PairPrinter,
 };
-use crate::{arguments::ScanArguments, exit::OK, notation::parse_key};
+use crate::{
+    arguments::ScanArguments,
+    exit::{NOT_FOUND, OK},
+    notation::parse_key,
+    output::note,
+    transfer::is_of_one_record,
+};
 
-/// Prints a tree, or a part of it.
+/// Prints a tree, or a part of it. A record that a merge function fails on is named, and the next one printed.
 pub fn scan(arguments: &ScanArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
@@ -20,30 +26,38 @@ pub fn scan(arguments: &ScanArguments) -> Result<u8> {
     let from = key(&arguments.from)?.map_or(Bound::Unbounded, Bound::Included);
     let to = key(&arguments.to)?.map_or(Bound::Unbounded, Bound::Excluded);
     let mut printer = PairPrinter::new(arguments.format, notation);
-    match (NamedTree::open(&db, &arguments.tree)?, prefix) {
+    let failures = match (NamedTree::open(&db, &arguments.tree)?, prefix) {
         (NamedTree::Plain(tree), Some(prefix)) => print_all(tree.prefix(prefix), arguments, &mut printer)?,
         (NamedTree::Plain(tree), None) => print_all(tree.range((from, to)), arguments, &mut printer)?,
         (NamedTree::Multi(tree), Some(prefix)) => print_all(tree.prefix(prefix), arguments, &mut printer)?,
         (NamedTree::Multi(tree), None) => print_all(tree.range((from, to)), arguments, &mut printer)?,
-    }
+    };
     printer.finish()?;
-    Ok(OK)
+    Ok(if failures == 0 { OK } else { NOT_FOUND })
 }
 
 fn print_all(
     pairs: impl DoubleEndedIterator<Item = braiddb::Result<(Key, Value)>>,
     arguments: &ScanArguments,
     printer: &mut PairPrinter,
-) -> Result<()> {
+) -> Result<u64> {
     let limit = arguments.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut failures = 0;
     let mut print = |pair: braiddb::Result<(Key, Value)>| -> Result<()> {
-        let (key, value) = pair?;
-        printer.print(&key, &value)
+        match pair {
+            Ok((key, value)) => printer.print(&key, &value)?,
+            Err(error) if is_of_one_record(&error) => {
+                note!("braid: left out: {error}");
+                failures += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     };
     if arguments.reverse {
-        pairs.rev().take(limit).try_for_each(&mut print)
+        pairs.rev().take(limit).try_for_each(&mut print)?;
     } else {
-        let mut pairs = pairs;
-        pairs.by_ref().take(limit).try_for_each(&mut print)
+        pairs.take(limit).try_for_each(&mut print)?;
     }
+    Ok(failures)
 }

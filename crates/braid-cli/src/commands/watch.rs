@@ -1,7 +1,8 @@
 //! `braid watch`
 
 use std::{
-    io::{BufWriter, Write},
+    collections::HashMap,
+    io::Write,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -9,11 +10,14 @@ use anyhow::Result;
 use braiddb::{Change, ChangeSet, ChangedTree, Db, Gap, MergeBase, MergeOperand, ResumeToken, WatchOptions};
 use serde_json::{Map, Value, json};
 
-use super::open::{NamedTree, open_for_reading, open_keeping_log};
+use super::open::{NamedTree, key_notation, open_for_reading, open_keeping_log};
 use crate::{
     arguments::WatchArguments,
     exit::{OK, usage},
-    notation::{KeyNotation, parse_key, show_key, to_hex},
+    import::{stored_by_id, stored_key_notation},
+    notation::{KeyNotation, key_to_json, parse_key},
+    output::Stdout,
+    text_form::to_json,
 };
 
 /// Prints what was committed, as far as the log tells.
@@ -22,22 +26,22 @@ pub fn watch(arguments: &WatchArguments) -> Result<u8> {
         Some(bytes) => open_keeping_log(&arguments.db, &arguments.read, bytes)?,
         None => open_for_reading(&arguments.db, &arguments.read)?,
     };
-    let notation = arguments.key_arguments.keys.unwrap_or_default();
-    let mut watcher = db.watch(options(&db, arguments, notation)?)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut notations = Notations { db: &db, asked: arguments.key_arguments.keys, known: HashMap::new() };
+    let mut watcher = db.watch(options(&db, arguments)?)?;
+    let mut out = Stdout::new();
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     while left > 0
         && let Some(set) = watcher.try_next()?
     {
-        serde_json::to_writer(&mut out, &line(&set, notation)?)?;
+        serde_json::to_writer(&mut out, &line(&set, &mut notations)?)?;
         out.write_all(b"\n")?;
         left -= 1;
     }
-    out.flush()?;
+    out.finish()?;
     Ok(OK)
 }
 
-fn options(db: &Db, arguments: &WatchArguments, notation: KeyNotation) -> Result<WatchOptions> {
+fn options(db: &Db, arguments: &WatchArguments) -> Result<WatchOptions> {
     // Read-only, what a killed process has left is shown as it is read: nothing will become of it meanwhile.
     let mut options = WatchOptions::new().from_oldest().unsynced(arguments.keep.is_none());
     if let Some(name) = &arguments.tree {
@@ -47,6 +51,8 @@ fn options(db: &Db, arguments: &WatchArguments, notation: KeyNotation) -> Result
         };
     }
     if let Some(prefix) = &arguments.prefix {
+        // Only together with a tree.
+        let notation = key_notation(db, arguments.tree.as_deref().unwrap_or_default(), arguments.key_arguments)?;
         options = options.prefix(parse_key(prefix, notation)?);
     }
     if let Some(text) = &arguments.from {
@@ -56,9 +62,32 @@ fn options(db: &Db, arguments: &WatchArguments, notation: KeyNotation) -> Result
     Ok(arguments.after.map_or(options.clone(), |commit| options.after(commit)))
 }
 
+/// How the keys of trees are written: as asked, or as each tree has it.
+struct Notations<'a> {
+    db: &'a Db,
+    asked: Option<KeyNotation>,
+    known: HashMap<u32, KeyNotation>,
+}
+
+impl Notations<'_> {
+    fn of(&mut self, tree: Option<&ChangedTree>) -> Result<KeyNotation> {
+        let (Some(tree), None) = (tree, self.asked) else { return Ok(self.asked.unwrap_or_default()) };
+        if let Some(known) = self.known.get(&tree.id) {
+            return Ok(*known);
+        }
+        let notation = match (stored_by_id(self.db, tree.id)?, &tree.name) {
+            (Some(stored), _) => stored,
+            (None, Some(name)) => stored_key_notation(self.db, name)?,
+            (None, None) => KeyNotation::Text,
+        };
+        self.known.insert(tree.id, notation);
+        Ok(notation)
+    }
+}
+
 /// A commit, as it is printed.
-fn line(set: &ChangeSet, notation: KeyNotation) -> Result<Value> {
-    let changes: Vec<Value> = set.changes.iter().map(|change| object(change, notation)).collect::<Result<_>>()?;
+fn line(set: &ChangeSet, notations: &mut Notations<'_>) -> Result<Value> {
+    let changes: Vec<Value> = set.changes.iter().map(|change| object(change, notations)).collect::<Result<_>>()?;
     let time_us = set.time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_micros() as u64);
     Ok(json!({
         "sequence": set.sequence, "time_us": time_us, "changes": changes, "token": set.token.to_string(),
@@ -66,12 +95,13 @@ fn line(set: &ChangeSet, notation: KeyNotation) -> Result<Value> {
 }
 
 /// A change, as it is printed.
-fn object(change: &Change, notation: KeyNotation) -> Result<Value> {
-    let key_of = |key: &[u8]| if notation == KeyNotation::Text { text(key) } else { json!(show_key(key, notation)) };
+fn object(change: &Change, notations: &mut Notations<'_>) -> Result<Value> {
+    let notation = notations.of(change.tree())?;
+    let key_of = |key: &[u8]| key_to_json(key, notation);
     let range_of = |start: &[u8], end: &Option<Vec<u8>>| -> Fields {
         vec![("start", key_of(start)), ("end", json!(end.as_deref().map(key_of)))]
     };
-    let pair_of = |key: &[u8], value: &[u8]| -> Fields { vec![("key", key_of(key)), ("value", text(value))] };
+    let pair_of = |key: &[u8], value: &[u8]| -> Fields { vec![("key", key_of(key)), ("value", to_json(value))] };
     let (kind, fields) = match change {
         Change::Put { key, value, expires, .. } => ("put", with_expiry(pair_of(key, value), *expires)),
         Change::PutStream { key, stream, expires, .. } => {
@@ -92,7 +122,7 @@ fn object(change: &Change, notation: KeyNotation) -> Result<Value> {
         Change::CreateTree { multi, .. } => ("create_tree", vec![("multi", json!(multi))]),
         Change::DropTree { .. } => ("drop_tree", Vec::new()),
         Change::RenameTree { from, .. } => ("rename_tree", vec![("from", json!(from))]),
-        Change::ApplicationCursor { cursor } => ("application_cursor", vec![("cursor", text(cursor))]),
+        Change::ApplicationCursor { cursor } => ("application_cursor", vec![("cursor", to_json(cursor))]),
         Change::Gap(Gap::Commits { up_to }) => ("gap", vec![("up_to", json!(up_to))]),
         Change::Gap(Gap::Range { start, end, .. }) => ("gap", range_of(start, end)),
         _ => ("unknown", Vec::new()),
@@ -116,12 +146,12 @@ fn with_expiry(mut fields: Fields, expires: Option<SystemTime>) -> Fields {
 }
 
 fn merge_fields(base: &MergeBase, operands: &[MergeOperand]) -> Fields {
-    let operand = |of: &MergeOperand| json!({"function": of.function, "operand": text(&of.operand)});
+    let operand = |of: &MergeOperand| json!({"function": of.function, "operand": to_json(&of.operand)});
     let mut fields = vec![("operands", operands.iter().map(operand).collect())];
     match base {
         MergeBase::Stored => {}
         MergeBase::Nothing => fields.push(("base", Value::Null)),
-        MergeBase::Value(value) => fields.push(("base", text(value))),
+        MergeBase::Value(value) => fields.push(("base", to_json(value))),
     }
     fields
 }
@@ -129,9 +159,4 @@ fn merge_fields(base: &MergeBase, operands: &[MergeOperand]) -> Fields {
 /// The tree's name, or its number if the name is not known any more.
 fn name_of(tree: &ChangedTree) -> Value {
     tree.name.as_deref().map_or_else(|| json!(tree.id), |name| json!(name))
-}
-
-/// Bytes as text; what is no text as "hex:..".
-fn text(bytes: &[u8]) -> Value {
-    std::str::from_utf8(bytes).map_or_else(|_| json!(format!("hex:{}", to_hex(bytes))), |text| json!(text))
 }

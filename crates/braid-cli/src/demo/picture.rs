@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use braiddb::{PartitionStats, RunStats};
 
-use crate::notation::{show_bytes, show_count, to_printable};
+use crate::{
+    notation::{show_bytes, show_count},
+    text_form::to_text,
+};
 
 /// At most so many partitions are drawn; the middle ones are left out.
 const PARTITIONS_MAX: usize = 8;
@@ -112,7 +115,7 @@ fn first_key(key: &[u8]) -> String {
         None => "the beginning".to_owned(),
         Some((tree, rest)) => {
             let shown = &rest[..rest.len().min(24)];
-            format!("tree {}, key \"{}\"", u32::from_be_bytes(*tree), to_printable(shown))
+            format!("tree {}, key \"{}\"", u32::from_be_bytes(*tree), to_text(shown))
         }
     }
 }

@@ -29,7 +29,9 @@ use crate::{
     bar::Bar,
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
     freedb::generator::{DumpOptions, DumpReport, write_dump},
+    import::Acknowledgement,
     notation::{show_bytes, show_count},
+    output::Stdout,
 };
 
 /// Lookups of each kind.
@@ -50,34 +52,41 @@ pub struct Dump {
 /// Runs the demonstration.
 pub fn run(arguments: &DemoArguments) -> Result<u8> {
     let began = Instant::now();
+    // It ends with a folder to remove, whatever becomes of its output.
+    let mut out = Stdout::patient();
     if cfg!(debug_assertions) {
-        println!(
+        writeln!(
+            out,
             "This is a debug build: it is slow, and its numbers say nothing. Use `cargo run --release -- demo`.\n"
-        );
+        )?;
     }
     let place = Place::prepare(arguments)?;
     let dump = Dump { seed: arguments.seed, discs: arguments.discs };
     let threads = thread::available_parallelism().map_or(2, usize::from);
-    println!("Working in {}", place.folder.display());
+    writeln!(out, "Working in {}", place.folder.display())?;
+    out.flush()?;
 
-    let (report, dump_seconds) = make_dump(dump, &place.dump, threads)?;
+    let report = make_dump(dump, &place.dump, threads, &mut out)?;
     let importer =
         Importer { db: &place.db, dump: &place.dump, log: &place.log, memory: arguments.memory, discs: dump.discs };
     let first = importer.run(false, Some(dump.discs / 2))?;
-    describe_kill(&first);
+    describe_kill(&first, &mut out)?;
 
     let db = open(&place, arguments)?;
     let survived = verify(&db, dump, first.acknowledged.next_number, threads)?;
     db.close()?;
-    println!(
-        "  {} lost of {} acknowledged before the kill; {:.1} s to check them",
+    writeln!(
+        out,
+        "  {} lost of these {}; {:.1} s to check them",
         show_count(survived.lost.len() as u64),
         show_count(survived.acknowledged),
         survived.seconds
-    );
+    )?;
+    out.flush()?;
 
     let second = importer.run(true, None)?;
-    println!("Resumed: {} records stored in all", show_count(second.acknowledged.stored));
+    writeln!(out, "Resumed: {}", stored_and_refused(&second))?;
+    out.flush()?;
     let reopened = Instant::now();
     let db = open(&place, arguments)?;
     let open_seconds = reopened.elapsed().as_secs_f64();
@@ -91,8 +100,6 @@ pub fn run(arguments: &DemoArguments) -> Result<u8> {
     let ok = all.lost.is_empty() && verified.extra == 0 && second.acknowledged.complete;
     let closing = Closing {
         dump: report,
-        dump_seconds,
-        discs: dump.discs,
         imports: [&first, &second],
         open_seconds,
         verified: &verified,
@@ -100,7 +107,6 @@ pub fn run(arguments: &DemoArguments) -> Result<u8> {
         stats: &stats,
         seconds: began.elapsed().as_secs_f64(),
     };
-    let mut out = BufWriter::new(std::io::stdout().lock());
     write_screen(&closing, &mut out)?;
     place.finish(ok, &mut out)?;
     for loss in all.lost.iter().take(10) {
@@ -110,7 +116,7 @@ pub fn run(arguments: &DemoArguments) -> Result<u8> {
         writeln!(out, "{} records that nobody stored", show_count(verified.extra))?;
     }
     writeln!(out, "{} lost of {} acknowledged", show_count(all.lost.len() as u64), show_count(all.acknowledged))?;
-    out.flush()?;
+    out.finish()?;
     Ok(if ok { OK } else { NOT_FOUND })
 }
 
@@ -119,35 +125,42 @@ fn open(place: &Place, arguments: &DemoArguments) -> Result<Db> {
     Ok(Db::builder().memory(memory).create(false).open(&place.db)?)
 }
 
-fn make_dump(dump: Dump, path: &Path, threads: usize) -> Result<(DumpReport, f64)> {
+fn make_dump(dump: Dump, path: &Path, threads: usize, out: &mut dyn Write) -> Result<DumpReport> {
     let began = Instant::now();
     let bar = Bar::count(Some(dump.discs), "dump  ");
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut compressed = BufWriter::with_capacity(1 << 20, file);
     let options = DumpOptions { seed: dump.seed, discs: dump.discs, threads };
-    let report = write_dump(&options, &mut out, &mut |discs| bar.set_count(discs))
+    let report = write_dump(&options, &mut compressed, &mut |discs| bar.set_count(discs))
         .with_context(|| format!("cannot write {}", path.display()))?;
     bar.finish();
     let seconds = began.elapsed().as_secs_f64();
-    println!(
+    writeln!(
+        out,
         "Made a dump of {} discs in {seconds:.1} s: {}, as .tar.bz2 {}",
         show_count(dump.discs),
         show_bytes(report.archive_bytes),
         show_bytes(report.compressed_bytes)
-    );
-    Ok((report, seconds))
+    )?;
+    out.flush()?;
+    Ok(report)
 }
 
-fn describe_kill(run: &ImportRun) {
-    let acknowledged = show_count(run.acknowledged.next_number);
+fn describe_kill(run: &ImportRun, out: &mut dyn Write) -> Result<()> {
+    let acknowledged = stored_and_refused(run);
     if run.killed {
-        println!("Killed the importer (process {}) after record {acknowledged} was acknowledged", run.process);
+        writeln!(out, "Killed the importer (process {}) when it had acknowledged: {acknowledged}", run.process)?;
     } else {
-        println!(
-            "The importer (process {}) was done with {acknowledged} records before it could be killed",
-            run.process
-        );
+        writeln!(out, "The importer (process {}) ended before it could be killed: {acknowledged}", run.process)?;
     }
+    Ok(out.flush()?)
+}
+
+/// What an importer acknowledged: the records that are stored, and how many of the dump were too dirty to be.
+fn stored_and_refused(run: &ImportRun) -> String {
+    let Acknowledgement { next_number, stored, .. } = run.acknowledged;
+    let refused = next_number.saturating_sub(stored);
+    format!("{} records stored, {} dirty ones refused", show_count(stored), show_count(refused))
 }
 
 /// Where the demonstration works.

@@ -8,6 +8,7 @@ use crate::{
     dirt::{Dirt, Finding},
     freedb,
     input::{RowStyle, split_fields},
+    notation::KeyNotation,
 };
 
 /// The longest key that the engine takes.
@@ -24,6 +25,8 @@ pub enum Format {
     Tsv,
     /// A tar archive of FreeDB discs.
     Freedb,
+    /// Trees as `export` has written them.
+    Export,
 }
 
 impl Format {
@@ -47,16 +50,17 @@ impl Format {
             Format::Csv => "csv",
             Format::Tsv => "tsv",
             Format::Freedb => "freedb",
+            Format::Export => "export",
         }
     }
 
-    /// How rows are cut; an archive has none.
+    /// How rows are cut; archives and exports have none.
     pub fn row_style(self) -> Option<RowStyle> {
         match self {
             Format::Jsonl => Some(RowStyle::Lines),
             Format::Csv => Some(RowStyle::Csv),
             Format::Tsv => Some(RowStyle::Tsv),
-            Format::Freedb => None,
+            Format::Freedb | Format::Export => None,
         }
     }
 
@@ -79,6 +83,14 @@ pub enum KeySource {
 }
 
 impl KeySource {
+    /// How the keys are written.
+    pub fn notation(&self) -> KeyNotation {
+        match self {
+            KeySource::RecordNumber | KeySource::NumberField(_) => KeyNotation::U64,
+            KeySource::Field(_) => KeyNotation::Text,
+        }
+    }
+
     /// Reads `FIELD` or `FIELD:u64`.
     pub fn parse(text: Option<&str>) -> KeySource {
         match text {
@@ -126,6 +138,8 @@ impl RecordParser {
                 let json = serde_json::to_vec(&disc).ok()?;
                 (value, json)
             }
+            // An export has no records of this kind: `transfer` reads it.
+            Format::Export => return None,
         };
         let key = self.key_of(&value, number, findings)?;
         Some(Record { key, json, value })

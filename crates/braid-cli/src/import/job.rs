@@ -14,6 +14,7 @@ use super::{
     format::{Format, KeySource, RecordParser},
     index::{IndexSpec, Indexes},
     json_output::JsonOutput,
+    keys::NewNotation,
     load::Load,
     pipeline::{self, ParsedRecord, Parsing, RecordSource},
     progress::{IMPORT_TREE, Plan, Progress},
@@ -148,6 +149,7 @@ fn open_output(target: Target, plan: &mut Plan) -> Result<(Output, Option<Progre
     if tree == IMPORT_TREE {
         return Err(usage(format!("the tree {IMPORT_TREE} holds what imports know: choose another name")));
     }
+    let notation = NewNotation::of_import(&db, &tree, plan.key.as_deref())?;
     let indexes = Indexes::declare(&db, &tree, &indexes)?;
     plan.indexes.clone_from(&indexes.specs);
     let found = Progress::load(&db.tree(IMPORT_TREE)?, &tree)?.filter(|_| resume);
@@ -156,9 +158,9 @@ fn open_output(target: Target, plan: &mut Plan) -> Result<(Output, Option<Progre
     }
     let has_rest = db.tree(&tree)?.first()?.is_some();
     if !has_rest && !resume && !acknowledge && indexes.specs.is_empty() {
-        return Ok((Output::Load(Box::new(Load::begin(db, &tree)?)), None));
+        return Ok((Output::Load(Box::new(Load::begin(db, &tree, notation)?)), None));
     }
-    let writer = DatabaseWriter::new(db, &tree, indexes, durability, acknowledge)?;
+    let writer = DatabaseWriter::new(db, &tree, notation, indexes, durability, acknowledge)?;
     Ok((Output::Database(Box::new(writer)), found))
 }
 

@@ -1,48 +1,39 @@
 //! Records as JSON lines into a file, compressed as its name says.
 
 use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    io::{BufWriter, Write},
+    path::Path,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-/// Lines on their way into a file. The file has another name until it is whole.
+use crate::output::OutputFile;
+
+/// Lines on their way into a file.
 pub struct JsonOutput {
     out: Encoder,
-    path: PathBuf,
 }
 
+type Buffered = BufWriter<OutputFile>;
+
 enum Encoder {
-    Plain(BufWriter<Box<dyn Write>>),
-    Gzip(Box<flate2::write::GzEncoder<BufWriter<File>>>),
-    Bzip2(Box<bzip2::write::BzEncoder<BufWriter<File>>>),
-    Zstd(Box<zstd::stream::write::Encoder<'static, BufWriter<File>>>),
+    Plain(Buffered),
+    Gzip(Box<flate2::write::GzEncoder<Buffered>>),
+    Bzip2(Box<bzip2::write::BzEncoder<Buffered>>),
+    Zstd(Box<zstd::stream::write::Encoder<'static, Buffered>>),
 }
 
 impl JsonOutput {
     /// Begins the file; `-` is standard output.
     pub fn create(path: &Path) -> Result<JsonOutput> {
-        let path = path.to_path_buf();
-        if path == Path::new("-") {
-            return Ok(JsonOutput { out: Encoder::Plain(BufWriter::new(Box::new(io::stdout()))), path });
-        }
-        let partial = partial_name(&path);
-        let file = File::create(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
+        let file = BufWriter::new(OutputFile::create(path)?);
         let out = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("gz") => {
-                let level = flate2::Compression::fast();
-                Encoder::Gzip(Box::new(flate2::write::GzEncoder::new(BufWriter::new(file), level)))
-            }
-            Some("bz2") => {
-                let level = bzip2::Compression::best();
-                Encoder::Bzip2(Box::new(bzip2::write::BzEncoder::new(BufWriter::new(file), level)))
-            }
-            Some("zst") => Encoder::Zstd(Box::new(zstd::stream::write::Encoder::new(BufWriter::new(file), 3)?)),
-            _ => Encoder::Plain(BufWriter::new(Box::new(file))),
+            Some("gz") => Encoder::Gzip(Box::new(flate2::write::GzEncoder::new(file, flate2::Compression::fast()))),
+            Some("bz2") => Encoder::Bzip2(Box::new(bzip2::write::BzEncoder::new(file, bzip2::Compression::best()))),
+            Some("zst") => Encoder::Zstd(Box::new(zstd::stream::write::Encoder::new(file, 3)?)),
+            _ => Encoder::Plain(file),
         };
-        Ok(JsonOutput { out, path })
+        Ok(JsonOutput { out })
     }
 
     /// Adds a line.
@@ -58,24 +49,14 @@ impl JsonOutput {
         Ok(())
     }
 
-    /// Ends the file and gives it its name.
+    /// Ends the file: then it is on the disk, under its name.
     pub fn finish(self) -> Result<()> {
-        match self.out {
-            Encoder::Plain(mut out) => out.flush()?,
-            Encoder::Gzip(out) => out.finish()?.flush()?,
-            Encoder::Bzip2(out) => out.finish()?.flush()?,
-            Encoder::Zstd(out) => out.finish()?.flush()?,
-        }
-        if self.path != Path::new("-") {
-            std::fs::rename(partial_name(&self.path), &self.path)
-                .with_context(|| format!("cannot rename {}", partial_name(&self.path).display()))?;
-        }
-        Ok(())
+        let file = match self.out {
+            Encoder::Plain(out) => out,
+            Encoder::Gzip(out) => out.finish()?,
+            Encoder::Bzip2(out) => out.finish()?,
+            Encoder::Zstd(out) => out.finish()?,
+        };
+        file.into_inner().map_err(std::io::IntoInnerError::into_error)?.finish()
     }
-}
-
-fn partial_name(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    PathBuf::from(name)
 }

@@ -4,15 +4,14 @@
 //! records it speaks of.
 
 use anyhow::Result;
-use braiddb::{Batch, Db, Tree};
+use braiddb::{Batch, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::{format::KeySource, index::IndexSpec};
+use super::index::IndexSpec;
 use crate::{
     dirt::DirtTally,
     exit::{CORRUPTION, INPUT, failure},
     input::Identity,
-    notation::KeyNotation,
 };
 
 /// The tree that holds what imports know: progress records and the indexes of each tree.
@@ -114,18 +113,4 @@ impl Progress {
 
 fn progress_key(tree: &str) -> Vec<u8> {
     [b"progress\0", tree.as_bytes()].concat()
-}
-
-/// How the keys of a tree are written, by the import that filled it: as numbers, if it made them of numbers.
-pub fn stored_key_notation(db: &Db, tree: &str) -> Result<KeyNotation> {
-    let imports = match db.open_tree(IMPORT_TREE) {
-        Ok(imports) => imports,
-        Err(error) if error.is_not_found() => return Ok(KeyNotation::Text),
-        Err(error) => return Err(error.into()),
-    };
-    let key = Progress::load(&imports, tree)?.map(|progress| KeySource::parse(progress.plan.key.as_deref()));
-    Ok(match key {
-        Some(KeySource::RecordNumber | KeySource::NumberField(_)) => KeyNotation::U64,
-        Some(KeySource::Field(_)) | None => KeyNotation::Text,
-    })
 }

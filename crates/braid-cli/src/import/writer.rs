@@ -4,7 +4,7 @@
 //! looked up in the batch at hand first, then in the tree; a key above all keys of the tree (record numbers always
 //! are, in a first import) needs no look.
 
-use std::{collections::HashMap, io::Write};
+use std::collections::HashMap;
 
 use anyhow::Result;
 use braiddb::{Batch, Db, Durability, Tree};
@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     index::Indexes,
+    keys::NewNotation,
     pipeline::ReadyRecord,
     progress::{IMPORT_TREE, Progress},
     stages::{Stages, StagesReport},
 };
+use crate::output::print_line;
 
 /// A batch is committed when it has this many bytes or records.
 const BATCH_BYTES: usize = 1 << 20;
@@ -52,6 +54,7 @@ pub struct DatabaseWriter {
     db: Db,
     tree_name: String,
     tree: Tree,
+    notation: NewNotation,
     imports: Tree,
     indexes: Indexes,
     durability: Durability,
@@ -68,6 +71,7 @@ impl DatabaseWriter {
     pub fn new(
         db: Db,
         tree_name: &str,
+        notation: NewNotation,
         indexes: Indexes,
         durability: Durability,
         acknowledges: bool,
@@ -79,6 +83,7 @@ impl DatabaseWriter {
             batch: db.batch(),
             tree_name: tree_name.to_owned(),
             tree,
+            notation,
             imports,
             indexes,
             durability,
@@ -121,6 +126,9 @@ impl DatabaseWriter {
     /// Commits the batch together with the progress record.
     pub fn commit(&mut self, progress: &Progress, stages: &Stages) -> Result<()> {
         progress.store(&self.imports, &self.tree_name, &mut self.batch)?;
+        if !self.pending.is_empty() {
+            self.notation.store(&self.db, &self.tree_name, &self.imports, &mut self.batch)?;
+        }
         let batch = std::mem::replace(&mut self.batch, self.db.batch());
         self.db.write(batch, self.durability)?;
         self.pending.clear();
@@ -145,10 +153,7 @@ impl DatabaseWriter {
             stages: stages.report(),
             complete: progress.complete,
         };
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "ack {}", serde_json::to_string(&acknowledgement)?)?;
-        out.flush()?;
-        Ok(())
+        print_line(format_args!("ack {}", serde_json::to_string(&acknowledgement)?))
     }
 
     /// Closes the database.

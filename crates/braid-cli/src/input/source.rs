@@ -126,6 +126,24 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Whether the input begins with this text, which is short, after decompression.
+    pub fn begins_with(&self, text: &[u8]) -> bool {
+        let head = self.head.as_slice();
+        let mut reader: Box<dyn Read + '_> = match self.compression {
+            Compression::None => Box::new(head),
+            Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(head)),
+            Compression::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(head)),
+            Compression::Zstd => match zstd::stream::read::Decoder::new(head) {
+                Ok(decoder) => Box::new(decoder),
+                Err(_) => return false,
+            },
+        };
+        let mut beginning = vec![0; text.len()];
+        reader.read_exact(&mut beginning).is_ok() && beginning == text
+    }
+}
+
 /// An error of reading an input: what the system did not say itself is the input's own fault.
 pub fn unreadable(error: io::Error) -> anyhow::Error {
     match error.raw_os_error() {

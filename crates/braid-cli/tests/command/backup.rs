@@ -84,7 +84,7 @@ fn damage_is_found_and_refused() {
     bytes[middle] ^= 1;
     fs::write(&path, bytes).unwrap();
     let outcome = place.run("backup verify backups");
-    assert_eq!(outcome.code, 3);
+    assert_eq!(outcome.code, 1);
     assert!(outcome.stdout.contains("checksum") && outcome.stdout.contains("backup 1 is damaged"), "{outcome:?}");
     let refused = place.fails(3, "restore backups restored");
     assert!(refused.contains("the backup is damaged"), "{refused}");

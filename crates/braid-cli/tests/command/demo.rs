@@ -12,7 +12,11 @@ fn nothing_acknowledged_is_lost() {
     let stored = place.ok("scan here/music.braid albums --format hex").lines().count();
     let digits: String = last.chars().skip_while(|c| *c != 'f').filter(char::is_ascii_digit).collect();
     assert_eq!((last.starts_with("0 lost of "), digits.parse().ok()), (true, Some(stored)), "{screen}");
-    assert!(screen.contains("Killed the importer"), "{screen}");
+    // "killed after record 100,278 was acknowledged" and "0 lost of 100,144": two numbers for one thing.
+    let acknowledged = screen.split_once("acknowledged: ").and_then(|(_, rest)| rest.split_once(" records stored, "));
+    let (at_kill, rest) = acknowledged.unwrap_or_else(|| panic!("{screen}"));
+    assert!(screen.contains("Killed the importer") && rest.contains(" dirty ones refused\n"), "{screen}");
+    assert!(screen.contains(&format!("  0 lost of these {at_kill};")), "{screen}");
     for part in
         ["by disc id", "by artist prefix", "by title prefix", "p99", "given", "written", "on disk", "Partitions"]
     {

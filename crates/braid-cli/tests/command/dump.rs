@@ -100,7 +100,7 @@ fn a_damaged_dump_is_refused_and_leaves_nothing() {
 #[test]
 fn a_database_of_this_version_has_nothing_to_upgrade() {
     let place = workplace();
-    assert_eq!(place.ok("upgrade db"), "0 files of earlier versions written anew\n");
+    assert_eq!(place.ok("upgrade db"), "0 files of earlier versions rewritten\n");
     assert_eq!(place.ok("upgrade db --check"), "0 files of earlier versions\n");
 }
 

@@ -101,7 +101,7 @@ fn arguments_that_are_no_text_are_told_another_way() {
         let output = output.unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{message}");
-        assert!(message.contains("--keys hex") && message.contains("`-`"), "{message}");
+        assert!(message.contains("\\xNN") && message.contains("--keys hex") && message.contains("`-`"), "{message}");
     }
     // What it says is so.
     let outcome = place.run_with(&["put", "db", "t", "6be9", "-", "--keys", "hex"], b"v\xe9");
@@ -168,7 +168,7 @@ fn a_database_that_is_open_elsewhere_is_4() {
         place.path("db").to_str().unwrap(),
         "-",
         "--tree",
-        "t",
+        "numbers",
         "--format",
         "jsonl",
         "--acknowledge",
@@ -181,11 +181,11 @@ fn a_database_that_is_open_elsewhere_is_4() {
     let message = place.fails(4, "put db t k w");
     assert!(message.contains("open"), "{message}");
     // What only reads does so beside it.
-    assert_eq!(place.ok("get db t k --keys text"), "v\n");
+    assert_eq!(place.ok("get db t k"), "v\n");
     drop(input);
     assert!(holder.wait().unwrap().success());
-    assert_eq!(place.ok("get db t k --keys text"), "v\n");
-    assert_eq!(place.ok("get db t k --keys text --read-only"), "v\n");
+    assert_eq!(place.ok("get db t k"), "v\n");
+    assert_eq!(place.ok("get db t k --read-only"), "v\n");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn repaired_discs_are_found_by_what_they_say() {
     place.write("dump.tar", fixture_archive());
     place.ok("import db dump.tar --tree albums --format freedb");
     let find = |by: &str, value: &str| -> Value {
-        let arguments = ["find", "db", "albums", "--by", by, "--eq", value, "--format", "json"];
+        let arguments = ["find", "db", "albums", "--by", by, "--eq", value, "--format", "jsonl"];
         let outcome = place.run_with(&arguments, b"");
         assert_eq!(outcome.code, 0, "{by} {value}: {outcome:?}");
         serde_json::from_str::<Value>(&outcome.stdout).unwrap()["value"].clone()
@@ -132,7 +132,7 @@ fn an_input_of_which_nothing_can_be_stored_is_refused() {
     // One record is enough, and an input without records is none of which nothing could be stored.
     place.ok("import db in.jsonl --key id --tree t");
     place.write("empty", "");
-    place.ok("import db empty --format jsonl --tree t");
+    place.ok("import db empty --format jsonl --tree empty");
 }
 
 #[test]

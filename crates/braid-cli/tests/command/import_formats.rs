@@ -23,11 +23,11 @@ fn every_format_and_compression_is_taken() {
             let name = format!("in.{format}");
             place.write(&name, compress(ending, text.as_bytes()));
             place.ok(&format!("import db {name} --tree t --key id"));
-            let scanned = place.ok("scan db t --format json");
+            let scanned = place.ok("scan db t --format jsonl");
             assert_eq!(scanned.lines().count(), 2, "{format} {ending}: {scanned}");
             assert_eq!(*expected.get_or_insert(scanned.clone()), scanned, "{format} {ending}");
-            assert_eq!(json(&place.ok("get db t 7"))["note"], "a,b");
-            assert_eq!(json(&place.ok("get db t 10"))["name"], "Grace");
+            assert_eq!(json(&place.ok("get db t 7 --format raw"))["note"], "a,b");
+            assert_eq!(json(&place.ok("get db t 10 --format raw"))["name"], "Grace");
         }
     }
 }
@@ -37,7 +37,7 @@ fn input_comes_from_a_pipe() {
     let place = Workplace::new();
     let arguments = ["import", "db", "-", "--tree", "t", "--format", "csv", "--key", "id"];
     assert_eq!(place.run_with(&arguments, &compress("zst", CSV.as_bytes())).code, 0);
-    assert_eq!(json(&place.ok("get db t 10"))["note"], "c\nd");
+    assert_eq!(json(&place.ok("get db t 10 --format raw"))["note"], "c\nd");
 }
 
 #[test]
@@ -59,12 +59,12 @@ fn a_dump_of_discs_is_found_by_id_artist_and_title() {
         let place = Workplace::new();
         place.write("dump.tar", compress(ending, &fixture_archive()));
         place.ok("import db dump.tar --format freedb");
-        let found = place.ok("find db albums --by by_disc_id --eq 0b019002 --format json");
+        let found = place.ok("find db albums --by by_disc_id --eq 0b019002 --format jsonl");
         let artists: Vec<Value> = found.lines().map(|line| json(line)["value"]["artist"].clone()).collect();
         assert_eq!(artists, ["Muddy Waters", "Muddy Watters"]);
-        let found = place.ok("find db albums --by by_artist --prefix NIRV --format json");
+        let found = place.ok("find db albums --by by_artist --prefix NIRV --format jsonl");
         assert_eq!(found.lines().count(), 2);
-        let found = json(&place.ok("find db albums --by by_title --prefix ágætis --format json"));
+        let found = json(&place.ok("find db albums --by by_title --prefix ágætis --format jsonl"));
         assert_eq!(found["value"]["artist"], "Sigur Rós");
         assert_eq!(found["value"]["tracks"], json("[\"One\\tTwo\",\"Back\\\\slash\"]"));
         assert_eq!(found["value"]["extended"], "first\nsecond");

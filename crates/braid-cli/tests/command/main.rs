@@ -6,14 +6,19 @@ mod common;
 mod demo;
 mod dump;
 mod exit_codes;
+mod export;
 mod import_dirt;
 mod import_formats;
 mod import_resume;
 mod index;
+mod keys;
+#[cfg(unix)]
+mod outputs;
 mod point;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod salvage;
 mod scan;
+mod text_form;
 mod upgrade;
 mod watch;

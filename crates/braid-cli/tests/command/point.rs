@@ -35,8 +35,9 @@ fn keys_are_written_in_three_notations() {
     let place = Workplace::new();
     place.ok("put db t 258 x --keys u64");
     assert_eq!(place.ok("get db t 0000000000000102 --keys hex"), "x\n");
-    assert_eq!(place.ok("scan db t --keys u64"), "258\tx\n");
-    assert_eq!(place.ok("scan db t"), "\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x02\tx\n");
+    // The first record of the tree has made its keys numbers.
+    assert_eq!(place.ok("scan db t"), "258\tx\n");
+    assert_eq!(place.ok("scan db t --keys text"), "\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x02\tx\n");
     place.fails(2, "get db t 1x --keys u64");
     place.fails(2, "get db t 1 --keys hex");
 }

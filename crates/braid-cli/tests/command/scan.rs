@@ -30,9 +30,13 @@ fn a_scan_is_printed_in_three_forms() {
     let place = filled();
     assert_eq!(place.ok("scan db t --prefix b --format hex"), "62\t74657874\n6261\t34\n");
     let json = "{\"key\":\"ab\",\"value\":{\"x\":[1,2]}}\n{\"key\":\"b\",\"value\":\"text\"}\n";
-    assert_eq!(place.ok("scan db t --from ab --to ba --format json"), json);
+    assert_eq!(place.ok("scan db t --from ab --to ba --format jsonl"), json);
     assert_eq!(place.run_with(&["put", "db", "t", "ff", "-"], b"\xff\n").code, 0);
-    assert_eq!(place.ok("scan db t --prefix ff --format json"), "{\"key\":\"ff\",\"value\":\"hex:ff0a\"}\n");
+    let hex = "{\"key\":\"ff\",\"value\":{\"hex\":\"ff0a\"}}\n";
+    assert_eq!(place.ok("scan db t --prefix ff --format jsonl"), hex);
+    assert_eq!(place.ok("scan db t --prefix ff --format json"), hex);
+    let text = "{\"key\":\"ab\",\"value\":\"{\\\"x\\\":[1,2]}\"}\n";
+    assert_eq!(place.ok("scan db t --prefix ab --format json"), text);
     assert_eq!(place.ok("scan db t --prefix ff"), "ff\t\\xff\\x0a\n");
 }
 
@@ -48,5 +52,9 @@ fn an_export_is_what_was_imported() {
         place.ok(&format!("import db-{name} {name} --tree t --key id"));
         assert_eq!(place.ok(&format!("export db-{name} t --values")), lines, "{name}");
     }
-    assert!(place.ok("export db t").starts_with("{\"key\":\"00000\",\"value\":{\"id\":\"00000\",\"n\":0}}\n"));
+    assert!(
+        place
+            .ok("export db t --format jsonl")
+            .starts_with("{\"key\":\"00000\",\"value\":{\"id\":\"00000\",\"n\":0}}\n")
+    );
 }

@@ -83,7 +83,7 @@ fn an_upgrade_leaves_nothing_of_an_older_version() {
         assert!(after.len() > 3 && after.iter().all(|found| *found == 3), "{after:?}");
         assert_eq!(contents(&place, "db"), expected, "version {version}");
         assert!(place.ok("verify db").contains("sound"));
-        assert_eq!(place.ok("upgrade db"), "0 files of earlier versions written anew\n");
+        assert_eq!(place.ok("upgrade db"), "0 files of earlier versions rewritten\n");
     }
 }
 

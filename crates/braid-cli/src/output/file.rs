@@ -1,0 +1,219 @@
+//! A file that the user names for output: replaced as a whole, or written through.
+//!
+//! A regular file, or a name that is free, gets its contents at the end, all at once: they are written to a temporary file
+//! beside it, synced, given the old file's mode, and renamed. After an error, the temporary file is removed and the old file
+//! is as it was. A symbolic link stays: the file that it names is replaced. All else is written through, as a shell's `>`
+//! does: pipes, devices, standard output by another name (`/dev/stdout`), and files with several names (hard links).
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::{Stdout, standard::note};
+
+/// Symbolic links that are followed to a file that is not there; Linux follows as many.
+const LINKS_MAX: usize = 40;
+
+/// An open output.
+pub struct OutputFile {
+    out: Out,
+    shown: String,
+}
+
+enum Out {
+    Stdout(Stdout),
+    /// A pipe, a device or a file with several names.
+    Through(File),
+    Replacing(Replacement),
+}
+
+impl OutputFile {
+    /// Opens it; `-` is standard output.
+    pub fn create(path: &Path) -> Result<OutputFile> {
+        let shown = path.display().to_string();
+        let out = open(path).with_context(|| format!("cannot create {shown}"))?;
+        Ok(OutputFile { out, shown })
+    }
+
+    /// Ends it: then it is on the disk, under its name.
+    pub fn finish(self) -> Result<()> {
+        let shown = self.shown;
+        match self.out {
+            Out::Stdout(out) => out.finish(),
+            Out::Through(file) => sync_if_possible(&file).with_context(|| format!("cannot sync {shown}")),
+            Out::Replacing(replacement) => replacement.finish().with_context(|| format!("cannot finish {shown}")),
+        }
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = match &mut self.out {
+            Out::Stdout(out) => return out.write(bytes),
+            Out::Through(file) => file.write(bytes),
+            Out::Replacing(replacement) => replacement.file.write(bytes),
+        };
+        written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to {}: {error}", self.shown)))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.out {
+            Out::Stdout(out) => out.flush(),
+            // Files have no buffer of their own.
+            Out::Through(_) | Out::Replacing(_) => Ok(()),
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<Out> {
+    if path == Path::new("-") {
+        return Ok(Out::Stdout(Stdout::new()));
+    }
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory")),
+        Ok(metadata) if is_stdout(&metadata) => Ok(Out::Stdout(Stdout::new())),
+        Ok(metadata) if !metadata.is_file() => Ok(Out::Through(OpenOptions::new().write(true).open(path)?)),
+        Ok(metadata) if has_several_names(&metadata) => {
+            Ok(Out::Through(OpenOptions::new().write(true).truncate(true).open(path)?))
+        }
+        Ok(metadata) => Ok(Out::Replacing(Replacement::of(fs::canonicalize(path)?, Some(&metadata))?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(Out::Replacing(Replacement::of(end_of_links(path)?, None)?))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The name at the end of links to a file that is not there.
+fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+#[cfg(unix)]
+fn has_several_names(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    metadata.nlink() > 1
+}
+
+#[cfg(not(unix))]
+fn has_several_names(_: &Metadata) -> bool {
+    false
+}
+
+/// Whether this is the file or pipe that standard output goes to.
+#[cfg(unix)]
+fn is_stdout(metadata: &Metadata) -> bool {
+    use std::os::{fd::AsFd as _, unix::fs::MetadataExt as _};
+    #[expect(clippy::disallowed_methods, reason = "only its descriptor is asked for")]
+    let stdout = io::stdout();
+    let stdout = stdout.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    stdout.is_ok_and(|stdout| (stdout.dev(), stdout.ino()) == (metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_stdout(_: &Metadata) -> bool {
+    false
+}
+
+/// Pipes and some devices cannot be synced.
+fn sync_if_possible(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(error) if file.metadata().is_ok_and(|metadata| metadata.is_file()) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A temporary file that takes the place of another, and is removed if it does not.
+struct Replacement {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+    is_done: bool,
+}
+
+impl Replacement {
+    fn of(path: PathBuf, old: Option<&Metadata>) -> io::Result<Replacement> {
+        if old.is_some() {
+            // A file that may not be written is not to be replaced either.
+            OpenOptions::new().write(true).open(&path)?;
+        }
+        let (file, temporary) = create_beside(&path, old.is_some())?;
+        let replacement = Replacement { file, temporary, path, is_done: false };
+        if let Some(old) = old {
+            keep_owner(&replacement.file, old);
+            replacement.file.set_permissions(old.permissions())?;
+        }
+        Ok(replacement)
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.temporary, &self.path)?;
+        self.is_done = true;
+        sync_directory(&self.path)
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.is_done
+            && let Err(error) = fs::remove_file(&self.temporary)
+        {
+            note!("braid: cannot remove {}: {error}", self.temporary.display());
+        }
+    }
+}
+
+/// A new file in the folder of another; until it gets the mode of an old one, only its owner may read it.
+fn create_beside(path: &Path, has_old: bool) -> io::Result<(File, PathBuf)> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?.to_string_lossy();
+    // A name may have 255 bytes.
+    let name: String = name.chars().take(50).collect();
+    for attempt in 0..1000 {
+        let temporary = path.with_file_name(format!(".{name}.{}-{attempt}.part", std::process::id()));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        if has_old {
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        match options.open(&temporary) {
+            Ok(file) => return Ok((file, temporary)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "no name for a temporary file is free"))
+}
+
+/// Only the superuser can give a file to another user. Any other user owns the file that replaces one.
+#[cfg(unix)]
+fn keep_owner(file: &File, old: &Metadata) {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let _ = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &Metadata) {}
+
+#[cfg(unix)]
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! Trees of an export.
+//!
+//! All that is against a tree of the header is reported before anything is stored. Records are stored in batches, and those
+//! before an error stay. An export can be imported again: the same records are stored once more.
+
+use std::{
+    io::BufRead,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result};
+use braiddb::{Batch, Db, Durability, MultiTree, Tree};
+use serde::Serialize;
+
+use super::line::{End, Header, Line, TreeLine, VERSION};
+use crate::{
+    exit::{INPUT, failure, usage},
+    import::{IMPORT_TREE, Indexes, NewNotation},
+    input::unreadable,
+    notation::{key_from_json, show_count, show_name},
+    text_form::from_json,
+};
+
+/// A batch is committed when it has this many bytes or records.
+const BATCH_BYTES: usize = 1 << 20;
+const BATCH_RECORDS: usize = 2000;
+
+/// When a record expires that does not, in a tree whose records do: in half a million years.
+const NEVER_US: u64 = u64::MAX;
+
+/// What was imported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReadReport {
+    /// Trees.
+    pub trees: u64,
+    /// Records.
+    pub records: u64,
+    /// What the export itself lacks.
+    pub left_out: u64,
+}
+
+/// Where records go.
+pub struct StoreOptions<'a> {
+    /// The database; without one, the export is only checked.
+    pub db: Option<&'a Db>,
+    /// The tree, for an export of one, if it is to have another name.
+    pub tree: Option<&'a str>,
+    /// Of each batch.
+    pub durability: Durability,
+}
+
+/// Reads an export.
+pub struct ExportReader<R> {
+    input: R,
+    line: Vec<u8>,
+    /// The number of that line.
+    number: u64,
+}
+
+impl<R: BufRead> ExportReader<R> {
+    /// A reader at the beginning of an export.
+    pub fn new(input: R) -> ExportReader<R> {
+        ExportReader { input, line: Vec::new(), number: 0 }
+    }
+
+    /// Stores all of it. `progress` takes the number of records so far, after each batch.
+    pub fn store(mut self, options: &StoreOptions<'_>, progress: &mut dyn FnMut(u64)) -> Result<ReadReport> {
+        let header = self.header()?;
+        if let Some(name) = options.tree
+            && header.trees.len() != 1
+        {
+            let trees = header.trees.len();
+            return Err(usage(format!("the export has {trees} trees, which cannot all be named {}", show_name(name))));
+        }
+        let mut store = Store { options, stores: Vec::new(), batch: options.db.map(Db::batch), records: 0 };
+        store.open(&header)?;
+        let mut report = ReadReport { trees: header.trees.len() as u64, ..ReadReport::default() };
+        let read = self.records(&header, &mut store, progress);
+        // Records before an error of the input are whole.
+        let stored = match &read {
+            Err(error) if error.downcast_ref::<braiddb::Error>().is_some() => Ok(()),
+            _ => store.commit(),
+        };
+        let before = |error: anyhow::Error| {
+            let done = if options.db.is_some() { "stored" } else { "sound" };
+            error.context(format!("the records before it, {} of them, are {done}", show_count(store.records)))
+        };
+        let end = read.map_err(before)?;
+        stored?;
+        (report.records, report.left_out) = (store.records, end.left_out);
+        Ok(report)
+    }
+
+    fn header(&mut self) -> Result<Header> {
+        if !self.next_line()? {
+            return Err(failure(INPUT, "the export is empty"));
+        }
+        let refused = |why: String| failure(INPUT, format!("line 1 is not the first line of an export: {why}"));
+        let value: serde_json::Value =
+            serde_json::from_slice(&self.line).map_err(|error| refused(error.to_string()))?;
+        match value.get("braid_export").and_then(serde_json::Value::as_u64) {
+            Some(VERSION) => {}
+            Some(version) => {
+                let message = format!("the export is of version {version}: a newer braid has to import it");
+                return Err(failure(INPUT, message));
+            }
+            None => return Err(refused("\"braid_export\" has no version".to_owned())),
+        }
+        serde_json::from_value(value).map_err(|error| refused(error.to_string()))
+    }
+
+    fn records(&mut self, header: &Header, store: &mut Store<'_>, progress: &mut dyn FnMut(u64)) -> Result<End> {
+        let mut tree: Option<usize> = None;
+        let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
+        while self.next_line()? {
+            let line: Line = serde_json::from_slice(&self.line).map_err(|error| self.wrong(&error.to_string()))?;
+            match line {
+                Line { tree: Some(name), key: None, value: None, expires_us: None, end: None } => {
+                    let next = tree.map_or(0, |tree| tree + 1);
+                    if header.trees.get(next).is_none_or(|tree| tree.name != name) {
+                        let name = show_name(&name);
+                        return Err(self.wrong(&format!("the records of {name} are not those that come next")));
+                    }
+                    (tree, last) = (Some(next), None);
+                }
+                Line { tree: None, key: None, value: None, expires_us: None, end: Some(end) } => {
+                    return self.check_end(end, tree, header, store.records);
+                }
+                Line { tree: None, key: Some(key), value: Some(value), expires_us, end: None } => {
+                    let key = key_from_json(key).ok_or_else(|| self.wrong("the key is neither text nor bytes"))?;
+                    let value = from_json(value).ok_or_else(|| self.wrong("the value is neither text nor bytes"))?;
+                    let place = tree.ok_or_else(|| self.wrong("a record of no tree"))?;
+                    let multi = header.trees[place].multi;
+                    if last
+                        .as_ref()
+                        .is_some_and(|last| *last >= (key.clone(), value.clone()) || !multi && last.0 == key)
+                    {
+                        return Err(self.wrong("a record out of order"));
+                    }
+                    if store.add(place, &key, &value, expires_us).map_err(|error| self.in_line(error))? {
+                        progress(store.records);
+                    }
+                    last = Some((key, value));
+                }
+                _ => return Err(self.wrong("it is neither a tree, nor a record, nor the end")),
+            }
+        }
+        Err(failure(INPUT, format!("the export is cut: it ends with line {}, which is not its last", self.number)))
+    }
+
+    fn check_end(&mut self, end: End, tree: Option<usize>, header: &Header, records: u64) -> Result<End> {
+        if end.records != records {
+            let counts = format!("{} records are missing or too many", end.records.abs_diff(records));
+            return Err(self.wrong(&format!("{counts}: the export has {}, not {}", records, end.records)));
+        }
+        if tree.map_or(0, |tree| tree + 1) != header.trees.len() {
+            return Err(self.wrong("a tree of the first line did not come"));
+        }
+        match self.next_line()? {
+            true => Err(self.wrong("something comes after the end")),
+            false => Ok(end),
+        }
+    }
+
+    /// Reads a line, without its end; whether there is one.
+    fn next_line(&mut self) -> Result<bool> {
+        self.line.clear();
+        self.input.read_until(b'\n', &mut self.line).map_err(unreadable)?;
+        if self.line.is_empty() {
+            return Ok(false);
+        }
+        self.number += 1;
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        }
+        Ok(true)
+    }
+
+    fn wrong(&self, why: &str) -> anyhow::Error {
+        failure(INPUT, format!("line {} of the export is damaged: {why}", self.number))
+    }
+
+    fn in_line(&self, error: anyhow::Error) -> anyhow::Error {
+        error.context(format!("line {} of the export cannot be stored", self.number))
+    }
+}
+
+/// A tree that takes records.
+enum TreeStore {
+    Plain { tree: Tree, indexes: Indexes, has_ttl: bool },
+    Multi(MultiTree),
+}
+
+struct Store<'a> {
+    options: &'a StoreOptions<'a>,
+    /// In the order of the header; none if nothing is stored.
+    stores: Vec<TreeStore>,
+    batch: Option<Batch>,
+    records: u64,
+}
+
+impl Store<'_> {
+    fn name<'n>(&'n self, line: &'n TreeLine) -> &'n str {
+        self.options.tree.unwrap_or(&line.name)
+    }
+
+    /// Opens or creates all trees of the header, once nothing is against any of them.
+    fn open(&mut self, header: &Header) -> Result<()> {
+        let mut checked = Vec::new();
+        for line in &header.trees {
+            let compression = line.compression.as_deref().unwrap_or_default();
+            let options = line.options().ok_or_else(|| {
+                let name = show_name(&line.name);
+                failure(INPUT, format!("the tree {name} has the compression {compression}, which is not known here"))
+            })?;
+            checked.push((line, options));
+        }
+        let Some(db) = self.options.db else { return Ok(()) };
+        let mut notations = Vec::new();
+        for (line, _) in &checked {
+            let name = self.name(line);
+            if name == IMPORT_TREE {
+                return Err(usage(format!("the tree {IMPORT_TREE} holds what imports know: it cannot be imported")));
+            }
+            let known = db.trees()?.into_iter().find(|known| known.name == name);
+            if known.is_some_and(|known| known.multi != line.multi) {
+                let (name, one_or_many) = (show_name(name), if line.multi { "many values" } else { "one value" });
+                return Err(usage(format!("the tree {name} exists, and does not have {one_or_many} to a key")));
+            }
+            notations.push(NewNotation::claim(db, name, line.keys, "the export")?);
+        }
+        // Trees with indexes first: they make the trees of their indexes, which may be in the export too.
+        let mut indexes = Vec::new();
+        for (line, options) in &checked {
+            if !line.multi && !line.indexes.is_empty() {
+                db.tree_with(self.name(line), *options)?;
+            }
+            indexes.push(match line.multi {
+                true => None,
+                false if line.indexes.is_empty() => Some(Indexes::load(db, self.name(line))?),
+                false => Some(Indexes::declare(db, self.name(line), &line.indexes)?),
+            });
+        }
+        let mut batch = db.batch();
+        for (((line, options), notation), indexes) in checked.into_iter().zip(&mut notations).zip(indexes) {
+            let name = self.options.tree.unwrap_or(&line.name);
+            let has_ttl = options.ttl.is_some();
+            self.stores.push(match indexes {
+                None => TreeStore::Multi(db.multi_tree(name)?),
+                Some(indexes) => TreeStore::Plain { tree: db.tree_with(name, options)?, indexes, has_ttl },
+            });
+            if !notation.is_needless() {
+                notation.store(db, name, &db.tree(IMPORT_TREE)?, &mut batch)?;
+            }
+        }
+        db.write(batch, Durability::Sync)?;
+        Ok(())
+    }
+
+    /// Adds a record; whether a batch was stored.
+    fn add(&mut self, place: usize, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<bool> {
+        self.records += 1;
+        let Some(batch) = &mut self.batch else { return Ok(self.records.is_multiple_of(1000)) };
+        match &self.stores[place] {
+            TreeStore::Multi(_) if expires_us.is_some() => {
+                return Err(failure(INPUT, "a record of a tree with many values to a key cannot expire"));
+            }
+            TreeStore::Multi(tree) => {
+                batch.add(tree, key, value);
+            }
+            TreeStore::Plain { tree, indexes, has_ttl } => {
+                if !indexes.specs.is_empty() {
+                    if expires_us.is_some() {
+                        return Err(failure(INPUT, "a record of a tree with indexes cannot expire"));
+                    }
+                    let old = tree.get(key)?.map(|stored| indexes.keys_of_stored(&stored)).unwrap_or_default();
+                    indexes.replace(batch, key, &old, &indexes.keys_of_stored(value));
+                }
+                match expires_us.or(has_ttl.then_some(NEVER_US)) {
+                    None => batch.put(tree, key, value),
+                    Some(expires_us) => batch.put_until(tree, key, value, moment(expires_us)),
+                };
+            }
+        }
+        if batch.size_bytes() < BATCH_BYTES && batch.len() < BATCH_RECORDS {
+            return Ok(false);
+        }
+        self.commit()?;
+        Ok(true)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if let (Some(db), Some(batch)) = (self.options.db, &mut self.batch)
+            && !batch.is_empty()
+        {
+            let full = std::mem::replace(batch, db.batch());
+            db.write(full, self.options.durability).context("cannot store a batch")?;
+        }
+        Ok(())
+    }
+}
+
+/// A moment in microseconds since 1970; as late as the system can tell, if that is earlier.
+fn moment(us: u64) -> SystemTime {
+    let later = |us: u64| UNIX_EPOCH.checked_add(Duration::from_micros(us));
+    (0..64).find_map(|halvings| later(us >> halvings)).unwrap_or(UNIX_EPOCH)
+}

@@ -1,0 +1,77 @@
+//! `export` and `import` of what it wrote.
+
+use crate::common;
+
+use common::Workplace;
+
+/// A database with a tree of each kind.
+fn filled() -> Workplace {
+    let place = Workplace::new();
+    place.write("in.jsonl", "{\"id\":1,\"artist\":\"Björk\"}\n{\"id\":2,\"artist\":\"björk\"}\n");
+    place.ok("import db in.jsonl --tree songs --key id:u64 --index by_artist=artist:lower");
+    place.ok("put db sessions 7f3a ann --ttl 100000");
+    assert_eq!(place.run_with(&["put", "db", "bytes", "\\xff\\\\", "-"], b"\"a\xffb\"").code, 0);
+    assert_eq!(place.run_with(&["put", "db", "bytes", "", ""], b"").code, 0);
+    place
+}
+
+/// The text 1 came back as the number 1, a byte as text, a record with an end without one, and numbers as text.
+#[test]
+fn export_then_import_is_identity() {
+    let place = filled();
+    let exported = place.ok("export db");
+    for name in ["out", "out.gz", "out.bz2", "out.zst", "out.jsonl"] {
+        place.ok(&format!("export db -o {name}"));
+        let report = place.ok(&format!("import copy-{name} {name}"));
+        assert_eq!(report, "5 records of 3 trees stored\n");
+        assert_eq!(place.ok(&format!("export copy-{name}")), exported, "{name}");
+        for command in [
+            "trees DB",
+            "scan DB songs",
+            "scan DB by_artist",
+            "get DB sessions 7f3a --json",
+            "find DB songs --by by_artist --eq BJÖRK",
+        ] {
+            assert_eq!(
+                place.ok(&command.replace("DB", &format!("copy-{name}"))),
+                place.ok(&command.replace("DB", "db")),
+                "{command}"
+            );
+        }
+    }
+    let piped = place.run_with(&["import", "piped", "-", "--json"], exported.as_bytes());
+    assert_eq!((piped.code, piped.stdout.as_str()), (0, "{\"trees\":3,\"records\":5,\"left_out\":0}\n"), "{piped:?}");
+    assert_eq!(place.run_with(&["import", "none", "-", "--dry-run"], exported.as_bytes()).code, 0);
+    assert!(!place.path("none").exists());
+}
+
+#[test]
+fn export_of_one_tree_goes_into_a_tree_of_another_name() {
+    let place = filled();
+    place.ok("export db bytes -o one");
+    place.ok("import db one --tree copy");
+    assert_eq!(place.ok("scan db copy --format hex"), place.ok("scan db bytes --format hex"));
+    place.ok("export db bytes sessions -o two");
+    place.fails(2, "import db two --tree copy");
+    place.fails(1, "export db none");
+    place.fails(2, "import db one --key id");
+    place.fails(2, "export db --format jsonl");
+    place.fails(2, "export db bytes --format export --values");
+}
+
+#[test]
+fn export_that_is_cut_is_refused_with_the_number_of_records_before() {
+    let place = filled();
+    let exported = place.ok("export db");
+    let cut: String = exported.lines().take(5).map(|line| format!("{line}\n")).collect();
+    place.write("cut", cut);
+    let message = place.fails(5, "import copy cut");
+    assert!(message.contains("2 of them, are stored: the export is cut"), "{message}");
+    place.write("damaged", exported.replace("\"value\"", "\"valu\""));
+    let message = place.fails(5, "import other damaged");
+    assert!(message.contains("line 3 of the export is damaged"), "{message}");
+    place.write("other.jsonl", "{\"braid_export\":1}\n");
+    place.fails(5, "import other other.jsonl");
+    // Only where no other format was asked for.
+    place.ok("import other other.jsonl --format jsonl --tree t");
+}
