@@ -1,6 +1,6 @@
 //! `braid salvage`
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use braiddb::{Loss, LossKind, LostKey, ManifestCondition, SalvageOptions, SalvageReport};
@@ -11,7 +11,9 @@ use crate::{
     arguments::SalvageArguments,
     bar::Bar,
     exit::{NOT_FOUND, OK},
-    notation::{show_bytes, show_count, to_hex, to_printable},
+    notation::{show_bytes, show_count, show_name},
+    output::Stdout,
+    text_form::{to_json, to_text},
 };
 
 /// Makes a new database of what can be read of a damaged one.
@@ -26,12 +28,13 @@ pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
     let salvaged = builder(&arguments.open).salvage(&arguments.from, &arguments.to, options);
     bar.finish();
     let report = salvaged?;
-    let mut out = io::stdout().lock();
+    let mut out = Stdout::new();
     if arguments.json {
         writeln!(out, "{}", as_json(&report))?;
     } else {
         as_text(&report, &mut out)?;
     }
+    out.finish()?;
     Ok(if report.is_complete() { OK } else { NOT_FOUND })
 }
 
@@ -58,11 +61,11 @@ fn condition_of(report: &SalvageReport) -> &'static str {
 fn show_key(key: Option<&LostKey>, otherwise: &str) -> String {
     let Some(key) = key else { return otherwise.to_owned() };
     let tree = match (&key.name, key.tree) {
-        (Some(name), _) => name.clone(),
+        (Some(name), _) => show_name(name),
         (None, 0) => "the list of trees".to_owned(),
         (None, number) => format!("tree number {number}"),
     };
-    format!("{tree}: {}", to_printable(&key.key))
+    format!("{tree}: {}", to_text(&key.key))
 }
 
 fn show_loss(loss: &Loss) -> String {
@@ -93,7 +96,7 @@ fn as_text(report: &SalvageReport, out: &mut impl Write) -> Result<()> {
     for tree in &report.trees {
         let lost = if tree.is_name_lost { " (its name and options were lost)" } else { "" };
         let (records, bytes) = (show_count(tree.records), show_bytes(tree.bytes));
-        writeln!(out, "{}\t{records} records, {bytes}{lost}", tree.name)?;
+        writeln!(out, "{}\t{records} records, {bytes}{lost}", show_name(&tree.name))?;
     }
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
@@ -118,10 +121,7 @@ fn as_text(report: &SalvageReport, out: &mut impl Write) -> Result<()> {
 }
 
 fn key_json(key: Option<&LostKey>) -> Value {
-    key.map_or(
-        Value::Null,
-        |key| json!({"tree": key.tree, "name": key.name, "key": to_printable(&key.key), "key_hex": to_hex(&key.key)}),
-    )
+    key.map_or(Value::Null, |key| json!({"tree": key.tree, "name": key.name, "key": to_json(&key.key)}))
 }
 
 fn loss_json(loss: &Loss) -> Value {
