@@ -451,6 +451,9 @@ pub struct StatsArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Draw all partitions, and not only those that most need a merge
+    #[arg(long)]
+    pub partitions: bool,
     #[command(flatten)]
     pub read: ReadArguments,
 }

@@ -6,13 +6,13 @@ use braiddb::{PartitionStats, ReaderStats, RunStats, Stats};
 use serde_json::{Value, json};
 
 use crate::{
-    demo::draw_partitions,
+    demo::{Drawn, draw_partitions},
     notation::{show_bytes, show_count},
     text_form::to_hex,
 };
 
-/// What people want to know, with a picture of the partitions.
-pub fn write_text(stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
+/// The most important numbers, with a picture of partitions.
+pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "on disk          {}", show_bytes(stats.disk_bytes))?;
     let (memtables, cache) = (show_bytes(stats.memtable_bytes), show_bytes(stats.cache_bytes));
     writeln!(out, "in memory        {}: memtables {memtables}, cache {cache}", show_bytes(stats.memory_bytes))?;
@@ -37,7 +37,7 @@ pub fn write_text(stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
     let runs: usize = stats.partitions.iter().map(|partition| partition.runs.len() + partition.loose.len()).sum();
     writeln!(out, "partitions       {} with {runs} runs", stats.partitions.len())?;
     writeln!(out)?;
-    out.write_all(draw_partitions(&stats.partitions, 100).as_bytes())
+    out.write_all(draw_partitions(&stats.partitions, drawn, 100).as_bytes())
 }
 
 fn seconds(us: u64) -> f64 {

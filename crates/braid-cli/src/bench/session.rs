@@ -23,6 +23,7 @@ use super::{
     workload::{Plan, Which, Work},
 };
 use crate::{
+    demo::Drawn,
     exit::{CORRUPTION, NOT_FOUND, OK, code_of},
     notation::{show_bytes, show_count},
     output::{Stdout, note, print_line},
@@ -219,7 +220,7 @@ impl Session<'_> {
             writeln!(out, "{}", json!({"benchmark": name, "stats": statistics::to_json(&stats)}))?;
         } else {
             writeln!(out)?;
-            statistics::write_text(&stats, &mut out)?;
+            statistics::write_text(&stats, Drawn::Worst, &mut out)?;
             writeln!(out)?;
         }
         out.finish()

@@ -7,5 +7,5 @@ mod screen;
 mod show;
 mod verification;
 
-pub use picture::draw_partitions;
+pub use picture::{Drawn, draw_partitions};
 pub use show::run;

@@ -9,8 +9,8 @@ use crate::{
     text_form::to_text,
 };
 
-/// At most so many partitions are drawn; the middle ones are left out.
-const PARTITIONS_MAX: usize = 8;
+/// Partitions that are drawn where not all are asked for.
+const WORST_COUNT: usize = 3;
 
 /// At most so many runs of a partition are drawn.
 const RUNS_MAX: usize = 10;
@@ -19,27 +19,66 @@ const RUNS_MAX: usize = 10;
 const LABEL_COLUMNS: usize = 16;
 const NUMBER_COLUMNS: usize = 34;
 
+/// Which partitions are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawn {
+    /// A summary, and those that most need a merge.
+    Worst,
+    /// All.
+    All,
+}
+
 /// Draws one box a partition, `columns` wide: a bar for each run, as long as the run is large, and the view over them.
-pub fn draw_partitions(partitions: &[PartitionStats], columns: usize) -> String {
+pub fn draw_partitions(partitions: &[PartitionStats], drawn: Drawn, columns: usize) -> String {
     let inner = columns.max(70) - 2;
     let bar_columns = inner - LABEL_COLUMNS - NUMBER_COLUMNS;
     let sizes = partitions.iter().flat_map(|partition| partition.runs.iter().chain(&partition.loose));
     let scale = Scale { largest: sizes.map(|run| run.bytes).max().unwrap_or(1).max(1), columns: bar_columns };
     let mut out = String::new();
-    let hidden = partitions.len().saturating_sub(PARTITIONS_MAX);
-    for (index, partition) in partitions.iter().enumerate() {
-        let shown_first = PARTITIONS_MAX / 2;
-        if hidden > 0 && index == shown_first {
-            let _ = writeln!(out, "   ⋮ {} more partitions", show_count(hidden as u64));
-        }
-        if hidden == 0 || index < shown_first || index >= shown_first + hidden {
-            draw_partition(partition, index, inner, &scale, &mut out);
-        }
+    let chosen = match drawn {
+        Drawn::All => (0..partitions.len()).collect(),
+        Drawn::Worst => worst(partitions),
+    };
+    if chosen.len() < partitions.len() {
+        summarize(partitions, &mut out);
+        let (count, all) = (chosen.len(), show_count(partitions.len() as u64));
+        let _ = writeln!(out, "the {count} of {all} that most need a merge; `braid stats --partitions` draws all");
+    }
+    for index in chosen {
+        draw_partition(&partitions[index], index, inner, &scale, &mut out);
     }
     if partitions.is_empty() {
         out.push_str("no partitions yet: everything is in the log and in memory\n");
     }
     out
+}
+
+/// The places of the partitions with the most unindexed runs, then the most runs, then the most stale keys; in order.
+fn worst(partitions: &[PartitionStats]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..partitions.len()).collect();
+    let need = |place: &usize| {
+        let PartitionStats { runs, loose, view_stale, .. } = &partitions[*place];
+        std::cmp::Reverse((loose.len(), runs.len(), *view_stale))
+    };
+    places.sort_by_key(need);
+    places.truncate(WORST_COUNT);
+    places.sort_unstable();
+    places
+}
+
+/// Three lines about all partitions.
+fn summarize(partitions: &[PartitionStats], out: &mut String) {
+    let most = |count: &dyn Fn(&PartitionStats) -> u64| {
+        let (sum, max) = partitions.iter().map(count).fold((0, 0), |(sum, max), one| (sum + one, u64::max(max, one)));
+        (show_count(sum), show_count(max), sum as f64 / partitions.len().max(1) as f64)
+    };
+    for (name, (sum, max, mean)) in [
+        ("runs", most(&|partition| partition.runs.len() as u64)),
+        ("unindexed runs", most(&|partition| partition.loose.len() as u64)),
+        ("stale keys", most(&|partition| partition.view_stale)),
+    ] {
+        let _ = writeln!(out, "{name:<16} {sum}: {mean:.1} a partition, {max} at most");
+    }
 }
 
 fn draw_partition(partition: &PartitionStats, index: usize, inner: usize, scale: &Scale, out: &mut String) {
@@ -157,13 +196,14 @@ mod tests {
 │ run 1234       █████████████████████▎               40.0 MiB       419,430 entries │
 └────────────────────────────────────────────────────────────────────────────────────┘
 ";
-        let drawn = draw_partitions(&[one, two], 86);
+        let drawn = draw_partitions(&[one, two], Drawn::Worst, 86);
         assert_eq!(drawn, expected, "\n{drawn}");
     }
 
+    /// A database of 195 partitions filled the screen with boxes.
     #[test]
-    fn many_partitions_are_not_all_drawn() {
-        let partition = PartitionStats {
+    fn partitions_beyond_the_worst_are_summed_up() {
+        let sound = PartitionStats {
             first_key: Vec::new(),
             runs: vec![run(1, 1)],
             loose: Vec::new(),
@@ -171,9 +211,17 @@ mod tests {
             view_entries: 0,
             view_stale: 0,
         };
-        let drawn = draw_partitions(&vec![partition; 30], 90);
-        assert!(drawn.contains("22 more partitions") && drawn.contains("partition 30"), "{drawn}");
-        assert_eq!(drawn.matches('┌').count(), PARTITIONS_MAX);
-        assert!(draw_partitions(&[], 90).contains("no partitions yet"));
+        let mut partitions = vec![sound.clone(); 195];
+        partitions[7].loose = vec![run(2, 1), run(3, 1)];
+        partitions[100].runs = vec![run(4, 1), run(5, 1)];
+        partitions[150].view_stale = 12;
+        let drawn = draw_partitions(&partitions, Drawn::Worst, 90);
+        for part in ["partition 8 ", "partition 101 ", "partition 151 ", "the 3 of 195 that most need a merge"] {
+            assert!(drawn.contains(part), "{part}: {drawn}");
+        }
+        assert!(drawn.contains("runs             196: 1.0 a partition, 2 at most\n"), "{drawn}");
+        assert_eq!(drawn.matches('┌').count(), WORST_COUNT);
+        assert_eq!(draw_partitions(&partitions, Drawn::All, 90).matches('┌').count(), 195);
+        assert!(draw_partitions(&[], Drawn::Worst, 90).contains("no partitions yet"));
     }
 }

@@ -4,7 +4,12 @@ use std::io::{self, Write};
 
 use braiddb::Stats;
 
-use super::{importer::ImportRun, lookups::LookupKind, picture::draw_partitions, verification::Verification};
+use super::{
+    importer::ImportRun,
+    lookups::LookupKind,
+    picture::{Drawn, draw_partitions},
+    verification::Verification,
+};
 use crate::{
     freedb::generator::DumpReport,
     import::{StageReport, StagesReport, written_bytes},
@@ -57,7 +62,7 @@ pub fn write_screen(closing: &Closing<'_>, out: &mut dyn Write) -> io::Result<()
     write_rates(closing, out)?;
 
     heading("Partitions, their runs and views", out)?;
-    out.write_all(draw_partitions(&closing.stats.partitions, COLUMNS).as_bytes())?;
+    out.write_all(draw_partitions(&closing.stats.partitions, Drawn::Worst, COLUMNS).as_bytes())?;
     writeln!(out, "\nAll in {:.1} s; the last opening took {:.0} ms", closing.seconds, closing.open_seconds * 1000.0)
 }
 
