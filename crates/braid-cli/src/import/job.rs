@@ -171,10 +171,8 @@ fn open_records(reader: Box<dyn Read + Send>, format: Format, progress: &mut Pro
     };
     let mut rows = RowReader::new(reader, style, progress.next_offset);
     if format.has_header() && progress.columns.is_empty() {
-        let header = rows
-            .next_row()
-            .map_err(unreadable)?
-            .ok_or_else(|| failure(INPUT, "the input is empty: it has no row of names"))?;
+        // An empty input has no records, whatever its format.
+        let Some(header) = rows.next_row().map_err(unreadable)? else { return Ok(RecordSource::Rows(rows)) };
         let names = split_fields(header.bytes, style);
         progress.columns = decode_fields(names.iter().map(AsRef::as_ref)).0;
         progress.next_offset = header.next_offset;

@@ -15,6 +15,34 @@ fn filled() -> Workplace {
     place
 }
 
+/// One damaged block ended every export.
+#[test]
+fn export_that_keeps_going_leaves_out_what_is_damaged_and_names_it() {
+    let place = Workplace::new();
+    let lines: String = (0..4000).map(|n| format!("{{\"id\":\"{n:05}\",\"x\":\"{}\"}}\n", n * 7919)).collect();
+    place.write("in.jsonl", lines);
+    place.ok("import db in.jsonl --tree t --key id");
+    place.ok("compact db");
+    let runs = std::fs::read_dir(place.path("db")).unwrap().map(|entry| entry.unwrap().path());
+    let run = runs.filter(|path| path.extension().is_some_and(|extension| extension == "run"));
+    let run = run.max_by_key(|path| std::fs::metadata(path).unwrap().len()).unwrap();
+    let mut bytes = std::fs::read(&run).unwrap();
+    let at = bytes.len() / 3;
+    bytes[at] ^= 1;
+    std::fs::write(&run, bytes).unwrap();
+    place.fails(3, "export db t");
+    let exported = place.run("export db t --keep-going");
+    assert_eq!(exported.code, 1, "{}", exported.stderr);
+    assert!(exported.stderr.contains("left out: t: records after 0"), "{}", exported.stderr);
+    let records = exported.stdout.lines().filter(|line| line.starts_with("{\"key\"")).count();
+    assert!((2000..4000).contains(&records), "{records}: {}", exported.stderr);
+    // Both ends are there, in order, and the import says what it lacks.
+    assert!(exported.stdout.contains("\"00000\"") && exported.stdout.contains("\"03999\""));
+    let imported = place.run_with(&["import", "copy", "-"], exported.stdout.as_bytes());
+    assert_eq!(imported.code, 0, "{imported:?}");
+    assert!(imported.stderr.contains("it lacks them"), "{imported:?}");
+}
+
 /// The text 1 came back as the number 1, a byte as text, a record with an end without one, and numbers as text.
 #[test]
 fn export_then_import_is_identity() {

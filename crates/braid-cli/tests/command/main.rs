@@ -6,6 +6,7 @@ mod common;
 mod demo;
 mod dump;
 mod exit_codes;
+mod exit_table;
 mod export;
 mod import_dirt;
 mod import_formats;
