@@ -52,7 +52,10 @@ pub enum Command {
     Watch(WatchArguments),
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),
-    /// Read every byte and check it
+    /// Read every file, check every checksum, and list each damaged unit
+    ///
+    /// A database that does not open is verified too, and one that another process has open. Nothing is written. Exit code 1 if anything
+    /// is wrong.
     Verify(VerifyArguments),
     /// Merge everything into as few files as possible
     Compact(CompactArguments),
@@ -463,6 +466,12 @@ pub struct StatsArguments {
 pub struct VerifyArguments {
     /// The database
     pub db: PathBuf,
+    /// Print JSON: whether the database is sound, what was read, and each damaged unit with file, offset, length and keys
+    #[arg(long)]
+    pub json: bool,
+    /// How many files are read at once [default: as many as there are processors, at most 4]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
     #[command(flatten)]
     pub read: ReadArguments,
 }

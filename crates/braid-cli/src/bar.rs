@@ -57,6 +57,11 @@ impl Bar {
         self.bar.set_position(bytes);
     }
 
+    /// Sets what a bar goes up to.
+    pub fn set_length(&self, length: u64) {
+        self.bar.set_length(length);
+    }
+
     /// Moves a counting bar.
     pub fn set_count(&self, count: u64) {
         self.bar.set_position(count);

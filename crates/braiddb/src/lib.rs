@@ -59,12 +59,13 @@ pub use base::{Error, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
-    Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db, Durability, ETag,
-    Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand, MultiBulkLoader,
-    MultiCursor, MultiIter, MultiTransactionIter, MultiTree, OlderFile, PartitionStats, PendingStream, RangeEstimate,
-    ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, SharedRuntime, SharedRuntimeBuilder,
-    SharedRuntimeStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder, TableInfo, TableSpec, Transaction,
-    TransactionIter, Tree, TreeInfo, TreeOptions, UnsortedLoader, Update, UpgradeReport, Value, VerifyReport, Version,
+    AffectedKeys, Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db, Durability,
+    ETag, Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand,
+    MultiBulkLoader, MultiCursor, MultiIter, MultiTransactionIter, MultiTree, OlderFile, PartitionStats, PendingStream,
+    ProblemKind, RangeEstimate, ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, ScrubStats, SharedRuntime,
+    SharedRuntimeBuilder, SharedRuntimeStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder, TableInfo,
+    TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeKey, TreeOptions, UnsortedLoader, Update,
+    UpgradeReport, Value, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport, Version,
     WatchOptions, WatchStopper, Watcher,
 };
 pub use dump::{

@@ -5,7 +5,7 @@ use crate::{
     base::Result,
     base::limits,
     codec::{Compression, MergeFunction},
-    db::{Db, Durability, Follower, RestorePoint, Settings, SharedRuntime},
+    db::{self, Db, Durability, Follower, RestorePoint, Settings, SharedRuntime, VerifyOptions, VerifyReport},
     dump::{self, LoadOptions, LoadReport},
     platform::{MemVfs, RateLimiter, Runtime, SystemRuntime, Vfs},
     salvage::{self, SalvageOptions, SalvageReport},
@@ -47,6 +47,26 @@ impl Db {
     /// Makes a new database of all that can be read of a damaged one: see [`Builder::salvage`].
     pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>, options: SalvageOptions<'_>) -> Result<SalvageReport> {
         Builder::new().salvage(from, to, options)
+    }
+
+    /// Verifies the database in the directory `path`: reads every file that is in use, checks every checksum, and lists each damaged unit
+    /// once. The database need not open: a damaged or missing CURRENT, manifest or run is listed as well, and what can be checked without
+    /// it is. Nothing is written and no lock is taken; another process may have the database open.
+    ///
+    /// `NotFound` if there is no file of a database. Takes time linear in the files; memory as an open database does, apart from its caches.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("braiddb-doc-verify-{}", std::process::id()));
+    /// # braiddb::Db::open(&dir)?.close()?;
+    /// let report = braiddb::Db::verify_path(&dir)?;
+    /// assert!(report.is_sound(), "{:?}", report.problems);
+    /// # std::fs::remove_dir_all(dir).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn verify_path(path: impl AsRef<Path>) -> Result<VerifyReport> {
+        Builder::new().verify_path(path, &VerifyOptions::default())
     }
 
     /// For other than the default options.
@@ -110,6 +130,7 @@ impl Builder {
                 log_archive: None,
                 open_files_max: None,
                 rate_limiter: None,
+                scrub_bytes_per_second: 0,
                 open_files: None,
                 is_restoring: false,
                 vfs: default_vfs(),
@@ -205,6 +226,23 @@ impl Builder {
     /// ```
     pub fn rate_limiter(mut self, limiter: Arc<RateLimiter>) -> Builder {
         self.settings.rate_limiter = Some(limiter);
+        self
+    }
+
+    /// Reads all runs and views again and again while the database is open, at so many bytes a second, and checks them, so that damage to
+    /// files that are seldom read is known before a read needs the bytes. 0, the default, for not at all. A background thread does so while there
+    /// is nothing to merge. Damage is logged as an error, and counted in [`Stats::scrub`](crate::Stats::scrub). Values in blob files and the
+    /// log are not read; [`Db::verify`] reads those too.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::builder().scrub(1 << 20).open_in_memory()?;
+    /// assert_eq!(db.stats().scrub.damaged_units, 0);
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn scrub(mut self, bytes_per_second: u64) -> Builder {
+        self.settings.scrub_bytes_per_second = bytes_per_second;
         self
     }
 
@@ -503,6 +541,11 @@ impl Builder {
     /// Fails with `NotFound` where there is no database, and never because of what a writer does meanwhile.
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db> {
         self.read_only(true).open(path)
+    }
+
+    /// Verifies the database in the directory `path`, whether it opens or not: see [`Db::verify_path`].
+    pub fn verify_path(self, path: impl AsRef<Path>, options: &VerifyOptions) -> Result<VerifyReport> {
+        db::verify_path(self.settings, path.as_ref(), options)
     }
 
     /// Reads the database in the directory `path` beside the process that has it open and writes: see [`Follower`]. Nothing is written and

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{backup, dump, export, find, import, maintenance, point, salvage, scan, stats, watch};
+use super::{backup, dump, export, find, import, maintenance, point, salvage, scan, stats, verify, watch};
 use crate::{arguments::Command, bench, demo};
 
 /// Runs a command.
@@ -19,7 +19,7 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Export(arguments) => export::export(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),
         Command::Stats(arguments) => stats::stats(&arguments),
-        Command::Verify(arguments) => maintenance::verify(&arguments),
+        Command::Verify(arguments) => verify::verify(&arguments),
         Command::Compact(arguments) => maintenance::compact(&arguments),
         Command::Backup(command) => backup::backup(&command),
         Command::Restore(arguments) => backup::restore(&arguments),

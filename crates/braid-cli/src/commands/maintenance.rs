@@ -1,4 +1,4 @@
-//! The database as a whole: `create`, `trees`, `verify`, `compact`, `inspect`.
+//! The database as a whole: `create`, `trees`, `compact`, `inspect`.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use super::open::{open_for_reading, open_for_writing};
 use crate::{
     arguments::{
         CompactArguments, CreateArguments, InspectArguments, OpenArguments, ReadArguments, TreesArguments,
-        UpgradeArguments, VerifyArguments,
+        UpgradeArguments,
     },
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
     notation::{show_bytes, show_count, show_name},
@@ -45,28 +45,6 @@ pub fn trees(arguments: &TreesArguments) -> Result<u8> {
     }
     out.finish()?;
     Ok(OK)
-}
-
-/// `braid verify`
-pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &arguments.read)?;
-    let report = db.verify()?;
-    let mut out = Stdout::new();
-    writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
-    for note in &report.notes {
-        writeln!(out, "note: {note}")?;
-    }
-    for problem in &report.problems {
-        writeln!(out, "problem: {problem}")?;
-    }
-    if report.problems.is_empty() {
-        writeln!(out, "sound")?;
-        out.finish()?;
-        return Ok(OK);
-    }
-    writeln!(out, "{} problems", show_count(report.problems.len() as u64))?;
-    out.finish()?;
-    Ok(NOT_FOUND)
 }
 
 /// `braid compact`

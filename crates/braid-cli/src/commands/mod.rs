@@ -13,6 +13,7 @@ mod point;
 mod salvage;
 mod scan;
 mod stats;
+mod verify;
 mod watch;
 
 pub use dispatch::run;

@@ -60,7 +60,8 @@ pub fn open_archiving(path: &Path, archive: &Path, arguments: &OpenArguments) ->
     Ok(builder(arguments).create(false).log_archive(archive).open(path)?)
 }
 
-fn check_directory(path: &Path) -> Result<()> {
+/// Fails if there is no directory of this name.
+pub fn check_directory(path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => Err(usage(format!("{} is not a database, which would be a directory", path.display()))),

@@ -22,4 +22,5 @@ mod salvage;
 mod scan;
 mod text_form;
 mod upgrade;
+mod verify;
 mod watch;

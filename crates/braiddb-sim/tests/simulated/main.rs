@@ -17,3 +17,4 @@ mod histories;
 mod livelock;
 mod model;
 mod restore_points;
+mod verify_damage;

@@ -153,7 +153,7 @@ fn replay(
     // The values that the archive's blob files have were not looked at yet.
     let problem = db.verify()?.problems.into_iter().next();
     db.close()?;
-    problem.map_or(Ok(replayed), Err)
+    problem.map_or(Ok(replayed), |problem| Err(problem.into()))
 }
 
 /// Writes the files of a backup, and syncs each.

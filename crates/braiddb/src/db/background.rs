@@ -757,6 +757,7 @@ impl Core {
         if role == Role::Merger && self.index_at_rest() {
             return Turn::Again;
         }
+        let scrub_ns = if role == Role::Merger { self.scrub_a_piece() } else { None };
         if role == Role::Flusher && (self.freeze_if_asked() || self.freeze_what_has_expired()) {
             return Turn::Again;
         }
@@ -780,7 +781,8 @@ impl Core {
             Role::Merger if idle => LONG_PAUSE_NS,
             _ => PAUSE_NS,
         };
-        Turn::Rest(if until_retry > 0 { until_retry.min(PAUSE_NS) } else { look })
+        let rest = if until_retry > 0 { until_retry.min(PAUSE_NS) } else { look };
+        Turn::Rest(scrub_ns.map_or(rest, |scrub| rest.min(scrub)))
     }
 
     /// What is to be done now and then, and the log's next segment.

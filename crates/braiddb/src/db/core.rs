@@ -23,7 +23,7 @@
 
 use super::{
     archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, dead_limit::Superseding,
-    pressure::Pressure, snapshot::Hold, stats::Counters, watches::Watches,
+    pressure::Pressure, scrub::Scrubber, snapshot::Hold, stats::Counters, watches::Watches,
 };
 use super::{hash_indexes::Look, limited_work::LimitedWork, settings::Settings};
 use crate::{
@@ -225,6 +225,7 @@ pub struct Core {
     pub disk: Mutex<DiskState>,
     /// `None` when the database is open for reading only.
     pub wal: Option<Wal>,
+    pub scrubber: Scrubber,
     pub watches: Watches,
     /// All commits up to this are in runs, by an edit that is durable.
     pub flushed: AtomicU64,

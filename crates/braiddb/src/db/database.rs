@@ -4,6 +4,7 @@ use super::{
     batch::Batch,
     catalog::{TreeState, catalog_key, check_name},
     core::Core,
+    cut_tails,
     expiry::micros,
     follower::Follower,
     multi::MultiTree,
@@ -15,7 +16,7 @@ use super::{
     transaction::Transaction,
     tree::Tree,
     update_scope::meant,
-    verify::VerifyReport,
+    verify::{VerifyOptions, VerifyReport},
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, TreeId},
@@ -259,9 +260,15 @@ impl Db {
         self.core().stats()
     }
 
-    /// Reads every file and checks every checksum. Damage is listed, not returned as an error.
+    /// Reads every file and checks every checksum, and goes on behind damage: each damaged unit is listed once, none is returned as an
+    /// error. A database that does not open is verified by [`Db::verify_path`].
     pub fn verify(&self) -> Result<VerifyReport> {
-        self.core().verify()
+        self.verify_with(&VerifyOptions::default())
+    }
+
+    /// As [`Db::verify`], with a number of threads, and with progress reported.
+    pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
+        self.core().verify(options)
     }
 
     /// Closes the database: buffered commits are made durable, background work ends, the lock is given up. Handles that
@@ -296,6 +303,10 @@ impl Shared {
         let synced = match &core.wal {
             // The note at the end tells a later open that nothing may be missing.
             Some(wal) if is_writable => match wal.note_durable() {
+                Ok(()) => {
+                    cut_tails::remove(&*core.table.vfs, &core.dir);
+                    Ok(())
+                }
                 // The log itself was synced before; only the note found no space.
                 Err(e) if e.is_disk_full() => Ok(()),
                 done => done.inspect_err(|_| core.leave_marker()),

@@ -54,6 +54,9 @@ const TRIES_IN_VAIN: u32 = 6;
 /// The pause before the first of those, and how long all tries may take.
 const PAUSE_US: u64 = 500;
 const TRY_FOR_NS: u64 = 20_000_000_000;
+/// A record at the log's end that is not whole is read so often again, with such a pause, before it counts as torn or damaged.
+const TAIL_TRIES: u32 = 4;
+const TAIL_PAUSE_US: u64 = 5_000;
 /// How long a superseded state may be kept where nothing else was asked for.
 const KEPT_FOR_NS: u64 = 600_000_000_000;
 
@@ -152,6 +155,8 @@ struct Log {
     load_is_next: bool,
     /// Whether some of what was read follows what may have come past the log, so that the manifest must be looked at.
     is_past_load: bool,
+    /// The torn or damaged tail that it ended with when it was read from its beginning.
+    tail_note: Option<String>,
 }
 
 impl Follower {
@@ -419,7 +424,7 @@ impl Following {
             catalog,
             functions,
             next_file: Arc::new(AtomicU64::new(layout.next_file)),
-            counters: Counters::after_recovery(self.log.unshown, None),
+            counters: Counters::after_recovery(self.log.unshown, self.log.tail_note.clone()),
             leftovers: Vec::new(),
         });
         core.share_memory(&self.files);
@@ -453,6 +458,10 @@ impl Log {
         if outcome.is_stopped && manifest.has_gone_on()? {
             return Err(Error::corruption(dir, 0, outcome.tail_note.unwrap_or_default()));
         }
+        let tail_note = match &outcome.tail {
+            Some(tail) if outcome.tail_note.is_some() && !is_being_written(settings, tail)? => outcome.tail_note,
+            _ => None,
+        };
         // Not past the last one that counts, as a writer's numbers must be.
         let last_sequence = layout.flushed.max(outcome.last_sequence);
         let tail = outcome.tail;
@@ -465,6 +474,7 @@ impl Log {
             blob_files,
             load_is_next,
             is_past_load,
+            tail_note,
         };
         if log.lacks_load(manifest)? {
             return Err(Error::corruption(dir, 0, "the log goes on after a load, and CURRENT has gone on"));
@@ -484,6 +494,9 @@ impl Log {
         let mut walk = walk.going_on(active, self.last_sequence, self.load_is_next);
         let visitor = &mut |info: &RecordInfo, payload: &[u8]| walk.visit(info, payload);
         let followed = tail.follow(&*settings.vfs, dir, visitor);
+        if walk.records > 0 {
+            self.tail_note = None;
+        }
         // Whatever was taken before an error has been taken: the tail stands behind it.
         self.take(walk);
         Ok(followed? == Followed::All && !self.lacks_load(manifest)?)
@@ -506,6 +519,17 @@ impl Log {
         self.memtables.extend(walk.memtables);
         self.memtables.push(walk.memtable);
     }
+}
+
+/// Whether a record is whole by now where the log ended with a part of one: its writer lives.
+fn is_being_written(settings: &Settings, tail: &Tail) -> Result<bool> {
+    for _ in 0..TAIL_TRIES {
+        if tail.has_gone_on()? || !tail.is_same_segment()? {
+            return Ok(true);
+        }
+        settings.runtime.sleep_us(TAIL_PAUSE_US);
+    }
+    Ok(false)
 }
 
 /// The blob files that runs of a layout refer to which another has not: no others can have anything that matters since.

@@ -15,6 +15,7 @@ mod core;
 mod counting;
 mod crew;
 mod cursor;
+mod cut_tails;
 mod database;
 mod dead_limit;
 mod dropping;
@@ -47,6 +48,7 @@ mod ranges;
 mod readers;
 mod record_version;
 mod replay;
+mod scrub;
 mod settings;
 mod shared_runtime;
 mod snapshot;
@@ -82,6 +84,8 @@ pub mod tests_common;
 mod tests_conditional;
 #[cfg(test)]
 mod tests_cursor;
+#[cfg(test)]
+mod tests_cut_tails;
 #[cfg(all(test, any(target_os = "linux", windows)))]
 mod tests_direct;
 #[cfg(test)]
@@ -125,6 +129,8 @@ mod tests_readers;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
+mod tests_scrub;
+#[cfg(test)]
 mod tests_seek_rows;
 #[cfg(test)]
 mod tests_shared;
@@ -142,6 +148,8 @@ mod tests_turns;
 mod tests_unlogged;
 #[cfg(test)]
 mod tests_update_scope;
+#[cfg(test)]
+mod tests_verify;
 #[cfg(test)]
 mod tests_watch;
 
@@ -164,6 +172,7 @@ pub use multi_cursor::MultiCursor;
 pub use new_directory::{LOCK_NAME, NewDirectory, RESTORING_NAME, make_durably};
 pub use ranges::RangeEstimate;
 pub use record_version::{ETag, Version};
+pub use scrub::ScrubStats;
 pub use settings::{Durability, Settings, TreeOptions};
 pub use shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
 pub use snapshot::Snapshot;
@@ -176,7 +185,10 @@ pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;
 pub use upgrade::{OlderFile, UpgradeReport};
-pub use verify::VerifyReport;
+pub use verify::{
+    AffectedKeys, ProblemKind, TreeKey, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,
+    verify_path,
+};
 pub use watch::{
     Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken, WatchOptions,
     WatchStopper, Watcher,

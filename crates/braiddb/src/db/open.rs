@@ -15,6 +15,7 @@ use super::{
     clock::Clock,
     common::{Common, Membership},
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
+    cut_tails,
     files_ahead::{FilesAhead, Opened},
     log_kept,
     new_directory::{LOCK_NAME, RESTORING_NAME, make_durably},
@@ -148,6 +149,10 @@ impl Core {
         }
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
+        if let Some(tail) = &outcome.cut_tail {
+            let kept = cut_tails::keep(&*settings.vfs, dir, tail);
+            tracing::warn!("{tail}; what was cut is kept in the file {kept}");
+        }
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
@@ -210,6 +215,7 @@ impl Core {
             exclusivity: Exclusivity::default(),
             disk: Mutex::new(disk),
             wal: parts.wal,
+            scrubber: Default::default(),
             watches: Watches::default(),
             flushed: AtomicU64::new(flushed),
             unlogged: AtomicU64::new(0),

@@ -106,6 +106,8 @@ pub struct Settings {
     pub open_files_max: Option<usize>,
     /// What flushes and merges wait for before they write.
     pub rate_limiter: Option<Arc<RateLimiter>>,
+    /// How fast files are read again to find damage; 0 for not at all.
+    pub scrub_bytes_per_second: u64,
     /// The budget that its files are opened in; none before it is open, or if there is no limit.
     pub open_files: Option<Arc<OpenFiles>>,
     pub vfs: Arc<dyn Vfs>,

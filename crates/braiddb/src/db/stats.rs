@@ -1,6 +1,6 @@
 //! Counters and what is told of them.
 
-use super::core::Core;
+use super::{core::Core, scrub::ScrubStats};
 use crate::{
     base::{ReaderKind, SequenceNumber},
     platform::{BatchReads, OpenFilesStats, RateLimiterStats},
@@ -206,8 +206,11 @@ pub struct Stats {
     pub pressure_per_mille: u64,
     /// Log records replayed when the database was opened.
     pub recovered_records: u64,
-    /// How the log ended then, if not cleanly: a torn last record, which cannot be told from damage to it.
+    /// The torn or damaged tail that the log ended with then, with its file, offset and the last commit before it. A record that
+    /// was being written at a crash and a durable record that was damaged later look the same.
     pub log_tail_note: Option<String>,
+    /// What the scrubber has done: see [`crate::Builder::scrub`].
+    pub scrub: ScrubStats,
     /// Snapshots, cursors, iterators and transactions in use, but for those that have expired. What was made of a snapshot or
     /// a transaction counts as part of it.
     pub snapshots: usize,
@@ -291,6 +294,7 @@ impl Core {
             stall_us_max: get(&counters.stall_ns_max) / 1000,
             pressure_per_mille: self.pressure.per_mille(),
             recovered_records: get(&counters.recovered_records),
+            scrub: self.scrubber.stats(),
             log_tail_note: counters.log_tail_note.lock().clone(),
             snapshots: readers.count,
             oldest_snapshot: readers.oldest,

@@ -120,6 +120,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         log_archive: None,
         open_files_max: None,
         rate_limiter: None,
+        scrub_bytes_per_second: 0,
         open_files: None,
         is_restoring: false,
         vfs: Arc::clone(vfs),

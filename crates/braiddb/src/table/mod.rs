@@ -9,6 +9,7 @@ mod ahead;
 pub mod blob;
 mod block;
 mod context;
+mod damage;
 mod damaged;
 mod demand;
 mod exact;
@@ -33,6 +34,7 @@ mod writer;
 
 pub use block::Rows;
 pub use context::{Position, TableContext};
+pub use damage::{DamagedUnit, walk_run_units};
 pub use damaged::{Damage, DamagedRun, Opened, Step};
 pub use demand::Demand;
 pub use exact::{OFFSET_BITS, Spot};

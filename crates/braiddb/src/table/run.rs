@@ -458,7 +458,12 @@ impl Run {
     /// Checks every byte of the file and whether it says the same everywhere. Returns the bytes checked. Past the
     /// cache, in time linear in the file.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
-        super::verify::verify(self)
+        self.verify_with(&mut |_| {})
+    }
+
+    /// As [`Run::verify`], and shows each entry.
+    pub fn verify_with(self: &Arc<Self>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<u64> {
+        super::verify::verify(self, visitor)
     }
 
     /// The memory it takes apart from the cache.

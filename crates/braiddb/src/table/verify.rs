@@ -6,7 +6,7 @@ use super::{
 };
 use crate::cache::UnitNote;
 use crate::{
-    base::{Content, EntryKind, Error, Result, SequenceNumber},
+    base::{Content, EntryKind, EntryRef, Error, Result, SequenceNumber},
     codec::checksum,
 };
 use std::{cmp::Reverse, sync::Arc};
@@ -36,7 +36,7 @@ fn bounds_of(expiries: &Expiries) -> (u64, Option<u64>, Option<u64>) {
 }
 
 /// Checks the file of a run; returns its length.
-pub(super) fn verify(run: &Arc<Run>) -> Result<u64> {
+pub(super) fn verify(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<u64> {
     let path = run.path();
     let bad = |offset: u64, detail: &str| Error::corruption(path, offset, detail);
     let len = run.file().len().map_err(|e| Error::io("read the length of", path, e))?;
@@ -44,7 +44,7 @@ pub(super) fn verify(run: &Arc<Run>) -> Result<u64> {
         return Err(bad(len.min(run.meta().file_bytes), "the file's length is not what the manifest knows"));
     }
     let tail = read_tail(&**run.file(), path, len)?;
-    let mut sums = verify_entries(run)?;
+    let mut sums = verify_entries(run, visitor)?;
     for tombstone in tail.range_tombstones.iter() {
         sums.add_sequence(tombstone.sequence);
         if sums.smallest.as_ref().is_none_or(|smallest| tombstone.start < *smallest) {
@@ -71,7 +71,7 @@ pub(super) fn verify(run: &Arc<Run>) -> Result<u64> {
 }
 
 /// Checks all blocks and, side by side, all keys of the key block; and their order.
-fn verify_entries(run: &Arc<Run>) -> Result<Sums> {
+fn verify_entries(run: &Arc<Run>, visitor: &mut dyn FnMut(&EntryRef<'_>)) -> Result<Sums> {
     let bad =
         |block: u16, detail: String| Error::corruption(run.path(), run.index().offset(usize::from(block)), detail);
     let mut sums = Sums::default();
@@ -103,6 +103,7 @@ fn verify_entries(run: &Arc<Run>) -> Result<Sums> {
             let nonsense = || bad(position.block, format!("entry {} expires and cannot be understood", position.slot));
             sums.expiries.add(expires_us.ok_or_else(nonsense)?);
         }
+        visitor(&entry);
         sums.entries += 1;
         sums.tombstones += u64::from(entry.kind == EntryKind::Tombstone);
         sums.raw_bytes += (entry.key.len() + entry.value.len()) as u64;

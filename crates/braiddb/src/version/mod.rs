@@ -1,6 +1,7 @@
 //! Partitions, versions, edits and the manifest.
 
 mod current;
+mod damage;
 mod damaged;
 mod edit;
 mod file_set;
@@ -12,7 +13,8 @@ mod partition;
 #[cfg(test)]
 mod tests;
 
-pub use current::{CURRENT_NAME, Current, SLOT_LEN, SLOT_OFFSETS, SeenCurrent};
+pub use current::{CURRENT_NAME, Current, CurrentSlot, SLOT_LEN, SLOT_OFFSETS, SeenCurrent};
+pub use damage::{walk_current, walk_manifest};
 pub use damaged::{DamagedManifest, read_damaged_current, read_damaged_manifest};
 pub use edit::{Change, Edit};
 pub use file_set::{FileSet, Version, key_head};

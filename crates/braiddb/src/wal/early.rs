@@ -150,6 +150,7 @@ mod tests {
                 durable_lsn: 0,
                 previous_sequence: 0,
                 base_time_us: 0,
+                is_zeroed: false,
             };
             Look { header, path, file }
         };

@@ -45,6 +45,9 @@ pub const MAX_LSN: Lsn = 1 << 62;
 /// No commit time is later than this, in microseconds since 1970, so that the difference of any two fits 64 bits.
 pub const MAX_TIME_US: u64 = i64::MAX.cast_unsigned();
 
+/// Optional feature of a log segment: its file was never recycled, so where no record was written stand zeros.
+pub const ZEROED_SEGMENT: u64 = 1;
+
 /// The length of a segment's header area in bytes.
 pub const SEGMENT_HEADER_LEN: u64 = 136;
 
@@ -87,6 +90,8 @@ pub struct SegmentHeader {
     pub previous_sequence: SequenceNumber,
     /// What the records' commit times are relative to, in microseconds since 1970.
     pub base_time_us: u64,
+    /// Whether the file has no earlier life: bytes that were not written yet are zeros.
+    pub is_zeroed: bool,
 }
 
 impl SegmentHeader {
@@ -104,6 +109,7 @@ impl SegmentHeader {
     pub fn encode(&self) -> ([u8; SEGMENT_HEADER_LEN as usize], Link) {
         let mut out = [0; SEGMENT_HEADER_LEN as usize];
         let header = FileHeader::new(FileKind::Wal, self.file_id, [self.start_lsn, u64::from(self.epoch)]);
+        let header = FileHeader { optional_features: if self.is_zeroed { ZEROED_SEGMENT } else { 0 }, ..header };
         out[..FILE_HEADER_LEN].copy_from_slice(&header.encode());
         let fields = [
             self.number,
@@ -151,6 +157,7 @@ impl SegmentHeader {
             durable_lsn,
             previous_sequence,
             base_time_us,
+            is_zeroed: header.optional_features & ZEROED_SEGMENT != 0,
         };
         let sane = decoded.start_lsn < MAX_LSN
             && (SEGMENT_HEADER_LEN..MAX_LSN).contains(&len)

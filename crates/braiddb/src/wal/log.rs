@@ -193,6 +193,7 @@ impl Wal {
             durable_lsn: start.start_lsn,
             previous_sequence: start.previous_sequence,
             base_time_us: context.runtime.unix_time_us().min(MAX_TIME_US),
+            is_zeroed: false,
         };
         let segment = spare.begin(&context, header).map_err(|e| e.error)?;
         let first_lsn = start.start_lsn + SEGMENT_HEADER_LEN;
@@ -627,6 +628,7 @@ impl Wal {
             durable_lsn,
             previous_sequence: tail.last_sequence,
             base_time_us: self.context.runtime.unix_time_us().min(MAX_TIME_US),
+            is_zeroed: false,
         };
         let next = spare.begin(&self.context, header).map_err(|e| self.not_made(e))?;
         counter.fetch_add(1, Ordering::Relaxed);
@@ -677,7 +679,7 @@ impl Wal {
             *buffer = Vec::new();
         }
         if let Err(error) = written {
-            return Err(self.not_written(tail, record.header_len, error));
+            return Err(self.not_written(tail, record.header_len, len, error));
         }
         tail.offset += len;
         tail.link = record.link;
@@ -689,10 +691,18 @@ impl Wal {
     }
 
     /// What to tell of a record that was refused, any part of which may be in the file.
-    fn not_written(&self, tail: &Tail, header_len: usize, error: io::Error) -> Error {
+    fn not_written(&self, tail: &Tail, header_len: usize, len: u64, error: io::Error) -> Error {
         // Without its header the record is not one, whatever else was written.
         let zeros = [0; RECORD_HEADER_LEN_MAX];
-        let _ = tail.segment.file().write_at(&zeros[..header_len], tail.offset);
+        let file = tail.segment.file();
+        let taken_back = file.write_at(&zeros[..header_len], tail.offset);
+        // The payload goes as well, or it would look like a damaged tail after a crash.
+        let mut payload = (header_len as u64..len).step_by(ZEROED_UNIT as usize);
+        let zeros = vec![0; len.min(ZEROED_UNIT) as usize];
+        let _ = taken_back.and_then(|()| {
+            let write = |at: u64| file.write_at(&zeros[..(len - at).min(ZEROED_UNIT) as usize], tail.offset + at);
+            payload.try_for_each(write)
+        });
         let error = Error::io("append to", &tail.segment.path, error);
         if error.is_disk_full() {
             return error;

@@ -4,6 +4,7 @@
 //! back. `format` and `record` have the bytes, `log` appends and syncs, `recovery` reads the chain after a restart.
 
 mod context;
+mod damage;
 mod damaged;
 mod early;
 mod format;
@@ -11,6 +12,7 @@ mod inspect;
 mod log;
 mod record;
 mod recovery;
+mod remains;
 mod retention;
 mod scan;
 mod segment;
@@ -21,12 +23,13 @@ mod tape;
 mod tests;
 
 pub use context::{WalContext, WalOptions};
+pub use damage::{LogBounds, LogDamage, LogDamageKind, WalkedLog, walk_damaged_log};
 pub use damaged::{DamagedLog, DamagedLogInput, read_damaged_log};
 pub use format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path};
 pub use inspect::{first_group, inspect_segment, read_groups, record_payload};
 pub use log::{GroupHeader, Wal};
 pub use record::RecordHeader;
-pub use recovery::{RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover, recover_with};
+pub use recovery::{CutTail, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover, recover_with};
 pub use retention::RetentionLimit;
 pub use segment::{FinishedSegment, Segment, WalStart};
 pub use tail::{Followed, Tail};

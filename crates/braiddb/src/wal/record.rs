@@ -216,6 +216,15 @@ pub fn begins_like_record(bytes: &[u8]) -> bool {
     RecordFlags::of_magic(bytes).is_some()
 }
 
+/// These bytes with each magic that a record may have in the place of their first two.
+pub fn with_each_magic(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    [0, RecordFlags::LZ4.0, RecordFlags::SEAL.0, RecordFlags::NOTE.0].into_iter().map(|flags| {
+        let mut bytes = bytes.to_vec();
+        bytes.iter_mut().zip([MAGIC[0], MAGIC[1] | flags]).for_each(|(byte, magic)| *byte = magic);
+        bytes
+    })
+}
+
 /// The first place in `bytes` where a record might begin: where its magic stands, or the part of it that still fits.
 pub fn find_magic(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;

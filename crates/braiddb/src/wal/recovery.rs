@@ -24,6 +24,7 @@ use super::{
     early::{Early, Look},
     format::{Epoch, Link, Lsn, MAX_LSN, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
     record::{Record, RecordFlags, decode_seal},
+    remains::{Remains, remains},
     retention::{RetentionLimit, find_retained},
     scan::{Beyond, Found, SegmentReader},
     segment::{Segment, SegmentInfo, WalStart},
@@ -104,6 +105,8 @@ pub struct RecoveryOutcome {
     pub highest_file_number: FileNumber,
     /// What stands past the end, if anything was found there that looks like a record of this log.
     pub tail_note: Option<String>,
+    /// The same, where it stands.
+    pub cut_tail: Option<CutTail>,
     /// Whether something stands past the end that may have been a record: one that was being written at a crash, or
     /// one that was acknowledged and is damaged, which nothing in the log can tell apart. In a recycled segment it may
     /// also be a record of the file's former life.
@@ -116,6 +119,32 @@ pub struct RecoveryOutcome {
     pub is_stopped: bool,
     files: SeenFiles,
     start: WalStart,
+}
+
+/// What a recovery leaves out at the log's end: bytes of a torn or damaged record, or a record whose values are missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutTail {
+    /// The segment.
+    pub number: FileNumber,
+    /// Its file.
+    pub path: PathBuf,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// What they look like.
+    pub detail: String,
+    /// The last commit before it.
+    pub last_commit: SequenceNumber,
+}
+
+impl fmt::Display for CutTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CutTail { path, offset, len, detail, last_commit, .. } = self;
+        let path = path.display();
+        write!(f, "torn or damaged tail of the log: {path} at offset {offset}, {len} bytes: {detail}; ")?;
+        write!(f, "the last commit before it is {last_commit}")
+    }
 }
 
 impl fmt::Debug for RecoveryOutcome {
@@ -214,6 +243,7 @@ pub fn recover_with(
         used: Vec::new(),
         beyond: Beyond::default(),
         found: Found::Nothing,
+        remains: None,
         early: None,
     };
     if let Some(oldest) = input.oldest_segment {
@@ -262,6 +292,8 @@ struct Chain<'a> {
     beyond: Beyond,
     /// What stands at the end.
     found: Found,
+    /// What of that is neither zero nor of an earlier life of the file.
+    remains: Option<Remains>,
     /// Who helps, until its answers are needed.
     early: Option<Early>,
 }
@@ -407,6 +439,7 @@ impl<'a> Chain<'a> {
             }
         }
         self.durable_lsn = self.durable_lsn.max(self.beyond.durable_lsn);
+        self.remains = remains(&mut reader, position.offset, found, &self.beyond)?;
         Ok(Next::End(position))
     }
 
@@ -428,6 +461,21 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
+    /// What is left out at the end.
+    fn cut_tail(&self) -> Option<CutTail> {
+        let (end, remains) = match (&self.stopped, &self.remains) {
+            (Some((position, reason)), _) => {
+                let len = if self.end.number == position.number { self.end.offset - position.offset } else { 0 };
+                (position, Remains { offset: position.offset, len, detail: reason.clone() })
+            }
+            (None, Some(remains)) => (&self.end, remains.clone()),
+            (None, None) => return None,
+        };
+        let Remains { offset, len, detail } = remains;
+        let path = segment_path(&self.files.dir, end.number);
+        Some(CutTail { number: end.number, path, offset, len, detail, last_commit: end.last_sequence })
+    }
+
     fn outcome(self) -> Result<RecoveryOutcome> {
         let highest_epoch = self.files.valid().map(|(_, header)| header.epoch).max().unwrap_or(0);
         let limit = self.files.valid().map(|(_, header)| header.limit_lsn()).max().unwrap_or(0);
@@ -435,17 +483,8 @@ impl<'a> Chain<'a> {
         let next_epoch = highest_epoch.checked_add(1).filter(|_| start_lsn < MAX_LSN).ok_or_else(|| {
             Error::corruption(&self.files.dir, 0, "the log's epochs or positions have reached their end")
         })?;
-        let tail_note = match &self.stopped {
-            Some((position, reason)) => Some(format!("the log ends at LSN {}: {reason}", position.lsn)),
-            None if self.beyond.records > 0 => Some(format!(
-                "{} records of commits that were never synced stand past LSN {}, where the log ends",
-                self.beyond.records, self.end.lsn
-            )),
-            None if matches!(self.found, Found::Torn(_)) => {
-                Some(format!("a record at LSN {}, where the log ends, is torn", self.end.lsn))
-            }
-            None => None,
-        };
+        let cut_tail = self.cut_tail();
+        let tail_note = cut_tail.as_ref().map(CutTail::to_string);
         let ambiguous_tail = tail_note.is_some() || self.found != Found::Nothing;
         let highest_sequence = self.end.last_sequence.max(self.beyond.last_sequence).max(self.input.flushed);
         let is_stopped = self.stopped.is_some();
@@ -474,6 +513,7 @@ impl<'a> Chain<'a> {
             unneeded,
             highest_file_number: self.files.by_number.keys().next_back().copied().unwrap_or(0),
             tail_note,
+            cut_tail,
             ambiguous_tail,
             tail,
             begins_after,
@@ -558,6 +598,16 @@ impl Candidate {
         Ok(Arc::new(if self.is_writable { segment } else { segment.of_file_to_read() }))
     }
 
+    /// Its file, and the path of that.
+    pub fn place(&self) -> (&dyn File, &Path) {
+        (&*self.file, &self.path)
+    }
+
+    /// What stands in it, if nothing before it is known.
+    pub fn beyond(&self, header: &SegmentHeader) -> Result<Beyond> {
+        self.look(header).through()
+    }
+
     /// What is there of it to be looked through: a cut file shows what it still has.
     fn look(&self, header: &SegmentHeader) -> Look {
         let header = SegmentHeader { len: header.len.min(self.file_len), ..*header };
@@ -589,7 +639,7 @@ pub struct SeenFiles {
 }
 
 impl SeenFiles {
-    fn list(vfs: &dyn Vfs, dir: &Path) -> Result<SeenFiles> {
+    pub fn list(vfs: &dyn Vfs, dir: &Path) -> Result<SeenFiles> {
         let mut by_number = BTreeMap::new();
         for entry in vfs.list(dir).map_err(|e| Error::io("list", dir, e))? {
             if let Some(number) = segment_number(&entry.name)
@@ -643,6 +693,11 @@ impl SeenFiles {
         })
     }
 
+    /// The file of a segment.
+    pub fn get(&self, number: FileNumber) -> Option<&Candidate> {
+        self.by_number.get(&number)
+    }
+
     /// Those whose header is right.
     pub fn valid(&self) -> impl Iterator<Item = (&Candidate, &SegmentHeader)> {
         self.by_number.values().filter_map(|candidate| Some((candidate, &candidate.header.as_ref().ok()?.0)))
@@ -650,7 +705,7 @@ impl SeenFiles {
 
     /// The segment that begins the epoch after `epoch`. Should the making of an epoch have failed and been repeated,
     /// the later file is the one that was used.
-    fn successor(&self, epoch: Epoch) -> Option<(&Candidate, &SegmentHeader, Link)> {
+    pub fn successor(&self, epoch: Epoch) -> Option<(&Candidate, &SegmentHeader, Link)> {
         let begins = |header: &SegmentHeader| header.begins_epoch() && header.previous_epoch == epoch;
         self.by_number
             .values()

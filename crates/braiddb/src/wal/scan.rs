@@ -7,6 +7,7 @@ use super::{
     format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader},
     record::{
         RECORD_HEADER_LEN_MAX, Record, RecordFlags, RecordHeader, begins_like_record, find_magic, payload_checksum,
+        with_each_magic,
     },
 };
 use crate::{
@@ -123,6 +124,69 @@ impl<'a> SegmentReader<'a> {
             offset = at + record.file_len();
         }
         Ok(beyond)
+    }
+
+    /// The first record from `offset` on whose header is whole, wherever it stands in the chain.
+    pub fn next_record(&mut self, offset: u64) -> Result<Option<(u64, Record)>> {
+        let mut offset = offset.max(SEGMENT_HEADER_LEN);
+        while let Some(at) = self.next_magic(offset)? {
+            match self.find(at)? {
+                Found::Record(record) | Found::Torn(record) => return Ok(Some((at, record))),
+                Found::Remains | Found::Nothing => offset = at + 1,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record at `offset`, if its header is whole once one bit of it, or its magic, is put right.
+    pub fn repaired(&mut self, offset: u64) -> Result<Option<Record>> {
+        let segment = self.header;
+        let len = segment.len.saturating_sub(offset).min(RECORD_HEADER_LEN_MAX as u64);
+        let Some(bytes) = self.bytes(offset, len)? else { return Ok(None) };
+        let mut bytes = bytes.to_vec();
+        let with_magic = with_each_magic(&bytes).find_map(|bytes| RecordHeader::decode(&bytes, segment, offset));
+        if with_magic.is_some() {
+            return Ok(with_magic);
+        }
+        for bit in 0..8 * bytes.len() {
+            let Some(byte) = bytes.get_mut(bit / 8) else { break };
+            *byte ^= 1 << (bit % 8);
+            let record = RecordHeader::decode(&bytes, segment, offset);
+            if let Some(byte) = bytes.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+            if record.is_some() {
+                return Ok(record);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether nothing but zeros stands where this life of the file has not written.
+    pub fn is_zeroed(&self) -> bool {
+        self.header.is_zeroed
+    }
+
+    /// The length of the segment, as its header says.
+    pub fn len(&self) -> u64 {
+        self.header.len
+    }
+
+    /// Just past the last byte from `offset` on that is not zero; `None` if all are.
+    pub fn end_of_written(&mut self, mut offset: u64) -> Result<Option<u64>> {
+        let mut end = None;
+        while offset < self.header.len {
+            let io_error = |e| Error::io("look for what is written in", self.path, e);
+            let Some(written) = self.file.next_written(offset).map_err(io_error)? else { break };
+            offset = offset.max(written);
+            let len = WINDOW_LEN.min(self.header.len.saturating_sub(offset));
+            let Some(bytes) = self.bytes(offset, len)?.filter(|bytes| !bytes.is_empty()) else { break };
+            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+                end = Some(offset + last as u64 + 1);
+            }
+            offset += len;
+        }
+        Ok(end)
     }
 
     /// The first place from `offset` on where a record might begin.

@@ -156,6 +156,7 @@ impl Segment {
             file,
             is_dirty: self.end_lsn() > durable_lsn,
             is_written: self.is_written || self.end_lsn() != u64::MAX,
+            is_zeroed: false,
             mapping: self.take_mapping(),
         }
     }
@@ -243,6 +244,8 @@ pub struct Spare {
     pub is_dirty: bool,
     /// Whether all of it was written to, or nearly all.
     pub is_written: bool,
+    /// Whether it holds zeros alone, because it was never a segment.
+    pub is_zeroed: bool,
     /// The mapping of the file, if it has one already.
     pub mapping: Option<Box<dyn WriteMapping>>,
 }
@@ -261,7 +264,7 @@ impl Spare {
         let number = (context.next_file_number)();
         let path = segment_path(&context.dir, number);
         let file = context.vfs.open(&path, OpenMode::CreateNew).map_err(|e| failed("create", &path, e))?;
-        let spare = Spare { number, len, path, file, is_dirty: false, is_written, mapping: None };
+        let spare = Spare { number, len, path, file, is_dirty: false, is_written, is_zeroed: true, mapping: None };
         let made = spare
             .file
             .preallocate(len)
@@ -282,6 +285,7 @@ impl Spare {
     /// reach the disk any more.
     pub fn begin(self, context: &WalContext, header: SegmentHeader) -> std::result::Result<Arc<Segment>, MakeError> {
         debug_assert!(header.number == self.number && header.len == self.len && self.len >= SEGMENT_HEADER_LEN);
+        let header = SegmentHeader { is_zeroed: self.is_zeroed, ..header };
         let (bytes, first_link) = header.encode();
         let written = self
             .file

@@ -73,6 +73,13 @@ impl Tail {
         Ok(header.is_some_and(|(header, _)| header == self.header))
     }
 
+    /// Whether a record that continues the chain stands here by now.
+    pub fn has_gone_on(&self) -> Result<bool> {
+        let mut reader = SegmentReader::new(&self.header, &*self.file, &self.path);
+        let found = reader.find(self.position.offset)?;
+        Ok(matches!(found, Found::Record(record) if record.header.previous_link == self.position.link))
+    }
+
     /// The error about a segment that was recycled while it was read.
     pub fn lost(&self) -> Error {
         Error::corruption(&self.path, 0, "the log segment was written anew while it was read")

@@ -12,7 +12,7 @@ use crate::{
     cache::PinnedUnit,
     codec::{ByteReader, Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, decompress},
     platform::{Disposal, File, OpenMode, Vfs},
-    table::TableContext,
+    table::{DamagedUnit, TableContext},
 };
 use std::{
     ops::{Deref, Range},
@@ -251,6 +251,34 @@ impl BlobFile {
             Err(Error::Unsupported { .. }) => Ok(true),
             Err(error) => Err(error),
         }
+    }
+
+    /// Each damaged part of a record: its header, its key and chunk table, or a chunk. Behind a damaged header or table, the rest of the
+    /// record counts as part of it. Errors are those of reading.
+    pub fn damaged_parts(&self, reference: &BlobRef) -> Result<Vec<DamagedUnit>> {
+        let mut window = Window::new(self)?;
+        let end = reference.offset.saturating_add(reference.stored_len);
+        let layout = match self.layout(reference, &mut window, READ_LEN) {
+            Ok(layout) => layout,
+            Err(Error::Corruption { offset, detail, .. }) => {
+                let begin = offset.max(reference.offset);
+                return Ok(vec![DamagedUnit::new(begin..end.max(begin + 1), detail)]);
+            }
+            Err(error) => return Err(error),
+        };
+        let (mut damaged, mut at) = (Vec::new(), layout.chunks_at);
+        for entry in &layout.chunks {
+            let range = at..at + u64::from(entry.stored_len);
+            at = range.end;
+            let detail = match window.get(range.start, u64::from(entry.stored_len), READ_LEN.min(end - range.start)) {
+                Ok(stored) if checksum(self.file_id, range.start, stored) == entry.checksum => continue,
+                Ok(_) => "the checksum of a chunk of a value does not match".to_owned(),
+                Err(Error::Corruption { detail, .. }) => detail,
+                Err(error) => return Err(error),
+            };
+            damaged.push(DamagedUnit::new(range, detail));
+        }
+        Ok(damaged)
     }
 
     /// Walks over all records and holes of the file as long as it is now, in order. Takes time linear in the file's

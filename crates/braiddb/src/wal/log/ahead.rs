@@ -140,6 +140,7 @@ impl Wal {
             durable_lsn,
             previous_sequence: tail.last_sequence,
             base_time_us: self.context.runtime.unix_time_us().min(MAX_TIME_US),
+            is_zeroed: false,
         };
         let is_synced = durable_lsn > tail.segment.header.start_lsn + SEGMENT_HEADER_LEN;
         self.is_synced_often.store(tail.is_synced_often(self.sync_stage.syncs()), Ordering::Relaxed);

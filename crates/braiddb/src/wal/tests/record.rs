@@ -31,6 +31,7 @@ fn segment() -> SegmentHeader {
         durable_lsn: 5_000_000,
         previous_sequence: 1_000_000,
         base_time_us: 1_700_000_000_000_000,
+        is_zeroed: false,
     }
 }
 

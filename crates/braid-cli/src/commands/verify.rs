@@ -1,0 +1,96 @@
+//! `braid verify`
+//!
+//! Verifies what lies in the directory, so that a database that does not open is verified too, and one that another
+//! process has open.
+
+use std::{io::Write, sync::Arc};
+
+use anyhow::Result;
+use braiddb::{TreeKey, VerifyOptions, VerifyProblem, VerifyReport};
+use serde_json::{Value, json};
+
+use super::open::{builder, check_directory};
+use crate::{
+    arguments::VerifyArguments,
+    bar::Bar,
+    exit::{NOT_FOUND, OK},
+    notation::{show_bytes, show_count},
+    output::Stdout,
+};
+
+/// Reads every file and prints what is wrong.
+pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
+    check_directory(&arguments.db)?;
+    let bar = Arc::new(Bar::bytes(Some(0), "verify"));
+    let shown = Arc::clone(&bar);
+    let progress = move |progress: braiddb::VerifyProgress| {
+        shown.set_length(progress.bytes_total);
+        shown.set_bytes(progress.bytes);
+    };
+    let threads = arguments.threads.map_or(0, usize::from);
+    let options = VerifyOptions::default().threads(threads).progress(progress);
+    let report = builder(&arguments.read.open).verify_path(&arguments.db, &options)?;
+    bar.finish();
+    let mut out = Stdout::new();
+    if arguments.json {
+        writeln!(out, "{:#}", to_json(&report))?;
+    } else {
+        write_text(&report, &arguments.db.display().to_string(), &mut out)?;
+    }
+    out.finish()?;
+    Ok(if report.is_sound() { OK } else { NOT_FOUND })
+}
+
+fn write_text(report: &VerifyReport, db: &str, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "{} files, {} read", show_count(report.files), show_bytes(report.bytes))?;
+    for note in &report.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for problem in &report.problems {
+        writeln!(out, "problem: {problem}")?;
+    }
+    if report.is_sound() {
+        writeln!(out, "sound")?;
+        return Ok(());
+    }
+    match report.problems.len() as u64 + report.problems_left_out {
+        1 => writeln!(out, "1 problem")?,
+        count => writeln!(out, "{} problems", show_count(count))?,
+    }
+    if !report.opens {
+        writeln!(out, "the database does not open as it is: `braid salvage {db} NEW` reads all that is whole")?;
+    }
+    Ok(())
+}
+
+fn to_json(report: &VerifyReport) -> Value {
+    json!({
+        "sound": report.is_sound(),
+        "opens": report.opens,
+        "files": report.files,
+        "bytes": report.bytes,
+        "problems": report.problems.iter().map(problem_to_json).collect::<Vec<_>>(),
+        "problems_left_out": report.problems_left_out,
+        "notes": report.notes,
+    })
+}
+
+fn problem_to_json(problem: &VerifyProblem) -> Value {
+    let key = |key: &TreeKey| {
+        let hex: String = key.key.iter().map(|byte| format!("{byte:02x}")).collect();
+        json!({"tree": key.tree, "tree_id": key.tree_id, "key_hex": hex})
+    };
+    json!({
+        "kind": problem.kind.name(),
+        "file": problem.file.name(),
+        "number": problem.number,
+        "path": problem.path.display().to_string(),
+        "offset": problem.offset,
+        "len": problem.len,
+        "detail": problem.detail,
+        "from": problem.keys.as_ref().map(|keys| key(&keys.from)),
+        "to": problem.keys.as_ref().map(|keys| key(&keys.to)),
+        "last_commit": problem.last_commit,
+        "unchecked_bytes": problem.unchecked_bytes,
+    })
+}

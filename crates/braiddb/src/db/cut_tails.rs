@@ -1,0 +1,68 @@
+//! Copies of torn or damaged log tails.
+//!
+//! An opening for writing ends the log behind its last whole commit, and the segment is recycled later. What stood behind
+//! it may be a durable commit with a flipped bit, and then it is all that is left of that commit. So the opening copies
+//! those bytes into a file of their own, `LOG-TAIL-NNNNNN`, named by the segment: a line of text that says where they
+//! stood, and the bytes. The next clean close removes it. Copies are bounded, and a copy that cannot be made is logged
+//! and fails nothing.
+
+use crate::{
+    platform::{OpenMode, Vfs},
+    wal::CutTail,
+};
+use std::{io, path::Path};
+
+/// The beginning of the names of such files.
+const CUT_TAIL_PREFIX: &str = "LOG-TAIL-";
+
+/// The most bytes of a tail that are copied.
+const CUT_TAIL_BYTES_MAX: u64 = 1 << 20;
+
+/// The most such files in a database. Of more, the one of the lowest segment number goes.
+const CUT_TAILS_MAX: usize = 8;
+
+/// Copies the tail into a file, and gives the file's name, or what prevented the copy.
+pub fn keep(vfs: &dyn Vfs, dir: &Path, tail: &CutTail) -> String {
+    let name = format!("{CUT_TAIL_PREFIX}{:06}", tail.number);
+    match copy(vfs, dir, &name, tail) {
+        Ok(()) => name,
+        Err(error) => format!("{name}, but the copy failed: {error}"),
+    }
+}
+
+fn copy(vfs: &dyn Vfs, dir: &Path, name: &str, tail: &CutTail) -> io::Result<()> {
+    let mut kept = names(vfs, dir)?;
+    if kept.iter().any(|other| other == name) {
+        vfs.remove(&dir.join(name))?;
+        kept.retain(|other| other != name);
+    }
+    for other in kept.iter().take((kept.len() + 1).saturating_sub(CUT_TAILS_MAX)) {
+        vfs.remove(&dir.join(other))?;
+    }
+    let mut bytes = format!("{tail}\n").into_bytes();
+    let (begin, len) = (bytes.len(), usize::try_from(tail.len.min(CUT_TAIL_BYTES_MAX)).unwrap_or(0));
+    bytes.resize(begin + len, 0);
+    let segment = vfs.open(&tail.path, OpenMode::Read)?;
+    // A file that was cut short has less.
+    let read = segment.read_at(bytes.get_mut(begin..).unwrap_or_default(), tail.offset)?;
+    bytes.truncate(begin + read);
+    let file = vfs.open(&dir.join(name), OpenMode::CreateNew)?;
+    file.write_at(&bytes, 0)?;
+    file.sync_data()
+}
+
+/// Removes all copies, after a clean close.
+pub fn remove(vfs: &dyn Vfs, dir: &Path) {
+    let removed = names(vfs, dir).and_then(|names| names.iter().try_for_each(|name| vfs.remove(&dir.join(name))));
+    if let Err(error) = removed {
+        tracing::warn!(%error, "a copy of a cut log tail could not be removed");
+    }
+}
+
+/// The names of all copies, the lowest segment first.
+fn names(vfs: &dyn Vfs, dir: &Path) -> io::Result<Vec<String>> {
+    let entries = vfs.list(dir)?.into_iter().map(|entry| entry.name);
+    let mut names: Vec<String> = entries.filter(|name| name.starts_with(CUT_TAIL_PREFIX)).collect();
+    names.sort_by_key(|name| (name.len(), name.clone()));
+    Ok(names)
+}

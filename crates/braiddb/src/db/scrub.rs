@@ -1,0 +1,168 @@
+//! The scrubber: reads files again while the program runs, so that damage is known before a read needs the bytes.
+//!
+//! A merge thread that has nothing else to do reads the next piece of the next run or view, checks it unit by unit past
+//! the cache, and rests for as long as the rate says. So merges come first, a close waits for one piece at most, and
+//! nothing counts as activity: no commit, no flush. A file is held during a piece only, so that it can go between two.
+//! A pass reads every run and every view of a partition once; values in blob files and the log are not read.
+
+use super::core::Core;
+use crate::{
+    base::{FileNumber, Result},
+    table::{DamagedUnit, Run},
+    view::{View, damaged_view, damaged_view_file},
+};
+use parking_lot::Mutex;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// The most bytes of one piece, so that a close waits for no more. A view is one piece, whatever its length.
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// After a pass, the next one begins after so long at the earliest.
+const BETWEEN_PASSES_NS: u64 = 10_000_000_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Where the scrubber is, and what it has found.
+#[derive(Debug, Default)]
+pub struct Scrubber {
+    at: Mutex<Place>,
+    bytes: AtomicU64,
+    damaged: AtomicU64,
+    passes: AtomicU64,
+    last_pass_us: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// The file that comes next, or the first one of a higher number.
+    number: FileNumber,
+    /// The unit in it.
+    unit: usize,
+    /// Nothing is read before.
+    not_before_ns: u64,
+}
+
+/// What the scrubber has done since the database was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScrubStats {
+    /// Bytes read.
+    pub bytes: u64,
+    /// Damaged units found; each again in each pass.
+    pub damaged_units: u64,
+    /// Passes finished.
+    pub passes: u64,
+    /// When the last pass was finished, in microseconds since 1970; 0 if none was.
+    pub last_pass_us: u64,
+}
+
+/// A file of the present state.
+enum Scrubbed {
+    Run(Arc<Run>),
+    View(Arc<View>),
+}
+
+impl Scrubber {
+    /// What it has done.
+    pub fn stats(&self) -> ScrubStats {
+        ScrubStats {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            damaged_units: self.damaged.load(Ordering::Relaxed),
+            passes: self.passes.load(Ordering::Relaxed),
+            last_pass_us: self.last_pass_us.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Core {
+    /// Reads the next piece if it is due. Gives how long to rest, in nanoseconds; `None` if nothing is scrubbed.
+    pub(super) fn scrub_a_piece(&self) -> Option<u64> {
+        let rate = self.settings.scrub_bytes_per_second;
+        if rate == 0 || self.settings.read_only {
+            return None;
+        }
+        // One thread at a time.
+        let Some(mut at) = self.scrubber.at.try_lock() else { return Some(SECOND_NS) };
+        let now_ns = self.now_ns();
+        if now_ns < at.not_before_ns {
+            return Some(at.not_before_ns - now_ns);
+        }
+        let Some((number, file)) = self.next_to_scrub(at.number) else {
+            *at = Place { not_before_ns: now_ns.saturating_add(BETWEEN_PASSES_NS), ..Place::default() };
+            self.scrubber.passes.fetch_add(1, Ordering::Relaxed);
+            self.scrubber.last_pass_us.store(self.settings.runtime.unix_time_us(), Ordering::Relaxed);
+            return Some(BETWEEN_PASSES_NS);
+        };
+        if number != at.number {
+            (at.number, at.unit) = (number, 0);
+        }
+        let bytes = match self.scrub_file(&file, &mut at) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::warn!(%error, "a file could not be scrubbed");
+                (at.number, at.unit) = (number + 1, 0);
+                0
+            }
+        };
+        self.scrubber.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let rest_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(rate);
+        let rest_ns = u64::try_from(rest_ns).unwrap_or(u64::MAX);
+        at.not_before_ns = now_ns.saturating_add(rest_ns);
+        Some(rest_ns)
+    }
+
+    /// Reads all files now, from the first on.
+    #[cfg(test)]
+    pub fn scrub_from_the_start_for_tests(&self) {
+        let passes = self.scrubber.stats().passes;
+        *self.scrubber.at.lock() = Place::default();
+        while self.scrubber.stats().passes == passes {
+            self.scrubber.at.lock().not_before_ns = 0;
+            self.scrub_a_piece();
+        }
+    }
+
+    /// The file of the lowest number from `number` on.
+    fn next_to_scrub(&self, number: FileNumber) -> Option<(FileNumber, Scrubbed)> {
+        let state = self.state.load_full();
+        let partitions = &state.version.partitions;
+        let runs = partitions.iter().flat_map(|partition| partition.all_runs().map(|handle| handle.run()));
+        let run = runs.filter(|run| run.meta().number >= number).min_by_key(|run| run.meta().number);
+        let views = partitions.iter().filter_map(|partition| partition.view.as_ref());
+        let view = views.filter(|view| view.meta().number >= number).min_by_key(|view| view.meta().number);
+        let run = run.map(|run| (run.meta().number, Scrubbed::Run(Arc::clone(run))));
+        let view = view.map(|view| (view.meta().number, Scrubbed::View(Arc::clone(view))));
+        [run, view].into_iter().flatten().min_by_key(|(number, _)| *number)
+    }
+
+    /// Reads a piece of a file and moves on. Gives how many bytes were read.
+    fn scrub_file(&self, file: &Scrubbed, at: &mut Place) -> Result<u64> {
+        let (path, damaged, bytes, next) = match file {
+            Scrubbed::Run(run) => {
+                let (mut damaged, mut bytes, next) = run.damaged_units_from(at.unit, PIECE_BYTES)?;
+                if next.is_none() && run.meta().view_bytes > 0 {
+                    let range = run.meta().view_offset..run.meta().view_offset + run.meta().view_bytes;
+                    damaged.extend(damaged_view(&**run.file(), run.path(), run.meta().file_id, range)?);
+                    bytes += run.meta().view_bytes;
+                }
+                (run.path(), damaged, bytes, next)
+            }
+            Scrubbed::View(view) => {
+                let damaged = damaged_view_file(&*view.file, view.path(), Some(view.meta()))?;
+                (view.path(), damaged, view.meta().file_bytes, None)
+            }
+        };
+        for DamagedUnit { offset, len, detail, .. } in &damaged {
+            tracing::error!(path = %path.display(), offset, len, detail, "the scrubber has found damage: run `braid verify`");
+        }
+        self.scrubber.damaged.fetch_add(damaged.len() as u64, Ordering::Relaxed);
+        match next {
+            Some(unit) => at.unit = unit,
+            None => (at.number, at.unit) = (at.number + 1, 0),
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,381 @@
+//! A walk over the whole log that goes on behind damage and lists each damaged part once.
+//!
+//! The walk follows the chain as recovery does. Where a record is missing though the log is known to go on, it looks for
+//! the next record whose header passes: header checksums cover the segment's file id and the LSN, so a header that
+//! passes was written at that place in this life of the file. A damaged part reaches from the end of the last whole
+//! record to that record. Where a segment is missing or its header is damaged, the walk goes on in the segment that
+//! begins next.
+//!
+//! Nothing is written, and memory is bounded by the longest record and by the number of damaged parts.
+
+use super::{
+    format::{Epoch, Link, Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_path},
+    record::{Record, RecordFlags, decode_seal},
+    recovery::{Candidate, RecordInfo, SeenFiles},
+    remains::remains,
+    scan::{Beyond, Found, SegmentReader},
+};
+use crate::{
+    base::{Error, FileId, FileNumber, Result, SequenceNumber},
+    codec::FILE_HEADER_LEN,
+    platform::Vfs,
+};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+/// What is known of the log from elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogBounds {
+    /// Where it begins; `None` if the manifest knows of no log.
+    pub oldest_segment: Option<FileNumber>,
+    /// How far it is known to be durable.
+    pub durable_lsn: Lsn,
+    /// Commits up to this one are in runs.
+    pub flushed: SequenceNumber,
+    /// Where it ends, if the caller writes it.
+    pub end_lsn: Option<Lsn>,
+}
+
+/// What is wrong with a part of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogDamageKind {
+    /// Bytes that were written are not what they were.
+    Damaged,
+    /// A segment's file is missing.
+    Missing,
+    /// A torn or damaged tail: a record that was being written at a crash, or that was damaged later.
+    Tail,
+}
+
+/// A damaged part of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogDamage {
+    /// What is wrong.
+    pub kind: LogDamageKind,
+    /// The segment.
+    pub number: FileNumber,
+    /// Its file.
+    pub path: PathBuf,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// What was found there.
+    pub detail: String,
+    /// The last commit before it.
+    pub last_commit: SequenceNumber,
+    /// The first commit that was read behind it; `None` if there is none.
+    pub next_commit: Option<SequenceNumber>,
+}
+
+/// What a walk has read.
+#[derive(Clone, Debug, Default)]
+pub struct WalkedLog {
+    /// The segments that were read.
+    pub segments: BTreeSet<FileNumber>,
+    /// How many bytes of them.
+    pub bytes: u64,
+    /// The last commit that was read.
+    pub last_commit: SequenceNumber,
+    /// Each damaged part, in log order.
+    pub damaged: Vec<LogDamage>,
+}
+
+/// Shows a commit group: the segment's file, its offset there, what it is, and its unpacked payload.
+pub type GroupVisitor<'a> = dyn FnMut(&Path, u64, &RecordInfo, &[u8]) -> Result<()> + 'a;
+
+/// Walks over the log in `dir`, shows each whole commit group to `visitor`, those that are in runs too, and goes on
+/// behind damage. Errors are those of reading, and those of `visitor`.
+pub fn walk_damaged_log(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    bounds: &LogBounds,
+    visitor: &mut GroupVisitor<'_>,
+) -> Result<WalkedLog> {
+    let Some(oldest) = bounds.oldest_segment else { return Ok(WalkedLog::default()) };
+    let files = SeenFiles::list(vfs, dir)?;
+    let mut walk = Walk {
+        dir,
+        files: &files,
+        bounds,
+        visitor,
+        out: WalkedLog::default(),
+        seen: BTreeSet::new(),
+        lsn: 0,
+        epoch: 0,
+        known: None,
+    };
+    let mut next = Some(Named { number: oldest, file_id: None });
+    while let Some(named) = next {
+        next = match walk.segment(&named)? {
+            Step::To(named) => Some(named),
+            Step::Lost => walk.resume(),
+            Step::End => None,
+        };
+    }
+    walk.unreached();
+    Ok(walk.out)
+}
+
+/// A segment that the walk goes to.
+struct Named {
+    number: FileNumber,
+    /// Its identity, where a seal names it.
+    file_id: Option<FileId>,
+}
+
+/// Where the walk goes from a segment.
+enum Step {
+    To(Named),
+    /// To whichever segment begins next.
+    Lost,
+    End,
+}
+
+struct Walk<'a> {
+    dir: &'a Path,
+    files: &'a SeenFiles,
+    bounds: &'a LogBounds,
+    visitor: &'a mut GroupVisitor<'a>,
+    out: WalkedLog,
+    /// The segments that the walk was in.
+    seen: BTreeSet<FileNumber>,
+    lsn: Lsn,
+    epoch: Epoch,
+    /// How far the log of an epoch is known to be durable, once it has been asked.
+    known: Option<(Epoch, Lsn)>,
+}
+
+/// A segment that is walked through.
+struct InSegment<'a> {
+    header: SegmentHeader,
+    path: &'a Path,
+    reader: SegmentReader<'a>,
+    offset: u64,
+    /// The link that the next record carries; `None` behind damage.
+    link: Option<Link>,
+}
+
+impl InSegment<'_> {
+    fn lsn(&self) -> Lsn {
+        self.header.start_lsn + self.offset
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn note(&mut self, kind: LogDamageKind, number: FileNumber, (offset, len): (u64, u64), detail: impl Into<String>) {
+        let (path, last_commit) = (segment_path(self.dir, number), self.out.last_commit);
+        let detail = detail.into();
+        self.out.damaged.push(LogDamage { kind, number, path, offset, len, detail, last_commit, next_commit: None });
+    }
+
+    fn segment(&mut self, named: &Named) -> Result<Step> {
+        let number = named.number;
+        if !self.seen.insert(number) {
+            return Ok(Step::End);
+        }
+        let Some(candidate) = self.files.get(number) else {
+            let detail = "the log segment is missing";
+            self.note(LogDamageKind::Missing, number, (0, 0), detail);
+            return Ok(Step::Lost);
+        };
+        self.out.segments.insert(number);
+        let (header, link) = match candidate.header() {
+            Ok((header, link)) => (*header, link),
+            Err(Error::Corruption { offset, detail, .. }) => {
+                let end = if offset < FILE_HEADER_LEN as u64 { FILE_HEADER_LEN as u64 } else { SEGMENT_HEADER_LEN };
+                self.note(LogDamageKind::Damaged, number, (offset, end.saturating_sub(offset).max(1)), detail);
+                return Ok(Step::Lost);
+            }
+            Err(error) => return Err(error),
+        };
+        if named.file_id.is_some_and(|id| id != header.file_id) || header.start_lsn < self.lsn {
+            let detail = "the log segment is not the one that the segment before it names";
+            self.note(LogDamageKind::Damaged, number, (0, SEGMENT_HEADER_LEN), detail);
+            return Ok(Step::Lost);
+        }
+        if candidate.file_len() < header.len {
+            let (file_len, len) = (candidate.file_len(), header.len);
+            let detail = format!("the log segment has {file_len} of {len} bytes");
+            self.note(LogDamageKind::Damaged, number, (file_len, len - file_len), detail);
+        }
+        (self.epoch, self.lsn) = (header.epoch, header.start_lsn + SEGMENT_HEADER_LEN);
+        let header = SegmentHeader { len: header.len.min(candidate.file_len()), ..header };
+        self.records(candidate, header, link)
+    }
+
+    /// Walks over the records of a segment.
+    fn records(&mut self, candidate: &Candidate, header: SegmentHeader, link: Link) -> Result<Step> {
+        let (file, path) = candidate.place();
+        let reader = SegmentReader::new(&header, file, path);
+        let mut at = InSegment { header, path, reader, offset: SEGMENT_HEADER_LEN, link: Some(link) };
+        self.out.last_commit = self.out.last_commit.max(header.previous_sequence);
+        let successor = self.files.successor(header.epoch).map(|(_, header, _)| *header);
+        let step = loop {
+            self.lsn = at.lsn();
+            if let Some(next) = &successor
+                && self.lsn >= next.previous_end_lsn
+            {
+                let is_right =
+                    self.lsn == next.previous_end_lsn && at.link.is_none_or(|link| link == next.previous_link);
+                if !is_right {
+                    let detail = "the log does not end as the epoch after it says";
+                    self.note(LogDamageKind::Damaged, header.number, (at.offset, 1), detail);
+                }
+                break Step::To(Named { number: next.number, file_id: None });
+            }
+            if self.bounds.end_lsn.is_some_and(|end| self.lsn >= end) {
+                break Step::End;
+            }
+            match at.reader.find(at.offset)? {
+                Found::Record(record) if at.link.is_none_or(|link| link == record.header.previous_link) => {
+                    if let Some(step) = self.record(&mut at, &record)? {
+                        break step;
+                    }
+                }
+                found => {
+                    if let Some(step) = self.damage(&mut at, found, successor.is_some())? {
+                        break step;
+                    }
+                }
+            }
+        };
+        self.out.bytes += at.offset;
+        Ok(step)
+    }
+
+    /// Takes a whole record; a seal leads to another segment.
+    fn record(&mut self, at: &mut InSegment<'_>, record: &Record) -> Result<Option<Step>> {
+        let (offset, lsn, number) = (at.offset, at.lsn(), at.header.number);
+        let header = &record.header;
+        at.offset += record.file_len();
+        at.link = Some(record.link);
+        if !header.flags.is_group() && !header.flags.contains(RecordFlags::SEAL) {
+            return Ok(None);
+        }
+        let payload = match at.reader.payload(offset, record) {
+            Ok(payload) => payload,
+            Err(Error::Corruption { detail, .. }) => {
+                self.note(LogDamageKind::Damaged, number, (offset, record.file_len()), detail);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        if header.flags.contains(RecordFlags::SEAL) {
+            self.lsn = lsn + record.file_len();
+            let Some((number, file_id)) = decode_seal(&payload) else {
+                self.note(LogDamageKind::Damaged, number, (offset, record.file_len()), "not a seal");
+                return Ok(Some(Step::Lost));
+            };
+            return Ok(Some(Step::To(Named { number, file_id: Some(file_id) })));
+        }
+        if header.first_sequence <= self.out.last_commit {
+            let detail = format!("sequence number {} after {}", header.first_sequence, self.out.last_commit);
+            self.note(LogDamageKind::Damaged, number, (offset, record.file_len()), detail);
+            return Ok(None);
+        }
+        self.out.last_commit = header.last_sequence;
+        for damage in self.out.damaged.iter_mut().rev().take_while(|damage| damage.next_commit.is_none()) {
+            damage.next_commit = Some(header.first_sequence);
+        }
+        let info = RecordInfo {
+            epoch: at.header.epoch,
+            lsn,
+            end_lsn: lsn + record.file_len(),
+            first_sequence: header.first_sequence,
+            last_sequence: header.last_sequence,
+            commit_time_us: header.commit_time_us,
+        };
+        (self.visitor)(at.path, offset, &info, &payload)?;
+        Ok(None)
+    }
+
+    /// No whole record continues the chain here: the log's end, or damage behind which the walk goes on.
+    fn damage(&mut self, at: &mut InSegment<'_>, found: Found, has_successor: bool) -> Result<Option<Step>> {
+        let (offset, number) = (at.offset, at.header.number);
+        let next = at.reader.next_record(offset + 1)?;
+        let is_known = has_successor || self.bounds.end_lsn.is_some() || self.known(at)? > at.lsn();
+        if !is_known {
+            let mut beyond = at.reader.beyond(offset)?;
+            beyond.add(self.beyond_in_later(at.lsn())?);
+            if let Some(remains) = remains(&mut at.reader, offset, found, &beyond)? {
+                self.note(LogDamageKind::Tail, number, (remains.offset, remains.len), remains.detail);
+            }
+            return Ok(Some(Step::End));
+        }
+        let (end, detail) = match (found, next) {
+            (Found::Record(record), _) => {
+                (offset + record.file_len(), "a log record does not continue the one before it")
+            }
+            (Found::Torn(record), _) => {
+                (offset + record.file_len(), "the payload of a log record does not match its checksum")
+            }
+            (_, Some((next, _))) => (next, "no whole log record stands here"),
+            (_, None) => (self.end_of_records(&at.header), "no whole log record stands here, nor behind it"),
+        };
+        self.note(LogDamageKind::Damaged, number, (offset, end.saturating_sub(offset).max(1)), detail);
+        (at.offset, at.link) = (end.max(offset + 1), None);
+        self.lsn = at.lsn();
+        let is_over = next.is_none() && !matches!(found, Found::Record(_) | Found::Torn(_));
+        Ok(is_over.then_some(Step::Lost))
+    }
+
+    /// Where the records of a segment end at the latest.
+    fn end_of_records(&self, header: &SegmentHeader) -> u64 {
+        let successor = self.files.successor(header.epoch).map(|(_, next, _)| next.previous_end_lsn);
+        let ends = [successor, self.bounds.end_lsn].into_iter().flatten();
+        let within = ends.filter(|end| (header.start_lsn..header.limit_lsn()).contains(end));
+        within.map(|end| end - header.start_lsn).min().unwrap_or(header.len)
+    }
+
+    /// How far the log of the present epoch is known to be durable, by what stands behind the first place that was damaged.
+    fn known(&mut self, at: &mut InSegment<'_>) -> Result<Lsn> {
+        if let Some((epoch, known)) = self.known
+            && epoch == at.header.epoch
+        {
+            return Ok(known);
+        }
+        let mut known = self.bounds.durable_lsn.max(at.reader.beyond(at.offset)?.durable_lsn);
+        known = known.max(self.beyond_in_later(at.lsn())?.durable_lsn);
+        self.known = Some((at.header.epoch, known));
+        Ok(known)
+    }
+
+    /// What stands in the segments of the epoch that begin past a position.
+    fn beyond_in_later(&self, lsn: Lsn) -> Result<Beyond> {
+        let mut beyond = Beyond::default();
+        for (candidate, header) in self.files.valid() {
+            if header.epoch == self.epoch && header.start_lsn >= lsn {
+                beyond.add(Beyond { durable_lsn: header.durable_lsn, ..Beyond::default() });
+                beyond.add(candidate.beyond(header)?);
+            }
+        }
+        Ok(beyond)
+    }
+
+    /// The segment that begins next behind one that was lost.
+    fn resume(&self) -> Option<Named> {
+        let is_later = |header: &SegmentHeader| {
+            !self.seen.contains(&header.number)
+                && header.epoch >= self.epoch
+                && header.start_lsn >= self.lsn
+                && header.previous_sequence >= self.bounds.flushed
+        };
+        let later = self.files.valid().map(|(_, header)| header).filter(|header| is_later(header));
+        later.min_by_key(|header| header.start_lsn).map(|header| Named { number: header.number, file_id: None })
+    }
+
+    /// Segments of a later epoch that the chain does not lead to, though nothing was damaged before them.
+    fn unreached(&mut self) {
+        if !self.out.damaged.is_empty() || self.bounds.end_lsn.is_some() {
+            return;
+        }
+        let later = self.files.valid().find(|(_, header)| header.epoch > self.epoch);
+        if let Some((_, header)) = later {
+            let detail = format!("the log does not lead to this segment of epoch {}", header.epoch);
+            self.note(LogDamageKind::Damaged, header.number, (0, SEGMENT_HEADER_LEN), detail);
+        }
+    }
+}
