@@ -60,6 +60,10 @@ kinds! {
     HugeText, "huge-text", false, "a text of more than 16 KiB: stored whole";
     /// A line that is neither a comment nor a field.
     JunkLine, "junk-line", false, "a line that is neither comment nor field: left out";
+    /// A disc none of whose ids fits its offsets.
+    WrongDiscId, "wrong-disc-id", false, "no id of the disc fits its track offsets and length: kept";
+    /// A link to a file that is not among the latest ones before it.
+    LostLink, "lost-link", true, "a link to a file that did not come shortly before it";
     /// A file in the archive that is not a disc.
     NotADisc, "not-a-disc", true, "a file that is not named like a disc, or holds no fields";
     /// A disc without its one necessary field.

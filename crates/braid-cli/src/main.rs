@@ -31,6 +31,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    outlive_file_size_limits();
     let arguments = arguments::Arguments::try_parse().unwrap_or_else(|error| exit::refuse_arguments(&error));
     let code = match commands::run(arguments.command) {
         Ok(code) => code,
@@ -43,4 +44,15 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// Has a write past `ulimit -f` fail, which is reported, instead of the signal end the command without a word.
+fn outlive_file_size_limits() {
+    #[cfg(unix)]
+    {
+        let seen = std::sync::Arc::default();
+        if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen) {
+            eprintln!("braid: the signal of file size limits cannot be caught: {error}");
+        }
+    }
 }

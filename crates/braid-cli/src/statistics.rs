@@ -14,6 +14,13 @@ use crate::{
 /// The most important numbers, with a picture of partitions.
 pub fn write_text(stats: &Stats, drawn: Drawn, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "on disk          {}", show_bytes(stats.disk_bytes))?;
+    let (reserve, whole) = (stats.disk_reserve_bytes, stats.disk_reserve_bytes_whole);
+    if reserve < whole {
+        let (reserve, whole) = (show_bytes(reserve), show_bytes(whole));
+        writeln!(out, "disk reserve     {reserve} of {whole}: the disk was full, and only deletes are accepted")?;
+    } else if whole > 0 {
+        writeln!(out, "disk reserve     {}", show_bytes(whole))?;
+    }
     let (memtables, cache) = (show_bytes(stats.memtable_bytes), show_bytes(stats.cache_bytes));
     writeln!(out, "in memory        {}: memtables {memtables}, cache {cache}", show_bytes(stats.memory_bytes))?;
     writeln!(out, "last commit      {}", show_count(stats.last_sequence))?;

@@ -55,7 +55,7 @@ pub use backup::{
     BackupInfo, BackupOptions, BackupReport, BackupTarget, Backups, DirectoryTarget, Object, ObjectReader,
     ObjectWriter, Restored, Retention, TargetLock,
 };
-pub use base::{Error, ReaderKind, Result, SequenceNumber};
+pub use base::{Error, NoSpace, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{

@@ -2,8 +2,8 @@
 
 use crate::{
     backup::{self, BackupTarget, Restored},
-    base::Result,
     base::limits,
+    base::{Error, Result},
     codec::{Compression, MergeFunction},
     db::{self, Db, Durability, Follower, RestorePoint, Settings, SharedRuntime, VerifyOptions, VerifyReport},
     dump::{self, LoadOptions, LoadReport},
@@ -133,6 +133,8 @@ impl Builder {
                 scrub_bytes_per_second: 0,
                 open_files: None,
                 is_restoring: false,
+                disk_reserve: None,
+                volume_bytes: None,
                 vfs: default_vfs(),
                 runtime: Arc::new(SystemRuntime::new()),
                 shared: None,
@@ -328,6 +330,31 @@ impl Builder {
         self
     }
 
+    /// Bytes of the disk that are kept for a full disk, in the file `RESERVE`; 0 for none.
+    ///
+    /// When the disk is full, deletes ([`Tree::delete`](crate::Tree::delete), `delete_range`, [`Db::drop_tree`], batches and transactions of
+    /// nothing else), flushes and [`Db::compact`] use it. From then on all other writes are refused with [`Error::DiskFull`](crate::Error::DiskFull)
+    /// until the reserve is whole again, which needs no reopening. So what was deleted gives its space back: runs that a range delete covers
+    /// go at once, other partitions are merged one after the other, and each merge needs a reserve of what it keeps. Deletes
+    /// that are scattered over a partition larger than the reserve cannot give back its space before other space is free. Flushes use at most half of
+    /// the reserve, except those of a compaction. Snapshots and other readers, a log that is [retained](Builder::log_retention) or not archived
+    /// yet, and backups keep their files, reserve or not.
+    ///
+    /// By default: on a volume of less than 2 GiB an eighth of it, or what a flush needs if that is less, and memtables, log segments and partitions that were not
+    /// set are so small that the reserve is enough for them. On a larger volume 512 KiB, the log's bytes and a 64th of the
+    /// data, at most a memtable, a log segment and 1 MiB; and only where four times as much is free. None in memory.
+    ///
+    /// The blocks are allocated (`fallocate`, or zeros where the system has no such call). On a file system that copies what it overwrites (btrfs, ZFS)
+    /// cutting the file frees its blocks too, but needs some for itself, and snapshots of the file system keep them. Other programs may take the
+    /// freed blocks.
+    ///
+    /// A process with a limit for the size of files (`ulimit -f`) gets the signal `SIGXFSZ`, which ends it, unless it ignores the
+    /// signal: then the engine returns `DiskFull` with [`NoSpace::FileSize`](crate::NoSpace::FileSize). `braid` ignores it.
+    pub fn disk_reserve(mut self, bytes: u64) -> Builder {
+        self.settings.disk_reserve = Some(bytes);
+        self
+    }
+
     /// The size of a block before compression, in bytes; 4096 by default. Entries larger than that have a block each.
     pub fn block_bytes(mut self, bytes: usize) -> Builder {
         self.settings.block_bytes = bytes;
@@ -453,7 +480,7 @@ impl Builder {
     /// there is no such backup. After an error nothing is left in `dir`, unless the process is killed: then it does not open.
     /// Takes time linear in the backup. There is an example at [`Db::backup`].
     pub fn restore(self, target: &dyn BackupTarget, id: Option<u64>, dir: impl AsRef<Path>) -> Result<Restored> {
-        backup::restore(self.settings, target, id, dir.as_ref())
+        backup::restore(self.settings, target, id, dir.as_ref()).map_err(Error::of_output)
     }
 
     /// As [`Builder::restore`], to a commit or a moment: of the newest backup that was taken at that point or before, and of the
@@ -469,7 +496,7 @@ impl Builder {
         point: RestorePoint,
         dir: impl AsRef<Path>,
     ) -> Result<Restored> {
-        backup::restore_to(self.settings, target, archive.as_ref(), point, dir.as_ref())
+        backup::restore_to(self.settings, target, archive.as_ref(), point, dir.as_ref()).map_err(Error::of_output)
     }
 
     /// Makes a database of a [dump](crate::Snapshot::dump) in the directory `dir`. Records keep the numbers of their commits, and expire when
@@ -490,7 +517,7 @@ impl Builder {
         input: &mut dyn std::io::Read,
         options: LoadOptions<'_>,
     ) -> Result<LoadReport> {
-        dump::load(self.settings, dir.as_ref(), input, options)
+        dump::load(self.settings, dir.as_ref(), input, options).map_err(Error::of_output)
     }
 
     /// Makes a new database in the directory `to` of all that can be read of the damaged one in `from`: each record whose newest version stands in a

@@ -27,13 +27,17 @@ const FREEDB_INDEXES: [&str; 3] = ["by_disc_id=disc_ids", "by_artist=artist:lowe
 
 /// Imports a file.
 pub fn import(arguments: ImportArguments) -> Result<u8> {
-    let format = arguments.format.or_else(|| Format::of_name(&arguments.file));
+    let of_folder = arguments.file.is_dir().then_some(Format::Freedb);
+    let format = arguments.format.or(of_folder).or_else(|| Format::of_name(&arguments.file));
     let no_format = || usage("the input's name does not say its format: give --format");
     if format.is_none() && arguments.file.as_os_str() == "-" && std::io::stdin().is_terminal() {
         return Err(no_format());
     }
+    let source = match format {
+        Some(Format::Freedb) => Source::open_discs(&arguments.file)?,
+        _ => Source::open(&arguments.file)?,
+    };
     // An export is known by its first line, whatever its name; what a pipe has given cannot be read twice.
-    let source = Source::open(&arguments.file)?;
     if format == Some(Format::Export) || arguments.format.is_none() && source.begins_with(MAGIC) {
         return import_export(&arguments, source);
     }

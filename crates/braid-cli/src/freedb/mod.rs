@@ -5,6 +5,8 @@ pub mod generator;
 mod parser;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_oddities;
 mod text;
 
 pub use disc::Disc;

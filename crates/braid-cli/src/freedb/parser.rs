@@ -99,6 +99,12 @@ impl<'a> RawFile<'a> {
         let separator = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
         let mut carriage_returns = separator == b'\r' && bytes.contains(&b'\r');
         let mut segment: Option<RawField<'a>> = None;
+        // Entries of a cache of libcddb end as the server's answer did, with a full stop.
+        let trimmed = bytes.trim_ascii_end();
+        let bytes = match trimmed.strip_suffix(b".") {
+            Some(rest) if rest.last().is_none_or(|byte| matches!(byte, b'\n' | b'\r')) => rest,
+            _ => bytes,
+        };
         for line in bytes.split(|&byte| byte == separator) {
             let line = match line.strip_suffix(b"\r") {
                 Some(stripped) => {
@@ -291,6 +297,7 @@ impl Builder<'_> {
     /// Checks the disc as a whole; false if it cannot be stored.
     fn finish(mut self, file_id: Option<String>) -> bool {
         self.finish_tracks();
+        self.finish_year();
         if let Some(file_id) = file_id {
             if self.disc.disc_ids.is_empty() {
                 self.findings.push(Finding::new(Dirt::MissingField, "DISCID"));
@@ -301,10 +308,27 @@ impl Builder<'_> {
                 self.disc.disc_ids.push(file_id);
             }
         }
+        if let Some(id) = id_of_offsets(self.disc)
+            && !self.disc.disc_ids.iter().any(|known| fits(known, id))
+        {
+            let detail = format!("{}, not {id:08x}", self.disc.disc_ids.join(","));
+            self.findings.push(Finding::new(Dirt::WrongDiscId, detail));
+        }
         if !self.has_title {
             self.findings.push(Finding::new(Dirt::MissingTitle, self.disc.disc_ids.join(",")));
         }
         self.has_title
+    }
+
+    /// Takes the year from EXTD where DYEAR has none: before there was DYEAR, programs wrote `YEAR: 1987 ID3G: 17` there.
+    fn finish_year(&mut self) {
+        if self.disc.year.is_some() {
+            return;
+        }
+        let Some((before, after)) = self.disc.extended.split_once("YEAR:") else { return };
+        let digits: String = after.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        let is_word = before.chars().last().is_none_or(|c| !c.is_alphanumeric());
+        self.disc.year = digits.parse().ok().filter(|year| is_word && (1000..=2999).contains(year));
     }
 
     fn finish_tracks(&mut self) {
@@ -333,4 +357,30 @@ impl Builder<'_> {
             }
         }
     }
+}
+
+/// Frames in a second.
+const FRAMES: u32 = 75;
+
+/// The disc id that follows from the track offsets and the playing time, as FreeDB defines it; `None` where they are not known.
+fn id_of_offsets(disc: &Disc) -> Option<u32> {
+    let (first, length) = (disc.offsets.first()?, disc.length_seconds?);
+    let digits = |mut number: u32| {
+        let mut sum = 0;
+        while number > 0 {
+            sum += number % 10;
+            number /= 10;
+        }
+        sum
+    };
+    let sum: u32 = disc.offsets.iter().map(|offset| digits(offset / FRAMES)).sum();
+    let seconds = length.checked_sub(first / FRAMES).filter(|seconds| *seconds <= 0xffff)?;
+    Some((sum % 255) << 24 | seconds << 8 | disc.offsets.len() as u32)
+}
+
+/// Whether an id is that of the offsets. Programs round the playing time differently, by a second at most.
+fn fits(known: &str, id: u32) -> bool {
+    let Ok(known) = u32::from_str_radix(known, 16) else { return false };
+    let seconds = |id: u32| id >> 8 & 0xffff;
+    known & 0xff00_00ff == id & 0xff00_00ff && seconds(known).abs_diff(seconds(id)) <= 1
 }

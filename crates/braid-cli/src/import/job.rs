@@ -26,7 +26,7 @@ use crate::{
     bar::Bar,
     exit::{INPUT, failure, usage},
     freedb::decode_fields,
-    input::{RowReader, Source, split_fields, unreadable},
+    input::{Place, RowReader, Source, split_fields, unreadable},
 };
 
 /// What to do at a record that cannot be stored.
@@ -119,7 +119,11 @@ impl ImportJob {
             }
             return Ok(ImportReport::new(progress, &stages, began.elapsed(), resumed_at));
         }
-        let reader = self.source.into_reader(progress.next_offset)?;
+        let from = match self.format {
+            Format::Freedb => Place::of(progress.next_offset).offset,
+            _ => progress.next_offset,
+        };
+        let reader = self.source.into_reader(from)?;
         let source = open_records(reader, self.format, &mut progress)?;
         let parser = RecordParser {
             format: self.format,
@@ -167,7 +171,7 @@ fn open_output(target: Target, plan: &mut Plan) -> Result<(Output, Option<Progre
 /// Makes records of bytes; where an import begins, reads the row that names the columns.
 fn open_records(reader: Box<dyn Read + Send>, format: Format, progress: &mut Progress) -> Result<RecordSource> {
     let Some(style) = format.row_style() else {
-        return Ok(RecordSource::Archive(reader, progress.next_offset));
+        return Ok(RecordSource::Archive(reader, Place::of(progress.next_offset)));
     };
     let mut rows = RowReader::new(reader, style, progress.next_offset);
     if format.has_header() && progress.columns.is_empty() {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     dirt::{Dirt, Finding},
-    input::{Chunk, ChunkSink, RowReader, Stopped, read_archive, unreadable},
+    input::{Chunk, ChunkSink, Place, RowReader, Stopped, read_archive, unreadable},
 };
 
 /// Where the reader takes records from.
@@ -32,7 +32,7 @@ pub enum RecordSource {
     /// Rows.
     Rows(RowReader<Box<dyn Read + Send>>),
     /// The members of an archive, which stands at this offset.
-    Archive(Box<dyn Read + Send>, u64),
+    Archive(Box<dyn Read + Send>, Place),
 }
 
 /// A record on its way to the writer.

@@ -2,12 +2,13 @@
 
 mod archive;
 mod chunk;
+mod folder;
 mod rows;
 mod source;
 #[cfg(test)]
 mod tests;
 
-pub use archive::read_archive;
+pub use archive::{Place, read_archive};
 pub use chunk::{Chunk, ChunkSink, Stopped};
 pub use rows::{RowReader, RowStyle, split_fields};
 pub use source::{Identity, Source, unreadable};

@@ -5,7 +5,7 @@
 //! comes from standard input) and a hash of its first MiB, both as they lie on disk.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufReader, Cursor, Read, Seek, SeekFrom},
     path::Path,
     sync::{
@@ -18,6 +18,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
+use super::folder::FolderArchive;
 use crate::exit::{INPUT, failure};
 
 /// How much of an input its hash covers.
@@ -65,6 +66,24 @@ enum Rest {
 }
 
 impl Source {
+    /// Opens discs: a folder of files, a single file as it lies in a folder, or an archive of them.
+    pub fn open_discs(path: &Path) -> Result<Source> {
+        let cannot = || format!("cannot read {}", path.display());
+        let archive = match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => FolderArchive::of_folder(path).with_context(cannot)?,
+            Ok(metadata) if metadata.is_file() => {
+                let source = Source::open(path)?;
+                let is_text = source.head.starts_with(b"#") || source.head.starts_with(b"DISCID=");
+                if !is_text || source.compression != Compression::None {
+                    return Ok(source);
+                }
+                FolderArchive::of_file(path).with_context(cannot)?
+            }
+            _ => return Source::open(path),
+        };
+        Source::from_rest(Rest::Stream(Box::new(archive))).with_context(cannot)
+    }
+
     /// Opens a path; `-` is standard input.
     pub fn open(path: &Path) -> Result<Source> {
         let rest = if path == Path::new("-") {

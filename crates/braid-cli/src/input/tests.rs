@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Chunk, ChunkSink, Source, read_archive,
+    Chunk, ChunkSink, Place, Source, read_archive,
     rows::{RowReader, RowStyle, split_fields},
 };
 use crate::dirt::Dirt;
@@ -166,7 +166,7 @@ fn an_archive_is_read_from_any_member() {
             Ok(())
         };
         let mut sink = ChunkSink::new(0, &mut take);
-        let result = read_archive(&archive[offset as usize..end], offset, &mut sink);
+        let result = read_archive(&archive[offset as usize..end], Place::of(offset), &mut sink);
         sink.flush().unwrap();
         (records, result.is_ok())
     };

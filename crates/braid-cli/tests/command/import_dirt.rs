@@ -36,6 +36,8 @@ fn each_kind_of_dirt_in_a_dump_is_counted() {
         ("empty-title", 2),
         ("huge-text", 1),
         ("junk-line", 1),
+        // The ids of the fixture are made up.
+        ("wrong-disc-id", 17),
         ("not-a-disc", 2),
         ("missing-title", 1),
     ]);

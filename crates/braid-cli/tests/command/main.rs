@@ -8,6 +8,8 @@ mod dump;
 mod exit_codes;
 mod exit_table;
 mod export;
+mod freedb;
+mod full_disk;
 mod import_dirt;
 mod import_formats;
 mod import_resume;

@@ -16,5 +16,6 @@ mod hermitage;
 mod histories;
 mod livelock;
 mod model;
+mod reserve;
 mod restore_points;
 mod verify_damage;

@@ -69,14 +69,14 @@ impl DirectoryTarget {
     }
 
     fn sync(&self) -> Result<()> {
-        self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))
+        self.vfs.sync_dir(&self.dir).map_err(|e| Error::output("sync", &self.dir, e))
     }
 }
 
 impl BackupTarget for DirectoryTarget {
     fn put(&self, name: &str) -> Result<Box<dyn ObjectWriter>> {
         let path = self.dir.join(name);
-        let file = self.vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
+        let file = self.vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::output("create", &path, e))?;
         Ok(Box::new(FileWriter { target: self.clone(), path, file, len: 0 }))
     }
 
@@ -127,13 +127,13 @@ struct FileWriter {
 
 impl ObjectWriter for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_at(bytes, self.len).map_err(|e| Error::io("write", &self.path, e))?;
+        self.file.write_at(bytes, self.len).map_err(|e| Error::output("write", &self.path, e))?;
         self.len += bytes.len() as u64;
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
+        self.file.sync_data().map_err(|e| Error::output("sync", &self.path, e))?;
         self.target.sync()
     }
 }

@@ -127,9 +127,9 @@ fn copy_blob(
     for at in (0..len).step_by(READ_BYTES) {
         buffer.resize(usize::try_from(len - at).unwrap_or(usize::MAX).min(READ_BYTES), 0);
         source.read_exact_at(&mut buffer, at).map_err(|e| Error::io("read", &from, e))?;
-        copy.write_at(&buffer, at).map_err(|e| Error::io("write", &path, e))?;
+        copy.write_at(&buffer, at).map_err(|e| Error::output("write", &path, e))?;
     }
-    copy.sync_data().map_err(|e| Error::io("sync", &path, e))
+    copy.sync_data().map_err(|e| Error::output("sync", &path, e))
 }
 
 /// Commits again what the archive tells of; how many commits.
@@ -163,11 +163,11 @@ fn copy_files(backups: &Backups<'_>, description: &Description, new: &mut NewDir
         let path = dir.join(&name);
         let copy = new.create(&name)?;
         backups.read(file, &mut |piece| {
-            copy.write_at(piece, at).map_err(|e| Error::io("write", &path, e))?;
+            copy.write_at(piece, at).map_err(|e| Error::output("write", &path, e))?;
             at += piece.len() as u64;
             Ok(())
         })?;
-        copy.sync_data().map_err(|e| Error::io("sync", &path, e))?;
+        copy.sync_data().map_err(|e| Error::output("sync", &path, e))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The one error type.
 
-use super::{ReaderKind, SequenceNumber};
+use super::{NoSpace, ReaderKind, SequenceNumber};
 use std::{io, path::PathBuf, time::Duration};
 
 /// What every fallible call returns.
@@ -75,10 +75,12 @@ pub enum Error {
         owner: String,
     },
     /// The disk is full: the write was not applied; reads go on, and writes resume when space is back.
-    #[error("the disk that holds {path} is full: free some space; reads go on, and writes resume by themselves")]
+    #[error("{}", reason.describe(path))]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
+        /// Which limit was met.
+        reason: NoSpace,
     },
     /// The handle takes no writes: it was opened for reading only, or an earlier failure left it unsure of what is on disk.
     #[error("the database is read-only ({reason}): open it anew, for writing, to write to it")]
@@ -194,9 +196,23 @@ impl Error {
     /// Wraps what the operating system said; a full disk becomes [`Error::DiskFull`].
     pub fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
         let path = path.into();
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull { path },
-            _ => Error::Io { action, path, source },
+        match NoSpace::of(&source) {
+            Some(reason) => Error::DiskFull { path, reason },
+            None => Error::Io { action, path, source },
+        }
+    }
+
+    /// The same for a file that is no part of the database: a dump, a backup, an archive. A full disk there says nothing of the
+    /// database's own.
+    pub fn output(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
+        Error::io(action, path, source).of_output()
+    }
+
+    /// The error, said of a file that is no part of the database.
+    pub fn of_output(self) -> Error {
+        match self {
+            Error::DiskFull { path, reason: NoSpace::Disk } => Error::DiskFull { path, reason: NoSpace::Output },
+            other => other,
         }
     }
 
@@ -231,7 +247,7 @@ impl Error {
             Error::NotFound(text) => Error::NotFound(text.clone()),
             Error::AlreadyExists(text) => Error::AlreadyExists(text.clone()),
             Error::Locked { path, owner } => Error::Locked { path: path.clone(), owner: owner.clone() },
-            Error::DiskFull { path } => Error::DiskFull { path: path.clone() },
+            Error::DiskFull { path, reason } => Error::DiskFull { path: path.clone(), reason: *reason },
             Error::ReadOnly { reason } => Error::ReadOnly { reason: reason.clone() },
             Error::CommitUnknown { reason } => Error::CommitUnknown { reason: reason.clone() },
             Error::Conflict { reason } => Error::conflict(reason.clone()),

@@ -55,10 +55,12 @@ pub enum FileKind {
     Backup,
     /// A dump. Numbers: the last commit in it, and zero.
     Dump,
+    /// The reserve of disk space. Numbers: the length of the whole file, and zero.
+    Reserve,
 }
 
 impl FileKind {
-    const ALL: [FileKind; 8] = [
+    const ALL: [FileKind; 9] = [
         FileKind::Wal,
         FileKind::Run,
         FileKind::View,
@@ -67,6 +69,7 @@ impl FileKind {
         FileKind::Current,
         FileKind::Backup,
         FileKind::Dump,
+        FileKind::Reserve,
     ];
 
     /// The first eight bytes of such a file.
@@ -80,6 +83,7 @@ impl FileKind {
             FileKind::Current => b"BRAIDCUR",
             FileKind::Backup => b"BRAIDBAK",
             FileKind::Dump => b"BRAIDDMP",
+            FileKind::Reserve => b"BRAIDRSV",
         }
     }
 

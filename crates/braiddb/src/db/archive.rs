@@ -174,7 +174,7 @@ impl Archiver {
     }
 
     fn sync(&self) -> Result<()> {
-        self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))
+        self.vfs.sync_dir(&self.dir).map_err(|e| Error::output("sync", &self.dir, e))
     }
 }
 
@@ -196,23 +196,23 @@ fn file_identity(vfs: &dyn Vfs, path: &Path) -> Result<(FileId, u64)> {
 /// has one is whole.
 fn copy_header_last(vfs: &dyn Vfs, from: &Path, to: &Path, header_len: u64, used_len: u64, len: u64) -> Result<()> {
     let source = vfs.open(from, OpenMode::Read).map_err(|e| Error::io("open", from, e))?;
-    let file = vfs.open(to, OpenMode::CreateNew).map_err(|e| Error::io("create", to, e))?;
+    let file = vfs.open(to, OpenMode::CreateNew).map_err(|e| Error::output("create", to, e))?;
     let mut buffer = Vec::new();
     let mut copy = |range: std::ops::Range<u64>| -> Result<()> {
         for at in range.clone().step_by(COPY_BYTES as usize) {
             buffer.resize((range.end - at).min(COPY_BYTES) as usize, 0);
             source.read_exact_at(&mut buffer, at).map_err(|e| Error::io("read", from, e))?;
-            file.write_at(&buffer, at).map_err(|e| Error::io("write", to, e))?;
+            file.write_at(&buffer, at).map_err(|e| Error::output("write", to, e))?;
         }
         Ok(())
     };
     copy(header_len..used_len)?;
     if file.len().map_err(|e| Error::io("read", to, e))? < len {
-        file.set_len(len).map_err(|e| Error::io("extend", to, e))?;
+        file.set_len(len).map_err(|e| Error::output("extend", to, e))?;
     }
-    file.sync_data().map_err(|e| Error::io("sync", to, e))?;
+    file.sync_data().map_err(|e| Error::output("sync", to, e))?;
     copy(0..header_len.min(used_len))?;
-    file.sync_data().map_err(|e| Error::io("sync", to, e))
+    file.sync_data().map_err(|e| Error::output("sync", to, e))
 }
 
 impl Core {

@@ -8,6 +8,7 @@
 use super::{
     core::{Core, WorkState},
     crew::{Role, Turn, Worker},
+    reserve::Stage,
     upgrade::is_older,
 };
 use crate::{
@@ -159,7 +160,7 @@ impl Core {
             drop(work);
             if !self.run_job(Job::Flush) {
                 self.check_writable()?;
-                return Err(Error::DiskFull { path: self.dir.clone() });
+                return Err(self.disk_full());
             }
         }
         Ok(())
@@ -168,12 +169,15 @@ impl Core {
     /// Merges each partition into as few runs as can be.
     pub fn compact_all(&self) -> Result<()> {
         let _hurry = self.hurry();
+        let deep = self.reserve.begin_compaction();
         let ids: Vec<u64> = self.state.load().version.partitions.iter().map(|p| p.id).collect();
-        ids.into_iter().try_for_each(|id| self.compact_partition(id))?;
+        self.compact_each(ids)?;
         // Others may write all the while: then there is always something left to do.
         self.run_until_settled(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())?;
         // The space is back when this returns, but for what readers hold.
         self.table.disposal.work_through();
+        drop(deep);
+        self.keep_reserve_after(true);
         Ok(())
     }
 
@@ -203,7 +207,7 @@ impl Core {
         let is_step = !droppable_runs(&partition, self.snapshots.strata()[0], self.expired_by_us()).is_empty();
         let is_empty = partition.all_runs().next().is_none();
         let indexed = self.partitions_with_hash_indexes();
-        let done = if is_empty { Ok(()) } else { self.run_partition(&partition, &plan) };
+        let done = if is_empty { Ok(()) } else { self.run_partition(&partition, &plan, Some(Stage::Merge)) };
         self.work.lock().busy.remove(&id);
         self.signal_work();
         done?;
@@ -253,7 +257,7 @@ impl Core {
             };
             if !self.run_job(job) {
                 self.check_writable()?;
-                return Err(Error::DiskFull { path: self.dir.clone() });
+                return Err(self.disk_full());
             }
         }
         self.check_writable()
@@ -436,7 +440,7 @@ impl Core {
         let indexed = self.partitions_with_hash_indexes();
         let result = match &job {
             Job::Flush => self.run_flush(),
-            Job::Partition(partition, plan) => self.run_partition(partition, plan),
+            Job::Partition(partition, plan) => self.run_partition(partition, plan, self.stage_of(partition)),
         };
         let mut work = self.work.lock();
         match &job {
@@ -470,32 +474,24 @@ impl Core {
             self.learn_superseding(partition, plan);
         }
         self.signal_work();
+        if done && (self.reserve.is_used() || matches!(job, Job::Flush)) {
+            self.keep_reserve_after(true);
+        }
         if done {
             self.index_what_came(&indexed, matches!(job, Job::Flush));
         }
         done
     }
 
-    /// Does what makes files. Where there is no space for them, but some of those that merges have replaced were still to be removed, it is done once more
-    /// without those.
-    fn with_space(&self, job: impl Fn() -> Result<()>) -> Result<()> {
-        let gone = self.table.disposal.gone();
-        let done = job();
-        if !matches!(&done, Err(e) if e.is_disk_full()) {
-            return done;
-        }
-        self.table.disposal.work_through();
-        if self.table.disposal.gone() == gone { done } else { job() }
-    }
-
     fn run_flush(&self) -> Result<()> {
-        let done = self.contained("a flush", || self.with_space(|| self.flush_oldest().map(|_| ())));
+        let done =
+            self.contained("a flush", || self.with_space(Some(Stage::Flush), || self.flush_oldest().map(|_| ())));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
     /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
-    fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
-        let done = self.contained("a merge", || match self.with_space(|| self.run_plan(partition, plan)) {
+    fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan, stage: Option<Stage>) -> Result<()> {
+        let done = self.contained("a merge", || match self.with_space(stage, || self.run_plan(partition, plan)) {
             Err(e) => match damaged_view(&e) {
                 Some(number) => self.note_damaged_view(number, &e),
                 None => Err(e),
@@ -796,5 +792,6 @@ impl Core {
         self.give_memory_back_if_due();
         self.look_at_readers_if_due();
         self.tidy_log();
+        self.keep_reserve();
     }
 }

@@ -202,6 +202,7 @@ pub(super) fn commit(
             return Ok(None);
         }
         let compression = options.compression.unwrap_or(core.settings.compression);
+        core.refuse_on_full_disk()?;
         let blob = core.blobs.write(key, value, compression)?;
         blobs.push(blob.file);
         let mut bytes = Vec::new();

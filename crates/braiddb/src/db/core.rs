@@ -23,7 +23,7 @@
 
 use super::{
     archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, dead_limit::Superseding,
-    pressure::Pressure, scrub::Scrubber, snapshot::Hold, stats::Counters, watches::Watches,
+    pressure::Pressure, reserve::Reserve, scrub::Scrubber, snapshot::Hold, stats::Counters, watches::Watches,
 };
 use super::{hash_indexes::Look, limited_work::LimitedWork, settings::Settings};
 use crate::{
@@ -242,6 +242,8 @@ pub struct Core {
     pub work_changed: Condvar,
     pub next_file: Arc<AtomicU64>,
     pub pressure: Pressure,
+    /// Blocks of the disk for when it is full.
+    pub reserve: Reserve,
     pub superseding: Superseding,
     pub counters: Counters,
     pub closing: AtomicBool,

@@ -25,12 +25,14 @@ use super::{
     database::Shared,
     open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
     replay::{Replayed, Walk, replay},
+    reserve::Reserve,
     settings::Settings,
     stats::Counters,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     memtable::Memtable,
+    platform::OpenMode,
     read::{Garbage, ReadState},
     table::TableContext,
     version::{CURRENT_NAME, Current, FileSet, Layout, Manifest, Version},
@@ -410,6 +412,7 @@ impl Following {
         let layout = self.manifest.layout();
         let (catalog, _) = load_catalog(settings, &state, last_sequence, (dir, layout.incarnation), &functions)?;
         let core = Core::assemble(Parts {
+            reserve: Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::Read),
             settings: settings.clone(),
             dir: dir.to_owned(),
             lock: None,

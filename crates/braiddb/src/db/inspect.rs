@@ -64,6 +64,7 @@ pub fn inspect_file_of(vfs: Arc<dyn Vfs>, path: &Path, out: &mut dyn Write, opti
         FileKind::Manifest => printer.manifest(&*file),
         FileKind::Current => printer.current(&*file),
         FileKind::Backup => printer.line(format_args!("a backup: `braid backup list` and `verify` tell of it")),
+        FileKind::Reserve => printer.line(format_args!("a reserve of disk space: what follows the header is not read")),
         FileKind::Dump => printer.line(format_args!("a dump: `braid load --check` tells of it")),
     }
 }

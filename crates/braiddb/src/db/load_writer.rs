@@ -285,6 +285,7 @@ impl LoadWriter {
         let core = Arc::clone(&self.core);
         let _inside = core.enter()?;
         core.check_writable()?;
+        core.refuse_on_full_disk()?;
         self.tree.check()?;
         // The manifest gives the number.
         rows.iter().try_for_each(|(key, value, end)| self.add_at(key, 0, value, end.or(self.expires_us)))

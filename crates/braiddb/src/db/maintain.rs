@@ -1,6 +1,9 @@
 //! Flushes, folds and merges put into force.
 
-use super::core::{Core, DiskState, Memtables};
+use super::{
+    core::{Core, DiskState, Memtables},
+    reserve::Stage,
+};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},
     codec::Compression,
@@ -25,6 +28,10 @@ use std::{
 
 /// A partition that gets fewer bytes from a flush shares a run with its like.
 const OWN_RUN_BYTES_MIN: u64 = 64 << 10;
+
+/// The same on the smallest volumes, and how many such runs a small one has room for.
+const OWN_RUN_BYTES_LEAST: u64 = 8 << 10;
+const OWN_RUNS_OF_VOLUME: u64 = 1024;
 
 /// So much is noted of how far time is ahead of the wall clock; clocks that are corrected little by little have less.
 const TIME_AHEAD_US_MIN: u64 = 1_000_000;
@@ -150,6 +157,13 @@ impl Core {
         done
     }
 
+    /// A partition that gets fewer bytes from a flush shares a run with its like. A shared run takes its space until all of them are merged, so on a
+    /// small volume few are shared.
+    fn own_run_bytes_min(&self) -> u64 {
+        let by_volume = self.settings.volume_bytes.map_or(u64::MAX, |volume| volume / OWN_RUNS_OF_VOLUME);
+        by_volume.clamp(OWN_RUN_BYTES_LEAST, OWN_RUN_BYTES_MIN)
+    }
+
     /// Removes files that were made and are not in force.
     pub(super) fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
@@ -206,7 +220,7 @@ impl Core {
         self.with_context(
             Urgency::Flush,
             None,
-            |context| compaction::flush(context, &memtable, &state.version, OWN_RUN_BYTES_MIN),
+            |context| compaction::flush(context, &memtable, &state.version, self.own_run_bytes_min()),
             |outputs| self.install_flush(&memtable, &state.version, outputs),
         )?;
         self.pressure.note_flush(memtable.raw_bytes() as u64, self.now_ns() - start);
@@ -286,7 +300,13 @@ impl Core {
             self.noted_ahead_us.store(*ahead_us, Ordering::Relaxed);
         }
         changes.push(time);
-        disk.manifest.commit(&Edit::new(changes)).inspect_err(|e| {
+        let edit = Edit::new(changes);
+        let mut committed = disk.manifest.commit(&edit);
+        // An edit is small, and without it nothing comes back.
+        if committed.as_ref().is_err_and(Error::is_disk_full) && self.release(Stage::Log) {
+            committed = disk.manifest.commit(&edit);
+        }
+        committed.inspect_err(|e| {
             if !e.is_disk_full() {
                 self.latch(e);
             }

@@ -78,16 +78,16 @@ impl NewDirectory {
             is_wanted()?;
             buffer.resize((len - at).min(COPY_BYTES) as usize, 0);
             source.read_exact_at(&mut buffer, at).map_err(|e| Error::io("read", from, e))?;
-            file.write_at(&buffer, at).map_err(|e| Error::io("write", &to, e))?;
+            file.write_at(&buffer, at).map_err(|e| Error::output("write", &to, e))?;
         }
-        file.sync_data().map_err(|e| Error::io("sync", &to, e))?;
+        file.sync_data().map_err(|e| Error::output("sync", &to, e))?;
         Ok(len)
     }
 
     /// A new file in the directory, which the caller fills and syncs.
     pub fn create(&mut self, name: &str) -> Result<Arc<dyn File>> {
         let path = self.dir.join(name);
-        let file = self.vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::io("create", &path, e))?;
+        let file = self.vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::output("create", &path, e))?;
         self.made.push(path);
         Ok(file)
     }
@@ -101,14 +101,14 @@ impl NewDirectory {
         self.made.push(self.dir.join(CURRENT_NAME));
         self.made.push(self.dir.join(crate::version::manifest_name(layout.next_file)));
         // It syncs the directory, with all names, before CURRENT is made.
-        Manifest::create(&self.vfs, &self.runtime, &self.dir, layout)?;
+        Manifest::create(&self.vfs, &self.runtime, &self.dir, layout).map_err(Error::of_output)?;
         Ok(())
     }
 
     /// Notes that the directory is to be changed after it has become a database, and does not open before [`NewDirectory::end_restoring`].
     pub fn begin_restoring(&mut self) -> Result<()> {
         let file = self.create(RESTORING_NAME)?;
-        file.sync_data().map_err(|e| Error::io("sync", self.dir.join(RESTORING_NAME), e))
+        file.sync_data().map_err(|e| Error::output("sync", self.dir.join(RESTORING_NAME), e))
     }
 
     /// Gives up the lock, so that the database can be opened for restoring.

@@ -49,6 +49,7 @@ impl OnTheWay {
     pub fn write(&mut self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
         let _inside = self.core.enter()?;
         self.core.check_writable()?;
+        self.core.refuse_on_full_disk()?;
         let blob = self.core.blobs.write_to(lane, key, value, compression)?;
         self.written.insert(blob.file);
         if !self.files.insert(blob.file) {

@@ -21,6 +21,8 @@ use super::{
     new_directory::{LOCK_NAME, RESTORING_NAME, make_durably},
     pressure::Pressure,
     replay::{Replayed, replay},
+    reserve::Reserve,
+    space::open_with_reserve,
     stats::Counters,
     watches::Watches,
 };
@@ -105,16 +107,24 @@ pub struct Parts {
     pub next_file: Arc<AtomicU64>,
     pub counters: Counters,
     pub leftovers: Vec<PathBuf>,
+    pub reserve: Reserve,
 }
 
 impl Core {
     /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::Follower`].
     ///
     /// With it comes what the catalog is to remember of the log's retention, once there are threads that make room for it.
+    ///
+    /// A full disk has no space for the log's next segment: then a part of the reserve is used.
     pub fn open(settings: Settings, dir: &Path) -> Result<(Arc<Core>, Option<RetentionLimit>)> {
         settings.compression.check()?;
+        open_with_reserve(&settings, dir, || Core::try_open(settings.clone(), dir))
+    }
+
+    fn try_open(settings: Settings, dir: &Path) -> Result<(Arc<Core>, Option<RetentionLimit>)> {
         let settings = Common::of(Settings { memory: settings.memory.min(MEMORY_MAX), ..settings });
         let lock = take_lock(&settings, dir)?;
+        let settings = settings.for_volume(dir);
         let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
         let manifest = open_manifest(&settings, dir)?;
         let next_file = Arc::new(AtomicU64::new(manifest.layout().next_file.max(highest(&names).saturating_add(1))));
@@ -158,6 +168,7 @@ impl Core {
         let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
         let core = Arc::new(Core::assemble(Parts {
             leftovers,
+            reserve: Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::ReadWrite),
             archiver,
             settings,
             dir: dir.to_owned(),
@@ -228,6 +239,7 @@ impl Core {
             work_changed: Condvar::new(),
             next_file: parts.next_file,
             pressure: Pressure::default(),
+            reserve: parts.reserve,
             superseding: Default::default(),
             counters: parts.counters,
             closing: AtomicBool::new(false),
@@ -254,7 +266,9 @@ impl Core {
             self.remove_leftovers()?;
         }
         self.share_memory(&disk.files);
+        drop(disk);
         self.measure_pressure(&self.state.load());
+        self.keep_reserve();
         Ok(())
     }
 

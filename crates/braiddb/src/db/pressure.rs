@@ -11,7 +11,7 @@ use crate::{
     platform::{Runtime, WHOLE},
     read::ReadState,
 };
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(test)]
 mod tests;
@@ -65,6 +65,8 @@ pub struct Pressure {
     owed_ns: AtomicU64,
     /// When what was written before that is due.
     due_ns: AtomicU64,
+    /// Whether the reserve of disk space is used: then the pace is never 0, so that every commit asks.
+    is_refusing: AtomicBool,
 }
 
 impl Default for Pressure {
@@ -77,6 +79,7 @@ impl Default for Pressure {
             flush_cost: AtomicU64::new(10 << 10),
             owed_ns: AtomicU64::new(0),
             due_ns: AtomicU64::new(0),
+            is_refusing: AtomicBool::new(false),
         }
     }
 }
@@ -96,7 +99,27 @@ impl Pressure {
         let by_dead = dead.saturating_sub(DEAD_FREE) * 500 / (DEAD_MOST - DEAD_FREE);
         let by_merges = by_loose.max(if by_dead > 0 { (500 + by_dead).min(1000) } else { 0 });
         self.per_mille.store(by_memtables.max(by_merges), Ordering::Relaxed);
-        self.pace.store(pace_of_memtables(by_memtables).max(pace_of_merges(by_merges)), Ordering::Relaxed);
+        let least = u64::from(self.is_refusing());
+        self.pace.store(pace_of_memtables(by_memtables).max(pace_of_merges(by_merges)).max(least), Ordering::Relaxed);
+    }
+
+    /// Whether a commit need not ask for anything.
+    #[inline(always)]
+    pub fn is_calm(&self) -> bool {
+        self.pace.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether only what frees space may be committed.
+    pub fn is_refusing(&self) -> bool {
+        self.is_refusing.load(Ordering::Acquire)
+    }
+
+    /// Has commits be asked, from now on, whether they free space; or not any more.
+    pub fn set_refusing(&self, is_refusing: bool) {
+        self.is_refusing.store(is_refusing, Ordering::Release);
+        if is_refusing {
+            self.pace.fetch_max(1, Ordering::Relaxed);
+        }
     }
 
     /// Learns what a flush took.
@@ -199,7 +222,7 @@ impl Core {
                 work.merge_not_before_ns = work.merge_not_before_ns.min(soon_ns);
                 drop(work);
                 self.signal_work();
-                return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
+                return Err(self.disk_full());
             }
             self.work_changed.wait_for(&mut work, std::time::Duration::from_millis(10));
         }
@@ -229,7 +252,7 @@ impl Core {
             self.check_writable()?;
             // Only a try that found no space says that the disk is full; otherwise another thread was quicker.
             if is_disk_full {
-                return Err(crate::base::Error::DiskFull { path: self.dir.clone() });
+                return Err(self.disk_full());
             }
         }
     }

@@ -100,6 +100,10 @@ pub struct Settings {
     pub exclusive_wait_ns: u64,
     /// Where the log is kept for good.
     pub log_archive: Option<PathBuf>,
+    /// Bytes of the reserve of disk space; `None`: as the volume and the data ask for.
+    pub disk_reserve: Option<u64>,
+    /// The bytes of the volume, if it has an end and says so; found at the opening.
+    pub volume_bytes: Option<u64>,
     /// Whether a restore is going on: the directory is not finished, and no blob file goes.
     pub is_restoring: bool,
     /// How many tables may be open at once; `None`: as many as all databases of the process may that say nothing of it.

@@ -149,6 +149,10 @@ pub struct Stats {
     pub manifest_bytes_written: u64,
     /// Bytes of all files of the database.
     pub disk_bytes: u64,
+    /// Those of them that are the reserve for a full disk: see [`crate::Builder::disk_reserve`].
+    pub disk_reserve_bytes: u64,
+    /// The bytes of the whole reserve. If it has fewer now, it is in use, and only what frees space is accepted.
+    pub disk_reserve_bytes_whole: u64,
     /// Bytes of memtables, cache and indexes.
     pub memory_bytes: u64,
     /// Bytes of those that memtables take, and what is kept for the next ones.
@@ -247,8 +251,7 @@ impl Core {
         let state = self.state.load_full();
         let memtables = state.memtables().map(|m| m.bytes()).sum::<usize>();
         let memtable_bytes = (memtables + self.member.common.chunk_pool.bytes()) as u64;
-        let cache = self.table.cache.stats();
-        let cache_bytes = self.table.cache.usage_bytes() as u64;
+        let (cache, cache_bytes) = (self.table.cache.stats(), self.table.cache.usage_bytes() as u64);
         let readers = self.reader_summary();
         let io = self.table.vfs.io_report();
         let resident = self.disk.lock().files.resident_bytes() as u64;
@@ -266,6 +269,8 @@ impl Core {
             blob_bytes_written: self.blobs.bytes_written(),
             manifest_bytes_written: get(&counters.manifest_bytes),
             disk_bytes: self.table.vfs.list(&self.dir).map_or(0, |files| files.iter().map(|f| f.len).sum()),
+            disk_reserve_bytes: self.reserve.bytes().0,
+            disk_reserve_bytes_whole: self.reserve.bytes().1,
             memory_bytes: memtable_bytes + cache_bytes + resident,
             memtable_bytes,
             cache_bytes,

@@ -122,6 +122,8 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         rate_limiter: None,
         scrub_bytes_per_second: 0,
         open_files: None,
+        disk_reserve: None,
+        volume_bytes: None,
         is_restoring: false,
         vfs: Arc::clone(vfs),
         runtime: Arc::new(SystemRuntime::new()),

@@ -76,7 +76,9 @@ impl Core {
         if len > BATCH_BYTES_MAX {
             return Err(Error::InvalidArgument(format!("a batch of {len} bytes; the most is {BATCH_BYTES_MAX}")));
         }
-        self.pressure.slow_down(len as u64, &*self.settings.runtime, &self.counters);
+        if !self.pressure.is_calm() {
+            self.feel_pressure(&batch)?;
+        }
         let is_unlogged = durability == Durability::None;
         let committed = match terms {
             Terms::None => self.submit(batch, is_unlogged, None, check_trees)?,
@@ -170,9 +172,10 @@ impl Core {
         let done = self.contained("a commit", || self.try_commit_group(&mut write, group, drops));
         let done = done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }));
         drop(write);
+        let is_mixed = done.as_ref().is_err_and(Error::is_disk_full) && self.is_to_part(group);
         let mut committed = 0;
         for request in group {
-            if request.drops != drops {
+            if request.drops != drops || is_mixed && request.batch.frees_space() {
                 answer(Ok(Answer::LookAgain(std::mem::take(request))));
                 continue;
             }
@@ -259,15 +262,17 @@ impl Core {
             commit_time_us: self.settings.runtime.unix_time_us(),
         };
         let lsn = match is_logged {
-            true => log(wal, &header, payload, refused).inspect_err(|e| match e.is_disk_full() {
-                // Nothing stands under these numbers, but the window may have them: who begins now must not look for them.
-                true => {
-                    let before = refused.filter(|(_, last)| last + 1 == first_sequence);
-                    *refused = Some((before.map_or(first_sequence, |(first, _)| first), *last_sequence));
-                    self.snapshots.publish(*last_sequence);
-                }
-                false => self.latch(e),
-            })?,
+            true => log(wal, &header, payload, refused)
+                .or_else(|e| self.log_with_reserve(wal, payload, || log(wal, &header, payload, refused), e))
+                .inspect_err(|e| match e.is_disk_full() {
+                    // Nothing stands under these numbers, but the window may have them: who begins now must not look for them.
+                    true => {
+                        let before = refused.filter(|(_, last)| last + 1 == first_sequence);
+                        *refused = Some((before.map_or(first_sequence, |(first, _)| first), *last_sequence));
+                        self.snapshots.publish(*last_sequence);
+                    }
+                    false => self.latch(e),
+                })?,
             false => 0,
         };
         if !is_logged {

@@ -164,7 +164,7 @@ struct Writer<'a, 'o> {
 }
 
 fn written(result: std::io::Result<()>) -> Result<()> {
-    result.map_err(|e| Error::io("write", "the dump", e))
+    result.map_err(|e| Error::output("write", "the dump", e))
 }
 
 impl<'a, 'o> Writer<'a, 'o> {

@@ -265,6 +265,9 @@ impl Vfs for FaultVfs {
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.inner.free_space(path)
     }
+    fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner.total_space(path)
+    }
 }
 
 impl File for FaultFile {

@@ -42,6 +42,9 @@ pub trait VfsLayer: Send + Sync + Debug + 'static {
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.inner().free_space(path)
     }
+    fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.inner().total_space(path)
+    }
     fn open_files_limit(&self) -> Option<u64> {
         self.inner().open_files_limit()
     }
@@ -86,6 +89,9 @@ impl<L: VfsLayer> Vfs for L {
     }
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
         VfsLayer::free_space(self, path)
+    }
+    fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        VfsLayer::total_space(self, path)
     }
     fn open_files_limit(&self) -> Option<u64> {
         VfsLayer::open_files_limit(self)

@@ -157,8 +157,9 @@ impl Vfs for PosixVfs {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
             Ok(()) => {
-                file.set_len(0)?;
-                file.write_all_at(owner.as_bytes(), 0)?;
+                // In this order a full disk has the block already. The text is for people: the lock holds without it.
+                let told = file.write_all_at(owner.as_bytes(), 0).and_then(|()| file.set_len(owner.len() as u64));
+                told.or_else(|e| if e.kind() == io::ErrorKind::StorageFull { Ok(()) } else { Err(e) })?;
                 Ok(Ok(Box::new(PosixLock { file, process: std::process::id() })))
             }
             Err(Errno::WOULDBLOCK) => {
@@ -195,6 +196,12 @@ impl Vfs for PosixVfs {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let status = retry_on_intr(|| statvfs(path))?;
         Ok(status.f_bavail.checked_mul(status.f_frsize))
+    }
+
+    fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let status = retry_on_intr(|| statvfs(path))?;
+        Ok(status.f_blocks.checked_mul(status.f_frsize))
     }
 
     fn open_files_limit(&self) -> Option<u64> {

@@ -56,6 +56,11 @@ pub trait Vfs: Send + Sync + Debug + 'static {
     }
     /// The bytes that may still be written to the file system of `path`; `None` if it cannot be told.
     fn free_space(&self, path: &Path) -> io::Result<Option<u64>>;
+    /// The bytes that the file system of `path` has in all, used or free; `None` if it has no end, or does not say.
+    fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        let _ = path;
+        Ok(None)
+    }
     /// How many files the process may have open at once; `None` if an open file costs nothing that is limited.
     fn open_files_limit(&self) -> Option<u64> {
         None

@@ -207,12 +207,17 @@ impl Vfs for WindowsVfs {
         let mut first_error = None;
         // A file has no space of its own: its directory is asked then.
         for dir in path.ancestors() {
-            match free_space_of(dir) {
-                Ok(bytes) => return Ok(Some(bytes)),
+            match space_of(dir) {
+                Ok((free, _)) => return Ok(Some(free)),
                 Err(error) => _ = first_error.get_or_insert(error),
             }
         }
         Err(first_error.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+    }
+
+    fn total_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        let path = std::path::absolute(path)?;
+        Ok(path.ancestors().find_map(|dir| space_of(dir).ok()).map(|(_, total)| total))
     }
 }
 
@@ -313,7 +318,8 @@ fn len_of(path: &Path) -> io::Result<Option<u64>> {
     Ok((told.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY == 0).then_some(len))
 }
 
-fn free_space_of(dir: &Path) -> io::Result<u64> {
+/// The bytes that this user may still write to the volume of a directory, and those that the user may have there in all.
+fn space_of(dir: &Path) -> io::Result<(u64, u64)> {
     let mut wide: Vec<u16> = dir.as_os_str().encode_wide().collect();
     if wide.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -323,11 +329,10 @@ fn free_space_of(dir: &Path) -> io::Result<u64> {
         wide.push(u16::from(b'\\'));
     }
     wide.push(0);
-    let mut available = 0;
+    let (mut available, mut total) = (0, 0);
     // SAFETY: the text ends with a zero, and the pointers are valid for the call.
-    let told =
-        unsafe { GetDiskFreeSpaceExW(wide.as_ptr(), &raw mut available, std::ptr::null_mut(), std::ptr::null_mut()) };
-    check(told).map(|()| available)
+    let told = unsafe { GetDiskFreeSpaceExW(wide.as_ptr(), &raw mut available, &raw mut total, std::ptr::null_mut()) };
+    check(told).map(|()| (available, total))
 }
 
 /// Does something again that was refused because of another's handle, for a moment.

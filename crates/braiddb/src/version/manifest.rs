@@ -287,7 +287,7 @@ impl Manifest {
         self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
         // Both slots, so that a damaged one never leads back to a manifest that is gone.
         self.current.update(number, len).map_err(|e| match e {
-            Error::DiskFull { path } => in_doubt("write", &path, "the disk is full".to_owned()),
+            Error::DiskFull { path, .. } => in_doubt("write", &path, "the disk is full".to_owned()),
             other => other,
         })?;
         let old = std::mem::replace(&mut self.path, path);

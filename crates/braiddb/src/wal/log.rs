@@ -609,7 +609,13 @@ impl Wal {
             None => {
                 let usual = self.next_len.load(Ordering::Relaxed);
                 let len = if needed <= usual { usual } else { needed.next_multiple_of(LONG_SEGMENT_UNIT) };
-                Spare::create(&self.context, len, false).map_err(|e| self.not_made(e))?
+                let made = Spare::create(&self.context, len, false).map_err(|e| self.not_made(e));
+                made.inspect_err(|e| {
+                    if e.is_disk_full() {
+                        // A short one may still fit.
+                        self.next_len.store(SHORT_SEGMENT_LEN.min(self.options.segment_len), Ordering::Relaxed);
+                    }
+                })?
             }
         };
         let (file_id, durable_lsn) = (self.context.runtime.random_u64(), self.durable_lsn());

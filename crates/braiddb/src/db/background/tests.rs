@@ -297,7 +297,8 @@ fn the_flusher_waits_for_no_flush_and_freezes_no_more_meanwhile() {
 fn the_flusher_tries_again_after_a_full_disk_and_not_after_a_failed_sync() {
     let (vfs, clock, db) = world();
     fill(&db, LOG_SEGMENTS_MAX + 1);
-    vfs.fail(Operation::Create, 0, 1, io::ErrorKind::StorageFull);
+    // Twice: a job is tried again when spare segments of the log are gone.
+    vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
     db.core().trim_log_as_flusher().unwrap();
     assert_eq!((segments(&db), frozen(&db)), (LOG_SEGMENTS_MAX + 1, 1));
     // Not before its time.
@@ -327,7 +328,8 @@ fn a_merge_that_finds_no_space_does_not_keep_a_flush_waiting() {
     look(&db);
     clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
-    vfs.fail(Operation::Create, 0, 1, io::ErrorKind::StorageFull);
+    // Twice: a job is tried again when spare segments of the log are gone.
+    vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
     db.core().run_inline();
     assert_eq!((runs(), db.stats().background_errors), (4, 1), "the merge was refused");
     tree.put(b"k", b"v").unwrap();

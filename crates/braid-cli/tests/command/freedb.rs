@@ -1,0 +1,102 @@
+//! Discs that do not lie in an archive of plain files: links, files of several discs, folders, single files.
+
+use crate::common;
+
+use common::Workplace;
+
+fn disc(id: &str, title: &str) -> String {
+    format!("# xmcd\nDISCID={id}\nDTITLE=Somebody / {title}\nTTITLE0=One\n")
+}
+
+fn archive(members: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (path, kind, content) in members {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(*kind);
+        header.set_mode(0o644);
+        if kind.is_file() {
+            header.set_size(content.len() as u64);
+            builder.append_data(&mut header, path, content.as_bytes()).unwrap();
+        } else {
+            header.set_size(0);
+            builder.append_link(&mut header, path, content).unwrap();
+        }
+    }
+    builder.into_inner().unwrap()
+}
+
+/// The titles that a disc id leads to.
+fn titles(place: &Workplace, id: &str) -> Vec<String> {
+    let found = place.run(&format!("find db albums --by by_disc_id --eq {id}")).stdout;
+    let titles = found.lines().map(|line| line.split("\"title\":\"").nth(1).unwrap_or(line));
+    titles.map(|rest| rest.split('"').next().unwrap_or_default().to_owned()).collect()
+}
+
+/// A copy under another name added its disc id; a link, which means the same, was passed over.
+#[test]
+fn links_in_archive_add_their_disc_id_as_copies_do() {
+    use tar::EntryType::{Link, Regular, Symlink};
+    let place = Workplace::new();
+    place.ok("create db");
+    let one = disc("11111111", "First");
+    let members = [
+        ("rock/11111111", Regular, one.as_str()),
+        ("rock/22222222", Link, "rock/11111111"),
+        ("jazz/33333333", Symlink, "../rock/11111111"),
+        ("jazz/44444444", Link, "rock/99999999"),
+    ];
+    place.write("in.tar", archive(&members));
+    let report = place.ok("import db in.tar");
+    for id in ["22222222", "33333333"] {
+        assert_eq!(titles(&place, id), ["First"], "{id}: {report}");
+    }
+    assert!(report.contains("lost-link"), "{report}");
+}
+
+/// Archives for Windows have some files of many discs; each was one unusable record.
+#[test]
+fn file_of_several_discs_gives_one_record_each_and_resumes_in_it() {
+    use tar::EntryType::Regular;
+    let place = Workplace::new();
+    place.ok("create db");
+    let file: String = [("11111111", "First"), ("22222222", "Second"), ("33333333", "Third")]
+        .map(|(id, title)| format!("#FILENAME={id}\r\n{}", disc(id, title).replace('\n', "\r\n")))
+        .concat();
+    let broken = disc("44444444", "Fourth").replace("DTITLE", "TITLE");
+    let last = disc("55555555", "Fifth");
+    let file = format!("{file}#FILENAME=44444444\n{broken}#FILENAME=55555555\n{last}");
+    place.write(
+        "in.tar",
+        archive(&[("rock/11to55", Regular, &file), ("jazz/66666666", Regular, &disc("66666666", "Sixth"))]),
+    );
+    // The fourth ends the first run, in the middle of the file; what is stored by then is not stored again.
+    let stopped = place.run("import db in.tar --on-error stop");
+    assert_ne!(stopped.code, 0, "{stopped:?}");
+    assert_eq!(titles(&place, "33333333"), ["Third"]);
+    place.ok("import db in.tar --resume");
+    for (id, title) in [("11111111", "First"), ("33333333", "Third"), ("55555555", "Fifth"), ("66666666", "Sixth")] {
+        assert_eq!(titles(&place, id), [title], "{id}");
+    }
+    assert_eq!(place.ok("scan db albums").lines().count(), 5);
+}
+
+/// A folder was "not a file", and a single disc "damaged".
+#[test]
+fn folder_and_single_file_are_imported_like_archive() {
+    let place = Workplace::new();
+    for folder in ["cds", "cds/rock", "cds/jazz"] {
+        std::fs::create_dir(place.path(folder)).unwrap();
+    }
+    place.write("cds/rock/11111111", disc("11111111", "First"));
+    place.write("cds/rock/README", "nothing");
+    place.write("cds/jazz/22222222", disc("22222222", "Second"));
+    place.ok("create db");
+    let report = place.ok("import db cds");
+    assert!(report.contains("not-a-disc"), "{report}");
+    assert_eq!(titles(&place, "11111111"), ["First"]);
+    assert_eq!(titles(&place, "22222222"), ["Second"]);
+    place.ok("create db2");
+    place.ok("import db2 cds/rock/11111111 --format freedb");
+    let found = place.ok("find db2 albums --by by_disc_id --eq 11111111");
+    assert!(found.contains("\"category\":\"rock\""), "{found}");
+}

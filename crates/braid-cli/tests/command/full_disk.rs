@@ -1,0 +1,106 @@
+//! A disk, an output's disk or a file size limit that is reached: the command names it, ends with 4, and loses nothing.
+
+#![cfg(unix)]
+
+use crate::common;
+
+use std::process::Command;
+
+use common::{BRAID, Workplace};
+
+/// Records that no compression makes short, of 4 MiB in all, with ascending keys.
+fn write_input(place: &Workplace) {
+    let mut state = 1u64;
+    let mut lines = String::new();
+    for number in 0..5000 {
+        let mut text = String::new();
+        while text.len() < 800 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            text += &format!("{:016x}", state.rotate_left(29));
+        }
+        lines += &format!("{{\"id\":\"{number:05}\",\"text\":\"{text}\"}}\n");
+    }
+    place.write("in.jsonl", &lines);
+}
+
+fn told(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// The signal SIGXFSZ ended the command without a word, as if it had been killed.
+#[test]
+fn import_past_file_size_limit_names_limit_and_ends_with_4() {
+    let place = Workplace::new();
+    write_input(&place);
+    place.ok("create db");
+    let script = format!("ulimit -f 1000; exec {BRAID} import db in.jsonl --tree t --key id --memory 8000000");
+    let output = Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", told(&output));
+    assert!(told(&output).contains("ulimit -f"), "{}", told(&output));
+    place.ok("verify db");
+}
+
+/// Runs a script in a tmpfs of `mib` MiB at `full`; its output, or `None` where none can be mounted.
+fn on_small_disk(place: &Workplace, mib: u32, script: &str) -> Option<String> {
+    std::fs::create_dir(place.path("full")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size={mib}m none full || {{ echo no-mount; exit 0; }}\n\
+         must() {{ want=$1; shift; \"$@\"; got=$?; [ $got = $want ] || {{ echo \"$* ended with $got, not $want\"; exit 1; }}; }}\n\
+         {script}"
+    );
+    let mut unshare = Command::new("unshare");
+    let unshare = unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    let output = unshare.current_dir(place.path("")).output().ok()?;
+    let told = told(&output);
+    if told.contains("no-mount") || told.contains("unshare:") {
+        return None;
+    }
+    assert!(output.status.success(), "{told}");
+    Some(told)
+}
+
+/// Nothing could be deleted from a full disk, not even by the first process that tried.
+#[test]
+fn deletes_on_full_disk_are_accepted_from_each_process() {
+    let place = Workplace::new();
+    write_input(&place);
+    let mut deletes = String::new();
+    for number in (0..12).map(|number| number * 2) {
+        deletes += &format!("must 0 {BRAID} del full/db t {number:05}\n");
+    }
+    let script = format!(
+        "must 0 {BRAID} create full/db\n\
+         must 4 {BRAID} import full/db in.jsonl --tree t --key id --resume\n\
+         {BRAID} put full/db t zz '{{}}'\n\
+         must 0 {BRAID} get full/db t 00003\n\
+         {deletes}\
+         must 1 {BRAID} get full/db t 00002\n\
+         must 0 {BRAID} stats full/db\n\
+         must 0 {BRAID} verify full/db"
+    );
+    let Some(told) = on_small_disk(&place, 4, &script) else {
+        return eprintln!("SKIPPED: nothing can be mounted here");
+    };
+    assert!(told.contains("disk reserve") && told.contains("sound"), "{told}");
+}
+
+/// `dump` to a full disk promised that writes resume by themselves.
+#[test]
+fn dump_and_backup_to_full_disk_speak_of_output() {
+    let place = Workplace::new();
+    write_input(&place);
+    place.ok("create db");
+    place.ok("import db in.jsonl --tree t --key id");
+    let script = format!(
+        "must 4 {BRAID} dump db full/out.dump\n\
+         must 4 {BRAID} backup create db full/backups\n\
+         must 4 {BRAID} checkpoint db full/copy\n\
+         {BRAID} export db t -o full/out.jsonl && exit 1\n\
+         true"
+    );
+    let Some(told) = on_small_disk(&place, 1, &script) else {
+        return eprintln!("SKIPPED: nothing can be mounted here");
+    };
+    assert!(told.contains("full/backups") && told.contains("is full"), "{told}");
+    assert!(!told.contains("resume"), "{told}");
+}

@@ -1,0 +1,213 @@
+//! The reserve on a disk that is full: deletes, a compaction and an opening use it, puts are refused until it is whole again, and a crash in the
+//! middle of any of that loses nothing.
+
+use crate::common;
+
+use braiddb::{Db, Durability, Error, NoSpace};
+use braiddb_sim::{
+    CrashPolicy, Random, SimDisk,
+    model::{Change, Contents, apply},
+};
+use common::{PATH, SmallOptions, batch_of, check_all_reads, empty_disk, explained, full_text, in_parallel, volume};
+use common::{open_trees, read_all, value};
+use std::{ops::Bound, sync::Arc};
+
+/// Bytes of the reserve.
+const RESERVE: u64 = 192 << 10;
+
+/// Bytes of the disk.
+const CAPACITY: u64 = 640 << 10;
+
+/// Puts in a row that find no space, after which the disk is full.
+const REFUSALS: u32 = 12;
+
+fn options() -> SmallOptions {
+    SmallOptions { memtable_bytes: 16 << 10, partition_bytes: 32 << 10, ..SmallOptions::default() }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:05}").into_bytes()
+}
+
+fn open(disk: &Arc<SimDisk>, seed: u64) -> braiddb::Result<Db> {
+    options().builder(disk, seed).disk_reserve(RESERVE).open(PATH)
+}
+
+/// A database, what it should hold, and where the journal was after each commit.
+struct World {
+    disk: Arc<SimDisk>,
+    db: Db,
+    contents: Contents,
+    past: Vec<(usize, Contents)>,
+    next: u64,
+}
+
+impl World {
+    fn commit(&mut self, change: Change) -> Result<(), Error> {
+        let trees = open_trees(&self.db)?;
+        let changes = [change];
+        self.db.write(batch_of(&self.db, &trees, &changes), Durability::Sync)?;
+        apply(&mut self.contents, &changes);
+        self.past.push((self.disk.operations(), self.contents.clone()));
+        Ok(())
+    }
+
+    /// Puts until the disk is full; how many were stored.
+    fn fill(&mut self, random: &mut Random) -> u64 {
+        let (mut refused, mut stored) = (0, 0);
+        while refused < REFUSALS {
+            let put = Change::Put(0, key(self.next), value(100 + random.index(700), random.next_u64()));
+            match self.commit(put) {
+                Ok(()) => {
+                    (refused, stored) = (0, stored + 1);
+                    self.next += 1;
+                }
+                Err(e) if e.is_disk_full() => {
+                    refused += 1;
+                    let _ = self.db.flush();
+                }
+                Err(e) => panic!("put: {}", full_text(&e)),
+            }
+        }
+        stored
+    }
+
+    /// Deletes half of what there is, and compacts.
+    fn make_room(&mut self) {
+        let keys: Vec<Vec<u8>> = self.contents.keys().map(|(_, key)| key.clone()).collect();
+        let middle = keys[keys.len() / 2].clone();
+        let range = (Bound::Included(keys[0].clone()), Bound::Excluded(middle));
+        self.commit(Change::DeleteRange(0, range)).unwrap_or_else(|e| panic!("delete range: {}", full_text(&e)));
+        self.db.compact().unwrap_or_else(|e| panic!("compact: {}", full_text(&e)));
+    }
+
+    fn is_whole(&self) -> bool {
+        let stats = self.db.stats();
+        stats.disk_reserve_bytes == stats.disk_reserve_bytes_whole && stats.disk_reserve_bytes > 0
+    }
+}
+
+/// A database on a disk of its own that is full.
+fn full_world(seed: u64) -> World {
+    let disk = empty_disk(seed);
+    disk.set_capacity(Some(CAPACITY));
+    let db = open(&disk, 1).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
+    open_trees(&db).unwrap();
+    db.sync().unwrap();
+    let past = vec![(disk.operations(), Contents::new())];
+    let mut world = World { disk, db, contents: Contents::new(), past, next: 0 };
+    assert!(world.is_whole(), "a new database has its reserve");
+    let stored = world.fill(&mut Random::new(seed));
+    assert!(stored > 300, "only {stored} puts on {CAPACITY} bytes");
+    world
+}
+
+/// Half is deleted in rounds, with the disk full each time, and the database reopened on the full disk each other time.
+fn delete_on_full_disk(seed: u64) {
+    let mut world = full_world(seed);
+    let mut random = Random::new(seed ^ 1);
+    for round in 0..4 {
+        if round % 2 == 1 {
+            let World { disk, db, contents, past, next } = world;
+            db.close().unwrap_or_else(|e| panic!("close: {}", full_text(&e)));
+            let db = open(&disk, 2 + round).unwrap_or_else(|e| panic!("open on the full disk: {}", full_text(&e)));
+            world = World { disk, db, contents, past, next };
+        }
+        check_all_reads(&world.db, &world.contents).unwrap();
+        world.make_room();
+        check_all_reads(&world.db, &world.contents).unwrap();
+        assert!(world.is_whole(), "the reserve is whole after the compaction of round {round}");
+        assert!(world.fill(&mut random) > 50, "writes resume after round {round}");
+    }
+}
+
+#[test]
+fn delete_range_and_compact_on_full_disk_give_space_back() {
+    let seed = common::seed();
+    in_parallel(volume(20).max(2) as usize, |index| {
+        let seed = seed + index as u64;
+        explained(|| format!("seed {seed}"), || delete_on_full_disk(seed));
+    });
+}
+
+/// While the reserve is used, only what takes data away is accepted: single deletes, batches of them, range deletes and dropped trees.
+#[test]
+fn writes_while_reserve_is_used_are_refused_unless_they_delete() {
+    let mut world = full_world(7);
+    // A compaction that finds nothing to give back uses the reserve, and so do deletes sooner or later.
+    let mut deleted = 0;
+    while world.is_whole() {
+        let first = world.contents.keys().next().unwrap().1.clone();
+        world.commit(Change::Delete(0, first)).unwrap_or_else(|e| panic!("delete: {}", full_text(&e)));
+        deleted += 1;
+        assert!(deleted < 10_000, "the reserve was never used");
+    }
+    let put = world.commit(Change::Put(0, key(99_999), vec![1])).unwrap_err();
+    assert!(matches!(put, Error::DiskFull { reason: NoSpace::Reserved, .. }), "{}", full_text(&put));
+    let trees = open_trees(&world.db).unwrap();
+    let (tree, one) = (&trees[0], world.contents.keys().next().unwrap().1.clone());
+    assert!(world.db.tree("another").unwrap_err().is_disk_full(), "a new tree is a put");
+    let mut mixed = world.db.batch();
+    mixed.put(tree, b"new", b"value").delete(tree, &one);
+    assert!(world.db.write(mixed, Durability::Sync).unwrap_err().is_disk_full());
+    let large = tree.put(b"large", vec![7; 5000]).unwrap_err();
+    assert!(large.is_disk_full(), "{}", full_text(&large));
+    assert!(tree.get(&one).unwrap().is_some(), "a batch with a put deletes nothing");
+    let mut deletes = world.db.batch();
+    deletes.delete(tree, &one).delete_range(tree, key(20)..key(40));
+    world.db.write(deletes, Durability::Sync).unwrap();
+    world.db.drop_tree(common::TREES[1]).unwrap();
+    assert!(tree.get(&one).unwrap().is_none());
+    // Space from elsewhere: nobody need reopen anything.
+    world.disk.set_capacity(Some(4 * CAPACITY));
+    world.db.flush().unwrap();
+    tree.put(b"new", b"value").unwrap();
+    assert!(world.is_whole());
+}
+
+/// A crash wherever the reserve is released, used and refilled: the next opening is on the full disk too.
+fn crash_on_full_disk(seed: u64, share: usize) {
+    let mut world = full_world(seed);
+    let from = world.disk.operations();
+    world.make_room();
+    world.fill(&mut Random::new(seed ^ 2));
+    let to = world.disk.operations();
+    for at in (from..=to).filter(|at| at % share == seed as usize % share) {
+        let policy = [CrashPolicy::KeepAll, CrashPolicy::LoseAllUnsynced, CrashPolicy::Random(at as u64)][at % 3];
+        explained(|| format!("seed {seed}, crash at {at}, {policy:?}"), || open_after_crash(&world, at, policy));
+    }
+}
+
+fn open_after_crash(world: &World, at: usize, policy: CrashPolicy) {
+    let image = world.disk.crash_image(at, policy);
+    image.set_capacity(Some(CAPACITY.max(image.used_bytes())));
+    let db = match open(&image, 90) {
+        Err(e) if e.is_disk_full() => {
+            // The reserve was used up when the power failed.
+            image.set_capacity(None);
+            open(&image, 91).unwrap_or_else(|e| panic!("open with space: {}", full_text(&e)))
+        }
+        opened => opened.unwrap_or_else(|e| panic!("open: {}", full_text(&e))),
+    };
+    let found = read_all(&db).unwrap_or_else(|e| panic!("read: {}", full_text(&e)));
+    let acknowledged = world.past.iter().rposition(|(operations, _)| *operations <= at).unwrap_or(0);
+    let possible = world.past.iter().skip(acknowledged).take(2);
+    assert!(possible.map(|(_, contents)| contents).any(|contents| *contents == found), "neither of two states");
+    let past = vec![(0, found.clone())];
+    let mut after = World { disk: image, db, contents: found, past, next: 50_000 };
+    if after.is_whole() && after.contents.len() > 10 {
+        after.make_room();
+        check_all_reads(&after.db, &after.contents).unwrap();
+    }
+    after.disk.set_capacity(None);
+    after.db.compact().unwrap_or_else(|e| panic!("compact with space: {}", full_text(&e)));
+    after.commit(Change::Put(0, key(60_000), vec![1])).unwrap_or_else(|e| panic!("put: {}", full_text(&e)));
+    assert!(after.is_whole(), "the reserve is refilled when there is space");
+}
+
+#[test]
+fn crashes_with_reserve_in_use_lose_nothing() {
+    let seed = common::seed();
+    let share = if cfg!(debug_assertions) { 97 } else { 5 };
+    in_parallel(volume(10).max(2) as usize, |index| crash_on_full_disk(seed + index as u64, share));
+}

@@ -1,0 +1,254 @@
+//! A full disk: who may use the reserve, who is refused, and when the reserve is refilled.
+//!
+//! Deletes, edits of the manifest, flushes, and merges that the user waits for or that free space try again with blocks of the
+//! [reserve](super::reserve). From then on puts, loads and streams are refused with [`Error::DiskFull`], until the reserve is whole.
+
+use super::{
+    core::{Core, Request},
+    reserve::{Reserve, Stage, Wanted},
+    settings::Settings,
+};
+use crate::{
+    base::{EntryKind, Error, NoSpace, Result, TreeId, split_internal_key},
+    commit::{PreparedBatch, decode_group},
+    platform::OpenMode,
+    version::Partition,
+    wal::{Lsn, Wal},
+};
+use std::{path::Path, sync::Arc};
+
+/// On a volume with less than this, memtables, segments of the log and partitions are parts of the volume.
+const SMALL_VOLUME_BYTES: u64 = 2 << 30;
+
+/// A volume is this many of the largest partitions, of the largest memtables, of the longest segments, and of the largest reserves.
+const PARTITIONS_OF_VOLUME: u64 = 16;
+const MEMTABLES_OF_VOLUME: u64 = 32;
+const SEGMENTS_OF_VOLUME: u64 = 64;
+const RESERVES_OF_VOLUME: u64 = 8;
+
+/// The least of each, in bytes.
+const PARTITION_BYTES_LEAST: u64 = 512 << 10;
+const MEMTABLE_BYTES_LEAST: u64 = 256 << 10;
+const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
+
+/// Bytes of a reserve beyond what a flush and the log need.
+const RESERVE_BYTES_SPARE: u64 = 1 << 20;
+
+/// A reserve has this many bytes, and what the log has, and this part of the data.
+const RESERVE_BYTES_BASE: u64 = 512 << 10;
+const RESERVE_PART_OF_DATA: u64 = 64;
+
+impl Settings {
+    /// The same for the volume that `dir` is on: on a small one a reserve can only do its work if memtables and partitions are small.
+    pub(super) fn for_volume(self, dir: &Path) -> Settings {
+        let volume_bytes = self.vfs.total_space(dir).ok().flatten();
+        let Some(volume) = volume_bytes.filter(|bytes| *bytes < SMALL_VOLUME_BYTES) else {
+            return Settings { volume_bytes, ..self };
+        };
+        let memtable = (volume / MEMTABLES_OF_VOLUME).max(MEMTABLE_BYTES_LEAST);
+        let memtable = usize::try_from(memtable).unwrap_or(usize::MAX).min(self.memtable_bytes());
+        let partition = (volume / PARTITIONS_OF_VOLUME).max(PARTITION_BYTES_LEAST).min(self.partition_bytes());
+        let segment = (volume / SEGMENTS_OF_VOLUME).max(SEGMENT_BYTES_LEAST).min(self.log_segment_bytes);
+        Settings {
+            volume_bytes,
+            memtable_bytes: self.memtable_bytes.or(Some(memtable)),
+            partition_bytes: self.partition_bytes.or(Some(partition)),
+            log_segment_bytes: segment,
+            ..self
+        }
+    }
+}
+
+/// Whether a group of batches only takes data away. Entries of the catalog count as nothing, but for those that make a tree.
+fn frees_space(group: &[u8]) -> bool {
+    let mut frees = true;
+    let decoded = decode_group(group, |_, op| {
+        let is_harmless = match (op.kind, split_internal_key(op.key)) {
+            (EntryKind::Tombstone | EntryKind::RangeDelete, _) => true,
+            (_, Some((TreeId::CATALOG, [tag, ..]))) => *tag != b'i',
+            _ => false,
+        };
+        frees &= is_harmless;
+    });
+    frees && decoded.is_some()
+}
+
+impl PreparedBatch {
+    /// Whether the batch only takes data away.
+    pub(super) fn frees_space(&self) -> bool {
+        frees_space(self.bytes())
+    }
+}
+
+impl Core {
+    /// How large the reserve shall be now.
+    fn reserve_wanted(&self) -> Wanted {
+        if let Some(bytes) = self.settings.disk_reserve {
+            return Wanted { bytes, is_asked_for: true };
+        }
+        let none = Wanted { bytes: 0, is_asked_for: false };
+        let Some(volume) = self.settings.volume_bytes.filter(|_| !self.settings.is_restoring) else { return none };
+        let log_segment = self.settings.log_segment_bytes();
+        let most = self.settings.memtable_bytes() as u64 + log_segment + RESERVE_BYTES_SPARE;
+        let most = most.min(volume / RESERVES_OF_VOLUME);
+        if volume < SMALL_VOLUME_BYTES {
+            return Wanted { bytes: most, is_asked_for: false };
+        }
+        let log: u64 = self.wal.iter().flat_map(Wal::segments).map(|segment| segment.len).sum();
+        let state = self.state.load();
+        let partitions = state.version.partitions.iter();
+        let data: u64 = partitions.flat_map(|p| p.all_runs()).map(|handle| handle.run().meta().file_bytes).sum();
+        Wanted { bytes: (RESERVE_BYTES_BASE + log + data / RESERVE_PART_OF_DATA).min(most), is_asked_for: false }
+    }
+
+    /// Brings the reserve to its size if the disk has room. Returns whether it is whole, or there is none.
+    pub(super) fn keep_reserve(&self) -> bool {
+        self.keep_reserve_after(false)
+    }
+
+    /// The same, after something that may have given space back.
+    pub(super) fn keep_reserve_after(&self, is_space_back: bool) -> bool {
+        if self.check_writable().is_err() {
+            return true;
+        }
+        if let Some(wal) = self.wal.as_ref().filter(|_| self.reserve.is_used()) {
+            wal.trim_spares();
+        }
+        let is_whole = self.reserve.keep(self.reserve_wanted(), self.now_ns(), is_space_back);
+        self.pressure.set_refusing(!is_whole);
+        is_whole
+    }
+
+    /// Refuses what needs space while the reserve is used.
+    pub(super) fn refuse_on_full_disk(&self) -> Result<()> {
+        if self.pressure.is_refusing() && !self.keep_reserve() {
+            return Err(Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Reserved });
+        }
+        Ok(())
+    }
+
+    /// Slows a writer down as the pressure asks for, and refuses one that needs space while the reserve is used.
+    pub(super) fn feel_pressure(&self, batch: &PreparedBatch) -> Result<()> {
+        if self.pressure.is_refusing() && !batch.frees_space() {
+            self.refuse_on_full_disk()?;
+        }
+        let len = batch.bytes().len() as u64;
+        self.pressure.slow_down(len, &*self.settings.runtime, &self.counters);
+        Ok(())
+    }
+
+    /// Appends a group that failed with `full` again, if it only takes data away and there was no space: with blocks of the reserve.
+    #[cold]
+    pub(super) fn log_with_reserve(
+        &self,
+        wal: &Wal,
+        group: &[u8],
+        mut append: impl FnMut() -> Result<Lsn>,
+        full: Error,
+    ) -> Result<Lsn> {
+        if !full.is_disk_full() || !frees_space(group) {
+            return Err(full);
+        }
+        let _in_use = self.reserve.begin();
+        let mut done = Err(full);
+        while done.as_ref().is_err_and(Error::is_disk_full) && (wal.trim_spares() > 0 || self.release(Stage::Log)) {
+            done = append();
+        }
+        done
+    }
+
+    /// The error of a job that found no space.
+    pub(super) fn disk_full(&self) -> Error {
+        Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Disk }
+    }
+
+    /// Whether the deletes of a group that found no space shall be tried again without its other requests. If so, the reserve is used from now on,
+    /// and no others come.
+    pub(super) fn is_to_part(&self, group: &[Request]) -> bool {
+        let frees = group.iter().filter(|request| request.batch.frees_space()).count();
+        (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.reserve.is_used())
+    }
+
+    /// Gives up a part of the reserve. Returns whether there was any.
+    pub(super) fn release(&self, stage: Stage) -> bool {
+        let is_released = self.reserve.release(stage);
+        if is_released {
+            self.pressure.set_refusing(true);
+        }
+        is_released
+    }
+
+    /// Does what makes files. Where there is no space for them, it is done again: without files that merges have replaced and that were still to
+    /// be removed, without spare segments of the log, and then, if a stage is named, with blocks of the reserve.
+    pub(super) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
+        let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
+        let gone = self.table.disposal.gone();
+        let mut done = job();
+        if !is_full(&done) {
+            return done;
+        }
+        self.table.disposal.work_through();
+        if self.table.disposal.gone() != gone {
+            done = job();
+        }
+        if is_full(&done) && self.wal.as_ref().is_some_and(|wal| wal.trim_spares() > 0) {
+            done = job();
+        }
+        let _in_use = self.reserve.begin();
+        if is_full(&done) && stage.is_some_and(|stage| self.release(stage)) {
+            done = job();
+        }
+        done
+    }
+
+    /// Merges each of these partitions wholly. One that finds no space waits for the space that the others give back.
+    pub(super) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
+        let _in_use = self.reserve.begin();
+        loop {
+            let mut refused = Vec::new();
+            let mut full = None;
+            let before = ids.len();
+            for id in ids {
+                match self.compact_partition(id) {
+                    Err(error) if error.is_disk_full() => {
+                        refused.push(id);
+                        full = Some(error);
+                    }
+                    done => done?,
+                }
+                self.table.disposal.work_through();
+            }
+            match full {
+                None => return Ok(()),
+                // Nothing was merged, so nothing came back.
+                Some(error) if refused.len() == before => return Err(error),
+                Some(_) => ids = refused,
+            }
+        }
+    }
+
+    /// How much of the reserve a merge of this partition may use that nobody asked for: none, unless it gives back more than a tenth.
+    pub(super) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
+        let is_worth_it = || partition.counts().is_some_and(|(entries, dead)| dead.saturating_mul(10) > entries);
+        (partition.tombstones.is_some() || is_worth_it()).then_some(Stage::Merge)
+    }
+}
+
+/// Opens the database with `open`; where it finds no space, with blocks of the reserve in `dir`.
+pub(super) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
+    let mut done = open();
+    while let Err(error) = &done {
+        if !error.is_disk_full() || !release_to_open(settings, dir) {
+            break;
+        }
+        done = open();
+    }
+    done
+}
+
+/// Gives up a part of the reserve of a database that is not open. Returns whether there was any.
+fn release_to_open(settings: &Settings, dir: &Path) -> bool {
+    let lock = settings.vfs.lock(&dir.join(super::new_directory::LOCK_NAME), &settings.runtime.process_name());
+    let Ok(Ok(_lock)) = lock else { return false };
+    Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::ReadWrite).release(Stage::Log)
+}
