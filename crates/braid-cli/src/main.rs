@@ -52,7 +52,7 @@ fn outlive_file_size_limits() {
     {
         let seen = std::sync::Arc::default();
         if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen) {
-            eprintln!("braid: the signal of file size limits cannot be caught: {error}");
+            output::note!("braid: the signal of file size limits cannot be caught: {error}");
         }
     }
 }
