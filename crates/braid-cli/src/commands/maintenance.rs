@@ -1,10 +1,10 @@
 //! The database as a whole: `create`, `trees`, `compact`, `inspect`.
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 use anyhow::Result;
 use braiddb::{
-    OlderFile,
+    Compression, Db, OlderFile, TreeInfo,
     inspect::{InspectOptions, inspect_file},
 };
 use serde_json::{Value, json};
@@ -32,19 +32,93 @@ pub fn create(arguments: &CreateArguments) -> Result<u8> {
 
 /// `braid trees`
 pub fn trees(arguments: &TreesArguments) -> Result<u8> {
-    let db = open_for_reading(&arguments.db, &arguments.read)?;
     let mut out = Stdout::new();
-    for tree in db.trees()? {
-        if arguments.json {
-            let compression = tree.compression.map(|compression| format!("{compression:?}").to_lowercase());
-            let line = json!({"name": tree.name, "id": tree.id, "multi": tree.multi, "compression": compression});
-            writeln!(out, "{line}")?;
-        } else {
-            writeln!(out, "{}{}", show_name(&tree.name), if tree.multi { "\tmany values to a key" } else { "" })?;
+    if let Some(name) = &arguments.set {
+        let db = open_for_writing(&arguments.db, &arguments.read.open, false)?;
+        set_options(&db, name, arguments)?;
+        for tree in db.trees()?.iter().filter(|tree| tree.name == *name) {
+            writeln!(out, "{}", tree_line(tree, arguments.json))?;
         }
+        db.close()?;
+        out.finish()?;
+        return Ok(OK);
+    }
+    for tree in &open_for_reading(&arguments.db, &arguments.read)?.trees()? {
+        writeln!(out, "{}", tree_line(tree, arguments.json))?;
     }
     out.finish()?;
     Ok(OK)
+}
+
+/// A tree with its options; those of the database are not shown.
+fn tree_line(tree: &TreeInfo, as_json: bool) -> String {
+    let compression = tree.compression.map(|compression| format!("{compression:?}").to_lowercase());
+    if as_json {
+        let ttl_us = tree.ttl.map(|ttl| ttl.as_micros() as u64);
+        let line = json!({
+            "name": tree.name, "id": tree.id, "multi": tree.multi, "compression": compression,
+            "blob_threshold": tree.blob_threshold, "ttl_us": ttl_us,
+        });
+        return line.to_string();
+    }
+    let mut line = show_name(&tree.name).to_string();
+    if tree.multi {
+        line.push_str("\tmany values to a key");
+    }
+    if let Some(ttl) = tree.ttl {
+        line.push_str(&format!("\tttl {ttl:?}"));
+    }
+    if let Some(bytes) = tree.blob_threshold {
+        line.push_str(&format!("\tblob threshold {bytes}"));
+    }
+    if let Some(compression) = compression {
+        line.push_str(&format!("\tcompression {compression}"));
+    }
+    line
+}
+
+/// Changes those options of a tree that are given.
+fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
+    let is_multi = db.trees()?.iter().any(|tree| tree.name == name && tree.multi);
+    if is_multi {
+        return Err(usage(format!("the tree {name} has many values to a key: it has no options of its own")));
+    }
+    let tree = db.open_tree(name)?;
+    let mut options = tree.options();
+    if let Some(text) = &arguments.ttl {
+        options.ttl = match text.as_str() {
+            "none" => None,
+            text => {
+                let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+                let seconds =
+                    seconds.ok_or_else(|| usage(format!("--ttl {text}: give seconds, 1 or more, or none")))?;
+                Some(Duration::from_secs(seconds))
+            }
+        };
+    }
+    if let Some(text) = &arguments.blob_threshold {
+        options.blob_threshold = match text.as_str() {
+            "default" => None,
+            text => {
+                let bytes = text.parse().ok().filter(|bytes| *bytes > 0);
+                Some(
+                    bytes
+                        .ok_or_else(|| usage(format!("--blob-threshold {text}: give bytes, 1 or more, or default")))?,
+                )
+            }
+        };
+    }
+    if let Some(text) = &arguments.compression {
+        options.compression = match text.as_str() {
+            "default" => None,
+            "none" => Some(Compression::None),
+            "lz4" => Some(Compression::Lz4),
+            "zstd" => Some(Compression::Zstd),
+            text => return Err(usage(format!("--compression {text}: give none, lz4, zstd or default"))),
+        };
+    }
+    tree.set_options(options)?;
+    Ok(())
 }
 
 /// `braid compact`

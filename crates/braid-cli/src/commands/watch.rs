@@ -121,6 +121,14 @@ fn object(change: &Change, notations: &mut Notations<'_>) -> Result<Value> {
         Change::RemoveAll { key, .. } => ("remove_all", vec![("key", key_of(key))]),
         Change::CreateTree { multi, .. } => ("create_tree", vec![("multi", json!(multi))]),
         Change::DropTree { .. } => ("drop_tree", Vec::new()),
+        Change::SetTreeOptions { options, .. } => {
+            let compression = options.compression.map(|compression| format!("{compression:?}").to_lowercase());
+            let ttl_us = options.ttl.map(|ttl| ttl.as_micros() as u64);
+            let threshold = json!(options.blob_threshold);
+            let fields =
+                [("compression", json!(compression)), ("blob_threshold", threshold), ("ttl_us", json!(ttl_us))];
+            ("set_tree_options", fields.into())
+        }
         Change::RenameTree { from, .. } => ("rename_tree", vec![("from", json!(from))]),
         Change::ApplicationCursor { cursor } => ("application_cursor", vec![("cursor", to_json(cursor))]),
         Change::Gap(Gap::Commits { up_to }) => ("gap", vec![("up_to", json!(up_to))]),

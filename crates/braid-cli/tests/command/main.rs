@@ -23,6 +23,7 @@ mod read_only;
 mod salvage;
 mod scan;
 mod text_form;
+mod trees;
 mod upgrade;
 mod verify;
 mod watch;

@@ -1,6 +1,6 @@
 //! Batches as users fill them.
 
-use super::settings::{Durability, TreeOptions};
+use super::settings::Durability;
 use super::write::Terms;
 use super::{
     catalog::{TreeState, catalog_key},
@@ -62,7 +62,7 @@ impl Batch {
         self.raw.fail(reason);
     }
 
-    /// Gives `key` a value.
+    /// Gives `key` a value: see [`Tree::put`]. A batch reads nothing, so it cannot keep when the value before expires.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
         match tree.db().core().with_default_expiry(tree.state(), value.as_ref()) {
             None => self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref()),
@@ -187,8 +187,8 @@ pub(super) fn commit(
     core.check_writable()?;
     let check_trees = || trees.iter().try_for_each(|tree| tree.check_in(core.incarnation));
     check_trees()?;
-    let threshold_of = |options: &TreeOptions| options.blob_threshold.unwrap_or(core.settings.blob_threshold).max(1);
-    let thresholds = trees.iter().map(|tree| threshold_of(&tree.options));
+    let threshold_of = |own: Option<usize>| own.unwrap_or(core.settings.blob_threshold).max(1);
+    let thresholds = trees.iter().map(|tree| threshold_of(tree.options.blob_threshold()));
     let threshold_min = thresholds.fold(core.settings.blob_threshold.max(1), usize::min);
     let mut blobs: Vec<FileNumber> = Vec::new();
     let prepared = raw.prepare_placing(threshold_min, |key, value| {
@@ -197,8 +197,8 @@ pub(super) fn commit(
             return Ok(None);
         }
         let tree = trees.binary_search_by_key(&id, |tree| tree.id.0).ok();
-        let options = tree.map(|at| trees[at].options).unwrap_or_default();
-        if value.len() < threshold_of(&options) {
+        let options = tree.map(|at| trees[at].options.get()).unwrap_or_default();
+        if value.len() < threshold_of(options.blob_threshold) {
             return Ok(None);
         }
         let compression = options.compression.unwrap_or(core.settings.compression);

@@ -306,7 +306,7 @@ impl Tree {
         let core = self.db().core();
         // What cannot be loaded is told before it is sorted.
         drop(LoadWriter::new(core, self.state())?);
-        let compression = self.state().options.compression.unwrap_or(core.settings.compression);
+        let compression = self.state().options.get().compression.unwrap_or(core.settings.compression);
         let sorter = Sorter::new(core, self.state().id, compression, options);
         Ok(UnsortedLoader { tree: self.clone(), sorter, has_failed: false })
     }

@@ -12,7 +12,10 @@
 //! | `r` | how much of the log is kept: bytes (varint), and for how many microseconds (varint) |
 //! | `f` + name | the number of a merge function of the application's own, u64 |
 
-use super::{expiry::micros, settings::TreeOptions};
+use super::{
+    settings::TreeOptions,
+    tree_options::{LiveOptions, micros},
+};
 use crate::{
     base::{Error, Result, SequenceNumber, TreeId, internal_key},
     codec::{ByteReader, Compression, put_bytes, put_varint},
@@ -38,7 +41,7 @@ pub struct TreeState {
     pub home: u64,
     pub name: RwLock<String>,
     pub multi: bool,
-    pub options: TreeOptions,
+    pub options: LiveOptions,
     pub dropped: AtomicBool,
 }
 
@@ -69,12 +72,17 @@ impl TreeState {
 
     /// The catalog value that describes the tree.
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_with(self.options.get())
+    }
+
+    /// The catalog value that describes the tree with other options.
+    pub fn encode_with(&self, options: TreeOptions) -> Vec<u8> {
         let mut out = vec![1];
         out.extend_from_slice(&self.id.0.to_le_bytes());
         out.push(u8::from(self.multi));
-        out.push(self.options.compression.map_or(255, |c| c as u8));
-        put_varint(&mut out, self.options.blob_threshold.map_or(0, |t| t.max(1) as u64));
-        if let Some(ttl) = self.options.ttl {
+        out.push(options.compression.map_or(255, |c| c as u8));
+        put_varint(&mut out, options.blob_threshold.map_or(0, |t| t.max(1) as u64));
+        if let Some(ttl) = options.ttl {
             put_varint(&mut out, micros(ttl));
         }
         out
@@ -98,7 +106,7 @@ impl TreeState {
         };
         let blob_threshold = usize::try_from(reader.varint()?).ok().filter(|&t| t > 0);
         let ttl = if reader.is_at_end() { None } else { Some(Duration::from_micros(reader.varint()?)) };
-        let options = TreeOptions { compression, blob_threshold, ttl };
+        let options = LiveOptions::new(TreeOptions { compression, blob_threshold, ttl });
         let name = RwLock::new(String::from_utf8(name.to_vec()).ok()?);
         Some(TreeState { id, home: 0, name, multi, options, dropped: AtomicBool::new(false) })
     }
@@ -152,7 +160,7 @@ impl Catalog {
     /// The catalog of a database with these trees.
     pub fn new(trees: Vec<TreeState>, next_id: u32) -> Catalog {
         let next_id = trees.iter().map(|t| t.id.0.saturating_add(1)).max().unwrap_or(1).max(next_id);
-        let compressions = trees.iter().filter_map(|t| Some((t.id, t.options.compression?))).collect();
+        let compressions = trees.iter().filter_map(|t| Some((t.id, t.options.get().compression?))).collect();
         let by_name = trees
             .into_iter()
             .map(|tree| {

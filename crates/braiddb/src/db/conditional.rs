@@ -8,8 +8,9 @@ use super::{
     transacting::Membership, tree::Tree, write::Terms,
 };
 use crate::{
-    base::{EntryKind, Result, SequenceNumber},
+    base::{Content, EntryKind, Result, SequenceNumber},
     commit::RawBatch,
+    platform::SystemTime,
     read::Sought,
     txn::{Check, ReadSet},
 };
@@ -17,11 +18,16 @@ use std::{borrow::Cow, slice, sync::Arc, time::Duration};
 
 /// What becomes of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Update {
     /// It stays as it is.
     Keep,
-    /// It gets this value, which expires if the tree's values do ([`crate::TreeOptions::ttl`]), and not otherwise.
+    /// It gets this value, which expires if the tree's values do ([`crate::TreeOptions::ttl`]), and not otherwise: when the value before
+    /// it would have expired does not matter.
     Put(Vec<u8>),
+    /// It gets this value, which expires when the value before it would have, or never if that would not; where there is none, as with
+    /// [`Update::Put`].
+    PutKeepTtl(Vec<u8>),
     /// It gets this value, which expires after so long: see [`Tree::put_with_ttl`].
     PutWithTtl(Vec<u8>, Duration),
     /// It is taken away.
@@ -35,7 +41,7 @@ impl Tree {
         self.db().core().get_versioned(&key, None)
     }
 
-    /// Gives `key` a value if its version is still `expected`. The new version; `None` if nothing was done, since it has another,
+    /// Gives `key` a value if its version is still `expected`; as with [`Tree::put`], when the old one expires does not matter. The new version; `None` if nothing was done, since it has another,
     /// or is not there any more.
     pub fn put_if_version(
         &self,
@@ -69,7 +75,8 @@ impl Tree {
         })
     }
 
-    /// Gives `key` the value `new`, or none, if it has the value `expected`, or none. The new version (of a key that was taken
+    /// Gives `key` the value `new`, or none, if it has the value `expected`, or none. When the old value expires does not matter, as with
+    /// [`Tree::put`]; [`Tree::fetch_update`] with [`Update::PutKeepTtl`] keeps it. The new version (of a key that was taken
     /// away, the commit's); `None` if nothing was done.
     pub fn compare_and_set(
         &self,
@@ -86,6 +93,9 @@ impl Tree {
 
     /// Has `update` say what becomes of the value of `key`, if any, with nobody in between. It may be called more than once: again
     /// whenever others have written the key meanwhile. Returns the value that it was called with last.
+    ///
+    /// A value of [`Update::Put`] has the tree's time to live or none, whatever the value before it had; [`Update::PutKeepTtl`] keeps
+    /// the time at which that expires. [`Tree::fetch_update_with_expiry`] shows it.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -114,6 +124,52 @@ impl Tree {
         Ok(before)
     }
 
+    /// [`Tree::fetch_update`], where `update` is shown as well when the value expires, by the wall clock as it is then; `None` if it does
+    /// not. Of a value that merge functions make of one that expires: when that one does.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use braiddb::Update;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let db = braiddb::Db::in_memory()?;
+    /// let sessions = db.tree("sessions")?;
+    /// sessions.put_with_ttl(b"7f3a", b"ann", Duration::from_secs(60))?;
+    /// // Prolongs a session that would end within two minutes.
+    /// sessions.fetch_update_with_expiry(b"7f3a", |found| match found {
+    ///     Some((name, Some(expires))) if expires < SystemTime::now() + Duration::from_secs(120) => {
+    ///         Update::PutWithTtl(name.to_vec(), Duration::from_secs(3600))
+    ///     }
+    ///     _ => Update::Keep,
+    /// })?;
+    /// let (_, expires) = sessions.get_with_expiry(b"7f3a")?.unwrap();
+    /// assert!(expires.unwrap() > SystemTime::now() + Duration::from_secs(120));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fetch_update_with_expiry(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut update: impl FnMut(Option<(&[u8], Option<SystemTime>)>) -> Update,
+    ) -> Result<Option<(Value, Option<SystemTime>)>> {
+        let internal = KeyBuf::of(self.state(), key.as_ref())?;
+        let core = self.db().core();
+        let mut before = None;
+        self.update_from(&internal, || {
+            before = core.get_with_expiry(&internal, None)?;
+            Ok(update(before.as_ref().map(|(value, expires)| (&**value, *expires))))
+        })?;
+        Ok(before)
+    }
+
+    /// Gives `key` a value that expires when the one before it would have, or never if that would not. Where there is none it is as
+    /// [`Tree::put`]. Atomic; reads the key.
+    pub fn put_keep_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
+        let internal = KeyBuf::of(self.state(), key.as_ref())?;
+        let version = self.update_from(&internal, || Ok(Update::PutKeepTtl(value.as_ref().to_vec())))?;
+        Ok(version.map_or_else(|| self.db().core().snapshots.visible(), Version::sequence))
+    }
+
     /// Reads a key, and writes what `decide` makes of it; again, as long as others are in the way. The version written.
     fn read_modify_write(
         &self,
@@ -122,6 +178,18 @@ impl Tree {
     ) -> Result<Option<Version>> {
         let internal = KeyBuf::of(self.state(), key)?;
         let core = self.db().core();
+        self.update_from(&internal, || {
+            let mut update = None;
+            core.get_entry(Sought::of(&internal), None, |value, sequence| {
+                update = Some(decide(Some((&value, sequence))))
+            })?;
+            Ok(update.unwrap_or_else(|| decide(None)))
+        })
+    }
+
+    /// Writes what `decide` makes of a key, which it reads; again, as long as others are in the way. The version written.
+    fn update_from(&self, internal: &KeyBuf, mut decide: impl FnMut() -> Result<Update>) -> Result<Option<Version>> {
+        let core = self.db().core();
         core.check_writable()?;
         let incarnation = core.incarnation;
         let _membership = Membership::new(core);
@@ -129,24 +197,25 @@ impl Tree {
         loop {
             // Before the read: it is checked from here on.
             let visible = core.snapshots.visible();
-            let mut update = None;
-            core.get_entry(Sought::of(&internal), None, |value, sequence| {
-                update = Some(decide(Some((&value, sequence))))
-            })?;
             let mut batch = RawBatch::default();
-            match update.unwrap_or_else(|| decide(None)) {
+            let mut put = |value: &[u8], expires_us: Option<u64>| {
+                let mut room = Vec::new();
+                let (kind, entry) = Content { kind: EntryKind::Value, value, expires_us }.entry(&mut room);
+                batch.push(kind, &[internal], entry);
+            };
+            match decide()? {
                 Update::Keep => return Ok(None),
-                Update::Put(value) => match core.with_default_expiry(self.state(), &value) {
-                    None => batch.push(EntryKind::Value, &[&internal], &value),
-                    Some(expiring) => batch.push(EntryKind::Expiring, &[&internal], &expiring),
-                },
-                Update::PutWithTtl(value, ttl) => {
-                    batch.push(EntryKind::Expiring, &[&internal], &core.expiring_after(&value, ttl));
+                Update::Put(value) => put(&value, core.default_expiry(self.state())),
+                Update::PutKeepTtl(value) => {
+                    // If the key was written since `decide` read it, the commit is refused.
+                    let end = core.get_slowly(internal, None)?.map(|found| found.expires_us);
+                    put(&value, end.unwrap_or_else(|| core.default_expiry(self.state())));
                 }
-                Update::Delete => batch.push(EntryKind::Tombstone, &[&internal], b""),
+                Update::PutWithTtl(value, ttl) => put(&value, Some(core.expiry_after(ttl))),
+                Update::Delete => batch.push(EntryKind::Tombstone, &[internal], b""),
             }
             let mut reads = ReadSet::default();
-            reads.add_key(&internal);
+            reads.add_key(internal);
             let terms = Terms::Unchanged(Box::new(Check::new(reads, visible, None)));
             let durability = core.settings.durability;
             match commit(self.db(), batch, slice::from_ref(self.state()), durability, terms) {

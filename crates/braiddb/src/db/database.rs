@@ -5,7 +5,6 @@ use super::{
     catalog::{TreeState, catalog_key, check_name},
     core::Core,
     cut_tails,
-    expiry::micros,
     follower::Follower,
     multi::MultiTree,
     open::application_cursor_key,
@@ -15,6 +14,7 @@ use super::{
     stats::Stats,
     transaction::Transaction,
     tree::Tree,
+    tree_options::{LiveOptions, check_options, check_same},
     update_scope::meant,
     verify::{VerifyOptions, VerifyReport},
 };
@@ -31,6 +31,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 /// What all handles hold: the database stays open until the last of them goes.
@@ -67,6 +68,10 @@ pub struct TreeInfo {
     pub multi: bool,
     /// Its own compression, if it has one.
     pub compression: Option<Compression>,
+    /// Its own blob threshold, if it has one.
+    pub blob_threshold: Option<usize>,
+    /// After how long values expire that are put into it, if they do.
+    pub ttl: Option<Duration>,
 }
 
 impl Db {
@@ -97,14 +102,17 @@ impl Db {
         &self.shared.core
     }
 
-    /// The tree of this name, created if there is none.
+    /// The tree of this name, whatever its options; created with the default ones if there is none.
     pub fn tree(&self, name: &str) -> Result<Tree> {
-        self.tree_with(name, TreeOptions::default())
+        Tree::new(self, self.open_or_create(name, false, Some(TreeOptions::default()))?)
     }
 
-    /// The tree of this name, created with these options if there is none; those of an existing tree stay.
+    /// The tree of this name with these options, created if there is none. `InvalidArgument` names the options of an existing tree that
+    /// differ; [`Tree::set_options`] changes them.
     pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
-        Tree::new(self, self.open_or_create(name, false, Some(options))?)
+        let tree = self.open_or_create(name, false, Some(options))?;
+        check_same(&tree, options)?;
+        Tree::new(self, tree)
     }
 
     /// The tree of this name; `NotFound` if there is none.
@@ -137,12 +145,7 @@ impl Db {
             return as_asked(tree);
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
-        if options.ttl.is_some_and(|ttl| micros(ttl) == 0) {
-            let reason =
-                format!("values of the tree {name:?} would expire at once: its ttl is less than a microsecond");
-            return Err(Error::InvalidArgument(reason));
-        }
-        options.compression.map_or(Ok(()), Compression::check)?;
+        check_options(name, &options)?;
         // Before the catalog is locked: those that need it wait one by one otherwise.
         drop(core.await_no_exclusive()?);
         let mut last_id = core.catalog.next_id.lock();
@@ -156,7 +159,7 @@ impl Db {
             home: core.incarnation,
             name: RwLock::new(name.to_owned()),
             multi,
-            options,
+            options: LiveOptions::new(options),
             dropped: AtomicBool::new(false),
         };
         let mut batch = RawBatch::default();
@@ -165,7 +168,7 @@ impl Db {
         // A later durable commit to the tree makes this one durable too: the log has no holes.
         meant(|| core.commit(batch.prepare()?, core.settings.durability.of_catalog()))?;
         *last_id = next_id;
-        if let Some(compression) = tree.options.compression {
+        if let Some(compression) = options.compression {
             core.catalog.compressions.write().insert(tree.id, compression);
         }
         let tree = Arc::new(tree);
@@ -177,11 +180,9 @@ impl Db {
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         self.core().check_open()?;
         let trees = self.core().catalog.by_name.read();
-        let info = |(name, tree): (&String, &Arc<TreeState>)| TreeInfo {
-            name: name.clone(),
-            id: tree.id.0,
-            multi: tree.multi,
-            compression: tree.options.compression,
+        let info = |(name, tree): (&String, &Arc<TreeState>)| {
+            let TreeOptions { compression, blob_threshold, ttl } = tree.options.get();
+            TreeInfo { name: name.clone(), id: tree.id.0, multi: tree.multi, compression, blob_threshold, ttl }
         };
         Ok(trees.iter().map(info).collect())
     }

@@ -16,6 +16,7 @@ use super::{
     settings::TreeOptions,
     snapshot::{Hold, Snapshot},
     stream_reader::StreamReader,
+    tree_options::LiveOptions,
 };
 use crate::{
     base::{Content, Cursor as _, EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId, limits},
@@ -91,7 +92,7 @@ impl DumpedCatalog {
             home: 0,
             name: RwLock::new(name.clone()),
             multi,
-            options: TreeOptions::default(),
+            options: LiveOptions::new(TreeOptions::default()),
             dropped: AtomicBool::new(false),
         };
         self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });

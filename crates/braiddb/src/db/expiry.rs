@@ -14,6 +14,7 @@ use super::{
     snapshot::{Hold, Snapshot},
     transaction::Transaction,
     tree::Tree,
+    tree_options::micros,
 };
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber},
@@ -49,11 +50,6 @@ impl Core {
     }
 }
 
-/// A duration in microseconds.
-pub fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
 /// The value of an entry that expires.
 fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
     let mut entry = Vec::with_capacity(9 + value.len());
@@ -63,7 +59,7 @@ fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
 
 /// Fails for a tree whose values all expire: operands cannot.
 pub fn check_can_merge(tree: &TreeState) -> Result<()> {
-    if tree.options.ttl.is_some() {
+    if tree.options.ttl_us().is_some() {
         let reason =
             "values of the tree expire (TreeOptions::ttl), and operands of merge functions cannot: use fetch_update";
         return Err(Error::InvalidArgument(reason.to_owned()));
@@ -77,23 +73,22 @@ impl Core {
         self.now().us.saturating_add(micros(ttl))
     }
 
-    /// The value of an entry that expires so long from now on.
-    pub fn expiring_after(&self, value: &[u8], ttl: Duration) -> Vec<u8> {
-        expiring(value, self.expiry_after(ttl))
-    }
-
     /// When a value expires that is put into a tree now; `None` if it does not.
     pub fn default_expiry(&self, tree: &TreeState) -> Option<u64> {
-        tree.options.ttl.map(|ttl| self.expiry_after(ttl))
+        tree.options.ttl_us().map(|ttl_us| self.now().us.saturating_add(ttl_us))
     }
 
     /// The value of the entry for a plain put into a tree; `None` if that does not expire.
     #[inline]
     pub fn with_default_expiry(&self, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
-        tree.options.ttl.map(|ttl| self.expiring_after(value, ttl))
+        self.default_expiry(tree).map(|expires_us| expiring(value, expires_us))
     }
 
-    fn get_with_expiry(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Option<SystemTime>)>> {
+    pub(super) fn get_with_expiry(
+        &self,
+        key: &[u8],
+        snapshot: Option<&Hold>,
+    ) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_open()?;
         let found = self.get_slowly(key, snapshot)?;
         Ok(found.map(|Resolved { value, expires_us, .. }| {
@@ -108,7 +103,7 @@ impl Tree {
     ///
     /// Time is the system's, but never goes back. What merge functions do to the value does not prolong its life: when it ends, they begin
     /// with nothing, and what they did before its end counts too. To count for a minute, use [`Tree::fetch_update`] with
-    /// [`crate::Update::PutWithTtl`]. To put the value again without an end takes its end away.
+    /// [`crate::Update::PutWithTtl`]. To put the value again without an end takes its end away; [`Tree::put_keep_ttl`] keeps it.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -224,6 +219,27 @@ impl Transaction {
         self.hold().check()?;
         let expires = self.end_of(&key, &written)?.and_then(|us| core.wall_time(us));
         Ok(self.resolve(&key, written)?.map(|value| (Value::new(value), expires)))
+    }
+
+    /// Gives `key` a value that expires when the one before it would have, or never if that would not. Where there is none it is as
+    /// [`Transaction::put`]. It counts as a read of the key.
+    pub fn put_keep_ttl(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let (core, internal) = (self.db().core(), KeyBuf::of(tree.state(), key.as_ref())?);
+        let own = self.writes().borrow().get(&internal).cloned();
+        let end = match own {
+            None => {
+                self.note_key(&internal)?;
+                core.get_slowly(&internal, Some(self.hold()))?.map(|found| found.expires_us)
+            }
+            Some(written) if written == Written::Gone || self.is_expired(&written) => None,
+            Some(written) => Some(self.end_of(&internal, &written)?),
+        };
+        match end {
+            None => self.put(tree, key, value),
+            Some(None) => self.write(tree.state(), &internal, Written::Value(value.as_ref().to_vec())),
+            Some(Some(expires_us)) => self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us),
+        }
     }
 
     /// When the value expires that a write of its own gives a key: of operands, when the value beneath them does.

@@ -120,7 +120,7 @@ impl EntrySink for EntryLoader {
             DumpedContent::LongValue(len) => {
                 let mut key = KeyBuf::new(self.tree.id, b"");
                 key.set(&self.key);
-                let pieces = Box::new(PieceWriter::new(self.db.core(), key, &self.tree.options));
+                let pieces = Box::new(PieceWriter::new(self.db.core(), key, &self.tree.options.get()));
                 self.long = Some(Long::Value { pieces, expires_us, len });
                 Ok(())
             }

@@ -6,7 +6,7 @@
 //!
 //! What is written is removed when the writer is dropped before it was put into force.
 
-use super::{catalog::TreeState, core::Core, expiry::micros, on_the_way::OnTheWay, settings::Durability};
+use super::{catalog::TreeState, core::Core, on_the_way::OnTheWay, settings::Durability};
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
     codec::Compression,
@@ -165,14 +165,14 @@ impl LoadWriter {
         let partitions = &core.state.load_full().version.partitions;
         let ends: Vec<Vec<u8>> = partitions.iter().filter_map(|p| p.layout.end.clone()).collect();
         let mut ends = ends.into_iter();
-        let compression = tree.options.compression.unwrap_or(settings.compression);
+        let compression = tree.options.get().compression.unwrap_or(settings.compression);
         Ok(LoadWriter {
             core: Arc::clone(core),
             tree: Arc::clone(tree),
             options: RunOptions { is_unnumbered: true, compression, ..core.run_options() },
             blob_compression: compression,
-            blob_threshold: tree.options.blob_threshold.unwrap_or(settings.blob_threshold).max(1),
-            expires_us: tree.options.ttl.map(|ttl| core.now().us.saturating_add(micros(ttl))),
+            blob_threshold: tree.options.get().blob_threshold.unwrap_or(settings.blob_threshold).max(1),
+            expires_us: core.default_expiry(tree),
             run_bytes: settings.partition_bytes() / 2,
             end: ends.next(),
             ends,

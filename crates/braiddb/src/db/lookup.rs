@@ -411,33 +411,6 @@ impl Core {
             None => Err(error),
         }
     }
-
-    /// About how many keys a tree has.
-    pub fn len_estimate(&self, tree: TreeId) -> Result<u64> {
-        self.check_open()?;
-        self.healing(|| {
-            let state = self.present_state()?;
-            let (start, end) = (tree.first_key(), tree.end_key());
-            let mut count = 0;
-            for partition in &state.version.partitions {
-                let layout = &partition.layout;
-                let before = end.is_some_and(|end| layout.start.as_slice() >= end.as_slice());
-                if before || layout.end.as_deref().is_some_and(|e| e <= start.as_slice()) {
-                    continue;
-                }
-                count += partition_estimate(partition, &start, end.as_ref().map(|e| e.as_slice()))?;
-            }
-            let in_memory = |m: &std::sync::Arc<crate::memtable::Memtable>| -> u64 {
-                let mut scan = m.scan_from(&start);
-                let mut count = 0;
-                while scan.advance() && end.is_none_or(|e| scan.entry().key < e.as_slice()) {
-                    count += u64::from(scan.entry().kind != EntryKind::Tombstone);
-                }
-                count
-            };
-            Ok(count + state.memtables().map(in_memory).sum::<u64>())
-        })
-    }
 }
 
 /// The keys of a group as they are, in `room`. Fails if one is too long.
@@ -465,28 +438,4 @@ fn internal<'k>(tree: TreeId, keys: impl Iterator<Item = &'k [u8]>, lookups: &mu
         internal.push(whole);
     }
     internal
-}
-
-fn partition_estimate(partition: &crate::version::Partition, start: &[u8], end: Option<&[u8]>) -> Result<u64> {
-    let layout = &partition.layout;
-    let from = start.max(&layout.start);
-    let to = match (end, layout.end.as_deref()) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
-    let mut count = 0;
-    if let Some(view) = &partition.view {
-        let meta = view.meta();
-        let runs = &partition.view_runs;
-        let upper = to.map_or(Ok(meta.entries), |to| view.rank(runs, to))?;
-        let entries = upper.saturating_sub(view.rank(runs, from)?);
-        let live = meta.entries - (meta.stale + meta.tombstones).min(meta.entries);
-        count += (u128::from(entries) * u128::from(live) / u128::from(meta.entries.max(1))) as u64;
-    }
-    for handle in &partition.apart {
-        let view = handle.view()?;
-        let upper = to.map_or(Ok(view.meta().entries), |to| view.rank(handle.alone(), to))?;
-        count += upper.saturating_sub(view.rank(handle.alone(), from)?);
-    }
-    Ok(count)
 }

@@ -65,6 +65,7 @@ mod transaction;
 mod transaction_iter;
 mod transaction_streams;
 mod tree;
+mod tree_options;
 mod unlogged;
 mod update;
 mod update_scope;
@@ -84,6 +85,8 @@ mod tests_checkpoint;
 pub mod tests_common;
 #[cfg(test)]
 mod tests_conditional;
+#[cfg(test)]
+mod tests_counting;
 #[cfg(test)]
 mod tests_cursor;
 #[cfg(test)]
@@ -108,6 +111,8 @@ mod tests_flush;
 mod tests_follower;
 #[cfg(test)]
 mod tests_hash_index;
+#[cfg(test)]
+mod tests_keep_ttl;
 #[cfg(test)]
 mod tests_limited;
 #[cfg(test)]
@@ -144,6 +149,8 @@ mod tests_streams;
 mod tests_tables;
 #[cfg(test)]
 mod tests_transactions;
+#[cfg(test)]
+mod tests_tree_options;
 #[cfg(test)]
 mod tests_turns;
 #[cfg(test)]

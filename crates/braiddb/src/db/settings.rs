@@ -38,7 +38,7 @@ impl Durability {
     }
 }
 
-/// How a tree is kept, where it is to differ from the database's default.
+/// How a tree is kept, where it is to differ from the database's default. [`crate::Tree::set_options`] changes it later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeOptions {
     /// Compression of its blocks and blobs.

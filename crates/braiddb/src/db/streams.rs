@@ -116,7 +116,7 @@ impl StreamWriter {
     fn new(tree: &Tree, key: &[u8]) -> Result<StreamWriter> {
         let internal = KeyBuf::of(tree.state(), key)?;
         tree.db().core().check_writable()?;
-        let pieces = PieceWriter::new(tree.db().core(), internal, &tree.state().options);
+        let pieces = PieceWriter::new(tree.db().core(), internal, &tree.state().options.get());
         Ok(StreamWriter { tree: tree.clone(), key: key.to_vec(), pieces })
     }
 

@@ -8,9 +8,10 @@
 
 use super::{
     bulk::disorder,
-    expiry::{micros, since_1970},
+    expiry::since_1970,
     load_writer::{LoadWriter, Loaded, check_lens},
     tree::{Tree, check_key},
+    tree_options::micros,
 };
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, Result, TreeId},
@@ -293,9 +294,9 @@ impl Tree {
         let settings = &self.db().core().settings;
         Ok(TableSpec {
             tree: state.id,
-            compression: state.options.compression.unwrap_or(settings.compression),
+            compression: state.options.get().compression.unwrap_or(settings.compression),
             block_bytes: settings.block_bytes,
-            ttl_us: state.options.ttl.map(micros),
+            ttl_us: state.options.ttl_us(),
         })
     }
 

@@ -85,7 +85,7 @@ fn check_counts(db: &Db, tree: &MultiTree, pairs: &Pairs, ways: &mut Ways) {
         let core = db.core();
         let (state, snapshot) = core.state_for(None).unwrap();
         let (start, end) = bounds_of(tree.state().id, key);
-        let counted = read::count(&state, &start, &end, snapshot).unwrap();
+        let counted = read::count(&state, &start, &end, snapshot, core.time_of(None)).unwrap();
         if counted.left.is_empty() {
             assert_eq!(counted.keys, expected);
             ways.counted += 1;

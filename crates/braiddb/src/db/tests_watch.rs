@@ -83,6 +83,7 @@ fn line(change: &Change) -> String {
         Change::RenameTree { from, .. } => format!("{tree}: was {from}"),
         Change::ApplicationCursor { cursor } => format!("cursor {}", text(cursor)),
         Change::Gap(Gap::Commits { .. }) => "gap".to_owned(),
+        Change::SetTreeOptions { options, .. } => format!("{tree}: {options:?}"),
         Change::Gap(Gap::Range { start, end: to, .. }) => format!("{tree}: gap {} to {}", text(start), end(to)),
     }
 }

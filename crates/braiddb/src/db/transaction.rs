@@ -327,8 +327,11 @@ impl Transaction {
     }
 
     /// How many keys of `start..end` there are, its own writes included; all of it counts as read.
-    fn count_between(&self, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<u64> {
+    pub(super) fn count_between(&self, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<u64> {
         self.hold.check()?;
+        if start >= end {
+            return Ok(0);
+        }
         if let Some(reads) = self.reads() {
             let mut reads = reads.borrow_mut();
             let slot = reads.begin_range(start);
@@ -350,7 +353,8 @@ impl Transaction {
         for (key, written) in writes.range(Included(start), end) {
             let was_there =
                 writes.deleted().covering(key).is_none() && self.db.core().contains(key, Some(&self.hold))?;
-            keys = keys + u64::from(*written != Written::Gone) - u64::from(was_there);
+            let is_there = *written != Written::Gone && !self.is_expired(written);
+            keys = keys + u64::from(is_there) - u64::from(was_there);
         }
         Ok(keys)
     }
@@ -410,7 +414,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives `key` a value.
+    /// Gives `key` a value: see [`Tree::put`]; [`Transaction::put_keep_ttl`] keeps when the value before it expires.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;

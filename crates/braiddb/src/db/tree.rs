@@ -59,7 +59,8 @@ impl Tree {
         self.state.name.read().clone()
     }
 
-    /// Gives `key` a value, in place of the one it has. The commit's sequence number.
+    /// Gives `key` a value, in place of the one it has. It expires if the tree's values do ([`crate::TreeOptions::ttl`]), and not otherwise,
+    /// whatever the value before it had: [`Tree::put_keep_ttl`] keeps the time at which that expires. The commit's sequence number.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         match self.db.core().with_default_expiry(&self.state, value.as_ref()) {
             None => self.write(EntryKind::Value, key.as_ref(), value.as_ref()),
@@ -150,9 +151,9 @@ impl Tree {
         self.iter().next_back().transpose()
     }
 
-    /// About how many keys there are: what memtables and views count, dead entries among them in part.
+    /// About how many keys there are: [`RangeEstimate::keys`](crate::RangeEstimate) of all, with the error that is stated there.
+    /// [`Tree::len`] counts exactly.
     pub fn len_estimate(&self) -> Result<u64> {
-        self.state.check()?;
-        self.db.core().len_estimate(self.state.id)
+        self.approximate::<&[u8]>(..).map(|estimate| estimate.keys)
     }
 }

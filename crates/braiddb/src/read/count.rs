@@ -5,16 +5,19 @@
 //! tombstone over the view deletes all that the view has in a part of the range, that part counts for nothing in the view.
 //!
 //! What cannot be counted so is left for the caller to walk: where the snapshot does not see all of the view, where a range
-//! tombstone cuts through the view's sequence numbers, where entries must be resolved, and where so many entries stand over
+//! tombstone cuts through the view's sequence numbers, where entries of the view must be resolved, and where so many entries stand over
 //! the view that a walk is quicker than to look each of them up beneath.
+//!
+//! A **survey** walks the keys of a range one by one, tombstones included, up to a limit: for estimates, whose cost must not depend on
+//! how many dead keys lie between two live ones.
 
 use super::{Merge, ReadState};
 use crate::{
-    base::{Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber},
+    base::{Content, Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber},
     codec::hash64,
     memtable::MemtableCursor,
     table::Run,
-    version::{Partition, RunHandle, is_counted},
+    version::{Partition, RunHandle, ViewOfRuns, is_counted},
     view::{View, ViewCursor},
 };
 use std::{cmp::Ordering, sync::Arc};
@@ -35,11 +38,61 @@ pub struct Counted {
     pub left: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Counts the keys of `start..end` that exist at `snapshot`.
-pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumber) -> Result<Counted> {
+/// Counts the keys of `start..end` that exist at `snapshot`, by the time `now_us`.
+pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumber, now_us: u64) -> Result<Counted> {
     let mut counted = Counted::default();
+    visit_parts(state, start, end, snapshot, now_us, &mut |part| {
+        match part.count()? {
+            Some(keys) => counted.keys += keys,
+            None => match counted.left.last_mut() {
+                // They are walked in one go.
+                Some((_, reach)) if *reach == part.start => part.end.clone_into(reach),
+                _ => counted.left.push((part.start.to_vec(), part.end.to_vec())),
+            },
+        }
+        Ok(true)
+    })?;
+    Ok(counted)
+}
+
+/// What a survey has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// The keys that exist.
+    pub keys: u64,
+    /// The first key that was not looked at; none if all were.
+    pub next: Option<Vec<u8>>,
+}
+
+/// Walks the keys of `start..end`, up to so many of them, dead ones included, and counts those that exist at `snapshot`, by the
+/// time `now_us`. O(number of entries passed).
+pub fn survey(
+    state: &ReadState,
+    start: &[u8],
+    end: &[u8],
+    snapshot: SequenceNumber,
+    now_us: u64,
+    keys_max: u64,
+) -> Result<Survey> {
+    let (mut found, mut left) = (Survey::default(), keys_max);
+    visit_parts(state, start, end, snapshot, now_us, &mut |part| {
+        found.next = part.survey(&mut left, &mut found.keys)?;
+        Ok(found.next.is_none())
+    })?;
+    Ok(found)
+}
+
+/// Shows the parts of a range that lie in one partition each, in order, until `visit` has enough.
+fn visit_parts(
+    state: &ReadState,
+    start: &[u8],
+    end: &[u8],
+    snapshot: SequenceNumber,
+    now_us: u64,
+    visit: &mut dyn FnMut(&Part<'_>) -> Result<bool>,
+) -> Result<()> {
     if start >= end {
-        return Ok(counted);
+        return Ok(());
     }
     let tombstones: Vec<_> = state.memtables().filter_map(|memtable| memtable.range_tombstones()).collect();
     for partition in &state.version.partitions[state.version.find(start)..] {
@@ -52,17 +105,11 @@ pub fn count(state: &ReadState, start: &[u8], end: &[u8], snapshot: SequenceNumb
             partition_start => start.max(partition_start),
         };
         let end = layout.end.as_deref().map_or(end, |partition_end| end.min(partition_end));
-        let range = Part { state, partition, tombstones: &tombstones, start, end, snapshot };
-        match range.count()? {
-            Some(keys) => counted.keys += keys,
-            None => match counted.left.last_mut() {
-                // They are walked in one go.
-                Some((_, reach)) if *reach == start => end.clone_into(reach),
-                _ => counted.left.push((start.to_vec(), end.to_vec())),
-            },
+        if !visit(&Part { state, partition, tombstones: &tombstones, start, end, snapshot, now_us })? {
+            break;
         }
     }
-    Ok(counted)
+    Ok(())
 }
 
 /// Counts the keys from `start` to the key that differs from it in its last byte, which is `end` there, if that can be told
@@ -103,6 +150,8 @@ struct Part<'a> {
     start: &'a [u8],
     end: &'a [u8],
     snapshot: SequenceNumber,
+    /// By which time values have expired.
+    now_us: u64,
 }
 
 /// The view that counts by itself, and its runs; none of a partition without runs.
@@ -140,8 +189,7 @@ impl<'a> Part<'a> {
                 lookups -= 1;
                 base.find(entry.key, self.snapshot)?
             };
-            let Some(change) = self.change(entry, beneath) else { return Ok(None) };
-            keys += change;
+            keys += self.change(entry, beneath);
             over.next()?;
         }
         Ok(Some(keys as u64))
@@ -218,16 +266,24 @@ impl<'a> Part<'a> {
 
     /// What stands over the base, on its first entry of the range; `None` if nothing does.
     fn over(&self, apart: &[&RunHandle]) -> Result<Option<Merge<Box<dyn Cursor>>>> {
-        let mut sources: Vec<Box<dyn Cursor>> = Vec::new();
-        for memtable in self.state.memtables().filter(|memtable| memtable.entry_count() > 0) {
-            sources.push(Box::new(MemtableCursor::new(Arc::clone(memtable), self.snapshot)));
-        }
         let is_counted = !apart.is_empty() && is_counted(hash64(self.start));
+        let mut views = Vec::with_capacity(apart.len());
         for handle in apart {
             if is_counted {
                 handle.note_read(GETS_PER_SEEK);
             }
-            let (view, runs) = (Arc::clone(handle.view()?), Arc::clone(handle.alone()));
+            views.push((Arc::clone(handle.view()?), Arc::clone(handle.alone())));
+        }
+        self.sources(views)
+    }
+
+    /// The memtables and some views as one, on the first entry of the range; `None` if there is nothing.
+    fn sources(&self, views: Vec<ViewOfRuns>) -> Result<Option<Merge<Box<dyn Cursor>>>> {
+        let mut sources: Vec<Box<dyn Cursor>> = Vec::new();
+        for memtable in self.state.memtables().filter(|memtable| memtable.entry_count() > 0) {
+            sources.push(Box::new(MemtableCursor::new(Arc::clone(memtable), self.snapshot)));
+        }
+        for (view, runs) in views {
             sources.push(Box::new(ViewCursor::new(view, runs, self.snapshot)));
         }
         if sources.is_empty() {
@@ -238,19 +294,48 @@ impl<'a> Part<'a> {
         Ok(Some(over))
     }
 
-    /// How an entry over the base changes the count; `None` if it must be resolved.
-    fn change(&self, entry: EntryRef<'_>, beneath: Option<Beneath>) -> Option<i64> {
+    /// How an entry over the base changes the count.
+    fn change(&self, entry: EntryRef<'_>, beneath: Option<Beneath>) -> i64 {
         if beneath.is_some_and(|beneath| beneath.sequence > entry.sequence) {
-            return Some(0);
+            return 0;
         }
-        if entry.kind.needs_resolving() {
-            return None;
-        }
-        let covering = self.tombstones.iter().map(|set| set.newest_covering(entry.key, self.snapshot));
-        let newest = covering.max().unwrap_or(0).max(self.partition.newest_covering(entry.key, self.snapshot));
-        let is_live = entry.kind != EntryKind::Tombstone && entry.sequence >= newest;
+        let newest = self.newest_covering(entry.key);
         let is_counted = |beneath: Beneath| !beneath.is_tombstone && beneath.sequence >= newest;
-        Some(i64::from(is_live) - i64::from(beneath.is_some_and(is_counted)))
+        i64::from(self.is_live(&entry, newest)) - i64::from(beneath.is_some_and(is_counted))
+    }
+
+    /// The newest range tombstone that deletes a key.
+    fn newest_covering(&self, key: &[u8]) -> SequenceNumber {
+        let covering = self.tombstones.iter().map(|set| set.newest_covering(key, self.snapshot));
+        covering.max().unwrap_or(0).max(self.partition.newest_covering(key, self.snapshot))
+    }
+
+    /// Whether the newest entry of a key is a value. Large ones and operands always are.
+    fn is_live(&self, entry: &EntryRef<'_>, newest_covering: SequenceNumber) -> bool {
+        let is_value = match entry.kind {
+            EntryKind::Tombstone => false,
+            EntryKind::Expiring => {
+                let content = Content::of(entry.kind, entry.value);
+                content.is_none_or(|content| content.expires_us.is_none_or(|expires_us| expires_us > self.now_us))
+            }
+            _ => true,
+        };
+        is_value && entry.sequence >= newest_covering
+    }
+
+    /// Walks keys, and counts `left` down for each and `keys` up for those that exist; the first key that it did not come to.
+    fn survey(&self, left: &mut u64, keys: &mut u64) -> Result<Option<Vec<u8>>> {
+        let Some(mut all) = self.sources(self.partition.all_views()?)? else { return Ok(None) };
+        while all.valid() && all.key() < self.end {
+            let entry = all.entry();
+            if *left == 0 {
+                return Ok(Some(entry.key.to_vec()));
+            }
+            *left -= 1;
+            *keys += u64::from(self.is_live(&entry, self.newest_covering(entry.key)));
+            all.next()?;
+        }
+        Ok(None)
     }
 }
 

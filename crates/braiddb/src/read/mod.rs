@@ -17,7 +17,7 @@ mod strands;
 mod tests;
 
 pub use chain::{PartitionChain, Source as PartitionSource};
-pub use count::{Counted, count, count_kept};
+pub use count::{Counted, Survey, count, count_kept, survey};
 pub use get::{GROUP_KEYS, Lookup, get, get_prepared, get_with, prepare};
 pub use merge::Merge;
 pub use quick::{get_many_quickly, get_quickly};

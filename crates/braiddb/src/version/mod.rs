@@ -20,4 +20,4 @@ pub use edit::{Change, Edit};
 pub use file_set::{FileSet, Version, key_head};
 pub use layout::{Layout, PartitionLayout};
 pub use manifest::{Manifest, manifest_name, read_records};
-pub use partition::{FirstView, Partition, RunHandle, is_counted};
+pub use partition::{FirstView, Partition, RunHandle, ViewOfRuns, is_counted};

@@ -35,6 +35,9 @@ pub fn is_counted(hash: u64) -> bool {
     (hash >> 8).is_multiple_of(READS_PER_COUNT)
 }
 
+/// A view and the runs that it is over.
+pub type ViewOfRuns = (Arc<View>, Arc<[Arc<Run>]>);
+
 /// An open run, with the view inside its file opened when first needed.
 #[derive(Debug)]
 pub struct RunHandle {
@@ -350,6 +353,15 @@ impl Partition {
             .iter()
             .filter_map(|number| self.apart.iter().find(|handle| handle.run().meta().number == *number));
         self.runs.iter().chain(loose)
+    }
+
+    /// All views that a read merges, each with its runs.
+    pub fn all_views(&self) -> Result<Vec<ViewOfRuns>> {
+        let mut views: Vec<_> = self.view.iter().map(|view| (Arc::clone(view), Arc::clone(&self.view_runs))).collect();
+        for handle in &self.apart {
+            views.push((Arc::clone(handle.view()?), Arc::clone(handle.alone())));
+        }
+        Ok(views)
     }
 
     /// How many loose runs it has, where it is asked whether they are too many. A third of them if none lies over another, nor over the view: then a

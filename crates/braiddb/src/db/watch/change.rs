@@ -3,7 +3,7 @@
 use super::token::ResumeToken;
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{Version, core::Core, on_the_way::OnTheWay},
+    db::{TreeOptions, Version, core::Core, on_the_way::OnTheWay},
     platform::SystemTime,
     table::blob::Pieces,
 };
@@ -126,6 +126,13 @@ pub enum Change {
         /// The tree.
         tree: ChangedTree,
     },
+    /// A tree got other options: see [`crate::Tree::set_options`].
+    SetTreeOptions {
+        /// The tree.
+        tree: ChangedTree,
+        /// All its options from then on.
+        options: TreeOptions,
+    },
     /// A tree got another name.
     RenameTree {
         /// The tree, by its new name.
@@ -233,6 +240,7 @@ impl Change {
             | Change::RemoveAll { tree, .. }
             | Change::CreateTree { tree, .. }
             | Change::DropTree { tree }
+            | Change::SetTreeOptions { tree, .. }
             | Change::RenameTree { tree, .. }
             | Change::Gap(Gap::Range { tree, .. }) => Some(tree),
             Change::ApplicationCursor { .. } | Change::Gap(Gap::Commits { .. }) => None,

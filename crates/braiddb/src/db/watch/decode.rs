@@ -87,6 +87,8 @@ fn known_tree(core: &Core, id: TreeId) -> Option<KnownTree> {
 struct CatalogChanges {
     gone: Vec<String>,
     named: Vec<(TreeState, String)>,
+    /// Whether a number was given to a new tree.
+    has_new_tree: bool,
 }
 
 /// Makes changes of the operations of one batch.
@@ -120,7 +122,7 @@ impl Decoder<'_> {
             }
         }
         for (tree, name) in catalog.named {
-            changes.extend(self.naming_of(tree, &name, catalog.gone.first()));
+            changes.extend(self.naming_of(tree, &name, catalog.gone.first(), catalog.has_new_tree));
         }
         Ok(changes)
     }
@@ -132,7 +134,14 @@ impl Decoder<'_> {
     fn catalog_changes(&self, operations: &[Operation<'_>]) -> CatalogChanges {
         let mut found = CatalogChanges::default();
         for operation in operations {
-            let Some((TreeId::CATALOG, [b'n', name @ ..])) = split_internal_key(operation.key) else { continue };
+            let name = match split_internal_key(operation.key) {
+                Some((TreeId::CATALOG, [b'n', name @ ..])) => name,
+                Some((TreeId::CATALOG, b"i")) => {
+                    found.has_new_tree = true;
+                    continue;
+                }
+                _ => continue,
+            };
             let text = String::from_utf8_lossy(name).into_owned();
             match operation.kind {
                 EntryKind::Tombstone => found.gone.push(text),
@@ -174,7 +183,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn naming_of(&mut self, state: TreeState, name: &str, from: Option<&String>) -> Option<Change> {
+    fn naming_of(&mut self, state: TreeState, name: &str, from: Option<&String>, is_new: bool) -> Option<Change> {
         let (id, multi) = (state.id, state.multi);
         self.trees.0.insert(id.0, KnownTree { name: name.into(), multi });
         if !self.filter.has_tree(id) {
@@ -183,7 +192,8 @@ impl Decoder<'_> {
         let tree = self.trees.named(self.core, id);
         Some(match from {
             Some(from) => Change::RenameTree { tree, from: from.clone() },
-            None => Change::CreateTree { tree, multi },
+            None if is_new => Change::CreateTree { tree, multi },
+            None => Change::SetTreeOptions { tree, options: state.options.get() },
         })
     }
 

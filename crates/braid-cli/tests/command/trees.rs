@@ -1,0 +1,37 @@
+//! The trees of a database and their options, shown and changed by the command.
+
+use crate::common;
+
+use common::Workplace;
+
+#[test]
+fn trees_set_changes_the_options_that_are_given_and_shows_them() {
+    let place = Workplace::new();
+    place.ok("put db sessions a 1");
+    place.ok("put db other a 1");
+    assert_eq!(place.ok("trees db"), "other\nsessions\n");
+    let shown = place.ok("trees db --set sessions --ttl 1800 --compression zstd");
+    assert_eq!(shown, "sessions\tttl 1800s\tcompression zstd\n");
+    assert_eq!(place.ok("trees db --set sessions --blob-threshold 100 --compression default --json"), {
+        let id = place.ok("trees db --json").lines().nth(1).unwrap().split("\"id\":").nth(1).unwrap().to_owned();
+        let id = id.split(',').next().unwrap();
+        format!(
+            "{{\"blob_threshold\":100,\"compression\":null,\"id\":{id},\"multi\":false,\"name\":\"sessions\",\"ttl_us\":1800000000}}\n"
+        )
+    });
+    assert_eq!(place.ok("trees db"), "other\nsessions\tttl 1800s\tblob threshold 100\n");
+    assert_eq!(place.ok("trees db --set sessions --ttl none --blob-threshold default"), "sessions\n");
+}
+
+#[test]
+fn trees_set_of_what_cannot_be_is_refused_and_changes_nothing() {
+    let place = Workplace::new();
+    place.ok("put db t a 1");
+    assert!(place.fails(2, "trees db --set t").contains("--ttl"));
+    assert!(place.fails(2, "trees db --ttl 5").contains("--set"));
+    assert!(place.fails(2, "trees db --set t --ttl soon").contains("give seconds"));
+    assert!(place.fails(2, "trees db --set t --ttl 0").contains("1 or more"));
+    assert!(place.fails(2, "trees db --set t --compression brotli").contains("zstd"));
+    assert!(place.fails(1, "trees db --set missing --ttl 5").contains("missing"));
+    assert_eq!(place.ok("trees db"), "t\n");
+}

@@ -1,0 +1,176 @@
+//! The options of a tree: while it is used, and how they are changed.
+//!
+//! They stand in the tree's catalog entry. A change is a commit that writes this entry again, so it is durable as any commit is, all or
+//! nothing, and followers, dumps, backups and the log's readers have it as they have everything else. When the commit is there, the
+//! handles of the tree go by the new options. A write beside the change goes by the old or by the new ones.
+
+use super::{
+    catalog::{TreeState, catalog_key},
+    settings::TreeOptions,
+    tree::Tree,
+};
+use crate::{
+    base::{EntryKind, Error, Result, SequenceNumber},
+    codec::Compression,
+    commit::RawBatch,
+};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// A duration in microseconds.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// No compression of the tree's own.
+const DEFAULT_COMPRESSION: u8 = 255;
+
+/// The options of a tree in use. Threads read them freely, one may change them; no option depends on another, so each is atomic by
+/// itself.
+pub struct LiveOptions {
+    /// 0: values do not expire.
+    ttl_us: AtomicU64,
+    /// 0: the database's.
+    blob_threshold: AtomicUsize,
+    compression: AtomicU8,
+}
+
+impl fmt::Debug for LiveOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl LiveOptions {
+    /// These options.
+    pub fn new(options: TreeOptions) -> LiveOptions {
+        let live = LiveOptions {
+            ttl_us: AtomicU64::new(0),
+            blob_threshold: AtomicUsize::new(0),
+            compression: AtomicU8::new(DEFAULT_COMPRESSION),
+        };
+        live.set(options);
+        live
+    }
+
+    /// After how many microseconds values expire that are put into the tree.
+    #[inline(always)]
+    pub fn ttl_us(&self) -> Option<u64> {
+        match self.ttl_us.load(Relaxed) {
+            0 => None,
+            ttl_us => Some(ttl_us),
+        }
+    }
+
+    /// From how many bytes on values go to blob files, if not as the database says.
+    #[inline(always)]
+    pub fn blob_threshold(&self) -> Option<usize> {
+        Some(self.blob_threshold.load(Relaxed)).filter(|&threshold| threshold > 0)
+    }
+
+    /// All of them.
+    pub fn get(&self) -> TreeOptions {
+        TreeOptions {
+            compression: Compression::from_byte(self.compression.load(Relaxed)),
+            blob_threshold: self.blob_threshold(),
+            ttl: self.ttl_us().map(Duration::from_micros),
+        }
+    }
+
+    fn set(&self, options: TreeOptions) {
+        let TreeOptions { compression, blob_threshold, ttl } = options;
+        self.ttl_us.store(ttl.map_or(0, micros), Relaxed);
+        self.blob_threshold.store(blob_threshold.map_or(0, |threshold| threshold.max(1)), Relaxed);
+        self.compression.store(compression.map_or(DEFAULT_COMPRESSION, |compression| compression as u8), Relaxed);
+    }
+}
+
+/// Fails for options that the tree of this name cannot have.
+pub fn check_options(name: &str, options: &TreeOptions) -> Result<()> {
+    if options.ttl.is_some_and(|ttl| micros(ttl) == 0) {
+        let reason = format!("values of the tree {name:?} would expire at once: its ttl is less than a microsecond");
+        return Err(Error::InvalidArgument(reason));
+    }
+    options.compression.map_or(Ok(()), Compression::check)
+}
+
+/// Fails if a tree has other options than these; the error names each that differs.
+pub fn check_same(tree: &TreeState, wanted: TreeOptions) -> Result<()> {
+    // As they would be stored.
+    let (stored, wanted) = (tree.options.get(), LiveOptions::new(wanted).get());
+    let mut differences = Vec::new();
+    let mut compare = |option: &str, stored: Option<String>, wanted: Option<String>| {
+        let shown = |value: Option<String>| value.unwrap_or_else(|| "none of its own".to_owned());
+        if stored != wanted {
+            differences.push(format!("its {option} is {}, not {}", shown(stored), shown(wanted)));
+        }
+    };
+    compare("ttl", stored.ttl.map(|ttl| format!("{ttl:?}")), wanted.ttl.map(|ttl| format!("{ttl:?}")));
+    let threshold = |options: &TreeOptions| options.blob_threshold.map(|bytes| format!("{bytes} bytes"));
+    compare("blob threshold", threshold(&stored), threshold(&wanted));
+    let compression = |options: &TreeOptions| options.compression.map(|compression| format!("{compression:?}"));
+    compare("compression", compression(&stored), compression(&wanted));
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(format!(
+        "the tree {:?} exists with other options: {}; change them with Tree::set_options or `braid trees --set`, or open it with Db::tree",
+        tree.name.read(),
+        differences.join(", ")
+    )))
+}
+
+impl Tree {
+    /// Its options now.
+    pub fn options(&self) -> TreeOptions {
+        self.state().options.get()
+    }
+
+    /// Changes its options, all of them, by one commit with the database's durability: for what is written from then on. Records that
+    /// are there keep when they expire, and operands of merge functions stay. Files that merges write have the new compression;
+    /// values stay in the blob files that they are in. [`Db::compact`](crate::Db::compact) writes the rest of the tree's files again.
+    ///
+    /// Followers, dumps, checkpoints and backups have the options with the commit; a watcher is shown
+    /// [`Change::SetTreeOptions`](crate::Change::SetTreeOptions).
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use braiddb::TreeOptions;
+    /// use std::time::Duration;
+    ///
+    /// let db = braiddb::Db::in_memory()?;
+    /// let sessions = db.tree("sessions")?;
+    /// sessions.set_options(TreeOptions { ttl: Some(Duration::from_secs(1800)), ..sessions.options() })?;
+    /// sessions.put(b"7f3a", b"ann")?;
+    /// assert!(sessions.get_with_expiry(b"7f3a")?.unwrap().1.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_options(&self, options: TreeOptions) -> Result<SequenceNumber> {
+        let (core, state) = (self.db().core(), self.state());
+        let _inside = core.enter()?;
+        core.check_writable()?;
+        // Before the catalog is locked, as for all changes of trees.
+        drop(core.await_no_exclusive()?);
+        check_options(&state.name.read(), &options)?;
+        let _change = core.catalog.next_id.lock();
+        state.check()?;
+        let key = catalog_key(b'n', state.name.read().as_bytes());
+        let mut batch = RawBatch::default();
+        batch.push(EntryKind::Value, &[&key], &state.encode_with(options));
+        let committed = core.commit(batch.prepare()?, core.settings.durability);
+        // A commit of which it is not known whether it survives is seen by this process all the same.
+        if committed.is_ok() || committed.as_ref().is_err_and(Error::is_commit_unknown) {
+            state.options.set(options);
+            let mut compressions = core.catalog.compressions.write();
+            match options.compression {
+                Some(compression) => _ = compressions.insert(state.id, compression),
+                None => _ = compressions.remove(&state.id),
+            }
+        }
+        committed
+    }
+}
