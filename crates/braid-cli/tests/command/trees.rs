@@ -16,7 +16,7 @@ fn trees_set_changes_the_options_that_are_given_and_shows_them() {
         let id = place.ok("trees db --json").lines().nth(1).unwrap().split("\"id\":").nth(1).unwrap().to_owned();
         let id = id.split(',').next().unwrap();
         format!(
-            "{{\"blob_threshold\":100,\"compression\":null,\"id\":{id},\"multi\":false,\"name\":\"sessions\",\"ttl_us\":1800000000}}\n"
+            "{{\"name\":\"sessions\",\"id\":{id},\"multi\":false,\"compression\":null,\"blob_threshold\":100,\"ttl_us\":1800000000}}\n"
         )
     });
     assert_eq!(place.ok("trees db"), "other\nsessions\tttl 1800s\tblob threshold 100\n");
