@@ -127,9 +127,12 @@ impl Job<'_, '_> {
         let time_us = self.plan.layout.time_us.max(if is_logged { committed_us } else { 0 });
         let tombstones = std::mem::take(&mut self.plan.range_tombstones);
         let tombstones = RangeTombstoneSet::new(tombstones.into_iter().chain(log.range_tombstones).collect());
+        let of_runs = self.plan.runs.iter().filter_map(|run| Some(run.listed.as_ref()?.max_sequence.max(run.given)));
+        let is_sure = self.plan.condition == ManifestCondition::Whole;
+        let unsure = of_runs.max().filter(|_| !is_sure).map(|sequence| (sequence, self.from.to_owned()));
         let runs = self.plan.runs.iter().cloned().chain(log.runs).collect();
         let keep_stale = self.options.keep_stale;
-        let mut merge = Merge::new(self.context.clone(), runs, log.entries, tombstones, time_us, keep_stale);
+        let mut merge = Merge::new(self.context.clone(), runs, log.entries, tombstones, time_us, keep_stale, unsure);
         let catalog = self.catalog(&mut merge)?;
         let layout = empty_layout(&self.plan.layout, sequence, time_us);
         // Two databases are open at once, in a way.

@@ -15,7 +15,7 @@ use crate::{
     codec::{Base, Operands},
     table::TableContext,
 };
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::{cmp::Ordering, collections::BinaryHeap, path::PathBuf};
 
 /// A key's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,9 @@ pub struct Merge {
     now_us: u64,
     keep_stale: bool,
     pub entries: u64,
+    /// If it is not sure which runs count: the highest number of their versions. What operands of runs change may have been deleted since, and what
+    /// they would make of it was never there.
+    unsure: Option<(SequenceNumber, PathBuf)>,
 }
 
 /// What was found of a key so far, from the newest version on.
@@ -89,6 +92,8 @@ struct Versions {
     is_done: bool,
     /// Whether it is known what the last operands stand on.
     is_founded: bool,
+    /// Whether the last operands say so themselves.
+    is_founded_inline: bool,
 }
 
 impl Versions {
@@ -110,7 +115,7 @@ impl Versions {
             (Some(operands), _) => {
                 self.reached = entry.sequence.saturating_sub(operands.reach);
                 self.is_done = operands.base != Base::Beneath;
-                self.is_founded = self.is_done;
+                (self.is_founded, self.is_founded_inline) = (self.is_done, self.is_done);
                 self.operands.push((entry.sequence, entry.value.to_vec()));
                 self.newest.get_or_insert(version);
             }
@@ -130,6 +135,9 @@ impl Versions {
             return true;
         }
         let Some((last, _)) = self.operands.last() else { return false };
+        if self.is_founded_inline && self.operands.len() == 1 {
+            return false;
+        }
         let lowest = self.beneath.as_ref().map_or(*last, |(sequence, ..)| *sequence);
         lowest < shade.whole_above || (!self.is_founded && shade.whole_above > 0)
     }
@@ -208,10 +216,12 @@ impl Merge {
         tombstones: RangeTombstoneSet,
         now_us: u64,
         keep_stale: bool,
+        unsure: Option<(SequenceNumber, PathBuf)>,
     ) -> Merge {
         runs.sort_by(|a, b| b.smallest.cmp(&a.smallest));
         let (sources, heap) = (Vec::new(), BinaryHeap::new());
-        let mut merge = Merge { context, waiting: runs, sources, heap, tombstones, now_us, keep_stale, entries: 0 };
+        let mut merge =
+            Merge { context, waiting: runs, sources, heap, tombstones, now_us, keep_stale, entries: 0, unsure };
         merge.add(Source::Log(logged.into_iter()));
         merge
     }
@@ -279,7 +289,13 @@ impl Merge {
             self.open_due(losses)?;
         }
         versions.add(gathered, deleted);
-        let shade = losses.shade(&key);
+        let mut shade = losses.shade(&key);
+        if let Some((sequence, path)) = &self.unsure {
+            shade.whole_above = shade.whole_above.max(sequence.saturating_add(1));
+            if shade.newest_above == 0 {
+                shade.path.clone_from(path);
+            }
+        }
         if versions.is_doubtful(&shade) {
             if !self.keep_stale {
                 let detail = "a newer version of the record may be gone";

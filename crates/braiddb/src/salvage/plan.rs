@@ -229,7 +229,9 @@ impl Planner<'_> {
         }
         for (number, ranges) in allowed {
             let listed = self.plan.layout.runs.get(&number).cloned();
-            self.take_run(number, listed, Some(joined(ranges)))?;
+            // Where edits are lost, runs may count in other partitions than those that are known.
+            let allowed = if is_whole { Some(joined(ranges)) } else { None };
+            self.take_run(number, listed, allowed, true)?;
         }
         Ok(())
     }
@@ -237,14 +239,14 @@ impl Planner<'_> {
     /// Takes runs that no manifest names.
     fn take_unnamed(&mut self, unnamed: &[FileNumber], condition: ManifestCondition) -> Result<()> {
         for &number in unnamed {
-            self.take_run(number, None, None)?;
+            self.take_run(number, None, None, false)?;
         }
         // Loads come after what was flushed before, and before what was flushed later.
         for place in std::mem::take(&mut self.unnumbered) {
             let number = self.plan.runs[place].number;
-            let before = self.plan.runs.iter().filter(|run| run.number < number && run.given == 0);
-            let known = before.filter_map(|run| run.listed.as_ref()).map(|meta| meta.max_sequence);
-            let given = known.max().unwrap_or(0).max(1);
+            let before = self.plan.runs.iter().filter(|run| run.number < number);
+            let known = before.map(|run| run.listed.as_ref().map_or(0, |meta| meta.max_sequence).max(run.given));
+            let given = known.max().unwrap_or(0) + 1;
             self.plan.runs[place].given = given;
             self.plan.last_sequence = self.plan.last_sequence.max(given);
             let run = &self.plan.runs[place];
@@ -267,9 +269,14 @@ impl Planner<'_> {
     }
 
     /// Takes a run, or notes that it is lost.
-    fn take_run(&mut self, number: FileNumber, listed: Option<RunMeta>, allowed: Option<Vec<KeyRange>>) -> Result<()> {
+    fn take_run(
+        &mut self,
+        number: FileNumber,
+        listed: Option<RunMeta>,
+        allowed: Option<Vec<KeyRange>>,
+        is_named: bool,
+    ) -> Result<()> {
         let path = run_path(self.dir, number);
-        let is_named = allowed.is_some();
         let damage = match DamagedRun::open(self.context, &path, number, listed.as_ref())? {
             Opened::Run(run) => return self.take_open(*run, number, listed, allowed),
             Opened::Missing => Damage { offset: 0, detail: "the file is missing".to_owned() },
@@ -287,7 +294,8 @@ impl Planner<'_> {
             self.missing.push(number);
             return Ok(());
         }
-        self.lose_run(number, listed.as_ref(), &allowed.unwrap_or_default(), &damage);
+        let everywhere = || vec![(Vec::new(), None)];
+        self.lose_run(number, listed.as_ref(), &allowed.unwrap_or_else(everywhere), &damage);
         Ok(())
     }
 

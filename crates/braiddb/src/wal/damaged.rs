@@ -77,6 +77,9 @@ pub struct DamagedLog {
     pub last_commit_us: u64,
 }
 
+/// No seal is longer, header and payload.
+const SEAL_BYTES_MAX: u64 = 128;
+
 /// A segment whose header can be read.
 struct Readable {
     path: PathBuf,
@@ -249,13 +252,13 @@ fn repair(bytes: &mut [u8; SEGMENT_HEADER_LEN as usize]) -> Option<usize> {
     Some(place)
 }
 
-/// Whether nothing was ever written from a place of a segment on. Damage that leaves zeros comes in sectors; a record would have to end just
-/// where one begins.
+/// Whether nothing of this log was ever written from a place of a segment on, where nothing looks like a record. Damage that leaves zeros comes in
+/// sectors; a record would have to end just where one begins.
 fn is_never_written(segment: &Readable, offset: u64) -> bool {
     let mut bytes = [0; 64];
-    let read = segment.file.read_at(&mut bytes, offset);
-    let read = read.ok().filter(|&read| read > 0).and_then(|read| bytes.get(..read));
-    !segment.is_cut && !offset.is_multiple_of(512) && read.is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0))
+    let Ok(read) = segment.file.read_at(&mut bytes, offset) else { return false };
+    let is_zero = bytes.iter().take(read).all(|&byte| byte == 0);
+    !segment.is_cut && read > 0 && !(is_zero && offset.is_multiple_of(512))
 }
 
 struct Walk<'a> {
@@ -384,9 +387,20 @@ impl Walk<'_> {
         {
             return Some("the log goes on in another segment".to_owned());
         }
-        let is_successor = header.begins_epoch()
-            && (header.previous_epoch, header.previous_end_lsn, header.previous_link) == (at.epoch, at.lsn, at.link);
-        if self.seal.is_none() && self.is_clean_end && !is_successor {
+        let begins_here = |header: &SegmentHeader| {
+            header.begins_epoch()
+                && (header.previous_epoch, header.previous_end_lsn, header.previous_link) == (at.epoch, at.lsn, at.link)
+        };
+        let is_successor = begins_here(header);
+        if self.seal.is_none() && !is_successor && later.iter().any(|later| begins_here(&later.header)) {
+            return Some("the log goes on in another segment".to_owned());
+        }
+        // Where a seal alone is lost, the next segment begins right behind it.
+        let is_next = header.epoch == at.epoch && header.start_lsn.saturating_sub(at.lsn) <= SEAL_BYTES_MAX;
+        let is_known_to_go_on = is_next || self.input.durable_lsn > at.lsn;
+        // Where it is not known where the log begins, older segments may be there whose successors went long ago.
+        let is_begin_known = self.input.oldest_segment.is_some();
+        if is_begin_known && self.seal.is_none() && self.is_clean_end && !is_successor && !is_known_to_go_on {
             return Some("the log ends before it, and nothing leads to it".to_owned());
         }
         None
