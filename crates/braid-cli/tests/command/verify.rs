@@ -31,7 +31,7 @@ fn flip(path: &PathBuf, places: &[usize]) {
 fn verify_of_damaged_blocks_lists_each_once_and_exits_1() {
     let place = workplace();
     let run = file_of(&place, ".run");
-    flip(&run, &[1000, 30_000, 60_000]);
+    flip(&run, &[10_000, 30_000, 60_000]);
     let outcome = place.run("verify db");
     let problems: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("problem: ")).collect();
     assert_eq!((outcome.code, problems.len()), (1, 3), "{outcome:?}");
