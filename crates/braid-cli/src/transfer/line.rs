@@ -132,5 +132,5 @@ pub struct End {
 
 /// The options of a tree, as the database lists it.
 pub fn options_of(tree: &TreeInfo) -> TreeOptions {
-    TreeOptions { compression: tree.compression, ..TreeOptions::default() }
+    TreeOptions { compression: tree.compression, blob_threshold: tree.blob_threshold, ttl: tree.ttl }
 }

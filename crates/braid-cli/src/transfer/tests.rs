@@ -105,7 +105,9 @@ fn random_database(seed: u64) -> Db {
 
 fn fill_plain(db: &Db, name: &str, records: u64, random: &mut Random) {
     let compression = random.pick(&[None, Some(Compression::None), Some(Compression::Lz4), Some(Compression::Zstd)]);
-    let tree = db.tree_with(name, TreeOptions { compression, ..TreeOptions::default() }).unwrap();
+    let blob_threshold = random.pick(&[None, None, Some(1 << 10), Some(1 << 20)]);
+    let ttl = random.pick(&[None, None, Some(Duration::from_secs(1_000_000))]);
+    let tree = db.tree_with(name, TreeOptions { compression, blob_threshold, ttl }).unwrap();
     let keys = random.pick(&[KeyNotation::Text, KeyNotation::Text, KeyNotation::U64]);
     let mut batch = db.batch();
     for _ in 0..records {

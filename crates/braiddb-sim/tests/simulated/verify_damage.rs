@@ -9,7 +9,9 @@
 //! 3. The log: segments whose loss changes no answer; what stands behind the last commit's record in a segment.
 //!
 //! And this damage cannot be noticed by anybody, since a log that ends there looks the same: zeros from the first byte
-//! of a record to the log's end; in a recycled segment, whose old bytes follow, also zeros in the last record.
+//! of a record to the log's end; in a recycled segment, whose old bytes follow, also zeros in the last record, and zeros in
+//! the header of a record behind which no whole record stands. There, damage behind the first damaged record cannot be noticed
+//! either.
 //!
 //! `BRAIDDB_VOLUME` scales the number of damages; 1 means 2,000.
 
@@ -243,8 +245,26 @@ fn changed(world: &World, damage: &Damage) -> Option<Vec<u64>> {
         if changed.is_empty() || (is_in_last && !is_zeroed) {
             return None;
         }
+        if !is_zeroed && damage.text.contains("zeros") && !is_whole_record_behind(ends, &changed) {
+            let begin = ends.iter().copied().rfind(|&end| end <= first).unwrap_or(136);
+            let end = ends.iter().copied().find(|&end| end > first).unwrap_or(end);
+            if first < begin + HEADER_LEN_MAX {
+                return None;
+            }
+            changed.retain(|&at| at < end);
+        }
     }
     Some(changed)
+}
+
+/// Bytes of a record's header: the fixed part, and five varints and a time.
+const HEADER_LEN_MAX: u64 = 19 + 6 * 10;
+
+/// Whether a record without a changed byte stands behind the first that has one.
+fn is_whole_record_behind(ends: &BTreeSet<u64>, changed: &[u64]) -> bool {
+    let Some(&first) = changed.first() else { return true };
+    let behind: Vec<u64> = ends.iter().copied().filter(|&end| end > first).collect();
+    behind.windows(2).any(|record| !changed.iter().any(|at| (record[0]..record[1]).contains(at)))
 }
 
 fn verify(disk: &Arc<SimDisk>) -> VerifyReport {

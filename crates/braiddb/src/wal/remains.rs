@@ -12,7 +12,8 @@
 //! A record that was being written at a crash and a durable record that was damaged later look the same: the log cannot
 //! distinguish them, because nothing behind the record says how far the log was synced. What is left undetected: zeros
 //! from a record's first byte to the log's end look like a log that ends there, and in a recycled segment a range of
-//! zeros over a record's header does too.
+//! zeros over a record's header does too, if no whole record stands behind it. There, the tail reaches to the end of its
+//! first record: nothing shows what else was lost.
 
 use super::{
     record::RecordHeader,
@@ -46,7 +47,8 @@ pub(super) fn remains(
             true => format!("the record of commits {first_sequence} to {last_sequence} does not match its checksum"),
             false => "a record without commits does not match its checksum".to_owned(),
         };
-        return of(record.file_len(), detail);
+        let end = end_of_damage(reader, offset + record.file_len(), beyond)?;
+        return of(end - offset, detail);
     }
     let next = reader.next_record(offset)?;
     if beyond.records > 0 {
@@ -57,7 +59,8 @@ pub(super) fn remains(
     if let Some(record) = reader.repaired(offset)? {
         let RecordHeader { first_sequence, last_sequence, .. } = record.header;
         let detail = format!("the header of the record of commits {first_sequence} to {last_sequence} is damaged");
-        return of(record.file_len().min(reader.len() - offset), detail);
+        let end = end_of_damage(reader, (offset + record.file_len()).min(reader.len()), beyond)?;
+        return of(end - offset, detail);
     }
     if reader.is_zeroed()
         && let Some(end) = reader.end_of_written(offset)?
@@ -65,4 +68,16 @@ pub(super) fn remains(
         return of(end - offset, "bytes that are no record stand where nothing was written".to_owned());
     }
     Ok(None)
+}
+
+/// Where damage ends that reaches to `end` at least: at the next record whose header is whole, if there is one, or behind the
+/// last byte that is not zero in a segment that was never recycled.
+fn end_of_damage(reader: &mut SegmentReader<'_>, end: u64, beyond: &Beyond) -> Result<u64> {
+    if beyond.records > 0
+        && let Some((at, _)) = reader.next_record(end)?
+    {
+        return Ok(at.max(end));
+    }
+    let written = if reader.is_zeroed() { reader.end_of_written(end)? } else { None };
+    Ok(written.map_or(end, |written| written.max(end)))
 }
