@@ -13,7 +13,7 @@ use super::maintenance::{
 use super::records::{DelArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
 use super::trees::TreesArguments;
 use super::watch::WatchArguments;
-use crate::bench::BenchArguments;
+use crate::{bench::BenchArguments, commands::IndexCommand};
 
 /// Store, query, import and inspect BraidDB databases.
 ///
@@ -44,6 +44,9 @@ pub enum Command {
     Trees(TreesArguments),
     /// Import records from a file, or trees from an export
     Import(ImportArguments),
+    /// Add, drop, rebuild and list the indexes of a tree
+    #[command(subcommand)]
+    Index(IndexCommand),
     /// Find records by an index
     Find(FindArguments),
     /// Write trees as JSON lines, from which `import` makes the same trees again

@@ -40,9 +40,9 @@ pub struct ImportArguments {
     /// Write the records as JSON lines into a file instead (.gz, .bz2, .zst: compressed; `-`: standard output)
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub to_jsonl: Option<PathBuf>,
-    /// The number of the first record
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub number_from: u64,
+    /// The number of the first record, at most 2^63 [default: 0, in a tree without records]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1 << 63))]
+    pub number_from: Option<u64>,
     /// How many parsers work at the same time [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,

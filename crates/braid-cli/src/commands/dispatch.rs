@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{backup, dump, export, find, import, maintenance, point, salvage, scan, stats, verify, watch};
+use super::{backup, dump, export, find, import, index, maintenance, point, salvage, scan, stats, verify, watch};
 use crate::{arguments::Command, bench, demo};
 
 /// Runs a command.
@@ -15,6 +15,7 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Scan(arguments) => scan::scan(&arguments),
         Command::Trees(arguments) => maintenance::trees(&arguments),
         Command::Import(arguments) => import::import(arguments),
+        Command::Index(command) => index::index(&command),
         Command::Find(arguments) => find::find(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),

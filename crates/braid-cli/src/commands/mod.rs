@@ -6,6 +6,7 @@ mod dump;
 mod export;
 mod find;
 mod import;
+mod index;
 mod maintenance;
 mod open;
 mod pairs;
@@ -17,3 +18,4 @@ mod verify;
 mod watch;
 
 pub use dispatch::run;
+pub use index::IndexCommand;

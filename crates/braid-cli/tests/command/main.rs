@@ -8,10 +8,13 @@ mod dump;
 mod exit_codes;
 mod exit_table;
 mod export;
+mod find_numbers;
 mod import_dirt;
 mod import_formats;
+mod import_progress;
 mod import_resume;
 mod index;
+mod index_rules;
 mod keys;
 #[cfg(unix)]
 mod outputs;
