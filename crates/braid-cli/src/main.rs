@@ -15,6 +15,7 @@ mod exit;
 mod freedb;
 mod import;
 mod input;
+mod logging;
 mod notation;
 mod output;
 mod random;
@@ -33,6 +34,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     outlive_file_size_limits();
     let arguments = arguments::Arguments::try_parse().unwrap_or_else(|error| exit::refuse_arguments(&error));
+    logging::start(arguments.verbose);
     let code = match commands::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {

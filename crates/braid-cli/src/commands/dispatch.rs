@@ -2,7 +2,10 @@
 
 use anyhow::Result;
 
-use super::{backup, dump, export, find, import, maintenance, point, salvage, scan, stats, verify, watch};
+use super::{
+    backup, copy_tree, count, dump, export, find, import, index, maintenance, point, salvage, scan, stats, tree_names,
+    verify, watch,
+};
 use crate::{arguments::Command, bench, demo};
 
 /// Runs a command.
@@ -12,9 +15,14 @@ pub fn run(command: Command) -> Result<u8> {
         Command::Get(arguments) => point::get(&arguments),
         Command::Put(arguments) => point::put(&arguments),
         Command::Del(arguments) => point::del(&arguments),
+        Command::Count(arguments) => count::count(&arguments),
         Command::Scan(arguments) => scan::scan(&arguments),
         Command::Trees(arguments) => maintenance::trees(&arguments),
+        Command::DropTree(arguments) => tree_names::drop_tree(&arguments),
+        Command::RenameTree(arguments) => tree_names::rename_tree(&arguments),
+        Command::CopyTree(arguments) => copy_tree::copy_tree(&arguments),
         Command::Import(arguments) => import::import(arguments),
+        Command::Index(command) => index::index(&command),
         Command::Find(arguments) => find::find(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),

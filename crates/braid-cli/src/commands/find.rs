@@ -23,9 +23,13 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
     let specs = Indexes::stored_specs(&db, &arguments.tree)?;
     let spec = specs.into_iter().find(|spec| spec.name == arguments.by);
     let wanted = Wanted::new(arguments, spec);
-    let entries = match wanted.is_prefix {
-        true => index.prefix(index_key(&wanted.text).as_bytes()),
-        false => index.values(index_key(&wanted.text).as_bytes()),
+    let entries: Box<dyn Iterator<Item = _>> = match &wanted.number {
+        _ if wanted.is_prefix => Box::new(index.prefix(index_key(&wanted.text).as_bytes())),
+        None => Box::new(index.values(index_key(&wanted.text).as_bytes())),
+        Some(number) if *number == wanted.text => Box::new(index.values(number.as_bytes())),
+        Some(number) => {
+            Box::new(index.values(index_key(&wanted.text).as_bytes()).chain(index.values(number.as_bytes())))
+        }
     };
     let mut printer = PairPrinter::new(arguments.format, key_notation(&db, &arguments.tree, arguments.key_arguments)?);
     let limit = arguments.limit.unwrap_or(u64::MAX);
@@ -35,8 +39,8 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
             break;
         }
         let (_, key) = entry?;
-        // A record with several texts under the prefix has several entries.
-        if wanted.is_prefix && !seen.insert(key.to_vec()) {
+        // A record with several texts under the prefix, or with a number and a text, has several entries.
+        if (wanted.is_prefix || wanted.number.is_some()) && !seen.insert(key.to_vec()) {
             continue;
         }
         match tree.get(&key)? {
@@ -55,8 +59,10 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
 /// What is looked for.
 struct Wanted {
     text: String,
+    /// The text of the number that the text is, if it is one: `1.50` finds 1.5 as well.
+    number: Option<String>,
     is_prefix: bool,
-    /// Set where entries of the index are too short to tell.
+    /// Set where an entry of the index does not decide.
     check: Option<IndexSpec>,
 }
 
@@ -67,16 +73,22 @@ impl Wanted {
             (None, Some(text)) => (text, true),
             (None, None) => unreachable!("clap demands one of the two"),
         };
+        let number = spec.as_ref().filter(|_| !is_prefix).and_then(|spec| spec.number_text(text));
         let text = spec.as_ref().map_or(text.clone(), |spec| spec.normalize(text));
         // A text as long as the longest entry may stand for longer ones, whose entries it shares; the four bytes are
         // those by which an entry may be shorter for the sake of a whole character.
         let cut = text.len() + 4 > crate::import::INDEX_KEY_BYTES_MAX;
-        Wanted { text, is_prefix, check: spec.filter(|_| cut) }
+        // The text "1.5" and the number 1.5 share an entry, and 1.50 looks for the number alone.
+        let is_written_otherwise = number.as_ref().is_some_and(|number| *number != text);
+        Wanted { text, number, is_prefix, check: spec.filter(|_| cut || is_written_otherwise) }
     }
 
     fn holds(&self, record: &[u8]) -> bool {
         let Some(spec) = &self.check else { return true };
         let Ok(record) = serde_json::from_slice(record) else { return false };
+        if self.number.as_ref().is_some_and(|number| spec.has_number(&record, number)) {
+            return true;
+        }
         spec.texts(&record)
             .iter()
             .any(|text| if self.is_prefix { text.starts_with(&self.text) } else { *text == self.text })

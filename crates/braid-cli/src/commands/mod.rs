@@ -1,11 +1,15 @@
 //! The commands, each from its arguments to its exit code.
 
 mod backup;
+mod copy_tree;
+mod count;
+mod del_range;
 mod dispatch;
 mod dump;
 mod export;
 mod find;
 mod import;
+mod index;
 mod maintenance;
 mod open;
 mod pairs;
@@ -13,7 +17,12 @@ mod point;
 mod salvage;
 mod scan;
 mod stats;
+mod tree_names;
 mod verify;
 mod watch;
 
+pub use copy_tree::CopyTreeArguments;
+pub use count::{CountArguments, RangeArguments};
 pub use dispatch::run;
+pub use index::IndexCommand;
+pub use tree_names::{DropTreeArguments, RenameTreeArguments};

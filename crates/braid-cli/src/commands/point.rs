@@ -6,15 +6,19 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use braiddb::Db;
 use serde_json::json;
 
-use super::open::{NamedTree, key_notation, open_for_reading, open_for_writing};
+use super::{
+    del_range::del_range,
+    open::{NamedTree, key_notation, open_for_reading, open_for_writing},
+};
 use crate::{
     arguments::{DelArguments, GetArguments, InputFormat, PutArguments, ValueFormat},
     exit::{NOT_FOUND, OK, usage},
     import::{IMPORT_TREE, Indexes, NewNotation},
     notation::{KeyNotation, key_to_json, parse_key, show_key, show_name},
-    output::{Stdout, note},
+    output::{Stdout, note, print_line},
     text_form::{parse_hex, parse_text, to_hex, to_json, to_text},
 };
 
@@ -132,7 +136,8 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
 pub fn del(arguments: &DelArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open, false)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
-    let key = parse_key(&arguments.key, notation)?;
+    let Some(key) = &arguments.key else { return del_keys(db, arguments, notation) };
+    let key = parse_key(key, notation)?;
     let wanted = arguments.value.as_deref().map(parse_text).transpose().map_err(usage)?;
     let mut batch = db.batch();
     match NamedTree::open(&db, &arguments.tree)? {
@@ -164,4 +169,15 @@ pub fn del(arguments: &DelArguments) -> Result<u8> {
     }
     db.close()?;
     Ok(if found { OK } else { missing(&key, notation) })
+}
+
+/// `braid del` of a range.
+fn del_keys(db: Db, arguments: &DelArguments, notation: KeyNotation) -> Result<u8> {
+    if arguments.value.is_some() {
+        return Err(usage("--value is for one key: leave it out, or give a key"));
+    }
+    let count = del_range(&db, &arguments.tree, arguments.range.keys(notation)?, arguments.durability.into())?;
+    db.close()?;
+    print_line(format_args!("{count} records deleted"))?;
+    Ok(if count > 0 { OK } else { NOT_FOUND })
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::number::canonical_number;
 use crate::{
     dirt::{Dirt, Finding},
     freedb,
@@ -213,10 +214,16 @@ pub fn field_of<'v>(value: &'v Value, field: &str) -> Option<&'v Value> {
     field_of(value.get(head)?, rest)
 }
 
-/// The text of a value that can be a key. A number with a fraction, or above 64 bits, cannot: it is read as a rounded
-/// one, and two records might become one.
+/// The text of a value that can be a key. A number with a fraction or an exponent cannot: one number has many such
+/// texts, so one record might get two keys.
 fn key_text(value: &Value) -> Option<String> {
-    if value.is_f64() { None } else { scalar_text(value) }
+    match value {
+        Value::Number(number) => {
+            let text = number.to_string();
+            if text.contains(['.', 'e', 'E']) { None } else { canonical_number(&text) }
+        }
+        other => scalar_text(other),
+    }
 }
 
 /// The text of a value that is one thing.

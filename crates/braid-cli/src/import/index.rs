@@ -1,21 +1,19 @@
 //! Indexes: trees of many values to a key, from the text of a field to the keys of the records that have it.
 //!
-//! Which indexes a tree has is itself stored, in the tree `braid.import` under `indexes` + 0 + the tree's name, so that
-//! later imports, `put` and `del` keep them right, and `find` knows whether to lower-case what it looks for.
-//!
-//! A text makes a key of at most [`INDEX_KEY_BYTES_MAX`] bytes: its beginning. `find` compares longer texts with the
-//! records themselves.
+//! Entries are in the order of their texts, numbers too. A number has one text however it is written (see
+//! [`canonical_number`]). A text makes a key of at most [`INDEX_KEY_BYTES_MAX`] bytes: its beginning. `find` compares
+//! longer texts with the records themselves.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use braiddb::{Batch, Db, Durability, MultiTree};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     format::{field_of, scalar_text},
-    progress::IMPORT_TREE,
+    index_store::{Declaration, load_specs},
+    number::{canonical_number, rounded_number},
 };
-use crate::exit::{CORRUPTION, failure, usage};
 
 /// The longest key that a text makes.
 pub const INDEX_KEY_BYTES_MAX: usize = 1000;
@@ -30,6 +28,9 @@ pub struct IndexSpec {
     /// Whether texts are lower-cased.
     #[serde(default)]
     pub lower: bool,
+    /// Whether numbers are indexed exactly. Indexes of earlier versions have rounded ones, until they are rebuilt.
+    #[serde(default)]
+    pub exact: bool,
 }
 
 impl IndexSpec {
@@ -43,7 +44,17 @@ impl IndexSpec {
         if name.is_empty() || field.is_empty() {
             return Err("write NAME=FIELD or NAME=FIELD:lower".to_owned());
         }
-        Ok(IndexSpec { name: name.to_owned(), field: field.to_owned(), lower })
+        Ok(IndexSpec { name: name.to_owned(), field: field.to_owned(), lower, exact: true })
+    }
+
+    /// Whether both index the same field in the same way. Rounded numbers are no other index: a rebuild makes them exact.
+    pub fn is_like(&self, other: &IndexSpec) -> bool {
+        self.name == other.name && self.field == other.field && self.lower == other.lower
+    }
+
+    /// `NAME=FIELD[:lower]`, as it is given on the command line.
+    pub fn written(&self) -> String {
+        format!("{}={}{}", self.name, self.field, if self.lower { ":lower" } else { "" })
     }
 
     /// A text as this index has it, whole.
@@ -51,14 +62,40 @@ impl IndexSpec {
         if self.lower { text.to_lowercase() } else { text.to_owned() }
     }
 
-    /// The texts of a record, as this index has them.
-    pub fn texts(&self, record: &Value) -> Vec<String> {
-        let values = match field_of(record, &self.field) {
+    /// The text that this index has for a number; `None` if `text` is no number.
+    pub fn number_text(&self, text: &str) -> Option<String> {
+        let exact = canonical_number(text)?;
+        Some(if self.exact { exact } else { rounded_number(text) })
+    }
+
+    /// The items of a record that make entries.
+    fn items<'r>(&self, record: &'r Value) -> &'r [Value] {
+        match field_of(record, &self.field) {
             Some(Value::Array(items)) => items.as_slice(),
             Some(value) => std::slice::from_ref(value),
             None => &[],
-        };
-        values.iter().filter_map(scalar_text).map(|text| self.normalize(&text)).collect()
+        }
+    }
+
+    fn text_of(&self, item: &Value) -> Option<String> {
+        match item {
+            Value::Number(number) => {
+                let text = number.to_string();
+                Some(self.number_text(&text).unwrap_or(text))
+            }
+            other => scalar_text(other).map(|text| self.normalize(&text)),
+        }
+    }
+
+    /// The texts of a record, as this index has them.
+    pub fn texts(&self, record: &Value) -> Vec<String> {
+        self.items(record).iter().filter_map(|item| self.text_of(item)).collect()
+    }
+
+    /// Whether a record has this number in the field, as a number.
+    pub fn has_number(&self, record: &Value, number_text: &str) -> bool {
+        let is_it = |item: &Value| item.is_number() && self.text_of(item).as_deref() == Some(number_text);
+        self.items(record).iter().any(is_it)
     }
 }
 
@@ -102,45 +139,27 @@ impl Indexes {
         load_specs(db, tree)
     }
 
-    /// Adds the wanted indexes to those of the tree. One added to a tree that has records already would lack them, so
-    /// that is refused.
-    pub fn declare(db: &Db, tree: &str, wanted: &[IndexSpec]) -> Result<Indexes> {
-        let mut specs = load_specs(db, tree)?;
-        let mut added = false;
-        for spec in wanted {
-            match specs.iter().find(|known| known.name == spec.name) {
-                Some(known) if known == spec => {}
-                Some(known) => {
-                    let lower = if known.lower { ":lower" } else { "" };
-                    let message = format!("the index {} exists already, as {0}={}{lower}", known.name, known.field);
-                    return Err(usage(message));
-                }
-                None => {
-                    if spec.name == tree || spec.name == IMPORT_TREE {
-                        return Err(usage(format!("an index cannot have the name of the tree {}", spec.name)));
-                    }
-                    specs.push(spec.clone());
-                    added = true;
-                }
-            }
-        }
-        if added {
-            refuse_names_of_others(db, tree, &specs)?;
-            if db.tree(tree)?.first()?.is_some() {
-                return Err(usage(format!(
-                    "the tree {tree} has records already, which a new index would lack: import into a new tree"
-                )));
-            }
-            let json = serde_json::to_vec(&specs)?;
-            let imports = db.tree(IMPORT_TREE)?;
-            let mut batch = db.batch();
-            batch.put(&imports, specs_key(tree), json);
-            db.write(batch, Durability::Sync)?;
-        }
-        Indexes::open(db, specs)
+    /// Checks the wanted indexes of a tree, beside those it has, and changes nothing.
+    pub fn declare(db: &Db, tree: &str, wanted: &[IndexSpec]) -> Result<Declaration> {
+        Declaration::check(db, tree, wanted)
     }
 
-    fn open(db: &Db, specs: Vec<IndexSpec>) -> Result<Indexes> {
+    /// Gives a tree these indexes at once, beside those it has. One added to a tree that has records would lack them, so that
+    /// is refused.
+    pub fn declare_now(db: &Db, tree: &str, wanted: &[IndexSpec]) -> Result<Indexes> {
+        let declaration = Declaration::check(db, tree, wanted)?;
+        declaration.refuse_if_it_would_lack_records(db, tree)?;
+        drop(db.tree(tree)?);
+        let mut batch = db.batch();
+        let indexes = declaration.establish(db, tree, &mut batch)?;
+        if !batch.is_empty() {
+            db.write(batch, Durability::Sync)?;
+        }
+        Ok(indexes)
+    }
+
+    /// Opens the trees of indexes; those that are not there are created.
+    pub(super) fn open(db: &Db, specs: Vec<IndexSpec>) -> Result<Indexes> {
         let trees = specs.iter().map(|spec| db.multi_tree(&spec.name)).collect::<braiddb::Result<_>>()?;
         Ok(Indexes { specs, trees })
     }
@@ -162,37 +181,4 @@ impl Indexes {
         }
         serde_json::from_slice(stored).map(|record| index_keys(&self.specs, &record)).unwrap_or_default()
     }
-}
-
-fn specs_key(tree: &str) -> Vec<u8> {
-    [b"indexes\0", tree.as_bytes()].concat()
-}
-
-fn load_specs(db: &Db, tree: &str) -> Result<Vec<IndexSpec>> {
-    let imports = match db.open_tree(IMPORT_TREE) {
-        Ok(imports) => imports,
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    match imports.get(specs_key(tree))? {
-        None => Ok(Vec::new()),
-        Some(json) => serde_json::from_slice(&json).map_err(|error| {
-            failure(CORRUPTION, format!("the list of indexes of {tree} in the tree {IMPORT_TREE} is damaged: {error}"))
-        }),
-    }
-}
-
-/// Two trees cannot share an index: their keys would be mixed up.
-fn refuse_names_of_others(db: &Db, tree: &str, specs: &[IndexSpec]) -> Result<()> {
-    let Ok(imports) = db.open_tree(IMPORT_TREE) else { return Ok(()) };
-    for item in imports.prefix(b"indexes\0") {
-        let (key, json) = item?;
-        let other = String::from_utf8_lossy(key.strip_prefix(b"indexes\0").unwrap_or_default()).into_owned();
-        let others: Vec<IndexSpec> = serde_json::from_slice(&json).context("the list of indexes is damaged")?;
-        let shared = others.iter().find(|other| specs.iter().any(|spec| spec.name == other.name));
-        if let Some(shared) = shared.filter(|_| other != tree) {
-            return Err(usage(format!("the index {} belongs to the tree {other}", shared.name)));
-        }
-    }
-    Ok(())
 }

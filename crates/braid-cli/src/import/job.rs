@@ -13,6 +13,7 @@ use braiddb::{Db, Durability};
 use super::{
     format::{Format, KeySource, RecordParser},
     index::{IndexSpec, Indexes},
+    index_store::tree_id,
     json_output::JsonOutput,
     keys::NewNotation,
     load::Load,
@@ -27,6 +28,7 @@ use crate::{
     exit::{INPUT, failure, usage},
     freedb::decode_fields,
     input::{Place, RowReader, Source, split_fields, unreadable},
+    notation::show_name,
 };
 
 /// What to do at a record that cannot be stored.
@@ -70,8 +72,8 @@ pub struct ImportJob {
     pub format: Format,
     /// Where keys come from: `FIELD` or `FIELD:u64`; without it they are record numbers.
     pub key: Option<String>,
-    /// The number of the first record.
-    pub number_from: u64,
+    /// The number of the first record, if one is given.
+    pub number_from: Option<u64>,
     /// What to do at a record that cannot be stored.
     pub on_error: OnError,
     /// Where records go.
@@ -104,10 +106,10 @@ impl ImportJob {
             source: self.source.identity.clone(),
             format: self.format.name().to_owned(),
             key: self.key.clone(),
-            number_from: self.number_from,
+            number_from: self.number_from.unwrap_or(0),
             indexes: Vec::new(),
         };
-        let (output, found) = open_output(self.target, &mut plan)?;
+        let (output, found) = open_output(self.target, &mut plan, self.number_from.is_some())?;
         let resumed_at = found.as_ref().map(|progress| progress.next_number);
         let mut progress = found.unwrap_or_else(|| Progress::begin(plan));
         let stages = Stages { raw_bytes: Arc::clone(&self.source.raw_bytes), ..Stages::default() };
@@ -142,7 +144,7 @@ impl ImportJob {
 }
 
 /// Opens the target; with the progress of the import that is to go on, if that is asked and there is one.
-fn open_output(target: Target, plan: &mut Plan) -> Result<(Output, Option<Progress>)> {
+fn open_output(target: Target, plan: &mut Plan, is_numbered: bool) -> Result<(Output, Option<Progress>)> {
     let (db, tree, indexes, durability, acknowledge, resume) = match target {
         Target::Nothing => return Ok((Output::Nothing, None)),
         Target::Json(path) => return Ok((Output::Json(JsonOutput::create(&path)?), None)),
@@ -154,18 +156,58 @@ fn open_output(target: Target, plan: &mut Plan) -> Result<(Output, Option<Progre
         return Err(usage(format!("the tree {IMPORT_TREE} holds what imports know: choose another name")));
     }
     let notation = NewNotation::of_import(&db, &tree, plan.key.as_deref())?;
-    let indexes = Indexes::declare(&db, &tree, &indexes)?;
-    plan.indexes.clone_from(&indexes.specs);
-    let found = Progress::load(&db.tree(IMPORT_TREE)?, &tree)?.filter(|_| resume);
-    if let Some(found) = &found {
-        found.plan.check_same(plan)?;
+    let declaration = Indexes::declare(&db, &tree, &indexes)?;
+    refuse_other_kind(&db, &tree)?;
+    plan.indexes.clone_from(&declaration.specs);
+    let found = if resume { Progress::find(&db, &tree)? } else { None };
+    match &found {
+        Some(found) => {
+            if !is_numbered {
+                plan.number_from = found.plan.number_from;
+            }
+            found.plan.check_same(plan)?;
+        }
+        None if plan.key.is_none() && !is_numbered => refuse_to_overwrite(&db, &tree)?,
+        None => {}
     }
-    let has_rest = db.tree(&tree)?.first()?.is_some();
-    if !has_rest && !resume && !acknowledge && indexes.specs.is_empty() {
+    declaration.refuse_if_it_would_lack_records(&db, &tree)?;
+    let is_empty = tree_id(&db, &tree)?.is_none() || db.open_tree(&tree)?.first()?.is_none();
+    if is_empty && !resume && !acknowledge && declaration.specs.is_empty() {
         return Ok((Output::Load(Box::new(Load::begin(db, &tree, notation)?)), None));
     }
-    let writer = DatabaseWriter::new(db, &tree, notation, indexes, durability, acknowledge)?;
+    let mut writer = DatabaseWriter::new(db, &tree, notation, declaration, durability, acknowledge);
+    if found.is_some() {
+        writer.establish()?;
+    }
     Ok((Output::Database(Box::new(writer)), found))
+}
+
+/// Refuses to number records from 0 again in a tree that has some: they would take the place of the others, unasked.
+fn refuse_to_overwrite(db: &Db, tree: &str) -> Result<()> {
+    if tree_id(db, tree)?.is_none() {
+        return Ok(());
+    }
+    let Some((last, _)) = db.open_tree(tree)?.last()? else { return Ok(()) };
+    let name = show_name(tree);
+    let append = match <[u8; 8]>::try_from(&*last).ok().and_then(|bytes| u64::from_be_bytes(bytes).checked_add(1)) {
+        Some(next) => format!("--number-from {next} to add to them, "),
+        None => String::new(),
+    };
+    Err(usage(format!(
+        "the tree {name} has records, and without --key the new ones are numbered from 0 and would take their place: give \
+         --key FIELD, {append}--number-from 0 to replace them, or --resume to go on with an import"
+    )))
+}
+
+/// Refuses a tree of many values to a key, before anything changes.
+fn refuse_other_kind(db: &Db, tree: &str) -> Result<()> {
+    if db.trees()?.iter().any(|known| known.name == tree && known.multi) {
+        return Err(usage(format!(
+            "the tree {} keeps many values to a key: records go into a tree of one",
+            show_name(tree)
+        )));
+    }
+    Ok(())
 }
 
 /// Makes records of bytes; where an import begins, reads the row that names the columns.
@@ -227,7 +269,7 @@ impl Intake<'_> {
         self.progress.next_number = record.number + 1;
         self.progress.next_offset = record.next_offset;
         match &mut self.output {
-            Output::Database(writer) if writer.is_full() => writer.commit(&self.progress, self.stages),
+            Output::Database(writer) if writer.is_full() => writer.commit(&mut self.progress, self.stages),
             _ => Ok(()),
         }
     }
@@ -239,7 +281,7 @@ impl Intake<'_> {
         let began = Instant::now();
         match self.output {
             Output::Database(mut writer) if !engine_failed => {
-                writer.commit(&self.progress, self.stages)?;
+                writer.commit(&mut self.progress, self.stages)?;
                 self.stages.write.worked(began, 0, 0);
                 writer.close()?;
             }
@@ -247,6 +289,7 @@ impl Intake<'_> {
                 load.finish(&mut self.progress)?;
                 self.stages.write.worked(began, 0, 0);
             }
+            Output::Load(load) => load.abandon(),
             Output::Json(file) if result.is_ok() => file.finish()?,
             _ => {}
         }

@@ -6,10 +6,13 @@
 
 mod format;
 mod index;
+mod index_build;
+mod index_store;
 mod job;
 mod json_output;
 mod keys;
 mod load;
+mod number;
 mod pipeline;
 mod progress;
 mod report;
@@ -20,6 +23,8 @@ mod writer;
 
 pub use format::Format;
 pub use index::{INDEX_KEY_BYTES_MAX, IndexSpec, Indexes, index_key};
+pub use index_build::{drop_index, rebuild_index};
+pub use index_store::{all_indexes, store_specs, tree_id};
 pub use job::{ImportJob, OnError, Target};
 pub use json_output::JsonOutput;
 pub use keys::{NewNotation, stored_by_id, stored_key_notation};

@@ -4,18 +4,25 @@
 //! records it speaks of.
 
 use anyhow::Result;
-use braiddb::{Batch, Tree};
+use braiddb::{Batch, Db, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::index::IndexSpec;
+use super::{
+    index::IndexSpec,
+    index_store::{imports_tree, tree_id},
+};
 use crate::{
     dirt::DirtTally,
     exit::{CORRUPTION, INPUT, failure},
     input::Identity,
+    notation::show_name,
+    output::note,
 };
 
 /// The tree that holds what imports know: progress records and the indexes of each tree.
 pub const IMPORT_TREE: &str = "braid.import";
+
+const PREFIX: &[u8] = b"progress\0";
 
 /// What must be the same for an import to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +56,7 @@ impl Plan {
         if self.number_from != now.number_from {
             return differs(format!("it was begun with --number-from {}", self.number_from));
         }
-        if self.indexes != now.indexes {
+        if !same_indexes(&self.indexes, &now.indexes) {
             return differs("it was begun with other indexes".to_owned());
         }
         Ok(())
@@ -61,6 +68,10 @@ impl Plan {
 pub struct Progress {
     /// What is imported.
     pub plan: Plan,
+    /// The number of the tree. Another tree that gets the name later has not had these records. Imports by earlier
+    /// versions did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_id: Option<u32>,
     /// The names of the columns, for rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
@@ -86,6 +97,7 @@ impl Progress {
         Progress {
             next_number: plan.number_from,
             plan,
+            tree_id: None,
             columns: Vec::new(),
             next_offset: 0,
             stored: 0,
@@ -104,6 +116,35 @@ impl Progress {
         })
     }
 
+    /// Where the last import into this very tree stands, also if the tree had another name then.
+    pub fn find(db: &Db, tree: &str) -> Result<Option<Progress>> {
+        let Some(imports) = imports_tree(db)? else { return Ok(None) };
+        let id = tree_id(db, tree)?;
+        let is_of_tree = |progress: &Progress| progress.tree_id.is_some() && progress.tree_id == id;
+        let under_name = Progress::load(&imports, tree)?;
+        if let Some(progress) = under_name.as_ref().filter(|progress| is_of_tree(progress)) {
+            return Ok(Some(progress.clone()));
+        }
+        for item in imports.prefix(PREFIX) {
+            let (key, _) = item?;
+            let name = String::from_utf8_lossy(key.strip_prefix(PREFIX).unwrap_or_default()).into_owned();
+            if let Some(progress) = Progress::load(&imports, &name)?.filter(is_of_tree) {
+                return Ok(Some(progress));
+            }
+        }
+        let Some(progress) = under_name else { return Ok(None) };
+        let is_empty = id.is_none() || db.open_tree(tree)?.first()?.is_none();
+        if progress.tree_id.is_none() && (progress.stored == 0 || !is_empty) {
+            return Ok(Some(progress));
+        }
+        note!(
+            "braid: the tree {} is not the one that the earlier import has filled, which was dropped or renamed: the \
+             import begins with the first record",
+            show_name(tree)
+        );
+        Ok(None)
+    }
+
     /// Adds the record to a batch.
     pub fn store(&self, imports: &Tree, tree: &str, batch: &mut Batch) -> Result<()> {
         batch.put(imports, progress_key(tree), serde_json::to_vec(self)?);
@@ -112,5 +153,9 @@ impl Progress {
 }
 
 fn progress_key(tree: &str) -> Vec<u8> {
-    [b"progress\0", tree.as_bytes()].concat()
+    [PREFIX, tree.as_bytes()].concat()
+}
+
+fn same_indexes(one: &[IndexSpec], other: &[IndexSpec]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_like(other))
 }

@@ -23,8 +23,8 @@ fn spec(text: &str) -> IndexSpec {
 
 #[test]
 fn index_arguments_are_read() {
-    assert_eq!(spec("a=b.c"), IndexSpec { name: "a".into(), field: "b.c".into(), lower: false });
-    assert_eq!(spec("a=b:lower"), IndexSpec { name: "a".into(), field: "b".into(), lower: true });
+    assert_eq!(spec("a=b.c"), IndexSpec { name: "a".into(), field: "b.c".into(), lower: false, exact: true });
+    assert_eq!(spec("a=b:lower"), IndexSpec { name: "a".into(), field: "b".into(), lower: true, exact: true });
     for text in ["a", "=b", "a=", "a=:lower"] {
         assert!(IndexSpec::parse(text).is_err(), "{text}");
     }
@@ -72,7 +72,8 @@ fn keys_are_texts_or_whole_numbers() {
     assert_eq!(key("id", "{\"id\":-7}"), Some(b"-7".to_vec()));
     assert_eq!(key("a.b", "{\"a\":{\"b\":1}}"), Some(b"1".to_vec()));
     assert_eq!(key("id:u64", "{\"id\":\"258\"}"), Some(258_u64.to_be_bytes().to_vec()));
-    assert_eq!(key("id", "{\"id\":12345678901234567890123}"), None);
+    assert_eq!(key("id", "{\"id\":12345678901234567890123}"), Some(b"12345678901234567890123".to_vec()));
+    assert_eq!(key("id", "{\"id\":1e400}"), None);
     assert_eq!(key("id", "{\"id\":1.5}"), None);
     assert_eq!(key("id:u64", "{\"id\":-1}"), None);
     assert_eq!(key("id", "{\"id\":[1]}"), None);

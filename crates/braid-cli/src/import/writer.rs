@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use braiddb::{Batch, Db, Durability, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{
     index::Indexes,
+    index_store::{Declaration, tree_id},
     keys::NewNotation,
     pipeline::ReadyRecord,
     progress::{IMPORT_TREE, Progress},
@@ -49,21 +50,29 @@ pub fn written_bytes(stats: &braiddb::Stats) -> u64 {
         + stats.manifest_bytes_written
 }
 
-/// Commits records to a tree and its indexes.
+/// Commits records to a tree and its indexes. The trees are created when the first record comes, so an import that stores
+/// nothing leaves nothing.
 pub struct DatabaseWriter {
     db: Db,
     tree_name: String,
-    tree: Tree,
     notation: NewNotation,
-    imports: Tree,
-    indexes: Indexes,
+    declaration: Declaration,
+    open: Option<OpenTrees>,
     durability: Durability,
     acknowledges: bool,
-    /// The largest key that the tree may have.
-    last_key: Option<Vec<u8>>,
     batch: Batch,
     /// The records in the batch, with their index entries.
     pending: HashMap<Vec<u8>, Vec<(usize, String)>>,
+}
+
+/// The trees of an import that has records.
+struct OpenTrees {
+    tree: Tree,
+    imports: Tree,
+    indexes: Indexes,
+    id: u32,
+    /// The largest key that the tree may have.
+    last_key: Option<Vec<u8>>,
 }
 
 impl DatabaseWriter {
@@ -72,50 +81,53 @@ impl DatabaseWriter {
         db: Db,
         tree_name: &str,
         notation: NewNotation,
-        indexes: Indexes,
+        declaration: Declaration,
         durability: Durability,
         acknowledges: bool,
-    ) -> Result<DatabaseWriter> {
-        let tree = db.tree(tree_name)?;
-        let imports = db.tree(IMPORT_TREE)?;
-        let last_key = tree.last()?.map(|(key, _)| key.to_vec());
-        Ok(DatabaseWriter {
+    ) -> DatabaseWriter {
+        DatabaseWriter {
             batch: db.batch(),
             tree_name: tree_name.to_owned(),
-            tree,
             notation,
-            imports,
-            indexes,
+            declaration,
+            open: None,
             durability,
             acknowledges,
-            last_key,
             pending: HashMap::new(),
             db,
-        })
+        }
+    }
+
+    /// Opens the trees, and creates those that are not there.
+    pub fn establish(&mut self) -> Result<()> {
+        if self.open.is_some() {
+            return Ok(());
+        }
+        let tree = self.db.tree(&self.tree_name)?;
+        let imports = self.db.tree(IMPORT_TREE)?;
+        let indexes = self.declaration.establish(&self.db, &self.tree_name, &mut self.batch)?;
+        let last_key = tree.last()?.map(|(key, _)| key.to_vec());
+        let id = tree_id(&self.db, &self.tree_name)?.context("the tree was dropped meanwhile")?;
+        self.open = Some(OpenTrees { tree, imports, indexes, id, last_key });
+        Ok(())
     }
 
     /// Adds a record to the batch; whether it took the place of another.
     pub fn store(&mut self, record: ReadyRecord) -> Result<bool> {
-        let old = self.existing(&record.key)?;
+        self.establish()?;
+        let Some(open) = &mut self.open else { return Ok(false) };
+        let old = match self.pending.get(&record.key) {
+            Some(keys) => Some(keys.clone()),
+            None => open.existing(&record.key)?,
+        };
         let replaced = old.is_some();
-        self.batch.put(&self.tree, &record.key, &record.json);
-        self.indexes.replace(&mut self.batch, &record.key, &old.unwrap_or_default(), &record.index_keys);
-        if self.last_key.as_ref().is_none_or(|last| *last < record.key) {
-            self.last_key = Some(record.key.clone());
+        self.batch.put(&open.tree, &record.key, &record.json);
+        open.indexes.replace(&mut self.batch, &record.key, &old.unwrap_or_default(), &record.index_keys);
+        if open.last_key.as_ref().is_none_or(|last| *last < record.key) {
+            open.last_key = Some(record.key.clone());
         }
         self.pending.insert(record.key, record.index_keys);
         Ok(replaced)
-    }
-
-    /// The index entries of the record that has this key now, if there is one.
-    fn existing(&self, key: &[u8]) -> Result<Option<Vec<(usize, String)>>> {
-        if let Some(keys) = self.pending.get(key) {
-            return Ok(Some(keys.clone()));
-        }
-        if self.last_key.as_ref().is_none_or(|last| last.as_slice() < key) {
-            return Ok(None);
-        }
-        Ok(self.tree.get(key)?.map(|stored| self.indexes.keys_of_stored(&stored)))
     }
 
     /// Whether the batch is large enough.
@@ -123,11 +135,13 @@ impl DatabaseWriter {
         self.batch.size_bytes() >= BATCH_BYTES || self.pending.len() >= BATCH_RECORDS
     }
 
-    /// Commits the batch together with the progress record.
-    pub fn commit(&mut self, progress: &Progress, stages: &Stages) -> Result<()> {
-        progress.store(&self.imports, &self.tree_name, &mut self.batch)?;
+    /// Commits the batch together with the progress record; nothing where no record was stored.
+    pub fn commit(&mut self, progress: &mut Progress, stages: &Stages) -> Result<()> {
+        let Some(open) = &self.open else { return self.acknowledge(progress, stages) };
+        progress.tree_id = Some(open.id);
+        progress.store(&open.imports, &self.tree_name, &mut self.batch)?;
         if !self.pending.is_empty() {
-            self.notation.store(&self.db, &self.tree_name, &self.imports, &mut self.batch)?;
+            self.notation.store(&self.db, &self.tree_name, &open.imports, &mut self.batch)?;
         }
         let batch = std::mem::replace(&mut self.batch, self.db.batch());
         self.db.write(batch, self.durability)?;
@@ -158,8 +172,18 @@ impl DatabaseWriter {
 
     /// Closes the database.
     pub fn close(self) -> Result<()> {
-        let DatabaseWriter { db, tree, imports, indexes, batch, .. } = self;
-        drop((tree, imports, indexes, batch));
+        let DatabaseWriter { db, open, batch, .. } = self;
+        drop((open, batch));
         Ok(db.close()?)
+    }
+}
+
+impl OpenTrees {
+    /// The index entries of the record that has this key now, if there is one.
+    fn existing(&self, key: &[u8]) -> Result<Option<Vec<(usize, String)>>> {
+        if self.last_key.as_ref().is_none_or(|last| last.as_slice() < key) {
+            return Ok(None);
+        }
+        Ok(self.tree.get(key)?.map(|stored| self.indexes.keys_of_stored(&stored)))
     }
 }

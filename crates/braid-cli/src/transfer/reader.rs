@@ -238,7 +238,7 @@ impl Store<'_> {
             indexes.push(match line.multi {
                 true => None,
                 false if line.indexes.is_empty() => Some(Indexes::load(db, self.name(line))?),
-                false => Some(Indexes::declare(db, self.name(line), &line.indexes)?),
+                false => Some(Indexes::declare_now(db, self.name(line), &line.indexes)?),
             });
         }
         let mut batch = db.batch();

@@ -150,7 +150,7 @@ fn fill_merged(db: &Db, name: &str, random: &mut Random) {
 }
 
 fn fill_indexed(db: &Db, random: &mut Random) {
-    let indexes = Indexes::declare(db, "songs", &[IndexSpec::parse("by_artist=artist:lower").unwrap()]).unwrap();
+    let indexes = Indexes::declare_now(db, "songs", &[IndexSpec::parse("by_artist=artist:lower").unwrap()]).unwrap();
     let songs = db.tree("songs").unwrap();
     let mut batch = db.batch();
     for number in 0..random.below(20) {

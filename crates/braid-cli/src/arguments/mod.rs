@@ -1,0 +1,31 @@
+//! The command line: one file for the arguments of a group of commands.
+
+mod backup;
+mod command;
+mod demo;
+mod dump;
+mod import;
+mod maintenance;
+mod records;
+mod shared;
+mod trees;
+mod watch;
+
+pub use backup::{
+    ArchiveArguments, BackupCommand, CheckpointArguments, CreateBackupArguments, DeleteBackupArguments,
+    ListBackupsArguments, RestoreArguments, RetentionArguments, VerifyBackupsArguments,
+};
+pub use command::{Arguments, Command};
+pub use demo::DemoArguments;
+pub use dump::{DumpArguments, DumpCompression, LoadArguments};
+pub use import::{ExportArguments, ExportFormat, ImportArguments};
+pub use maintenance::{
+    CompactArguments, CreateArguments, InspectArguments, SalvageArguments, StatsArguments, UpgradeArguments,
+    VerifyArguments,
+};
+pub use records::{DelArguments, FindArguments, GetArguments, PutArguments, ScanArguments};
+pub use shared::{
+    DurabilityArgument, InputFormat, KeyArguments, OpenArguments, PairFormat, ReadArguments, ValueFormat,
+};
+pub use trees::TreesArguments;
+pub use watch::WatchArguments;

@@ -1,0 +1,151 @@
+//! `braid copy-tree`
+//!
+//! Records go into a tree of a name of its own, which is renamed when all are in it: a copy is there whole or not at all.
+
+use std::{path::PathBuf, time::SystemTime};
+
+use anyhow::Result;
+use braiddb::{Db, Durability, Tree, TreeOptions};
+use clap::Args;
+
+use super::open::{NamedTree, open_for_reading, open_for_writing};
+use crate::{
+    arguments::{OpenArguments, ReadArguments},
+    bar::Bar,
+    exit::{OK, usage},
+    import::{IMPORT_TREE, Indexes},
+    notation::{parse_name, show_count, show_name},
+    output::{note, print_line},
+};
+
+/// Bytes of a batch while a tree is copied.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Prefix of the name of a tree that is being filled.
+const UNFINISHED_PREFIX: &str = "braid.copying.";
+
+/// `braid copy-tree`
+#[derive(Debug, Args)]
+pub struct CopyTreeArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree to copy
+    #[arg(value_parser = parse_name)]
+    pub from: String,
+    /// The name of the copy, which no tree has
+    #[arg(value_parser = parse_name)]
+    pub to: String,
+    /// Copy into this existing database [default: the same one]
+    #[arg(long, value_name = "DB")]
+    pub into: Option<PathBuf>,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// Copies a tree: its records as of one commit, and when they expire.
+pub fn copy_tree(arguments: &CopyTreeArguments) -> Result<u8> {
+    let (source, target) = match &arguments.into {
+        Some(into) if !is_same(into, &arguments.db) => {
+            let read = ReadArguments { open: arguments.open.clone(), read_only: true };
+            let target = open_for_writing(into, &arguments.open, false)?;
+            (open_for_reading(&arguments.db, &read)?, target)
+        }
+        _ => {
+            let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+            (db.clone(), db)
+        }
+    };
+    let copied = copy(&source, &target, arguments)?;
+    let indexes = Indexes::stored_specs(&source, &arguments.from)?;
+    drop(source);
+    target.close()?;
+    print_line(format_args!("{} records", show_count(copied)))?;
+    if !indexes.is_empty() {
+        note!("braid: the copy has no indexes: `braid index add` makes them");
+    }
+    Ok(OK)
+}
+
+fn is_same(one: &std::path::Path, other: &std::path::Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> {
+    let (from, to) = (&arguments.from, &arguments.to);
+    if to == IMPORT_TREE {
+        return Err(usage(format!("the tree {IMPORT_TREE} is kept by `braid` itself: choose another name")));
+    }
+    let tree = NamedTree::open(source, from)?;
+    if NamedTree::find(target, to)?.is_some() {
+        return Err(usage(format!("there is a tree named {} already", show_name(to))));
+    }
+    let unfinished = format!("{UNFINISHED_PREFIX}{to}");
+    if NamedTree::find(target, &unfinished)?.is_some() {
+        // Of a copy that was killed.
+        target.drop_tree(&unfinished)?;
+    }
+    let bar = Bar::count(None, "copy");
+    let mut moved = |records| bar.set_count(records);
+    let copied = match &tree {
+        NamedTree::Plain(tree) => copy_records(source, tree, target, &unfinished, &mut moved),
+        NamedTree::Multi(tree) => {
+            let snapshot = source.snapshot();
+            let into = target.multi_tree(&unfinished)?;
+            let (mut batch, mut copied) = (target.batch(), 0);
+            for pair in snapshot.pairs::<&[u8]>(tree, ..) {
+                let (key, value) = pair?;
+                batch.add(&into, &key, &value);
+                copied += 1;
+                if batch.size_bytes() >= BATCH_BYTES {
+                    target.write(std::mem::replace(&mut batch, target.batch()), Durability::Buffered)?;
+                    moved(copied);
+                }
+            }
+            target.write(batch, Durability::Sync)?;
+            Ok(copied)
+        }
+    };
+    match copied.and_then(|copied| Ok(target.rename_tree(&unfinished, to).map(|()| copied)?)) {
+        Ok(copied) => {
+            bar.finish();
+            Ok(copied)
+        }
+        Err(error) => {
+            // A full disk may refuse this too: then the next copy of this name does it.
+            let _ = target.drop_tree(&unfinished);
+            Err(error)
+        }
+    }
+}
+
+fn copy_records(source: &Db, tree: &Tree, target: &Db, name: &str, moved: &mut dyn FnMut(u64)) -> Result<u64> {
+    let options = tree.options();
+    // With a time to live, puts would give one to records that have none.
+    let into = target.tree_with(name, TreeOptions { ttl: None, ..options })?;
+    let snapshot = source.snapshot();
+    let mut cursor = snapshot.cursor(tree);
+    let (mut batch, mut copied) = (target.batch(), 0);
+    let mut is_there = cursor.seek_first()?;
+    while is_there {
+        let expires: Option<SystemTime> = cursor.expires()?;
+        let (key, value) = cursor.row()?;
+        match expires {
+            Some(at) => batch.put_until(&into, key, value, at),
+            None => batch.put(&into, key, value),
+        };
+        copied += 1;
+        if batch.size_bytes() >= BATCH_BYTES {
+            target.write(std::mem::replace(&mut batch, target.batch()), Durability::Buffered)?;
+            moved(copied);
+        }
+        is_there = cursor.next()?;
+    }
+    target.write(batch, Durability::Sync)?;
+    if options.ttl.is_some() {
+        into.set_options(options)?;
+    }
+    Ok(copied)
+}

@@ -1,0 +1,109 @@
+//! `braid count`
+
+use std::{ops::Bound, path::PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use super::open::{NamedTree, key_notation, open_for_reading};
+use crate::{
+    arguments::{KeyArguments, ReadArguments},
+    exit::{OK, usage},
+    notation::{parse_key, parse_name, show_name},
+    output::print_line,
+};
+
+/// The keys that a command is about; without any of them, all.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RangeArguments {
+    /// Begin at this key
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub from: Option<String>,
+    /// End before this key
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub to: Option<String>,
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
+    pub prefix: Option<String>,
+}
+
+/// `braid count`
+#[derive(Debug, Args)]
+pub struct CountArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree
+    #[arg(value_parser = parse_name)]
+    pub tree: String,
+    #[command(flatten)]
+    pub range: RangeArguments,
+    /// An estimate from sizes of files, in constant time; of whole trees of one value to a key
+    #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
+    pub estimate: bool,
+    #[command(flatten)]
+    pub key_arguments: KeyArguments,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
+/// A range of keys, as a pair of bounds.
+pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+impl RangeArguments {
+    /// The keys, whose notation the tree has.
+    pub fn keys(&self, notation: crate::notation::KeyNotation) -> Result<KeyRange> {
+        let key = |text: &Option<String>| text.as_deref().map(|text| parse_key(text, notation)).transpose();
+        if let Some(prefix) = key(&self.prefix)? {
+            let end = after_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
+            return Ok((Bound::Included(prefix), end));
+        }
+        let from = key(&self.from)?.map_or(Bound::Unbounded, Bound::Included);
+        let to = key(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok((from, to))
+    }
+}
+
+/// The first key that does not begin with `prefix` and follows those that do; none if there is no such key.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
+    let mut end = prefix.get(..=last)?.to_vec();
+    *end.last_mut()? += 1;
+    Some(end)
+}
+
+/// Counts the records of a tree, or of a part of it.
+pub fn count(arguments: &CountArguments) -> Result<u8> {
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
+    let range = arguments.range.keys(key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
+    let count = match NamedTree::open(&db, &arguments.tree)? {
+        NamedTree::Plain(tree) if arguments.estimate => tree.len_estimate()?,
+        NamedTree::Multi(_) if arguments.estimate => {
+            let reason = "has many values to a key: there is no estimate; leave --estimate out";
+            return Err(usage(format!("the tree {} {reason}", show_name(&arguments.tree))));
+        }
+        NamedTree::Plain(tree) => tree.count(range)?,
+        NamedTree::Multi(tree) => tree.count_range(range)?,
+    };
+    match arguments.json {
+        true => print_line(json!({"tree": arguments.tree, "count": count, "exact": !arguments.estimate}))?,
+        false => print_line(count)?,
+    }
+    Ok(OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::after_prefix;
+
+    #[test]
+    fn after_prefix_of_highest_bytes_is_the_next_shorter_one() {
+        assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(after_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(after_prefix(b"\xff"), None);
+        assert_eq!(after_prefix(b""), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! `braid del` of a range of keys.
+//!
+//! Where the tree has indexes, or many values to a key, records are read and go in batches with their entries; each batch is
+//! whole, and a command that was killed is repeated. Other trees lose the range in one commit.
+
+use anyhow::Result;
+use braiddb::{Db, Durability, MultiTree, Tree};
+
+use super::{count::KeyRange, open::NamedTree};
+use crate::import::Indexes;
+
+/// Records of a batch.
+const BATCH_RECORDS: u64 = 1000;
+
+/// Deletes the records with keys in the range; gives their number.
+pub fn del_range(db: &Db, name: &str, range: KeyRange, durability: Durability) -> Result<u64> {
+    match NamedTree::open(db, name)? {
+        NamedTree::Plain(tree) => {
+            let indexes = Indexes::load(db, name)?;
+            if !indexes.specs.is_empty() {
+                return del_indexed(db, &tree, &indexes, range, durability);
+            }
+            let count = tree.count(range.clone())?;
+            if count > 0 {
+                let mut batch = db.batch();
+                batch.delete_range(&tree, range);
+                db.write(batch, durability)?;
+            }
+            Ok(count)
+        }
+        NamedTree::Multi(tree) => del_pairs(db, &tree, range, durability),
+    }
+}
+
+fn del_indexed(db: &Db, tree: &Tree, indexes: &Indexes, range: KeyRange, durability: Durability) -> Result<u64> {
+    let (mut batch, mut count) = (db.batch(), 0);
+    for record in tree.range(range) {
+        let (key, value) = record?;
+        indexes.replace(&mut batch, &key, &indexes.keys_of_stored(&value), &[]);
+        batch.delete(tree, &key);
+        count += 1;
+        if count % BATCH_RECORDS == 0 {
+            db.write(std::mem::replace(&mut batch, db.batch()), durability)?;
+        }
+    }
+    if !batch.is_empty() {
+        db.write(batch, durability)?;
+    }
+    Ok(count)
+}
+
+fn del_pairs(db: &Db, tree: &MultiTree, range: KeyRange, durability: Durability) -> Result<u64> {
+    let (mut batch, mut count) = (db.batch(), 0);
+    for pair in tree.range(range) {
+        let (key, value) = pair?;
+        batch.remove(tree, &key, &value);
+        count += 1;
+        if count % BATCH_RECORDS == 0 {
+            db.write(std::mem::replace(&mut batch, db.batch()), durability)?;
+        }
+    }
+    if !batch.is_empty() {
+        db.write(batch, durability)?;
+    }
+    Ok(count)
+}

@@ -1,0 +1,206 @@
+//! `braid index`
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::open::{open_for_reading, open_for_writing};
+use crate::{
+    arguments::{OpenArguments, ReadArguments},
+    exit::{NOT_FOUND, OK, failure, usage},
+    import::{IndexSpec, Indexes, all_indexes, drop_index, rebuild_index, store_specs, tree_id},
+    notation::{parse_name, show_count, show_name},
+    output::print_line,
+};
+
+/// What to do with indexes.
+#[derive(Debug, Subcommand)]
+pub enum IndexCommand {
+    /// Add an index to a tree, and fill it from the records
+    ///
+    /// A killed `add` is repeated: it goes on with the entries that are missing.
+    Add(AddArguments),
+    /// Drop an index, and its tree
+    Drop(DropArguments),
+    /// Compare indexes with the records: add what is missing, and remove what is stale
+    ///
+    /// Indexes of earlier versions hold numbers rounded; a rebuild makes them exact.
+    Rebuild(RebuildArguments),
+    /// List the indexes
+    List(ListArguments),
+}
+
+/// `braid index add`
+#[derive(Debug, Args)]
+pub struct AddArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree that holds the records
+    #[arg(value_parser = parse_name)]
+    pub tree: String,
+    /// The index and the field it is over
+    #[arg(value_name = "NAME=FIELD[:lower]", value_parser = IndexSpec::parse)]
+    pub index: IndexSpec,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid index drop`
+#[derive(Debug, Args)]
+pub struct DropArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree that holds the records
+    #[arg(value_parser = parse_name)]
+    pub tree: String,
+    /// The index
+    #[arg(value_parser = parse_name)]
+    pub index: String,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid index rebuild`
+#[derive(Debug, Args)]
+pub struct RebuildArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree that holds the records
+    #[arg(value_parser = parse_name)]
+    pub tree: String,
+    /// The index [default: all of the tree]
+    #[arg(value_parser = parse_name)]
+    pub index: Option<String>,
+    /// Only count what is missing and what is stale, change nothing, and end with code 1 if there is any
+    #[arg(long)]
+    pub check: bool,
+    /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid index list`
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree that holds the records [default: all]
+    #[arg(value_parser = parse_name)]
+    pub tree: Option<String>,
+    /// Print JSON lines
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
+/// `braid index`
+pub fn index(command: &IndexCommand) -> Result<u8> {
+    match command {
+        IndexCommand::Add(arguments) => add(arguments),
+        IndexCommand::Drop(arguments) => {
+            let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+            drop_index(&db, &arguments.tree, &arguments.index)?;
+            db.close()?;
+            Ok(OK)
+        }
+        IndexCommand::Rebuild(arguments) => rebuild(arguments),
+        IndexCommand::List(arguments) => list(arguments),
+    }
+}
+
+/// The list comes first, so that a killed `add` is known and can be repeated.
+fn add(arguments: &AddArguments) -> Result<u8> {
+    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let tree = &arguments.tree;
+    if tree_id(&db, tree)?.is_none() {
+        return Err(failure(
+            NOT_FOUND,
+            format!("there is no tree named {}; `braid trees` lists them", show_name(tree)),
+        ));
+    }
+    db.open_tree(tree)?;
+    let declaration = Indexes::declare(&db, tree, std::slice::from_ref(&arguments.index))?;
+    if declaration.added > 0 {
+        let mut batch = db.batch();
+        drop(declaration.establish(&db, tree, &mut batch)?);
+        db.write(batch, braiddb::Durability::Sync)?;
+    }
+    let stored = declaration.specs.iter().find(|spec| spec.name == arguments.index.name).unwrap_or(&arguments.index);
+    let check = rebuild_index(&db, tree, stored, false)?;
+    db.close()?;
+    let (name, added) = (show_name(&arguments.index.name), show_count(check.missing));
+    print_line(format_args!("{name}: {added} entries added, of {} records", show_count(check.records)))?;
+    if check.entries == 0 && check.records > 0 {
+        let field = &arguments.index.field;
+        crate::output::note!("braid: no record of {} has a field {field}: is it mistyped?", show_name(tree));
+    }
+    Ok(OK)
+}
+
+fn rebuild(arguments: &RebuildArguments) -> Result<u8> {
+    let tree = &arguments.tree;
+    let db = match arguments.check {
+        true => open_for_reading(&arguments.db, &ReadArguments { open: arguments.open.clone(), read_only: true })?,
+        false => open_for_writing(&arguments.db, &arguments.open, false)?,
+    };
+    let mut specs = Indexes::stored_specs(&db, tree)?;
+    let is_wanted = |spec: &IndexSpec| arguments.index.as_ref().is_none_or(|name| *name == spec.name);
+    if !specs.iter().any(is_wanted) {
+        let which =
+            arguments.index.as_deref().map_or("no index".to_owned(), |name| format!("no index {}", show_name(name)));
+        return Err(usage(format!("the tree {} has {which}; `braid index list` lists them", show_name(tree))));
+    }
+    let mut code = OK;
+    for spec in specs.iter_mut().filter(|spec| is_wanted(spec)) {
+        spec.exact |= !arguments.check;
+        let check = rebuild_index(&db, tree, spec, arguments.check)?;
+        if arguments.check && check.missing + check.stale > 0 {
+            code = NOT_FOUND;
+        }
+        if arguments.json {
+            let mut line = serde_json::to_value(check)?;
+            line["index"] = json!(spec.name);
+            print_line(line)?;
+        } else {
+            let (missing, stale) = (show_count(check.missing), show_count(check.stale));
+            let (entries, records) = (show_count(check.entries), show_count(check.records));
+            let (added, removed) = if arguments.check { ("missing", "stale") } else { ("added", "removed") };
+            let name = show_name(&spec.name);
+            print_line(format_args!(
+                "{name}: {entries} entries of {records} records: {missing} {added}, {stale} {removed}"
+            ))?;
+        }
+    }
+    if !arguments.check {
+        let mut batch = db.batch();
+        store_specs(&db, tree, &specs, &mut batch)?;
+        db.write(batch, braiddb::Durability::Sync)?;
+    }
+    db.close()?;
+    Ok(code)
+}
+
+fn list(arguments: &ListArguments) -> Result<u8> {
+    let db = open_for_reading(&arguments.db, &arguments.read)?;
+    for (tree, specs) in all_indexes(&db)? {
+        if arguments.tree.as_ref().is_some_and(|wanted| *wanted != tree) {
+            continue;
+        }
+        for spec in specs {
+            if arguments.json {
+                print_line(json!({
+                    "tree": tree, "name": spec.name, "field": spec.field, "lower": spec.lower, "exact_numbers": spec.exact,
+                }))?;
+            } else {
+                let note = if spec.exact { "" } else { "\tnumbers are rounded: rebuild it" };
+                print_line(format_args!("{}\t{}{note}", show_name(&tree), spec.written()))?;
+            }
+        }
+    }
+    Ok(OK)
+}

@@ -1,0 +1,124 @@
+//! `braid drop-tree`, `braid rename-tree`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use braiddb::{Db, Durability};
+use clap::Args;
+
+use super::open::open_for_writing;
+use crate::{
+    arguments::OpenArguments,
+    exit::{NOT_FOUND, OK, failure, usage},
+    import::{IMPORT_TREE, IndexSpec, Indexes, all_indexes, store_specs},
+    notation::{parse_name, show_name},
+    output::note,
+};
+
+/// `braid drop-tree`
+#[derive(Debug, Args)]
+pub struct DropTreeArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The trees; the indexes of a tree are dropped with it
+    #[arg(value_name = "TREE", required = true, value_parser = parse_name)]
+    pub trees: Vec<String>,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+/// `braid rename-tree`
+#[derive(Debug, Args)]
+pub struct RenameTreeArguments {
+    /// The database
+    pub db: PathBuf,
+    /// The tree
+    #[arg(value_parser = parse_name)]
+    pub tree: String,
+    /// Its new name, which no tree has
+    #[arg(value_parser = parse_name)]
+    pub name: String,
+    #[command(flatten)]
+    pub open: OpenArguments,
+}
+
+fn no_such_tree(name: &str) -> anyhow::Error {
+    failure(NOT_FOUND, format!("there is no tree named {}; `braid trees` lists them", show_name(name)))
+}
+
+fn is_there(db: &Db, name: &str) -> Result<bool> {
+    Ok(db.trees()?.iter().any(|tree| tree.name == name))
+}
+
+fn refuse_own_tree(name: &str) -> Result<()> {
+    match name == IMPORT_TREE {
+        true => Err(usage(format!("the tree {IMPORT_TREE} is kept by `braid` itself, for imports and indexes"))),
+        false => Ok(()),
+    }
+}
+
+/// The tree that has `name` as an index, if one has.
+fn owner_of_index(db: &Db, name: &str) -> Result<Option<String>> {
+    let has = |specs: &[IndexSpec]| specs.iter().any(|spec| spec.name == name);
+    Ok(all_indexes(db)?.into_iter().find(|(_, specs)| has(specs)).map(|(tree, _)| tree))
+}
+
+/// Drops trees and their indexes: all of them, or none. Records that imports keep name a tree by its number, and mean nothing
+/// from then on.
+pub fn drop_tree(arguments: &DropTreeArguments) -> Result<u8> {
+    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let mut dropped: Vec<String> = Vec::new();
+    for name in &arguments.trees {
+        refuse_own_tree(name)?;
+        if !is_there(&db, name)? {
+            return Err(no_such_tree(name));
+        }
+        if let Some(owner) = owner_of_index(&db, name)?.filter(|owner| !arguments.trees.contains(owner)) {
+            return Err(usage(format!(
+                "{} is an index of the tree {}: `braid index drop` removes it",
+                show_name(name),
+                show_name(&owner)
+            )));
+        }
+        let indexes = Indexes::stored_specs(&db, name)?.into_iter().map(|spec| spec.name);
+        for tree in std::iter::once(name.clone()).chain(indexes) {
+            if is_there(&db, &tree)? && !dropped.contains(&tree) {
+                dropped.push(tree);
+            }
+        }
+    }
+    db.drop_trees(&dropped)?;
+    db.close()?;
+    for name in dropped.iter().filter(|name| !arguments.trees.contains(name)) {
+        note!("the index {} was dropped with its tree", show_name(name));
+    }
+    Ok(OK)
+}
+
+/// Renames a tree; imports and indexes go by its number, and follow.
+pub fn rename_tree(arguments: &RenameTreeArguments) -> Result<u8> {
+    let (from, to) = (arguments.tree.as_str(), arguments.name.as_str());
+    refuse_own_tree(from)?;
+    refuse_own_tree(to)?;
+    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    if !is_there(&db, from)? {
+        return Err(no_such_tree(from));
+    }
+    if let Some(owner) = owner_of_index(&db, from)? {
+        return Err(usage(format!(
+            "{} is an index of the tree {}: drop the index and add it under its new name, with `braid index`",
+            show_name(from),
+            show_name(&owner)
+        )));
+    }
+    // Lists of indexes that an earlier version stored go by the name: stored again, they go by the number.
+    let specs = Indexes::stored_specs(&db, from)?;
+    if !specs.is_empty() {
+        let mut batch = db.batch();
+        store_specs(&db, from, &specs, &mut batch)?;
+        db.write(batch, Durability::Sync)?;
+    }
+    db.rename_tree(from, to)?;
+    db.close()?;
+    Ok(OK)
+}

@@ -1,0 +1,134 @@
+//! Building, checking and dropping the index of a tree that has records.
+//!
+//! A rebuild makes two passes, in batches. The first takes the records in order and adds the entries that they lack. The
+//! second takes the entries in order and removes those that no record has. Each batch leaves the index no worse, so a
+//! rebuild that is killed is repeated from the start. The list of indexes says that numbers are exact only when all is done.
+
+use anyhow::Result;
+use braiddb::{Db, Durability, MultiTree, Tree};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    index::{IndexSpec, index_keys},
+    index_store::{load_specs, store_specs},
+};
+use crate::{
+    exit::{NOT_FOUND, failure},
+    notation::show_name,
+};
+
+/// Maximum bytes in a batch of entries.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The outcome of a check or a rebuild.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IndexCheck {
+    /// Records of the tree.
+    pub records: u64,
+    /// Entries that they make.
+    pub entries: u64,
+    /// Entries that were missing.
+    pub missing: u64,
+    /// Entries that no record makes.
+    pub stale: u64,
+}
+
+/// Adds the missing entries of an index, and removes those that no record makes. With `only_check`, counts them and
+/// changes nothing.
+pub fn rebuild_index(db: &Db, tree_name: &str, spec: &IndexSpec, only_check: bool) -> Result<IndexCheck> {
+    let tree = db.open_tree(tree_name)?;
+    let index = if only_check { db.open_multi_tree(&spec.name)? } else { db.multi_tree(&spec.name)? };
+    let mut check = IndexCheck::default();
+    add_missing(db, &tree, &index, spec, only_check, &mut check)?;
+    remove_stale(db, &tree, &index, spec, only_check, &mut check)?;
+    if !only_check {
+        db.sync()?;
+    }
+    Ok(check)
+}
+
+/// The keys that a stored value makes; none if it is not JSON.
+fn keys_of(spec: &IndexSpec, stored: &[u8]) -> Vec<String> {
+    let Ok(record) = serde_json::from_slice::<Value>(stored) else { return Vec::new() };
+    index_keys(std::slice::from_ref(spec), &record).into_iter().map(|(_, key)| key).collect()
+}
+
+fn add_missing(
+    db: &Db,
+    tree: &Tree,
+    index: &MultiTree,
+    spec: &IndexSpec,
+    only_check: bool,
+    check: &mut IndexCheck,
+) -> Result<()> {
+    let mut batch = db.batch();
+    for item in tree.iter() {
+        let (key, stored) = item?;
+        check.records += 1;
+        for text in keys_of(spec, &stored) {
+            check.entries += 1;
+            if index.contains(text.as_bytes(), &key)? {
+                continue;
+            }
+            check.missing += 1;
+            if !only_check {
+                batch.add(index, text.as_bytes(), &key);
+            }
+        }
+        if batch.size_bytes() >= BATCH_BYTES {
+            db.write(std::mem::replace(&mut batch, db.batch()), Durability::Buffered)?;
+        }
+    }
+    if !batch.is_empty() {
+        db.write(batch, Durability::Buffered)?;
+    }
+    Ok(())
+}
+
+fn remove_stale(
+    db: &Db,
+    tree: &Tree,
+    index: &MultiTree,
+    spec: &IndexSpec,
+    only_check: bool,
+    check: &mut IndexCheck,
+) -> Result<()> {
+    let mut batch = db.batch();
+    for item in index.iter() {
+        let (text, key) = item?;
+        let made = tree.get(&key)?.map(|stored| keys_of(spec, &stored)).unwrap_or_default();
+        if made.iter().any(|made| made.as_bytes() == &*text) {
+            continue;
+        }
+        check.stale += 1;
+        if !only_check {
+            batch.remove(index, &text, &key);
+        }
+        if batch.size_bytes() >= BATCH_BYTES {
+            db.write(std::mem::replace(&mut batch, db.batch()), Durability::Buffered)?;
+        }
+    }
+    if !batch.is_empty() {
+        db.write(batch, Durability::Buffered)?;
+    }
+    Ok(())
+}
+
+/// Takes an index from the tree's list, and drops its tree. The list comes first: an entry without a tree would be made
+/// again, a tree without an entry is only space.
+pub fn drop_index(db: &Db, tree_name: &str, name: &str) -> Result<()> {
+    let mut specs = load_specs(db, tree_name)?;
+    let before = specs.len();
+    specs.retain(|spec| spec.name != name);
+    if specs.len() == before {
+        return Err(failure(NOT_FOUND, format!("the tree {} has no index {}", show_name(tree_name), show_name(name))));
+    }
+    let mut batch = db.batch();
+    store_specs(db, tree_name, &specs, &mut batch)?;
+    db.write(batch, Durability::Sync)?;
+    match db.drop_tree(name) {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => Ok(other?),
+    }
+}
