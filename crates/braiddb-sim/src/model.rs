@@ -183,9 +183,9 @@ impl Model {
                     let last = self.versions.get(&key).and_then(|versions| versions.last());
                     let value = last.and_then(|last| last.at(self.now_us)).unwrap_or_default();
                     let value = Some([value, more].concat());
-                    // A value that expires goes on to do so; one that operands were merged into is a value like any other from now on.
-                    let then = last.and_then(|last| last.then.clone());
-                    let then = then.filter(|(expires_us, then)| *expires_us > self.now_us && then.is_none());
+                    // It is one value now, operands included, and keeps the end of the value beneath.
+                    let then = last.and_then(|last| last.then.as_ref()).map(|(expires_us, _)| (*expires_us, None));
+                    let then = then.filter(|(expires_us, _)| *expires_us > self.now_us);
                     self.set(key, sequence, value, then);
                 }
                 Change::DeleteRange(tree, bounds) => {
@@ -257,6 +257,17 @@ impl Model {
             .filter(|((_, key), _)| bounds.contains(key))
             .filter_map(|((_, key), versions)| Some((key.clone(), self.as_of(versions, at)?.to_vec())))
             .collect()
+    }
+
+    /// A range's keys and values at present, and when each expires, if it does.
+    pub fn range_with_ends(&self, tree: TreeNumber, bounds: &Bounds) -> Vec<(Bytes, Bytes, Option<u64>)> {
+        let end_of = |key: &Bytes| {
+            let last = self.versions.get(&(tree, key.clone())).and_then(|versions| versions.last());
+            let end = last.and_then(|last| last.then.as_ref()).map(|(expires_us, _)| *expires_us);
+            end.filter(|expires_us| *expires_us > self.now_us)
+        };
+        let rows = self.range(tree, bounds, u64::MAX).into_iter();
+        rows.map(|(key, value)| (key.clone(), value, end_of(&key))).collect()
     }
 
     /// All keys and values of all trees as a reader sees them.

@@ -245,7 +245,7 @@ fn changed(world: &World, damage: &Damage) -> Option<Vec<u64>> {
         if changed.is_empty() || (is_in_last && !is_zeroed) {
             return None;
         }
-        if !is_zeroed && damage.text.contains("zeros") && !is_whole_record_behind(ends, &changed) {
+        if !is_zeroed && damage.text.contains("zeros") && !is_whole_record_behind(ends, log_ends, &changed) {
             let begin = ends.iter().copied().rfind(|&end| end <= first).unwrap_or(136);
             let end = ends.iter().copied().find(|&end| end > first).unwrap_or(end);
             if first < begin + HEADER_LEN_MAX {
@@ -260,10 +260,11 @@ fn changed(world: &World, damage: &Damage) -> Option<Vec<u64>> {
 /// Bytes of a record's header: the fixed part, and five varints and a time.
 const HEADER_LEN_MAX: u64 = 19 + 6 * 10;
 
-/// Whether a record without a changed byte stands behind the first that has one.
-fn is_whole_record_behind(ends: &BTreeSet<u64>, changed: &[u64]) -> bool {
+/// Whether a record without a changed byte stands behind the first that has one, and before the place from which all bytes
+/// are zeros now.
+fn is_whole_record_behind(ends: &BTreeSet<u64>, log_ends: u64, changed: &[u64]) -> bool {
     let Some(&first) = changed.first() else { return true };
-    let behind: Vec<u64> = ends.iter().copied().filter(|&end| end > first).collect();
+    let behind: Vec<u64> = ends.iter().copied().filter(|&end| end > first && end <= log_ends).collect();
     behind.windows(2).any(|record| !changed.iter().any(|at| (record[0]..record[1]).contains(at)))
 }
 

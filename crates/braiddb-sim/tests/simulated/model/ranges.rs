@@ -24,8 +24,11 @@ const OFF_BY_A_RUN: u64 = 80;
 pub struct Exported {
     pub number: TreeNumber,
     tables: Vec<TableInfo>,
-    rows: Vec<(Bytes, Bytes)>,
+    rows: Vec<Row>,
 }
+
+/// A key, its value, and when it expires, in microseconds since 1970.
+type Row = (Bytes, Bytes, Option<u64>);
 
 impl World<'_> {
     pub fn range(&mut self, step: &RangeStep) -> Outcome {
@@ -97,7 +100,7 @@ impl World<'_> {
         let dir = format!("{TABLES}/{}", self.tag);
         self.disk.create_dir_all(Path::new(&dir)).map_err(|e| format!("create {dir}: {e}"))?;
         self.disk.sync_dir(Path::new(TABLES)).map_err(|e| format!("sync: {e}"))?;
-        let rows = self.model.range(number, &bounds, u64::MAX);
+        let rows = self.model.range_with_ends(number, &bounds);
         let tables = match self.trees[tree].export_tables(bounds, &dir) {
             // A table cannot hold such a record.
             Err(Error::InvalidArgument(reason)) if reason.contains("above a value that expires") => return Ok(()),
@@ -131,7 +134,7 @@ impl World<'_> {
         let mut rows = Vec::new();
         for key in keys {
             self.tag += 1;
-            rows.push((key, sized_value(size.wrapping_add(self.tag as u8 % 3), self.tag)));
+            rows.push((key, sized_value(size.wrapping_add(self.tag as u8 % 3), self.tag), None));
         }
         let spec = self.trees[tree].table_spec().said("table_spec")?;
         let mut paths = Vec::new();
@@ -140,7 +143,7 @@ impl World<'_> {
             let vfs: Arc<dyn Vfs> = self.disk.clone();
             let table = TableBuilder::create_in(vfs, self.new_runtime(), Path::new(&path), &spec);
             let mut table = table.said("a table builder")?;
-            for (key, value) in part {
+            for (key, value, _) in part {
                 table.add(key, value).said("add to a table")?;
             }
             let info = table.finish().said("finish a table")?;
@@ -157,17 +160,16 @@ impl World<'_> {
         self.note_ingest(tree, loaded, rows)
     }
 
-    fn note_ingest(
-        &mut self,
-        tree: usize,
-        loaded: Result<braiddb::Loaded, Error>,
-        rows: Vec<(Bytes, Bytes)>,
-    ) -> Outcome {
+    fn note_ingest(&mut self, tree: usize, loaded: Result<braiddb::Loaded, Error>, rows: Vec<Row>) -> Outcome {
         let loaded = loaded.said("ingest")?;
         self.seen.tables.add(1);
         ensure!(loaded.records == rows.len() as u64, "{} records were taken in, not {}", loaded.records, rows.len());
         let number = self.numbers[tree];
-        let changes: Vec<Change> = rows.into_iter().map(|(key, value)| Change::Put(number, key, value)).collect();
+        let change = |(key, value, end): Row| match end {
+            Some(expires_us) => Change::PutUntil(number, key, value, expires_us),
+            None => Change::Put(number, key, value),
+        };
+        let changes: Vec<Change> = rows.into_iter().map(change).collect();
         self.commit_by(Ok(loaded.sequence), &changes, Source::Load)
     }
 }
