@@ -188,6 +188,8 @@ fn create_beside(path: &Path, has_old: bool) -> io::Result<(File, PathBuf)> {
         if has_old {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         }
+        #[cfg(not(unix))]
+        let _ = has_old;
         match options.open(&temporary) {
             Ok(file) => return Ok((file, temporary)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
