@@ -13,7 +13,7 @@
 //! the header of a record behind which no whole record stands. There, damage behind the first damaged record cannot be noticed
 //! either.
 //!
-//! `BRAIDDB_VOLUME` scales the number of damages; 1 means 2,000.
+//! `BRAIDDB_VOLUME` scales the number of damages; 4 means 2,000.
 
 use crate::common;
 
@@ -31,7 +31,7 @@ use std::{
 };
 
 const SEED: u64 = 47;
-const DAMAGES: u64 = 2_000;
+const DAMAGES: u64 = 500;
 const KINDS: [&str; 6] = ["CURRENT", "MANIFEST", "wal", "run", "view", "blob"];
 
 fn options() -> SmallOptions {
