@@ -148,7 +148,9 @@ impl<'a> SegmentReader<'a> {
         if with_magic.is_some() {
             return Ok(with_magic);
         }
-        for bit in 0..8 * bytes.len() {
+        // Byte 2 is the length of the header; bytes behind the header have no part in its checksum.
+        let header_len = bytes.get(2).map_or(0, |len| usize::from(*len)).max(3).min(bytes.len());
+        for bit in 0..8 * header_len {
             let Some(byte) = bytes.get_mut(bit / 8) else { break };
             *byte ^= 1 << (bit % 8);
             let record = RecordHeader::decode(&bytes, segment, offset);
