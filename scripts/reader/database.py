@@ -103,7 +103,8 @@ class Database:
             run.give(meta.smallest_sequence, meta.largest_sequence)
             self.count("runs that are given a sequence number")
         told = (meta.file_id, meta.length, meta.smallest, meta.largest, meta.blob_uses, meta.has_key_chunks, meta.expiries)
-        found = (run.file_id, len(data), run.smallest, run.largest, run.blob_uses, len(run.chunks) > 0, run.expiries)
+        has_key_chunks = run.footer["flags"] & 1 == 1
+        found = (run.file_id, len(data), run.smallest, run.largest, run.blob_uses, has_key_chunks, run.expiries)
         require(told == found, "the manifest tells another run")
         names = ["raw_bytes", "entries", "tombstones", "blocks", "smallest_sequence", "largest_sequence", "range_tombstones"]
         for name in names + ["view", "view_length"]:

@@ -94,7 +94,9 @@ class Run:
             at += length
         require(at == self.footer["range_tombstones_at"], "the key chunks do not end where the tombstones begin")
         require(len(self.blocks) == self.footer["blocks"] <= 60000, "another number of blocks")
-        require((len(self.chunks) > 0) == (self.footer["flags"] & 1 == 1), "key chunks and their flag disagree")
+        # A run of range tombstones alone has no data blocks for key chunks to cover, whatever its flag says.
+        require(len(self.chunks) == 0 or self.footer["flags"] & 1 == 1, "key chunks without their flag")
+        require(len(self.chunks) > 0 or self.footer["flags"] & 1 == 0 or not self.blocks, "a flag without key chunks")
         self.smallest, self.largest = reader.bytes(), reader.bytes()
         self.blob_uses = [(reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.varint())]
         self.expiries = (0, []) if reader.is_at_end() else read_expiries(reader)

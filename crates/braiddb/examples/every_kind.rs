@@ -65,12 +65,14 @@ fn compressed(db: &Db, name: &str, compression: Compression) -> Result<Tree> {
     db.tree_with(name, TreeOptions { compression: Some(compression), ..TreeOptions::default() })
 }
 
+/// The tree whose values go to blob files.
+fn large_values(db: &Db) -> Result<Tree> {
+    db.tree_with("large", TreeOptions { blob_threshold: Some(200), ..TreeOptions::default() })
+}
+
 fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
-    let mut trees = vec![
-        compressed(db, "plain", Compression::None)?,
-        compressed(db, "lz4", Compression::Lz4)?,
-        db.tree_with("large", TreeOptions { blob_threshold: Some(200), ..TreeOptions::default() })?,
-    ];
+    let mut trees =
+        vec![compressed(db, "plain", Compression::None)?, compressed(db, "lz4", Compression::Lz4)?, large_values(db)?];
     if with_zstd {
         trees.push(compressed(db, "zstd", Compression::Zstd)?);
     }
@@ -153,7 +155,7 @@ fn load(db: &Db, directory: &str, number: u64) -> Result<()> {
     let (loaded, mut random) = (compressed(db, "lz4", Compression::Lz4)?, Random(number));
     let records = |first: u64| (0..300u64).map(move |i| format!("{:02x}{i:03}", first + i / 30));
     loaded.bulk_load(records(number).map(|key| (key, random.bytes(60))))?;
-    let large = db.tree("large")?;
+    let large = large_values(db)?;
     large.bulk_load((0..40u64).map(|i| (i.to_be_bytes(), vec![i as u8; 20 * i as usize])))?;
     let path = format!("{directory}/{number}.table");
     let mut table = TableBuilder::create(&path, &loaded.table_spec()?)?;
