@@ -29,6 +29,9 @@ pub struct DumpArguments {
     /// How it is compressed
     #[arg(long, default_value = "lz4")]
     pub compression: DumpCompression,
+    /// Pass over damage, name each gap, and end with 1; by default damage ends the dump
+    #[arg(long)]
+    pub skip_damaged: bool,
     /// How many threads read and pack [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,

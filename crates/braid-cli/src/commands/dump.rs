@@ -1,6 +1,7 @@
 //! `braid dump` and `braid load`
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::{self, BufReader, BufWriter, Read, Write},
     path::Path,
@@ -17,6 +18,7 @@ use crate::{
     exit::{NOT_FOUND, OK, usage},
     notation::{show_bytes, show_count, show_name},
     output::{Stdout, note, print_line},
+    text_form::to_text,
 };
 
 /// What is written or read at once.
@@ -77,11 +79,18 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
         DumpCompression::Zstd => Compression::Zstd,
     };
     let mut failing = |error: &braiddb::Error| note!("braid: {error}");
+    let trees: BTreeMap<u32, String> = names_of_trees(&db, arguments.skip_damaged)?;
+    let mut gap = |gap: &braiddb::DumpGap| {
+        let tree = trees.get(&gap.tree).map_or_else(|| format!("tree number {}", gap.tree), String::clone);
+        let to = gap.to.as_deref().map_or_else(|| "the tree's end".to_owned(), to_text);
+        note!("braid: not in the dump: {tree}: keys from {} up to {to}: {}", to_text(&gap.from), gap.detail);
+    };
     let options = DumpOptions {
         compression,
         threads: Some(threads(arguments.threads)),
         progress: Some(&mut tell),
         failing: Some(&mut failing),
+        skip_damaged: if arguments.skip_damaged { Some(&mut gap) } else { None },
     };
     let to_standard = is_standard(&arguments.file);
     let report = if to_standard {
@@ -102,7 +111,13 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     } else {
         print_line(told)?;
     }
-    Ok(if report.failing == 0 { OK } else { NOT_FOUND })
+    Ok(if report.failing == 0 && report.gaps == 0 { OK } else { NOT_FOUND })
+}
+
+/// The names of trees, where gaps are to be named.
+fn names_of_trees(db: &braiddb::Db, are_wanted: bool) -> Result<BTreeMap<u32, String>> {
+    let trees = if are_wanted { db.trees()? } else { Vec::new() };
+    Ok(trees.into_iter().map(|tree| (tree.id, tree.name)).collect())
 }
 
 fn tell_dump(report: &DumpReport, as_json: bool) -> String {
@@ -110,15 +125,18 @@ fn tell_dump(report: &DumpReport, as_json: bool) -> String {
     if as_json {
         let report = json!({
             "commit": sequence, "trees": trees, "records": records, "bytes": bytes, "dump_bytes": dump_bytes,
-            "failing_merges": failing,
+            "failing_merges": failing, "gaps": report.gaps,
         });
         return report.to_string();
     }
     let (records, trees, bytes) = (show_count(records), show_count(trees), show_bytes(bytes));
-    let done = format!(
+    let mut done = format!(
         "dumped {records} records of {trees} trees as of commit {sequence}: {bytes} in {}",
         show_bytes(dump_bytes)
     );
+    if report.gaps > 0 {
+        done += &format!("; {} gaps, where it could not be read", show_count(report.gaps));
+    }
     match failing {
         0 => done,
         1 => format!("{done}; a merge function fails on 1 of them, which is in the dump as it stands"),

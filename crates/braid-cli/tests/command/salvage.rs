@@ -43,3 +43,17 @@ fn salvage_of_database_without_manifest_says_so_and_ends_with_1() {
     assert!(ran.stdout.contains("\"complete\":false") && ran.stdout.contains("\"records\":9"), "{}", ran.stdout);
     assert!(place.ok("scan new albums").contains("value8"));
 }
+
+#[test]
+fn dump_that_skips_damage_ends_with_1_only_if_something_is_missing() {
+    let place = workplace();
+    assert!(place.ok("dump db whole.dump --skip-damaged").starts_with("dumped 9 records"));
+    place.ok("compact db");
+    let run = file_of(&place, ".run");
+    let mut bytes = fs::read(&run).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&run, bytes).unwrap();
+    // The list of trees stands in the same block: nothing can be dumped without it, and salvage can go on.
+    place.fails(3, "dump db part.dump --skip-damaged");
+    assert_eq!(place.run("salvage db new").code, 1);
+}

@@ -8,6 +8,7 @@ use super::{
     catalog::{TreeState, check_name},
     core::Core,
     database::Db,
+    dump_gaps::DumpGap,
     key::{KeyBuf, TREE_ID_LEN},
     log_kept,
     lookup::has_expired,
@@ -182,6 +183,10 @@ pub trait EntrySink {
 pub struct DumpSource {
     db: Db,
     hold: Hold,
+    /// Whether what cannot be read is passed over.
+    skips_damaged: bool,
+    /// What was passed over since it was last taken.
+    gaps: Arc<Mutex<Vec<DumpGap>>>,
     /// The errors of records on which a merge function fails, since they were last taken.
     failing: Arc<Mutex<Vec<Error>>>,
 }
@@ -197,7 +202,33 @@ impl Db {
 impl DumpSource {
     /// Of a snapshot.
     pub fn of(snapshot: &Snapshot) -> DumpSource {
-        DumpSource { db: snapshot.db().clone(), hold: snapshot.hold().clone(), failing: Arc::default() }
+        DumpSource {
+            db: snapshot.db().clone(),
+            hold: snapshot.hold().clone(),
+            skips_damaged: false,
+            gaps: Arc::default(),
+            failing: Arc::default(),
+        }
+    }
+
+    /// Passes over what cannot be read, from now on, and notes it.
+    pub fn skip_damaged(&mut self) {
+        self.skips_damaged = true;
+    }
+
+    /// Takes what was passed over since the last call.
+    pub fn take_gaps(&self) -> Vec<DumpGap> {
+        std::mem::take(&mut *self.gaps.lock())
+    }
+
+    /// Notes what was passed over.
+    pub(super) fn add_gap(&self, gap: DumpGap) {
+        self.gaps.lock().push(gap);
+    }
+
+    /// The state that is read.
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
     }
 
     /// Takes the errors of records that were read since the last call and on which a merge function fails.
@@ -205,7 +236,7 @@ impl DumpSource {
         std::mem::take(&mut *self.failing.lock())
     }
 
-    fn core(&self) -> &Arc<Core> {
+    pub(super) fn core(&self) -> &Arc<Core> {
         self.db.core()
     }
 
@@ -276,12 +307,12 @@ impl EntrySink for CatalogSink<'_> {
 /// What is left to be read of a range of keys.
 #[derive(Clone, Debug)]
 pub struct DumpRange {
-    tree: TreeId,
+    pub(super) tree: TreeId,
     multi: bool,
     /// The next internal key.
-    next: Vec<u8>,
+    pub(super) next: Vec<u8>,
     /// The first internal key past it.
-    end: Option<Vec<u8>>,
+    pub(super) end: Option<Vec<u8>>,
 }
 
 impl DumpRange {
@@ -311,15 +342,23 @@ impl DumpRange {
     /// Reads some entries of it; whether there may be more. Damage is an error that tells between which keys it was met.
     pub fn read(&mut self, source: &DumpSource, sink: &mut dyn EntrySink) -> Result<bool> {
         for _ in 0..HEAL_TRIES {
-            let mut reading = Reading { source, range: self, sink, is_taken: false };
+            let mut reading = Reading { source, range: self, sink, is_taken: false, present: None };
             let done = reading.some();
-            let is_taken = reading.is_taken;
-            match done {
+            let (is_taken, present) = (reading.is_taken, reading.present.take());
+            let error = match done {
                 Ok(is_more) => return Ok(is_more),
                 // What was taken in part cannot be taken again.
                 Err(e) if is_taken => return Err(self.told(e)),
-                Err(e) => source.core().heal(e).map_err(|e| self.told(e))?,
+                Err(e) => match source.core().heal(e) {
+                    Ok(()) => continue,
+                    Err(e) => e,
+                },
+            };
+            // The catalog says which trees there are: a dump without a part of it would be without trees.
+            if source.skips_damaged && self.tree != TreeId::CATALOG && self.skip(source, &error, present)? {
+                return Ok(self.end.as_ref().is_none_or(|end| self.next < *end));
             }
+            return Err(self.told(error));
         }
         let reason = "views are damaged again and again";
         Err(self.told(Error::corruption(&source.core().dir, 0, reason)))
@@ -351,6 +390,8 @@ struct Reading<'a> {
     sink: &'a mut dyn EntrySink,
     /// Whether the sink has something of the present key.
     is_taken: bool,
+    /// The key of the entry that is being shown.
+    present: Option<Vec<u8>>,
 }
 
 impl Reading<'_> {
@@ -368,7 +409,11 @@ impl Reading<'_> {
             }
             let entry = cursor.entry_there();
             if !has_expired(&entry, self.source.hold.held().taken_us) {
+                if self.source.skips_damaged {
+                    self.present = Some(entry.key.to_vec());
+                }
                 self.show(&state, &entry)?;
+                self.present = None;
             }
             (rows, bytes) = (rows + 1, bytes + entry.key.len() + entry.value.len());
             self.range.next.clear();
@@ -427,6 +472,12 @@ impl Reading<'_> {
         // What is held does not change.
         let misunderstood = || self.source.core().blobs.misunderstood();
         let mut stream = opened.filter(|stream| stream.len() == len).ok_or_else(misunderstood)?;
+        if self.source.skips_damaged {
+            // What is begun cannot be taken back.
+            for at in (0..len).step_by(PIECE_LEN) {
+                stream.read_range(at..at + PIECE_LEN as u64)?;
+            }
+        }
         self.entry(shown, DumpedContent::LongValue(len))?;
         for at in (0..len).step_by(PIECE_LEN) {
             let piece = stream.read_range(at..at + PIECE_LEN as u64)?;

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     base::{Error, FileId, Result, SequenceNumber},
     codec::{Checksummer, Compression},
+    db::DumpGap,
     db::{Db, DumpParts, DumpRange, DumpSource, DumpedEntry, EntrySink, Snapshot},
 };
 use parking_lot::Mutex;
@@ -58,6 +59,9 @@ pub struct DumpOptions<'a> {
     /// Is called with the error of each record on which a merge function fails ([`Error::MergeFailed`] names tree and key). Such a
     /// record is in the dump as it stands, and a load refuses it unless it is asked to take it: see [`crate::LoadOptions`].
     pub failing: Option<&'a mut dyn FnMut(&Error)>,
+    /// If it is there, what is damaged is passed over, and this is called with each gap; else damage is an error. The dump is whole, but for
+    /// the gaps. Older versions of what is damaged are not in it either.
+    pub skip_damaged: Option<&'a mut dyn FnMut(&DumpGap)>,
 }
 
 impl fmt::Debug for DumpOptions<'_> {
@@ -85,6 +89,8 @@ pub struct DumpReport {
     pub dump_bytes: u64,
     /// Records on which a merge function fails; they are in the dump as they stand.
     pub failing: u64,
+    /// What was passed over because it is damaged: see [`DumpOptions::skip_damaged`].
+    pub gaps: u64,
 }
 
 impl Db {
@@ -126,7 +132,10 @@ impl Snapshot {
     /// Errors: `Corruption` if something cannot be read, with the tree and the keys; `ReaderExpired` as of any snapshot; `Io` and
     /// `DiskFull` of `out`. What was written until then is no whole dump, and is refused by `load`.
     pub fn dump(&self, mut out: impl Write, options: DumpOptions<'_>) -> Result<DumpReport> {
-        let source = DumpSource::of(self);
+        let mut source = DumpSource::of(self);
+        if options.skip_damaged.is_some() {
+            source.skip_damaged();
+        }
         let threads = options.threads.unwrap_or(source.background_threads()).min(THREADS_MAX);
         let threads = if source.background_threads() == 0 { 0 } else { threads };
         let compression = options.compression;
@@ -161,6 +170,8 @@ struct Writer<'a, 'o> {
     source: DumpSource,
     failing: u64,
     tell_failing: Option<&'o mut dyn FnMut(&Error)>,
+    gaps: u64,
+    tell_gap: Option<&'o mut dyn FnMut(&DumpGap)>,
 }
 
 fn written(result: std::io::Result<()>) -> Result<()> {
@@ -187,6 +198,8 @@ impl<'a, 'o> Writer<'a, 'o> {
             source: source.clone(),
             failing: 0,
             tell_failing: options.failing,
+            gaps: 0,
+            tell_gap: options.skip_damaged,
         })
     }
 
@@ -233,8 +246,14 @@ impl<'a, 'o> Writer<'a, 'o> {
         Ok(())
     }
 
-    /// Names the records that were read meanwhile and on which a merge function fails.
+    /// Names the records that were read meanwhile and on which a merge function fails, and what could not be read.
     fn note_failing(&mut self) {
+        for gap in self.source.take_gaps() {
+            self.gaps += 1;
+            if let Some(tell) = &mut self.tell_gap {
+                tell(&gap);
+            }
+        }
         for error in self.source.take_failing() {
             self.failing += 1;
             if let Some(tell) = &mut self.tell_failing {
@@ -249,8 +268,8 @@ impl<'a, 'o> Writer<'a, 'o> {
         self.frame(&Frame::pack(FrameKind::End, 0, self.id, compression, self.totals.encode()))?;
         written(self.out.flush())?;
         let Totals { trees, records, bytes, .. } = self.totals;
-        let Writer { sequence, dump_bytes, failing, .. } = self;
-        Ok(DumpReport { sequence, trees, records, bytes, dump_bytes, failing })
+        let Writer { sequence, dump_bytes, failing, gaps, .. } = self;
+        Ok(DumpReport { sequence, trees, records, bytes, dump_bytes, failing, gaps })
     }
 }
 

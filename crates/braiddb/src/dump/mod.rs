@@ -13,6 +13,8 @@ mod records;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_damaged;
+#[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
 mod tests_failing;
