@@ -12,7 +12,7 @@ use super::{
 use crate::{
     base::{Error, FileNumber, RangeTombstone, Result, SequenceNumber},
     platform::Vfs,
-    table::{Damage, DamagedRun, Opened, RunMeta, TableContext},
+    table::{Damage, DamagedRun, Opened, RunMeta, Step, TableContext},
     version::{CURRENT_NAME, DamagedManifest, Layout, manifest_name, read_damaged_current, read_damaged_manifest},
     view::View,
 };
@@ -344,7 +344,7 @@ impl Planner<'_> {
 
     fn take_open(
         &mut self,
-        run: DamagedRun,
+        mut run: DamagedRun,
         number: FileNumber,
         listed: Option<RunMeta>,
         allowed: Option<Vec<KeyRange>>,
@@ -373,9 +373,11 @@ impl Planner<'_> {
         if let Some(damage) = run.tombstones_lost() {
             self.lose_tombstones(&path, damage, meta.as_ref(), ranges);
         }
-        if let Some(meta) = &meta {
-            self.plan.last_sequence = self.plan.last_sequence.max(meta.max_sequence);
-        }
+        let of_run = match meta.as_ref().or(listed.as_ref()) {
+            Some(meta) => meta.max_sequence,
+            None => highest_sequence(&mut run),
+        };
+        self.plan.last_sequence = self.plan.last_sequence.max(of_run);
         let first = ranges.first().map_or(&[][..], |(start, _)| start);
         let smallest = meta.as_ref().map_or(&[][..], |meta| meta.smallest.as_slice()).max(first).to_vec();
         let given = listed.as_ref().filter(|_| run.is_unnumbered()).map_or(0, |listed| listed.max_sequence);
@@ -409,6 +411,21 @@ impl Planner<'_> {
                 oracle: None,
                 path: path.to_owned(),
             });
+        }
+    }
+}
+
+/// The highest sequence number of a run's entries, for a run that lost the tail in which it would stand. Reads all blocks.
+fn highest_sequence(run: &mut DamagedRun) -> SequenceNumber {
+    let mut highest = 0;
+    loop {
+        match run.step() {
+            Step::End => return highest,
+            Step::Lost { .. } => {}
+            Step::Block => {
+                let numbers = (0..run.entries()).filter_map(|slot| Some(run.entry(slot)?.sequence));
+                highest = numbers.fold(highest, SequenceNumber::max);
+            }
         }
     }
 }

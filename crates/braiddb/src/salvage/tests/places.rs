@@ -199,6 +199,26 @@ fn salvage_without_manifest_and_current_returns_all_records_and_says_so() {
     assert_eq!(counts, [200, 90, 10]);
 }
 
+/// The highest commit number was taken from the tails of runs. Without manifest, log and the newest run's tail, the new database was
+/// refused: "a record has the number of a commit that is not in the dump".
+#[test]
+fn salvage_of_newest_run_without_tail_and_manifest_returns_its_records() {
+    let mut files = make(|db| {
+        fill(db, 0..50, "old");
+        db.flush().unwrap();
+        fill(db, 50..100, "new");
+        db.flush().unwrap();
+    });
+    files.retain(|path, _| path.extension().is_some_and(|e| e == "run"));
+    let newest = files.keys().max().unwrap().clone();
+    let bytes = files.get_mut(&newest).unwrap();
+    bytes.truncate(bytes.len() - 10);
+    let (report, db) = salvaged(&files);
+    assert_eq!(report.manifest, ManifestCondition::Missing);
+    assert_eq!(numbers(&db, "new"), (50..100).collect::<Vec<_>>());
+    assert!(report.sequence >= 100, "{report:?}");
+}
+
 #[test]
 fn salvage_of_record_with_lost_value_names_it() {
     let mut files = make(|db| {
