@@ -45,10 +45,10 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// The volume of a battery: `full`, times `BRAIDDB_VOLUME`, which is 1 in release builds and a tenth in debug builds
+/// The volume of a battery: `full`, times `BRAIDDB_VOLUME`, which is 1 in release builds and 0.03 in debug builds
 /// unless it is set.
 pub fn volume(full: u64) -> u64 {
-    let default = if cfg!(debug_assertions) { 0.1 } else { 1.0 };
+    let default = if cfg!(debug_assertions) { 0.03 } else { 1.0 };
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(default, |text| text.parse().expect("a factor as volume"));
     ((full as f64 * factor) as u64).max(1)
 }
