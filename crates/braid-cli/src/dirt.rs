@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::input::Position;
+
 /// How many samples of a kind are kept: the first ones of the input.
 const SAMPLES_PER_KIND: usize = 3;
 
@@ -76,8 +78,14 @@ kinds! {
     NotAnObject, "not-an-object", true, "JSON, but not an object with named fields";
     /// A row with more or fewer columns than the header.
     WrongColumns, "wrong-columns", true, "a row whose number of columns is not the header's";
-    /// A quote that is never closed.
-    UnclosedQuote, "unclosed-quote", true, "a quoted field that is never closed";
+    /// A quote that is never closed, or closed where another was to open.
+    UnclosedQuote, "unclosed-quote", true, "a quoted field that is not closed";
+    /// A CR in a field without quotes, which may be a line end.
+    LoneCr, "lone-cr", true, "a CR that ends no line, outside quotes: quote it, or mend the line ends";
+    /// A byte order mark that is not at the beginning.
+    StrayMark, "stray-mark", true, "a byte order mark inside the input: were files joined?";
+    /// A field whose text is not of the type that was asked for.
+    BadType, "bad-type", true, "a field is not of its type in --types";
     /// The field that makes the key is missing or is no scalar.
     MissingKey, "missing-key", true, "the key's field is missing, or is not text or a whole number";
     /// A key longer than the engine takes.
@@ -115,13 +123,41 @@ impl Finding {
 /// One kept case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The number of the record in its input.
+    /// The number of the record in its input, counted from 1.
     pub record: u64,
+    /// Its first line, counted from 1, where records have lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// How many lines it has, if it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
+    /// The bytes before it. Imports by earlier versions did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
     /// The file in the archive; empty where records have no names.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
     /// What exactly.
     pub detail: String,
+}
+
+impl Sample {
+    /// Where the record is, for people.
+    pub fn place(&self) -> String {
+        let position =
+            Position { offset: self.offset.unwrap_or(0), line: self.line.unwrap_or(0), lines: self.lines.unwrap_or(1) };
+        let path = if self.place.is_empty() { String::new() } else { format!(" {}", self.place) };
+        format!("record {}{path}{}", self.record, if self.offset.is_some() { shown(position) } else { String::new() })
+    }
+}
+
+/// A position after the number of a record, for people.
+pub fn shown(position: Position) -> String {
+    match position {
+        Position { line: 0, offset, .. } => format!(", byte {offset}"),
+        Position { line, lines, offset } if lines > 1 => format!(", lines {line}-{}, byte {offset}", line + lines - 1),
+        Position { line, offset, .. } => format!(", line {line}, byte {offset}"),
+    }
 }
 
 /// The count and the samples of one kind.
@@ -144,7 +180,7 @@ pub struct DirtTally {
 
 impl DirtTally {
     /// Counts a record's findings. A kind that occurs several times in one record counts once.
-    pub fn add(&mut self, record: u64, place: &str, findings: &[Finding]) {
+    pub fn add(&mut self, record: u64, position: Position, place: &str, findings: &[Finding]) {
         for (index, finding) in findings.iter().enumerate() {
             if findings[..index].iter().any(|earlier| earlier.dirt == finding.dirt) {
                 continue;
@@ -152,8 +188,22 @@ impl DirtTally {
             let tally = self.kind_mut(finding.dirt);
             tally.records += 1;
             if tally.samples.len() < SAMPLES_PER_KIND {
-                tally.samples.push(Sample { record, place: place.to_owned(), detail: finding.detail.clone() });
+                tally.samples.push(Sample {
+                    record,
+                    line: (position.line > 0).then_some(position.line),
+                    lines: (position.lines > 1).then_some(position.lines),
+                    offset: Some(position.offset),
+                    place: place.to_owned(),
+                    detail: finding.detail.clone(),
+                });
             }
+        }
+    }
+
+    /// Numbers records of an import by an earlier version, which counted them from `first`, from 1.
+    pub fn renumber(&mut self, first: u64) {
+        for sample in self.kinds.iter_mut().flat_map(|tally| &mut tally.samples) {
+            sample.record = sample.record.saturating_sub(first).saturating_add(1);
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::shared::{DurabilityArgument, KeyArguments, OpenArguments, ReadArguments};
+use super::table::TableArguments;
 use crate::import::{Format, IndexSpec, OnError};
 use crate::notation::parse_name;
 
@@ -30,6 +31,10 @@ pub struct ImportArguments {
     /// What to do at a record that cannot be stored
     #[arg(long, default_value = "skip")]
     pub on_error: OnError,
+    /// Write every record that is skipped into a file, as it is in the input: mended, the file is an input for the same command
+    /// (.gz, .bz2, .zst: compressed)
+    #[arg(long, value_name = "FILE")]
+    pub rejects: Option<PathBuf>,
     /// Go on where an import of the same input stopped, if there was one. What is imported with it is stored batch by batch, so that this can be
     /// done again; without it, records that go into an empty tree without indexes are loaded as a whole: faster, and all or nothing
     #[arg(long)]
@@ -55,6 +60,8 @@ pub struct ImportArguments {
     /// Say on standard output, after each durable batch, which records are durable; the report goes to standard error
     #[arg(long, hide = true)]
     pub acknowledge: bool,
+    #[command(flatten)]
+    pub table: TableArguments,
     #[command(flatten)]
     pub open: OpenArguments,
 }

@@ -8,6 +8,7 @@ mod import;
 mod maintenance;
 mod records;
 mod shared;
+mod table;
 mod trees;
 mod watch;
 

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufReader, IsTerminal as _},
+    path::{Path, PathBuf},
     thread,
 };
 
@@ -12,7 +13,7 @@ use crate::{
     arguments::ImportArguments,
     bar::Bar,
     exit::{INPUT, OK, failure, usage},
-    import::{Format, ImportJob, IndexSpec, Target},
+    import::{Format, ImportJob, IndexSpec, OnError, TableOptions, Target},
     input::Source,
     notation::show_count,
     output::{note, print_line},
@@ -55,6 +56,8 @@ pub fn import(arguments: ImportArguments) -> Result<u8> {
         key: arguments.key.clone(),
         number_from: arguments.number_from,
         on_error: arguments.on_error,
+        table: table_options(&arguments, format)?,
+        rejects: rejects(&arguments, format)?,
         threads: arguments.threads.map_or_else(processors, usize::from),
         target: target(&arguments, format)?,
     };
@@ -66,7 +69,9 @@ pub fn import(arguments: ImportArguments) -> Result<u8> {
         report.write_text(verb, &mut text)?;
     }
     let text = String::from_utf8_lossy(&text);
-    let stdout_is_taken = arguments.acknowledge || arguments.to_jsonl.is_some_and(|path| path.as_os_str() == "-");
+    let is_stdout = |path: &PathBuf| path.as_os_str() == "-";
+    let stdout_is_taken =
+        arguments.acknowledge || [&arguments.to_jsonl, &arguments.rejects].into_iter().flatten().any(is_stdout);
     if stdout_is_taken {
         note!("{}", text.trim_end());
     } else {
@@ -86,6 +91,8 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
         (arguments.resume, "--resume"),
         (arguments.to_jsonl.is_some(), "--to-jsonl"),
         (arguments.acknowledge, "--acknowledge"),
+        (arguments.rejects.is_some(), "--rejects"),
+        (!arguments.table.options().is_default(), "--delimiter, --no-header, --fields or --types"),
     ];
     if let Some((_, option)) = others.iter().find(|(is_given, _)| *is_given) {
         return Err(usage(format!("{option} is not for an export, which says itself what it holds")));
@@ -95,7 +102,7 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
         false => Some(open_for_writing(&arguments.db, &arguments.open, true)?),
     };
     let bar = Bar::count(None, "import");
-    let reader = BufReader::with_capacity(1 << 18, source.into_reader(0)?);
+    let reader = BufReader::with_capacity(1 << 18, source.into_unmarked_text()?);
     let options =
         StoreOptions { db: db.as_ref(), tree: arguments.tree.as_deref(), durability: arguments.durability.into() };
     let stored = ExportReader::new(reader).store(&options, &mut |records| bar.set_count(records));
@@ -117,6 +124,45 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
         );
     }
     Ok(OK)
+}
+
+/// How rows are read, where the format has rows of fields.
+fn table_options(arguments: &ImportArguments, format: Format) -> Result<TableOptions> {
+    let options = arguments.table.options();
+    if !format.has_header() && !options.is_default() {
+        return Err(usage("--delimiter, --no-header, --fields and --types are for csv and tsv"));
+    }
+    if options.fields.iter().any(String::is_empty) {
+        return Err(usage("--fields: each column needs a name"));
+    }
+    let repeated =
+        |names: Vec<&String>| (1..names.len()).find(|&at| names[..at].contains(&names[at])).map(|at| names[at].clone());
+    let twice = repeated(options.fields.iter().collect())
+        .or_else(|| repeated(options.types.iter().map(|typed| &typed.field).collect()));
+    if let Some(name) = twice {
+        return Err(usage(format!("the field {name:?} is given twice")));
+    }
+    Ok(options)
+}
+
+/// The file for skipped records, which must not be another file of the command.
+fn rejects(arguments: &ImportArguments, format: Format) -> Result<Option<PathBuf>> {
+    let Some(path) = &arguments.rejects else { return Ok(None) };
+    if matches!(format, Format::Freedb | Format::Export) {
+        return Err(usage("--rejects is for jsonl, csv and tsv"));
+    }
+    if arguments.on_error == OnError::Stop {
+        return Err(usage("--rejects is for records that are skipped: it goes with --on-error skip"));
+    }
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    for (other, what) in [(Some(&arguments.file), "the input"), (arguments.to_jsonl.as_ref(), "the file of --to-jsonl")]
+    {
+        let is_input_and_stdout = path.as_os_str() == "-" && what == "the input";
+        if other.is_some_and(|other| real(other) == real(path)) && !is_input_and_stdout {
+            return Err(usage(format!("--rejects names {what}: give it another name")));
+        }
+    }
+    Ok(Some(path.clone()))
 }
 
 fn target(arguments: &ImportArguments, format: Format) -> Result<Target> {

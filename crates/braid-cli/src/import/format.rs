@@ -1,14 +1,18 @@
 //! Records from raw records: their keys and their JSON.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use serde_json::{Map, Value};
 
-use super::number::canonical_number;
+use super::{
+    header::named_columns,
+    number::canonical_number,
+    table::{FieldType, TableOptions},
+};
 use crate::{
     dirt::{Dirt, Finding},
     freedb,
-    input::{RowStyle, split_fields},
+    input::{MARK, RowStyle, split_fields},
     notation::KeyNotation,
 };
 
@@ -56,11 +60,11 @@ impl Format {
     }
 
     /// How rows are cut; archives and exports have none.
-    pub fn row_style(self) -> Option<RowStyle> {
+    pub fn row_style(self, table: &TableOptions) -> Option<RowStyle> {
         match self {
             Format::Jsonl => Some(RowStyle::Lines),
-            Format::Csv => Some(RowStyle::Csv),
-            Format::Tsv => Some(RowStyle::Tsv),
+            Format::Csv => Some(RowStyle::Csv(table.delimiter(self))),
+            Format::Tsv => Some(RowStyle::Tsv(table.delimiter(self))),
             Format::Freedb | Format::Export => None,
         }
     }
@@ -108,11 +112,14 @@ impl KeySource {
 #[derive(Clone, Debug)]
 pub struct RecordParser {
     /// What the input is written in.
-    pub format: Format,
-    /// The names of the columns, for rows.
-    pub columns: Vec<String>,
+    format: Format,
+    style: RowStyle,
+    /// The names of the columns, for rows, and their types.
+    columns: Vec<(String, FieldType)>,
+    /// Columns after these, which have no names.
+    nameless: usize,
     /// Where keys come from.
-    pub key: KeySource,
+    key: KeySource,
 }
 
 /// A record with its key.
@@ -127,6 +134,22 @@ pub struct Record {
 }
 
 impl RecordParser {
+    /// A parser; `columns` are those of the first row.
+    pub fn new(format: Format, table: &TableOptions, columns: &[String], key: KeySource) -> RecordParser {
+        let named = named_columns(columns);
+        let type_of = |name: &String| {
+            let typed = table.types.iter().find(|typed| typed.field == *name);
+            (name.clone(), typed.map_or(FieldType::Text, |typed| typed.of))
+        };
+        RecordParser {
+            format,
+            style: format.row_style(table).unwrap_or(RowStyle::Lines),
+            columns: columns[..named].iter().map(type_of).collect(),
+            nameless: columns.len() - named,
+            key,
+        }
+    }
+
     /// A record of its bytes. What is odd is added to `findings`; `None` means that one of them is unusable.
     pub fn parse(&self, bytes: &[u8], place: &str, number: u64, findings: &mut Vec<Finding>) -> Option<Record> {
         let (value, json) = match self.format {
@@ -148,6 +171,7 @@ impl RecordParser {
 
     /// The line itself is the value, byte for byte.
     fn parse_json(&self, bytes: &[u8], findings: &mut Vec<Finding>) -> Option<(Value, Vec<u8>)> {
+        let indented = bytes.len() - bytes.trim_ascii_start().len();
         let bytes = bytes.trim_ascii();
         match serde_json::from_slice::<Value>(bytes) {
             Ok(value @ Value::Object(_)) => Some((value, bytes.to_vec())),
@@ -157,27 +181,66 @@ impl RecordParser {
             }
             Err(error) => {
                 let excerpt = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
-                findings.push(Finding::new(Dirt::MalformedJson, format!("{error}: {excerpt}")));
+                let column = indented + error.column();
+                let why = error.to_string();
+                // The line that it names is the only one of the record.
+                let why = why.rfind(" at line ").map_or(why.as_str(), |end| &why[..end]);
+                findings.push(Finding::new(Dirt::MalformedJson, format!("{why} at column {column}: {excerpt}")));
                 None
             }
         }
     }
 
     fn parse_row(&self, bytes: &[u8], findings: &mut Vec<Finding>) -> Option<(Value, Vec<u8>)> {
-        let fields = split_fields(bytes, self.format.row_style().unwrap_or(RowStyle::Lines));
-        if fields.len() != self.columns.len() {
-            let detail = format!("{} columns, not {}: {}", fields.len(), self.columns.len(), shown(bytes));
-            findings.push(Finding::new(Dirt::WrongColumns, detail));
+        if bytes.starts_with(MARK) {
+            findings.push(Finding::new(Dirt::StrayMark, shown(bytes)));
             return None;
         }
+        let mut fields = split_fields(bytes, self.style);
+        if let Err(why) = self.check_fields(bytes, &fields) {
+            findings.push(why);
+            return None;
+        }
+        fields.truncate(self.columns.len());
         let (texts, dirt) = freedb::decode_fields(fields.iter().map(AsRef::as_ref));
         if let Some(dirt) = dirt {
             findings.push(Finding::new(dirt, shown(bytes)));
         }
-        let pairs = self.columns.iter().cloned().zip(texts.into_iter().map(Value::String));
-        let value = Value::Object(pairs.collect::<Map<String, Value>>());
+        let mut pairs = Map::with_capacity(texts.len());
+        for ((column, of), text) in self.columns.iter().zip(texts) {
+            match of.value_of(text) {
+                Ok(value) => _ = pairs.insert(column.clone(), value),
+                Err(why) => {
+                    findings.push(Finding::new(Dirt::BadType, format!("{column}: {why}")));
+                    return None;
+                }
+            }
+        }
+        let value = Value::Object(pairs);
         let json = serde_json::to_vec(&value).ok()?;
         Some((value, json))
+    }
+
+    /// Refuses a row that does not fit the columns.
+    fn check_fields(&self, bytes: &[u8], fields: &[Cow<'_, [u8]>]) -> Result<(), Finding> {
+        let (count, named) = (fields.len(), self.columns.len());
+        if count < named || count > named + self.nameless {
+            let detail = format!("{count} columns, not {}: {}", named + self.nameless, shown(bytes));
+            return Err(Finding::new(Dirt::WrongColumns, detail));
+        }
+        if let Some(at) = fields.iter().skip(named).position(|field| !field.is_empty()) {
+            let detail = format!("column {} has a value but no name: {}", named + at + 1, shown(bytes));
+            return Err(Finding::new(Dirt::WrongColumns, detail));
+        }
+        // Quoted fields are owned. Text between tabs cannot be quoted; only where there are no tabs may a CR be a
+        // line end that nothing else shows.
+        if memchr::memchr(b'\r', bytes).is_some() && (matches!(self.style, RowStyle::Csv(_)) || named == 1) {
+            let is_lone = |field: &Cow<'_, [u8]>| matches!(field, Cow::Borrowed(text) if text.contains(&b'\r'));
+            if fields.iter().any(is_lone) {
+                return Err(Finding::new(Dirt::LoneCr, shown(bytes)));
+            }
+        }
+        Ok(())
     }
 
     fn key_of(&self, value: &Value, number: u64, findings: &mut Vec<Finding>) -> Option<Vec<u8>> {

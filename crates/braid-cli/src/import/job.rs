@@ -1,7 +1,6 @@
 //! An import from beginning to end.
 
 use std::{
-    io::Read,
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
     time::Instant,
@@ -12,23 +11,27 @@ use braiddb::{Db, Durability};
 
 use super::{
     format::{Format, KeySource, RecordParser},
+    header::open_records,
     index::{IndexSpec, Indexes},
     index_store::tree_id,
     json_output::JsonOutput,
     keys::NewNotation,
     load::Load,
-    pipeline::{self, ParsedRecord, Parsing, RecordSource},
+    pipeline::{self, ParsedRecord, Parsing},
     progress::{IMPORT_TREE, Plan, Progress},
+    rejects::{Rejects, RejectsReport, header_row},
     report::ImportReport,
     stages::Stages,
+    table::TableOptions,
     writer::DatabaseWriter,
 };
 use crate::{
     bar::Bar,
+    dirt::shown,
     exit::{INPUT, failure, usage},
-    freedb::decode_fields,
-    input::{Place, RowReader, Source, split_fields, unreadable},
-    notation::show_name,
+    input::{Place, RowStyle, Source},
+    notation::{show_count, show_name},
+    output::note,
 };
 
 /// What to do at a record that cannot be stored.
@@ -76,6 +79,10 @@ pub struct ImportJob {
     pub number_from: Option<u64>,
     /// What to do at a record that cannot be stored.
     pub on_error: OnError,
+    /// How rows are read.
+    pub table: TableOptions,
+    /// The file for records that cannot be stored.
+    pub rejects: Option<PathBuf>,
     /// Where records go.
     pub target: Target,
     /// How many parsers.
@@ -94,6 +101,7 @@ struct Intake<'a> {
     progress: Progress,
     output: Output,
     on_error: OnError,
+    rejects: Option<Rejects>,
     stages: &'a Stages,
     bar: &'a Bar,
 }
@@ -108,6 +116,7 @@ impl ImportJob {
             key: self.key.clone(),
             number_from: self.number_from.unwrap_or(0),
             indexes: Vec::new(),
+            table: self.table,
         };
         let (output, found) = open_output(self.target, &mut plan, self.number_from.is_some())?;
         let resumed_at = found.as_ref().map(|progress| progress.next_number);
@@ -125,21 +134,24 @@ impl ImportJob {
             Format::Freedb => Place::of(progress.next_offset).offset,
             _ => progress.next_offset,
         };
-        let reader = self.source.into_reader(from)?;
-        let source = open_records(reader, self.format, &mut progress)?;
-        let parser = RecordParser {
-            format: self.format,
-            columns: progress.columns.clone(),
-            key: KeySource::parse(self.key.as_deref()),
+        let table = progress.plan.table.clone();
+        let style = self.format.row_style(&table);
+        let reader = match style {
+            Some(style) => self.source.into_text(from, style)?,
+            None => self.source.into_reader(from)?,
         };
+        let source = open_records(reader, self.format, &mut progress)?;
+        let key = KeySource::parse(self.key.as_deref());
+        let parser = RecordParser::new(self.format, &table, &progress.columns, key);
+        let rejects = open_rejects(self.rejects, style, &progress, resumed_at.is_some())?;
         let specs = progress.plan.indexes.clone();
         let first_number = progress.next_number;
-        let mut intake = Intake { progress, output, on_error: self.on_error, stages: &stages, bar: &bar };
+        let mut intake = Intake { progress, output, on_error: self.on_error, rejects, stages: &stages, bar: &bar };
         let parsing = Parsing { parser: &parser, specs: &specs, stages: &stages, threads: self.threads.max(1) };
         let result = pipeline::run(source, first_number, parsing, &mut |chunk| intake.take_chunk(chunk));
-        let progress = intake.finish(result)?;
+        let (progress, rejects) = intake.finish(result)?;
         bar.finish();
-        Ok(ImportReport::new(progress, &stages, began.elapsed(), resumed_at))
+        Ok(ImportReport { rejects, ..ImportReport::new(progress, &stages, began.elapsed(), resumed_at) })
     }
 }
 
@@ -210,27 +222,25 @@ fn refuse_other_kind(db: &Db, tree: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes records of bytes; where an import begins, reads the row that names the columns.
-fn open_records(reader: Box<dyn Read + Send>, format: Format, progress: &mut Progress) -> Result<RecordSource> {
-    let Some(style) = format.row_style() else {
-        return Ok(RecordSource::Archive(reader, Place::of(progress.next_offset)));
-    };
-    let mut rows = RowReader::new(reader, style, progress.next_offset);
-    if format.has_header() && progress.columns.is_empty() {
-        // An empty input has no records, whatever its format.
-        let Some(header) = rows.next_row().map_err(unreadable)? else { return Ok(RecordSource::Rows(rows)) };
-        let names = split_fields(header.bytes, style);
-        progress.columns = decode_fields(names.iter().map(AsRef::as_ref)).0;
-        progress.next_offset = header.next_offset;
-        if let Some(name) = first_repeated(&progress.columns) {
-            return Err(failure(INPUT, format!("two columns of the input are named {name:?}")));
-        }
+/// Opens the file for records that cannot be stored.
+fn open_rejects(
+    path: Option<PathBuf>,
+    style: Option<RowStyle>,
+    progress: &Progress,
+    is_resumed: bool,
+) -> Result<Option<Rejects>> {
+    let (Some(path), Some(style)) = (path, style) else { return Ok(None) };
+    if is_resumed && path.is_file() {
+        return Err(usage(format!(
+            "{} has records that were rejected before: give --rejects another name when an import goes on",
+            path.display()
+        )));
     }
-    Ok(RecordSource::Rows(rows))
-}
-
-fn first_repeated(names: &[String]) -> Option<&String> {
-    names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)).map(|(_, name)| name)
+    let header = match (style.delimiter(), progress.plan.table.no_header) {
+        (Some(delimiter), false) => Some(header_row(&progress.columns, delimiter, matches!(style, RowStyle::Csv(_)))),
+        _ => None,
+    };
+    Ok(Some(Rejects::create(&path, header)?))
 }
 
 impl Intake<'_> {
@@ -247,15 +257,22 @@ impl Intake<'_> {
     }
 
     fn take(&mut self, record: ParsedRecord) -> Result<()> {
+        let number = record.number - self.progress.plan.number_from + 1;
         if record.ready.is_none() && self.on_error == OnError::Stop {
-            let place = if record.place.is_empty() { String::new() } else { format!(" ({})", record.place) };
+            let place = if record.place.is_empty() { String::new() } else { format!(" {}", record.place) };
+            let place = format!("{number}{place}{}", shown(record.position));
             let why = record.findings.iter().find(|finding| finding.dirt.is_unusable());
             let why = why.map_or(String::new(), |why| format!("{}: {}", why.dirt.explanation(), why.detail));
-            return Err(failure(INPUT, format!("record {}{place} cannot be stored: {why}", record.number)));
+            return Err(failure(INPUT, format!("record {place} cannot be stored: {why}")));
         }
-        self.progress.dirt.add(record.number, &record.place, &record.findings);
+        self.progress.dirt.add(number, record.position, &record.place, &record.findings);
         match record.ready {
-            None => self.progress.skipped += 1,
+            None => {
+                self.progress.skipped += 1;
+                if let Some(rejects) = &mut self.rejects {
+                    rejects.add(record.raw.as_deref())?;
+                }
+            }
             Some(ready) => {
                 self.progress.stored += 1;
                 match &mut self.output {
@@ -268,6 +285,7 @@ impl Intake<'_> {
         }
         self.progress.next_number = record.number + 1;
         self.progress.next_offset = record.next_offset;
+        self.progress.next_line = record.position.line_after();
         match &mut self.output {
             Output::Database(writer) if writer.is_full() => writer.commit(&mut self.progress, self.stages),
             _ => Ok(()),
@@ -275,10 +293,12 @@ impl Intake<'_> {
     }
 
     /// Commits what is left: after an error of the input too, since the records before it are whole.
-    fn finish(mut self, result: Result<()>) -> Result<Progress> {
+    fn finish(mut self, result: Result<()>) -> Result<(Progress, Option<RejectsReport>)> {
         let engine_failed = result.as_ref().is_err_and(|error| error.downcast_ref::<braiddb::Error>().is_some());
         self.progress.complete = result.is_ok();
+        let rejects = self.rejects.take().map(Rejects::finish).transpose()?;
         let began = Instant::now();
+        let is_stored = !engine_failed && matches!(self.output, Output::Database(_) | Output::Load(_));
         match self.output {
             Output::Database(mut writer) if !engine_failed => {
                 writer.commit(&mut self.progress, self.stages)?;
@@ -293,6 +313,13 @@ impl Intake<'_> {
             Output::Json(file) if result.is_ok() => file.finish()?,
             _ => {}
         }
-        result.map(|()| self.progress)
+        if let Err(error) = result {
+            let stored = self.progress.stored;
+            if is_stored && stored > 0 {
+                note!("braid: the {} records before the error are stored", show_count(stored));
+            }
+            return Err(error);
+        }
+        Ok((self.progress, rejects))
     }
 }

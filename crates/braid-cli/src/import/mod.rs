@@ -5,6 +5,7 @@
 //! record together, so that whatever happens the three agree.
 
 mod format;
+mod header;
 mod index;
 mod index_build;
 mod index_store;
@@ -15,8 +16,10 @@ mod load;
 mod number;
 mod pipeline;
 mod progress;
+mod rejects;
 mod report;
 mod stages;
+mod table;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -30,4 +33,5 @@ pub use json_output::JsonOutput;
 pub use keys::{NewNotation, stored_by_id, stored_key_notation};
 pub use progress::IMPORT_TREE;
 pub use stages::{StageReport, StagesReport};
+pub use table::{Delimiter, TableOptions, TypedField};
 pub use writer::{Acknowledgement, written_bytes};

@@ -24,15 +24,37 @@ use super::{
 };
 use crate::{
     dirt::{Dirt, Finding},
-    input::{Chunk, ChunkSink, Place, RowReader, Stopped, read_archive, unreadable},
+    input::{Chunk, ChunkSink, Place, Position, Row, RowReader, Stopped, read_archive, unreadable},
 };
 
 /// Where the reader takes records from.
 pub enum RecordSource {
-    /// Rows.
-    Rows(RowReader<Box<dyn Read + Send>>),
+    /// Rows, perhaps after one that was read already.
+    Rows(RowReader<Box<dyn Read + Send>>, Option<FirstRow>),
     /// The members of an archive, which stands at this offset.
     Archive(Box<dyn Read + Send>, Place),
+}
+
+/// A row that was read already.
+#[derive(Debug)]
+pub struct FirstRow {
+    raw: Vec<u8>,
+    length: usize,
+    position: Position,
+    next_offset: u64,
+}
+
+impl FirstRow {
+    /// A copy of a whole row.
+    pub fn of(row: &Row<'_>) -> FirstRow {
+        FirstRow { raw: row.raw.to_vec(), length: row.length, position: row.position, next_offset: row.next_offset }
+    }
+
+    fn row(&self) -> Row<'_> {
+        let FirstRow { raw, length, position, next_offset } = self;
+        let (length, position, next_offset) = (*length, *position, *next_offset);
+        Row { raw, length, position, next_offset, defect: None, why: String::new() }
+    }
 }
 
 /// A record on its way to the writer.
@@ -40,6 +62,8 @@ pub enum RecordSource {
 pub struct ParsedRecord {
     /// Its number in the input.
     pub number: u64,
+    /// Where it is.
+    pub position: Position,
     /// Where the next one begins.
     pub next_offset: u64,
     /// The file in the archive, or nothing.
@@ -48,6 +72,8 @@ pub struct ParsedRecord {
     pub findings: Vec<Finding>,
     /// What to store, unless it is unusable.
     pub ready: Option<ReadyRecord>,
+    /// What stands in the input, if it is unusable and can be held.
+    pub raw: Option<Box<[u8]>>,
 }
 
 /// What is stored of a record.
@@ -124,21 +150,26 @@ fn read(
     });
     let result = match source {
         RecordSource::Archive(reader, offset) => read_archive(reader, offset, &mut sink),
-        RecordSource::Rows(mut rows) => loop {
-            match rows.next_row() {
-                Err(error) => break Err(error),
-                Ok(None) => break Ok(()),
-                Ok(Some(row)) => {
-                    if sink.push(row.bytes, row.next_offset, "", row.defect).is_err() {
-                        break Ok(());
-                    }
-                }
-            }
+        RecordSource::Rows(rows, first) => match first.map_or(Ok(()), |first| sink.push_row(&first.row())) {
+            Ok(()) => read_rows(rows, &mut sink),
+            Err(Stopped) => Ok(()),
         },
     };
     // The writer that takes no more knows why.
     let _ = sink.flush();
     result
+}
+
+fn read_rows<F>(mut rows: RowReader<Box<dyn Read + Send>>, sink: &mut ChunkSink<F>) -> io::Result<()>
+where
+    F: FnMut(Chunk) -> Result<(), Stopped>,
+{
+    while let Some(row) = rows.next_row()? {
+        if sink.push_row(&row).is_err() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn parse_chunks(chunks: &Mutex<Receiver<(Chunk, SyncSender<Parsed>)>>, parsing: Parsing<'_>) {
@@ -160,7 +191,9 @@ fn parse_chunk(chunk: &Chunk, parsing: Parsing<'_>) -> Parsed {
         let mut findings = Vec::new();
         let ready = match raw.defect {
             Some(defect) => {
-                findings.push(Finding::new(defect, String::from_utf8_lossy(&bytes[..bytes.len().min(200)])));
+                let text = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]);
+                let detail = if raw.why.is_empty() { text.into_owned() } else { format!("{}: {text}", raw.why) };
+                findings.push(Finding::new(defect, detail));
                 None
             }
             None => parsing.parser.parse(bytes, &raw.place, number, &mut findings).map(|record| ReadyRecord {
@@ -170,7 +203,16 @@ fn parse_chunk(chunk: &Chunk, parsing: Parsing<'_>) -> Parsed {
             }),
         };
         debug_assert_eq!(ready.is_none(), findings.iter().any(|finding: &Finding| Dirt::is_unusable(finding.dirt)));
-        parsed.push(ParsedRecord { number, next_offset: raw.next_offset, place: raw.place.clone(), findings, ready });
+        let is_lost = ready.is_none() && raw.defect != Some(Dirt::TooLarge);
+        parsed.push(ParsedRecord {
+            number,
+            position: raw.position,
+            next_offset: raw.next_offset,
+            place: raw.place.clone(),
+            findings,
+            raw: is_lost.then(|| chunk.raw_of(raw).into()),
+            ready,
+        });
     }
     parsed
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     index::IndexSpec,
     index_store::{imports_tree, tree_id},
+    table::TableOptions,
 };
 use crate::{
     dirt::DirtTally,
@@ -37,6 +38,9 @@ pub struct Plan {
     pub number_from: u64,
     /// The tree's indexes.
     pub indexes: Vec<IndexSpec>,
+    /// How rows are read.
+    #[serde(default, skip_serializing_if = "TableOptions::is_default")]
+    pub table: TableOptions,
 }
 
 impl Plan {
@@ -55,6 +59,9 @@ impl Plan {
         }
         if self.number_from != now.number_from {
             return differs(format!("it was begun with --number-from {}", self.number_from));
+        }
+        if self.table != now.table {
+            return differs("it was begun with other --delimiter, --no-header, --fields or --types".to_owned());
         }
         if !same_indexes(&self.indexes, &now.indexes) {
             return differs("it was begun with other indexes".to_owned());
@@ -79,6 +86,9 @@ pub struct Progress {
     pub next_number: u64,
     /// Where it begins, in bytes of decompressed input.
     pub next_offset: u64,
+    /// Its line, counted from 1. Imports by earlier versions did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_line: Option<u64>,
     /// Records stored.
     pub stored: u64,
     /// Of them, those that took the place of an older one.
@@ -100,6 +110,7 @@ impl Progress {
             tree_id: None,
             columns: Vec::new(),
             next_offset: 0,
+            next_line: Some(1),
             stored: 0,
             replaced: 0,
             skipped: 0,
@@ -111,9 +122,14 @@ impl Progress {
     /// The stored record for a tree.
     pub fn load(imports: &Tree, tree: &str) -> Result<Option<Progress>> {
         let Some(json) = imports.get(progress_key(tree))? else { return Ok(None) };
-        serde_json::from_slice(&json).map(Some).map_err(|error| {
+        let mut progress: Progress = serde_json::from_slice(&json).map_err(|error| {
             failure(CORRUPTION, format!("the progress record of {tree} in {IMPORT_TREE} is damaged: {error}"))
-        })
+        })?;
+        if progress.next_line.is_none() {
+            progress.dirt.renumber(progress.plan.number_from);
+            progress.next_line = (progress.next_offset == 0).then_some(1);
+        }
+        Ok(Some(progress))
     }
 
     /// Where the last import into this very tree stands, also if the tree had another name then.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     format::Format,
     progress::Progress,
+    rejects::RejectsReport,
     stages::{Stages, StagesReport},
 };
 use crate::{
@@ -28,7 +29,7 @@ pub struct ImportReport {
     pub replaced: u64,
     /// Those that could not be stored.
     pub skipped: u64,
-    /// The record at which this run went on, if it did.
+    /// The record at which this run went on, counted from 1, if it did.
     pub resumed_at: Option<u64>,
     /// How long this run took.
     pub seconds: f64,
@@ -36,10 +37,14 @@ pub struct ImportReport {
     pub stages: StagesReport,
     /// What was wrong with the input.
     pub dirt: DirtTally,
+    /// Where the skipped records are, if that was wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejects: Option<RejectsReport>,
 }
 
 impl ImportReport {
     pub(super) fn new(progress: Progress, stages: &Stages, time: Duration, resumed_at: Option<u64>) -> ImportReport {
+        let resumed_at = resumed_at.map(|number| number - progress.plan.number_from + 1);
         ImportReport {
             records: progress.next_number - progress.plan.number_from,
             stored: progress.stored,
@@ -49,6 +54,7 @@ impl ImportReport {
             seconds: time.as_secs_f64(),
             stages: stages.report(),
             dirt: progress.dirt,
+            rejects: None,
         }
     }
 
@@ -63,6 +69,8 @@ impl ImportReport {
         let advice = match (kind, key) {
             (Dirt::MissingKey, Some(key)) => format!("; does --key {key} name a field of it?"),
             (Dirt::MissingKey | Dirt::TooLarge | Dirt::KeyTooLong, _) => String::new(),
+            (Dirt::BadType, _) => String::new(),
+            (Dirt::WrongColumns, _) => format!("; is it really {format}, and does --delimiter fit?"),
             _ => format!("; is it really {format}?"),
         };
         let (records, of_kind) = (show_count(self.records), show_count(tally.records));
@@ -87,8 +95,24 @@ impl ImportReport {
             show_count(self.skipped)
         )?;
         write_stages(&self.stages, out)?;
-        write_dirt(&self.dirt, out)
+        write_dirt(&self.dirt, out)?;
+        match &self.rejects {
+            Some(rejects) => write_rejects(rejects, out),
+            None => Ok(()),
+        }
     }
+}
+
+fn write_rejects(rejects: &RejectsReport, out: &mut dyn Write) -> io::Result<()> {
+    let RejectsReport { file, records, left_out } = rejects;
+    match records {
+        0 => writeln!(out, "  no record was rejected into {file}")?,
+        _ => writeln!(out, "  {} rejected: in {file}, to be mended and imported the same way", show_count(*records))?,
+    }
+    if *left_out > 0 {
+        writeln!(out, "  {} too large: not in {file}", show_count(*left_out))?;
+    }
+    Ok(())
 }
 
 /// One line a stage.
@@ -111,8 +135,7 @@ pub fn write_dirt(dirt: &DirtTally, out: &mut dyn Write) -> io::Result<()> {
         let outcome = if kind.is_unusable() { "skipped" } else { "kept" };
         writeln!(out, "  {:>9} {} ({outcome}): {}", show_count(*records), kind.name(), kind.explanation())?;
         for sample in samples {
-            let place = if sample.place.is_empty() { String::new() } else { format!(" {}", sample.place) };
-            writeln!(out, "            record {}{place}: {}", sample.record, sample.detail)?;
+            writeln!(out, "            {}: {}", sample.place(), sample.detail)?;
         }
     }
     Ok(())

@@ -11,10 +11,11 @@ use super::{
     pipeline::{self, ParsedRecord, Parsing, RecordSource},
     progress::{Plan, Progress},
     stages::Stages,
+    table::{FieldType, TableOptions},
 };
 use crate::{
     dirt::{Dirt, DirtTally, Finding},
-    input::{Identity, RowReader, RowStyle},
+    input::{Identity, Position, RowReader, RowStyle},
 };
 
 fn spec(text: &str) -> IndexSpec {
@@ -62,7 +63,7 @@ fn names_of_files_suggest_formats() {
 #[test]
 fn keys_are_texts_or_whole_numbers() {
     let key = |key: &str, line: &str| {
-        let parser = RecordParser { format: Format::Jsonl, columns: Vec::new(), key: KeySource::parse(Some(key)) };
+        let parser = RecordParser::new(Format::Jsonl, &TableOptions::default(), &[], KeySource::parse(Some(key)));
         let mut findings = Vec::new();
         let record = parser.parse(line.as_bytes(), "", 3, &mut findings);
         assert_eq!(record.is_none(), findings.iter().any(|finding| finding.dirt == Dirt::MissingKey));
@@ -92,10 +93,11 @@ fn run_reader(
     threads: usize,
     consume: &mut dyn FnMut(Vec<ParsedRecord>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let parser = RecordParser { format: Format::Jsonl, columns: Vec::new(), key: KeySource::RecordNumber };
+    let parser = RecordParser::new(Format::Jsonl, &TableOptions::default(), &[], KeySource::RecordNumber);
     let stages = Stages::default();
     let parsing = Parsing { parser: &parser, specs: &[], stages: &stages, threads };
-    pipeline::run(RecordSource::Rows(RowReader::new(reader, RowStyle::Lines, 0)), 0, parsing, consume)
+    let rows = RowReader::new(reader, RowStyle::Lines, 0, 1);
+    pipeline::run(RecordSource::Rows(rows, None), 0, parsing, consume)
 }
 
 #[test]
@@ -158,7 +160,7 @@ fn dirt_is_counted_once_a_record_and_sampled() {
     let mut tally = DirtTally::default();
     for record in 0..10 {
         let findings = [Dirt::JunkLine, Dirt::JunkLine, Dirt::Latin1].map(|dirt| Finding::new(dirt, "x\ny"));
-        tally.add(record, "rock/1", &findings[..if record < 5 { 2 } else { 3 }]);
+        tally.add(record, Position::default(), "rock/1", &findings[..if record < 5 { 2 } else { 3 }]);
     }
     let kinds = tally.kinds();
     let counts: Vec<_> = kinds.iter().map(|(dirt, kind)| (*dirt, kind.records, kind.samples.len())).collect();
@@ -181,11 +183,12 @@ fn a_progress_record_is_read_as_it_was_written() {
         key: Some("id".into()),
         number_from: 5,
         indexes: vec![spec("a=b:lower")],
+        table: TableOptions { no_header: true, ..TableOptions::default() },
     };
     let mut progress = Progress::begin(plan.clone());
     assert_eq!(progress.next_number, 5);
     progress.columns = vec!["id".into()];
-    progress.dirt.add(3, "", &[Finding::new(Dirt::Latin1, "x")]);
+    progress.dirt.add(3, Position { offset: 9, line: 2, lines: 3 }, "", &[Finding::new(Dirt::Latin1, "x")]);
     let json = serde_json::to_vec(&progress).unwrap();
     assert_eq!(serde_json::from_slice::<Progress>(&json).unwrap(), progress);
 
@@ -197,8 +200,48 @@ fn a_progress_record_is_read_as_it_was_written() {
         Plan { key: None, ..plan.clone() },
         Plan { number_from: 6, ..plan.clone() },
         Plan { indexes: Vec::new(), ..plan.clone() },
+        Plan { table: TableOptions::default(), ..plan.clone() },
     ];
     for other in others {
         assert!(plan.check_same(&other).is_err(), "{other:?}");
+    }
+}
+
+#[test]
+fn progress_of_an_earlier_version_is_read_without_lines() {
+    let old = json!({
+        "plan": {"source": {"length": 9, "head_hash": "ab"}, "format": "csv", "key": "id", "number_from": 5, "indexes": []},
+        "next_number": 8, "next_offset": 40, "stored": 2, "replaced": 0, "skipped": 1, "complete": false,
+        "dirt": [{"kind": "latin-1", "records": 1, "samples": [{"record": 6, "detail": "x"}]}],
+    });
+    let mut progress: Progress = serde_json::from_value(old).unwrap();
+    assert_eq!((progress.next_line, progress.plan.table.is_default()), (None, true));
+    progress.dirt.renumber(progress.plan.number_from);
+    let sample = &progress.dirt.kinds()[0].1.samples[0];
+    assert_eq!((sample.record, sample.place().as_str()), (2, "record 2"));
+}
+
+#[test]
+fn fields_become_values_of_their_type_or_are_refused() {
+    let value = |of: FieldType, text: &str| of.value_of(text.to_owned()).ok().map(|value| value.to_string());
+    for (of, text, expected) in [
+        (FieldType::Text, " 1 ", Some("\" 1 \"")),
+        (FieldType::Text, "", Some("\"\"")),
+        (FieldType::Int, "", Some("null")),
+        (FieldType::Int, "-007", Some("-7")),
+        (FieldType::Int, "+0", Some("0")),
+        (FieldType::Int, "123456789012345678901234567890", Some("123456789012345678901234567890")),
+        (FieldType::Int, "1.0", None),
+        (FieldType::Int, "-", None),
+        (FieldType::Float, "1.50", Some("1.50")),
+        (FieldType::Float, "1,5", None),
+        (FieldType::Float, "NaN", None),
+        (FieldType::Bool, "TRUE", Some("true")),
+        (FieldType::Bool, "0", Some("false")),
+        (FieldType::Bool, "yes", None),
+        (FieldType::Json, "[1, {}]", Some("[1,{}]")),
+        (FieldType::Json, "[1", None),
+    ] {
+        assert_eq!(value(of, text).as_deref(), expected, "{of:?} {text:?}");
     }
 }

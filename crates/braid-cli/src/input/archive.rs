@@ -98,7 +98,7 @@ where
                 true => Place { offset: member_offset, skipped: number }.encode(),
                 false => next_offset,
             };
-            if sink.push(record, next, &place, defect).is_err() {
+            if sink.push_file(record, member_offset, next, &place, defect).is_err() {
                 return Ok(());
             }
         }

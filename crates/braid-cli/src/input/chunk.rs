@@ -1,5 +1,6 @@
 //! Records as the reader cuts them from the input, handed on by the chunk.
 
+use super::rows::{Position, Row};
 use crate::dirt::Dirt;
 
 /// The largest record; larger ones are skipped without being held in memory.
@@ -13,12 +14,17 @@ const CHUNK_RECORDS: usize = 1024;
 pub struct RawRecord {
     start: usize,
     end: usize,
+    raw_end: usize,
+    /// Where it is.
+    pub position: Position,
     /// Where the next record begins, in bytes of decompressed input.
     pub next_offset: u64,
     /// The file in the archive; empty where records have no names.
     pub place: Box<str>,
     /// Set if the record could not even be cut out whole: then its bytes are its beginning only.
     pub defect: Option<Dirt>,
+    /// Details of the defect.
+    pub why: Box<str>,
 }
 
 /// Some records that follow each other.
@@ -35,6 +41,11 @@ impl Chunk {
     /// The bytes of one of its records.
     pub fn bytes_of(&self, record: &RawRecord) -> &[u8] {
         &self.bytes[record.start..record.end]
+    }
+
+    /// The same, with the line end.
+    pub fn raw_of(&self, record: &RawRecord) -> &[u8] {
+        &self.bytes[record.start..record.raw_end]
     }
 
     /// The size of all records.
@@ -59,13 +70,43 @@ impl<F: FnMut(Chunk) -> Result<(), Stopped>> ChunkSink<F> {
         ChunkSink { chunk: Chunk { first_number, ..Chunk::default() }, send }
     }
 
-    /// Adds a record.
-    pub fn push(&mut self, bytes: &[u8], next_offset: u64, place: &str, defect: Option<Dirt>) -> Result<(), Stopped> {
+    /// Adds a row.
+    pub fn push_row(&mut self, row: &Row<'_>) -> Result<(), Stopped> {
+        let start = self.chunk.bytes.len();
+        self.chunk.bytes.extend_from_slice(row.raw);
+        self.add(RawRecord {
+            start,
+            end: start + row.length,
+            raw_end: self.chunk.bytes.len(),
+            position: row.position,
+            next_offset: row.next_offset,
+            place: Box::default(),
+            defect: row.defect,
+            why: row.why.as_str().into(),
+        })
+    }
+
+    /// Adds a record from a file of an archive, which begins at `offset`.
+    pub fn push_file(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        next_offset: u64,
+        place: &str,
+        defect: Option<Dirt>,
+    ) -> Result<(), Stopped> {
         let start = self.chunk.bytes.len();
         self.chunk.bytes.extend_from_slice(bytes);
         let end = self.chunk.bytes.len();
-        self.chunk.records.push(RawRecord { start, end, next_offset, place: place.into(), defect });
-        if end >= CHUNK_BYTES || self.chunk.records.len() >= CHUNK_RECORDS { self.flush() } else { Ok(()) }
+        let position = Position { offset, ..Position::default() };
+        let (place, why) = (place.into(), Box::default());
+        self.add(RawRecord { start, end, raw_end: end, position, next_offset, place, defect, why })
+    }
+
+    fn add(&mut self, record: RawRecord) -> Result<(), Stopped> {
+        self.chunk.records.push(record);
+        let is_full = self.chunk.bytes.len() >= CHUNK_BYTES || self.chunk.records.len() >= CHUNK_RECORDS;
+        if is_full { self.flush() } else { Ok(()) }
     }
 
     /// Sends what is gathered.

@@ -3,12 +3,14 @@
 mod archive;
 mod chunk;
 mod folder;
+mod packed;
 mod rows;
 mod source;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use archive::{Place, read_archive};
 pub use chunk::{Chunk, ChunkSink, Stopped};
-pub use rows::{RowReader, RowStyle, split_fields};
+pub use rows::{MARK, Position, Row, RowReader, RowStyle, split_fields};
 pub use source::{Identity, Source, unreadable};

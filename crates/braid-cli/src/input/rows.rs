@@ -1,49 +1,92 @@
-//! Lines and rows: where one ends, and what fields a row has.
+//! Lines and rows: where one ends, where it stood in the input, and what fields it has.
 //!
-//! A row of CSV (RFC 4180) ends at a line end outside quotes. A quote opens a quoted field only at the field's
-//! beginning; elsewhere it is a letter like any other. A quote that is never closed would swallow the rest of the
-//! input, so when a row has grown beyond the limit, or the input ends, inside quotes, only its first line is given up,
-//! and reading goes on with the second.
+//! A row of CSV (RFC 4180) ends at a line end outside quotes. A quote opens a quoted field only at the field's beginning;
+//! elsewhere it is a letter like any other. A quote that is not closed swallows the rows after it, up to the end of the
+//! input or to a quote that was to open another field. See [`RowReader::give_up_quote`].
 
 use std::{
     borrow::Cow,
     io::{self, Read},
 };
 
+use memchr::{memchr, memchr_iter, memchr2};
+
 use super::chunk::RECORD_BYTES_MAX;
 use crate::dirt::Dirt;
 
 const READ_BYTES: usize = 256 << 10;
+
+/// Bytes of an oversized row that are kept as a sample.
+const SAMPLE_BYTES: usize = 100;
+
+/// The byte order mark in UTF-8.
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Swallowed lines that must all be whole rows before they count as rows after a quote that was left open. Two lines of
+/// a text may have the right number of commas by chance.
+const ROWS_BEHIND_QUOTE_MIN: u64 = 3;
 
 /// What separates fields, and whether they may be quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowStyle {
     /// Nothing separates fields: a row is a line.
     Lines,
-    /// Commas and quotes.
-    Csv,
-    /// Tabs, no quotes.
-    Tsv,
+    /// This byte, and quotes.
+    Csv(u8),
+    /// This byte, without quotes.
+    Tsv(u8),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    FieldStart,
-    Plain,
-    Quoted,
-    /// After a quote inside quotes: the end of the field, or the first half of a doubled quote.
-    QuoteSeen,
+impl RowStyle {
+    /// The byte that separates fields.
+    pub fn delimiter(self) -> Option<u8> {
+        match self {
+            RowStyle::Lines => None,
+            RowStyle::Csv(delimiter) | RowStyle::Tsv(delimiter) => Some(delimiter),
+        }
+    }
+}
+
+/// Where a record stands in the text of the input: decompressed, and as UTF-8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Bytes before it.
+    pub offset: u64,
+    /// Its first line, counted from 1; 0 where lines are not known.
+    pub line: u64,
+    /// How many lines it has.
+    pub lines: u64,
+}
+
+impl Position {
+    /// The line of the record after it, where lines are known.
+    pub fn line_after(self) -> Option<u64> {
+        (self.line > 0).then(|| self.line + self.lines)
+    }
 }
 
 /// One row.
 #[derive(Debug)]
 pub struct Row<'a> {
-    /// Its bytes, without the line end.
-    pub bytes: &'a [u8],
+    /// Its bytes, with the line end.
+    pub raw: &'a [u8],
+    /// How many of them come before the line end.
+    pub length: usize,
+    /// Where it is.
+    pub position: Position,
     /// Where the next row begins.
     pub next_offset: u64,
     /// Why it is not whole.
     pub defect: Option<Dirt>,
+    /// Details of the defect.
+    pub why: String,
+}
+
+impl Row<'_> {
+    /// Its bytes, without the line end.
+    pub fn bytes(&self) -> &[u8] {
+        &self.raw[..self.length]
+    }
 }
 
 /// Cuts an input into rows. Empty lines are no rows.
@@ -55,11 +98,27 @@ pub struct RowReader<R> {
     buffer: Vec<u8>,
     start: usize,
     scanned: usize,
-    state: State,
+    /// The fields of a row, where they are known.
+    columns: Option<usize>,
+    quotes: Quotes,
     offset: u64,
+    /// The line at `start`; 0 if it is not known.
+    line: u64,
     at_end: bool,
     /// An error of the reader, kept until the whole rows before it are given out.
     failure: Option<io::Error>,
+}
+
+/// The quotes of the row at hand.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quotes {
+    is_open: bool,
+    /// The row has a quoted field, and perhaps line ends in it.
+    any: bool,
+    /// Where the last one was opened, from the row's beginning.
+    opened: usize,
+    /// Where one was opened whose closing quote, in a later line, has letters after it: it was to open another field.
+    doubtful: Option<usize>,
 }
 
 enum Cut {
@@ -68,6 +127,7 @@ enum Cut {
         end: usize,
         next: usize,
         defect: Option<Dirt>,
+        why: String,
     },
     /// The beginning of a row too large to hold.
     Oversized,
@@ -75,9 +135,9 @@ enum Cut {
 }
 
 impl<R: Read> RowReader<R> {
-    /// Reads rows; `offset` is where `reader` stands in the whole input.
-    pub fn new(reader: R, style: RowStyle, offset: u64) -> RowReader<R> {
-        RowReader::with_limit(reader, style, offset, RECORD_BYTES_MAX)
+    /// Reads rows; `offset` and `line` are where `reader` stands in the whole input.
+    pub fn new(reader: R, style: RowStyle, offset: u64, line: u64) -> RowReader<R> {
+        RowReader { line, ..RowReader::with_limit(reader, style, offset, RECORD_BYTES_MAX) }
     }
 
     pub(super) fn with_limit(reader: R, style: RowStyle, offset: u64, bytes_max: usize) -> RowReader<R> {
@@ -88,103 +148,209 @@ impl<R: Read> RowReader<R> {
             buffer: Vec::new(),
             start: 0,
             scanned: 0,
-            state: State::FieldStart,
+            columns: None,
+            quotes: Quotes::default(),
             offset,
+            line: 1,
             at_end: false,
             failure: None,
         }
     }
 
+    /// Sets how many fields a row has. Only then can rows be found again behind a quote that is not closed.
+    pub fn expect_columns(&mut self, columns: usize) {
+        self.columns = Some(columns);
+    }
+
+    /// The line at which the next row is looked for; 0 if it is not known.
+    pub fn next_line(&self) -> u64 {
+        self.line
+    }
+
     /// The next row; `None` at the end.
     pub fn next_row(&mut self) -> io::Result<Option<Row<'_>>> {
         loop {
-            match self.cut()? {
+            let (cut, line) = (self.cut()?, self.line);
+            match cut {
                 Cut::End => return Ok(None),
-                Cut::Oversized => {
-                    // What is shown of it as a sample is its beginning.
-                    let kept = self.buffer[self.start..][..100.min(self.bytes_max)].to_vec();
-                    self.drop_line()?;
-                    self.buffer.splice(..self.start, kept.iter().copied());
-                    self.start = kept.len();
-                    self.scanned = self.start;
-                    let bytes = &self.buffer[..self.start];
-                    return Ok(Some(Row { bytes, next_offset: self.offset, defect: Some(Dirt::TooLarge) }));
-                }
-                Cut::Row { end, next, defect } => {
-                    let start = self.advance(next);
-                    let bytes = self.buffer[start..end].strip_suffix(b"\r").map_or(end, |bytes| start + bytes.len());
-                    let mark = if self.offset == (next - start) as u64 { b"\xef\xbb\xbf".as_slice() } else { b"" };
-                    let start = if self.buffer[start..bytes].starts_with(mark) { start + mark.len() } else { start };
-                    if start == bytes {
+                Cut::Oversized => return self.pass_over().map(Some),
+                Cut::Row { end, next, defect, why } => {
+                    let lines = self.lines_before(next);
+                    let start = self.advance(next, lines);
+                    let length = self.buffer[start..end].strip_suffix(b"\r").map_or(end - start, <[u8]>::len);
+                    if length == 0 {
                         continue;
                     }
-                    let bytes = &self.buffer[start..bytes];
-                    return Ok(Some(Row { bytes, next_offset: self.offset, defect }));
+                    let position = Position { offset: self.offset - (next - start) as u64, line, lines };
+                    let raw = &self.buffer[start..next];
+                    return Ok(Some(Row { raw, length, position, next_offset: self.offset, defect, why }));
                 }
             }
         }
     }
 
+    /// Passes over a row that is too large. What is shown of it as a sample is its beginning.
+    fn pass_over(&mut self) -> io::Result<Row<'_>> {
+        let (offset, line) = (self.offset, self.line);
+        let kept = self.buffer[self.start..][..SAMPLE_BYTES.min(self.bytes_max)].to_vec();
+        let lines = self.drop_row()?;
+        self.buffer.splice(..self.start, kept.iter().copied());
+        self.start = kept.len();
+        self.scanned = self.start;
+        let position = Position { offset, line, lines };
+        let why = format!("{} bytes", self.offset - offset);
+        let raw = &self.buffer[..self.start];
+        let defect = Some(Dirt::TooLarge);
+        Ok(Row { raw, length: raw.len(), position, next_offset: self.offset, defect, why })
+    }
+
+    /// The lines from the row's beginning to `next`.
+    fn lines_before(&self, next: usize) -> u64 {
+        match self.quotes.any {
+            true => line_count(&self.buffer[self.start..next]),
+            false => 1,
+        }
+    }
+
     /// Moves on to `next`; gives where the row began.
-    fn advance(&mut self, next: usize) -> usize {
+    fn advance(&mut self, next: usize, lines: u64) -> usize {
         let start = self.start;
         self.offset += (next - start) as u64;
+        if self.line > 0 {
+            self.line += lines;
+        }
         self.start = next;
         self.scanned = next;
-        self.state = State::FieldStart;
+        self.quotes = Quotes::default();
         start
     }
 
     fn cut(&mut self) -> io::Result<Cut> {
         loop {
             if let Some(at) = self.scan() {
-                return Ok(Cut::Row { end: at, next: at + 1, defect: None });
+                if let Some(opened) = self.quotes.doubtful {
+                    return self.give_up_quote(opened, at + 1);
+                }
+                return Ok(Cut::Row { end: at, next: at + 1, defect: None, why: String::new() });
             }
             let too_large = self.buffer.len() - self.start > self.bytes_max;
-            if self.state == State::Quoted && (too_large || self.at_end) {
-                let rest = &self.buffer[self.start..];
-                let line = rest.iter().position(|&byte| byte == b'\n');
-                let end = line.map_or(self.buffer.len(), |line| self.start + line);
-                let next = (end + 1).min(self.buffer.len());
-                return Ok(Cut::Row { end, next, defect: Some(Dirt::UnclosedQuote) });
+            if self.quotes.is_open && (too_large || self.at_end) {
+                return self.give_up_quote(self.quotes.opened, self.buffer.len());
             }
             if too_large {
                 return Ok(Cut::Oversized);
             }
             if self.at_end {
                 let end = self.buffer.len();
-                return Ok(if self.start == end { Cut::End } else { Cut::Row { end, next: end, defect: None } });
+                return match self.quotes.doubtful {
+                    _ if self.start == end => Ok(Cut::End),
+                    Some(opened) => self.give_up_quote(opened, end),
+                    None => Ok(Cut::Row { end, next: end, defect: None, why: String::new() }),
+                };
             }
             self.fill()?;
         }
     }
 
+    /// Gives up a row in which a quote opened at `opened` swallows what comes after, up to `until`.
+    ///
+    /// Where at least [`ROWS_BEHIND_QUOTE_MIN`] lines follow and all are whole rows, only the first line is given up, and reading goes on
+    /// with the second. Else all of it is one bad record: nothing is stored that might be the middle of a text.
+    fn give_up_quote(&mut self, opened: usize, until: usize) -> io::Result<Cut> {
+        let row = &self.buffer[self.start..until];
+        let line = self.line + memchr_iter(b'\n', &row[..opened]).count() as u64;
+        let first_end = memchr(b'\n', &row[opened..]).map_or(row.len(), |at| opened + at);
+        let rest = row.get(first_end + 1..).unwrap_or_default();
+        let swallowed = line_count(rest);
+        let is_cut = !self.at_end && row.len() > self.bytes_max;
+        let place = if self.line > 0 { format!("the quote in line {line}") } else { "a quote".to_owned() };
+        if swallowed >= ROWS_BEHIND_QUOTE_MIN && self.are_rows(rest, is_cut) {
+            let end = self.start + first_end;
+            let why = format!("{place} is not closed; the rows after it are read");
+            return Ok(Cut::Row { end, next: end + 1, defect: Some(Dirt::UnclosedQuote), why });
+        }
+        if is_cut {
+            let why = format!(
+                "{place} (byte {}) is not closed within {} bytes: close it, or remove it",
+                self.offset + opened as u64,
+                self.bytes_max
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        let why = match swallowed {
+            0 => format!("{place} is not closed"),
+            1 => format!("{place} swallows the line after it"),
+            _ => format!("{place} swallows the {swallowed} lines after it"),
+        };
+        let end = if row.ends_with(b"\n") { until - 1 } else { until };
+        Ok(Cut::Row { end, next: until, defect: Some(Dirt::UnclosedQuote), why })
+    }
+
+    /// Whether a text has rows only; the last may be cut off.
+    fn are_rows(&self, text: &[u8], is_cut: bool) -> bool {
+        let Some(columns) = self.columns else { return false };
+        let mut rows = RowReader::with_limit(text, self.style, 0, text.len());
+        let text_end = text.len() as u64;
+        while let Ok(Some(row)) = rows.next_row() {
+            let is_last = is_cut && row.next_offset == text_end;
+            let is_whole = row.defect.is_none() && split_fields(row.bytes(), self.style).len() == columns;
+            if !is_whole && !is_last {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Looks for the line end that ends the row.
     fn scan(&mut self) -> Option<usize> {
-        let unseen = &self.buffer[self.scanned..];
-        if self.style != RowStyle::Csv {
-            let found = unseen.iter().position(|&byte| byte == b'\n');
-            let at = found.map(|at| self.scanned + at);
-            self.scanned = at.unwrap_or(self.buffer.len());
-            return at;
+        if let RowStyle::Csv(delimiter) = self.style {
+            return self.scan_quoted(delimiter);
         }
-        let mut state = self.state;
-        for (index, &byte) in unseen.iter().enumerate() {
-            state = match (state, byte) {
-                (State::FieldStart, b'"') | (State::QuoteSeen, b'"') => State::Quoted,
-                (State::Quoted, b'"') => State::QuoteSeen,
-                (State::Quoted, _) => State::Quoted,
-                (_, b'\n') => {
-                    self.scanned += index;
-                    return Some(self.scanned);
-                }
-                (_, b',') => State::FieldStart,
-                _ => State::Plain,
+        let found = memchr(b'\n', &self.buffer[self.scanned..]).map(|at| self.scanned + at);
+        self.scanned = found.unwrap_or(self.buffer.len());
+        found
+    }
+
+    fn scan_quoted(&mut self, delimiter: u8) -> Option<usize> {
+        let mut at = self.scanned;
+        let found = loop {
+            let rest = &self.buffer[at..];
+            let found = if self.quotes.is_open { memchr(b'"', rest) } else { memchr2(b'"', b'\n', rest) };
+            let Some(found) = found.map(|found| at + found) else {
+                at = self.buffer.len();
+                break None;
             };
-        }
-        self.state = state;
-        self.scanned = self.buffer.len();
-        None
+            if self.buffer[found] == b'\n' {
+                at = found;
+                break Some(found);
+            }
+            at = found + 1;
+            if !self.quotes.is_open {
+                if found == self.start || self.buffer[found - 1] == delimiter {
+                    let opened = found - self.start;
+                    self.quotes = Quotes { is_open: true, any: true, opened, doubtful: self.quotes.doubtful };
+                }
+                continue;
+            }
+            match self.buffer.get(at) {
+                // It is the end of the field, or the first half of a doubled quote.
+                None if !self.at_end => {
+                    at = found;
+                    break None;
+                }
+                Some(b'"') => at += 1,
+                next => {
+                    self.quotes.is_open = false;
+                    let ends_field = next.is_none_or(|&next| next == delimiter || next == b'\n' || next == b'\r');
+                    let opened = self.start + self.quotes.opened;
+                    if !ends_field && memchr(b'\n', &self.buffer[opened..found]).is_some() {
+                        self.quotes.doubtful.get_or_insert(self.quotes.opened);
+                    }
+                }
+            }
+        };
+        self.scanned = at;
+        found
     }
 
     /// Reads more, after moving what is left to the front.
@@ -195,47 +361,63 @@ impl<R: Read> RowReader<R> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
+        let is_beginning = self.offset == 0 && self.buffer.is_empty();
         match self.reader.by_ref().take(READ_BYTES as u64).read_to_end(&mut self.buffer) {
             Ok(read) => self.at_end = read == 0,
             Err(failure) => self.failure = Some(failure),
         }
+        if is_beginning && self.buffer.starts_with(MARK) {
+            self.advance(MARK.len(), 0);
+        }
         Ok(())
     }
 
-    /// Passes over the rest of the line, however long it is.
-    fn drop_line(&mut self) -> io::Result<()> {
+    /// Passes over the row at hand, however long it is; gives its lines.
+    fn drop_row(&mut self) -> io::Result<u64> {
+        let mut lines = 0;
         loop {
-            let rest = &self.buffer[self.start..];
-            if let Some(at) = rest.iter().position(|&byte| byte == b'\n') {
-                self.advance(self.start + at + 1);
-                return Ok(());
+            let found = self.scan();
+            // The byte before what is still to be scanned shows whether a field begins there.
+            let end = match found {
+                Some(at) => at + 1,
+                None if self.at_end => self.buffer.len(),
+                None => self.scanned.saturating_sub(1).max(self.start),
+            };
+            let ended = memchr_iter(b'\n', &self.buffer[self.start..end]).count() as u64;
+            let (quotes, scanned) = (self.quotes, self.scanned);
+            self.advance(end, ended);
+            lines += ended;
+            if found.is_some() || self.at_end {
+                return Ok(lines.max(1));
             }
-            self.advance(self.buffer.len());
-            if self.at_end {
-                return Ok(());
-            }
+            (self.quotes, self.scanned) = (Quotes { opened: 0, ..quotes }, scanned);
             self.fill()?;
         }
     }
+}
+
+/// The lines of a text; the last may lack its end.
+fn line_count(text: &[u8]) -> u64 {
+    memchr_iter(b'\n', text).count() as u64 + u64::from(!text.is_empty() && !text.ends_with(b"\n"))
 }
 
 /// The fields of a row.
 pub fn split_fields(row: &[u8], style: RowStyle) -> Vec<Cow<'_, [u8]>> {
     match style {
         RowStyle::Lines => vec![Cow::Borrowed(row)],
-        RowStyle::Tsv => row.split(|&byte| byte == b'\t').map(Cow::Borrowed).collect(),
-        RowStyle::Csv => split_quoted(row),
+        RowStyle::Tsv(delimiter) => row.split(|&byte| byte == delimiter).map(Cow::Borrowed).collect(),
+        RowStyle::Csv(delimiter) => split_quoted(row, delimiter),
     }
 }
 
-fn split_quoted(row: &[u8]) -> Vec<Cow<'_, [u8]>> {
+fn split_quoted(row: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
     let mut fields = Vec::new();
     let mut rest = row;
     loop {
         let (field, after) = match rest.strip_prefix(b"\"") {
-            Some(quoted) => take_quoted(quoted),
+            Some(quoted) => take_quoted(quoted, delimiter),
             None => {
-                let end = rest.iter().position(|&byte| byte == b',').unwrap_or(rest.len());
+                let end = rest.iter().position(|&byte| byte == delimiter).unwrap_or(rest.len());
                 (Cow::Borrowed(&rest[..end]), &rest[end..])
             }
         };
@@ -247,8 +429,8 @@ fn split_quoted(row: &[u8]) -> Vec<Cow<'_, [u8]>> {
     }
 }
 
-/// A quoted field, after its first quote; and what follows it, from the comma on.
-fn take_quoted(quoted: &[u8]) -> (Cow<'_, [u8]>, &[u8]) {
+/// A quoted field, after its first quote; and what follows it, from the delimiter on.
+fn take_quoted(quoted: &[u8], delimiter: u8) -> (Cow<'_, [u8]>, &[u8]) {
     let mut field = Vec::new();
     let mut rest = quoted;
     while let Some(at) = rest.iter().position(|&byte| byte == b'"') {
@@ -260,8 +442,8 @@ fn take_quoted(quoted: &[u8]) -> (Cow<'_, [u8]>, &[u8]) {
                 rest = after;
             }
             None => {
-                // Letters between the closing quote and the comma are a flaw of the writer; they belong to the field.
-                let end = rest.iter().position(|&byte| byte == b',').unwrap_or(rest.len());
+                // Letters between the closing quote and the delimiter are a flaw of the writer; they belong to the field.
+                let end = rest.iter().position(|&byte| byte == delimiter).unwrap_or(rest.len());
                 field.extend_from_slice(&rest[..end]);
                 return (Cow::Owned(field), &rest[end..]);
             }

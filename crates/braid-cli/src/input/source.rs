@@ -1,7 +1,6 @@
 //! A file or standard input, decompressed.
 //!
-//! What it is compressed with is recognised by its first bytes, not by its name. All three forms may be several streams
-//! one after the other. The identity of an input, by which a resumed import knows it again, is its length (unless it
+//! What it is compressed with is recognised by its first bytes, not by its name. The identity of an input, by which a resumed import knows it again, is its length (unless it
 //! comes from standard input) and a hash of its first MiB, both as they lie on disk.
 
 use std::{
@@ -18,7 +17,12 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use super::folder::FolderArchive;
+use super::{
+    folder::FolderArchive,
+    packed::{Compression, recognise},
+    rows::{MARK, RowStyle},
+    text::{Encoding, JUDGED_BYTES, check_encoding, check_lines},
+};
 use crate::exit::{INPUT, failure};
 
 /// How much of an input its hash covers.
@@ -39,14 +43,6 @@ impl Identity {
         let lengths_differ = matches!((self.length, other.length), (Some(one), Some(other)) if one != other);
         self.head_hash == other.head_hash && !lengths_differ
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compression {
-    None,
-    Gzip,
-    Bzip2,
-    Zstd,
 }
 
 /// An open input.
@@ -131,35 +127,55 @@ impl Source {
         };
         let counted = Counted { inner: Cursor::new(head).chain(rest), raw_bytes };
         let buffered = BufReader::with_capacity(1 << 18, counted);
-        let mut reader: Box<dyn Read + Send> = match compression {
-            Compression::None => Box::new(buffered),
-            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered)),
-            Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(buffered)),
-            Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(buffered)?),
-        };
-        let skipped = io::copy(&mut reader.by_ref().take(offset), &mut io::sink()).map_err(unreadable)?;
-        if skipped < offset {
-            return Err(failure(INPUT, format!("the input ends at byte {skipped}, before byte {offset}")));
+        skip(compression.decoder(buffered)?, offset)
+    }
+
+    /// The text from `offset` on, as UTF-8. Refuses what is no text, or whose lines end otherwise.
+    pub fn into_text(self, offset: u64, style: RowStyle) -> Result<Box<dyn Read + Send>> {
+        let head = self.beginning(JUDGED_BYTES);
+        check_encoding(&head)?;
+        let encoding = Encoding::of_mark(&head);
+        let mut text = Vec::new();
+        // An error, such as half a character at the end of the head, is met again when all is read.
+        let _ = encoding.reader(Box::new(head.as_slice())).read_to_end(&mut text);
+        check_lines(&text, style)?;
+        match encoding {
+            Encoding::Bytes => self.into_reader(offset),
+            _ => skip(encoding.reader(self.into_reader(0)?), offset),
         }
-        Ok(reader)
     }
 }
 
+fn skip(mut reader: Box<dyn Read + Send>, bytes: u64) -> Result<Box<dyn Read + Send>> {
+    let skipped = io::copy(&mut reader.by_ref().take(bytes), &mut io::sink()).map_err(unreadable)?;
+    if skipped < bytes {
+        return Err(failure(INPUT, format!("the input ends at byte {skipped}, before byte {bytes}")));
+    }
+    Ok(reader)
+}
+
 impl Source {
-    /// Whether the input begins with this text, which is short, after decompression.
+    /// Whether the input begins with this text, which is short, after decompression and a byte order mark.
     pub fn begins_with(&self, text: &[u8]) -> bool {
-        let head = self.head.as_slice();
-        let mut reader: Box<dyn Read + '_> = match self.compression {
-            Compression::None => Box::new(head),
-            Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(head)),
-            Compression::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(head)),
-            Compression::Zstd => match zstd::stream::read::Decoder::new(head) {
-                Ok(decoder) => Box::new(decoder),
-                Err(_) => return false,
-            },
-        };
-        let mut beginning = vec![0; text.len()];
-        reader.read_exact(&mut beginning).is_ok() && beginning == text
+        let head = self.beginning(2 * (MARK.len() + text.len()));
+        let mut beginning = Vec::new();
+        let _ = Encoding::of_mark(&head).reader(Box::new(head.as_slice())).read_to_end(&mut beginning);
+        beginning.strip_prefix(MARK).unwrap_or(&beginning).starts_with(text)
+    }
+
+    /// The bytes of a text without a byte order mark.
+    pub fn into_unmarked_text(self) -> Result<Box<dyn Read + Send>> {
+        let mark = if self.beginning(MARK.len()) == MARK { MARK.len() as u64 } else { 0 };
+        self.into_text(mark, RowStyle::Lines)
+    }
+
+    /// The first bytes after decompression, as far as they can be read.
+    fn beginning(&self, bytes: usize) -> Vec<u8> {
+        let mut beginning = Vec::new();
+        if let Ok(reader) = self.compression.decoder(self.head.as_slice()) {
+            let _ = reader.take(bytes as u64).read_to_end(&mut beginning);
+        }
+        beginning
     }
 }
 
@@ -168,24 +184,6 @@ pub fn unreadable(error: io::Error) -> anyhow::Error {
     match error.raw_os_error() {
         Some(_) => anyhow::Error::new(error).context("cannot read the input"),
         None => failure(INPUT, format!("the input is damaged: {error}")),
-    }
-}
-
-fn recognise(head: &[u8]) -> Result<Compression> {
-    const BZIP2_BLOCK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
-    const BZIP2_END: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
-    let refused = |what: &str| Err(failure(INPUT, format!("the input is {what}: unpack it first, or pipe it in")));
-    let bzip2 = head.starts_with(b"BZh") && head.get(4..10).is_some_and(|it| it == BZIP2_BLOCK || it == BZIP2_END);
-    let zstd_skippable = head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == [0x2a, 0x4d, 0x18];
-    match head {
-        [0x1f, 0x8b, ..] => Ok(Compression::Gzip),
-        _ if bzip2 => Ok(Compression::Bzip2),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Ok(Compression::Zstd),
-        _ if zstd_skippable => Ok(Compression::Zstd),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => refused("xz-compressed"),
-        [b'P', b'K', 3, 4, ..] => refused("a zip archive"),
-        [b'7', b'z', 0xbc, 0xaf, ..] => refused("a 7z archive"),
-        _ => Ok(Compression::None),
     }
 }
 

@@ -6,17 +6,19 @@ use std::{
 };
 
 use super::{
-    Chunk, ChunkSink, Place, Source, read_archive,
+    Chunk, ChunkSink, Place, Position, Source, read_archive,
     rows::{RowReader, RowStyle, split_fields},
+    text::Encoding,
 };
 use crate::dirt::Dirt;
 
 /// Rows with offsets and defects, read through a reader that gives few bytes at a time.
 fn rows(text: &[u8], style: RowStyle, bytes_max: usize) -> Vec<(String, u64, Option<Dirt>)> {
     let mut reader = RowReader::with_limit(Trickle(text), style, 0, bytes_max);
+    reader.expect_columns(2);
     let mut rows = Vec::new();
     while let Some(row) = reader.next_row().unwrap() {
-        rows.push((String::from_utf8(row.bytes.to_vec()).unwrap(), row.next_offset, row.defect));
+        rows.push((String::from_utf8(row.bytes().to_vec()).unwrap(), row.next_offset, row.defect));
     }
     rows
 }
@@ -50,25 +52,90 @@ fn oversized_lines_are_passed_over() {
 
 #[test]
 fn quoted_rows_hold_line_ends() {
-    let first = |text: &[u8]| rows(text, RowStyle::Csv, 100);
+    let first = |text: &[u8]| rows(text, RowStyle::Csv(b','), 100);
     let expected = [("a,\"b\nc\"".to_owned(), 8, None), ("5\" d,x".to_owned(), 15, None)];
     assert_eq!(first(b"a,\"b\nc\"\n5\" d,x\n"), expected);
     assert_eq!(first(b"a,\"b\nc\"\r\n5\" d,x\n")[0], ("a,\"b\nc\"".to_owned(), 9, None));
 }
 
+/// Reads rows as `position: bytes` or `position: why`.
+fn places(text: &[u8], bytes_max: usize) -> Result<Vec<String>, String> {
+    let mut reader = RowReader::with_limit(Trickle(text), RowStyle::Csv(b','), 0, bytes_max);
+    reader.expect_columns(2);
+    let mut places = Vec::new();
+    loop {
+        match reader.next_row() {
+            Err(error) => return Err(error.to_string()),
+            Ok(None) => return Ok(places),
+            Ok(Some(row)) => {
+                let Position { offset, line, lines } = row.position;
+                assert_eq!(&text[offset as usize..][..row.raw.len()], row.raw);
+                let text = String::from_utf8_lossy(row.bytes()).into_owned();
+                places.push(format!("{line}+{lines} @{offset} {}", if row.defect.is_some() { row.why } else { text }));
+            }
+        }
+    }
+}
+
 #[test]
-fn a_quote_that_is_not_closed_costs_one_row() {
-    let expected = [
-        ("a,b".to_owned(), 4, None),
-        ("c,\"d".to_owned(), 9, Some(Dirt::UnclosedQuote)),
-        ("e,f".to_owned(), 13, None),
-        ("g,h".to_owned(), 17, None),
-    ];
-    assert_eq!(rows(b"a,b\nc,\"d\ne,f\ng,h\n", RowStyle::Csv, 100), expected);
-    let mut long = b"c,\"d\n".to_vec();
-    long.extend(b"e,f\n".repeat(100));
-    let rows = rows(&long, RowStyle::Csv, 50);
-    assert_eq!((rows.len(), rows[0].2, rows[1].2), (101, Some(Dirt::UnclosedQuote), None));
+fn quote_that_is_not_closed_costs_one_row_where_rows_follow() {
+    let rows = ["1+1 @0 a,b", "2+1 @4 the quote in line 2 is not closed; the rows after it are read"];
+    let rows = [rows.as_slice(), &["3+1 @9 e,f", "4+1 @13 g,h", "5+1 @17 i,j"]].concat();
+    assert_eq!(places(b"a,b\nc,\"d\ne,f\ng,h\ni,j\n", 100).unwrap(), rows);
+    let long = [b"c,\"d\n".to_vec(), b"e,f\n".repeat(100)].concat();
+    let found = places(&long, 50).unwrap();
+    assert_eq!((found.len(), found[100].as_str()), (101, "101+1 @401 e,f"));
+    // A quote of a later row seems to close it.
+    let closed = places(b"c,\"d\ne,f\ng,h\ni,j\nk,\"l\"\nm,n\n", 100).unwrap();
+    assert_eq!(closed[0], "1+1 @0 the quote in line 1 is not closed; the rows after it are read");
+    assert_eq!(closed[1..], ["2+1 @5 e,f", "3+1 @9 g,h", "4+1 @13 i,j", "5+1 @17 k,\"l\"", "6+1 @23 m,n"]);
+}
+
+/// The lines of a text that was cut off inside its quotes were taken as rows.
+#[test]
+fn quote_that_is_not_closed_swallows_what_may_be_a_text() {
+    let expected = ["1+1 @0 a,b", "2+2 @4 the quote in line 2 swallows the line after it"];
+    assert_eq!(places(b"a,b\nc,\"Main St\nSpringfield, IL", 100).unwrap(), expected);
+    let closed = places(b"c,\"d\ne\ng,h\ni,j\nk,\"l\"\nm,n\n", 100).unwrap();
+    assert_eq!(closed, ["1+5 @0 the quote in line 1 swallows the 4 lines after it", "6+1 @21 m,n"]);
+    let endless = [b"a,b\nc,\"d\n".to_vec(), b"text\n".repeat(100)].concat();
+    let error = places(&endless, 50).unwrap_err();
+    assert_eq!(error, "the quote in line 2 (byte 6) is not closed within 50 bytes: close it, or remove it");
+}
+
+#[test]
+fn oversized_rows_are_passed_over_with_their_quoted_line_ends() {
+    let long = "x".repeat(300_000);
+    let text = format!("a,b\n\"c\nd\",{long},\"e\n\"\"f\",{long}\ng,h\n");
+    let found = places(text.as_bytes(), 50).unwrap();
+    assert_eq!((found.len(), found[2].clone()), (3, format!("5+1 @{} g,h", text.len() - 4)));
+    assert_eq!(found[1], "2+3 @4 600016 bytes");
+}
+
+#[test]
+fn utf_16_becomes_utf_8_in_pieces_and_half_characters_are_errors() {
+    let text = "a€😀\n".repeat(20_000);
+    for (encoding, mark, bytes_of) in [
+        (Encoding::Utf16Le, [0xff, 0xfe], u16::to_le_bytes as fn(u16) -> [u8; 2]),
+        (Encoding::Utf16Be, [0xfe, 0xff], u16::to_be_bytes),
+    ] {
+        let mut bytes = mark.to_vec();
+        bytes.extend(text.encode_utf16().flat_map(bytes_of));
+        assert_eq!(Encoding::of_mark(&bytes), encoding);
+        let read = |bytes: Vec<u8>| {
+            let mut out = Vec::new();
+            let result = encoding.reader(Box::new(std::io::Cursor::new(bytes))).read_to_end(&mut out);
+            (String::from_utf8(out).unwrap(), result.map_err(|error| error.to_string()))
+        };
+        assert_eq!(read(bytes.clone()), (text.clone(), Ok(text.len())));
+        let cut = read(bytes[..bytes.len() - 1].to_vec());
+        assert_eq!(cut.0, text[..text.len() - 1]);
+        assert!(cut.1.unwrap_err().contains("ends in the middle of a character"), "{encoding:?}");
+        let (mut wrong, high) = (bytes.clone(), bytes_of(0xd800));
+        wrong[100_002..100_004].copy_from_slice(&high);
+        let wrong = read(wrong).1.unwrap_err();
+        assert!(wrong.contains("half a character of UTF-16 at byte 100002"), "{wrong}");
+    }
 }
 
 #[test]
@@ -76,10 +143,10 @@ fn rows_split_into_fields() {
     let fields = |row: &[u8], style| -> Vec<String> {
         split_fields(row, style).iter().map(|field| String::from_utf8(field.to_vec()).unwrap()).collect()
     };
-    assert_eq!(fields(b"a,\"b \"\"c\"\", d\",,e\"f", RowStyle::Csv), ["a", "b \"c\", d", "", "e\"f"]);
-    assert_eq!(fields(b"\"a\"b,\"\",", RowStyle::Csv), ["ab", "", ""]);
-    assert_eq!(fields(b"a\t\"b\t", RowStyle::Tsv), ["a", "\"b", ""]);
-    assert_eq!(fields(b"", RowStyle::Csv), [""]);
+    assert_eq!(fields(b"a,\"b \"\"c\"\", d\",,e\"f", RowStyle::Csv(b',')), ["a", "b \"c\", d", "", "e\"f"]);
+    assert_eq!(fields(b"\"a\"b,\"\",", RowStyle::Csv(b',')), ["ab", "", ""]);
+    assert_eq!(fields(b"a\t\"b\t", RowStyle::Tsv(b'\t')), ["a", "\"b", ""]);
+    assert_eq!(fields(b"", RowStyle::Csv(b',')), [""]);
 }
 
 fn compressed(form: &str, parts: &[&[u8]]) -> Vec<u8> {

@@ -1,0 +1,129 @@
+//! Records that cannot be stored are found again: by number, line and byte, and in the file of `--rejects`.
+
+use crate::common;
+
+use std::fs;
+
+use common::{Workplace, compress};
+use serde_json::{Value, json};
+
+fn place() -> Workplace {
+    let place = Workplace::new();
+    place.ok("create db");
+    place
+}
+
+fn samples(report: &str) -> Value {
+    let report: Value = serde_json::from_str(report).unwrap();
+    let kinds = report["dirt"].as_array().unwrap();
+    kinds.iter().flat_map(|kind| kind["samples"].as_array().unwrap().clone()).collect()
+}
+
+/// Records were counted from 0, and every JSON error was "at line 1".
+#[test]
+fn bad_records_are_reported_with_number_line_and_byte() {
+    let place = place();
+    let text = "{\"id\":1}\n\n{\"id\":2}\r\n  {\"id\":x}\n";
+    for ending in ["", "gz"] {
+        place.write("in.jsonl", compress(ending, text.as_bytes()));
+        let found = samples(&place.ok("import db in.jsonl --key id --dry-run --json"));
+        let expected =
+            json!([{"record": 3, "line": 4, "offset": 20, "detail": "expected value at column 9: {\"id\":x}"}]);
+        assert_eq!(found, expected, "{ending}");
+    }
+    let report = place.ok("import db in.jsonl --key id --dry-run --number-from 100");
+    assert!(report.contains("record 3, line 4, byte 20: expected value at column 9"), "{report}");
+    let message = place.fails(5, "import db in.jsonl --tree t --key id --on-error stop");
+    assert!(message.contains("record 3, line 4, byte 20 cannot be stored: not JSON"), "{message}");
+    // Lines are counted on when the import goes on.
+    let report = place.ok("import db in.jsonl --tree t --key id --resume");
+    assert!(report.contains("went on at record 3") && report.contains("record 3, line 4, byte 20"), "{report}");
+    for (name, text) in [("in.csv", "id,n\n1,\"a\nb\"\n2\n"), ("in.tsv", "id\tn\n1\ta\n\n2\n")] {
+        place.write(name, text);
+        let report = place.ok(&format!("import db {name} --dry-run"));
+        assert!(report.contains(&format!("record 2, line 4, byte {}", text.len() - 2)), "{report}");
+    }
+}
+
+/// A quote that was left open swallowed 50 rows, which were reported as one record.
+#[test]
+fn quote_left_open_is_reported_and_the_rows_after_it_are_read() {
+    let rows = |from: u32, to: u32| (from..to).map(|number| format!("{number},x{number}\n")).collect::<String>();
+    let place = place();
+    place.write("in.csv", format!("id,n\n1,a\n5,\"open\n{}56,\"x\"\n57,y\n", rows(6, 56)));
+    let report = place.ok("import db in.csv --tree t --key id:u64");
+    assert!(report.contains("1 unclosed-quote (skipped)"), "{report}");
+    assert!(report.contains("record 2, line 3, byte 9: the quote in line 3 is not closed"), "{report}");
+    assert_eq!(place.ok("scan db t").lines().count(), 53);
+    // Not all lines after it are rows: none is taken for one.
+    place.write("text.csv", format!("id,n\n1,a\n5,\"open\nno row\n{}56,\"x\"\n57,y\n", rows(6, 56)));
+    let report = place.ok("import db text.csv --tree u --key id:u64");
+    assert!(
+        report.contains("record 2, lines 3-55, byte 9: the quote in line 3 swallows the 52 lines after it"),
+        "{report}"
+    );
+    assert_eq!(place.ok("scan db u").lines().count(), 2);
+}
+
+#[test]
+fn rejected_records_are_written_as_they_are_and_the_mended_file_is_an_input() {
+    let place = place();
+    let bad: String = (0..10).map(|number| format!("b{number},\"x\"\"\n y\",too many\r\n")).collect();
+    place.write("in.csv", format!("id,\"n\"\"m\"\nk,v\n{bad}z"));
+    let report = place.ok("import db in.csv --tree t --key id --rejects out.csv");
+    assert!(report.contains("11 rejected: in out.csv"), "{report}");
+    let rejected = fs::read_to_string(place.path("out.csv")).unwrap();
+    assert_eq!(rejected, format!("id,\"n\"\"m\"\n{bad}z\n"));
+    place.write("out.csv", rejected.replace(",too many", "").replace("z\n", "z,\n"));
+    let report = place.ok("import db out.csv --tree t --key id --rejects again.csv");
+    assert!(report.contains("11 stored, 0 skipped") && report.contains("no record was rejected"), "{report}");
+    assert_eq!(place.ok("scan db t").lines().count(), 12);
+    assert_eq!(place.ok("get db t b7"), "{\"id\":\"b7\",\"n\\\\\"m\":\"x\\\\\"\\\\n y\"}\n");
+    assert_eq!(fs::read(place.path("again.csv")).unwrap(), b"");
+}
+
+#[test]
+fn rejects_have_the_form_of_the_input() {
+    let place = place();
+    place.write("in.jsonl", b"{\"id\":\"1\"}\nnot \xff json\r\n{\"no\":1}\n");
+    let report = place.ok("import db in.jsonl --key id --tree t --rejects out.jsonl.gz --json");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["rejects"], json!({"file": "out.jsonl.gz", "records": 2, "left_out": 0}));
+    let place_of = |name: &str| fs::read(place.path(name)).unwrap();
+    place.fails(5, "import db out.jsonl.gz --key id --tree t --rejects out.jsonl");
+    assert_eq!(place_of("out.jsonl"), b"not \xff json\r\n{\"no\":1}\n");
+    place.write("in.tsv", "a\tb\n1\n2\tx\n");
+    place.ok("import db in.tsv --tree tsv --rejects out.tsv");
+    assert_eq!(fs::read_to_string(place.path("out.tsv")).unwrap(), "a\tb\n1\n");
+    place.write("in.csv", "1;x\n2\n");
+    place.ok("import db in.csv --tree csv --no-header --delimiter ; --rejects out.csv");
+    assert_eq!(fs::read_to_string(place.path("out.csv")).unwrap(), "2\n");
+    let outcome = place.run("import db in.csv --dry-run --no-header --delimiter ; --rejects -");
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "2\n"), "{outcome:?}");
+    assert!(outcome.stderr.contains("1 would be stored, 1 skipped"), "{outcome:?}");
+}
+
+#[test]
+fn rejects_before_an_error_are_kept_and_a_resumed_import_does_not_replace_them() {
+    let place = place();
+    let packed = compress("gz", b"{\"id\":1}\nbad\n{\"id\":2}\n");
+    place.write("in.gz", &packed[..packed.len() - 4]);
+    let rest = "--format jsonl --tree t --key id --rejects out";
+    place.fails(5, &format!("import db in.gz {rest}"));
+    assert_eq!(fs::read_to_string(place.path("out")).unwrap(), "bad\n");
+    let message = place.fails(2, &format!("import db in.gz {rest} --resume"));
+    assert!(message.contains("give --rejects another name"), "{message}");
+    assert_eq!(fs::read_to_string(place.path("out")).unwrap(), "bad\n");
+}
+
+#[test]
+fn rejects_into_the_input_or_of_other_imports_are_refused() {
+    let place = place();
+    place.write("in.jsonl", "{\"id\":1}\nbad\n");
+    place.fails(2, "import db in.jsonl --tree t --rejects ./in.jsonl");
+    place.fails(2, "import db in.jsonl --tree t --rejects out --on-error stop");
+    place.fails(2, "import db in.jsonl --to-jsonl out --rejects out");
+    place.fails(2, "import db in.jsonl --format freedb --rejects out");
+    assert_eq!(fs::read_to_string(place.path("in.jsonl")).unwrap(), "{\"id\":1}\nbad\n");
+    assert_eq!(place.ok("trees db"), "");
+}
