@@ -24,7 +24,7 @@ const KEY_BYTES_MAX: usize = 65_536;
 pub enum Format {
     /// One JSON object a line.
     Jsonl,
-    /// Comma-separated values, quotes as in RFC 4180; the first row names the columns.
+    /// Comma-separated values (or separated otherwise, with --delimiter), quotes as in RFC 4180; the first row names the columns.
     Csv,
     /// Tab-separated values, without quotes; the first row names the columns.
     Tsv,

@@ -294,9 +294,14 @@ impl Intake<'_> {
 
     /// Commits what is left: after an error of the input too, since the records before it are whole.
     fn finish(mut self, result: Result<()>) -> Result<(Progress, Option<RejectsReport>)> {
+        let rejects = self.rejects.take().map(Rejects::finish).transpose();
+        // Records are stored whether or not the file of the others could be written.
+        let (result, rejects) = match rejects {
+            Ok(rejects) => (result, rejects),
+            Err(error) => (result.and(Err(error)), None),
+        };
         let engine_failed = result.as_ref().is_err_and(|error| error.downcast_ref::<braiddb::Error>().is_some());
         self.progress.complete = result.is_ok();
-        let rejects = self.rejects.take().map(Rejects::finish).transpose()?;
         let began = Instant::now();
         let is_stored = !engine_failed && matches!(self.output, Output::Database(_) | Output::Load(_));
         match self.output {

@@ -127,3 +127,17 @@ fn rejects_into_the_input_or_of_other_imports_are_refused() {
     assert_eq!(fs::read_to_string(place.path("in.jsonl")).unwrap(), "{\"id\":1}\nbad\n");
     assert_eq!(place.ok("trees db"), "");
 }
+
+/// Without care, the load was neither ended nor given up, and left an empty tree.
+#[cfg(target_os = "linux")]
+#[test]
+fn rejects_that_cannot_be_written_end_the_import_after_its_records_are_stored() {
+    let place = place();
+    place.write("in.jsonl", "{\"id\":1}\nbad\n{\"id\":2}\n");
+    let message = place.fails(4, "import db in.jsonl --tree t --key id --rejects /dev/full");
+    assert!(message.contains("cannot write to /dev/full"), "{message}");
+    assert!(message.contains("the 2 records before the error are stored"), "{message}");
+    assert_eq!(place.ok("scan db t").lines().count(), 2);
+    place.fails(4, "import db in.jsonl --tree u --key id --rejects no/folder");
+    assert_eq!(place.ok("trees db").lines().filter(|line| line.contains('u')).count(), 0);
+}
