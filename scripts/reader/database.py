@@ -180,6 +180,7 @@ class Database:
         log = Log(self.segments(), self.manifest.log, self.manifest.durable_lsn)
         self.count("epochs of the log", log.epochs)
         self.count("sealed segments of the log", log.seals)
+        self.count("clean closes in the log", log.clean_closes)
         if log.end:
             self.count(f"is where the log ends, in {log.end[0]:06}.wal", log.end[1])
         self.count("whole records past the end of the log", log.past_end)
@@ -289,6 +290,8 @@ class Database:
                 trees[found.id] = found
             elif key == b"i":
                 next_tree = int.from_bytes(self.value(entry), "little")
+            elif key == b"v":
+                self.count("tags of versions", len(version_tags(self.value(entry))))
             else:
                 require(key in (b"c", b"g", b"r") or key[:1] in (b"d", b"f"), "an unknown entry of the catalog")
         require(pairs.keys() <= trees.keys(), f"entries of unknown trees: {sorted(pairs.keys() - trees.keys())}")
@@ -298,6 +301,20 @@ class Database:
             self.count("trees of many values", tree.is_multi)
             for key, value in pairs.get(tree.id, []):
                 yield tree.name, *(unescape(key, value) if tree.is_multi else (key, value))
+
+
+def version_tags(value):
+    """(first commit number, tag) of each tag in the catalog's entry."""
+    reader, found, first = Reader(value), [], 0
+    require(reader.fixed(1) == 1, "tags of an unknown version")
+    for _ in range(reader.varint()):
+        distance = reader.varint()
+        require(distance > 0 or not found, "tags out of order")
+        first += distance
+        require(first < 1 << 64, "a tag of a number out of range")
+        found.append((first, reader.fixed(8)))
+    require(reader.is_at_end(), "tags and something after them")
+    return found
 
 
 def unescape(key, value):

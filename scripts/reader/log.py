@@ -97,7 +97,7 @@ class Log:
 
     def __init__(self, segments, oldest, durable_lsn):
         self.segments, self.durable_lsn = segments, durable_lsn
-        self.groups, self.past_end, self.epochs, self.seals = [], 0, 0, 0
+        self.groups, self.past_end, self.epochs, self.seals, self.clean_closes = [], 0, 0, 0, 0
         self.last_sequence, self.end = 0, None
         if oldest == 0:
             return
@@ -129,7 +129,10 @@ class Log:
             if record.flags == SEAL:
                 segment = self.sealed(segment, record)
                 offset, link = HEADER, segment.first_link
-            elif record.flags != NOTE:
+            elif record.flags == NOTE:
+                require(record.payload() == b"\x01" or not any(record.payload()), "a note with another payload")
+                self.clean_closes += record.payload() == b"\x01"
+            else:
                 self.add(record)
         require(link == successor.before_link, f"epoch {segment.epoch} ends with another link")
         self.durable_lsn = max(self.durable_lsn, end_lsn)

@@ -477,16 +477,17 @@ impl Builder {
     /// records have [versions](crate::Version) that none had before.
     ///
     /// `AlreadyExists` if there is something in `dir`; `BackupDamaged` if anything in the backup is not as it was put there; `NotFound` if
-    /// there is no such backup. After an error nothing is left in `dir`, unless the process is killed: then it does not open.
-    /// Takes time linear in the backup. There is an example at [`Db::backup`].
+    /// there is no such backup. After an error nothing is left in `dir`, unless the process is killed: then it does not open,
+    /// and [`Builder::remove_unfinished`] removes it. Takes time linear in the backup. There is an example at [`Db::backup`].
     pub fn restore(self, target: &dyn BackupTarget, id: Option<u64>, dir: impl AsRef<Path>) -> Result<Restored> {
         backup::restore(self.settings, target, id, dir.as_ref()).map_err(Error::of_output)
     }
 
     /// As [`Builder::restore`], to a commit or a moment: of the newest backup that was taken at that point or before, and of the
     /// [log archive](Builder::log_archive) `archive` as far as that point, which is reached exactly. A version is a sequence number of the life
-    /// that the newest backup is of. `BackupDamaged` if the archive has a gap before that point, or ends before it, so that it cannot be told what
-    /// was there then; for a moment there must be a later commit in the archive.
+    /// that the newest backup is of. `BackupDamaged` if the archive has a gap before that point;
+    /// `InvalidArgument` if it ends before it, and then the error names its last commit. For a moment there must be a later commit in the
+    /// archive: else it is not known what was there then.
     ///
     /// Takes time linear in the backup and in what is in the archive after it; memory as an open database does.
     pub fn restore_to(
@@ -507,7 +508,8 @@ impl Builder {
     /// The dump is read from front to back, once, in bounded memory, so it may come through a pipe. Takes time linear in it.
     ///
     /// **All or nothing**: the directory becomes a database that opens when all of the dump is in it and on the disk. After an error
-    /// nothing is left in it; if the process is killed or the machine stops, it does not open, and is to be removed.
+    /// nothing is left in it; if the process is killed or the machine stops, it does not open, and
+    /// [`Builder::remove_unfinished`] removes it.
     ///
     /// Errors: `AlreadyExists` if there is something in `dir`; `DumpDamaged`, with the place, if the dump is not as it was written or ends too
     /// soon; `InvalidArgument` for what is no dump; `Unsupported` for one that a newer version has made. There is an example at [`Db::dump`].
@@ -560,6 +562,14 @@ impl Builder {
         options: SalvageOptions<'_>,
     ) -> Result<SalvageReport> {
         salvage::salvage(self.settings, from.as_ref(), to.as_ref(), options)
+    }
+
+    /// Removes what a load, restore, salvage or checkpoint that was killed left in `dir`, so that it can be repeated there. Returns whether
+    /// there was anything to remove: a database, and a directory without the mark of such an operation, are left as they are.
+    ///
+    /// `Locked` if the operation is still running; `AlreadyExists` if the directory holds a file that is not the engine's.
+    pub fn remove_unfinished(&self, dir: impl AsRef<Path>) -> Result<bool> {
+        db::remove_unfinished(&*self.settings.vfs, &*self.settings.runtime, dir.as_ref())
     }
 
     /// Reads the database in the directory `path` as of now. Nothing is written, not even a lock file, and no lock is taken: another

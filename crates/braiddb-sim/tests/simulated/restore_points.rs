@@ -174,10 +174,13 @@ fn restores_land_exactly_on_the_point() {
 }
 
 /// The database is crashed, and goes on: what was archived before and after leads to the state that it has.
+///
+/// The story: the numbers of commits that a crash took back were given to no other commit, which looked like a gap in the archive. Two
+/// of three restores across a crash were refused.
 #[test]
 fn the_archive_survives_crashes_anywhere() {
     let seed = common::seed();
-    let (images, refused) = (Counter::default(), Counter::default());
+    let images = Counter::default();
     in_parallel(volume(40).max(4) as usize, |index| {
         let random = &mut Random::new(mix(seed, 1000 + index as u64));
         let options = SmallOptions { log_segment_bytes: 4 << 10, ..SmallOptions::random(random) };
@@ -211,35 +214,21 @@ fn the_archive_survives_crashes_anywhere() {
                     world.now = read_all(world.db()).expect("read");
                     world.states.clear();
                     let recovered = world.db().snapshot().sequence();
-                    let is_empty = world.now.is_empty();
                     for _ in 0..12 {
                         world.step(random);
                     }
                     world.commit(Step::BigValueSync, 3).expect("commit");
                     let last = world.db().archive_now().expect("archive");
-                    match world.restore(RestorePoint::Version(last), RESTORED) {
-                        Ok(restored) => {
-                            assert_eq!(restored.sequence, last);
-                            let db = world.options.builder(&world.disk, SEED).open(RESTORED).expect("open");
-                            check_all_reads(&db, &world.now).expect("read");
-                        }
-                        // Numbers that a crash took back were used by nobody, but that is not known.
-                        Err(e) => {
-                            let text = full_text(&e);
-                            // If it took back all that was committed since the backup, which was of an empty database, the log begins
-                            // past it.
-                            let is_all = is_empty && text.contains("does not reach back to the backup");
-                            let is_gap = text.contains("did not go through the log");
-                            assert!(is_gap || is_all, "{recovered}..{last}: {text}");
-                            refused.add(1);
-                        }
-                    }
+                    let restored = world.restore(RestorePoint::Version(last), RESTORED);
+                    let restored = restored.unwrap_or_else(|e| panic!("{recovered}..{last}: {}", full_text(&e)));
+                    assert_eq!(restored.sequence, last);
+                    let db = world.options.builder(&world.disk, SEED).open(RESTORED).expect("open");
+                    check_all_reads(&db, &world.now).expect("read");
                 },
             );
         }
     });
-    println!("{} images, {} refused", images.get(), refused.get());
-    assert!(refused.get() * 3 < images.get() * 2, "nearly nothing can be restored after a crash");
+    println!("{} images", images.get());
 }
 
 /// A world with a backup at its beginning, and some commits since, in several segments.
@@ -305,7 +294,10 @@ fn each_gap_is_found_and_refused() {
                             }
                             Err(e) => {
                                 refused = true;
-                                assert!(e.is_corruption(), "{}", full_text(&e));
+                                // Without its last segment an archive is whole, and ends earlier.
+                                let is_end = *gone == segments[segments.len() - 1] && damage != "flipped";
+                                let is_past_end = is_end && matches!(e, Error::InvalidArgument(_));
+                                assert!(e.is_corruption() || is_past_end, "{}", full_text(&e));
                                 assert!(
                                     world
                                         .disk

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
-    db::{Db, ImageFileKind, LogArchive, NewDirectory, RestorePoint, Settings},
+    db::{Db, ImageFileKind, LogArchive, NewDirectory, Operation, RestorePoint, Settings},
     platform::{OpenMode, moment_of},
 };
 use std::{collections::BTreeSet, path::Path};
@@ -33,9 +33,11 @@ pub fn restore(settings: Settings, target: &dyn BackupTarget, id: Option<u64>, d
     let backups = Backups::new(target);
     let description = backups.find(id)?;
     let mut new = NewDirectory::begin(&settings.vfs, &settings.runtime, dir)?;
+    new.mark_unfinished(Operation::Restore)?;
     copy_files(&backups, &description, &mut new, dir)?;
     new.make_database(&description.layout)?;
     confirm(settings, dir, description.sequence)?;
+    new.mark_finished()?;
     new.keep();
     let info = description.info();
     Ok(Restored { backup: info.id, sequence: info.sequence, replayed: 0, files: info.files, bytes: info.bytes })
@@ -56,7 +58,7 @@ pub fn restore_to(
     let mut blobs = BTreeSet::new();
     let last = archive.walk(description.sequence, point, &mut |_, batches| collect_blobs(batches, &mut blobs))?;
     let mut new = NewDirectory::begin(&settings.vfs, &settings.runtime, dir)?;
-    new.begin_restoring()?;
+    new.mark_unfinished(Operation::Restore)?;
     copy_files(&backups, &description, &mut new, dir)?;
     let has = |number: &FileNumber| {
         description.files.iter().any(|f| f.identity.kind == ImageFileKind::Blob && f.identity.number == *number)
@@ -67,8 +69,8 @@ pub fn restore_to(
     new.make_database(&description.layout)?;
     new.unlock();
     let replayed = replay(&settings, &archive, description.sequence, point, dir).and_then(|replayed| {
-        confirm(Settings { is_restoring: true, ..settings.clone() }, dir, last)?;
-        new.end_restoring()?;
+        confirm(settings.clone(), dir, last)?;
+        new.mark_finished()?;
         Ok(replayed)
     });
     match replayed {
@@ -92,10 +94,17 @@ fn newest_before(backups: &Backups<'_>, point: RestorePoint) -> Result<Descripti
     let is_before = |backup: &Description| match point {
         RestorePoint::Version(version) => backup.sequence <= version && Some(backup.incarnation) == life,
         RestorePoint::Time(time) => moment_of(backup.taken_us) <= time,
+        RestorePoint::Latest => true,
     };
+    let oldest = all.values().next().map(|oldest| oldest.sequence);
     all.retain(|_, backup| is_before(backup));
     all.pop_last().map(|(_, backup)| backup).ok_or_else(|| {
-        Error::NotFound("there is no backup of that point or before: see `braid backup list`".to_owned())
+        Error::NotFound(match oldest {
+            Some(oldest) => format!(
+                "there is no backup of that point or before, the oldest is of commit {oldest}: see `braid backup list`"
+            ),
+            None => "there is no backup to begin with: see `braid backup list`".to_owned(),
+        })
     })
 }
 
@@ -174,7 +183,7 @@ fn copy_files(backups: &Backups<'_>, description: &Description, new: &mut NewDir
 
 /// Opens the database, without changing anything, and looks whether it is where it should be.
 fn confirm(settings: Settings, dir: &Path, sequence: SequenceNumber) -> Result<()> {
-    let settings = Settings { read_only: true, create: false, background_threads: 0, ..settings };
+    let settings = Settings { is_restoring: true, read_only: true, create: false, background_threads: 0, ..settings };
     let db = Db::open_with(settings, dir)?;
     let found = db.snapshot().sequence();
     db.close()?;

@@ -66,6 +66,8 @@ pub enum RestorePoint {
     Version(SequenceNumber),
     /// Just before the first commit that was made later than this, by the wall clock of then.
     Time(SystemTime),
+    /// Just after the last commit that the archive holds.
+    Latest,
 }
 
 impl Db {
@@ -237,6 +239,15 @@ impl Core {
         }
     }
 
+    /// Syncs the log where it is archived, before an edit that makes its commits durable in runs: a power failure would else take
+    /// them from the log alone, and leave a gap in the archive.
+    pub(super) fn sync_for_archive(&self) -> Result<()> {
+        match (&self.archiver, &self.wal) {
+            (Some(_), Some(wal)) => self.sync_to(wal.end_lsn()),
+            _ => Ok(()),
+        }
+    }
+
     /// When the database is closed: archives all of the log.
     pub fn archive_at_close(&self) -> Result<()> {
         let (Some(_), Some(wal)) = (&self.archiver, &self.wal) else { return Ok(()) };
@@ -351,9 +362,55 @@ impl LogArchive {
             _ if walk.is_reached => Ok(walk.last),
             Err(e) if !e.is_corruption() => Err(e),
             Err(e @ Error::BackupDamaged { .. }) => Err(e),
+            // Also after an error: the last segment may name one that was not archived.
+            _ if self.holds_nothing_after(walk.last)? => match point {
+                RestorePoint::Latest => Ok(walk.last),
+                _ => Err(not_in_archive(point, walk.last)),
+            },
             Err(e) => Err(self.ends(walk.last, &format!(" ({e})"))),
             Ok(_) => Err(self.ends(walk.last, "")),
         }
+    }
+
+    /// Whether the archive is whole at its end, and that is `last` or before. Else what follows `last` is missing or damaged.
+    fn holds_nothing_after(&self, last: SequenceNumber) -> Result<bool> {
+        let mut segments = Vec::new();
+        for number in self.segment_numbers()? {
+            let path = wal::segment_path(&self.dir, number);
+            let mut last = None;
+            let dump = wal::inspect_segment(&*self.vfs, &path, &mut |_, record| {
+                if record.header.flags.is_group() {
+                    last = Some(record.header.last_sequence);
+                }
+                Ok(())
+            });
+            match dump {
+                Ok(dump) => segments.push((
+                    dump.header.epoch,
+                    dump.header.start_lsn,
+                    dump.remains || dump.records_beyond > 0,
+                    last,
+                )),
+                // A killed process has left it unfinished.
+                Err(e) if e.is_corruption() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        segments.sort_unstable();
+        for (_, _, is_damaged, found) in segments.into_iter().rev() {
+            if is_damaged || found.is_some() {
+                return Ok(!is_damaged && found <= Some(last));
+            }
+        }
+        Ok(true)
+    }
+
+    fn segment_numbers(&self) -> Result<Vec<FileNumber>> {
+        let entries = match self.vfs.list(&self.dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other.map_err(|e| Error::io("list", &self.dir, e))?,
+        };
+        Ok(entries.iter().filter_map(|entry| wal::segment_number(&entry.name)).collect())
     }
 
     fn ends(&self, last: SequenceNumber, detail: &str) -> Error {
@@ -366,12 +423,16 @@ impl LogArchive {
 
     /// The last segment that has commits up to `from + 1`: what follows `from` stands in it, or after it.
     fn first_segment(&self, from: SequenceNumber) -> Result<FileNumber> {
-        let entries = match self.vfs.list(&self.dir) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-            other => other.map_err(|e| Error::io("list", &self.dir, e))?,
-        };
+        let numbers = self.segment_numbers()?;
+        if numbers.is_empty() {
+            return Err(Error::NotFound(format!(
+                "there is no log archive of the database in {}: name the directory that `braid archive` or `Builder::log_archive` was \
+                 given",
+                self.dir.display()
+            )));
+        }
         let mut best = None;
-        for number in entries.iter().filter_map(|entry| wal::segment_number(&entry.name)) {
+        for number in numbers {
             let path = wal::segment_path(&self.dir, number);
             match wal::first_group(&*self.vfs, &path) {
                 Ok((header, Some(first))) if first <= from + 1 => {
@@ -390,6 +451,19 @@ impl LogArchive {
     }
 }
 
+/// The error about a point that no archived commit reaches, where the archive itself is whole.
+fn not_in_archive(point: RestorePoint, last: SequenceNumber) -> Error {
+    let asked = match point {
+        RestorePoint::Version(version) => format!("commit {version} is not in the archive"),
+        _ => "no commit in the archive was made later than that moment, so what was committed before it is not known"
+            .to_owned(),
+    };
+    Error::InvalidArgument(format!(
+        "{asked}; the last is {last}: restore to that or to the latest, or archive what the database has committed since \
+         (`braid archive`, `Db::archive_now`)"
+    ))
+}
+
 impl Walk<'_, '_> {
     fn visit(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<Visit> {
         if self.is_reached {
@@ -400,7 +474,7 @@ impl Walk<'_, '_> {
         if info.first_sequence > next {
             let (before, first) = (self.last, info.first_sequence);
             return Err(damaged(format!(
-                "commits {next} to {} did not go through the log (a bulk load, or a commit that a crash has taken back): restore to a \
+                "commits {next} to {} did not go through the log (a bulk load, or commits without WAL): restore to a \
                  commit up to {before}, or from a backup of {first} or later",
                 first - 1
             )));
@@ -408,6 +482,7 @@ impl Walk<'_, '_> {
         let is_past = match self.point {
             RestorePoint::Version(version) => info.first_sequence > version,
             RestorePoint::Time(time) => moment_of(info.commit_time_us) > time,
+            RestorePoint::Latest => false,
         };
         if is_past {
             self.is_reached = true;
@@ -417,7 +492,7 @@ impl Walk<'_, '_> {
         let batches = batches.ok_or_else(|| damaged(format!("commit {next} cannot be understood")))?;
         let end = match self.point {
             RestorePoint::Version(version) => version.min(info.last_sequence),
-            RestorePoint::Time(_) => info.last_sequence,
+            RestorePoint::Time(_) | RestorePoint::Latest => info.last_sequence,
         };
         let index = |sequence: SequenceNumber| usize::try_from(sequence - info.first_sequence).unwrap_or(usize::MAX);
         (self.take)(next, &batches[index(next)..=index(end)])?;

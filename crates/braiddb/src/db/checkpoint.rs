@@ -8,7 +8,11 @@
 //!
 //! The files that do change (log, manifest, CURRENT) are never linked: the directory gets a manifest of its own.
 
-use super::{core::Core, database::Db, new_directory::NewDirectory};
+use super::{
+    core::Core,
+    database::Db,
+    new_directory::{NewDirectory, Operation},
+};
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     platform::Vfs,
@@ -72,7 +76,7 @@ impl Db {
     /// memory is flushed first. Open snapshots are not in it. Its records have other [versions](crate::Version) than here.
     ///
     /// `dir` is created; `AlreadyExists` if there is something in it. After an error nothing is left in it, unless the process
-    /// is killed: then it does not open, and is to be removed. A database that was opened for reading only gives `ReadOnly`.
+    /// is killed: then it does not open, and [`crate::Builder::remove_unfinished`] removes it. A database that was opened for reading only gives `ReadOnly`.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -89,11 +93,13 @@ impl Db {
         let dir = dir.as_ref();
         let (vfs, runtime) = (&self.core().settings.vfs, &self.core().settings.runtime);
         let mut new = NewDirectory::begin(vfs, runtime, dir)?;
+        new.mark_unfinished(Operation::Checkpoint)?;
         let image = self.image()?;
         for file in image.files(true) {
             new.link_or_copy(&file.path, &file.name, &|| image.check_open())?;
         }
         new.make_database(&image.layout)?;
+        new.mark_finished()?;
         new.keep();
         Ok(image.sequence)
     }

@@ -59,9 +59,9 @@ impl Tree {
     }
 
     fn write_if_version(&self, key: &[u8], expected: Version, update: &Update) -> Result<Option<Version>> {
-        let incarnation = self.db().core().incarnation;
+        let versions = &self.db().core().versions;
         self.read_modify_write(key, |found| match found {
-            Some((_, sequence)) if Version::new(incarnation, sequence) == expected => update.clone(),
+            Some((_, sequence)) if versions.of(sequence) == expected => update.clone(),
             _ => Update::Keep,
         })
     }
@@ -191,7 +191,6 @@ impl Tree {
     fn update_from(&self, internal: &KeyBuf, mut decide: impl FnMut() -> Result<Update>) -> Result<Option<Version>> {
         let core = self.db().core();
         core.check_writable()?;
-        let incarnation = core.incarnation;
         let _membership = Membership::new(core);
         let mut retries = 0;
         loop {
@@ -220,7 +219,7 @@ impl Tree {
             let durability = core.settings.durability;
             match commit(self.db(), batch, slice::from_ref(self.state()), durability, terms) {
                 Err(e) if e.is_conflict() => self.db().pause(retries, e)?,
-                committed => return Ok(Some(Version::new(incarnation, committed?))),
+                committed => return Ok(Some(core.versions.of(committed?))),
             }
             retries += 1;
         }
@@ -230,9 +229,7 @@ impl Tree {
 impl Core {
     /// The value of an internal key and its version, at a snapshot, or now.
     pub fn get_versioned(self: &Arc<Self>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
-        let incarnation = self.incarnation;
-        let own =
-            |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), Version::new(incarnation, sequence));
+        let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), self.versions.of(sequence));
         self.get_entry(Sought::of(key), snapshot, own)
     }
 }

@@ -23,7 +23,8 @@
 
 use super::{
     archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, dead_limit::Superseding,
-    pressure::Pressure, reserve::Reserve, scrub::Scrubber, snapshot::Hold, stats::Counters, watches::Watches,
+    pressure::Pressure, reserve::Reserve, scrub::Scrubber, snapshot::Hold, stats::Counters, version_tags::VersionTags,
+    watches::Watches,
 };
 use super::{hash_indexes::Look, limited_work::LimitedWork, settings::Settings};
 use crate::{
@@ -100,6 +101,8 @@ pub struct WriteState {
     pub unlogged: SequenceNumber,
     /// Numbers up to this may have been used, as the manifest says.
     pub reserved: SequenceNumber,
+    /// Whether a tag for versions was drawn at the open and no commit has stored it yet.
+    pub has_unstored_tag: bool,
     /// Whether what is committed is shown to nobody yet, since what it tells of is not there.
     pub holds_back: bool,
 }
@@ -196,6 +199,8 @@ pub struct Core {
     pub dir: PathBuf,
     /// The random number of the database's present life.
     pub incarnation: u64,
+    /// Makes the versions of commits.
+    pub versions: VersionTags,
     pub settings: Settings,
     pub clock: Clock,
     /// How far the manifest says that time was ahead of the wall clock.

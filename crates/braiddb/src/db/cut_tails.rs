@@ -13,7 +13,7 @@ use crate::{
 use std::{io, path::Path};
 
 /// The beginning of the names of such files.
-const CUT_TAIL_PREFIX: &str = "LOG-TAIL-";
+pub const CUT_TAIL_PREFIX: &str = "LOG-TAIL-";
 
 /// The most bytes of a tail that are copied.
 const CUT_TAIL_BYTES_MAX: u64 = 1 << 20;

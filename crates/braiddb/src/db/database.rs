@@ -213,9 +213,9 @@ impl Db {
         Transaction::exclusive(self)
     }
 
-    /// The version that the records have which a commit wrote.
+    /// The version of the records that a commit wrote.
     pub fn version_of(&self, commit: SequenceNumber) -> Version {
-        Version::new(self.core().incarnation, commit)
+        self.core().versions.of(commit)
     }
 
     /// A snapshot of now.
@@ -302,8 +302,8 @@ impl Shared {
         // From here on nothing is added that the sync would miss.
         core.refuse_calls();
         let synced = match &core.wal {
-            // The note at the end tells a later open that nothing may be missing.
-            Some(wal) if is_writable => match wal.note_durable() {
+            // The mark at the end lets the next open know that no commit is missing.
+            Some(wal) if is_writable => match core.note_end(wal) {
                 Ok(()) => {
                     cut_tails::remove(&*core.table.vfs, &core.dir);
                     Ok(())

@@ -410,7 +410,8 @@ impl Following {
         self.log.last_sequence = self.log.last_sequence.max(loaded.unwrap_or_default());
         let last_sequence = self.log.last_sequence;
         let layout = self.manifest.layout();
-        let (catalog, _) = load_catalog(settings, &state, last_sequence, (dir, layout.incarnation), &functions)?;
+        let (catalog, _, versions) =
+            load_catalog(settings, &state, last_sequence, (dir, layout.incarnation), &functions)?;
         let core = Core::assemble(Parts {
             reserve: Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::Read),
             settings: settings.clone(),
@@ -425,6 +426,8 @@ impl Following {
             blobs,
             archiver: None,
             catalog,
+            versions,
+            has_unstored_tag: false,
             functions,
             next_file: Arc::new(AtomicU64::new(layout.next_file)),
             counters: Counters::after_recovery(self.log.unshown, self.log.tail_note.clone()),

@@ -21,6 +21,7 @@ use super::{
     core::{Core, WriteState},
     load_place::{Existing, Place, divide},
     unlogged::Marker,
+    write::note_refused,
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, limits, split_internal_key},
@@ -197,8 +198,12 @@ impl Core {
             let oldest_segment = disk.manifest.layout().oldest_segment;
             changes.push(Change::Log { oldest_segment, durable_lsn: wal.durable_lsn() });
         }
-        self.install_with_fresh_memtable(&mut disk, changes)?;
-        Ok(sequence)
+        let installed = self.install_with_fresh_memtable(&mut disk, changes);
+        if installed.as_ref().is_err_and(Error::is_disk_full) {
+            // No run has the number, and the log lacks it: that must not look like a gap.
+            note_refused(&mut write.refused, sequence, sequence);
+        }
+        installed.map(|()| sequence)
     }
 
     /// Has the log say, before there is a load, that what this range holds comes past it. What did not go to the log before is flushed: no

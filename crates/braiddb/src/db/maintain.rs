@@ -230,6 +230,7 @@ impl Core {
 
     fn install_flush(&self, memtable: &Arc<Memtable>, planned: &Version, outputs: Vec<FlushOutput>) -> Result<()> {
         self.sync_what_is_retained()?;
+        self.sync_for_archive()?;
         self.archive_finished_or_warn();
         let mut disk = self.disk.lock();
         let flushed = memtable.max_sequence();
@@ -294,7 +295,6 @@ impl Core {
         // After the close, another opener may have the files.
         self.check_open()?;
         changes.push(Change::NextFile(self.next_file.load(Ordering::Relaxed)));
-        changes.push(Change::LastSequence(self.snapshots.visible()));
         let time = self.time_change();
         if let Change::Time { ahead_us, .. } = &time {
             self.noted_ahead_us.store(*ahead_us, Ordering::Relaxed);

@@ -72,6 +72,7 @@ mod update;
 mod update_scope;
 mod upgrade;
 mod verify;
+mod version_tags;
 mod watch;
 mod watches;
 mod write;
@@ -110,6 +111,8 @@ mod tests_failing_merges;
 mod tests_flush;
 #[cfg(test)]
 mod tests_follower;
+#[cfg(test)]
+mod tests_follower_watch;
 #[cfg(test)]
 mod tests_hash_index;
 #[cfg(test)]
@@ -180,7 +183,7 @@ pub use load_writer::Loaded;
 pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree, split as split_multi_key, unescape};
 pub use multi_cursor::MultiCursor;
-pub use new_directory::{LOCK_NAME, NewDirectory, RESTORING_NAME, make_durably};
+pub use new_directory::{LOCK_NAME, NewDirectory, Operation, RESTORING_NAME, make_durably, remove_unfinished};
 pub use ranges::RangeEstimate;
 pub use record_version::{ETag, Version};
 pub use scrub::ScrubStats;

@@ -1,12 +1,18 @@
-//! A directory that becomes a database: a checkpoint, or what is restored from a backup.
+//! A directory that becomes a database: by a load, a restore, a salvage or a checkpoint.
 //!
-//! Files come first, linked or copied, each synced; then the directory is synced; then the manifest is written, and CURRENT last. So
-//! a directory that is not finished does not open: it has files and no CURRENT. Who gives up removes what it has made. Meanwhile the
-//! directory's lock is held.
+//! First comes a **marker** (`RESTORING`), a file that names the operation, and its directory entry is synced. Then files are linked or
+//! copied, each synced; the directory is synced; the manifest is written, and CURRENT. The marker goes last. A directory with a marker
+//! never opens as a database, so a killed operation leaves nothing that looks like one, and [`remove_unfinished`] can remove it. An
+//! operation that fails removes the files that it made. The directory's lock is held meanwhile.
 
+use super::{
+    cut_tails::CUT_TAIL_PREFIX,
+    open::{SYNC_FAILED_NAME, numbered},
+    reserve::RESERVE_NAME,
+};
 use crate::{
     base::{Error, Result},
-    platform::{File, FileLock, OpenMode, Runtime, Vfs},
+    platform::{DirEntry, File, FileLock, OpenMode, Runtime, Vfs},
     version::{CURRENT_NAME, Layout, Manifest},
 };
 use std::{
@@ -18,8 +24,38 @@ use std::{
 /// The lock's file name.
 pub const LOCK_NAME: &str = "LOCK";
 
-/// Stands there as long as a directory with a CURRENT is not what it is to be.
+/// The marker's file name. It is there as long as the directory is unfinished.
 pub const RESTORING_NAME: &str = "RESTORING";
+
+/// More bytes than any marker has.
+const MARKER_LEN_MAX: usize = 64;
+
+/// What makes the database, as the marker names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// [`crate::Builder::load`].
+    Load,
+    /// [`crate::Builder::restore`] and [`crate::Builder::restore_to`].
+    Restore,
+    /// Reading what is left of a damaged database into a new one.
+    Salvage,
+    /// [`crate::Db::checkpoint`].
+    Checkpoint,
+}
+
+impl Operation {
+    const ALL: [Operation; 4] = [Operation::Load, Operation::Restore, Operation::Salvage, Operation::Checkpoint];
+
+    /// The operation's name. The marker holds it and a line feed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Load => "load",
+            Operation::Restore => "restore",
+            Operation::Salvage => "salvage",
+            Operation::Checkpoint => "checkpoint",
+        }
+    }
+}
 
 /// So much is copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -105,10 +141,15 @@ impl NewDirectory {
         Ok(())
     }
 
-    /// Notes that the directory is to be changed after it has become a database, and does not open before [`NewDirectory::end_restoring`].
-    pub fn begin_restoring(&mut self) -> Result<()> {
+    /// Writes the marker: the directory does not open as a database before [`NewDirectory::mark_finished`]. To be called before any
+    /// other file is made; the marker survives a crash if any later file does.
+    pub fn mark_unfinished(&mut self, operation: Operation) -> Result<()> {
+        let path = self.dir.join(RESTORING_NAME);
         let file = self.create(RESTORING_NAME)?;
-        file.sync_data().map_err(|e| Error::output("sync", self.dir.join(RESTORING_NAME), e))
+        let text = format!("{}\n", operation.name());
+        file.write_at(text.as_bytes(), 0).map_err(|e| Error::output("write", &path, e))?;
+        file.sync_data().map_err(|e| Error::output("sync", &path, e))?;
+        self.vfs.sync_dir(&self.dir).map_err(|e| Error::output("sync", &self.dir, e))
     }
 
     /// Gives up the lock, so that the database can be opened for restoring.
@@ -116,8 +157,8 @@ impl NewDirectory {
         self.lock = None;
     }
 
-    /// From now on the database opens.
-    pub fn end_restoring(&mut self) -> Result<()> {
+    /// Removes the marker: from now on the database opens.
+    pub fn mark_finished(&mut self) -> Result<()> {
         let path = self.dir.join(RESTORING_NAME);
         self.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
         self.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))
@@ -158,6 +199,9 @@ impl Drop for NewDirectory {
 
 fn refuse_unless_empty(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let entries = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    if let Some(reason) = unfinished(vfs, dir, &entries) {
+        return Err(Error::AlreadyExists(format!("{} is not empty: {reason}", dir.display())));
+    }
     match entries.iter().find(|entry| entry.name != LOCK_NAME) {
         Some(entry) => Err(Error::AlreadyExists(format!(
             "{} is not empty, there is {}: name a directory that is empty or does not exist yet",
@@ -166,6 +210,76 @@ fn refuse_unless_empty(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Says which operation has not finished the directory, and what to do; `None` if there is no marker.
+pub fn unfinished(vfs: &dyn Vfs, dir: &Path, entries: &[DirEntry]) -> Option<String> {
+    entries.iter().find(|entry| entry.name == RESTORING_NAME)?;
+    let (operation, again) = match marked_operation(vfs, dir) {
+        Some(operation) => (operation.name(), operation.name()),
+        // An older version, or a kill between the marker's making and its writing.
+        None => ("load or restore", "operation"),
+    };
+    Some(format!(
+        "a {operation} into it is not finished. If none is running, repeat the {again} with --force, or remove what it left with \
+         Builder::remove_unfinished"
+    ))
+}
+
+/// The operation that the marker names, if it names one.
+fn marked_operation(vfs: &dyn Vfs, dir: &Path) -> Option<Operation> {
+    let file = vfs.open(&dir.join(RESTORING_NAME), OpenMode::Read).ok()?;
+    let mut text = [0; MARKER_LEN_MAX];
+    let len = file.read_at(&mut text, 0).ok()?;
+    let text = text.get(..len)?.strip_suffix(b"\n")?;
+    Operation::ALL.into_iter().find(|operation| operation.name().as_bytes() == text)
+}
+
+/// Removes what a killed operation left in `dir`. Returns false if there is no marker, and then changes nothing. `Locked` if the operation
+/// is still running; `AlreadyExists` if there is anything that it cannot have made.
+pub fn remove_unfinished(vfs: &dyn Vfs, runtime: &dyn Runtime, dir: &Path) -> Result<bool> {
+    let entries = match vfs.list(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries.map_err(|e| Error::io("list", dir, e))?,
+    };
+    if entries.iter().all(|entry| entry.name != RESTORING_NAME) {
+        return Ok(false);
+    }
+    let lock_path = dir.join(LOCK_NAME);
+    let locked = vfs.lock(&lock_path, &runtime.process_name()).map_err(|e| Error::io("lock", &lock_path, e))?;
+    let lock = locked.map_err(|owner| Error::Locked { path: dir.to_owned(), owner })?;
+    // Listed again: whoever had the lock may have finished just before.
+    let entries = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    if entries.iter().all(|entry| entry.name != RESTORING_NAME) {
+        return Ok(false);
+    }
+    if let Some(other) = entries.iter().find(|entry| !is_engine_file(&entry.name)) {
+        return Err(Error::AlreadyExists(format!(
+            "{} holds {}, which no load, restore, salvage or checkpoint makes: nothing was removed. Move it elsewhere, or name another directory",
+            dir.display(),
+            other.name
+        )));
+    }
+    let is_last = |entry: &&DirEntry| [RESTORING_NAME, LOCK_NAME].contains(&entry.name.as_str());
+    // The marker goes after all that it marks, so that a kill in between leaves a marked directory.
+    for entry in entries.iter().filter(|entry| !is_last(entry)) {
+        remove(vfs, &dir.join(&entry.name))?;
+    }
+    vfs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+    remove(vfs, &dir.join(RESTORING_NAME))?;
+    remove(vfs, &lock_path)?;
+    drop(lock);
+    Ok(true)
+}
+
+fn remove(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+    vfs.remove(path).map_err(|e| Error::io("remove", path, e))
+}
+
+fn is_engine_file(name: &str) -> bool {
+    [CURRENT_NAME, LOCK_NAME, RESERVE_NAME, RESTORING_NAME, SYNC_FAILED_NAME].contains(&name)
+        || name.starts_with(CUT_TAIL_PREFIX)
+        || numbered(name).is_some()
 }
 
 /// Creates a directory and its parents, so that they survive a crash.

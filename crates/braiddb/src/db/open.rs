@@ -18,12 +18,13 @@ use super::{
     cut_tails,
     files_ahead::{FilesAhead, Opened},
     log_kept,
-    new_directory::{LOCK_NAME, RESTORING_NAME, make_durably},
+    new_directory::{LOCK_NAME, make_durably, unfinished},
     pressure::Pressure,
     replay::{Replayed, replay},
     reserve::Reserve,
     space::open_with_reserve,
     stats::Counters,
+    version_tags::{VERSION_TAGS, VersionTags},
     watches::Watches,
 };
 use super::{
@@ -103,6 +104,8 @@ pub struct Parts {
     pub blobs: BlobStore,
     pub archiver: Option<Archiver>,
     pub catalog: Catalog,
+    pub versions: VersionTags,
+    pub has_unstored_tag: bool,
     pub functions: Arc<MergeFunctions>,
     pub next_file: Arc<AtomicU64>,
     pub counters: Counters,
@@ -143,7 +146,7 @@ impl Core {
         let (version, replayed) = (version?, replayed?);
         let mut state = first_state(&settings, &replayed, Arc::new(version));
         let last_sequence = replayed.last_sequence.max(manifest.layout().last_sequence);
-        let (catalog, remembered) = loop {
+        let (catalog, remembered, mut versions) = loop {
             match load_catalog(&settings, &state, last_sequence, (dir, manifest.layout().incarnation), &functions) {
                 Err(e) => heal_at_open(e, &mut files, &mut state, manifest.layout())?,
                 Ok(loaded) => break loaded,
@@ -163,6 +166,7 @@ impl Core {
             let kept = cut_tails::keep(&*settings.vfs, dir, tail);
             tracing::warn!("{tail}; what was cut is kept in the file {kept}");
         }
+        let has_unstored_tag = draw_tag(&settings, &outcome, last_sequence, &mut versions);
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
@@ -181,6 +185,8 @@ impl Core {
             wal: Some(wal),
             blobs,
             catalog,
+            versions,
+            has_unstored_tag,
             functions,
             next_file,
             counters: Counters::after_recovery(records, tail_note),
@@ -199,6 +205,7 @@ impl Core {
         Core {
             dir,
             incarnation: disk.manifest.layout().incarnation,
+            versions: parts.versions,
             clock: Clock::new(&*settings.runtime, floor_us),
             noted_ahead_us: AtomicU64::new(disk.manifest.layout().time_ahead_us),
             limited: LimitedWork::new(&settings, &table),
@@ -220,6 +227,7 @@ impl Core {
                 exclusive_tickets: 0,
                 unlogged: 0,
                 reserved: last_sequence,
+                has_unstored_tag: parts.has_unstored_tag,
                 holds_back: false,
             }),
             window: Window::new(settings.window_bytes()),
@@ -329,10 +337,11 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     }
 }
 
-/// What a restore has not finished is no database yet.
+/// Refuses a directory that a load, restore, salvage or checkpoint has not finished: it is no database yet.
 pub(super) fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
-    if !settings.is_restoring && names.iter().any(|e| e.name == RESTORING_NAME) {
-        let reason = "a restore into it was not finished: remove the directory, and restore once more";
+    if !settings.is_restoring
+        && let Some(reason) = unfinished(&*settings.vfs, dir, names)
+    {
         return Err(Error::NotFound(format!("there is no database in {}: {reason}", dir.display())));
     }
     Ok(())
@@ -472,7 +481,8 @@ pub(super) fn load_catalog(
     last_sequence: SequenceNumber,
     (dir, incarnation): (&Path, u64),
     functions: &MergeFunctions,
-) -> Result<(Catalog, Option<RetentionLimit>)> {
+) -> Result<(Catalog, Option<RetentionLimit>, VersionTags)> {
+    let mut versions = VersionTags::new(incarnation);
     let (mut retention, mut dropped) = (None, BTreeMap::new());
     let mut trees = Vec::new();
     let mut next_id = 1;
@@ -501,13 +511,28 @@ pub(super) fn load_catalog(
                 functions.add(number, &name, own.map(|(_, function)| Arc::clone(function)));
             }
             b'd' => dropped.extend([DroppedTree::decode(entry.value, entry.sequence).ok_or_else(bad)?]),
+            &VERSION_TAGS => versions.decode(entry.value).ok_or_else(bad)?,
             b'r' => retention = Some(log_kept::decode(entry.value).ok_or_else(bad)?),
             _ => {}
         }
         cursor.next()?;
     }
     let catalog = Catalog { dropped: RwLock::new(dropped), ..Catalog::new(trees, next_id) };
-    Ok((catalog, retention))
+    Ok((catalog, retention, versions))
+}
+
+/// Draws a tag for the versions of what is committed from now on, unless the log was closed cleanly. Returns whether it did.
+fn draw_tag(
+    settings: &Settings,
+    outcome: &RecoveryOutcome,
+    last_sequence: SequenceNumber,
+    versions: &mut VersionTags,
+) -> bool {
+    let is_needed = !outcome.is_closed_cleanly && !settings.is_restoring;
+    if is_needed {
+        versions.begin(last_sequence + 1, &*settings.runtime);
+    }
+    is_needed
 }
 
 /// Makes what was replayed durable and begins a new epoch of the log.

@@ -3,12 +3,14 @@
 use crate::base::{Error, Result, SequenceNumber};
 use std::{fmt, ops::Deref, str, str::FromStr};
 
-/// Which write of a record it is: the commit that wrote it, and which life of the database that was in. No two writes that are durable ever have
-/// the same version, not even where the database was restored from a backup in between.
+/// A write of a record: the commit that wrote it, and the life of the database that the commit was in. No two commits ever have the
+/// same version, neither where the database was restored from a backup in between, nor where a power failure took the first of them
+/// before it was durable. So a conditional write with the version of a lost commit is refused.
 ///
-/// A commit can be seen before it is durable. If a power failure takes one away of which nothing is on the disk yet, the next commit
-/// gets its number: who hands out the version of what was just written, to compare it later, should wait until that is durable
-/// ([`crate::Durability::Sync`], or [`crate::Db::sync`] before it is told). A process that is killed takes no commit away.
+/// A version stays valid as long as its commit is there, whether the database was closed or killed since. After 1,000 opens
+/// that follow a kill or a power failure, the versions of the oldest commits are replaced by others, once.
+///
+/// Versions are ordered by commit.
 ///
 /// Its text is fit for an HTTP `ETag`: a strong one, 35 bytes long, `"` included.
 ///
@@ -29,8 +31,9 @@ use std::{fmt, ops::Deref, str, str::FromStr};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    incarnation: u64,
     sequence: SequenceNumber,
+    /// The incarnation with the tag of the number: see [`super::version_tags`].
+    incarnation: u64,
 }
 
 /// The length of a version's text.

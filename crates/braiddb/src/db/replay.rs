@@ -80,7 +80,7 @@ pub fn replay(
     if !walk.memtable.is_empty() {
         walk.memtables.push(walk.memtable);
     }
-    let last_sequence = layout.flushed.max(outcome.highest_sequence);
+    let last_sequence = layout.flushed.max(outcome.last_sequence);
     let blob_files = walk.files.into_keys().collect();
     let Walk { memtables, records, last_commit_us, load_is_next, is_past_load, ahead, .. } = walk;
     if let Some(ahead) = &ahead {

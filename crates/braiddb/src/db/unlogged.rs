@@ -8,14 +8,14 @@
 //! such waits until they are flushed, and the log says between the two what it lacks ([`Marker`]): for those who watch it, who would
 //! else not know. (Should a crash come between, the next epoch's first number tells.)
 //!
-//! Numbers of commits that a crash takes away must not be given again: records with them may have been seen, and their
-//! versions been told to others. After a kill the log would tell them; without it, the manifest says beforehand up to which number any
-//! may be used.
+//! The manifest reserves their numbers before they are used: a flush may make some of them durable, and whoever watches the log must
+//! find higher numbers after a crash.
 
 use super::{
     catalog::catalog_key,
     core::{Core, Request, WriteState},
     database::Db,
+    version_tags::VERSION_TAGS,
 };
 use crate::{
     base::{EntryKind, Error, MAX_SEQUENCE, Result, SequenceNumber, TreeId},
@@ -24,6 +24,7 @@ use crate::{
     memtable::Memtable,
     txn::Verdict,
     version::Change,
+    wal::Wal,
 };
 use std::{
     slice,
@@ -125,6 +126,9 @@ impl Core {
     /// Sees to it that a group can be committed after those before it; whether it goes to the log.
     #[inline]
     pub(super) fn prepare_for(&self, write: &mut WriteState, group: &[Request]) -> Result<bool> {
+        if write.has_unstored_tag {
+            self.store_tag(write)?;
+        }
         // One that must be logged has the others logged with it.
         if group.iter().all(|request| request.is_unlogged) {
             let needed = write.last_sequence + group.len() as u64;
@@ -165,7 +169,29 @@ impl Core {
     }
 
     fn commit_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
-        let batch = marker.batch()?;
+        self.commit_own(write, marker.batch()?)
+    }
+
+    /// Stores the tag that was drawn at the open, in a commit before the first one that has it.
+    #[cold]
+    fn store_tag(&self, write: &mut WriteState) -> Result<()> {
+        let mut batch = RawBatch::default();
+        batch.push(EntryKind::Value, &[&catalog_key(VERSION_TAGS, b"")], &self.versions.encode());
+        let batch = batch.prepare()?;
+        // Or it would be stored before itself.
+        write.has_unstored_tag = false;
+        self.commit_own(write, batch).inspect_err(|_| write.has_unstored_tag = true)
+    }
+
+    /// Ends the log of a database that is closed. A tag that no commit has stored yet is lost with the close: without the mark of a clean
+    /// close, the next open draws another.
+    pub(super) fn note_end(&self, wal: &Wal) -> Result<()> {
+        let has_unstored_tag = self.write.lock().has_unstored_tag;
+        if has_unstored_tag { wal.note_durable() } else { wal.note_closed() }
+    }
+
+    /// Commits a batch of the engine's own, ahead of the group that the leader has in hand.
+    fn commit_own(&self, write: &mut WriteState, batch: PreparedBatch) -> Result<()> {
         let drops = self.catalog.drops.load(Ordering::Acquire);
         let mut request = Request { batch, drops, is_unlogged: false, check: None, verdict: Verdict::Unchanged };
         self.try_commit_group(write, slice::from_mut(&mut request), drops).map(|_| ())

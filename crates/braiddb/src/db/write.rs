@@ -267,8 +267,7 @@ impl Core {
                 .inspect_err(|e| match e.is_disk_full() {
                     // Nothing stands under these numbers, but the window may have them: who begins now must not look for them.
                     true => {
-                        let before = refused.filter(|(_, last)| last + 1 == first_sequence);
-                        *refused = Some((before.map_or(first_sequence, |(first, _)| first), *last_sequence));
+                        note_refused(refused, first_sequence, *last_sequence);
                         self.snapshots.publish(*last_sequence);
                     }
                     false => self.latch(e),
@@ -304,6 +303,13 @@ impl Core {
         }
     }
 
+    /// The last commit at or before this number that is not one of those that the log refused and does not tell of yet: a crash gives
+    /// their numbers to others, which whoever watches from there on must not miss.
+    pub(super) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
+        let refused = self.write.lock().refused;
+        refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
+    }
+
     /// Freezes the active memtable if it is full, or takes too much of what databases share; and waits while too many wait for their flush. Gives a state whose active
     /// memtable has room; it is the active one as long as the caller has `write`.
     fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
@@ -333,6 +339,16 @@ fn log(
 ) -> Result<Lsn> {
     tell(wal, header.commit_time_us, refused)?;
     wal.append(header, payload)
+}
+
+/// Notes numbers that no commit has, for [`tell`].
+pub(super) fn note_refused(
+    refused: &mut Option<(SequenceNumber, SequenceNumber)>,
+    first: SequenceNumber,
+    last: SequenceNumber,
+) {
+    let before = refused.filter(|(_, end)| end + 1 == first);
+    *refused = Some((before.map_or(first, |(start, _)| start), last));
 }
 
 /// Has the log tell of the commits that it has refused. Between commits that do not go through the log and the marker that tells of them there is no

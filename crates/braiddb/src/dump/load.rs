@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{Db, NewDirectory, Settings},
+    db::{Db, NewDirectory, Operation, Settings},
     version::{Change, Edit, Layout},
 };
 use std::{fmt, io::Read, path::Path};
@@ -79,7 +79,7 @@ pub fn load(settings: Settings, dir: &Path, input: &mut dyn Read, options: LoadO
     let mut frames = FrameReader::begin(input)?;
     let (source, first) = frames.source()?;
     let mut new = NewDirectory::begin(&settings.vfs, &settings.runtime, dir)?;
-    new.begin_restoring()?;
+    new.mark_unfinished(Operation::Load)?;
     new.make_database(&empty_layout(frames.sequence, &source))?;
     new.unlock();
     let settings = Settings {
@@ -94,7 +94,7 @@ pub fn load(settings: Settings, dir: &Path, input: &mut dyn Read, options: LoadO
     };
     let loaded = fill(&settings, dir, &mut frames, &source, first, options).and_then(|report| {
         confirm(&settings, dir)?;
-        new.end_restoring()?;
+        new.mark_finished()?;
         Ok(report)
     });
     match loaded {

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     base::{Content, EntryKind, Error, RangeTombstoneSet, Result, TreeId, split_internal_key},
     cache::BlockCache,
-    db::{DumpedCatalog, LOCK_NAME, NewDirectory, RESTORING_NAME, Settings},
+    db::{DumpedCatalog, LOCK_NAME, NewDirectory, Operation, RESTORING_NAME, Settings},
     platform::OpenMode,
     table::TableContext,
 };
@@ -72,10 +72,10 @@ pub fn salvage(settings: Settings, from: &Path, to: &Path, options: SalvageOptio
     let mut losses = Losses::default();
     let plan = plan(&context, from, &mut losses)?;
     let mut new = NewDirectory::begin(&settings.vfs, &settings.runtime, to)?;
-    new.begin_restoring()?;
+    new.mark_unfinished(Operation::Salvage)?;
     let job = Job { settings: &settings, context, from, to, options, losses, plan };
     let done = job.run(&mut new).and_then(|report| {
-        new.end_restoring()?;
+        new.mark_finished()?;
         Ok(report)
     });
     match done {

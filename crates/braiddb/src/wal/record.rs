@@ -25,7 +25,8 @@
 //! The **link** of a record is the high half of its header's checksum, and so covers the payload through the payload's
 //! checksum. The first record of a segment carries the link of the header area. A **seal** is the last record of a
 //! segment that the log went on from; its payload is the number and the file id of the next segment. A **note**
-//! says only how far the log is synced; its payload is empty, or zeros that take up what is left before a seal. Both carry the last sequence number before them and the base time.
+//! says only how far the log is synced; its payload is empty, or zeros that take up what is left before a seal, or the byte 1, which
+//! marks a clean close. Both carry the last sequence number before them and the base time.
 //!
 //! Both checksums mix in the record's LSN where other units have their offset: the LSN differs between the lives of a
 //! file even where its offset does not, so that a stale record is known for what it is without telling its epoch.
@@ -50,6 +51,9 @@ pub const RECORD_HEADER_LEN_MAX: usize = FIXED_LEN + 3 * 5 + 3 * 10;
 
 /// No seal is longer. Every segment keeps room for one.
 pub const SEAL_LEN_MAX: u64 = (RECORD_HEADER_LEN_MAX + SEAL_PAYLOAD_LEN) as u64;
+
+/// The payload of the note that marks a clean close. Builds before it ignore a note's payload.
+pub const CLEAN_CLOSE: [u8; 1] = [1];
 
 /// The length of a seal's payload.
 const SEAL_PAYLOAD_LEN: usize = 16;

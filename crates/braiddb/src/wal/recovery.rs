@@ -23,7 +23,7 @@
 use super::{
     early::{Early, Look},
     format::{Epoch, Link, Lsn, MAX_LSN, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
-    record::{Record, RecordFlags, decode_seal},
+    record::{CLEAN_CLOSE, Record, RecordFlags, decode_seal},
     remains::{Remains, remains},
     retention::{RetentionLimit, find_retained},
     scan::{Beyond, Found, SegmentReader},
@@ -91,10 +91,9 @@ pub struct RecoveryOutcome {
     pub end_lsn: Lsn,
     /// How far it is known to have been durable; never past its end.
     pub durable_lsn: Lsn,
-    /// The last sequence number in it, or before it.
+    /// The last sequence number in it, or before it. New commits get higher ones, among them those of discarded records: see
+    /// `db::version_tags`.
     pub last_sequence: SequenceNumber,
-    /// The highest sequence number seen, in discarded records too. New commits get higher ones.
-    pub highest_sequence: SequenceNumber,
     /// The epoch to begin.
     pub next_epoch: Epoch,
     /// The segments that hold the log, in order.
@@ -107,6 +106,10 @@ pub struct RecoveryOutcome {
     pub tail_note: Option<String>,
     /// The same, where it stands.
     pub cut_tail: Option<CutTail>,
+    /// Whether the log ends with the mark of a clean close ([`super::Wal::note_closed`]), or there is no log yet. Then no commit is
+    /// missing: all were synced before the mark, and a torn record past the end is none of this log's. After a kill or a power
+    /// failure, and after a close whose note found no space, it is false; so it is after a close by a build that wrote no such mark.
+    pub is_closed_cleanly: bool,
     /// Whether something stands past the end that may have been a record: one that was being written at a crash, or
     /// one that was acknowledged and is damaged, which nothing in the log can tell apart. In a recycled segment it may
     /// also be a record of the file's former life.
@@ -240,6 +243,7 @@ pub fn recover_with(
         end: Position::default(),
         durable_lsn: input.durable_lsn,
         stopped: None,
+        closed_lsn: None,
         used: Vec::new(),
         beyond: Beyond::default(),
         found: Found::Nothing,
@@ -287,6 +291,8 @@ struct Chain<'a> {
     durable_lsn: Lsn,
     /// Where the visitor ended the log, and why.
     stopped: Option<(Position, String)>,
+    /// Where the last mark of a clean close ends.
+    closed_lsn: Option<Lsn>,
     used: Vec<Arc<Segment>>,
     /// What stands past it.
     beyond: Beyond,
@@ -357,6 +363,11 @@ impl<'a> Chain<'a> {
                 let seal = decode_seal(&payload).ok_or_else(|| candidate.bad(before.offset, "not a seal"))?;
                 segment.close(position.lsn);
                 return self.next_of_seal(seal, &position);
+            }
+            if record.header.flags.contains(RecordFlags::NOTE)
+                && reader.payload(before.offset, &record)?[..] == CLEAN_CLOSE
+            {
+                self.closed_lsn = Some(position.lsn);
             }
             if record.header.flags.is_group() {
                 self.group(candidate, &mut reader, &before, &mut position, &record)?;
@@ -486,8 +497,9 @@ impl<'a> Chain<'a> {
         let cut_tail = self.cut_tail();
         let tail_note = cut_tail.as_ref().map(CutTail::to_string);
         let ambiguous_tail = tail_note.is_some() || self.found != Found::Nothing;
-        let highest_sequence = self.end.last_sequence.max(self.beyond.last_sequence).max(self.input.flushed);
         let is_stopped = self.stopped.is_some();
+        let ends_closed = !is_stopped && self.beyond.records == 0 && self.closed_lsn == Some(self.end.lsn);
+        let is_closed_cleanly = ends_closed || self.input.oldest_segment.is_none();
         let begins_after = self.used.first().map_or(0, |segment| segment.header.previous_sequence);
         let end = self.stopped.map_or(self.end, |(position, _)| position);
         let mut used = self.used;
@@ -507,13 +519,13 @@ impl<'a> Chain<'a> {
             end_lsn: end.lsn,
             durable_lsn: self.durable_lsn,
             last_sequence: end.last_sequence,
-            highest_sequence,
             next_epoch,
             segments,
             unneeded,
             highest_file_number: self.files.by_number.keys().next_back().copied().unwrap_or(0),
             tail_note,
             cut_tail,
+            is_closed_cleanly,
             ambiguous_tail,
             tail,
             begins_after,

@@ -11,7 +11,7 @@ use super::{
     },
 };
 use crate::{
-    base::{Error, Result, SequenceNumber},
+    base::{Error, Result},
     codec::{Compression, decompress},
     platform::File,
 };
@@ -49,8 +49,6 @@ pub struct Beyond {
     pub records: u64,
     /// The highest `durable_lsn` of any.
     pub durable_lsn: Lsn,
-    /// The highest sequence number of any, torn ones included.
-    pub last_sequence: SequenceNumber,
 }
 
 impl Beyond {
@@ -58,7 +56,6 @@ impl Beyond {
     pub fn add(&mut self, other: Beyond) {
         self.records += other.records;
         self.durable_lsn = self.durable_lsn.max(other.durable_lsn);
-        self.last_sequence = self.last_sequence.max(other.last_sequence);
     }
 }
 
@@ -111,16 +108,14 @@ impl<'a> SegmentReader<'a> {
             // A header that passes was written here in this life of the file, so nothing begins inside its record.
             // Stepping over it also keeps the time linear.
             let (record, seen) = match self.find(at)? {
-                Found::Record(record) => {
-                    (record, Beyond { records: 1, durable_lsn: record.header.durable_lsn, ..Beyond::default() })
-                }
+                Found::Record(record) => (record, Beyond { records: 1, durable_lsn: record.header.durable_lsn }),
                 Found::Torn(record) => (record, Beyond::default()),
                 Found::Remains | Found::Nothing => {
                     offset = at + 1;
                     continue;
                 }
             };
-            beyond.add(Beyond { last_sequence: record.header.last_sequence, ..seen });
+            beyond.add(seen);
             offset = at + record.file_len();
         }
         Ok(beyond)

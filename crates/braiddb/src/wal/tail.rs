@@ -162,7 +162,7 @@ enum Step {
 }
 
 /// The header of a segment and the link of its first record; `None` if there is no whole one.
-fn read_header(file: &dyn File, path: &Path) -> Result<Option<(SegmentHeader, Link)>> {
+pub(super) fn read_header(file: &dyn File, path: &Path) -> Result<Option<(SegmentHeader, Link)>> {
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
     match file.read_exact_at(&mut bytes, 0) {
         Ok(()) => Ok(SegmentHeader::decode(&bytes, path).ok()),

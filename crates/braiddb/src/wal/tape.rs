@@ -12,6 +12,7 @@ use super::{
     retention::Pin,
     scan::{Found, SegmentReader},
     segment::Segment,
+    tail::read_header,
 };
 use crate::base::{Error, Result, SequenceNumber};
 use std::{collections::VecDeque, sync::Arc};
@@ -84,6 +85,12 @@ pub enum ReadError {
     Gone(Gone),
     /// Anything else.
     Failed(Error),
+}
+
+impl From<Gone> for ReadError {
+    fn from(gone: Gone) -> ReadError {
+        ReadError::Gone(gone)
+    }
 }
 
 impl From<Error> for ReadError {
@@ -170,8 +177,28 @@ impl LogReader {
         }
     }
 
+    /// As [`LogReader::read_records`]. Another process that writes the log may use the segment's file again while it is read: that
+    /// is not damage. A new life begins with a new header, so the header decides, looked at after the failure.
+    fn read_segment(
+        &mut self,
+        limit: Lsn,
+        bytes_max: usize,
+        items: &mut VecDeque<LogItem>,
+    ) -> std::result::Result<usize, ReadError> {
+        self.read_records(limit, bytes_max, items).map_err(|error| match error.is_corruption() && self.is_reused() {
+            true => Gone { floor: self.pin.last_sequence() }.into(),
+            false => error.into(),
+        })
+    }
+
+    /// Whether the present segment's file begins with another header by now.
+    fn is_reused(&self) -> bool {
+        let header = read_header(&*self.pin.file(), &self.pin.path);
+        header.is_ok_and(|header| header.is_none_or(|(header, _)| header != self.pin.header))
+    }
+
     /// Reads records of the present segment; how many bytes of them are given.
-    fn read_segment(&mut self, limit: Lsn, bytes_max: usize, items: &mut VecDeque<LogItem>) -> Result<usize> {
+    fn read_records(&mut self, limit: Lsn, bytes_max: usize, items: &mut VecDeque<LogItem>) -> Result<usize> {
         let header = &self.pin.header;
         let end = self.pin.end_lsn().min(limit).min(header.limit_lsn());
         if self.lsn() >= end {

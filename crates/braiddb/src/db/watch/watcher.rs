@@ -12,8 +12,9 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
-    db::{Db, MultiTree, Tree, Version, catalog::TreeState, core::Core},
+    db::{Db, MultiTree, Tree, catalog::TreeState, core::Core},
     platform::UNIX_EPOCH,
+    version::{Layout, Manifest},
     wal::{
         ClosedLog, Gone, HeldLog, LogItem, LogReader, Lsn, ReadError, RecordInfo, RecoveryInput, RetentionLimit,
         Segment, Visit, end_of_epoch, recover,
@@ -31,6 +32,9 @@ use std::{
 
 /// About how much of the log a watcher has in memory at most, but that it has at least one commit group.
 const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// Maximum number of times that a reader of another process's log begins again because the writer has gone on.
+const LOOKS_MAX: u32 = 100;
 
 /// A watcher that waits syncs the log no sooner after it did so before: others may do it meanwhile.
 const SYNC_PAUSE_NS: u64 = 5_000_000;
@@ -234,7 +238,7 @@ impl Watcher {
         let source = Source::new(core)?;
         let after = match start {
             Start::Now => None,
-            Start::After(commit) => Some(commit),
+            Start::After(commit) => Some(core.before_refused(commit)),
             Start::Resume(token) => Some(source.check_token(&token)?),
             Start::Oldest => Some(source.floor()),
         };
@@ -432,7 +436,7 @@ impl Watcher {
             return Ok(None);
         }
         let time = time_us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us)));
-        let version = Version::new(core.incarnation, sequence);
+        let version = core.versions.of(sequence);
         Ok(Some(ChangeSet { sequence, version, time, changes, token: self.token }))
     }
 
@@ -570,17 +574,31 @@ impl HeldLog for Source {
 }
 
 impl Core {
-    /// What there is of the log of a database that is open for reading only, as of its manifest.
+    /// What there is of the log of a database that is open for reading only. A writer in another process may release the segments
+    /// that the manifest names, and use their files again: then the log is read once more, by the manifest of then. So an error is
+    /// returned only where CURRENT stands still.
     fn find_log(&self) -> Result<ClosedLog> {
-        let disk = self.disk.lock();
-        let layout = disk.manifest.layout();
+        let mut manifest = self.disk.lock().manifest.clone();
+        for _ in 0..LOOKS_MAX {
+            match self.find_log_by(manifest.layout()) {
+                Err(e) if e.is_corruption() && manifest.has_gone_on()? => {
+                    tracing::debug!(error = %e, "the log was written anew while it was read, and is read again");
+                }
+                found => return found,
+            }
+            let newer = Manifest::open(&self.table.vfs, &self.settings.runtime, &self.dir, true)?;
+            manifest = newer.filter(|newer| newer.layout().incarnation == self.incarnation).ok_or(Error::Superseded)?;
+        }
+        self.find_log_by(manifest.layout())
+    }
+
+    fn find_log_by(&self, layout: &Layout) -> Result<ClosedLog> {
         let input = RecoveryInput {
             oldest_segment: (layout.oldest_segment > 0).then_some(layout.oldest_segment),
             durable_lsn: layout.durable_lsn,
             flushed: layout.flushed,
             is_to_sync: false,
         };
-        drop(disk);
         let mut outcome = recover(&*self.table.vfs, &self.dir, &input, &mut |_, _| Ok(Visit::Taken))?;
         let whatever_there_is = RetentionLimit { bytes: u64::MAX, ..RetentionLimit::default() };
         outcome.retain(whatever_there_is, |_| Ok(0))?;

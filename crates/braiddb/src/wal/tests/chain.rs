@@ -209,7 +209,7 @@ fn a_visitor_ends_the_log_only_above_what_is_durable() {
             assert!(result.unwrap_err().to_string().contains("its blob is missing"));
         } else {
             let outcome = result.unwrap();
-            assert_eq!((outcome.last_sequence, outcome.highest_sequence), (bad - 1, 40));
+            assert_eq!(outcome.last_sequence, bad - 1);
             assert!(outcome.ambiguous_tail && outcome.tail_note.is_some());
         }
     }

@@ -282,7 +282,6 @@ fn a_record_that_does_not_link_to_the_one_before_ends_the_log() {
     let (seen, outcome) = replay_files(&files, &input_of(&wal)).unwrap();
     assert_eq!(seen, groups(1..=2));
     assert_eq!(outcome.end_lsn as usize, at[2]);
-    assert_eq!(outcome.highest_sequence, 3);
     assert!(outcome.ambiguous_tail && outcome.tail_note.is_some());
 }
 

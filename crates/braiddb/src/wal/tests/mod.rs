@@ -76,7 +76,7 @@ impl World {
         // Whether a thread helps makes no difference.
         let told = |result: &Result<(Groups, RecoveryOutcome)>| match result {
             Ok((groups, outcome)) => {
-                let known = (outcome.durable_lsn, outcome.highest_sequence, outcome.ambiguous_tail);
+                let known = (outcome.durable_lsn, outcome.is_closed_cleanly, outcome.ambiguous_tail);
                 format!("{groups:?} {outcome:?} {known:?}")
             }
             Err(error) => error.to_string(),

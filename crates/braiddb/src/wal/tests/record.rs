@@ -254,8 +254,8 @@ fn records_are_found_wherever_they_stand() {
         let len = (600 << 10) + 7;
         offsets.push(len - 32 - shift);
         for fill in [&(|_| 0u8) as &dyn Fn(u64) -> u8, &|_| 0xf9, &|at| [0xf9, 0xb0][at as usize % 2], &|at| at as u8] {
-            let (found, previous) = beyond(len, &offsets, fill);
-            assert_eq!((found.records, found.last_sequence), (5, previous + 5), "{shift}");
+            let (found, _) = beyond(len, &offsets, fill);
+            assert_eq!(found.records, 5, "{shift}");
         }
     }
 }

@@ -1,0 +1,61 @@
+//! Watching the log through a follower, beside a writer that releases segments and uses their files again.
+
+use super::{
+    Db, Follower, Settings, WatchOptions,
+    tests_common::{DIR, mem, open, small},
+};
+use crate::{base::Error, codec::Compression};
+use std::path::Path;
+
+fn settings() -> Settings {
+    Settings { compression: Compression::None, log_segment_bytes: 4 << 10, ..small(&mem()) }
+}
+
+/// Commits more than the log holds: what was in it is flushed, and its files are used again.
+fn write_much(db: &Db, from: u64) {
+    let tree = db.tree("t").unwrap();
+    for number in from..from + 300 {
+        tree.put(number.to_be_bytes(), [7; 200]).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+/// The story: a state of a follower read the log by the manifest of its own time. The segments that this named were gone by then, which
+/// was reported as corruption.
+#[test]
+fn watch_of_a_state_whose_log_is_gone_is_too_old_and_not_corruption() {
+    let settings = settings();
+    let owner = open(settings.clone()).unwrap();
+    write_much(&owner, 0);
+    owner.tree("t").unwrap().put("a", "1").unwrap();
+    let follower = Follower::open_with(settings, Path::new(DIR), None).unwrap();
+    let db = follower.db();
+    let seen = db.snapshot().sequence();
+    for round in 1..6 {
+        write_much(&owner, round * 1000);
+        for options in [WatchOptions::new(), WatchOptions::new().after(seen)] {
+            let error = db.watch(options).map(|_| ()).unwrap_err();
+            assert!(matches!(error, Error::WatchTooOld { .. }), "round {round}: {error:?}");
+        }
+    }
+    // The present state's log is there.
+    follower.refresh().unwrap();
+    follower.db().watch(WatchOptions::new()).unwrap();
+}
+
+/// The story: the writer used a segment's file again between two reads of it, and the reader found no whole record where one had been.
+#[test]
+fn watcher_whose_segment_is_used_again_is_too_old_and_not_corruption() {
+    let settings = settings();
+    let owner = open(settings.clone()).unwrap();
+    write_much(&owner, 0);
+    let after = owner.snapshot().sequence();
+    owner.tree("t").unwrap().put("a", "1").unwrap();
+    owner.sync().unwrap();
+    let follower = Follower::open_with(settings, Path::new(DIR), None).unwrap();
+    let mut watcher = follower.db().watch(WatchOptions::new().unsynced(true).after(after)).unwrap();
+    // It has the segment's file open, and has read nothing of it.
+    (1..6).for_each(|round| write_much(&owner, round * 1000));
+    let error = watcher.try_next().unwrap_err();
+    assert!(matches!(error, Error::WatchTooOld { .. }), "{error:?}");
+}
