@@ -112,9 +112,12 @@ pub struct RestoreArguments {
     /// The log archive, for --to
     #[arg(long, value_name = "DIR", requires = "to")]
     pub archive: Option<PathBuf>,
-    /// Restore to just after the commit of this number, or to this moment (2026-11-23T03:04:05Z)
-    #[arg(long, value_name = "VERSION|TIME", requires = "archive", conflicts_with = "backup")]
+    /// Restore to just after the commit of this number, to this moment (2026-11-23T03:04:05Z), or to the `latest` archived commit
+    #[arg(long, value_name = "VERSION|TIME|latest", requires = "archive", conflicts_with = "backup")]
     pub to: Option<String>,
+    /// Remove first what a killed load or restore left in the directory; a database is never removed
+    #[arg(long)]
+    pub force: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

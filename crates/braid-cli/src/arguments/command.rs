@@ -101,7 +101,7 @@ pub enum Command {
     /// Make a database of a dump, all of it or nothing
     ///
     /// The database is made in a new directory, and opens when all is in it. After an error nothing is left; after a kill, the directory does not
-    /// open, and is to be removed.
+    /// open, and `load --force` replaces what is in it.
     Load(LoadArguments),
     /// Make a new database of all that can be read of a damaged one
     ///

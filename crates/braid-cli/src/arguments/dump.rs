@@ -58,6 +58,9 @@ pub struct LoadArguments {
     /// Take operands that a merge function can never apply, as they stand in the dump; else it is refused, and the first one named
     #[arg(long, conflicts_with = "check")]
     pub bad_operands: bool,
+    /// Remove first what a killed load or restore left in the directory; a database is never removed
+    #[arg(long, conflicts_with = "check")]
+    pub force: bool,
     /// How many threads unpack and write [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,

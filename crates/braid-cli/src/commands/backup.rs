@@ -9,7 +9,7 @@ use braiddb::{
 };
 use serde_json::json;
 
-use super::open::{open_archiving, open_for_writing};
+use super::open::{open_archiving, open_for_writing, remove_unfinished};
 use crate::{
     arguments::{
         ArchiveArguments, BackupCommand, CheckpointArguments, CreateBackupArguments, DeleteBackupArguments,
@@ -170,6 +170,9 @@ fn delete(arguments: &DeleteBackupArguments) -> Result<u8> {
 /// `braid restore`
 pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
     let target = existing(&arguments.target)?;
+    if arguments.force {
+        remove_unfinished(&Builder::new(), &arguments.db)?;
+    }
     let restored = match (&arguments.archive, &arguments.to) {
         (Some(archive), Some(to)) => Builder::new().restore_to(&target, archive, parse_point(to)?, &arguments.db)?,
         _ => Builder::new().restore(&target, arguments.backup, &arguments.db)?,
@@ -192,11 +195,16 @@ pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
     Ok(OK)
 }
 
-/// A commit's number, or a moment.
+/// A commit's number, a moment, or `latest`.
 fn parse_point(text: &str) -> Result<RestorePoint> {
+    if text == "latest" {
+        return Ok(RestorePoint::Latest);
+    }
     let version = text.parse().ok().map(RestorePoint::Version);
     version.or_else(|| parse_time(text).map(RestorePoint::Time)).ok_or_else(|| {
-        usage(format!("{text:?} is neither the number of a commit nor a moment such as 2026-11-23T03:04:05Z, in UTC"))
+        usage(format!(
+            "{text:?} is neither the number of a commit, nor a moment such as 2026-11-23T03:04:05Z in UTC, nor `latest`"
+        ))
     })
 }
 

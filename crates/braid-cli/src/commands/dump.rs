@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use braiddb::{Compression, DumpInfo, DumpOptions, DumpReport, LoadOptions, check_dump};
 use serde_json::json;
 
-use super::open::{builder, open_for_reading};
+use super::open::{builder, open_for_reading, remove_unfinished};
 use crate::{
     arguments::{DumpArguments, DumpCompression, LoadArguments},
     bar::Bar,
@@ -164,6 +164,9 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
         let info = check_dump(&mut input).with_context(|| arguments.file.display().to_string())?;
         return tell_check(&info, arguments.json);
     };
+    if arguments.force {
+        remove_unfinished(&builder(&arguments.open), db)?;
+    }
     let bar = Bar::bytes(len, "load");
     let mut tell = |progress: braiddb::LoadProgress| bar.set_bytes(progress.dump_bytes);
     let options = LoadOptions {

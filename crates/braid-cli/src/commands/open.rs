@@ -14,6 +14,7 @@ use crate::{
     exit::{NOT_FOUND, failure, usage},
     import::stored_key_notation,
     notation::{KeyNotation, show_name},
+    output::note,
 };
 
 impl From<DurabilityArgument> for Durability {
@@ -107,4 +108,12 @@ pub fn key_notation(db: &Db, tree: &str, arguments: KeyArguments) -> Result<KeyN
         Some(notation) => Ok(notation),
         None => stored_key_notation(db, tree),
     }
+}
+
+/// For `--force`: removes what a killed load or restore left in the directory, and nothing else.
+pub fn remove_unfinished(builder: &Builder, dir: &Path) -> Result<()> {
+    if builder.remove_unfinished(dir)? {
+        note!("removed what an unfinished operation left in {}", dir.display());
+    }
+    Ok(())
 }

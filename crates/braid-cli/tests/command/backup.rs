@@ -132,11 +132,59 @@ fn a_commit_is_gone_back_to() {
     let before = place.ok(&format!("restore backups before --archive archive --to {}", first - 1));
     assert!(before.contains(&format!("at commit {}:", first - 1)), "{before}");
     place.fails(1, "get before t key");
-    let late = place.fails(3, &format!("restore backups late --archive archive --to {}", first + 9));
-    assert!(late.contains("goes no further"), "{late}");
+    let late = place.fails(2, &format!("restore backups late --archive archive --to {}", first + 9));
+    assert!(late.contains("is not in the archive"), "{late}");
     assert!(place.fails(1, "restore backups early --archive archive --to 2001-01-01T00:00:00Z").contains("no backup"));
-    place.fails(3, "restore backups later --archive archive --to 2999-01-01T00:00:00Z");
+    place.fails(2, "restore backups later --archive archive --to 2999-01-01T00:00:00Z");
     assert!(place.fails(2, "restore backups x --archive archive --to yesterday").contains("neither"));
     place.fails(2, "restore backups x --to 7");
     place.fails(2, "restore backups x --archive archive --to 7 --backup 1");
+}
+
+/// The story: a commit number past the archive's end was reported as a damaged backup, with exit code 3.
+#[test]
+fn restore_to_a_commit_past_the_archive_names_its_last_and_latest_restores_it() {
+    let place = Workplace::new();
+    place.ok("put db t a 1");
+    place.ok("backup create db backups");
+    place.ok("put db t b 2");
+    place.ok("archive db log");
+    let restore = "restore backups new --archive log --to";
+    let text = place.fails(2, &format!("{restore} 1234567"));
+    assert!(text.contains("commit 1234567 is not in the archive; the last is"), "{text}");
+    assert!(!text.contains("damaged"), "{text}");
+    let text = place.fails(2, &format!("{restore} 2999-01-01T00:00:00Z"));
+    assert!(text.contains("no commit in the archive was made later"), "{text}");
+    assert!(place.fails(2, &format!("{restore} yesterday")).contains("`latest`"));
+    let text = place.fails(1, "restore backups new --archive nowhere --to 1234567");
+    assert!(text.contains("there is no log archive"), "{text}");
+    assert!(place.ok(&format!("{restore} latest")).contains("from the log archive"));
+    assert_eq!(place.ok("get new t b"), place.ok("get db t b"));
+}
+
+/// The story: a killed load left a directory that was called an unfinished restore, and the next load refused it as not empty.
+#[test]
+fn load_and_restore_with_force_replace_what_a_killed_load_left() {
+    let place = Workplace::new();
+    place.ok("put db t a 1");
+    place.ok("dump db all.dump");
+    place.ok("backup create db backups");
+    for command in ["load all.dump new", "restore backups new"] {
+        place.ok("load all.dump new");
+        place.write("new/RESTORING", "load\n");
+        let text = place.fails(1, "stats new");
+        assert!(text.contains("a load into it is not finished") && text.contains("--force"), "{text}");
+        let text = place.fails(2, command);
+        assert!(text.contains("a load into it is not finished"), "{text}");
+        // What is not the engine's is not removed, nor anything beside it.
+        place.write("new/notes.txt", "mine");
+        assert!(place.fails(2, &format!("{command} --force")).contains("notes.txt"));
+        assert!(place.path("new/CURRENT").exists());
+        std::fs::remove_file(place.path("new/notes.txt")).unwrap();
+        place.ok(&format!("{command} --force"));
+        assert_eq!(place.ok("get new t a"), place.ok("get db t a"));
+        // A whole database is never removed.
+        assert!(place.fails(2, &format!("{command} --force")).contains("is not empty"));
+        std::fs::remove_dir_all(place.path("new")).unwrap();
+    }
 }

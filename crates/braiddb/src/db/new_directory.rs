@@ -37,7 +37,7 @@ pub enum Operation {
     Load,
     /// [`crate::Builder::restore`] and [`crate::Builder::restore_to`].
     Restore,
-    /// Reading what is left of a damaged database into a new one.
+    /// [`crate::Builder::salvage`].
     Salvage,
     /// [`crate::Db::checkpoint`].
     Checkpoint,
@@ -215,14 +215,15 @@ fn refuse_unless_empty(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 /// Says which operation has not finished the directory, and what to do; `None` if there is no marker.
 pub fn unfinished(vfs: &dyn Vfs, dir: &Path, entries: &[DirEntry]) -> Option<String> {
     entries.iter().find(|entry| entry.name == RESTORING_NAME)?;
-    let (operation, again) = match marked_operation(vfs, dir) {
-        Some(operation) => (operation.name(), operation.name()),
-        // An older version, or a kill between the marker's making and its writing.
-        None => ("load or restore", "operation"),
+    let marked = marked_operation(vfs, dir);
+    // A marker without a name is of an older version, or of a kill between its making and its writing.
+    let operation = marked.map_or("load or restore", Operation::name);
+    let advice = match marked {
+        Some(Operation::Salvage | Operation::Checkpoint) => "remove the directory",
+        Some(Operation::Load | Operation::Restore) | None => "repeat it with --force, which removes what it left",
     };
     Some(format!(
-        "a {operation} into it is not finished. If none is running, repeat the {again} with --force, or remove what it left with \
-         Builder::remove_unfinished"
+        "a {operation} into it is not finished. If none is running, {advice} (in a program: Builder::remove_unfinished)"
     ))
 }
 
