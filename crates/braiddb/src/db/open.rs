@@ -162,10 +162,7 @@ impl Core {
         }
         next_file.fetch_max(outcome.highest_file_number.saturating_add(1), Ordering::Relaxed);
         let tail_note = outcome.tail_note.clone();
-        if let Some(tail) = &outcome.cut_tail {
-            let kept = cut_tails::keep(&*settings.vfs, dir, tail);
-            tracing::warn!("{tail}; what was cut is kept in the file {kept}");
-        }
+        keep_cut_tail(&settings, dir, &outcome);
         let has_unstored_tag = draw_tag(&settings, &outcome, last_sequence, &mut versions);
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
@@ -519,6 +516,14 @@ pub(super) fn load_catalog(
     }
     let catalog = Catalog { dropped: RwLock::new(dropped), ..Catalog::new(trees, next_id) };
     Ok((catalog, retention, versions))
+}
+
+/// Copies the log's torn or damaged tail, if it has one, before the open ends the log in front of it.
+fn keep_cut_tail(settings: &Settings, dir: &Path, outcome: &RecoveryOutcome) {
+    if let Some(tail) = &outcome.cut_tail {
+        let kept = cut_tails::keep(&*settings.vfs, dir, tail);
+        tracing::warn!("{tail}; what was cut is kept in the file {kept}");
+    }
 }
 
 /// Draws a tag for the versions of what is committed from now on, unless the log was closed cleanly. Returns whether it did.
