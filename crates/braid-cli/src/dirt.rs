@@ -80,6 +80,8 @@ kinds! {
     WrongColumns, "wrong-columns", true, "a row whose number of columns is not the header's";
     /// A quote that is never closed, or closed where another was to open.
     UnclosedQuote, "unclosed-quote", true, "a quoted field that is not closed";
+    /// Letters between the closing quote of a field and the delimiter.
+    StrayQuote, "stray-quote", true, "letters after a closing quote: double the quotes inside a quoted field";
     /// A CR in a field without quotes, which may be a line end.
     LoneCr, "lone-cr", true, "a CR that ends no line, outside quotes: quote it, or mend the line ends";
     /// A byte order mark that is not at the beginning.

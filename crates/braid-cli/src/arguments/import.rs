@@ -31,8 +31,8 @@ pub struct ImportArguments {
     /// What to do at a record that cannot be stored
     #[arg(long, default_value = "skip")]
     pub on_error: OnError,
-    /// Write every record that is skipped into a file, as it is in the input: mended, the file is an input for the same command
-    /// (.gz, .bz2, .zst: compressed)
+    /// Write every record that is skipped into a file, as it is in the input: mended, the file is
+    /// an input for the same command (.gz, .bz2, .zst: compressed)
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
     /// Go on where an import of the same input stopped, if there was one. What is imported with it is stored batch by batch, so that this can be

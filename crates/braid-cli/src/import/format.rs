@@ -12,7 +12,7 @@ use super::{
 use crate::{
     dirt::{Dirt, Finding},
     freedb,
-    input::{MARK, RowStyle, split_fields},
+    input::{Fields, MARK, RowStyle, split_fields},
     notation::KeyNotation,
 };
 
@@ -24,7 +24,8 @@ const KEY_BYTES_MAX: usize = 65_536;
 pub enum Format {
     /// One JSON object a line.
     Jsonl,
-    /// Comma-separated values (or separated otherwise, with --delimiter), quotes as in RFC 4180; the first row names the columns.
+    /// Comma-separated values (or separated otherwise, with --delimiter), quotes as in RFC 4180;
+    /// the first row names the columns.
     Csv,
     /// Tab-separated values, without quotes; the first row names the columns.
     Tsv,
@@ -196,7 +197,11 @@ impl RecordParser {
             findings.push(Finding::new(Dirt::StrayMark, shown(bytes)));
             return None;
         }
-        let mut fields = split_fields(bytes, self.style);
+        let Fields { mut fields, has_stray_quote } = split_fields(bytes, self.style);
+        if has_stray_quote {
+            findings.push(Finding::new(Dirt::StrayQuote, shown(bytes)));
+            return None;
+        }
         if let Err(why) = self.check_fields(bytes, &fields) {
             findings.push(why);
             return None;
@@ -232,8 +237,8 @@ impl RecordParser {
             let detail = format!("column {} has a value but no name: {}", named + at + 1, shown(bytes));
             return Err(Finding::new(Dirt::WrongColumns, detail));
         }
-        // Quoted fields are owned. Text between tabs cannot be quoted; only where there are no tabs may a CR be a
-        // line end that nothing else shows.
+        // Quoted fields are owned. Text between tabs cannot be quoted; only where there are no tabs
+        // may a CR be a line end that nothing else shows.
         if memchr::memchr(b'\r', bytes).is_some() && (matches!(self.style, RowStyle::Csv(_)) || named == 1) {
             let is_lone = |field: &Cow<'_, [u8]>| matches!(field, Cow::Borrowed(text) if text.contains(&b'\r'));
             if fields.iter().any(is_lone) {

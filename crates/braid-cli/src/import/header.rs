@@ -12,9 +12,10 @@ use super::{
     progress::Progress,
 };
 use crate::{
+    dirt::Dirt,
     exit::{INPUT, failure},
     freedb::decode_fields,
-    input::{Place, Row, RowReader, RowStyle, split_fields, unreadable},
+    input::{Fields, Place, Row, RowReader, RowStyle, split_fields, unreadable},
 };
 
 /// Delimiters that a file may have in place of the one at hand.
@@ -53,7 +54,11 @@ fn read_columns(row: &Row<'_>, style: RowStyle, progress: &Progress) -> Result<V
     if table.delimiter.is_none() {
         refuse_other_delimiter(row.bytes(), style)?;
     }
-    let names = split_fields(row.bytes(), style);
+    let Fields { fields: names, has_stray_quote } = split_fields(row.bytes(), style);
+    if has_stray_quote {
+        let why = Dirt::StrayQuote.explanation();
+        return refuse(format!("the first row of the input cannot be read: {why}"));
+    }
     let columns = if !table.fields.is_empty() {
         let (given, there) = (table.fields.len(), names.len());
         if given != there {
@@ -113,7 +118,7 @@ fn refuse_other_delimiter(row: &[u8], style: RowStyle) -> Result<()> {
         ));
     }
     let count = |wanted: u8| match style {
-        RowStyle::Csv(_) => split_fields(row, RowStyle::Csv(wanted)).len() - 1,
+        RowStyle::Csv(_) => split_fields(row, RowStyle::Csv(wanted)).fields.len() - 1,
         _ => row.iter().filter(|&&byte| byte == wanted).count(),
     };
     let own = count(delimiter);

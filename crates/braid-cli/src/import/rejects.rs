@@ -1,6 +1,7 @@
 //! `--rejects FILE`: records that cannot be stored, as they are in the input.
 //!
-//! The file has the form of the input, so that the same command imports it once its records are mended.
+//! The file has the form of the input, so that the same command imports it once its records are
+//! mended.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! How the rows of a table are read: what separates fields, what they are called, and what they are.
+//! How the rows of a table are read: what separates fields, what they are called, and what they
+//! are.
 
 use std::str::FromStr;
 
@@ -83,7 +84,8 @@ impl FieldType {
         }
     }
 
-    /// The value of a field's text; an empty field is null, unless it is text. An error names the type.
+    /// The value of a field's text; an empty field is null, unless it is text. An error names the
+    /// type.
     pub fn value_of(self, text: String) -> Result<Value, String> {
         let trimmed = text.trim();
         let value = match self {

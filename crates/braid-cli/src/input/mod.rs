@@ -12,5 +12,5 @@ mod text;
 
 pub use archive::{Place, read_archive};
 pub use chunk::{Chunk, ChunkSink, Stopped};
-pub use rows::{MARK, Position, Row, RowReader, RowStyle, split_fields};
+pub use rows::{Fields, MARK, Position, Row, RowReader, RowStyle, split_fields};
 pub use source::{Identity, Source, unreadable};

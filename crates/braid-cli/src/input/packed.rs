@@ -1,7 +1,7 @@
 //! Compressed inputs: recognised by their first bytes, and decompressed.
 //!
-//! All forms may be several streams one after the other. What does not belong to them is an error at its place: whole
-//! records before it are read first.
+//! All forms may be several streams one after the other. What does not belong to them is an error
+//! at its place: whole records before it are read first.
 
 use std::io::{self, BufRead, Read};
 
@@ -39,7 +39,8 @@ const OTHERS: [(&[u8], &str); 9] = [
     (b"SQLite format 3\0", "a database of SQLite"),
 ];
 
-/// Recognises the compression by the first bytes of an input. Refuses forms that are not read, by name.
+/// Recognises the compression by the first bytes of an input. Refuses forms that are not read, by
+/// name.
 pub fn recognise(head: &[u8]) -> Result<Compression> {
     if let Some((_, what)) = OTHERS.iter().find(|(magic, _)| head.starts_with(magic)) {
         let advice = "unpack it or convert it first, or pipe it in";
@@ -103,7 +104,8 @@ impl<R: Read> Read for Named<R> {
     }
 }
 
-/// gzip streams one after the other. Zeros after them, as tapes and block devices add them, are ignored.
+/// gzip streams one after the other. Zeros after them, as tapes and block devices add them, are
+/// ignored.
 struct GzipReader<R> {
     /// `None` after the last stream.
     decoder: Option<GzDecoder<R>>,

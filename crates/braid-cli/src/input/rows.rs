@@ -1,8 +1,9 @@
 //! Lines and rows: where one ends, where it stood in the input, and what fields it has.
 //!
-//! A row of CSV (RFC 4180) ends at a line end outside quotes. A quote opens a quoted field only at the field's beginning;
-//! elsewhere it is a letter like any other. A quote that is not closed swallows the rows after it, up to the end of the
-//! input or to a quote that was to open another field. See [`RowReader::give_up_quote`].
+//! A row of CSV (RFC 4180) ends at a line end outside quotes. A quote opens a quoted field only at
+//! the field's beginning; elsewhere it is a letter like any other. A quote that is not closed
+//! swallows the rows after it, up to the end of the input or to a quote that was to open another
+//! field. See [`RowReader::give_up_quote`].
 
 use std::{
     borrow::Cow,
@@ -22,8 +23,8 @@ const SAMPLE_BYTES: usize = 100;
 /// The byte order mark in UTF-8.
 pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Swallowed lines that must all be whole rows before they count as rows after a quote that was left open. Two lines of
-/// a text may have the right number of commas by chance.
+/// Swallowed lines that must all be whole rows before they count as rows after a quote that was
+/// left open. Two lines of a text may have the right number of commas by chance.
 const ROWS_BEHIND_QUOTE_MIN: u64 = 3;
 
 /// What separates fields, and whether they may be quoted.
@@ -117,7 +118,8 @@ struct Quotes {
     any: bool,
     /// Where the last one was opened, from the row's beginning.
     opened: usize,
-    /// Where one was opened whose closing quote, in a later line, has letters after it: it was to open another field.
+    /// Where one was opened whose closing quote, in a later line, has letters after it: it was to
+    /// open another field.
     doubtful: Option<usize>,
 }
 
@@ -157,7 +159,8 @@ impl<R: Read> RowReader<R> {
         }
     }
 
-    /// Sets how many fields a row has. Only then can rows be found again behind a quote that is not closed.
+    /// Sets how many fields a row has. Only then can rows be found again behind a quote that is not
+    /// closed.
     pub fn expect_columns(&mut self, columns: usize) {
         self.columns = Some(columns);
     }
@@ -254,8 +257,9 @@ impl<R: Read> RowReader<R> {
 
     /// Gives up a row in which a quote opened at `opened` swallows what comes after, up to `until`.
     ///
-    /// Where at least [`ROWS_BEHIND_QUOTE_MIN`] lines follow and all are whole rows, only the first line is given up, and reading goes on
-    /// with the second. Else all of it is one bad record: nothing is stored that might be the middle of a text.
+    /// Where at least [`ROWS_BEHIND_QUOTE_MIN`] lines follow and all are whole rows, only the first
+    /// line is given up, and reading goes on with the second. Else all of it is one bad record:
+    /// nothing is stored that might be the middle of a text.
     fn give_up_quote(&mut self, opened: usize, until: usize) -> io::Result<Cut> {
         let row = &self.buffer[self.start..until];
         let line = self.line + memchr_iter(b'\n', &row[..opened]).count() as u64;
@@ -293,7 +297,8 @@ impl<R: Read> RowReader<R> {
         let text_end = text.len() as u64;
         while let Ok(Some(row)) = rows.next_row() {
             let is_last = is_cut && row.next_offset == text_end;
-            let is_whole = row.defect.is_none() && split_fields(row.bytes(), self.style).len() == columns;
+            let Fields { fields, has_stray_quote } = split_fields(row.bytes(), self.style);
+            let is_whole = row.defect.is_none() && !has_stray_quote && fields.len() == columns;
             if !is_whole && !is_last {
                 return false;
             }
@@ -402,20 +407,37 @@ fn line_count(text: &[u8]) -> u64 {
 }
 
 /// The fields of a row.
-pub fn split_fields(row: &[u8], style: RowStyle) -> Vec<Cow<'_, [u8]>> {
-    match style {
-        RowStyle::Lines => vec![Cow::Borrowed(row)],
-        RowStyle::Tsv(delimiter) => row.split(|&byte| byte == delimiter).map(Cow::Borrowed).collect(),
-        RowStyle::Csv(delimiter) => split_quoted(row, delimiter),
-    }
+#[derive(Debug)]
+pub struct Fields<'a> {
+    /// Their bytes; those that were quoted are owned.
+    pub fields: Vec<Cow<'a, [u8]>>,
+    /// Whether letters follow a closing quote: the quotes in that field are not doubled, or do not
+    /// belong there.
+    pub has_stray_quote: bool,
 }
 
-fn split_quoted(row: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
+/// Splits a row.
+pub fn split_fields(row: &[u8], style: RowStyle) -> Fields<'_> {
+    let fields = match style {
+        RowStyle::Lines => vec![Cow::Borrowed(row)],
+        RowStyle::Tsv(delimiter) => row.split(|&byte| byte == delimiter).map(Cow::Borrowed).collect(),
+        RowStyle::Csv(delimiter) => return split_quoted(row, delimiter),
+    };
+    Fields { fields, has_stray_quote: false }
+}
+
+fn split_quoted(row: &[u8], delimiter: u8) -> Fields<'_> {
     let mut fields = Vec::new();
+    let mut has_stray_quote = false;
     let mut rest = row;
     loop {
         let (field, after) = match rest.strip_prefix(b"\"") {
-            Some(quoted) => take_quoted(quoted, delimiter),
+            Some(quoted) => {
+                let (field, after) = take_quoted(quoted);
+                let end = memchr(delimiter, after).unwrap_or(after.len());
+                has_stray_quote |= end > 0;
+                (Cow::Owned(field), &after[end..])
+            }
             None => {
                 let end = rest.iter().position(|&byte| byte == delimiter).unwrap_or(rest.len());
                 (Cow::Borrowed(&rest[..end]), &rest[end..])
@@ -424,16 +446,16 @@ fn split_quoted(row: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
         fields.push(field);
         match after.split_first() {
             Some((_, after)) => rest = after,
-            None => return fields,
+            None => return Fields { fields, has_stray_quote },
         }
     }
 }
 
-/// A quoted field, after its first quote; and what follows it, from the delimiter on.
-fn take_quoted(quoted: &[u8], delimiter: u8) -> (Cow<'_, [u8]>, &[u8]) {
+/// A quoted field, after its first quote; and what follows its last one.
+fn take_quoted(quoted: &[u8]) -> (Vec<u8>, &[u8]) {
     let mut field = Vec::new();
     let mut rest = quoted;
-    while let Some(at) = rest.iter().position(|&byte| byte == b'"') {
+    while let Some(at) = memchr(b'"', rest) {
         field.extend_from_slice(&rest[..at]);
         rest = &rest[at + 1..];
         match rest.strip_prefix(b"\"") {
@@ -441,14 +463,9 @@ fn take_quoted(quoted: &[u8], delimiter: u8) -> (Cow<'_, [u8]>, &[u8]) {
                 field.push(b'"');
                 rest = after;
             }
-            None => {
-                // Letters between the closing quote and the delimiter are a flaw of the writer; they belong to the field.
-                let end = rest.iter().position(|&byte| byte == delimiter).unwrap_or(rest.len());
-                field.extend_from_slice(&rest[..end]);
-                return (Cow::Owned(field), &rest[end..]);
-            }
+            None => return (field, rest),
         }
     }
     field.extend_from_slice(rest);
-    (Cow::Owned(field), b"")
+    (field, b"")
 }

@@ -1,7 +1,8 @@
 //! A file or standard input, decompressed.
 //!
-//! What it is compressed with is recognised by its first bytes, not by its name. The identity of an input, by which a resumed import knows it again, is its length (unless it
-//! comes from standard input) and a hash of its first MiB, both as they lie on disk.
+//! What it is compressed with is recognised by its first bytes, not by its name. The identity of an
+//! input, by which a resumed import knows it again, is its length (unless it comes from standard
+//! input) and a hash of its first MiB, both as they lie on disk.
 
 use std::{
     fs::{self, File},
@@ -155,7 +156,8 @@ fn skip(mut reader: Box<dyn Read + Send>, bytes: u64) -> Result<Box<dyn Read + S
 }
 
 impl Source {
-    /// Whether the input begins with this text, which is short, after decompression and a byte order mark.
+    /// Whether the input begins with this text, which is short, after decompression and a byte
+    /// order mark.
     pub fn begins_with(&self, text: &[u8]) -> bool {
         let head = self.beginning(2 * (MARK.len() + text.len()));
         let mut beginning = Vec::new();

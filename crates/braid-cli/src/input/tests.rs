@@ -141,10 +141,12 @@ fn utf_16_becomes_utf_8_in_pieces_and_half_characters_are_errors() {
 #[test]
 fn rows_split_into_fields() {
     let fields = |row: &[u8], style| -> Vec<String> {
-        split_fields(row, style).iter().map(|field| String::from_utf8(field.to_vec()).unwrap()).collect()
+        split_fields(row, style).fields.iter().map(|field| String::from_utf8(field.to_vec()).unwrap()).collect()
     };
     assert_eq!(fields(b"a,\"b \"\"c\"\", d\",,e\"f", RowStyle::Csv(b',')), ["a", "b \"c\", d", "", "e\"f"]);
-    assert_eq!(fields(b"\"a\"b,\"\",", RowStyle::Csv(b',')), ["ab", "", ""]);
+    assert_eq!(fields(b"\"a\",\"\",", RowStyle::Csv(b',')), ["a", "", ""]);
+    assert!(split_fields(b"\"a\"b,\"\",", RowStyle::Csv(b',')).has_stray_quote);
+    assert!(!split_fields(b"a\"b\",\"\"\"\"", RowStyle::Csv(b',')).has_stray_quote);
     assert_eq!(fields(b"a\t\"b\t", RowStyle::Tsv(b'\t')), ["a", "\"b", ""]);
     assert_eq!(fields(b"", RowStyle::Csv(b',')), [""]);
 }

@@ -1,7 +1,7 @@
 //! Text: its encoding, and line ends that are none.
 //!
-//! UTF-16 with a byte order mark becomes UTF-8 as it is read. Offsets are those of the UTF-8. What is surely another
-//! encoding is refused by name.
+//! UTF-16 with a byte order mark becomes UTF-8 as it is read. Offsets are those of the UTF-8. What
+//! is surely another encoding is refused by name.
 
 use std::io::{self, Read};
 
@@ -84,7 +84,8 @@ pub fn check_encoding(head: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses, by the first bytes of a text, lines that end in CR alone, and a JSON array where lines are wanted.
+/// Refuses, by the first bytes of a text, lines that end in CR alone, and a JSON array where lines
+/// are wanted.
 pub fn check_lines(text: &[u8], style: RowStyle) -> Result<()> {
     let text = text.strip_prefix(MARK).unwrap_or(text);
     if style == RowStyle::Lines && text.trim_ascii_start().starts_with(b"[") {
@@ -101,7 +102,8 @@ pub fn check_lines(text: &[u8], style: RowStyle) -> Result<()> {
     Ok(())
 }
 
-/// A CR outside quotes that is no part of CR LF, in the first line. Tabs and JSON may have one beside other line ends.
+/// A CR outside quotes that is no part of CR LF, in the first line. Tabs and JSON may have one
+/// beside other line ends.
 fn lone_cr(text: &[u8], style: RowStyle) -> Option<usize> {
     let is_lone = |at: usize| text.get(at + 1).is_some_and(|&next| next != b'\n');
     let RowStyle::Csv(delimiter) = style else {

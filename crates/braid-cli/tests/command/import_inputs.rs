@@ -1,4 +1,5 @@
-//! Inputs that are encoded, ended or packed otherwise than expected are read, or refused by name: nothing wrong is stored.
+//! Inputs that are encoded, ended or packed otherwise than expected are read, or refused by name:
+//! nothing wrong is stored.
 
 use crate::common;
 
@@ -24,7 +25,8 @@ fn refused(name: &str, bytes: impl AsRef<[u8]>, why: &str) {
     assert_eq!(place.ok("trees db"), "", "{name}");
 }
 
-/// Every row was refused: behind the byte order mark, the quote opened nothing, and the header ended in the name.
+/// Every row was refused: behind the byte order mark, the quote opened nothing, and the header
+/// ended in the name.
 #[test]
 fn byte_order_mark_before_a_quoted_name_with_a_line_end_is_dropped() {
     let place = place();
@@ -199,4 +201,16 @@ fn files_of_other_kinds_are_refused_by_name() {
     refused("in.csv", b"PK\x03\x04....", "zip archive");
     refused("in.csv", b"PAR1....", "Parquet");
     refused("in.csv", b"\x04\x22\x4d\x18....", "lz4-compressed");
+}
+
+/// Quotes that are escaped by a backslash were stored as `a \\b\\" c"`, and `"a"b` as `ab`.
+#[test]
+fn quotes_that_are_not_doubled_make_a_bad_record() {
+    let place = place();
+    place.write("in.csv", "id,n\n1,\"a \\\"b\\\" c\"\n2,\"a\"b\n3,\"a \"\"b\"\"\"\n4,5\" d\n");
+    let report = place.ok("import db in.csv --tree t --key id");
+    assert!(report.contains("2 stray-quote (skipped)") && report.contains("record 1, line 2, byte 5"), "{report}");
+    let stored = ["3\t{\"id\":\"3\",\"n\":\"a \\\\\"b\\\\\"\"}", "4\t{\"id\":\"4\",\"n\":\"5\\\\\" d\"}"];
+    assert_eq!(place.ok("scan db t").lines().collect::<Vec<_>>(), stored);
+    refused("head.csv", "\"i\"d,n\n1,a\n", "the first row of the input cannot be read");
 }

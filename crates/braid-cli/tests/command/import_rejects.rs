@@ -1,4 +1,5 @@
-//! Records that cannot be stored are found again: by number, line and byte, and in the file of `--rejects`.
+//! Records that cannot be stored are found again: by number, line and byte, and in the file of
+//! `--rejects`.
 
 use crate::common;
 
@@ -140,4 +141,19 @@ fn rejects_that_cannot_be_written_end_the_import_after_its_records_are_stored() 
     assert_eq!(place.ok("scan db t").lines().count(), 2);
     place.fails(4, "import db in.jsonl --tree u --key id --rejects no/folder");
     assert_eq!(place.ok("trees db").lines().filter(|line| line.contains('u')).count(), 0);
+}
+
+#[test]
+fn bad_discs_are_reported_with_their_path_and_the_byte_of_the_member() {
+    let place = place();
+    let archive = common::fixture_archive();
+    place.write("dump.tar.bz2", compress("bz2", &archive));
+    let found = samples(&place.ok("import db dump.tar.bz2 --format freedb --dry-run --json"));
+    let found = found.as_array().unwrap();
+    assert!(found.iter().any(|sample| sample["place"] == "jazz/16019002"), "{found:?}");
+    for sample in found {
+        let (path, offset) = (sample["place"].as_str().unwrap(), sample["offset"].as_u64().unwrap() as usize);
+        assert_eq!(&archive[offset..][..path.len()], path.as_bytes());
+        assert!(sample["record"].as_u64().unwrap() > 0 && sample.get("line").is_none(), "{sample}");
+    }
 }
