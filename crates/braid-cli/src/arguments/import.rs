@@ -32,7 +32,7 @@ pub struct ImportArguments {
     #[arg(long, default_value = "skip")]
     pub on_error: OnError,
     /// Write every record that is skipped into a file, as it is in the input: mended, the file is
-    /// an input for the same command (.gz, .bz2, .zst: compressed)
+    /// an input for the same command; of discs it is a tar archive (.gz, .bz2, .zst: compressed)
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
     /// Go on where an import of the same input stopped, if there was one. What is imported with it is stored batch by batch, so that this can be

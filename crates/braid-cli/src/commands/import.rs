@@ -57,7 +57,7 @@ pub fn import(arguments: ImportArguments) -> Result<u8> {
         number_from: arguments.number_from,
         on_error: arguments.on_error,
         table: table_options(&arguments, format)?,
-        rejects: rejects(&arguments, format)?,
+        rejects: rejects(&arguments)?,
         threads: arguments.threads.map_or_else(processors, usize::from),
         target: target(&arguments, format)?,
     };
@@ -146,11 +146,8 @@ fn table_options(arguments: &ImportArguments, format: Format) -> Result<TableOpt
 }
 
 /// The file for skipped records, which must not be another file of the command.
-fn rejects(arguments: &ImportArguments, format: Format) -> Result<Option<PathBuf>> {
+fn rejects(arguments: &ImportArguments) -> Result<Option<PathBuf>> {
     let Some(path) = &arguments.rejects else { return Ok(None) };
-    if matches!(format, Format::Freedb | Format::Export) {
-        return Err(usage("--rejects is for jsonl, csv and tsv"));
-    }
     if arguments.on_error == OnError::Stop {
         return Err(usage("--rejects is for records that are skipped: it goes with --on-error skip"));
     }

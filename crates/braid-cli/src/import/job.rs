@@ -19,7 +19,7 @@ use super::{
     load::Load,
     pipeline::{self, ParsedRecord, Parsing},
     progress::{IMPORT_TREE, Plan, Progress},
-    rejects::{Rejects, RejectsReport, header_row},
+    rejects::{Form, Rejects, RejectsReport, header_row},
     report::ImportReport,
     stages::Stages,
     table::TableOptions,
@@ -229,18 +229,23 @@ fn open_rejects(
     progress: &Progress,
     is_resumed: bool,
 ) -> Result<Option<Rejects>> {
-    let (Some(path), Some(style)) = (path, style) else { return Ok(None) };
+    let Some(path) = path else { return Ok(None) };
     if is_resumed && path.is_file() {
         return Err(usage(format!(
             "{} has records that were rejected before: give --rejects another name when an import goes on",
             path.display()
         )));
     }
-    let header = match (style.delimiter(), progress.plan.table.no_header) {
-        (Some(delimiter), false) => Some(header_row(&progress.columns, delimiter, matches!(style, RowStyle::Csv(_)))),
-        _ => None,
+    let form = match style {
+        None => Form::Archive,
+        Some(style) => Form::Text(match style.delimiter() {
+            Some(delimiter) if !progress.plan.table.no_header => {
+                Some(header_row(&progress.columns, delimiter, matches!(style, RowStyle::Csv(_))))
+            }
+            _ => None,
+        }),
     };
-    Ok(Some(Rejects::create(&path, header)?))
+    Ok(Some(Rejects::create(&path, form)?))
 }
 
 impl Intake<'_> {
@@ -270,7 +275,7 @@ impl Intake<'_> {
             None => {
                 self.progress.skipped += 1;
                 if let Some(rejects) = &mut self.rejects {
-                    rejects.add(record.raw.as_deref())?;
+                    rejects.add(&record.place, record.raw.as_deref())?;
                 }
             }
             Some(ready) => {

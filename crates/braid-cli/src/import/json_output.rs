@@ -38,15 +38,19 @@ impl JsonOutput {
 
     /// Adds a line.
     pub fn line(&mut self, json: &[u8]) -> Result<()> {
+        self.bytes(json)?;
+        self.bytes(b"\n")
+    }
+
+    /// Adds bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let out: &mut dyn Write = match &mut self.out {
             Encoder::Plain(out) => out,
             Encoder::Gzip(out) => out,
             Encoder::Bzip2(out) => out,
             Encoder::Zstd(out) => out,
         };
-        out.write_all(json)?;
-        out.write_all(b"\n")?;
-        Ok(())
+        Ok(out.write_all(bytes)?)
     }
 
     /// Ends the file: then it is on the disk, under its name.

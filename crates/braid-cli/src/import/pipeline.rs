@@ -72,7 +72,7 @@ pub struct ParsedRecord {
     pub findings: Vec<Finding>,
     /// What to store, unless it is unusable.
     pub ready: Option<ReadyRecord>,
-    /// What stands in the input, if it is unusable and can be held.
+    /// Its bytes in the input, if it is unusable and they are at hand.
     pub raw: Option<Box<[u8]>>,
 }
 
@@ -203,14 +203,14 @@ fn parse_chunk(chunk: &Chunk, parsing: Parsing<'_>) -> Parsed {
             }),
         };
         debug_assert_eq!(ready.is_none(), findings.iter().any(|finding: &Finding| Dirt::is_unusable(finding.dirt)));
-        let is_lost = ready.is_none() && raw.defect != Some(Dirt::TooLarge);
+        let is_there = !matches!(raw.defect, Some(Dirt::TooLarge | Dirt::LostLink));
         parsed.push(ParsedRecord {
             number,
             position: raw.position,
             next_offset: raw.next_offset,
             place: raw.place.clone(),
             findings,
-            raw: is_lost.then(|| chunk.raw_of(raw).into()),
+            raw: (ready.is_none() && is_there).then(|| chunk.raw_of(raw).into()),
             ready,
         });
     }

@@ -10,12 +10,24 @@ use serde::Serialize;
 
 use super::json_output::JsonOutput;
 
+/// The two blocks of zeros that end a tar archive.
+const ARCHIVE_END_BYTES: usize = 1024;
+
 /// The open file.
 pub struct Rejects {
     out: JsonOutput,
-    /// The row that names the columns, until it is written.
-    header: Option<Vec<u8>>,
+    form: Form,
     report: RejectsReport,
+}
+
+/// What the file is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Lines or rows, after the row that names the columns. That is `None` where there is none, or
+    /// once it is written.
+    Text(Option<Vec<u8>>),
+    /// A tar archive.
+    Archive,
 }
 
 /// What was rejected.
@@ -25,35 +37,51 @@ pub struct RejectsReport {
     pub file: String,
     /// The records in it.
     pub records: u64,
-    /// Records that are too large to be in it.
+    /// Records that cannot be in it: too large, or links to files that were not found.
     pub left_out: u64,
 }
 
 impl Rejects {
-    /// Begins the file; `header` comes before the first record.
-    pub fn create(path: &Path, header: Option<Vec<u8>>) -> Result<Rejects> {
+    /// Begins the file.
+    pub fn create(path: &Path, form: Form) -> Result<Rejects> {
         let report = RejectsReport { file: path.display().to_string(), ..RejectsReport::default() };
-        Ok(Rejects { out: JsonOutput::create(path)?, header, report })
+        Ok(Rejects { out: JsonOutput::create(path)?, form, report })
     }
 
-    /// Adds a record; `None` is one that is too large to be held.
-    pub fn add(&mut self, raw: Option<&[u8]>) -> Result<()> {
+    /// Adds a record; `None` is one whose bytes are not there. `path` is that of a file in an archive.
+    pub fn add(&mut self, path: &str, raw: Option<&[u8]>) -> Result<()> {
         let Some(raw) = raw else {
             self.report.left_out += 1;
             return Ok(());
         };
-        if let Some(header) = self.header.take() {
+        self.report.records += 1;
+        let Form::Text(header) = &mut self.form else { return self.out.bytes(&archive_member(path, raw)?) };
+        if let Some(header) = header.take() {
             self.out.line(&header)?;
         }
-        self.report.records += 1;
         self.out.line(raw.strip_suffix(b"\n").unwrap_or(raw))
     }
 
     /// Ends the file: then it is on the disk, under its name.
-    pub fn finish(self) -> Result<RejectsReport> {
+    pub fn finish(mut self) -> Result<RejectsReport> {
+        if self.form == Form::Archive && self.report.records > 0 {
+            self.out.bytes(&[0; ARCHIVE_END_BYTES])?;
+        }
         self.out.finish()?;
         Ok(self.report)
     }
+}
+
+/// A file of an archive, without the archive's end.
+fn archive_member(path: &str, bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o644);
+    builder.append_data(&mut header, path, bytes)?;
+    let mut member = builder.into_inner()?;
+    member.truncate(member.len() - ARCHIVE_END_BYTES);
+    Ok(member)
 }
 
 /// A row that names columns.

@@ -110,7 +110,7 @@ fn write_rejects(rejects: &RejectsReport, out: &mut dyn Write) -> io::Result<()>
         _ => writeln!(out, "  {} rejected: in {file}, to be mended and imported the same way", show_count(*records))?,
     }
     if *left_out > 0 {
-        writeln!(out, "  {} too large: not in {file}", show_count(*left_out))?;
+        writeln!(out, "  {} too large, or links to files that were not found: not in {file}", show_count(*left_out))?;
     }
     Ok(())
 }

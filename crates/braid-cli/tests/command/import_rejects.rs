@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use std::fs;
+use std::{fs, path::Path};
 
 use common::{Workplace, compress};
 use serde_json::{Value, json};
@@ -124,7 +124,6 @@ fn rejects_into_the_input_or_of_other_imports_are_refused() {
     place.fails(2, "import db in.jsonl --tree t --rejects ./in.jsonl");
     place.fails(2, "import db in.jsonl --tree t --rejects out --on-error stop");
     place.fails(2, "import db in.jsonl --to-jsonl out --rejects out");
-    place.fails(2, "import db in.jsonl --format freedb --rejects out");
     assert_eq!(fs::read_to_string(place.path("in.jsonl")).unwrap(), "{\"id\":1}\nbad\n");
     assert_eq!(place.ok("trees db"), "");
 }
@@ -156,4 +155,37 @@ fn bad_discs_are_reported_with_their_path_and_the_byte_of_the_member() {
         assert_eq!(&archive[offset..][..path.len()], path.as_bytes());
         assert!(sample["record"].as_u64().unwrap() > 0 && sample.get("line").is_none(), "{sample}");
     }
+}
+
+#[test]
+fn rejected_discs_are_an_archive_that_is_an_input_again() {
+    let place = place();
+    place.write("dump.tar", common::fixture_archive());
+    let report = place.ok("import db dump.tar --tree albums --rejects out.tar.gz");
+    assert!(report.contains("3 rejected: in out.tar.gz"), "{report}");
+    let outcome = place.run("import db out.tar.gz --tree albums --rejects again.tar --number-from 100");
+    assert_eq!(outcome.code, 5, "{outcome:?}");
+    assert!(outcome.stdout.contains("3 records") && outcome.stdout.contains("3 skipped"), "{outcome:?}");
+    let (mut names, mut originals) = (Vec::new(), Vec::new());
+    let mut again = tar::Archive::new(fs::File::open(place.path("again.tar")).unwrap());
+    for entry in again.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
+        let name = entry.path().unwrap().to_string_lossy().into_owned();
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/freedb").join(&name);
+        originals.push(fs::read(fixture).unwrap() == bytes);
+        names.push(name);
+    }
+    assert_eq!((names.len(), originals), (3, vec![true; 3]), "{names:?}");
+    // Links that lead nowhere have no bytes of a disc.
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Link);
+    header.set_size(0);
+    builder.append_link(&mut header, "rock/00000001", "rock/00000002").unwrap();
+    place.write("link.tar", builder.into_inner().unwrap());
+    let outcome = place.run("import db link.tar --dry-run --rejects none.tar");
+    assert!(outcome.stdout.contains("1 too large, or links to files that were not found"), "{outcome:?}");
+    assert_eq!(fs::read(place.path("none.tar")).unwrap(), b"");
 }
