@@ -39,12 +39,12 @@ fn what_lies_on_a_full_disk_is_read() {
     let place = workplace_with_database();
     let commands: Vec<String> = READING.iter().map(|command| format!("{BRAID} {command} || exit 1\n")).collect();
     let inspect = format!("for file in db/0*.wal db/CURRENT; do {BRAID} inspect $file || exit 1; done");
-    // A file system of its own, in namespaces of their own. What `put` says shows that it is full.
+    // A file system of its own, in namespaces of their own. It is full: not even another byte fits.
     let script = format!(
         "mount -t tmpfs -o size=64m none full || {{ echo no-mount; exit 0; }}\n\
          cp -r db full/ && cd full || exit 1\n\
          cat /dev/zero > fill 2> /dev/null\n\
-         {BRAID} put db t l v --keys text && exit 1\n\
+         echo > more 2> /dev/null && exit 1\n\
          {}{inspect}",
         commands.concat()
     );

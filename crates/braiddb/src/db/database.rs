@@ -85,6 +85,7 @@ impl Db {
         let (core, new_retention) = Core::open(settings, path)?;
         core.start_workers()?;
         let db = Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) };
+        db.core().shorten_log_on_full_disk()?;
         if let Some(limit) = new_retention {
             db.core().remember_retention(limit)?;
         }

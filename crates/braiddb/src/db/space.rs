@@ -15,7 +15,10 @@ use crate::{
     version::Partition,
     wal::{Lsn, Wal},
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// On a volume with less than this, memtables, segments of the log and partitions are parts of the volume.
 const SMALL_VOLUME_BYTES: u64 = 2 << 30;
@@ -28,7 +31,7 @@ const RESERVES_OF_VOLUME: u64 = 8;
 
 /// The least of each, in bytes.
 const PARTITION_BYTES_LEAST: u64 = 512 << 10;
-const MEMTABLE_BYTES_LEAST: u64 = 256 << 10;
+const MEMTABLE_BYTES_LEAST: u64 = 128 << 10;
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
 
 /// Bytes of a reserve beyond what a flush and the log need.
@@ -154,7 +157,27 @@ impl Core {
         while done.as_ref().is_err_and(Error::is_disk_full) && (wal.trim_spares() > 0 || self.release(Stage::Log)) {
             done = append();
         }
+        // A flush of the few deletes in memory takes less than the segments that it makes superfluous.
+        self.is_to_freeze.store(true, Ordering::Relaxed);
+        self.signal_work();
         done
+    }
+
+    /// Gives back the segments of the log that were begun with blocks of the reserve: each needs 64 KiB, and what stands in it becomes a
+    /// run of a few. Else the reserve would be used up by processes that open the database, delete something and end.
+    pub(super) fn shorten_log_on_full_disk(&self) -> Result<()> {
+        if !self.reserve.is_used() {
+            return Ok(());
+        }
+        match self.flush_all() {
+            Err(error) if error.is_disk_full() => {
+                tracing::warn!(%error, "the disk is full: the log could not be shortened");
+            }
+            done => done?,
+        }
+        self.table.disposal.work_through();
+        self.keep_reserve_after(true);
+        Ok(())
     }
 
     /// The error of a job that found no space.
