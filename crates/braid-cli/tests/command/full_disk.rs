@@ -93,7 +93,7 @@ fn compact_after_many_deletes_by_processes_on_full_disk_succeeds() {
         "must 0 {BRAID} create full/db\n\
          must 4 {BRAID} import full/db in.jsonl --tree t --key id --resume\n\
          number=0\n\
-         while [ $number -lt 200 ]; do\n\
+         while [ $number -lt 40 ]; do\n\
          must 0 {BRAID} del full/db t $(printf %05d $((number * 4)))\n\
          number=$((number + 1))\n\
          done\n\
