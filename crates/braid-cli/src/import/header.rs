@@ -51,6 +51,7 @@ fn read_columns(row: &Row<'_>, style: RowStyle, progress: &Progress) -> Result<V
     if row.defect.is_some() {
         return refuse(format!("the first row of the input cannot be read: {}", row.why));
     }
+    refuse_delimiter_line(row.bytes())?;
     if table.delimiter.is_none() {
         refuse_other_delimiter(row.bytes(), style)?;
     }
@@ -102,12 +103,9 @@ fn first_repeated(names: &[String]) -> Option<&String> {
     names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)).map(|(_, name)| name)
 }
 
-/// Refuses a first row that has another delimiter as often as the one at hand, or more often.
-fn refuse_other_delimiter(row: &[u8], style: RowStyle) -> Result<()> {
-    let Some(delimiter) = style.delimiter() else { return Ok(()) };
+/// Refuses the line `sep=;` that spreadsheets write: it is neither a header nor a record.
+fn refuse_delimiter_line(row: &[u8]) -> Result<()> {
     let text = String::from_utf8_lossy(row);
-    let ours = OTHER_DELIMITERS.iter().find(|other| other.0 == delimiter);
-    let (our_name, our_argument) = ours.map_or(("delimiters", "CHAR"), |&(_, name, argument)| (name, argument));
     if let Some(rest) = text.strip_prefix("sep=").filter(|rest| rest.chars().count() == 1) {
         return Err(failure(
             INPUT,
@@ -117,6 +115,14 @@ fn refuse_other_delimiter(row: &[u8], style: RowStyle) -> Result<()> {
             ),
         ));
     }
+    Ok(())
+}
+
+/// Refuses a first row that has another delimiter as often as the one at hand, or more often.
+fn refuse_other_delimiter(row: &[u8], style: RowStyle) -> Result<()> {
+    let Some(delimiter) = style.delimiter() else { return Ok(()) };
+    let ours = OTHER_DELIMITERS.iter().find(|other| other.0 == delimiter);
+    let (our_name, our_argument) = ours.map_or(("delimiters", "CHAR"), |&(_, name, argument)| (name, argument));
     let count = |wanted: u8| match style {
         RowStyle::Csv(_) => split_fields(row, RowStyle::Csv(wanted)).fields.len() - 1,
         _ => row.iter().filter(|&&byte| byte == wanted).count(),

@@ -36,8 +36,10 @@ fn another_delimiter_is_refused_with_advice_and_taken_if_it_is_given() {
     place.ok("import db in.csv --tree t --delimiter ,");
     assert_eq!(place.ok("scan db t"), "0\t{\"a;b\":\"1\"}\n");
     place.write("sep.csv", "sep=;\nid;n\n1;a\n");
-    let message = place.fails(5, "import db sep.csv --tree sep");
-    assert!(message.contains("give --delimiter ';', and leave this line out"), "{message}");
+    for options in ["", " --delimiter ;", " --no-header --delimiter ;"] {
+        let message = place.fails(5, &format!("import db sep.csv --tree sep{options}"));
+        assert!(message.contains("give --delimiter ';', and leave this line out"), "{message}");
+    }
     place.write("quoted.csv", "\"a;b;c\",n\n1,2\n");
     place.ok("import db quoted.csv --tree quoted");
 }
