@@ -95,6 +95,8 @@ pub struct RowReader<R> {
     reader: R,
     style: RowStyle,
     bytes_max: usize,
+    /// How much is read at a time.
+    pub(super) piece_bytes: usize,
     /// Bytes read and not yet given out begin at `start`; those before `scanned` were looked at.
     buffer: Vec<u8>,
     start: usize,
@@ -147,6 +149,7 @@ impl<R: Read> RowReader<R> {
             reader,
             style,
             bytes_max,
+            piece_bytes: READ_BYTES,
             buffer: Vec::new(),
             start: 0,
             scanned: 0,
@@ -367,7 +370,7 @@ impl<R: Read> RowReader<R> {
             return Err(failure);
         }
         let is_beginning = self.offset == 0 && self.buffer.is_empty();
-        match self.reader.by_ref().take(READ_BYTES as u64).read_to_end(&mut self.buffer) {
+        match self.reader.by_ref().take(self.piece_bytes as u64).read_to_end(&mut self.buffer) {
             Ok(read) => self.at_end = read == 0,
             Err(failure) => self.failure = Some(failure),
         }

@@ -60,7 +60,14 @@ fn quoted_rows_hold_line_ends() {
 
 /// Reads rows as `position: bytes` or `position: why`.
 fn places(text: &[u8], bytes_max: usize) -> Result<Vec<String>, String> {
+    let whole = places_by_pieces(text, bytes_max, usize::MAX >> 1);
+    assert_eq!(whole, places_by_pieces(text, bytes_max, 7));
+    whole
+}
+
+fn places_by_pieces(text: &[u8], bytes_max: usize, piece_bytes: usize) -> Result<Vec<String>, String> {
     let mut reader = RowReader::with_limit(Trickle(text), RowStyle::Csv(b','), 0, bytes_max);
+    reader.piece_bytes = piece_bytes;
     reader.expect_columns(2);
     let mut places = Vec::new();
     loop {
@@ -70,6 +77,7 @@ fn places(text: &[u8], bytes_max: usize) -> Result<Vec<String>, String> {
             Ok(Some(row)) => {
                 let Position { offset, line, lines } = row.position;
                 assert_eq!(&text[offset as usize..][..row.raw.len()], row.raw);
+                assert_eq!(text[..offset as usize].iter().filter(|&&byte| byte == b'\n').count() as u64 + 1, line);
                 let text = String::from_utf8_lossy(row.bytes()).into_owned();
                 places.push(format!("{line}+{lines} @{offset} {}", if row.defect.is_some() { row.why } else { text }));
             }
@@ -104,12 +112,30 @@ fn quote_that_is_not_closed_swallows_what_may_be_a_text() {
 }
 
 #[test]
+fn rows_do_not_depend_on_how_the_input_is_cut_in_pieces() {
+    let mut state = 1_u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for _ in 0..20_000 {
+        let length = next(40);
+        let text: Vec<u8> = (0..length).map(|_| b"aaa,,\"\"\n\n\r"[next(10) as usize]).collect();
+        let whole = places_by_pieces(&text, 1000, 1000);
+        let pieces = places_by_pieces(&text, 1000, 1 + next(5) as usize);
+        assert_eq!(whole, pieces, "{:?}", String::from_utf8_lossy(&text));
+    }
+}
+
+#[test]
 fn oversized_rows_are_passed_over_with_their_quoted_line_ends() {
     let long = "x".repeat(300_000);
     let text = format!("a,b\n\"c\nd\",{long},\"e\n\"\"f\",{long}\ng,h\n");
-    let found = places(text.as_bytes(), 50).unwrap();
-    assert_eq!((found.len(), found[2].clone()), (3, format!("5+1 @{} g,h", text.len() - 4)));
-    assert_eq!(found[1], "2+3 @4 600016 bytes");
+    for piece_bytes in [7, 1000, 100_000] {
+        let found = places_by_pieces(text.as_bytes(), 50, piece_bytes).unwrap();
+        let last = format!("5+1 @{} g,h", text.len() - 4);
+        assert_eq!(found, ["1+1 @0 a,b", "2+3 @4 600016 bytes", &last]);
+    }
 }
 
 #[test]
