@@ -50,6 +50,7 @@ pub const FOLD_BYTES_PER_ENTRY: [u64; 2] = [10, 10_000];
 /// among themselves with every other pair of seeds; with every third seed tables are closed and opened all the time.
 pub fn builder(seed: u64) -> Builder {
     Db::builder()
+        .create_parents(true)
         .memory(4 << 20)
         .memtable_bytes(16 << 10)
         .partition_bytes(48 << 10)

@@ -34,7 +34,9 @@ fn commit(db: &Db, tree: &str, number: u64, value: &[u8], durability: Durability
 fn a_busy_database_does_not_starve_the_rest() {
     let place = tempfile::tempdir().expect("a directory");
     let shared = SharedRuntime::builder().memory(24 << 20).background_threads(1).build().expect("threads");
-    let open = |index: u64| Db::builder().shared_runtime(&shared).open(place.path().join(index.to_string()));
+    let open = |index: u64| {
+        Db::builder().create_parents(true).shared_runtime(&shared).open(place.path().join(index.to_string()))
+    };
     let busy = open(OTHERS).expect("open");
     let others: Vec<Db> = (0..OTHERS).map(|index| open(index).expect("open")).collect();
     let is_over = AtomicBool::new(false);
@@ -98,11 +100,16 @@ fn path(index: usize) -> String {
 impl Together {
     fn open(disk: &Arc<SimDisk>, seed: u64) -> Together {
         // With the least memory: each memtable may have a MiB, and all active ones two.
-        let shared = SharedRuntime::builder().memory(1).background_threads(0).build().expect("no threads");
+        let shared = SharedRuntime::builder().memory(64 << 10).background_threads(0).build().expect("no threads");
         let vfs: Arc<dyn Vfs> = disk.clone();
         let builder = || {
             let runtime = SimRuntime::new(mix(seed, disk.next_session()));
-            Builder::new().vfs(Arc::clone(&vfs)).runtime(runtime).shared_runtime(&shared).log_segment_bytes(64 << 10)
+            Builder::new()
+                .create_parents(true)
+                .vfs(Arc::clone(&vfs))
+                .runtime(runtime)
+                .shared_runtime(&shared)
+                .log_segment_bytes(64 << 10)
         };
         Together { dbs: [0, 1, 2, 3].map(|index| builder().open(Path::new(&path(index))).expect("open")) }
     }

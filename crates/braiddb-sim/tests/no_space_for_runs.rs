@@ -43,7 +43,12 @@ impl braiddb::platform::VfsLayer for FullForRuns {
 #[test]
 fn writers_are_refused_and_go_on_and_nobody_waits_for_ever() {
     let vfs = Arc::new(FullForRuns { inner: MemVfs::new(), is_full: AtomicBool::new(false) });
-    let builder = Db::builder().vfs(vfs.clone()).memory(4 << 20).memtable_bytes(256 << 10).log_segment_bytes(64 << 10);
+    let builder = Db::builder()
+        .create_parents(true)
+        .vfs(vfs.clone())
+        .memory(4 << 20)
+        .memtable_bytes(256 << 10)
+        .log_segment_bytes(64 << 10);
     let db = builder.open("/db").unwrap();
     let (written, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let is_stopped = Arc::new(AtomicBool::new(false));

@@ -69,7 +69,8 @@ fn no_commit_waits_for_the_writing_of_runs() {
     let disk = SimDisk::without_journal(seed);
     disk.create_dir_all(Path::new("/data")).expect("a directory");
     let vfs: Arc<dyn Vfs> = disk.clone();
-    let builder = Db::builder().vfs(vfs).runtime(runtime.clone()).background_threads(2).memory(64 << 20);
+    let builder =
+        Db::builder().create_parents(true).vfs(vfs).runtime(runtime.clone()).background_threads(2).memory(64 << 20);
     let db = builder.memtable_bytes(1 << 20).log_segment_bytes(1 << 20).open(PATH).expect("open");
     let (bulk, small) = (db.tree("bulk").expect("tree"), db.tree("small").expect("tree"));
     let speed = DiskSpeed { bytes_per_second: 10_000_000, sync_us: 20_000, unsynced_bytes_max: 300_000_000 };

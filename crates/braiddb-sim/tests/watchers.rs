@@ -37,7 +37,7 @@ struct Stored {
 }
 
 fn builder() -> Builder {
-    Db::builder().memory(32 << 20).log_retention(1 << 40)
+    Db::builder().create_parents(true).memory(32 << 20).log_retention(1 << 40)
 }
 
 /// Writes the numbers from one on, in batches of some; every writer has a tree of its own.
@@ -149,7 +149,7 @@ fn a_slow_watcher_never_holds_writers_up() {
     let place = tempfile::tempdir().expect("a directory");
     for kept in [0, 2 << 20] {
         let dir = place.path().join(kept.to_string());
-        let db = Db::builder().memory(8 << 20).log_retention(kept).open(&dir).expect("open");
+        let db = Db::builder().create_parents(true).memory(8 << 20).log_retention(kept).open(&dir).expect("open");
         let mut slow = db.watch(WatchOptions::new()).expect("a watcher");
         let mut idle = db.watch(WatchOptions::new()).expect("a watcher");
         let done = AtomicBool::new(false);

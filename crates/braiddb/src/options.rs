@@ -13,10 +13,6 @@ use crate::{
 };
 use std::{path::Path, sync::Arc, time::Duration};
 
-/// [`Builder::dead_percent`] takes percentages from here to there.
-const DEAD_PERCENT_LEAST: u8 = 5;
-const DEAD_PERCENT_MOST: u8 = 40;
-
 /// Readers older than this are told of, where nothing else was asked for.
 const READER_AGE_WARN_NS: u64 = 60_000_000_000;
 
@@ -24,7 +20,7 @@ const READER_AGE_WARN_NS: u64 = 60_000_000_000;
 const EXCLUSIVE_WAIT_NS: u64 = 30_000_000_000;
 
 impl Db {
-    /// Opens the database in the directory `path`, and creates it if there is none.
+    /// Opens the database in the directory `path`, and creates it if there is none: see [`Builder::create`].
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Builder::new().open(path)
     }
@@ -75,7 +71,8 @@ impl Db {
     }
 }
 
-/// Opens databases with other than the default options.
+/// Opens databases with other than the default options. An option out of its range makes the open fail with
+/// `InvalidArgument`, which names the option, its value and the range; nothing is made then.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -105,6 +102,7 @@ impl Builder {
                 durability: Durability::Sync,
                 compression: Compression::Lz4,
                 create: true,
+                create_parents: false,
                 read_only: false,
                 background_threads: 2,
                 memtable_bytes: None,
@@ -145,6 +143,7 @@ impl Builder {
 
     /// Memory for memtables, cache and index together, in bytes; 256 MiB by default. What a single operation needs for
     /// itself (a large value, a batch) comes on top.
+    /// At least 64 KiB.
     pub fn memory(mut self, bytes: usize) -> Builder {
         self.settings.memory = bytes;
         self
@@ -163,9 +162,18 @@ impl Builder {
         self
     }
 
-    /// Whether a missing database is created; yes by default.
+    /// Whether a missing database is created; yes by default. It is created in a directory that is empty or absent: beside
+    /// other files, and inside backups, a log archive or another database, the open fails with `AlreadyExists` and makes
+    /// nothing. Hidden files and `lost+found` may be there.
     pub fn create(mut self, create: bool) -> Builder {
         self.settings.create = create;
+        self
+    }
+
+    /// Whether missing parents of the directory of a new database, and of its log archive, are created too; no by default, and
+    /// a missing parent is `NotFound`. So a mistyped path makes no directories.
+    pub fn create_parents(mut self, create: bool) -> Builder {
+        self.settings.create_parents = create;
         self
     }
 
@@ -265,18 +273,21 @@ impl Builder {
     /// Where the machine has fewer processors than these threads and two more, merges take but a part of the time while little is to be merged.
     /// With 0 the committing
     /// thread does all that itself, at moments that depend on the operations alone: so tests can repeat a run exactly.
+    /// At most 1024.
     pub fn background_threads(mut self, threads: usize) -> Builder {
         self.settings.background_threads = threads;
         self
     }
 
     /// The size at which a memtable is frozen, in bytes; an eighth of the memory by default.
+    /// From 1 KiB to 1 TiB.
     pub fn memtable_bytes(mut self, bytes: usize) -> Builder {
         self.settings.memtable_bytes = Some(bytes);
         self
     }
 
     /// The size at which a partition is split, in bytes. By default that of 16 memtables, from 128 to 256 MiB.
+    /// At least 4 KiB.
     pub fn partition_bytes(mut self, bytes: u64) -> Builder {
         self.settings.partition_bytes = Some(bytes);
         self
@@ -285,6 +296,7 @@ impl Builder {
     /// A partition with so many runs outside its view has them merged or folded in; 8 by default, 2 at least. With fewer,
     /// reads are faster while much is written, and more is written. Where none of them lies over another, nor over the view, as where
     /// keys only grow, it may have three times as many: a read then seldom looks into more than one.
+    /// At most 1024.
     pub fn loose_runs(mut self, runs: usize) -> Builder {
         self.settings.loose_runs = runs;
         self
@@ -304,11 +316,12 @@ impl Builder {
     /// Without it, only a partition of whose view 40 % are dead is merged, which writes least: of random overwrites a small database wrote twice as much to tables with 20, and
     /// nearly four times as much with 10. Partitions, which are merged whole for it, are split at 64 MiB then. While nothing is committed, it is no more than 10 % either way.
     pub fn dead_percent(mut self, percent: u8) -> Builder {
-        self.settings.dead_percent = Some(u64::from(percent.clamp(DEAD_PERCENT_LEAST, DEAD_PERCENT_MOST)));
+        self.settings.dead_percent = Some(u64::from(percent));
         self
     }
 
     /// The most bytes of a log segment; 16 MiB by default. It has no more than half a memtable, and the first ones less.
+    /// From 1 KiB to 1 TiB.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Builder {
         self.settings.log_segment_bytes = bytes;
         self
@@ -356,18 +369,21 @@ impl Builder {
     }
 
     /// The size of a block before compression, in bytes; 4096 by default. Entries larger than that have a block each.
+    /// From 64 to 65,536.
     pub fn block_bytes(mut self, bytes: usize) -> Builder {
         self.settings.block_bytes = bytes;
         self
     }
 
     /// Values of this many bytes or more are written once, to blob files; 4096 by default.
+    /// At least 1.
     pub fn blob_threshold(mut self, bytes: usize) -> Builder {
         self.settings.blob_threshold = bytes;
         self
     }
 
     /// The size at which a blob file is closed and the next begun, in bytes; 256 MiB by default.
+    /// At least 1.
     pub fn blob_file_bytes(mut self, bytes: u64) -> Builder {
         self.settings.blob_file_bytes = bytes;
         self
@@ -462,6 +478,9 @@ impl Builder {
     ///
     /// Give it at each open: commits of an open without it leave a gap, which is noticed when it is to be crossed. What is older than
     /// the oldest backup is of no use and may be removed, oldest first.
+    ///
+    /// Its directory is created if need be, but not its parents ([`Builder::create_parents`]). It may not lie in the directory of a
+    /// database (`InvalidArgument`).
     pub fn log_archive(mut self, dir: impl AsRef<Path>) -> Builder {
         self.settings.log_archive = Some(dir.as_ref().to_owned());
         self

@@ -118,12 +118,12 @@ impl SmallOptions {
         disk.set_mapping(self.map_log || disk.maps_files());
         let vfs: Arc<dyn Vfs> = disk.clone();
         let builder = match self.loose_runs % 4 {
-            0 => Db::builder().rate_limiter(Arc::new(RateLimiter::new(1 << 28))),
+            0 => Db::builder().create_parents(true).rate_limiter(Arc::new(RateLimiter::new(1 << 28))),
             1 => {
                 let limiter = RateLimiter::by_latency(1 << 26, 1 << 28, Duration::from_micros(50));
-                Db::builder().rate_limiter(Arc::new(limiter))
+                Db::builder().create_parents(true).rate_limiter(Arc::new(limiter))
             }
-            _ => Db::builder(),
+            _ => Db::builder().create_parents(true),
         };
         builder
             .vfs(vfs)

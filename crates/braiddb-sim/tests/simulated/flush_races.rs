@@ -69,7 +69,7 @@ impl braiddb::platform::FileLayer for Manifest {
 /// What is left of the database if all is lost that was not synced.
 fn after_crash(disk: &SimDisk) -> Db {
     let vfs: Arc<dyn Vfs> = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
-    let db = Db::builder().vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
+    let db = Db::builder().create_parents(true).vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
     db.unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)))
 }
 
@@ -86,7 +86,12 @@ fn the_segment_where_recovery_begins_is_kept() {
     let disk = empty_disk(1);
     let hook = BeforeManifest::default();
     let vfs = Arc::new(Interposed { disk: disk.clone(), hook: hook.clone() });
-    let builder = Db::builder().vfs(vfs).runtime(SimRuntime::in_real_time(1)).background_threads(1).memory(16 << 20);
+    let builder = Db::builder()
+        .create_parents(true)
+        .vfs(vfs)
+        .runtime(SimRuntime::in_real_time(1))
+        .background_threads(1)
+        .memory(16 << 20);
     let db = ok(builder.log_segment_bytes(8 << 10).blob_threshold(1 << 20).open(PATH));
     let tree = ok(db.tree("left"));
     ok(tree.put(b"flushed", noise(2000, 1)));
@@ -122,7 +127,12 @@ fn the_short_segment_where_recovery_begins_is_kept() {
     let disk = empty_disk(1);
     let hook = BeforeManifest::default();
     let vfs = Arc::new(Interposed { disk: disk.clone(), hook: hook.clone() });
-    let builder = Db::builder().vfs(vfs).runtime(SimRuntime::in_real_time(1)).background_threads(1).memory(128 << 20);
+    let builder = Db::builder()
+        .create_parents(true)
+        .vfs(vfs)
+        .runtime(SimRuntime::in_real_time(1))
+        .background_threads(1)
+        .memory(128 << 20);
     let db = ok(builder.blob_threshold(16 << 20).open(PATH));
     let tree = ok(db.tree("left"));
     // More than the first segment takes, so that there is a longer one.
@@ -166,7 +176,12 @@ fn a_load_is_told_of_when_it_is_there() {
     let disk = empty_disk(1);
     let hook = BeforeManifest::default();
     let vfs = Arc::new(Interposed { disk: disk.clone(), hook: hook.clone() });
-    let builder = Db::builder().vfs(vfs).runtime(SimRuntime::in_real_time(1)).background_threads(0).memory(16 << 20);
+    let builder = Db::builder()
+        .create_parents(true)
+        .vfs(vfs)
+        .runtime(SimRuntime::in_real_time(1))
+        .background_threads(0)
+        .memory(16 << 20);
     let db = ok(builder.open(PATH));
     let tree = ok(db.tree("left"));
     ok(tree.put(b"key", b"put"));

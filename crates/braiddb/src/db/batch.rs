@@ -25,13 +25,20 @@ use std::{
 ///
 /// A key or value beyond the limits, or a tree that was dropped or is another database's, makes the whole batch fail when it is
 /// written; nothing of it is applied then.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Batch {
     raw: RawBatch,
     /// By id.
     trees: Vec<Arc<TreeState>>,
     /// What streams have written that it refers to.
     streams: Vec<Arc<OnTheWay>>,
+}
+
+impl std::fmt::Debug for Batch {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
+    }
 }
 
 impl Batch {

@@ -33,7 +33,6 @@ const SHOWN_LEN_MAX: usize = 64;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct BulkLoader {
     sink: Option<LoadSink>,
     core: Arc<Core>,
@@ -42,6 +41,13 @@ pub struct BulkLoader {
     /// The last key of the rows that were handed on.
     last_key: Vec<u8>,
     records: u64,
+}
+
+impl std::fmt::Debug for BulkLoader {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BulkLoader").finish_non_exhaustive()
+    }
 }
 
 impl BulkLoader {
@@ -150,11 +156,17 @@ impl BulkLoader {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct UnsortedLoader<'a> {
     tree: Tree,
     sorter: Sorter<'a>,
     has_failed: bool,
+}
+
+impl std::fmt::Debug for UnsortedLoader<'_> {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnsortedLoader").finish_non_exhaustive()
+    }
 }
 
 impl UnsortedLoader<'_> {
@@ -216,8 +228,14 @@ fn shown(key: &[u8]) -> String {
 }
 
 /// As [`BulkLoader`], of pairs for a tree that keeps many values to a key.
-#[derive(Debug)]
 pub struct MultiBulkLoader(BulkLoader);
+
+impl std::fmt::Debug for MultiBulkLoader {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MultiBulkLoader").finish_non_exhaustive()
+    }
+}
 
 impl MultiBulkLoader {
     /// Adds a pair. Pairs come by key, those of one key by value, each once; else as [`BulkLoader::add`].

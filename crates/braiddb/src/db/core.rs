@@ -194,7 +194,6 @@ pub struct WorkState {
 }
 
 /// Everything of an open database.
-#[derive(Debug)]
 pub struct Core {
     pub dir: PathBuf,
     /// The random number of the database's present life.
@@ -260,6 +259,13 @@ pub struct Core {
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
     /// Files of before that nothing refers to, and that are to be removed.
     pub leftovers: Mutex<Vec<PathBuf>>,
+}
+
+impl std::fmt::Debug for Core {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("path", &self.dir).finish_non_exhaustive()
+    }
 }
 
 impl Core {

@@ -83,7 +83,7 @@ pub struct Cursor {
 
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cursor").field("place", &self.place).field("snapshot", &self.hold.sequence()).finish()
+        f.debug_struct("Cursor").field("snapshot", &self.hold.sequence()).finish_non_exhaustive()
     }
 }
 

@@ -52,9 +52,16 @@ pub struct Shared {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     pub(super) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Db {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Db").field("path", &self.shared.core.dir).finish_non_exhaustive()
+    }
 }
 
 /// A tree, as [`Db::trees`] lists it.

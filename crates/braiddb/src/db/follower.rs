@@ -164,6 +164,7 @@ struct Log {
 impl Follower {
     /// Opens a follower with these settings.
     pub(crate) fn open_with(settings: Settings, dir: &Path, every: Option<Duration>) -> Result<Follower> {
+        settings.check()?;
         let settings = Common::of(Settings { read_only: true, create: false, ..settings });
         refuse_unfinished(&settings, dir, &settings.vfs.list(dir).unwrap_or_default())?;
         let table = table_context(&settings);

@@ -64,7 +64,6 @@ pub(super) fn is_of_one_record(error: &Error) -> bool {
 /// large value, does not end it: the next call goes on behind that record. After any other error it yields nothing more.
 ///
 /// Each pair is copied; a [`Cursor`] lends its rows and is faster.
-#[derive(Debug)]
 pub struct Iter {
     db: Db,
     tree: Arc<TreeState>,
@@ -75,6 +74,13 @@ pub struct Iter {
     back: Option<Box<Cursor>>,
     failed: Option<Error>,
     done: bool,
+}
+
+impl std::fmt::Debug for Iter {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Iter").finish_non_exhaustive()
+    }
 }
 
 impl Iter {

@@ -17,11 +17,18 @@ use std::sync::Arc;
 const MAX_NAME_LEN: usize = 256;
 
 /// A merge function of a database, to be used with [`Tree::merge`] and its like. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MergeFunctionHandle {
     core: Arc<Core>,
     name: Arc<str>,
     number: u64,
+}
+
+impl std::fmt::Debug for MergeFunctionHandle {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MergeFunctionHandle").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl MergeFunctionHandle {

@@ -3,6 +3,7 @@
 mod archive;
 mod background;
 mod batch;
+mod birthplace;
 mod blobs;
 mod bulk;
 mod bytes;
@@ -52,6 +53,7 @@ mod replay;
 mod reserve;
 mod scrub;
 mod settings;
+mod settings_check;
 mod shared_runtime;
 mod snapshot;
 mod sorter;

@@ -180,10 +180,20 @@ pub(super) fn bounds_of_values<V: AsRef<[u8]>>(
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MultiTree {
     db: Db,
     state: Arc<TreeState>,
+}
+
+impl std::fmt::Debug for MultiTree {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MultiTree")
+            .field("name", &self.name())
+            .field("path", &self.db().core().dir)
+            .finish_non_exhaustive()
+    }
 }
 
 impl MultiTree {
@@ -326,8 +336,14 @@ impl MultiTree {
 }
 
 /// The pairs of a multi-tree, in order, from both ends. Each is copied; a [`MultiCursor`] lends them and is faster.
-#[derive(Debug)]
 pub struct MultiIter(Iter);
+
+impl std::fmt::Debug for MultiIter {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MultiIter").finish_non_exhaustive()
+    }
+}
 
 pub(super) fn split_pair(pair: Result<(Key, Value)>) -> Result<(Key, Value)> {
     let mut bytes = Vec::from(pair?.0);

@@ -53,7 +53,6 @@ enum Place {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct MultiCursor {
     cursor: Cursor,
     tree: TreeId,
@@ -72,6 +71,13 @@ pub struct MultiCursor {
     pause: u32,
     /// The key that was counted last, and how many values it has: at one moment that does not change.
     counted: RefCell<Option<(Vec<u8>, u64)>>,
+}
+
+impl std::fmt::Debug for MultiCursor {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MultiCursor").finish_non_exhaustive()
+    }
 }
 
 impl MultiCursor {

@@ -10,6 +10,7 @@
 use super::{
     archive::Archiver,
     background::damaged_view,
+    birthplace,
     blobs::BlobStore,
     catalog::{Catalog, DroppedTree, TreeState, catalog_key},
     clock::Clock,
@@ -120,12 +121,13 @@ impl Core {
     ///
     /// A full disk has no space for the log's next segment: then a part of the reserve is used.
     pub fn open(settings: Settings, dir: &Path) -> Result<(Arc<Core>, Option<RetentionLimit>)> {
-        settings.compression.check()?;
+        settings.check()?;
+        birthplace::check(&settings, dir)?;
         open_with_reserve(&settings, dir, || Core::try_open(settings.clone(), dir))
     }
 
     fn try_open(settings: Settings, dir: &Path) -> Result<(Arc<Core>, Option<RetentionLimit>)> {
-        let settings = Common::of(Settings { memory: settings.memory.min(MEMORY_MAX), ..settings });
+        let settings = Common::of(settings);
         let lock = take_lock(&settings, dir)?;
         let settings = settings.for_volume(dir);
         let names = settings.vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
@@ -318,18 +320,13 @@ impl Core {
 
 fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
     let vfs = &settings.vfs;
-    let holds_something = || match vfs.list(dir) {
-        Ok(entries) => entries.iter().any(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some()),
-        Err(e) => e.kind() != io::ErrorKind::NotFound,
-    };
-    // Nothing is left in a directory that has no database and is to get none, not even a lock.
-    if !settings.create && !holds_something() {
-        return Err(Error::NotFound(format!("there is no database in {}", dir.display())));
-    }
     make_durably(&**vfs, dir)?;
     let path = dir.join(LOCK_NAME);
     match vfs.lock(&path, &settings.runtime.process_name()).map_err(|e| Error::io("lock", &path, e))? {
         Ok(lock) => Ok(lock),
+        Err(owner) if owner == settings.runtime.process_name() => {
+            Err(Error::Locked { path: dir.to_owned(), owner: format!("this process ({owner})") })
+        }
         Err(owner) => Err(Error::Locked { path: dir.to_owned(), owner }),
     }
 }

@@ -69,6 +69,8 @@ pub struct Settings {
     pub durability: Durability,
     pub compression: Compression,
     pub create: bool,
+    /// Whether missing parents of a new database and of its log archive are created as well.
+    pub create_parents: bool,
     pub read_only: bool,
     pub background_threads: usize,
     pub memtable_bytes: Option<usize>,

@@ -1,6 +1,11 @@
 //! Many databases in one process, with one memory budget, one block cache and one set of threads.
 
-use super::{common::Common, open::MEMORY_MAX, settings::memtable_bytes_of};
+use super::{
+    common::Common,
+    open::MEMORY_MAX,
+    settings::memtable_bytes_of,
+    settings_check::{BACKGROUND_THREADS_MAX, MEMORY_MIN, OPEN_FILES_MIN, check_range},
+};
 use crate::{
     base::{Error, Result},
     platform::{OpenFiles, Runtime, SystemRuntime},
@@ -26,8 +31,15 @@ use std::{path::Path, sync::Arc};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SharedRuntime(pub(super) Arc<Common>);
+
+impl std::fmt::Debug for SharedRuntime {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedRuntime").field("memory", &self.0.memory()).finish_non_exhaustive()
+    }
+}
 
 /// Makes a [`SharedRuntime`].
 #[derive(Clone, Debug)]
@@ -91,14 +103,14 @@ impl SharedRuntime {
 
 impl SharedRuntimeBuilder {
     /// Memory for memtables, cache and index of all databases together, in bytes; 256 MiB by default. What a single operation needs for
-    /// itself (a large value, a batch) comes on top.
+    /// itself (a large value, a batch) comes on top. At least 64 KiB.
     pub fn memory(mut self, bytes: usize) -> SharedRuntimeBuilder {
         self.memory = bytes;
         self
     }
 
     /// Threads for merges; 2 by default. Two more flush, and one has log segments ready. With 0 there are none, and the committing thread
-    /// does all that itself.
+    /// does all that itself. 1024 at most.
     pub fn background_threads(mut self, threads: usize) -> SharedRuntimeBuilder {
         self.background_threads = threads;
         self
@@ -117,9 +129,14 @@ impl SharedRuntimeBuilder {
         self
     }
 
-    /// Starts the threads. Fails if the system has none to give.
+    /// Starts the threads. Fails if the system has none to give, and with `InvalidArgument` for an option out of its range.
     pub fn build(self) -> Result<SharedRuntime> {
-        let memory = self.memory.min(MEMORY_MAX);
+        check_range("memory", self.memory, MEMORY_MIN, MEMORY_MAX)?;
+        check_range("background_threads", self.background_threads, 0, BACKGROUND_THREADS_MAX)?;
+        if let Some(files) = self.open_files_max {
+            check_range("open_files_max", files, OPEN_FILES_MIN, usize::MAX)?;
+        }
+        let memory = self.memory;
         let memtable_bytes = memtable_bytes_of(memory);
         let common = Common::new(memory, self.background_threads, &self.runtime, memtable_bytes, true);
         if let Some(max) = self.open_files_max {

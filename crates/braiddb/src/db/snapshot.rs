@@ -20,10 +20,16 @@ use crate::{
 use std::{ops::RangeBounds, sync::Arc};
 
 /// A hold on a sequence number: what it sees is kept while this lives, unless it expires. Clones are the same reader.
-#[derive(Debug)]
 pub struct Hold {
     core: Arc<Core>,
     held: Held,
+}
+
+impl std::fmt::Debug for Hold {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hold").field("sequence", &self.held.sequence).finish_non_exhaustive()
+    }
 }
 
 impl Hold {
@@ -74,10 +80,20 @@ impl Drop for Hold {
 /// The database as it was when the snapshot was taken, for as long as it lives. Costs a number, whatever its age;
 /// but old versions that it can see take space until it goes. Never blocks anyone. If it lives for longer than
 /// [`crate::Builder::reader_age_max`], where that is set, its reads fail with [`crate::Error::ReaderExpired`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Snapshot {
     db: Db,
     hold: Hold,
+}
+
+impl std::fmt::Debug for Snapshot {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("sequence", &self.sequence())
+            .field("path", &self.db.core().dir)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Snapshot {

@@ -66,12 +66,18 @@ pub(super) fn commit_streams(
 
 /// A value that was written to blob files, for a key of a tree, and is to be committed with other writes: see [`Batch::put_stream`].
 /// Dropped, it is given up.
-#[derive(Debug)]
 pub struct PendingStream {
     tree: Tree,
     key: Vec<u8>,
     placed: Placed,
     on_the_way: Arc<OnTheWay>,
+}
+
+impl std::fmt::Debug for PendingStream {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingStream").finish_non_exhaustive()
+    }
 }
 
 impl PendingStream {
@@ -105,11 +111,17 @@ impl PendingStream {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct StreamWriter {
     tree: Tree,
     key: Vec<u8>,
     pieces: PieceWriter,
+}
+
+impl std::fmt::Debug for StreamWriter {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamWriter").finish_non_exhaustive()
+    }
 }
 
 impl StreamWriter {

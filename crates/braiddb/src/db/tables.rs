@@ -129,7 +129,6 @@ pub struct TableInfo {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct TableBuilder {
     path: PathBuf,
     vfs: Arc<dyn Vfs>,
@@ -142,6 +141,13 @@ pub struct TableBuilder {
     runtime: Arc<dyn Runtime>,
     records: u64,
     is_finished: bool,
+}
+
+impl std::fmt::Debug for TableBuilder {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableBuilder").finish_non_exhaustive()
+    }
 }
 
 impl TableBuilder {

@@ -94,6 +94,7 @@ pub fn small(vfs: &Arc<dyn Vfs>) -> Settings {
         durability: Durability::Buffered,
         compression: Compression::Lz4,
         create: true,
+        create_parents: true,
         read_only: false,
         background_threads: 0,
         memtable_bytes: Some(16 << 10),

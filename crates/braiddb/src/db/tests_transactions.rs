@@ -624,7 +624,7 @@ fn a_commit_that_the_log_finds_no_room_for_conflicts_with_nobody() {
 #[test]
 fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
     let vfs = FaultVfs::new(Path::new(DIR));
-    let archive = Path::new(DIR).join("archive");
+    let archive = Path::new("/archive").to_owned();
     let settings = Settings { memtable_bytes: Some(1 << 20), ..small(&fault(&vfs)) };
     let kept = Settings { log_segment_bytes: 8 << 10, log_archive: Some(archive.clone()), ..settings.clone() };
     let db = open(kept.clone()).unwrap();

@@ -77,7 +77,6 @@ enum Isolation {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Transaction {
     db: Db,
     // Before the membership: a window that notes on for nobody costs more than a snapshot that nobody has.
@@ -92,6 +91,16 @@ pub struct Transaction {
     bytes_max: usize,
     /// Whether a failure has left it without something it should have: it cannot be committed.
     failed: Cell<bool>,
+}
+
+impl std::fmt::Debug for Transaction {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction")
+            .field("sequence", &self.sequence())
+            .field("path", &self.db.core().dir)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Transaction {

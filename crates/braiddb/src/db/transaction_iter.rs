@@ -42,7 +42,6 @@ enum Next {
 /// Pairs in key order, from both ends, as a transaction sees them: its own writes included, those that follow too, as far as
 /// it has not gone by. All that it goes over counts as read. After an error about the value of one record, as of a merge function
 /// that fails on it, it goes on behind that record; after any other error it yields nothing more.
-#[derive(Debug)]
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     tree: Arc<TreeState>,
@@ -52,6 +51,13 @@ pub struct TransactionIter<'t> {
     back: Side,
     failed: Option<Error>,
     is_done: bool,
+}
+
+impl std::fmt::Debug for TransactionIter<'_> {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionIter").finish_non_exhaustive()
+    }
 }
 
 impl Side {
@@ -251,8 +257,14 @@ impl DoubleEndedIterator for TransactionIter<'_> {
 impl std::iter::FusedIterator for TransactionIter<'_> {}
 
 /// The pairs of a key of a multi-tree, as a transaction sees them.
-#[derive(Debug)]
 pub struct MultiTransactionIter<'t>(TransactionIter<'t>);
+
+impl std::fmt::Debug for MultiTransactionIter<'_> {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MultiTransactionIter").finish_non_exhaustive()
+    }
+}
 
 impl<'t> MultiTransactionIter<'t> {
     pub(super) fn new(pairs: TransactionIter<'t>) -> MultiTransactionIter<'t> {

@@ -27,10 +27,17 @@ pub fn check_key(key: &[u8]) -> Result<()> {
 }
 
 /// A named tree: keys in order, each with a value. Cheap to clone; threads share it freely; it keeps the database open.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tree {
     db: Db,
     state: Arc<TreeState>,
+}
+
+impl std::fmt::Debug for Tree {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tree").field("name", &self.name()).field("path", &self.db.core().dir).finish_non_exhaustive()
+    }
 }
 
 impl Tree {

@@ -239,6 +239,9 @@ impl Vfs for FaultVfs {
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.inner.list(dir)
     }
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list_directories(dir)
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.enter(Operation::Remove, path).map_err(error_only)?;
         self.inner.remove(path)

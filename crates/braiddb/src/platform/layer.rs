@@ -21,6 +21,9 @@ pub trait VfsLayer: Send + Sync + Debug + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.inner().list(dir)
     }
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner().list_directories(dir)
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.inner().remove(path)
     }
@@ -68,6 +71,9 @@ impl<L: VfsLayer> Vfs for L {
     }
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         VfsLayer::list(self, dir)
+    }
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        VfsLayer::list_directories(self, dir)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         VfsLayer::remove(self, path)

@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    io,
+    fmt, io,
     path::{Component, Path, PathBuf},
     sync::{
         Arc,
@@ -36,13 +36,20 @@ const PAGE_LEN: usize = 64 << 10;
 const MAX_FILE_LEN: u64 = i64::MAX as u64;
 
 /// Files in memory. Cloning gives another handle to the same files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct MemVfs {
     directories: Arc<RwLock<BTreeMap<PathBuf, Directory>>>,
     /// The locks that are held, and by whom.
     held: Arc<Mutex<BTreeMap<PathBuf, String>>>,
     /// How the names of files end that are lent as memory, if any are.
     lent: Option<&'static str>,
+}
+
+impl fmt::Debug for MemVfs {
+    /// Without the files' bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemVfs").finish_non_exhaustive()
+    }
 }
 
 type Directory = BTreeMap<OsString, Arc<MemFile>>;
@@ -139,6 +146,13 @@ impl Vfs for MemVfs {
             None if is_file(&directories, &dir) => Err(io::ErrorKind::NotADirectory.into()),
             None => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let dir = clean(dir);
+        let directories = self.directories.read();
+        let inside = directories.keys().filter(|path| path.parent() == Some(&*dir));
+        Ok(inside.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -243,14 +257,14 @@ fn is_file(directories: &BTreeMap<PathBuf, Directory>, path: &Path) -> bool {
 }
 
 /// A file's contents, shared by its names and its handles.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct MemFile {
     contents: RwLock<Contents>,
     /// The handles that may write.
     writers: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Contents {
     len: u64,
     /// May end before the length does: what is not there is zeros.
@@ -372,7 +386,12 @@ fn place(offset: u64) -> (usize, usize) {
     (page, (offset % PAGE_LEN as u64) as usize)
 }
 
-#[derive(Debug)]
+impl fmt::Debug for MemHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemHandle").finish_non_exhaustive()
+    }
+}
+
 struct MemHandle {
     file: Arc<MemFile>,
     writable: bool,

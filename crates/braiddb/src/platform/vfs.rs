@@ -38,6 +38,11 @@ pub trait Vfs: Send + Sync + Debug + 'static {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
     /// The files (not directories) of a directory, in no order; `NotFound` if there is no such directory.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
+    /// The names of the directories in a directory, in no order; none where the file system cannot tell.
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let _ = dir;
+        Ok(Vec::new())
+    }
     /// Removes a file. Handles that are open stay usable.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Renames a file, replacing the target.

@@ -133,6 +133,18 @@ impl Vfs for WindowsVfs {
         Ok(entries)
     }
 
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            // Of one that was removed since, or may not be looked at, the listing itself says enough.
+            if fs::metadata(entry.path()).map_or_else(|_| entry.file_type().is_ok_and(|t| t.is_dir()), |m| m.is_dir()) {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        Ok(names)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let flags = FILE_DISPOSITION_FLAG_DELETE | FILE_DISPOSITION_FLAG_POSIX_SEMANTICS;
         match patiently(|| remove_by(path, flags | FILE_DISPOSITION_FLAG_IGNORE_READONLY_ATTRIBUTE)) {

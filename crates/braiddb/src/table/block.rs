@@ -35,7 +35,7 @@ const END_LEN: usize = 9;
 const MAX_ENTRY_HEADER_LEN: usize = 31;
 
 /// The most bytes a block may be asked to have, so that an offset fits a slot.
-pub(super) const MAX_BLOCK_BYTES: usize = 1 << 16;
+pub const MAX_BLOCK_BYTES: usize = 1 << 16;
 
 /// The largest sum of key and value length that can be written: a block with that entry alone has a length of 32
 /// bits.

@@ -32,7 +32,7 @@ mod unbuffered;
 mod verify;
 mod writer;
 
-pub use block::Rows;
+pub use block::{MAX_BLOCK_BYTES, Rows};
 pub use context::{Position, TableContext};
 pub use damage::{DamagedUnit, walk_run_units};
 pub use damaged::{Damage, DamagedRun, Opened, Step};
@@ -47,4 +47,4 @@ pub use place::Moment;
 pub use run::{Block, PinnedBlock, Run};
 pub use scan::{KeyScan, RunScan};
 pub use unbuffered::UnbufferedTables;
-pub use writer::{RunOptions, RunWriter};
+pub use writer::{MIN_BLOCK_BYTES, RunOptions, RunWriter};

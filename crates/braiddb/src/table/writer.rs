@@ -41,7 +41,7 @@ const PADDING_CREDIT: u64 = 64 << 10;
 const FILTER_KEYS_MAX: usize = 4 << 20;
 
 /// The least a block may be asked to have.
-const MIN_BLOCK_BYTES: usize = 64;
+pub const MIN_BLOCK_BYTES: usize = 64;
 
 /// How a run is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -118,10 +118,17 @@ impl WatchOptions {
 }
 
 /// Ends a watcher, from whichever thread.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WatchStopper {
     core: Arc<Core>,
     is_stopped: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for WatchStopper {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WatchStopper").finish_non_exhaustive()
+    }
 }
 
 impl WatchStopper {

@@ -1,0 +1,183 @@
+//! Where a database may be created.
+//!
+//! A database is created in a directory that is absent or empty, and of an absent path only the last level, unless parents
+//! were asked for ([`crate::Builder::create_parents`]). All checks come before anything is made, so an open that is refused
+//! leaves nothing behind. Two processes that create at once both pass, and the lock decides between them.
+//!
+//! A directory that holds a file of the engine is no new one: it is a database, or what is left of a creation that was cut short.
+
+use super::{
+    new_directory::{LOCK_NAME, RESTORING_NAME},
+    open::{SYNC_FAILED_NAME, numbered},
+    settings::Settings,
+};
+use crate::{
+    base::{Error, Result},
+    platform::{DirEntry, Vfs},
+    version::CURRENT_NAME,
+};
+use std::{
+    io,
+    path::{Component, Path, PathBuf},
+};
+
+/// A directory of this name is made by file systems, at their root.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// How the names of backups end.
+const BACKUP_SUFFIX: &str = ".backup";
+
+/// The length of the name of a directory in a log archive: a number in hexadecimal digits.
+const LIFE_NAME_LEN: usize = 16;
+
+/// How far up a new directory is looked for to be inside of something: an archive keeps its files one level down.
+const ANCESTORS_LOOKED_AT: usize = 2;
+
+/// Fails where no database can be opened or created. Makes nothing.
+pub fn check(settings: &Settings, dir: &Path) -> Result<()> {
+    if dir.as_os_str().is_empty() {
+        return Err(Error::InvalidArgument("the path of the database is empty: name a directory".to_owned()));
+    }
+    let vfs = &*settings.vfs;
+    if let Some(archive) = &settings.log_archive {
+        check_archive(settings, archive, dir)?;
+    }
+    match vfs.list(dir) {
+        Ok(entries) if entries.iter().any(|entry| is_of_engine(&entry.name)) => match holds_backups(&entries) {
+            true => Err(refused(dir, "it holds backups")),
+            false => Ok(()),
+        },
+        _ if !settings.create => Err(Error::NotFound(format!("there is no database in {}", dir.display()))),
+        Ok(entries) => check_empty(vfs, dir, &entries).and_then(|()| check_surroundings(vfs, dir)),
+        Err(e) if is_absent(&e) => check_parent(settings, dir).and_then(|()| check_surroundings(vfs, dir)),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(Error::InvalidArgument(format!(
+            "{} is a file, or lies below one, and a database is a directory: name another path",
+            dir.display()
+        ))),
+        Err(e) => Err(Error::io("list", dir, e)),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn is_of_engine(name: &str) -> bool {
+    [CURRENT_NAME, RESTORING_NAME, SYNC_FAILED_NAME].contains(&name) || numbered(name).is_some()
+}
+
+fn holds_backups(entries: &[DirEntry]) -> bool {
+    entries.iter().any(|entry| entry.name.ends_with(BACKUP_SUFFIX))
+}
+
+/// A directory of these names holds a database.
+fn holds_database(entries: &[DirEntry]) -> bool {
+    entries.iter().any(|entry| entry.name == CURRENT_NAME)
+}
+
+fn refused(dir: &Path, why: &str) -> Error {
+    Error::AlreadyExists(format!(
+        "no database is created in {}: {why}; name a directory that is empty or does not exist yet",
+        dir.display()
+    ))
+}
+
+/// Files and directories that a new database may have beside it: the lock's, hidden ones, and what a file system makes.
+fn may_be_beside(name: &str) -> bool {
+    name == LOCK_NAME || name == LOST_AND_FOUND || name.starts_with('.')
+}
+
+fn check_empty(vfs: &dyn Vfs, dir: &Path, entries: &[DirEntry]) -> Result<()> {
+    if holds_backups(entries) {
+        return Err(refused(dir, "it holds backups"));
+    }
+    let directories = vfs.list_directories(dir).map_err(|e| Error::io("list", dir, e))?;
+    if is_log_archive(vfs, dir, &directories) {
+        return Err(refused(dir, "it is a log archive"));
+    }
+    let mut names = entries.iter().map(|entry| entry.name.as_str()).chain(directories.iter().map(String::as_str));
+    match names.find(|name| !may_be_beside(name)) {
+        Some(name) => Err(refused(dir, &format!("it is not empty, there is {name}"))),
+        None => Ok(()),
+    }
+}
+
+fn is_log_archive(vfs: &dyn Vfs, dir: &Path, directories: &[String]) -> bool {
+    let is_life = |name: &&String| name.len() == LIFE_NAME_LEN && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let holds_log = |name: &String| {
+        let entries = vfs.list(&dir.join(name)).unwrap_or_default();
+        entries.iter().any(|entry| matches!(numbered(&entry.name), Some((_, "wal" | "blob"))))
+    };
+    directories.iter().filter(is_life).any(holds_log)
+}
+
+/// The directory above; the current one above a name alone, and none above a root.
+fn parent_of(dir: &Path) -> Option<&Path> {
+    let parent = dir.parent()?;
+    Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
+fn check_parent(settings: &Settings, dir: &Path) -> Result<()> {
+    let Some(parent) = parent_of(dir).filter(|_| !settings.create_parents) else { return Ok(()) };
+    match settings.vfs.list(parent) {
+        Err(e) if is_absent(&e) => Err(Error::NotFound(format!(
+            "there is no directory {}, in which {} would be created: create it, or open with Builder::create_parents",
+            parent.display(),
+            dir.file_name().unwrap_or_default().display()
+        ))),
+        // Whatever else is wrong with it is said where the directory is made.
+        _ => Ok(()),
+    }
+}
+
+/// Fails for a new directory inside backups, a log archive or another database, whose tools would take it for theirs.
+fn check_surroundings(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let above = dir.ancestors().skip(1).take(ANCESTORS_LOOKED_AT).filter(|above| !above.as_os_str().is_empty());
+    for (level, above) in above.enumerate() {
+        let Ok(entries) = vfs.list(above) else { continue };
+        let is_archive = || is_log_archive(vfs, above, &vfs.list_directories(above).unwrap_or_default());
+        let what = match level {
+            _ if holds_backups(&entries) => "backups",
+            0 if holds_database(&entries) => "another database",
+            _ if is_archive() => "a log archive",
+            _ => continue,
+        };
+        return Err(refused(dir, &format!("{} holds {what}", above.display())));
+    }
+    Ok(())
+}
+
+/// Fails for a log archive in the database's own directory or in any other database's, or below a directory that is absent.
+fn check_archive(settings: &Settings, archive: &Path, dir: &Path) -> Result<()> {
+    let vfs = &*settings.vfs;
+    let owns = |place: &Path| vfs.list(place).is_ok_and(|entries| holds_database(&entries));
+    let is_inside = cleaned(archive).starts_with(cleaned(dir));
+    if archive.as_os_str().is_empty() || is_inside || archive.ancestors().take(ANCESTORS_LOOKED_AT).any(owns) {
+        return Err(Error::InvalidArgument(format!(
+            "the log archive {:?} would lie in the directory of a database: name one outside of it",
+            archive.display().to_string()
+        )));
+    }
+    match vfs.list(archive) {
+        Err(e) if is_absent(&e) => check_parent(settings, archive),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(Error::InvalidArgument(format!(
+            "the log archive {} is a file, or lies below one: name a directory",
+            archive.display()
+        ))),
+        Err(e) => Err(Error::io("list", archive, e)),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// A path without `.` and `..`, as far as that can be told by its names alone.
+fn cleaned(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if clean.file_name().is_some() => _ = clean.pop(),
+            other => clean.push(other),
+        }
+    }
+    clean
+}

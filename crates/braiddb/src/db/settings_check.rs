@@ -1,0 +1,63 @@
+//! The ranges of options. An option out of its range is refused when the database is opened, before anything is made.
+
+use super::{open::MEMORY_MAX, settings::Settings};
+use crate::{
+    base::{Error, Result},
+    table::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES},
+};
+use std::fmt::Display;
+
+/// The least memory of a database, in bytes: less than a memtable of the least size and a cache beside it.
+pub const MEMORY_MIN: usize = 64 << 10;
+
+/// The most threads for merges. More than a machine has processors are of no use, and a process may end for want of them.
+pub const BACKGROUND_THREADS_MAX: usize = 1024;
+
+const MEMTABLE_BYTES_MIN: usize = 1 << 10;
+const MEMTABLE_BYTES_MAX: usize = 1 << 40;
+const PARTITION_BYTES_MIN: u64 = 4 << 10;
+const LOOSE_RUNS_MIN: usize = 2;
+const LOOSE_RUNS_MAX: usize = 1 << 10;
+const DEAD_PERCENT_MIN: u64 = 5;
+const DEAD_PERCENT_MAX: u64 = 40;
+const LOG_SEGMENT_BYTES_MIN: u64 = 1 << 10;
+const LOG_SEGMENT_BYTES_MAX: u64 = 1 << 40;
+/// No budget of open files is smaller: as many threads may read at once.
+pub const OPEN_FILES_MIN: usize = 4;
+
+/// Fails, naming the option, its value and its range, if the value is out of it.
+pub fn check_range<N: PartialOrd + Display + Copy>(name: &str, value: N, least: N, most: N) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(format!("{name} is {value}: choose from {least} to {most}")))
+}
+
+impl Settings {
+    /// Fails if an option is out of its range.
+    pub fn check(&self) -> Result<()> {
+        self.compression.check()?;
+        if self.shared.is_none() {
+            check_range("memory", self.memory, MEMORY_MIN, MEMORY_MAX)?;
+            check_range("background_threads", self.background_threads, 0, BACKGROUND_THREADS_MAX)?;
+        }
+        if let Some(bytes) = self.memtable_bytes {
+            check_range("memtable_bytes", bytes, MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX)?;
+        }
+        if let Some(bytes) = self.partition_bytes {
+            check_range("partition_bytes", bytes, PARTITION_BYTES_MIN, u64::MAX)?;
+        }
+        check_range("loose_runs", self.loose_runs, LOOSE_RUNS_MIN, LOOSE_RUNS_MAX)?;
+        if let Some(percent) = self.dead_percent {
+            check_range("dead_percent", percent, DEAD_PERCENT_MIN, DEAD_PERCENT_MAX)?;
+        }
+        check_range("log_segment_bytes", self.log_segment_bytes, LOG_SEGMENT_BYTES_MIN, LOG_SEGMENT_BYTES_MAX)?;
+        check_range("block_bytes", self.block_bytes, MIN_BLOCK_BYTES, MAX_BLOCK_BYTES)?;
+        check_range("blob_threshold", self.blob_threshold, 1, usize::MAX)?;
+        check_range("blob_file_bytes", self.blob_file_bytes, 1, u64::MAX)?;
+        if let Some(files) = self.open_files_max {
+            check_range("open_files_max", files, OPEN_FILES_MIN, usize::MAX)?;
+        }
+        check_range("reader_age_max in nanoseconds", self.reader_age_max_ns, 1, u64::MAX)
+    }
+}

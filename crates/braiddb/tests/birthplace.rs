@@ -1,0 +1,123 @@
+//! Where databases may be created, and where not.
+
+use braiddb::{
+    Builder, Db, DirectoryTarget, Error, Result,
+    platform::{MemVfs, OpenMode, Vfs},
+};
+use std::{path::Path, sync::Arc};
+
+fn mem() -> Arc<dyn Vfs> {
+    Arc::new(MemVfs::new())
+}
+
+fn builder(vfs: &Arc<dyn Vfs>) -> Builder {
+    Builder::new().vfs(Arc::clone(vfs)).memory(4 << 20).background_threads(0)
+}
+
+fn open(vfs: &Arc<dyn Vfs>, path: &str) -> Result<Db> {
+    builder(vfs).open(path)
+}
+
+fn make_file(vfs: &Arc<dyn Vfs>, path: &str) {
+    vfs.create_dir_all(Path::new(path).parent().unwrap()).unwrap();
+    vfs.open(Path::new(path), OpenMode::CreateNew).unwrap();
+}
+
+/// Fails to open, and what there was is as it was.
+fn refused(vfs: &Arc<dyn Vfs>, path: &str) -> Error {
+    let listed = || {
+        let mut names: Vec<String> =
+            vfs.list(Path::new(path)).map(|all| all.into_iter().map(|e| e.name).collect()).unwrap_or_default();
+        names.sort();
+        (names, vfs.list(Path::new(path)).is_ok())
+    };
+    let before = listed();
+    let error = open(vfs, path).unwrap_err();
+    assert_eq!(listed(), before, "{path}");
+    error
+}
+
+/// A database was made in any directory: beside the files of others, inside a backup, below parents that nobody had made.
+#[test]
+fn create_in_a_directory_that_is_not_empty_is_refused() {
+    let vfs = mem();
+    make_file(&vfs, "/home/letter.txt");
+    let error = refused(&vfs, "/home");
+    assert!(matches!(error, Error::AlreadyExists(_)) && error.to_string().contains("letter.txt"), "{error}");
+    vfs.create_dir_all(Path::new("/projects/one")).unwrap();
+    let error = refused(&vfs, "/projects");
+    assert!(matches!(error, Error::AlreadyExists(_)) && error.to_string().contains("one"), "{error}");
+}
+
+#[test]
+fn create_beside_a_lock_hidden_files_and_lost_and_found_works() {
+    let vfs = mem();
+    for name in ["LOCK", ".gitignore"] {
+        make_file(&vfs, &format!("/mount/{name}"));
+    }
+    vfs.create_dir_all(Path::new("/mount/lost+found")).unwrap();
+    open(&vfs, "/mount").unwrap().close().unwrap();
+    // Beside whatever comes later, it opens.
+    make_file(&vfs, "/mount/notes.txt");
+    open(&vfs, "/mount").unwrap();
+}
+
+#[test]
+fn create_below_a_missing_parent_is_refused_unless_asked_for() {
+    let vfs = mem();
+    let error = refused(&vfs, "/a/b/c");
+    assert!(matches!(error, Error::NotFound(_)) && error.to_string().contains("create_parents"), "{error}");
+    assert!(vfs.list(Path::new("/a")).is_err(), "no parent was made");
+    builder(&vfs).create_parents(true).open("/a/b/c").unwrap();
+    open(&vfs, "/a/b/d").unwrap();
+}
+
+#[test]
+fn create_inside_backups_a_log_archive_or_another_database_is_refused() {
+    let vfs = mem();
+    let db = builder(&vfs).log_archive("/archive").open("/db").unwrap();
+    db.tree("t").unwrap().put(b"k", b"v").unwrap();
+    db.backup(&DirectoryTarget::open_in(Arc::clone(&vfs), "/backups").unwrap()).unwrap();
+    db.archive_now().unwrap();
+    db.close().unwrap();
+    let life = vfs.list_directories(Path::new("/archive")).unwrap().pop().unwrap();
+    for path in ["/backups", "/backups/new", "/archive", "/archive/new", &format!("/archive/{life}/new"), "/db/new"] {
+        let error = refused(&vfs, path);
+        assert!(matches!(error, Error::AlreadyExists(_)), "{path}: {error}");
+    }
+}
+
+/// Archiving into the database's own directory mixed the files of both.
+#[test]
+fn log_archive_in_the_directory_of_a_database_is_refused() {
+    let vfs = mem();
+    open(&vfs, "/other").unwrap().close().unwrap();
+    for archive in ["/db", "/db/", "/db/archive", "/x/../db/./archive", "/other", "/other/archive"] {
+        let error = builder(&vfs).log_archive(archive).open("/db").unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument(_)), "{archive}: {error}");
+        assert!(vfs.list(Path::new("/db")).is_err(), "{archive}: nothing was made");
+    }
+    let opened = builder(&vfs).log_archive("/no/parent").open("/db");
+    assert!(matches!(opened, Err(Error::NotFound(_))));
+    assert!(vfs.list(Path::new("/db")).is_err());
+}
+
+#[test]
+fn open_of_a_file_or_of_an_empty_path_says_so() {
+    let vfs = mem();
+    make_file(&vfs, "/home/letter.txt");
+    let error = open(&vfs, "/home/letter.txt").unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument(_)) && error.to_string().contains("is a file"), "{error}");
+    let error = open(&vfs, "").unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument(_)) && error.to_string().contains("empty"), "{error}");
+}
+
+#[test]
+fn second_open_in_the_same_process_says_so() {
+    let vfs = mem();
+    let db = open(&vfs, "/db").unwrap();
+    let error = open(&vfs, "/db").unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    assert!(error.to_string().contains("this process"), "{error}");
+    drop(db);
+}

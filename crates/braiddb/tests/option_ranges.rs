@@ -1,0 +1,77 @@
+//! Options out of their ranges.
+
+use braiddb::{
+    Builder, Error, SharedRuntime,
+    platform::{MemVfs, Vfs},
+};
+use std::{path::Path, sync::Arc, time::Duration};
+
+fn mem() -> Arc<dyn Vfs> {
+    Arc::new(MemVfs::new())
+}
+
+/// An option out of its range was taken as the nearest that could be, without a word; too many threads ended the process.
+#[test]
+fn open_with_an_option_out_of_range_names_the_range_and_makes_nothing() {
+    let bad: [(&str, &str, fn(Builder) -> Builder); 17] = [
+        ("memory is 0:", "65536", |b| b.memory(0)),
+        ("memory", "65536", |b| b.memory(usize::MAX)),
+        ("background_threads is 100000:", "0 to 1024", |b| b.background_threads(100_000)),
+        ("memtable_bytes", "1024", |b| b.memtable_bytes(0)),
+        ("memtable_bytes", "1024", |b| b.memtable_bytes(usize::MAX)),
+        ("partition_bytes", "4096", |b| b.partition_bytes(1)),
+        ("loose_runs is 1:", "2 to 1024", |b| b.loose_runs(1)),
+        ("loose_runs", "2 to 1024", |b| b.loose_runs(usize::MAX)),
+        ("dead_percent is 99:", "5 to 40", |b| b.dead_percent(99)),
+        ("dead_percent is 4:", "5 to 40", |b| b.dead_percent(4)),
+        ("log_segment_bytes", "1024", |b| b.log_segment_bytes(0)),
+        ("block_bytes is 0:", "64 to 65536", |b| b.block_bytes(0)),
+        ("block_bytes", "64 to 65536", |b| b.block_bytes(1 << 20)),
+        ("blob_threshold is 0:", "1 to", |b| b.blob_threshold(0)),
+        ("blob_file_bytes is 0:", "1 to", |b| b.blob_file_bytes(0)),
+        ("open_files_max is 3:", "4 to", |b| b.open_files_max(3)),
+        ("reader_age_max", "1 to", |b| b.reader_age_max(Duration::ZERO)),
+    ];
+    for (name, range, set) in bad {
+        let vfs = mem();
+        let builder = || set(Builder::new().vfs(Arc::clone(&vfs)));
+        let opened = [
+            builder().open("/db").map(drop),
+            builder().open_read_only("/db").map(drop),
+            builder().open_follower("/db").map(drop),
+        ];
+        for error in opened.map(Result::unwrap_err) {
+            let text = error.to_string();
+            assert!(matches!(error, Error::InvalidArgument(_)), "{name} {text}");
+            assert!(text.contains(name) && text.contains(range), "{name} {range}: {text}");
+        }
+        assert!(vfs.list(Path::new("/db")).is_err(), "{name}: nothing was made");
+    }
+    for builder in [
+        SharedRuntime::builder().memory(0),
+        SharedRuntime::builder().background_threads(100_000),
+        SharedRuntime::builder().open_files_max(0),
+    ] {
+        assert!(matches!(builder.build(), Err(Error::InvalidArgument(_))));
+    }
+}
+
+#[test]
+fn open_with_options_at_the_ends_of_their_ranges_works() {
+    let least = |b: Builder| {
+        let b = b.memory(64 << 10).background_threads(0).memtable_bytes(1 << 10).partition_bytes(4 << 10);
+        b.loose_runs(2).dead_percent(5).log_segment_bytes(1 << 10).block_bytes(64).open_files_max(4)
+    };
+    let small = |b: Builder| b.blob_threshold(1).blob_file_bytes(1);
+    let most = |b: Builder| {
+        b.dead_percent(40).block_bytes(64 << 10).loose_runs(1024).blob_threshold(usize::MAX).blob_file_bytes(u64::MAX)
+    };
+    let all: [&dyn Fn(Builder) -> Builder; 3] = [&least, &small, &most];
+    for (which, set) in all.into_iter().enumerate() {
+        let db = set(Builder::new().background_threads(0)).open_in_memory().unwrap();
+        let tree = db.tree("t").unwrap();
+        (0..300_u32).for_each(|key| _ = tree.put(key.to_be_bytes(), key.to_be_bytes().repeat(20)).unwrap());
+        db.compact().unwrap();
+        assert_eq!(tree.iter().count(), 300, "{which}");
+    }
+}
