@@ -13,7 +13,8 @@ fn mem() -> Arc<dyn Vfs> {
 /// An option out of its range was taken as the nearest that could be, without a word; too many threads ended the process.
 #[test]
 fn open_with_an_option_out_of_range_names_the_range_and_makes_nothing() {
-    let bad: [(&str, &str, fn(Builder) -> Builder); 17] = [
+    type Set = fn(Builder) -> Builder;
+    let bad: [(&str, &str, Set); 17] = [
         ("memory is 0:", "65536", |b| b.memory(0)),
         ("memory", "65536", |b| b.memory(usize::MAX)),
         ("background_threads is 100000:", "0 to 1024", |b| b.background_threads(100_000)),

@@ -9,6 +9,7 @@
 use super::{
     new_directory::{LOCK_NAME, RESTORING_NAME},
     open::{SYNC_FAILED_NAME, numbered},
+    reserve::RESERVE_NAME,
     settings::Settings,
 };
 use crate::{
@@ -63,7 +64,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 fn is_of_engine(name: &str) -> bool {
-    [CURRENT_NAME, RESTORING_NAME, SYNC_FAILED_NAME].contains(&name) || numbered(name).is_some()
+    [CURRENT_NAME, RESERVE_NAME, RESTORING_NAME, SYNC_FAILED_NAME].contains(&name) || numbered(name).is_some()
 }
 
 fn holds_backups(entries: &[DirEntry]) -> bool {

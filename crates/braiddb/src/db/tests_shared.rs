@@ -7,9 +7,12 @@ use super::{
     Db, Follower, Settings, SharedRuntime,
     tests_common::{bounded, fault, mem, small},
 };
-use crate::platform::{
-    Vfs,
-    fault_vfs::{FaultVfs, Operation},
+use crate::{
+    base::Error,
+    platform::{
+        Vfs,
+        fault_vfs::{FaultVfs, Operation},
+    },
 };
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -228,5 +231,6 @@ fn the_settings_of_a_shared_runtime_count() {
     assert_eq!((db.core().settings.memory, db.core().settings.background_threads), (64 << 20, 3));
     assert_eq!(runtime.stats().threads, 7);
     drop(db);
-    assert_eq!(SharedRuntime::with_memory(usize::MAX).unwrap().stats().threads, 6);
+    let refused = SharedRuntime::with_memory(usize::MAX).unwrap_err();
+    assert!(matches!(&refused, Error::InvalidArgument(text) if text.starts_with("memory is ")), "{refused}");
 }
