@@ -376,7 +376,7 @@ impl Builder {
     }
 
     /// Values of this many bytes or more are written once, to blob files; 4096 by default.
-    /// At least 1.
+    /// 0 puts every value there.
     pub fn blob_threshold(mut self, bytes: usize) -> Builder {
         self.settings.blob_threshold = bytes;
         self

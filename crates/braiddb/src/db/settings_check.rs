@@ -53,7 +53,6 @@ impl Settings {
         }
         check_range("log_segment_bytes", self.log_segment_bytes, LOG_SEGMENT_BYTES_MIN, LOG_SEGMENT_BYTES_MAX)?;
         check_range("block_bytes", self.block_bytes, MIN_BLOCK_BYTES, MAX_BLOCK_BYTES)?;
-        check_range("blob_threshold", self.blob_threshold, 1, usize::MAX)?;
         check_range("blob_file_bytes", self.blob_file_bytes, 1, u64::MAX)?;
         if let Some(files) = self.open_files_max {
             check_range("open_files_max", files, OPEN_FILES_MIN, usize::MAX)?;
