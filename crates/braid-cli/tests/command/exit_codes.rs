@@ -60,16 +60,20 @@ fn what_the_system_refuses_is_4() {
     assert!(place.fails(4, "import db no").starts_with(&format!("braid: cannot open no: {missing}")));
     assert!(!place.path("db").exists());
     place.fails(4, "inspect no");
+    place.ok("create db");
     place.write("file", "");
-    place.fails(4, "put file/db t k v");
+    place.fails(4, "dump db file/dump");
+    // A path that no system could take for a directory is the caller's.
+    assert!(place.fails(2, "put file/db t k v").contains("file/db is a file"));
 }
 
 /// "cannot create x: Not a directory (os error 20): Not a directory (os error 20)", it said.
 #[test]
 fn a_cause_is_told_once() {
     let place = Workplace::new();
+    place.ok("create db");
     place.write("file", "");
-    let message = place.fails(4, "put file/db t k v");
+    let message = place.fails(4, "dump db file/dump");
     assert_eq!(message.matches("os error").count(), 1, "{message}");
 }
 
