@@ -41,8 +41,8 @@ fn refused(vfs: &Arc<dyn Vfs>, path: &str) -> Error {
 #[test]
 fn create_in_a_directory_that_is_not_empty_is_refused() {
     let vfs = mem();
-    make_file(&vfs, "/home/letter.txt");
-    let error = refused(&vfs, "/home");
+    make_file(&vfs, "/place/letter.txt");
+    let error = refused(&vfs, "/place");
     assert!(matches!(error, Error::AlreadyExists(_)) && error.to_string().contains("letter.txt"), "{error}");
     vfs.create_dir_all(Path::new("/projects/one")).unwrap();
     let error = refused(&vfs, "/projects");
@@ -105,8 +105,8 @@ fn log_archive_in_the_directory_of_a_database_is_refused() {
 #[test]
 fn open_of_a_file_or_of_an_empty_path_says_so() {
     let vfs = mem();
-    make_file(&vfs, "/home/letter.txt");
-    let error = open(&vfs, "/home/letter.txt").unwrap_err();
+    make_file(&vfs, "/place/letter.txt");
+    let error = open(&vfs, "/place/letter.txt").unwrap_err();
     assert!(matches!(error, Error::InvalidArgument(_)) && error.to_string().contains("is a file"), "{error}");
     let error = open(&vfs, "").unwrap_err();
     assert!(matches!(error, Error::InvalidArgument(_)) && error.to_string().contains("empty"), "{error}");
