@@ -237,9 +237,11 @@ impl RecordParser {
             let detail = format!("column {} has a value but no name: {}", named + at + 1, shown(bytes));
             return Err(Finding::new(Dirt::WrongColumns, detail));
         }
-        // Quoted fields are owned. Text between tabs cannot be quoted; only where there are no tabs
-        // may a CR be a line end that nothing else shows.
-        if memchr::memchr(b'\r', bytes).is_some() && (matches!(self.style, RowStyle::Csv(_)) || named == 1) {
+        // Text between tabs cannot be quoted. So a CR in it counts only where it may be a line end:
+        // at the row's end, as in CR CR LF, and where there are no tabs.
+        let counts = matches!(self.style, RowStyle::Csv(_)) || named == 1 || bytes.ends_with(b"\r");
+        if counts && memchr::memchr(b'\r', bytes).is_some() {
+            // Quoted fields are owned.
             let is_lone = |field: &Cow<'_, [u8]>| matches!(field, Cow::Borrowed(text) if text.contains(&b'\r'));
             if fields.iter().any(is_lone) {
                 return Err(Finding::new(Dirt::LoneCr, shown(bytes)));

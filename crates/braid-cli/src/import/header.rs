@@ -2,7 +2,7 @@
 //!
 //! Nothing is guessed: a first row that suggests another delimiter is refused, with advice.
 
-use std::io::Read;
+use std::{borrow::Cow, io::Read};
 
 use anyhow::Result;
 
@@ -58,6 +58,11 @@ fn read_columns(row: &Row<'_>, style: RowStyle, progress: &Progress) -> Result<V
     let Fields { fields: names, has_stray_quote } = split_fields(row.bytes(), style);
     if has_stray_quote {
         let why = Dirt::StrayQuote.explanation();
+        return refuse(format!("the first row of the input cannot be read: {why}"));
+    }
+    let has_cr = |name: &Cow<'_, [u8]>| matches!(name, Cow::Borrowed(name) if name.contains(&b'\r'));
+    if !table.no_header && names.iter().any(has_cr) {
+        let why = Dirt::LoneCr.explanation();
         return refuse(format!("the first row of the input cannot be read: {why}"));
     }
     let columns = if !table.fields.is_empty() {

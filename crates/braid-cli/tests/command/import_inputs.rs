@@ -135,11 +135,17 @@ fn lines_that_end_in_cr_alone_are_refused_by_name() {
     refused("in.csv", "id,n\r1,a\n2,b\n", "CR alone");
     refused("in.tsv", "id\tn\r1\ta\r", "CR alone");
     refused("in.jsonl", "{\"id\":1}\r{\"id\":2}\r", "tr '\\r' '\\n'");
+    // As programs write it that make CR LF of the LF in CR LF.
+    refused("in.tsv", "id\tn\r\r\n1\ta\r\r\n", "mend the line ends");
+    refused("in.csv", "id,n\r\r\n1,a\r\r\n", "CR alone");
     let place = place();
     place.write("in.csv", "\"i\rd\",n\r\n1,\"a\rb\"\r\n2,b\rc\r\n");
     let report = place.ok("import db in.csv --tree t");
     assert!(report.contains("lone-cr (skipped)") && report.contains("record 2, line 3"), "{report}");
     assert_eq!(place.ok("scan db t"), "0\t{\"i\\\\rd\":\"1\",\"n\":\"a\\\\rb\"}\n");
+    place.write("two.tsv", "id\tn\n1\ta\r\r\n2\tb\rc\n");
+    assert!(place.ok("import db two.tsv --tree two --key id").contains("1 lone-cr (skipped)"));
+    assert_eq!(place.ok("scan db two"), "2\t{\"id\":\"2\",\"n\":\"b\\\\rc\"}\n");
     place.write("one.tsv", "id\n1\r2\r3\n4\n");
     place.ok("import db one.tsv --tree one --key id");
     assert_eq!(place.ok("scan db one"), "4\t{\"id\":\"4\"}\n");
