@@ -87,9 +87,12 @@ impl FieldType {
     /// The value of a field's text; an empty field is null, unless it is text. An error names the
     /// type.
     pub fn value_of(self, text: String) -> Result<Value, String> {
+        if self == FieldType::Text {
+            return Ok(Value::String(text));
+        }
         let trimmed = text.trim();
         let value = match self {
-            FieldType::Text => return Ok(Value::String(text)),
+            FieldType::Text => None,
             _ if trimmed.is_empty() => return Ok(Value::Null),
             FieldType::Int => whole_number(trimmed),
             FieldType::Float => {
