@@ -326,7 +326,7 @@ impl Core {
 
     /// Takes no more writes from now on: what is on disk is not known for sure. The first reason is kept.
     pub fn latch(&self, reason: &Error) {
-        self.latch_for(&reason.to_string());
+        self.latch_for(&reason.to_string(), matches!(reason, Error::Closed));
     }
 
     /// Calls `work`. If it panics, no more writes are taken, and the reason is returned.
@@ -336,15 +336,18 @@ impl Core {
             let message = panic.downcast_ref::<&str>().copied();
             let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
             let reason = format!("{what} panicked: {}", message.unwrap_or("without a message"));
-            self.latch_for(&reason);
+            self.latch_for(&reason, false);
             reason
         })
     }
 
-    fn latch_for(&self, reason: &str) {
+    /// Work that the close of the database ended is no failure, and is not reported as one.
+    fn latch_for(&self, reason: &str, is_closed: bool) {
         let mut failure = self.failure.lock();
         if failure.is_none() {
-            tracing::error!(reason, "the database takes no more writes");
+            if !is_closed {
+                tracing::error!(reason, "the database takes no more writes");
+            }
             *failure = Some(reason.to_owned());
         }
         self.failed.store(true, Ordering::Release);
