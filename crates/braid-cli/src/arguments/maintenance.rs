@@ -9,7 +9,7 @@ use super::shared::{OpenArguments, ReadArguments};
 /// `braid create`
 #[derive(Debug, Args)]
 pub struct CreateArguments {
-    /// The directory; it must not exist yet, or be empty
+    /// The directory; it must not exist yet, or be empty. Its parent must be there
     pub db: PathBuf,
 }
 
@@ -24,6 +24,12 @@ pub struct StatsArguments {
     /// Draw all partitions, and not only those that most need a merge
     #[arg(long)]
     pub partitions: bool,
+    /// Show all trees, and not only the first 100
+    #[arg(long)]
+    pub trees: bool,
+    /// Count the keys of trees exactly; else they are estimated
+    #[arg(long)]
+    pub count: bool,
     #[command(flatten)]
     pub read: ReadArguments,
 }

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::open::{NamedTree, key_notation, open_for_reading};
 use crate::{
     arguments::{KeyArguments, ReadArguments},
-    exit::{OK, usage},
-    notation::{parse_key, parse_name, show_name},
+    exit::OK,
+    notation::{parse_key, parse_name},
     output::print_line,
 };
 
@@ -38,7 +38,7 @@ pub struct CountArguments {
     pub tree: String,
     #[command(flatten)]
     pub range: RangeArguments,
-    /// An estimate from sizes of files, in constant time; of whole trees of one value to a key
+    /// An estimate, which reads little; of whole trees
     #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     pub estimate: bool,
     #[command(flatten)]
@@ -81,10 +81,7 @@ pub fn count(arguments: &CountArguments) -> Result<u8> {
     let range = arguments.range.keys(key_notation(&db, &arguments.tree, arguments.key_arguments)?)?;
     let count = match NamedTree::open(&db, &arguments.tree)? {
         NamedTree::Plain(tree) if arguments.estimate => tree.len_estimate()?,
-        NamedTree::Multi(_) if arguments.estimate => {
-            let reason = "has many values to a key: there is no estimate; leave --estimate out";
-            return Err(usage(format!("the tree {} {reason}", show_name(&arguments.tree))));
-        }
+        NamedTree::Multi(tree) if arguments.estimate => tree.approximate::<&[u8]>(..)?.keys,
         NamedTree::Plain(tree) => tree.count(range)?,
         NamedTree::Multi(tree) => tree.count_range(range)?,
     };

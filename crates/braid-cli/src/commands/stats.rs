@@ -3,20 +3,106 @@
 use std::io::Write;
 
 use anyhow::Result;
+use braiddb::{Db, RangeEstimate, TreeInfo};
+use serde_json::{Value, json};
 
 use super::open::open_for_reading;
-use crate::{arguments::StatsArguments, demo::Drawn, exit::OK, output::Stdout, statistics};
+use crate::{
+    arguments::StatsArguments,
+    demo::Drawn,
+    exit::OK,
+    notation::{show_bytes, show_count, show_name},
+    output::Stdout,
+    statistics,
+};
+
+/// Trees that are shown unless all are asked for: an estimate walks over the memtables, once for each tree.
+const TREES_MAX: usize = 100;
+
+/// A tree, and how much is in it; or why that cannot be said.
+struct TreeSize {
+    tree: TreeInfo,
+    estimate: braiddb::Result<RangeEstimate>,
+    is_exact: bool,
+}
 
 /// Prints what the engine counts. Bytes written, commits and the like are counted from the opening on.
 pub fn stats(arguments: &StatsArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let stats = db.stats();
+    let trees = db.trees()?;
+    let shown = if arguments.trees { trees.len() } else { trees.len().min(TREES_MAX) };
+    let left_out = trees.len() - shown;
+    let sizes: Vec<TreeSize> = trees.into_iter().take(shown).map(|tree| size_of(&db, tree, arguments.count)).collect();
     let mut out = Stdout::new();
     if arguments.json {
-        writeln!(out, "{:#}", statistics::to_json(&stats))?;
+        let mut report = statistics::to_json(&stats);
+        report["trees"] = sizes.iter().map(to_json).collect();
+        report["trees_left_out"] = json!(left_out);
+        writeln!(out, "{report:#}")?;
     } else {
         statistics::write_text(&stats, if arguments.partitions { Drawn::All } else { Drawn::Worst }, &mut out)?;
+        write_text(&sizes, left_out, &mut out)?;
     }
     out.finish()?;
     Ok(OK)
+}
+
+fn size_of(db: &Db, tree: TreeInfo, count: bool) -> TreeSize {
+    let estimate = estimate(db, &tree, count);
+    let is_exact = estimate.as_ref().is_ok_and(|found| found.keys_min == found.keys_max);
+    TreeSize { tree, estimate, is_exact }
+}
+
+fn estimate(db: &Db, tree: &TreeInfo, count: bool) -> braiddb::Result<RangeEstimate> {
+    let (mut found, counted) = if tree.multi {
+        let tree = db.open_multi_tree(&tree.name)?;
+        (tree.approximate::<&[u8]>(..)?, count.then(|| tree.len()).transpose()?)
+    } else {
+        let tree = db.open_tree(&tree.name)?;
+        (tree.approximate::<&[u8]>(..)?, count.then(|| tree.len()).transpose()?)
+    };
+    if let Some(keys) = counted {
+        (found.keys, found.keys_min, found.keys_max) = (keys, keys, keys);
+    }
+    Ok(found)
+}
+
+fn to_json(size: &TreeSize) -> Value {
+    let TreeSize { tree, estimate, is_exact } = size;
+    let mut line = json!({"name": tree.name, "id": tree.id, "multi": tree.multi});
+    match estimate {
+        Ok(found) => {
+            line["keys"] = json!(found.keys);
+            line["keys_min"] = json!(found.keys_min);
+            line["keys_max"] = json!(found.keys_max);
+            line["exact"] = json!(is_exact);
+            line["bytes"] = json!(found.bytes);
+        }
+        Err(error) => line["error"] = json!(error.to_string()),
+    }
+    line
+}
+
+fn write_text(sizes: &[TreeSize], left_out: usize, out: &mut dyn Write) -> Result<()> {
+    if sizes.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    for TreeSize { tree, estimate, is_exact } in sizes {
+        let name = show_name(&tree.name);
+        let what = if tree.multi { "pairs" } else { "keys" };
+        match estimate {
+            Ok(found) => {
+                let about = if *is_exact { "" } else { "about " };
+                let (keys, bytes) = (show_count(found.keys), show_bytes(found.bytes));
+                writeln!(out, "tree {name}: {about}{keys} {what}, {bytes}")?;
+            }
+            Err(error) => writeln!(out, "tree {name}: {error}")?,
+        }
+    }
+    if left_out > 0 {
+        writeln!(out, "and {} trees more: --trees shows all", show_count(left_out as u64))?;
+    }
+    Ok(())
 }

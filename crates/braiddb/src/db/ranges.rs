@@ -4,6 +4,7 @@ use super::{
     batch::Batch,
     core::Core,
     iter::user_bounds,
+    multi::{MultiTree, bounds_of_keys},
     tables::{TableBuilder, TableInfo},
     tree::Tree,
 };
@@ -466,5 +467,26 @@ impl Tree {
             }
         }
         batch.commit(self.db(), self.db().core().settings.durability)
+    }
+}
+
+impl MultiTree {
+    /// About how many pairs there are whose keys lie in a range, and how many bytes: see [`Tree::approximate`].
+    /// [`MultiTree::count_range`] counts exactly.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let tags = db.multi_tree("tags")?;
+    /// tags.add(b"red", b"1")?;
+    /// tags.add(b"red", b"2")?;
+    /// assert_eq!(tags.approximate::<&[u8]>(..)?.keys, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+        self.state().check()?;
+        let (start, end) = bounds_of_keys(self.state().id, &range);
+        self.db().core().approximate(&Span { start, end })
     }
 }

@@ -1,0 +1,95 @@
+//! Keys and bytes of trees in `stats`.
+
+use crate::common;
+
+use common::Workplace;
+use serde_json::Value;
+
+fn report(place: &Workplace, more: &str) -> Value {
+    serde_json::from_str(&place.ok(&format!("stats db --json{more}"))).unwrap()
+}
+
+fn tree<'a>(report: &'a Value, name: &str) -> &'a Value {
+    report["trees"].as_array().unwrap().iter().find(|tree| tree["name"] == name).unwrap()
+}
+
+/// The only way to know how large a tree is was to count it.
+#[test]
+fn stats_shows_keys_and_bytes_of_each_tree() {
+    let place = Workplace::with_database();
+    let lines: String = (0..500).map(|n| format!("{{\"id\":\"{n:03}\",\"tag\":[\"a\",\"b\"]}}\n")).collect();
+    place.write("in.jsonl", lines);
+    place.ok("import db in.jsonl --tree records --key id --index by_tag=tag");
+    place.ok("put db small k v");
+    place.ok("put db small k w");
+    for compacted in [false, true] {
+        if compacted {
+            place.ok("compact db");
+        }
+        let text = place.ok("stats db");
+        for line in ["tree by_tag: 1,000 pairs, ", "tree records: 500 keys, ", "tree small: 1 keys, "] {
+            assert!(text.contains(line), "{text}");
+        }
+        let report = report(&place, "");
+        assert_eq!(
+            (&tree(&report, "records")["keys"], &tree(&report, "records")["exact"]),
+            (&500.into(), &true.into())
+        );
+        assert_eq!((&tree(&report, "by_tag")["keys"], &tree(&report, "by_tag")["multi"]), (&1000.into(), &true.into()));
+        assert!(tree(&report, "records")["bytes"].as_u64() > tree(&report, "small")["bytes"].as_u64());
+        assert_eq!(report["trees_left_out"], 0);
+    }
+}
+
+/// What is not settled is estimated, and counted where that is asked.
+#[test]
+fn estimate_is_near_the_count_that_is_exact() {
+    let place = Workplace::with_database();
+    let lines =
+        |from: u32| (from..from + 40_000).map(|n| format!("{{\"id\":\"{n:06}\",\"x\":1}}\n")).collect::<String>();
+    place.write("one.jsonl", lines(0));
+    place.write("two.jsonl", lines(20_000));
+    place.ok("import db one.jsonl --tree t --key id --resume");
+    place.ok("import db two.jsonl --tree t --key id");
+    let estimated = report(&place, "");
+    let keys = tree(&estimated, "t")["keys"].as_u64().unwrap();
+    assert!(keys.abs_diff(60_000) <= 6_000, "{estimated}");
+    let [min, max] = ["keys_min", "keys_max"].map(|name| tree(&estimated, "t")[name].as_u64().unwrap());
+    assert!(min <= 60_000 && 60_000 <= max, "{estimated}");
+    let counted = report(&place, " --count");
+    assert_eq!((&tree(&counted, "t")["keys"], &tree(&counted, "t")["exact"]), (&60_000.into(), &true.into()));
+    assert!(place.ok("stats db --count").contains("tree t: 60,000 keys, "));
+}
+
+#[test]
+fn more_than_100_trees_are_shown_on_request() {
+    let place = Workplace::new();
+    let db = braiddb::Db::open(place.path("db")).unwrap();
+    for number in 0..103 {
+        db.tree(&format!("t{number:03}")).unwrap();
+    }
+    db.close().unwrap();
+    let text = place.ok("stats db");
+    assert!(text.contains("tree t099: 0 keys") && !text.contains("tree t100"), "{text}");
+    assert!(text.contains("and 3 trees more: --trees shows all"), "{text}");
+    assert!(place.ok("stats db --trees").contains("tree t102: "));
+    assert_eq!(report(&place, "")["trees_left_out"], 3);
+    assert_eq!(report(&place, " --trees")["trees"].as_array().unwrap().len(), 103);
+}
+
+/// Damage in one tree does not hide the rest.
+#[test]
+fn stats_of_damaged_database_shows_what_can_be_read() {
+    let place = Workplace::with_database();
+    place.ok("put db t k v");
+    place.ok("compact db");
+    for entry in std::fs::read_dir(place.path("db")).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.extension().is_some_and(|extension| extension == "view") {
+            let mut bytes = std::fs::read(&entry).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle..].fill(0);
+            std::fs::write(&entry, bytes).unwrap();
+        }
+    }
+    assert!(place.ok("stats db").contains("tree t: "));
+}
