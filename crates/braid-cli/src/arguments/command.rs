@@ -70,9 +70,9 @@ pub enum Command {
     /// Print what was committed, as far back as the log is kept, as JSON lines
     ///
     /// One line a commit: its number, its time, what it changed, and a token to go on from. The log is kept as far back as recovery needs it,
-    /// and beyond that once --keep was given. What the log does not reach back to is an error, and what it does not tell a change
-    /// of type "gap": nothing is skipped silently. The command ends with the last commit; beside a process that has the database open, with
-    /// the last that the log knows to be on disk.
+    /// and beyond that once --keep was given. Commits that are not in the log are a change of type "gap", also those before its first one; to
+    /// begin there, with --from or --after, is an error: nothing is skipped silently. The command ends with the last commit; beside a process
+    /// that has the database open, with the last that the log knows to be on disk.
     Watch(WatchArguments),
     /// Show sizes, counters, and the partitions with their runs and views
     Stats(StatsArguments),

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 use super::open::{NamedTree, key_notation, open_for_reading, open_keeping_log};
 use crate::{
     arguments::WatchArguments,
-    exit::{OK, usage},
+    exit::{NOT_FOUND, OK, failure, usage},
     import::{stored_by_id, stored_key_notation},
     notation::{KeyNotation, key_to_json, parse_key},
-    output::Stdout,
+    output::{Stdout, note},
     text_form::to_json,
 };
 
@@ -27,8 +27,21 @@ pub fn watch(arguments: &WatchArguments) -> Result<u8> {
         None => open_for_reading(&arguments.db, &arguments.read)?,
     };
     let mut notations = Notations { db: &db, asked: arguments.key_arguments.keys, known: HashMap::new() };
-    let mut watcher = db.watch(options(&db, arguments)?)?;
+    let watched = db.watch(options(&db, arguments)?);
+    let mut watcher = watched.map_err(|error| name_missing(error, arguments))?;
     let mut out = Stdout::new();
+    let is_from_oldest = arguments.from.is_none() && arguments.after.is_none();
+    let missing = watcher.token().sequence();
+    if is_from_oldest && missing > 0 {
+        let db = arguments.db.display();
+        note!(
+            "braid: begins after commit {missing}: the log of {db} does not go further back; `braid watch {db} --keep SIZE` \
+             has it keep more from now on"
+        );
+        let gap = json!({"type": "gap", "from": 1, "up_to": missing});
+        let token = watcher.token().to_string();
+        writeln!(out, "{}", json!({"sequence": missing, "time_us": null, "changes": [gap], "token": token}))?;
+    }
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     while left > 0
         && let Some(set) = watcher.try_next()?
@@ -39,6 +52,21 @@ pub fn watch(arguments: &WatchArguments) -> Result<u8> {
     }
     out.finish()?;
     Ok(OK)
+}
+
+/// The error of a watcher that is to begin before the log does.
+fn name_missing(error: braiddb::Error, arguments: &WatchArguments) -> anyhow::Error {
+    let braiddb::Error::WatchTooOld { after, floor } = error else { return error.into() };
+    let (db, first) = (arguments.db.display(), after + 1);
+    let missing = if first == floor { format!("commit {first} is") } else { format!("commits {first} to {floor} are") };
+    failure(
+        NOT_FOUND,
+        format!(
+            "{missing} not in the log of {db} any more: read the trees, with `braid dump` or `braid export`, and go on with \
+             --after and the commit that `dump` names, or with --after {floor} without those; `braid watch {db} --keep SIZE` \
+             has the log keep more from now on"
+        ),
+    )
 }
 
 fn options(db: &Db, arguments: &WatchArguments) -> Result<WatchOptions> {

@@ -59,5 +59,45 @@ fn what_went_past_the_log_is_a_gap_and_what_is_not_kept_an_error() {
     place.ok("compact db");
     place.ok("compact db");
     let told = place.fails(1, "watch db --after 0");
-    assert!(told.contains("log_retention"), "{told}");
+    assert!(told.contains("commits 1 to ") && told.contains("--keep"), "{told}");
+}
+
+/// A watch of a log that was trimmed began in the middle without a word.
+#[test]
+fn watch_of_trimmed_log_says_where_it_begins_and_what_is_missing() {
+    let place = Workplace::with_database();
+    place.ok("watch db --keep 16M");
+    place.ok("put db t a 1");
+    let whole = place.run("watch db");
+    assert_eq!((whole.code, whole.stderr.as_str()), (0, ""), "{whole:?}");
+    let early = lines(&whole.stdout)[0]["token"].as_str().unwrap().to_owned();
+    place.ok("put db t b 2");
+    place.ok("watch db --keep 0");
+    place.ok("compact db");
+    place.ok("compact db");
+    place.ok("watch db --keep 16M");
+    place.ok("put db t c 3");
+    let trimmed = place.run("watch db");
+    assert_eq!(trimmed.code, 0, "{trimmed:?}");
+    let shown = lines(&trimmed.stdout);
+    assert_eq!(changes(&shown).last().unwrap(), "put c 3");
+    let gap = &shown[0]["changes"][0];
+    assert_eq!((&gap["type"], &gap["from"], &gap["up_to"]), (&"gap".into(), &1.into(), &shown[0]["sequence"]));
+    let missing = gap["up_to"].as_u64().unwrap();
+    assert!(missing > 0 && shown[1..].iter().all(|line| line["sequence"].as_u64() > Some(missing)), "{shown:?}");
+    let expected = [format!("begins after commit {missing}"), "--keep SIZE".to_owned()];
+    assert!(expected.iter().all(|part| trimmed.stderr.contains(part)), "{trimmed:?}");
+    // The token of the gap goes on behind it, and a limit counts commits.
+    let token = shown[0]["token"].as_str().unwrap();
+    let after = place.run(&format!("watch db --from {token}"));
+    assert_eq!((lines(&after.stdout), after.stderr.as_str()), (shown[1..].to_vec(), ""));
+    assert_eq!(lines(&place.ok("watch db --limit 1")).len(), 2);
+    // What is asked for by name is an error that names the commits.
+    for from in [format!("--from {early}"), "--after 0".to_owned()] {
+        let refused = place.run(&format!("watch db {from}"));
+        assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{refused:?}");
+        let expected = [format!("to {missing} are not in the log of db any more"), "--keep".to_owned()];
+        assert!(expected.iter().all(|part| refused.stderr.contains(part)), "{refused:?}");
+    }
+    place.fails(2, "watch db --after 99999999999");
 }
