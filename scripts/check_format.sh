@@ -118,6 +118,7 @@ agree() {
 awk 'BEGIN { for (i = 0; i < 3000; i++)
     printf "{\"id\":\"k%05d\",\"artist\":\"Artist %d\",\"text\":\"%s\"}\n", i * 7919 % 3000, i % 97, substr("lorem ipsum dolor sit amet", 1, i % 26) }' \
     >"$work/records.jsonl"
+"$braid" create "$work/db"
 "$braid" import "$work/db" "$work/records.jsonl" --tree records --format jsonl --key id --index by_artist=artist:lower >/dev/null
 for number in 00010 00020 00030; do
     "$braid" del "$work/db" records "k$number" >/dev/null
@@ -156,6 +157,7 @@ for file in "$db"/*.run "$db"/*.view "$db"/MANIFEST-*; do
         refuse "$db" "$(basename "$file")" "$offset"
     done
 done
+"$braid" create "$work/small"
 "$braid" put "$work/small" t key "$(printf '%06000d' 1)" >/dev/null
 "$braid" put "$work/small" t other value >/dev/null
 for place in "*.blob 40" "*.blob 70" "*.blob 110" "*.blob 140"; do

@@ -26,7 +26,8 @@ Exit codes:
   2  the command line makes no sense
   3  a file of the database is damaged
   4  the system refused: input or output failed, disk full, or the database is open elsewhere
-  5  the input of an import is not usable";
+  5  the input of an import is not usable
+  130, 143  interrupted by Ctrl-C or SIGTERM";
 
 /// An error of the command itself, with its exit code.
 #[derive(Debug)]

@@ -15,9 +15,11 @@ mod exit;
 mod freedb;
 mod import;
 mod input;
+mod interrupt;
 mod logging;
 mod notation;
 mod output;
+mod places;
 mod random;
 mod statistics;
 mod text_form;
@@ -37,13 +39,13 @@ fn main() -> ExitCode {
     logging::start(arguments.verbose);
     let code = match commands::run(arguments.command) {
         Ok(code) => code,
-        Err(error) => {
+        Err(error) => interrupt::code_of_end().unwrap_or_else(|| {
             let code = exit::code_of(&error);
             if code != exit::OK {
                 output::note!("braid: {error:#}");
             }
             code
-        }
+        }),
     };
     ExitCode::from(code)
 }

@@ -37,7 +37,7 @@ pub struct RetentionArguments {
 pub struct CreateBackupArguments {
     /// The database
     pub db: PathBuf,
-    /// The directory with the backups; created if there is none
+    /// The directory with the backups; created if there is none, in a directory that is there
     pub target: PathBuf,
     /// Copy every file, also those that an earlier backup has
     #[arg(long)]
@@ -128,7 +128,7 @@ pub struct RestoreArguments {
 pub struct ArchiveArguments {
     /// The database
     pub db: PathBuf,
-    /// The log archive; created if there is none
+    /// The log archive; created if there is none, in a directory that is there
     pub archive: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -144,6 +144,9 @@ pub struct CheckpointArguments {
     pub db: PathBuf,
     /// The directory of the new database; it must not exist yet, or be empty
     pub dir: PathBuf,
+    /// Copy all records of one commit, and share no files: works while another process has the database open and writes
+    #[arg(long)]
+    pub copy: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

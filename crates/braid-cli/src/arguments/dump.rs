@@ -23,9 +23,12 @@ pub enum DumpCompression {
 pub struct DumpArguments {
     /// The database
     pub db: PathBuf,
-    /// The file, which must not exist yet; `-` is standard output
+    /// The file, which must not exist yet, or a pipe or device; `-` is standard output
     #[arg(default_value = "-")]
     pub file: PathBuf,
+    /// Replace the file if there is one, and write to a terminal
+    #[arg(long)]
+    pub force: bool,
     /// How it is compressed
     #[arg(long, default_value = "lz4")]
     pub compression: DumpCompression,

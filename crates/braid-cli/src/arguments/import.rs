@@ -12,7 +12,7 @@ use crate::notation::parse_name;
 /// `braid import`
 #[derive(Debug, Args)]
 pub struct ImportArguments {
-    /// The database; created if there is none, and left alone with --dry-run and --to-jsonl
+    /// The database, left alone with --dry-run and --to-jsonl; trees that are created are named on standard error
     pub db: PathBuf,
     /// The input; `-` is standard input. Input compressed by gzip, bzip2 or zstd is taken as it comes
     pub file: PathBuf,
@@ -54,6 +54,9 @@ pub struct ImportArguments {
     /// When a batch counts as stored
     #[arg(long, default_value = "sync")]
     pub durability: DurabilityArgument,
+    /// Create the database if there is none, in a directory that is there
+    #[arg(long)]
+    pub create: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,

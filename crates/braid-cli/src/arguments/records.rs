@@ -34,9 +34,9 @@ pub struct GetArguments {
 /// `braid put`
 #[derive(Debug, Args)]
 pub struct PutArguments {
-    /// The database; created if there is none
+    /// The database
     pub db: PathBuf,
-    /// The tree; created if there is none
+    /// The tree; created if there is none, and then named on standard error
     #[arg(value_parser = parse_name)]
     pub tree: String,
     /// The key
@@ -55,6 +55,9 @@ pub struct PutArguments {
     /// When the command returns
     #[arg(long, default_value = "sync")]
     pub durability: DurabilityArgument,
+    /// Create the database if there is none, in a directory that is there
+    #[arg(long)]
+    pub create: bool,
     #[command(flatten)]
     pub open: OpenArguments,
 }

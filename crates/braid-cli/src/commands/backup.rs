@@ -1,23 +1,33 @@
 //! `braid backup`, `braid restore`, `braid checkpoint`.
 
-use std::{io::Write, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    io::{self, BufWriter, Write},
+    path::Path,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
 use braiddb::{
-    BackupInfo, BackupOptions, Backups, Builder, DirectoryTarget, RestorePoint, Retention,
+    BackupInfo, BackupOptions, BackupTarget as _, Backups, Builder, Compression, Db, DirectoryTarget, DumpOptions,
+    LoadOptions, RestorePoint, Retention,
     platform::{Runtime, SystemRuntime, SystemVfs, UNIX_EPOCH},
 };
 use serde_json::json;
 
-use super::open::{open_archiving, open_for_writing, remove_unfinished};
+use super::open::{builder, open_archiving, open_for_reading, open_for_writing, remove_unfinished};
 use crate::{
     arguments::{
         ArchiveArguments, BackupCommand, CheckpointArguments, CreateBackupArguments, DeleteBackupArguments,
-        ListBackupsArguments, RestoreArguments, RetentionArguments, VerifyBackupsArguments,
+        ListBackupsArguments, ReadArguments, RestoreArguments, RetentionArguments, VerifyBackupsArguments,
     },
-    exit::{NOT_FOUND, OK, usage},
+    exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
+    interrupt::{self, Pace},
     notation::{parse_time, show_bytes, show_count, show_time},
     output::{Stdout, note, print_line},
+    places::{check_apart, check_new_directory, check_parent, check_separate},
 };
 
 /// `braid backup`
@@ -37,13 +47,45 @@ pub fn backup(command: &BackupCommand) -> Result<u8> {
     }
 }
 
-/// The backups that must be there already.
+/// The directory with backups, which must be there already, with one backup at least.
 fn existing(target: &Path) -> Result<DirectoryTarget> {
-    Ok(DirectoryTarget::existing_in(Arc::new(SystemVfs::new()), target)?)
+    let shown = target.display();
+    match fs::metadata(target) {
+        Ok(metadata) if !metadata.is_dir() => return Err(usage(format!("{shown} is no directory, as backups are in"))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Err(failure(NOT_FOUND, format!("there is no directory {shown}, so no backups in it")));
+        }
+        _ => {}
+    }
+    let opened = DirectoryTarget::existing_in(Arc::new(SystemVfs::new()), target)?;
+    // Also a damaged one is a backup, which the caller reports.
+    let is_description = |name: &str| name.strip_suffix(".backup").is_some_and(|number| number.parse::<u64>().is_ok());
+    if !opened.list()?.iter().any(|object| is_description(&object.name)) {
+        let advice = "`braid backup create DB DIRECTORY` makes one";
+        return Err(failure(NOT_FOUND, format!("there is no backup in {shown}; {advice}")));
+    }
+    Ok(opened)
+}
+
+/// Says how a copy is made while another process has the database open.
+fn advise_if_open(opened: Result<Db>, advice: &str) -> Result<Db> {
+    opened.map_err(|error| match error.downcast_ref::<braiddb::Error>() {
+        Some(braiddb::Error::Locked { path, owner }) => {
+            failure(SYSTEM, format!("the database {} is open in {owner}: {advice}", path.display()))
+        }
+        _ => error,
+    })
 }
 
 fn create(arguments: &CreateBackupArguments) -> Result<u8> {
-    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    check_apart(&arguments.db, &arguments.target, "the backups")?;
+    check_parent(&arguments.target)?;
+    let advice = "that program can make the backup itself (`Db::backup`); `braid dump` writes all records beside it";
+    let db = advise_if_open(open_for_writing(&arguments.db, &arguments.open), advice)?;
+    interrupt::begin(Pace::AtOnce, |_| {
+        "the backup is not finished; earlier ones are as they were, and the next `backup create` removes what is left of this one"
+            .to_owned()
+    });
     let target = DirectoryTarget::open(&arguments.target)?;
     let info = db.backup_with(&target, BackupOptions { full: arguments.full })?;
     db.close()?;
@@ -169,10 +211,16 @@ fn delete(arguments: &DeleteBackupArguments) -> Result<u8> {
 
 /// `braid restore`
 pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
+    check_separate(&arguments.target, &arguments.db)?;
+    if let Some(archive) = &arguments.archive {
+        check_separate(archive, &arguments.db)?;
+    }
     let target = existing(&arguments.target)?;
+    check_new_directory(&arguments.db, "the new database")?;
     if arguments.force {
         remove_unfinished(&Builder::new(), &arguments.db)?;
     }
+    begin_new_directory(&arguments.db);
     let restored = match (&arguments.archive, &arguments.to) {
         (Some(archive), Some(to)) => Builder::new().restore_to(&target, archive, parse_point(to)?, &arguments.db)?,
         _ => Builder::new().restore(&target, arguments.backup, &arguments.db)?,
@@ -195,6 +243,14 @@ pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
     Ok(OK)
 }
 
+/// Announces a command that makes a database, and cannot be stopped in order.
+fn begin_new_directory(dir: &Path) {
+    let shown = dir.display().to_string();
+    interrupt::begin(Pace::AtOnce, move |_| {
+        format!("{shown} is not finished and does not open: remove it, and begin it again")
+    });
+}
+
 /// A commit's number, a moment, or `latest`.
 fn parse_point(text: &str) -> Result<RestorePoint> {
     if text == "latest" {
@@ -210,7 +266,11 @@ fn parse_point(text: &str) -> Result<RestorePoint> {
 
 /// `braid archive`
 pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
-    let db = open_archiving(&arguments.db, &arguments.archive, &arguments.open)?;
+    check_apart(&arguments.db, &arguments.archive, "the log archive")?;
+    check_parent(&arguments.archive)?;
+    let advice = "that program archives its log itself (`Builder::log_archive`, `Db::archive_now`)";
+    let db = advise_if_open(open_archiving(&arguments.db, &arguments.archive, &arguments.open), advice)?;
+    interrupt::begin(Pace::AtOnce, |_| "what is archived stays; begin it again to archive the rest".to_owned());
     let sequence = db.archive_now()?;
     db.close()?;
     report_commit("archived up to", sequence, arguments.json)
@@ -218,10 +278,46 @@ pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
 
 /// `braid checkpoint`
 pub fn checkpoint(arguments: &CheckpointArguments) -> Result<u8> {
-    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    check_apart(&arguments.db, &arguments.dir, "the checkpoint")?;
+    check_parent(&arguments.dir)?;
+    if arguments.copy {
+        return copy_database(arguments);
+    }
+    let advice = "`braid checkpoint --copy` copies all records beside it, without sharing files; or that program can make \
+                  the checkpoint itself (`Db::checkpoint`)";
+    let db = advise_if_open(open_for_writing(&arguments.db, &arguments.open), advice)?;
+    begin_new_directory(&arguments.dir);
     let sequence = db.checkpoint(&arguments.dir)?;
     db.close()?;
     report_commit("checkpoint at", sequence, arguments.json)
+}
+
+/// Makes a database of all records of one commit, which are dumped and loaded at the same time: so nothing is needed of the
+/// process that has the database open.
+fn copy_database(arguments: &CheckpointArguments) -> Result<u8> {
+    let read = ReadArguments { open: arguments.open.clone(), read_only: true };
+    let db = open_for_reading(&arguments.db, &read)?;
+    let (mut input, output) = io::pipe().context("cannot make a pipe")?;
+    begin_new_directory(&arguments.dir);
+    let dumping = thread::spawn(move || {
+        let mut output = BufWriter::with_capacity(1 << 18, output);
+        let options = DumpOptions { compression: Compression::None, ..DumpOptions::default() };
+        db.dump(&mut output, options)
+    });
+    let loaded = builder(&arguments.open).load(&arguments.dir, &mut input, LoadOptions::default());
+    drop(input);
+    let dumped = dumping.join().map_err(|_| anyhow!("the reader of the database has panicked"))?;
+    match (dumped, loaded) {
+        // Where both failed, the reader failed first, unless the writer has left it.
+        (Err(error), Err(_)) if !is_pipe_broken(&error) => Err(error.into()),
+        (_, Err(error)) => Err(error.into()),
+        (Err(error), Ok(_)) => Err(error.into()),
+        (Ok(_), Ok(report)) => report_commit("checkpoint at", report.sequence, arguments.json),
+    }
+}
+
+fn is_pipe_broken(error: &braiddb::Error) -> bool {
+    matches!(error, braiddb::Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn report_commit(done: &str, sequence: u64, as_json: bool) -> Result<u8> {

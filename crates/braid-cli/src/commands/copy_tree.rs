@@ -14,6 +14,7 @@ use crate::{
     bar::Bar,
     exit::{OK, usage},
     import::{IMPORT_TREE, Indexes},
+    interrupt::{self, Pace},
     notation::{parse_name, show_count, show_name},
     output::{note, print_line},
 };
@@ -47,11 +48,11 @@ pub fn copy_tree(arguments: &CopyTreeArguments) -> Result<u8> {
     let (source, target) = match &arguments.into {
         Some(into) if !is_same(into, &arguments.db) => {
             let read = ReadArguments { open: arguments.open.clone(), read_only: true };
-            let target = open_for_writing(into, &arguments.open, false)?;
+            let target = open_for_writing(into, &arguments.open)?;
             (open_for_reading(&arguments.db, &read)?, target)
         }
         _ => {
-            let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+            let db = open_for_writing(&arguments.db, &arguments.open)?;
             (db.clone(), db)
         }
     };
@@ -87,8 +88,13 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
         // Of a copy that was killed.
         target.drop_tree(&unfinished)?;
     }
+    let shown = show_name(to);
+    interrupt::begin(Pace::InOrder, move |_| format!("there is no tree {shown}; begin the copy again"));
     let bar = Bar::count(None, "copy");
-    let mut moved = |records| bar.set_count(records);
+    let mut moved = |records| {
+        bar.set_count(records);
+        interrupt::check()
+    };
     let copied = match &tree {
         NamedTree::Plain(tree) => copy_records(source, tree, target, &unfinished, &mut moved),
         NamedTree::Multi(tree) => {
@@ -101,7 +107,7 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
                 copied += 1;
                 if batch.size_bytes() >= BATCH_BYTES {
                     target.write(std::mem::replace(&mut batch, target.batch()), Durability::Buffered)?;
-                    moved(copied);
+                    moved(copied)?;
                 }
             }
             target.write(batch, Durability::Sync)?;
@@ -121,7 +127,10 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
     }
 }
 
-fn copy_records(source: &Db, tree: &Tree, target: &Db, name: &str, moved: &mut dyn FnMut(u64)) -> Result<u64> {
+/// Takes the number of records so far; fails once a signal came.
+type Moved<'a> = &'a mut dyn FnMut(u64) -> std::result::Result<(), interrupt::Interrupted>;
+
+fn copy_records(source: &Db, tree: &Tree, target: &Db, name: &str, moved: Moved<'_>) -> Result<u64> {
     let options = tree.options();
     // With a time to live, puts would give one to records that have none.
     let into = target.tree_with(name, TreeOptions { ttl: None, ..options })?;
@@ -139,7 +148,7 @@ fn copy_records(source: &Db, tree: &Tree, target: &Db, name: &str, moved: &mut d
         copied += 1;
         if batch.size_bytes() >= BATCH_BYTES {
             target.write(std::mem::replace(&mut batch, target.batch()), Durability::Buffered)?;
-            moved(copied);
+            moved(copied)?;
         }
         is_there = cursor.next()?;
     }

@@ -7,13 +7,20 @@ use anyhow::Result;
 use braiddb::{Db, Durability, MultiTree, Tree};
 
 use super::{count::KeyRange, open::NamedTree};
-use crate::import::Indexes;
+use crate::{
+    import::Indexes,
+    interrupt::{self, Pace},
+};
 
 /// Records of a batch.
 const BATCH_RECORDS: u64 = 1000;
 
 /// Deletes the records with keys in the range; gives their number.
 pub fn del_range(db: &Db, name: &str, range: KeyRange, durability: Durability) -> Result<u64> {
+    interrupt::begin(Pace::AtOnce, |_| {
+        "records that are deleted so far stay so, with their entries in indexes; begin it again to delete the rest"
+            .to_owned()
+    });
     match NamedTree::open(db, name)? {
         NamedTree::Plain(tree) => {
             let indexes = Indexes::load(db, name)?;

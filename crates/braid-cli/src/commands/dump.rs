@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, BufReader, BufWriter, Read, Write},
     path::Path,
 };
@@ -16,8 +16,10 @@ use crate::{
     arguments::{DumpArguments, DumpCompression, LoadArguments},
     bar::Bar,
     exit::{NOT_FOUND, OK, usage},
+    interrupt::{self, End, Pace},
     notation::{show_bytes, show_count, show_name},
-    output::{Stdout, note, print_line},
+    output::{OutputFile, Stdout, note, print_line},
+    places::check_new_directory,
     text_form::to_text,
 };
 
@@ -32,47 +34,18 @@ fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// A file that is removed again unless it is kept.
-struct NewFile<'a> {
-    path: &'a Path,
-    file: BufWriter<File>,
-    is_kept: bool,
-}
-
-impl<'a> NewFile<'a> {
-    fn create(path: &'a Path) -> Result<NewFile<'a>> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                usage(format!("{} exists already: name a file that does not, or remove it", path.display()))
-            }
-            _ => anyhow::Error::new(error).context(format!("cannot create {}", path.display())),
-        })?;
-        Ok(NewFile { path, file: BufWriter::with_capacity(BUFFER_BYTES, file), is_kept: false })
-    }
-
-    fn keep(mut self) -> Result<()> {
-        self.file.flush()?;
-        self.file.get_ref().sync_all().with_context(|| format!("cannot sync {}", self.path.display()))?;
-        self.is_kept = true;
-        Ok(())
-    }
-}
-
-impl Drop for NewFile<'_> {
-    fn drop(&mut self) {
-        if !self.is_kept
-            && let Err(error) = fs::remove_file(self.path)
-        {
-            note!("braid: {} is no whole dump, and could not be removed: {error}", self.path.display());
-        }
-    }
-}
-
 /// Writes a dump.
 pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
+    let output = open_output(arguments)?;
+    let to_standard = output.is_standard();
+    let path = arguments.file.display().to_string();
+    interrupt::begin(Pace::InOrder, move |_| match to_standard {
+        true => "the dump is cut, and `load` refuses it; begin it again".to_owned(),
+        false => format!("no dump was left in {path}; begin it again"),
+    });
     let bar = Bar::bytes(None, "dump");
-    let mut tell = |progress: braiddb::DumpProgress| bar.set(progress.dump_bytes, progress.records);
+    let mut show = |progress: braiddb::DumpProgress| bar.set(progress.dump_bytes, progress.records);
     let compression = match arguments.compression {
         DumpCompression::None => Compression::None,
         DumpCompression::Lz4 => Compression::Lz4,
@@ -88,28 +61,19 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     let options = DumpOptions {
         compression,
         threads: Some(threads(arguments.threads)),
-        progress: Some(&mut tell),
+        progress: Some(&mut show),
         failing: Some(&mut failing),
         skip_damaged: if arguments.skip_damaged { Some(&mut gap) } else { None },
     };
-    let to_standard = is_standard(&arguments.file);
-    let report = if to_standard {
-        let mut out = Stdout::new();
-        let report = db.dump(&mut out, options)?;
-        out.finish()?;
-        report
-    } else {
-        let mut file = NewFile::create(&arguments.file)?;
-        let report = db.dump(&mut file.file, options)?;
-        file.keep()?;
-        report
-    };
+    let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
+    let report = db.dump(&mut output, options)?;
+    output.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
     bar.finish();
-    let told = tell_dump(&report, arguments.json);
+    let text = show_dump(&report, arguments.json);
     if to_standard {
-        note!("{told}");
+        note!("{text}");
     } else {
-        print_line(told)?;
+        print_line(text)?;
     }
     Ok(if report.failing == 0 && report.gaps == 0 { OK } else { NOT_FOUND })
 }
@@ -120,7 +84,20 @@ fn names_of_trees(db: &braiddb::Db, are_wanted: bool) -> Result<BTreeMap<u32, St
     Ok(trees.into_iter().map(|tree| (tree.id, tree.name)).collect())
 }
 
-fn tell_dump(report: &DumpReport, as_json: bool) -> String {
+fn open_output(arguments: &DumpArguments) -> Result<OutputFile> {
+    let output = match arguments.force {
+        true => OutputFile::create(&arguments.file)?,
+        false => OutputFile::create_new(&arguments.file)?,
+    };
+    if output.is_terminal() && !arguments.force {
+        return Err(usage(
+            "a dump is no text for a terminal: name a file, or redirect standard output; --force writes it all the same",
+        ));
+    }
+    Ok(output)
+}
+
+fn show_dump(report: &DumpReport, as_json: bool) -> String {
     let DumpReport { sequence, trees, records, bytes, dump_bytes, failing, .. } = *report;
     if as_json {
         let report = json!({
@@ -157,21 +134,38 @@ fn open_input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
     Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, file)), len))
 }
 
+/// An input that ends with an error once a signal came.
+struct Interruptible<R>(R);
+
+impl<R: Read> Read for Interruptible<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        interrupt::check_io()?;
+        self.0.read(buffer)
+    }
+}
+
 /// Makes a database of a dump, or checks it.
 pub fn load(arguments: &LoadArguments) -> Result<u8> {
     let (mut input, len) = open_input(&arguments.file)?;
     let Some(db) = &arguments.db else {
         let info = check_dump(&mut input).with_context(|| arguments.file.display().to_string())?;
-        return tell_check(&info, arguments.json);
+        return show_check(&info, arguments.json);
     };
+    check_new_directory(db, "the new database")?;
     if arguments.force {
         remove_unfinished(&builder(&arguments.open), db)?;
     }
+    let shown = db.display().to_string();
+    interrupt::begin(Pace::InOrder, move |end| match end {
+        End::InOrder => format!("nothing was loaded into {shown}; begin it again"),
+        End::AtOnce => format!("{shown} is not finished and does not open: remove it, and begin it again"),
+    });
+    let mut input = Interruptible(input);
     let bar = Bar::bytes(len, "load");
-    let mut tell = |progress: braiddb::LoadProgress| bar.set_bytes(progress.dump_bytes);
+    let mut show = |progress: braiddb::LoadProgress| bar.set_bytes(progress.dump_bytes);
     let options = LoadOptions {
         threads: Some(threads(arguments.threads)),
-        progress: Some(&mut tell),
+        progress: Some(&mut show),
         bad_operands: arguments.bad_operands,
     };
     let loaded = builder(&arguments.open).load(db, &mut input, options);
@@ -192,7 +186,7 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
     Ok(OK)
 }
 
-fn tell_check(info: &DumpInfo, as_json: bool) -> Result<u8> {
+fn show_check(info: &DumpInfo, as_json: bool) -> Result<u8> {
     let mut out = Stdout::new();
     for tree in &info.trees {
         let (name, multi, records, bytes) = (&tree.name, tree.multi, tree.records, tree.bytes);

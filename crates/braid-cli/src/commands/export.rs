@@ -1,6 +1,9 @@
 //! `braid export`
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use braiddb::Db;
@@ -14,6 +17,7 @@ use crate::{
     bar::Bar,
     exit::{NOT_FOUND, OK, usage},
     import::JsonOutput,
+    interrupt::{self, Pace},
     notation::show_count,
     output::note,
     transfer::{Walk, Walked, WriteReport, write_export},
@@ -30,6 +34,7 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
     }
     let db = open_for_reading(&arguments.db, &arguments.read)?;
     let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from("-"));
+    begin_writing(&path);
     let report = match format {
         ExportFormat::Export => {
             let mut output = JsonOutput::create(&path)?;
@@ -55,8 +60,18 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
     Ok(if report.left_out.is_empty() { OK } else { NOT_FOUND })
 }
 
+/// Announces the command, which a signal ends at the next write.
+fn begin_writing(path: &Path) {
+    let is_replaced = path.as_os_str() != "-" && fs::metadata(path).map_or(true, |metadata| metadata.is_file());
+    let shown = path.display().to_string();
+    interrupt::begin(Pace::InOrder, move |_| match is_replaced {
+        true => format!("{shown} is as it was; begin the export again"),
+        false => "the export is cut, and `import` refuses it; begin it again".to_owned(),
+    });
+}
+
 /// The records of a tree as documents for other tools.
-fn export_documents(db: &Db, arguments: &ExportArguments, path: &std::path::Path) -> Result<WriteReport> {
+fn export_documents(db: &Db, arguments: &ExportArguments, path: &Path) -> Result<WriteReport> {
     let [name] = arguments.trees.as_slice() else {
         return Err(usage("give the one tree whose documents are to be written, with --format jsonl"));
     };

@@ -3,18 +3,23 @@
 use std::{
     io::{BufReader, IsTerminal as _},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
 };
 
 use anyhow::Result;
 
-use super::open::open_for_writing;
+use super::open::open_or_create;
 use crate::{
     arguments::ImportArguments,
     bar::Bar,
     exit::{INPUT, OK, failure, usage},
     import::{Format, ImportJob, IndexSpec, OnError, TableOptions, Target},
     input::Source,
+    interrupt::{self, Pace},
     notation::show_count,
     output::{note, print_line},
     transfer::{ExportReader, MAGIC, ReadReport, StoreOptions},
@@ -99,13 +104,22 @@ fn import_export(arguments: &ImportArguments, source: Source) -> Result<u8> {
     }
     let db = match arguments.dry_run {
         true => None,
-        false => Some(open_for_writing(&arguments.db, &arguments.open, true)?),
+        false => Some(open_or_create(&arguments.db, &arguments.open, arguments.create)?),
     };
     let bar = Bar::count(None, "import");
+    let stored_so_far = Arc::new(AtomicU64::new(0));
+    let shown = Arc::clone(&stored_so_far);
+    interrupt::begin(Pace::InOrder, move |_| {
+        let records = show_count(shown.load(Ordering::Relaxed));
+        format!("{records} records are stored; the same command stores them once more, and then the rest")
+    });
     let reader = BufReader::with_capacity(1 << 18, source.into_unmarked_text()?);
     let options =
         StoreOptions { db: db.as_ref(), tree: arguments.tree.as_deref(), durability: arguments.durability.into() };
-    let stored = ExportReader::new(reader).store(&options, &mut |records| bar.set_count(records));
+    let stored = ExportReader::new(reader).store(&options, &mut |records| {
+        stored_so_far.store(records, Ordering::Relaxed);
+        bar.set_count(records);
+    });
     bar.finish();
     if let Some(db) = db {
         db.close()?;
@@ -179,7 +193,7 @@ fn target(arguments: &ImportArguments, format: Format) -> Result<Target> {
         indexes = FREEDB_INDEXES.iter().filter_map(|text| IndexSpec::parse(text).ok()).collect();
     }
     Ok(Target::Database {
-        db: open_for_writing(&arguments.db, &arguments.open, true)?,
+        db: open_or_create(&arguments.db, &arguments.open, arguments.create)?,
         tree,
         indexes,
         durability: arguments.durability.into(),

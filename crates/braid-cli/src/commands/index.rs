@@ -11,6 +11,7 @@ use crate::{
     arguments::{OpenArguments, ReadArguments},
     exit::{NOT_FOUND, OK, failure, usage},
     import::{IndexSpec, Indexes, all_indexes, drop_index, rebuild_index, store_specs, tree_id},
+    interrupt::{self, Pace},
     notation::{parse_name, show_count, show_name},
     output::print_line,
 };
@@ -103,7 +104,7 @@ pub fn index(command: &IndexCommand) -> Result<u8> {
     match command {
         IndexCommand::Add(arguments) => add(arguments),
         IndexCommand::Drop(arguments) => {
-            let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+            let db = open_for_writing(&arguments.db, &arguments.open)?;
             drop_index(&db, &arguments.tree, &arguments.index)?;
             db.close()?;
             Ok(OK)
@@ -115,7 +116,7 @@ pub fn index(command: &IndexCommand) -> Result<u8> {
 
 /// The list comes first, so that a killed `add` is known and can be repeated.
 fn add(arguments: &AddArguments) -> Result<u8> {
-    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let db = open_for_writing(&arguments.db, &arguments.open)?;
     let tree = &arguments.tree;
     if tree_id(&db, tree)?.is_none() {
         return Err(failure(
@@ -131,6 +132,9 @@ fn add(arguments: &AddArguments) -> Result<u8> {
         db.write(batch, braiddb::Durability::Sync)?;
     }
     let stored = declaration.specs.iter().find(|spec| spec.name == arguments.index.name).unwrap_or(&arguments.index);
+    interrupt::begin(Pace::AtOnce, |_| {
+        "the index lacks entries; `braid index add` again adds those that are missing".to_owned()
+    });
     let check = rebuild_index(&db, tree, stored, false)?;
     db.close()?;
     let (name, added) = (show_name(&arguments.index.name), show_count(check.missing));
@@ -146,7 +150,7 @@ fn rebuild(arguments: &RebuildArguments) -> Result<u8> {
     let tree = &arguments.tree;
     let db = match arguments.check {
         true => open_for_reading(&arguments.db, &ReadArguments { open: arguments.open.clone(), read_only: true })?,
-        false => open_for_writing(&arguments.db, &arguments.open, false)?,
+        false => open_for_writing(&arguments.db, &arguments.open)?,
     };
     let mut specs = Indexes::stored_specs(&db, tree)?;
     let is_wanted = |spec: &IndexSpec| arguments.index.as_ref().is_none_or(|name| *name == spec.name);
@@ -156,6 +160,9 @@ fn rebuild(arguments: &RebuildArguments) -> Result<u8> {
         return Err(usage(format!("the tree {} has {which}; `braid index list` lists them", show_name(tree))));
     }
     let mut code = OK;
+    interrupt::begin(Pace::AtOnce, |_| {
+        "entries that were added or removed so far are right; begin it again for the rest".to_owned()
+    });
     for spec in specs.iter_mut().filter(|spec| is_wanted(spec)) {
         spec.exact |= !arguments.check;
         let check = rebuild_index(&db, tree, spec, arguments.check)?;

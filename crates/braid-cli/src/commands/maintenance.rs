@@ -9,13 +9,14 @@ use braiddb::{
 };
 use serde_json::{Value, json};
 
-use super::open::{open_for_reading, open_for_writing};
+use super::open::{create_database, open_for_reading, open_for_writing};
 use crate::{
     arguments::{
         CompactArguments, CreateArguments, InspectArguments, OpenArguments, ReadArguments, TreesArguments,
         UpgradeArguments,
     },
     exit::{NOT_FOUND, OK, SYSTEM, failure, usage},
+    interrupt::{self, Pace},
     notation::{show_bytes, show_count, show_name},
     output::{Stdout, print_line},
 };
@@ -26,7 +27,7 @@ pub fn create(arguments: &CreateArguments) -> Result<u8> {
     if used {
         return Err(usage(format!("{} exists already, and is not empty", arguments.db.display())));
     }
-    open_for_writing(&arguments.db, &OpenArguments::default(), true)?.close()?;
+    create_database(&arguments.db, &OpenArguments::default())?.close()?;
     Ok(OK)
 }
 
@@ -34,7 +35,7 @@ pub fn create(arguments: &CreateArguments) -> Result<u8> {
 pub fn trees(arguments: &TreesArguments) -> Result<u8> {
     let mut out = Stdout::new();
     if let Some(name) = &arguments.set {
-        let db = open_for_writing(&arguments.db, &arguments.read.open, false)?;
+        let db = open_for_writing(&arguments.db, &arguments.read.open)?;
         set_options(&db, name, arguments)?;
         for tree in db.trees()?.iter().filter(|tree| tree.name == *name) {
             writeln!(out, "{}", tree_line(tree, arguments.json))?;
@@ -123,7 +124,10 @@ fn set_options(db: &Db, name: &str, arguments: &TreesArguments) -> Result<()> {
 
 /// `braid compact`
 pub fn compact(arguments: &CompactArguments) -> Result<u8> {
-    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let db = open_for_writing(&arguments.db, &arguments.open)?;
+    interrupt::begin(Pace::AtOnce, |_| {
+        "the database is whole, and what is merged stays so; begin it again to merge the rest".to_owned()
+    });
     let before = db.stats().disk_bytes;
     db.compact()?;
     let after = db.stats().disk_bytes;
@@ -141,7 +145,10 @@ pub fn upgrade(arguments: &UpgradeArguments) -> Result<u8> {
     if arguments.check {
         return list_older_files(arguments);
     }
-    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let db = open_for_writing(&arguments.db, &arguments.open)?;
+    interrupt::begin(Pace::AtOnce, |_| {
+        "the database is whole, and files that are rewritten stay so; begin it again for the rest".to_owned()
+    });
     let report = db.upgrade()?;
     db.close()?;
     // Files that the open itself has rewritten are not among them.

@@ -11,10 +11,11 @@ use braiddb::{Builder, Db, Durability, MultiTree, Tree};
 
 use crate::{
     arguments::{DurabilityArgument, KeyArguments, OpenArguments, ReadArguments},
-    exit::{NOT_FOUND, failure, usage},
+    exit::{self, NOT_FOUND, failure, usage},
     import::stored_key_notation,
     notation::{KeyNotation, show_name},
     output::note,
+    places::check_new_directory,
 };
 
 impl From<DurabilityArgument> for Durability {
@@ -47,12 +48,35 @@ pub fn open_keeping_log(path: &Path, arguments: &ReadArguments, bytes: u64) -> R
     Ok(builder(&arguments.open).create(false).log_retention(bytes).open(path)?)
 }
 
-/// Opens a database to write to it.
-pub fn open_for_writing(path: &Path, arguments: &OpenArguments, create: bool) -> Result<Db> {
-    if !create || path.is_file() {
+/// Opens an existing database to write to it.
+pub fn open_for_writing(path: &Path, arguments: &OpenArguments) -> Result<Db> {
+    check_directory(path)?;
+    Ok(builder(arguments).create(false).open(path)?)
+}
+
+/// Opens a database to write to it, and creates it if that is asked; its parent must be there.
+pub fn open_or_create(path: &Path, arguments: &OpenArguments, create: bool) -> Result<Db> {
+    if create {
+        return create_database(path, arguments);
+    }
+    open_for_writing(path, arguments).map_err(|error| match exit::code_of(&error) {
+        NOT_FOUND => {
+            let advice = format!("`braid create {}` makes one, and so does --create with this command", path.display());
+            failure(NOT_FOUND, format!("{error:#}; {advice}"))
+        }
+        _ => error,
+    })
+}
+
+/// Opens a database, or creates it; its parent must be there.
+pub fn create_database(path: &Path, arguments: &OpenArguments) -> Result<Db> {
+    if path.is_file() {
         check_directory(path)?;
     }
-    Ok(builder(arguments).create(create).open(path)?)
+    if !path.join("CURRENT").exists() {
+        check_new_directory(path, "the new database")?;
+    }
+    Ok(builder(arguments).create(true).open(path)?)
 }
 
 /// Opens an existing database with a log archive.

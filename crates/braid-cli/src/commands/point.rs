@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::{
     del_range::del_range,
-    open::{NamedTree, key_notation, open_for_reading, open_for_writing},
+    open::{NamedTree, key_notation, open_for_reading, open_for_writing, open_or_create},
 };
 use crate::{
     arguments::{DelArguments, GetArguments, InputFormat, PutArguments, ValueFormat},
     exit::{NOT_FOUND, OK, usage},
-    import::{IMPORT_TREE, Indexes, NewNotation},
+    import::{IMPORT_TREE, Indexes, KnownTrees, NewNotation},
     notation::{KeyNotation, key_to_json, parse_key, show_key, show_name},
     output::{Stdout, note, print_line},
     text_form::{parse_hex, parse_text, to_hex, to_json, to_text},
@@ -91,7 +91,8 @@ fn read_value(text: &str, format: Option<InputFormat>) -> Result<Vec<u8>> {
 /// `braid put`
 pub fn put(arguments: &PutArguments) -> Result<u8> {
     let value = read_value(&arguments.value, arguments.format)?;
-    let db = open_for_writing(&arguments.db, &arguments.open, true)?;
+    let db = open_or_create(&arguments.db, &arguments.open, arguments.create)?;
+    let known = KnownTrees::of(&db)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
     let key = parse_key(&arguments.key, notation)?;
     let mut batch = db.batch();
@@ -128,13 +129,14 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
         }
     }
     db.write(batch, arguments.durability.into())?;
+    known.note_new(&db)?;
     db.close()?;
     Ok(OK)
 }
 
 /// `braid del`
 pub fn del(arguments: &DelArguments) -> Result<u8> {
-    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let db = open_for_writing(&arguments.db, &arguments.open)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
     let Some(key) = &arguments.key else { return del_keys(db, arguments, notation) };
     let key = parse_key(key, notation)?;

@@ -11,13 +11,21 @@ use crate::{
     arguments::SalvageArguments,
     bar::Bar,
     exit::{NOT_FOUND, OK},
+    interrupt::{self, Pace},
     notation::{show_bytes, show_count, show_name},
     output::Stdout,
+    places::check_new_directory,
     text_form::{to_json, to_text},
 };
 
 /// Makes a new database of what can be read of a damaged one.
 pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
+    // Whether the new one lies in the damaged one is for the engine to check.
+    check_new_directory(&arguments.to, "the new database")?;
+    let (from, to) = (arguments.from.display().to_string(), arguments.to.display().to_string());
+    interrupt::begin(Pace::AtOnce, move |_| {
+        format!("{from} was not written to; {to} is not finished and does not open: remove it, and begin it again")
+    });
     let bar = Bar::count(None, "salvage");
     let mut tell = |progress: braiddb::SalvageProgress| bar.set_count(progress.records);
     let options = SalvageOptions {

@@ -66,7 +66,7 @@ fn owner_of_index(db: &Db, name: &str) -> Result<Option<String>> {
 /// Drops trees and their indexes: all of them, or none. Records that imports keep name a tree by its number, and mean nothing
 /// from then on.
 pub fn drop_tree(arguments: &DropTreeArguments) -> Result<u8> {
-    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let db = open_for_writing(&arguments.db, &arguments.open)?;
     let mut dropped: Vec<String> = Vec::new();
     for name in &arguments.trees {
         refuse_own_tree(name)?;
@@ -100,7 +100,7 @@ pub fn rename_tree(arguments: &RenameTreeArguments) -> Result<u8> {
     let (from, to) = (arguments.tree.as_str(), arguments.name.as_str());
     refuse_own_tree(from)?;
     refuse_own_tree(to)?;
-    let db = open_for_writing(&arguments.db, &arguments.open, false)?;
+    let db = open_for_writing(&arguments.db, &arguments.open)?;
     if !is_there(&db, from)? {
         return Err(no_such_tree(from));
     }

@@ -3,7 +3,13 @@
 //! Verifies what lies in the directory, so that a database that does not open is verified too, and one that another
 //! process has open.
 
-use std::{io::Write, sync::Arc};
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use anyhow::Result;
 use braiddb::{TreeKey, VerifyOptions, VerifyProblem, VerifyReport};
@@ -14,6 +20,7 @@ use crate::{
     arguments::VerifyArguments,
     bar::Bar,
     exit::{NOT_FOUND, OK},
+    interrupt::{self, Pace},
     notation::{show_bytes, show_count},
     output::Stdout,
 };
@@ -23,7 +30,14 @@ pub fn verify(arguments: &VerifyArguments) -> Result<u8> {
     check_directory(&arguments.db)?;
     let bar = Arc::new(Bar::bytes(Some(0), "verify"));
     let shown = Arc::clone(&bar);
+    let read = Arc::new(AtomicU64::new(0));
+    let read_so_far = Arc::clone(&read);
+    interrupt::begin(Pace::AtOnce, move |_| {
+        let bytes = show_bytes(read_so_far.load(Ordering::Relaxed));
+        format!("the check is not finished, after {bytes}, and says nothing; nothing was changed; begin it again")
+    });
     let progress = move |progress: braiddb::VerifyProgress| {
+        read.store(progress.bytes, Ordering::Relaxed);
         shown.set_length(progress.bytes_total);
         shown.set_bytes(progress.bytes);
     };

@@ -54,9 +54,7 @@ impl Importer<'_> {
         command.arg("import").arg(self.db).arg(self.dump);
         command.args(["--tree", ALBUMS, "--format", "freedb", "--acknowledge"]);
         command.arg("--memory").arg(self.memory.to_string());
-        if resume {
-            command.arg("--resume");
-        }
+        command.arg(if resume { "--resume" } else { "--create" });
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().context("cannot start the importer")?;
         let process = child.id();

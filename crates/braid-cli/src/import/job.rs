@@ -2,7 +2,10 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
@@ -30,6 +33,7 @@ use crate::{
     dirt::shown,
     exit::{INPUT, failure, usage},
     input::{Place, RowStyle, Source},
+    interrupt::{self, Pace},
     notation::{show_count, show_name},
     output::note,
 };
@@ -104,6 +108,8 @@ struct Intake<'a> {
     rejects: Option<Rejects>,
     stages: &'a Stages,
     bar: &'a Bar,
+    /// Records that are stored, for the message after a signal.
+    stored: Arc<AtomicU64>,
 }
 
 impl ImportJob {
@@ -146,13 +152,33 @@ impl ImportJob {
         let rejects = open_rejects(self.rejects, style, &progress, resumed_at.is_some())?;
         let specs = progress.plan.indexes.clone();
         let first_number = progress.next_number;
-        let mut intake = Intake { progress, output, on_error: self.on_error, rejects, stages: &stages, bar: &bar };
+        let stored = begin_interruptible(&output, progress.stored);
+        let on_error = self.on_error;
+        let mut intake = Intake { progress, output, on_error, rejects, stages: &stages, bar: &bar, stored };
         let parsing = Parsing { parser: &parser, specs: &specs, stages: &stages, threads: self.threads.max(1) };
         let result = pipeline::run(source, first_number, parsing, &mut |chunk| intake.take_chunk(chunk));
         let (progress, rejects) = intake.finish(result)?;
         bar.finish();
         Ok(ImportReport { rejects, ..ImportReport::new(progress, &stages, began.elapsed(), resumed_at) })
     }
+}
+
+/// Announces the import; the number of stored records, which its message has.
+fn begin_interruptible(output: &Output, stored_before: u64) -> Arc<AtomicU64> {
+    let stored = Arc::new(AtomicU64::new(stored_before));
+    let shown = Arc::clone(&stored);
+    let again = match output {
+        Output::Database(_) => None,
+        Output::Load(_) => Some("nothing was stored; begin it again: with --resume it can go on after the next time"),
+        Output::Json(_) => Some("nothing was written, or the output is cut; begin it again"),
+        Output::Nothing => Some("nothing was to be stored"),
+    };
+    interrupt::begin(Pace::InOrder, move |_| {
+        let records = || show_count(shown.load(Ordering::Relaxed));
+        let go_on = || format!("{} records are stored; the same command with --resume goes on after them", records());
+        again.map_or_else(go_on, str::to_owned)
+    });
+    stored
 }
 
 /// Opens the target; with the progress of the import that is to go on, if that is asked and there is one.
@@ -250,6 +276,7 @@ fn open_rejects(
 
 impl Intake<'_> {
     fn take_chunk(&mut self, chunk: Vec<ParsedRecord>) -> Result<()> {
+        interrupt::check()?;
         let began = Instant::now();
         let (records, mut bytes) = (chunk.len() as u64, 0);
         for record in chunk {
@@ -292,9 +319,11 @@ impl Intake<'_> {
         self.progress.next_offset = record.next_offset;
         self.progress.next_line = record.position.line_after();
         match &mut self.output {
-            Output::Database(writer) if writer.is_full() => writer.commit(&mut self.progress, self.stages),
-            _ => Ok(()),
+            Output::Database(writer) if writer.is_full() => writer.commit(&mut self.progress, self.stages)?,
+            _ => return Ok(()),
         }
+        self.stored.store(self.progress.stored, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Commits what is left: after an error of the input too, since the records before it are whole.
@@ -306,16 +335,19 @@ impl Intake<'_> {
             Err(error) => (result.and(Err(error)), None),
         };
         let engine_failed = result.as_ref().is_err_and(|error| error.downcast_ref::<braiddb::Error>().is_some());
+        let is_interrupted = result.is_err() && interrupt::check().is_err();
         self.progress.complete = result.is_ok();
         let began = Instant::now();
         let is_stored = !engine_failed && matches!(self.output, Output::Database(_) | Output::Load(_));
         match self.output {
             Output::Database(mut writer) if !engine_failed => {
                 writer.commit(&mut self.progress, self.stages)?;
+                self.stored.store(self.progress.stored, Ordering::Relaxed);
                 self.stages.write.worked(began, 0, 0);
                 writer.close()?;
             }
-            Output::Load(load) if !engine_failed => {
+            // To sort and merge what was read takes long.
+            Output::Load(load) if !engine_failed && !is_interrupted => {
                 load.finish(&mut self.progress)?;
                 self.stages.write.worked(began, 0, 0);
             }
@@ -325,7 +357,7 @@ impl Intake<'_> {
         }
         if let Err(error) = result {
             let stored = self.progress.stored;
-            if is_stored && stored > 0 {
+            if is_stored && stored > 0 && !is_interrupted {
                 note!("braid: the {} records before the error are stored", show_count(stored));
             }
             return Err(error);

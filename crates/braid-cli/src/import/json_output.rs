@@ -26,7 +26,16 @@ enum Encoder {
 impl JsonOutput {
     /// Begins the file; `-` is standard output.
     pub fn create(path: &Path) -> Result<JsonOutput> {
-        let file = BufWriter::new(OutputFile::create(path)?);
+        JsonOutput::begin(OutputFile::create(path)?, path)
+    }
+
+    /// Begins one that is written to its end after a signal too.
+    pub fn create_outliving_signals(path: &Path) -> Result<JsonOutput> {
+        JsonOutput::begin(OutputFile::create(path)?.outliving_signals(), path)
+    }
+
+    fn begin(file: OutputFile, path: &Path) -> Result<JsonOutput> {
+        let file = BufWriter::new(file);
         let out = match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz") => Encoder::Gzip(Box::new(flate2::write::GzEncoder::new(file, flate2::Compression::fast()))),
             Some("bz2") => Encoder::Bzip2(Box::new(bzip2::write::BzEncoder::new(file, bzip2::Compression::best()))),

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use braiddb::{BulkOptions, Db, Durability, UnsortedLoader};
 
 use super::{
+    created::KnownTrees,
     index_store::tree_id,
     keys::NewNotation,
     pipeline::ReadyRecord,
@@ -19,6 +20,7 @@ pub struct Load {
     tree_name: String,
     notation: NewNotation,
     is_new: bool,
+    known: KnownTrees,
     loader: Option<UnsortedLoader<'static>>,
 }
 
@@ -26,7 +28,8 @@ impl Load {
     /// Begins one, into the tree of that name, which has no records.
     pub fn begin(db: Db, tree_name: &str, notation: NewNotation) -> Result<Load> {
         let is_new = tree_id(&db, tree_name)?.is_none();
-        Ok(Load { db, tree_name: tree_name.to_owned(), notation, is_new, loader: None })
+        let known = KnownTrees::of(&db)?;
+        Ok(Load { db, tree_name: tree_name.to_owned(), notation, is_new, known, loader: None })
     }
 
     /// Adds a record.
@@ -43,7 +46,7 @@ impl Load {
 
     /// Stores all of them, and then the progress record.
     pub fn finish(self, progress: &mut Progress) -> Result<()> {
-        let Load { db, tree_name, mut notation, is_new, loader } = self;
+        let Load { db, tree_name, mut notation, is_new, known, loader } = self;
         let Some(loader) = loader else { return Ok(db.close()?) };
         let loaded = match loader.finish() {
             Ok(loaded) => loaded,
@@ -59,6 +62,7 @@ impl Load {
         progress.store(&imports, &tree_name, &mut batch)?;
         notation.store(&db, &tree_name, &imports, &mut batch)?;
         db.write(batch, Durability::Sync)?;
+        known.note_new(&db)?;
         drop(imports);
         Ok(db.close()?)
     }

@@ -4,6 +4,7 @@
 //! writer takes the chunks in order and commits batches. A batch holds records, their index entries and the progress
 //! record together, so that whatever happens the three agree.
 
+mod created;
 mod format;
 mod header;
 mod index;
@@ -24,6 +25,7 @@ mod table;
 mod tests;
 mod writer;
 
+pub use created::KnownTrees;
 pub use format::Format;
 pub use index::{INDEX_KEY_BYTES_MAX, IndexSpec, Indexes, index_key};
 pub use index_build::{drop_index, rebuild_index};

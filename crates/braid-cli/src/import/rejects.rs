@@ -45,7 +45,7 @@ impl Rejects {
     /// Begins the file.
     pub fn create(path: &Path, form: Form) -> Result<Rejects> {
         let report = RejectsReport { file: path.display().to_string(), ..RejectsReport::default() };
-        Ok(Rejects { out: JsonOutput::create(path)?, form, report })
+        Ok(Rejects { out: JsonOutput::create_outliving_signals(path)?, form, report })
     }
 
     /// Adds a record; `None` is one whose bytes are not there. `path` is that of a file in an archive.

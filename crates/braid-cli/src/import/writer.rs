@@ -11,6 +11,7 @@ use braiddb::{Batch, Db, Durability, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    created::KnownTrees,
     index::Indexes,
     index_store::{Declaration, tree_id},
     keys::NewNotation,
@@ -103,9 +104,11 @@ impl DatabaseWriter {
         if self.open.is_some() {
             return Ok(());
         }
+        let known = KnownTrees::of(&self.db)?;
         let tree = self.db.tree(&self.tree_name)?;
         let imports = self.db.tree(IMPORT_TREE)?;
         let indexes = self.declaration.establish(&self.db, &self.tree_name, &mut self.batch)?;
+        known.note_new(&self.db)?;
         let last_key = tree.last()?.map(|(key, _)| key.to_vec());
         let id = tree_id(&self.db, &self.tree_name)?.context("the tree was dropped meanwhile")?;
         self.open = Some(OpenTrees { tree, imports, indexes, id, last_key });

@@ -2,18 +2,21 @@
 //!
 //! A regular file, or a name that is free, gets its contents at the end, all at once: they are written to a temporary file
 //! beside it, synced, given the old file's mode, and renamed. After an error, the temporary file is removed and the old file
-//! is as it was. A symbolic link stays: the file that it names is replaced. All else is written through, as a shell's `>`
+//! is as it was. Nor does a signal leave it (see `interrupt`). A symbolic link stays: the file that it names is replaced. All else is written through, as a shell's `>`
 //! does: pipes, devices, standard output by another name (`/dev/stdout`), and files with several names (hard links).
+//!
+//! A file in the directory of a database is refused: it could take the place of one of the database's own.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 
 use super::{Stdout, standard::note};
+use crate::{exit::usage, interrupt, places::check_output_file};
 
 /// Symbolic links that are followed to a file that is not there; Linux follows as many.
 const LINKS_MAX: usize = 40;
@@ -22,6 +25,7 @@ const LINKS_MAX: usize = 40;
 pub struct OutputFile {
     out: Out,
     shown: String,
+    outlives_signals: bool,
 }
 
 enum Out {
@@ -34,9 +38,43 @@ enum Out {
 impl OutputFile {
     /// Opens it; `-` is standard output.
     pub fn create(path: &Path) -> Result<OutputFile> {
+        check_output_file(path, "the output")?;
         let shown = path.display().to_string();
         let out = open(path).with_context(|| format!("cannot create {shown}"))?;
-        Ok(OutputFile { out, shown })
+        Ok(OutputFile { out, shown, outlives_signals: false })
+    }
+
+    /// Has it written to its end after a signal too: it belongs to what is done by then.
+    pub fn outliving_signals(self) -> OutputFile {
+        OutputFile { outlives_signals: true, ..self }
+    }
+
+    /// Opens one that takes the place of no other file.
+    pub fn create_new(path: &Path) -> Result<OutputFile> {
+        let is_taken = |known: &Metadata| known.is_file() && !is_stdout(known);
+        if path != Path::new("-") && fs::metadata(path).is_ok_and(|known| is_taken(&known)) {
+            return Err(exists_already(&path.display().to_string()));
+        }
+        let mut output = OutputFile::create(path)?;
+        if let Out::Replacing(replacement) = &mut output.out {
+            replacement.is_of_new_file = true;
+        }
+        Ok(output)
+    }
+
+    /// Whether it is standard output, also by another name.
+    pub fn is_standard(&self) -> bool {
+        matches!(self.out, Out::Stdout(_))
+    }
+
+    /// Whether a person looks at it.
+    pub fn is_terminal(&self) -> bool {
+        match &self.out {
+            #[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
+            Out::Stdout(_) => io::stdout().is_terminal(),
+            Out::Through(file) => file.is_terminal(),
+            Out::Replacing(_) => false,
+        }
     }
 
     /// Ends it: then it is on the disk, under its name.
@@ -45,13 +83,16 @@ impl OutputFile {
         match self.out {
             Out::Stdout(out) => out.finish(),
             Out::Through(file) => sync_if_possible(&file).with_context(|| format!("cannot sync {shown}")),
-            Out::Replacing(replacement) => replacement.finish().with_context(|| format!("cannot finish {shown}")),
+            Out::Replacing(replacement) => replacement.finish(&shown),
         }
     }
 }
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.outlives_signals {
+            interrupt::check_io()?;
+        }
         let written = match &mut self.out {
             Out::Stdout(out) => return out.write(bytes),
             Out::Through(file) => file.write(bytes),
@@ -140,6 +181,12 @@ struct Replacement {
     temporary: PathBuf,
     path: PathBuf,
     is_done: bool,
+    /// It may take the place of no file, also of none that came meanwhile.
+    is_of_new_file: bool,
+}
+
+fn exists_already(shown: &str) -> anyhow::Error {
+    usage(format!("{shown} exists already: name a file that does not, or remove it"))
 }
 
 impl Replacement {
@@ -149,7 +196,8 @@ impl Replacement {
             OpenOptions::new().write(true).open(&path)?;
         }
         let (file, temporary) = create_beside(&path, old.is_some())?;
-        let replacement = Replacement { file, temporary, path, is_done: false };
+        interrupt::add_temporary_file(temporary.clone());
+        let replacement = Replacement { file, temporary, path, is_done: false, is_of_new_file: false };
         if let Some(old) = old {
             keep_owner(&replacement.file, old);
             replacement.file.set_permissions(old.permissions())?;
@@ -157,11 +205,15 @@ impl Replacement {
         Ok(replacement)
     }
 
-    fn finish(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::rename(&self.temporary, &self.path)?;
+    fn finish(mut self, shown: &str) -> Result<()> {
+        let failed = || format!("cannot finish {shown}");
+        self.file.sync_all().with_context(failed)?;
+        if self.is_of_new_file && fs::symlink_metadata(&self.path).is_ok() {
+            return Err(exists_already(shown));
+        }
+        fs::rename(&self.temporary, &self.path).with_context(failed)?;
         self.is_done = true;
-        sync_directory(&self.path)
+        sync_directory(&self.path).with_context(failed)
     }
 }
 
@@ -172,6 +224,7 @@ impl Drop for Replacement {
         {
             note!("braid: cannot remove {}: {error}", self.temporary.display());
         }
+        interrupt::forget_temporary_file(&self.temporary);
     }
 }
 

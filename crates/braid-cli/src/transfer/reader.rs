@@ -15,8 +15,9 @@ use serde::Serialize;
 use super::line::{End, Header, Line, TreeLine, VERSION};
 use crate::{
     exit::{INPUT, failure, usage},
-    import::{IMPORT_TREE, Indexes, NewNotation},
+    import::{IMPORT_TREE, Indexes, KnownTrees, NewNotation},
     input::unreadable,
+    interrupt,
     notation::{key_from_json, show_count, show_name},
     text_form::from_json,
 };
@@ -81,6 +82,9 @@ impl<R: BufRead> ExportReader<R> {
             Err(error) if error.downcast_ref::<braiddb::Error>().is_some() => Ok(()),
             _ => store.commit(),
         };
+        if stored.is_ok() {
+            progress(store.records);
+        }
         let before = |error: anyhow::Error| {
             let done = if options.db.is_some() { "stored" } else { "sound" };
             error.context(format!("the records before it, {} of them, are {done}", show_count(store.records)))
@@ -113,6 +117,7 @@ impl<R: BufRead> ExportReader<R> {
         let mut tree: Option<usize> = None;
         let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
         while self.next_line()? {
+            interrupt::check()?;
             let line: Line = serde_json::from_slice(&self.line).map_err(|error| self.wrong(&error.to_string()))?;
             match line {
                 Line { tree: Some(name), key: None, value: None, expires_us: None, end: None } => {
@@ -216,6 +221,7 @@ impl Store<'_> {
             checked.push((line, options));
         }
         let Some(db) = self.options.db else { return Ok(()) };
+        let known_trees = KnownTrees::of(db)?;
         let mut notations = Vec::new();
         for (line, _) in &checked {
             let name = self.name(line);
@@ -254,7 +260,7 @@ impl Store<'_> {
             }
         }
         db.write(batch, Durability::Sync)?;
-        Ok(())
+        known_trees.note_new(db)
     }
 
     /// Adds a record; whether a batch was stored.

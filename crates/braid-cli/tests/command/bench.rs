@@ -207,7 +207,7 @@ fn what_is_temporary_goes() {
 #[test]
 fn nobody_elses_directory_is_touched() {
     let place = Workplace::new();
-    place.ok("put db albums 1 Ten");
+    place.ok("put db albums 1 Ten --create");
     let message = place.fails(2, "bench --db db --num 10 --benchmarks fillseq");
     assert!(message.contains("albums"), "{message}");
     assert_eq!(place.ok("get db albums 1"), "Ten\n");

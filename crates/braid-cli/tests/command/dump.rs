@@ -11,7 +11,7 @@ use std::{
 
 /// A database with trees of both kinds, values long enough for blob files, and one that expires.
 fn workplace() -> Workplace {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.ok("put db t first one");
     place.ok(&format!("put db t long {}", "x".repeat(10_000)));
     place.ok("put db t passing gone --ttl 100000");

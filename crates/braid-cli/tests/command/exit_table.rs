@@ -60,7 +60,7 @@ fn database_that_is_sound_is_0() {
 #[test]
 fn database_that_is_not_there_is_1() {
     let place = filled();
-    all_end_with(&place, 1, "none", &[&READING, &WRITING]);
+    all_end_with(&place, 1, "none", &[&READING, &WRITING, &MAKING]);
     assert!(!place.path("none").exists());
     for command in [
         "get db none k",

@@ -6,7 +6,7 @@ use common::Workplace;
 
 /// A database with a tree of each kind.
 fn filled() -> Workplace {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":1,\"artist\":\"Björk\"}\n{\"id\":2,\"artist\":\"björk\"}\n");
     place.ok("import db in.jsonl --tree songs --key id:u64 --index by_artist=artist:lower");
     place.ok("put db sessions 7f3a ann --ttl 100000");
@@ -18,7 +18,7 @@ fn filled() -> Workplace {
 /// One damaged block ended every export.
 #[test]
 fn export_that_keeps_going_leaves_out_what_is_damaged_and_names_it() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let lines: String = (0..4000).map(|n| format!("{{\"id\":\"{n:05}\",\"x\":\"{}\"}}\n", n * 7919)).collect();
     place.write("in.jsonl", lines);
     place.ok("import db in.jsonl --tree t --key id");
@@ -38,7 +38,7 @@ fn export_that_keeps_going_leaves_out_what_is_damaged_and_names_it() {
     assert!((2000..4000).contains(&records), "{records}: {}", exported.stderr);
     // Both ends are there, in order, and the import says what it lacks.
     assert!(exported.stdout.contains("\"00000\"") && exported.stdout.contains("\"03999\""));
-    let imported = place.run_with(&["import", "copy", "-"], exported.stdout.as_bytes());
+    let imported = place.run_with(&["import", "copy", "-", "--create"], exported.stdout.as_bytes());
     assert_eq!(imported.code, 0, "{imported:?}");
     assert!(imported.stderr.contains("it lacks them"), "{imported:?}");
 }
@@ -50,7 +50,7 @@ fn export_then_import_is_identity() {
     let exported = place.ok("export db");
     for name in ["out", "out.gz", "out.bz2", "out.zst", "out.jsonl"] {
         place.ok(&format!("export db -o {name}"));
-        let report = place.ok(&format!("import copy-{name} {name}"));
+        let report = place.ok(&format!("import copy-{name} {name} --create"));
         assert_eq!(report, "5 records of 3 trees stored\n");
         assert_eq!(place.ok(&format!("export copy-{name}")), exported, "{name}");
         for command in [
@@ -67,7 +67,7 @@ fn export_then_import_is_identity() {
             );
         }
     }
-    let piped = place.run_with(&["import", "piped", "-", "--json"], exported.as_bytes());
+    let piped = place.run_with(&["import", "piped", "-", "--json", "--create"], exported.as_bytes());
     assert_eq!((piped.code, piped.stdout.as_str()), (0, "{\"trees\":3,\"records\":5,\"left_out\":0}\n"), "{piped:?}");
     assert_eq!(place.run_with(&["import", "none", "-", "--dry-run"], exported.as_bytes()).code, 0);
     assert!(!place.path("none").exists());
@@ -93,10 +93,10 @@ fn export_that_is_cut_is_refused_with_the_number_of_records_before() {
     let exported = place.ok("export db");
     let cut: String = exported.lines().take(5).map(|line| format!("{line}\n")).collect();
     place.write("cut", cut);
-    let message = place.fails(5, "import copy cut");
+    let message = place.fails(5, "import copy cut --create");
     assert!(message.contains("2 of them, are stored: the export is cut"), "{message}");
     place.write("damaged", exported.replace("\"value\"", "\"valu\""));
-    let message = place.fails(5, "import other damaged");
+    let message = place.fails(5, "import other damaged --create");
     assert!(message.contains("line 3 of the export is damaged"), "{message}");
     place.write("other.jsonl", "{\"braid_export\":1}\n");
     place.fails(5, "import other other.jsonl");

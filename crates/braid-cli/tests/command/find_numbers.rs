@@ -7,7 +7,7 @@ use common::Workplace;
 /// `find --eq 1.50` missed 1.50, which was indexed as 1.5.
 #[test]
 fn find_number_written_otherwise_is_found() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write(
         "in.jsonl",
         "{\"id\":\"a\",\"price\":1.50}\n{\"id\":\"b\",\"price\":\"1.5\"}\n{\"id\":\"c\",\"price\":\"1.50\"}\n{\"id\":\"d\",\"price\":100.0}\n",
@@ -27,7 +27,7 @@ fn find_number_written_otherwise_is_found() {
 /// Numbers above 2^53 with a fraction, and whole ones above 64 bits, were rounded in the index.
 #[test]
 fn find_large_number_is_exact() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let numbers = [
         "9007199254740993.0",
         "9007199254740992",
@@ -50,7 +50,7 @@ fn find_large_number_is_exact() {
 /// 1e400, which is a number in JSON, was refused as "not JSON".
 #[test]
 fn import_of_a_number_beyond_64_bits_is_stored_as_it_is() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"a\",\"x\":1e400}\n");
     place.ok("import db in.jsonl --tree t --key id --index by_x=x");
     assert_eq!(place.ok("get db t a"), "{\"id\":\"a\",\"x\":1e400}\n");

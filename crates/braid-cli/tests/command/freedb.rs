@@ -96,7 +96,7 @@ fn folder_and_single_file_are_imported_like_archive() {
     assert_eq!(titles(&place, "11111111"), ["First"]);
     assert_eq!(titles(&place, "22222222"), ["Second"]);
     place.ok("create db2");
-    place.ok("import db2 cds/rock/11111111 --format freedb");
+    place.ok("import db2 cds/rock/11111111 --format freedb --create");
     let found = place.ok("find db2 albums --by by_disc_id --eq 11111111");
     assert!(found.contains("\"category\":\"rock\""), "{found}");
 }

@@ -22,7 +22,7 @@ fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
 
 #[test]
 fn each_kind_of_dirt_in_a_dump_is_counted() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("dump.tar", fixture_archive());
     let report = report(&place, "import db dump.tar --tree albums --format freedb");
     let expected = counts([
@@ -52,7 +52,7 @@ fn each_kind_of_dirt_in_a_dump_is_counted() {
 
 #[test]
 fn repaired_discs_are_found_by_what_they_say() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("dump.tar", fixture_archive());
     place.ok("import db dump.tar --tree albums --format freedb");
     let find = |by: &str, value: &str| -> Value {
@@ -77,7 +77,7 @@ fn repaired_discs_are_found_by_what_they_say() {
 
 #[test]
 fn a_bad_record_ends_an_import_that_is_told_so() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\"}\nnot json\n{\"id\":\"c\"}\n");
     let message = place.fails(5, "import db in.jsonl --tree t --key id --on-error stop");
     assert!(message.contains("record 3, line 3, byte 22"), "{message}");
@@ -91,7 +91,7 @@ fn a_bad_record_ends_an_import_that_is_told_so() {
 
 #[test]
 fn lines_and_rows_that_cannot_be_stored_are_counted() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let long_key = "k".repeat(65_537);
     place.write(
         "in.jsonl",
@@ -120,7 +120,7 @@ fn lines_and_rows_that_cannot_be_stored_are_counted() {
 /// It said "3 skipped" and ended well.
 #[test]
 fn an_input_of_which_nothing_can_be_stored_is_refused() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\"}\nnot json\n");
     for target in ["--tree t", "--dry-run", "--to-jsonl out.jsonl", "--tree t --resume"] {
         let outcome = place.run(&format!("import db in.jsonl --key nope {target}"));
@@ -140,7 +140,7 @@ fn an_input_of_which_nothing_can_be_stored_is_refused() {
 
 #[test]
 fn a_damaged_archive_gives_what_comes_before_the_damage() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let whole = fixture_archive();
     place.write("dump.tar", &whole[..whole.len() / 2]);
     place.fails(5, "import db dump.tar --tree albums --format freedb");

@@ -18,7 +18,7 @@ fn every_format_and_compression_is_taken() {
     for (format, text) in [("jsonl", JSONL), ("csv", CSV), ("tsv", TSV)] {
         let mut expected = None;
         for ending in ["", "gz", "bz2", "zst"] {
-            let place = Workplace::new();
+            let place = Workplace::with_database();
             // The name says nothing of the compression: the bytes do.
             let name = format!("in.{format}");
             place.write(&name, compress(ending, text.as_bytes()));
@@ -34,7 +34,7 @@ fn every_format_and_compression_is_taken() {
 
 #[test]
 fn input_comes_from_a_pipe() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let arguments = ["import", "db", "-", "--tree", "t", "--format", "csv", "--key", "id"];
     assert_eq!(place.run_with(&arguments, &compress("zst", CSV.as_bytes())).code, 0);
     assert_eq!(json(&place.ok("get db t 10 --format raw"))["note"], "c\nd");
@@ -42,7 +42,7 @@ fn input_comes_from_a_pipe() {
 
 #[test]
 fn records_have_their_numbers_as_keys_unless_a_field_is_named() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", JSONL);
     place.ok("import db in.jsonl --tree t");
     assert_eq!(json(&place.ok("get db t 1"))["name"], "Grace");
@@ -56,7 +56,7 @@ fn records_have_their_numbers_as_keys_unless_a_field_is_named() {
 #[test]
 fn a_dump_of_discs_is_found_by_id_artist_and_title() {
     for ending in ["", "bz2"] {
-        let place = Workplace::new();
+        let place = Workplace::with_database();
         place.write("dump.tar", compress(ending, &fixture_archive()));
         place.ok("import db dump.tar --format freedb");
         let found = place.ok("find db albums --by by_disc_id --eq 0b019002 --format jsonl");
@@ -88,8 +88,8 @@ fn a_dump_is_converted_and_its_lines_make_the_same_records() {
     place.write("dump.tar.bz2", compress("bz2", &fixture_archive()));
     place.ok("import db dump.tar.bz2 --to-jsonl discs.jsonl.gz --format freedb");
     assert!(!place.path("db").exists() && !place.path("discs.jsonl.gz.part").exists());
-    place.ok("import one dump.tar.bz2 --tree albums --format freedb");
-    place.ok("import two discs.jsonl.gz --tree albums --key number:u64 --index by_artist=artist:lower");
+    place.ok("import one dump.tar.bz2 --tree albums --format freedb --create");
+    place.ok("import two discs.jsonl.gz --tree albums --key number:u64 --index by_artist=artist:lower --create");
     assert_eq!(place.ok("scan one albums"), place.ok("scan two albums"));
     assert_eq!(place.ok("scan one by_artist"), place.ok("scan two by_artist"));
     let converted = place.ok("import db dump.tar.bz2 --to-jsonl - --format freedb");

@@ -9,7 +9,7 @@ const LINES: &str = "{\"id\":\"1\"}\n{\"id\":\"2\"}\n";
 /// After a program had dropped the tree, `import --resume` said "2 stored" and stored nothing.
 #[test]
 fn resume_after_the_tree_was_dropped_begins_with_the_first_record() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id");
     {
@@ -26,7 +26,7 @@ fn resume_after_the_tree_was_dropped_begins_with_the_first_record() {
 /// Progress and indexes went by the tree's name: a tree that a program renamed lost both.
 #[test]
 fn resume_after_the_tree_was_renamed_goes_on_there_and_keeps_indexes() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", format!("{LINES}not json\n{{\"id\":\"3\"}}\n"));
     place.fails(5, "import db in.jsonl --tree t --key id --index by_id=id --on-error stop");
     {
@@ -60,7 +60,7 @@ fn import_that_stores_nothing_leaves_no_tree() {
 /// A second import without --key began with number 0 again, and took the place of the first one's records.
 #[test]
 fn second_import_without_a_key_is_refused_unless_it_is_numbered() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t");
     let message = place.fails(2, "import db in.jsonl --tree t");
@@ -78,6 +78,6 @@ fn number_from_that_could_overflow_is_refused() {
     place.write("in.jsonl", LINES);
     place.fails(2, "import db in.jsonl --tree t --number-from 18446744073709551615");
     assert!(!place.path("db").exists());
-    place.ok("import db in.jsonl --tree t --number-from 9223372036854775808");
+    place.ok("import db in.jsonl --tree t --number-from 9223372036854775808 --create");
     assert!(place.ok("scan db t").starts_with("9223372036854775808\t"));
 }

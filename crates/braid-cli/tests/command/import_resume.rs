@@ -49,7 +49,7 @@ fn killed_import(place: &Workplace) -> u64 {
 
 #[test]
 fn what_was_acknowledged_survives_and_the_rest_is_resumed() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let acknowledged = killed_import(&place);
     assert!((RECORDS / 4..RECORDS).contains(&acknowledged), "{acknowledged}");
     let survived = place.ok("export db t --values");
@@ -75,7 +75,7 @@ fn what_was_acknowledged_survives_and_the_rest_is_resumed() {
 
 #[test]
 fn another_input_or_another_plan_is_refused() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let lines: String = (0..10).map(line).collect();
     place.write("in", format!("{lines}not json\n{}", line(10)));
     place.fails(5, &format!("import db in {KEYED} --on-error stop"));
@@ -92,7 +92,7 @@ fn another_input_or_another_plan_is_refused() {
 #[test]
 fn compressed_rows_are_resumed_with_their_columns() {
     for ending in ["", "gz", "bz2", "zst"] {
-        let place = Workplace::new();
+        let place = Workplace::with_database();
         place.write("in.csv", compress(ending, b"id,name\n1,a\n2,\"b\nb\"\n3,c,d\n4,e\n"));
         place.fails(5, "import db in.csv --tree t --key id --on-error stop");
         assert_eq!(place.ok("scan db t").lines().count(), 2);

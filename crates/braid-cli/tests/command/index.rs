@@ -6,7 +6,7 @@ use common::Workplace;
 
 #[test]
 fn a_record_that_comes_again_leaves_no_stale_entries() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("one.jsonl", "{\"id\":\"1\",\"name\":\"Ada\"}\n{\"id\":\"2\",\"name\":\"Grace\"}\n");
     // The first record comes twice in one input, and so in one batch.
     place.write(
@@ -25,7 +25,7 @@ fn a_record_that_comes_again_leaves_no_stale_entries() {
 
 #[test]
 fn put_and_del_keep_indexes_right() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\",\"tags\":[\"a\",\"b\",\"a\"],\"in\":{\"ner\":5}}\n");
     place.ok("import db in.jsonl --tree t --key id --index by_tag=tags --index by_inner=in.ner");
     assert_eq!(place.ok("scan db by_tag"), "a\t1\nb\t1\n");
@@ -42,7 +42,7 @@ fn put_and_del_keep_indexes_right() {
 
 #[test]
 fn a_prefix_finds_each_record_once_in_the_order_of_the_index() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write(
         "in.jsonl",
         "{\"id\":\"1\",\"n\":[\"bab\",\"baa\"]}\n{\"id\":\"2\",\"n\":\"ba\"}\n{\"id\":\"3\",\"n\":\"c\"}\n",
@@ -58,7 +58,7 @@ fn a_prefix_finds_each_record_once_in_the_order_of_the_index() {
 
 #[test]
 fn long_texts_are_told_apart_beyond_their_entries() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let base = "é".repeat(600);
     let lines: String =
         ["a", "b", ""].iter().map(|end| format!("{{\"id\":\"x{end}\",\"text\":\"{base}{end}\"}}\n")).collect();
@@ -78,7 +78,7 @@ fn long_texts_are_told_apart_beyond_their_entries() {
 
 #[test]
 fn indexes_that_cannot_be_are_refused() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\",\"n\":\"a\"}\n");
     place.ok("import db in.jsonl --tree t --key id --index by_n=n");
     place.fails(2, "import db in.jsonl --tree t --key id --index by_n=n:lower");

@@ -40,11 +40,11 @@ fn index_of_an_import_that_stores_nothing_is_forgotten() {
 /// A tree of many values that was not an index was taken for one, silently, and its own entries were lost among the others.
 #[test]
 fn index_named_like_a_users_tree_of_many_values_is_refused() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id --index own=n");
     place.ok("export db own -o own.export");
-    place.ok("import db2 own.export");
+    place.ok("import db2 own.export --create");
     let message = place.fails(2, "import db2 in.jsonl --tree t --key id --index own=n");
     assert!(message.contains("own is a tree of its own that has entries"), "{message}");
     assert_eq!(place.ok("trees db2"), "own\tmany values to a key\n");
@@ -52,7 +52,7 @@ fn index_named_like_a_users_tree_of_many_values_is_refused() {
 
 #[test]
 fn index_add_fills_from_the_records_and_drop_removes_it() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id");
     let message = place.fails(2, "import db in.jsonl --tree t --key id --index by_n=n");
@@ -74,7 +74,7 @@ fn index_add_fills_from_the_records_and_drop_removes_it() {
 
 #[test]
 fn index_rebuild_adds_what_is_missing_and_removes_what_is_stale() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", LINES);
     place.ok("import db in.jsonl --tree t --key id --index by_n=n");
     // As a program may leave it that does not know of the index.

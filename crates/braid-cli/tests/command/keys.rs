@@ -8,7 +8,7 @@ use common::Workplace;
 /// numbers: `get` found none of them any more.
 #[test]
 fn import_with_other_keys_is_refused_and_changes_nothing() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("s.jsonl", "{\"sku\":\"ABCDEFGH\",\"n\":1}\n{\"sku\":\"ZZTOP\",\"n\":2}\n");
     place.write("bad.jsonl", "{\"x\":1}\n");
     place.ok("import db s.jsonl --tree t --key sku");
@@ -33,7 +33,7 @@ fn import_with_other_keys_is_refused_and_changes_nothing() {
 
 #[test]
 fn import_that_stores_nothing_leaves_the_choice_to_the_next() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("s.jsonl", "{\"sku\":\"ABCDEFGH\",\"n\":1}\n");
     place.write("bad.jsonl", "{\"x\":1}\n");
     place.fails(5, "import db bad.jsonl --tree t --key n:u64");
@@ -46,7 +46,7 @@ fn import_that_stores_nothing_leaves_the_choice_to_the_next() {
 
 #[test]
 fn keys_of_numbers_are_numbers_in_every_command() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("s.jsonl", "{\"sku\":\"A\",\"n\":258}\n");
     place.ok("import db s.jsonl --tree t --key n:u64 --index by_sku=sku");
     assert_eq!(

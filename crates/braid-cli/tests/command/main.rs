@@ -2,7 +2,9 @@
 
 mod backup;
 mod bench;
+mod beside_writer;
 mod common;
+mod creation;
 mod demo;
 mod dump;
 mod exit_codes;
@@ -20,14 +22,18 @@ mod import_resume;
 mod import_tables;
 mod index;
 mod index_rules;
+#[cfg(target_os = "linux")]
+mod interrupts;
 mod keys;
 #[cfg(unix)]
 mod outputs;
+mod places;
 mod point;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod salvage;
 mod scan;
+mod stats;
 mod text_form;
 mod tree_commands;
 mod trees;

@@ -23,7 +23,7 @@ fn a_value_is_put_got_and_deleted() {
 
 #[test]
 fn a_value_comes_from_standard_input() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let value = b"two\nlines";
     assert_eq!(place.run_with(&["put", "db", "t", "k", "-"], value).code, 0);
     assert_eq!(place.ok("get db t k --format raw").as_bytes(), value);
@@ -32,7 +32,7 @@ fn a_value_comes_from_standard_input() {
 
 #[test]
 fn keys_are_written_in_three_notations() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.ok("put db t 258 x --keys u64");
     assert_eq!(place.ok("get db t 0000000000000102 --keys hex"), "x\n");
     // The first record of the tree has made its keys numbers.
@@ -44,7 +44,7 @@ fn keys_are_written_in_three_notations() {
 
 #[test]
 fn a_tree_of_many_values_takes_and_gives_them_all() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"1\",\"tag\":[\"red\",\"round\"]}\n{\"id\":\"2\",\"tag\":\"red\"}\n");
     place.ok("import db in.jsonl --tree things --key id --index by_tag=tag");
     assert_eq!(place.ok("get db by_tag red"), "1\n2\n");

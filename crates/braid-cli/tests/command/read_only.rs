@@ -27,7 +27,7 @@ const READING: [&str; 8] = [
 
 /// A database with the record `k`.
 fn workplace_with_database() -> Workplace {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.write("in.jsonl", "{\"id\":\"k\",\"colour\":\"red\"}\n");
     place.ok("import db in.jsonl --tree t --key id --index i=colour");
     place

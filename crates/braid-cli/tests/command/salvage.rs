@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 
 /// A database whose records are all in the log.
 fn workplace() -> Workplace {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     for number in 0..9 {
         place.ok(&format!("put db albums key{number} value{number}"));
     }

@@ -5,7 +5,7 @@ use crate::common;
 use common::Workplace;
 
 fn filled() -> Workplace {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     for (key, value) in [("a", "1"), ("ab", "{\"x\":[1,2]}"), ("b", "text"), ("ba", "4"), ("c", "5")] {
         assert_eq!(place.run_with(&["put", "db", "t", key, value], b"").code, 0);
     }
@@ -42,14 +42,14 @@ fn a_scan_is_printed_in_three_forms() {
 
 #[test]
 fn an_export_is_what_was_imported() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let lines: String = (0..3000).map(|number| format!("{{\"id\":\"{number:05}\",\"n\":{number}}}\n")).collect();
     place.write("in.jsonl", &lines);
     place.ok("import db in.jsonl --tree t --key id");
     assert_eq!(place.ok("export db t --values"), lines);
     for name in ["out.jsonl", "out.jsonl.gz", "out.jsonl.bz2", "out.jsonl.zst"] {
         place.ok(&format!("export db t --values -o {name}"));
-        place.ok(&format!("import db-{name} {name} --tree t --key id"));
+        place.ok(&format!("import db-{name} {name} --tree t --key id --create"));
         assert_eq!(place.ok(&format!("export db-{name} t --values")), lines, "{name}");
     }
     assert!(

@@ -31,7 +31,7 @@ fn hex(bytes: &[u8]) -> String {
 /// `scan` showed the key `\x41` and the key `A` alike as far as its reader knew, and `get` took neither form.
 #[test]
 fn scan_output_of_any_key_is_taken_by_get_put_and_del() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let keys = awkward_keys();
     for key in &keys {
         let outcome =
@@ -60,7 +60,7 @@ fn scan_output_of_any_key_is_taken_by_get_put_and_del() {
 /// A value of the bytes `"a ff b"` made a line that was no JSON, nor even UTF-8; the text 1 became the number 1.
 #[test]
 fn json_output_of_any_value_is_json_and_gives_the_bytes_back() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let values: [&[u8]; 8] =
         [b"\"a\xffb\"", b"1", b"hex:41", b"A", b"{\"hex\":\"41\"}", b"\"\\ud800\"", b"", b"{\"a\": 1.50,\n \"a\":\t2}"];
     for (number, value) in values.iter().enumerate() {
@@ -91,7 +91,7 @@ fn json_output_of_any_value_is_json_and_gives_the_bytes_back() {
 
 #[test]
 fn value_in_each_format_is_stored_as_it_was_given() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let put = |arguments: &[&str], stdin: &[u8]| place.run_with(&[&["put", "db", "t", "k"], arguments].concat(), stdin);
     let stored = || place.ok("get db t k --format hex");
     assert_eq!((put(&["a\\\\b\\x00"], b"").code, stored()), (0, "615c6200\n".to_owned()));
@@ -110,7 +110,7 @@ fn value_in_each_format_is_stored_as_it_was_given() {
 
 #[test]
 fn name_of_tree_as_listed_is_taken() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     assert_eq!(place.run_with(&["put", "db", "two\\x0alines\\\\", "k", "v"], b"").code, 0);
     let listed = place.ok("trees db");
     assert_eq!(listed, "two\\x0alines\\\\\n");

@@ -6,7 +6,7 @@ use common::Workplace;
 
 #[test]
 fn trees_set_changes_the_options_that_are_given_and_shows_them() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.ok("put db sessions a 1");
     place.ok("put db other a 1");
     assert_eq!(place.ok("trees db"), "other\nsessions\n");
@@ -25,7 +25,7 @@ fn trees_set_changes_the_options_that_are_given_and_shows_them() {
 
 #[test]
 fn trees_set_of_what_cannot_be_is_refused_and_changes_nothing() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.ok("put db t a 1");
     assert!(place.fails(2, "trees db --set t").contains("--ttl"));
     assert!(place.fails(2, "trees db --ttl 5").contains("--set"));

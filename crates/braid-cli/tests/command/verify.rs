@@ -6,7 +6,7 @@ use crate::common::Workplace;
 
 /// A database with a run of many blocks.
 fn workplace() -> Workplace {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     let line =
         |number: u32| format!("{{\"id\":\"{number}\",\"text\":\"{:x}\"}}\n", u64::from(number) * 0x9e37_79b9_7f4a);
     place.write("in.jsonl", (0..5000).map(line).collect::<String>());

@@ -35,7 +35,7 @@ pub struct Outcome {
     pub stderr: String,
 }
 
-/// A temporary directory with a database in it, in which the command is run.
+/// A temporary directory in which the command is run.
 pub struct Workplace {
     folder: tempfile::TempDir,
 }
@@ -43,6 +43,13 @@ pub struct Workplace {
 impl Workplace {
     pub fn new() -> Workplace {
         Workplace { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// With an empty database, `db`.
+    pub fn with_database() -> Workplace {
+        let place = Workplace::new();
+        place.ok("create db");
+        place
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
