@@ -37,13 +37,13 @@ fn is_standard(path: &Path) -> bool {
 /// Writes a dump.
 pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     let db = open_for_reading(&arguments.db, &arguments.read)?;
+    let (is_made_at_end, path) = (OutputFile::is_made_at_end(&arguments.file), arguments.file.display().to_string());
+    interrupt::begin(Pace::InOrder, move |_| match is_made_at_end {
+        true => format!("no dump was left in {path}; begin it again"),
+        false => "the dump is cut, and `load` refuses it; begin it again".to_owned(),
+    });
     let output = open_output(arguments)?;
     let to_standard = output.is_standard();
-    let path = arguments.file.display().to_string();
-    interrupt::begin(Pace::InOrder, move |_| match to_standard {
-        true => "the dump is cut, and `load` refuses it; begin it again".to_owned(),
-        false => format!("no dump was left in {path}; begin it again"),
-    });
     let bar = Bar::bytes(None, "dump");
     let mut show = |progress: braiddb::DumpProgress| bar.set(progress.dump_bytes, progress.records);
     let compression = match arguments.compression {

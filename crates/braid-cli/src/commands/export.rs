@@ -1,9 +1,6 @@
 //! `braid export`
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use braiddb::Db;
@@ -19,7 +16,7 @@ use crate::{
     import::JsonOutput,
     interrupt::{self, Pace},
     notation::show_count,
-    output::note,
+    output::{OutputFile, note},
     transfer::{Walk, Walked, WriteReport, write_export},
 };
 
@@ -62,9 +59,8 @@ pub fn export(arguments: &ExportArguments) -> Result<u8> {
 
 /// Announces the command, which a signal ends at the next write.
 fn begin_writing(path: &Path) {
-    let is_replaced = path.as_os_str() != "-" && fs::metadata(path).map_or(true, |metadata| metadata.is_file());
-    let shown = path.display().to_string();
-    interrupt::begin(Pace::InOrder, move |_| match is_replaced {
+    let (is_made_at_end, shown) = (OutputFile::is_made_at_end(path), path.display().to_string());
+    interrupt::begin(Pace::InOrder, move |_| match is_made_at_end {
         true => format!("{shown} is as it was; begin the export again"),
         false => "the export is cut, and `import` refuses it; begin it again".to_owned(),
     });

@@ -116,6 +116,7 @@ impl ImportJob {
     /// Does it.
     pub fn run(self) -> Result<ImportReport> {
         let began = Instant::now();
+        interrupt::begin(Pace::InOrder, |_| "nothing was stored; begin it again".to_owned());
         let mut plan = Plan {
             source: self.source.identity.clone(),
             format: self.format.name().to_owned(),

@@ -62,6 +62,12 @@ impl OutputFile {
         Ok(output)
     }
 
+    /// Whether a file of this name is replaced at the end, or made then, and is as it was until then.
+    pub fn is_made_at_end(path: &Path) -> bool {
+        let is_replaced = |known: &Metadata| known.is_file() && !is_stdout(known) && !has_several_names(known);
+        path != Path::new("-") && fs::metadata(path).map_or(true, |known| is_replaced(&known))
+    }
+
     /// Whether it is standard output, also by another name.
     pub fn is_standard(&self) -> bool {
         matches!(self.out, Out::Stdout(_))
