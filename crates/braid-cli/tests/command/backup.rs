@@ -144,7 +144,7 @@ fn a_commit_is_gone_back_to() {
 /// The story: a commit number past the archive's end was reported as a damaged backup, with exit code 3.
 #[test]
 fn restore_to_a_commit_past_the_archive_names_its_last_and_latest_restores_it() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.ok("put db t a 1");
     place.ok("backup create db backups");
     place.ok("put db t b 2");
@@ -165,7 +165,7 @@ fn restore_to_a_commit_past_the_archive_names_its_last_and_latest_restores_it() 
 /// The story: a killed load left a directory that was called an unfinished restore, and the next load refused it as not empty.
 #[test]
 fn load_and_restore_with_force_replace_what_a_killed_load_left() {
-    let place = Workplace::new();
+    let place = Workplace::with_database();
     place.ok("put db t a 1");
     place.ok("dump db all.dump");
     place.ok("backup create db backups");
