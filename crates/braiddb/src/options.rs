@@ -608,6 +608,10 @@ impl Builder {
     /// no lock is taken.
     pub fn open_follower(self, path: impl AsRef<Path>) -> Result<Follower> {
         let every = self.refresh_every;
+        if every == Some(Duration::ZERO) {
+            let detail = "refresh_every is 0: name the time between two looks, or None for never";
+            return Err(Error::InvalidArgument(detail.to_owned()));
+        }
         Follower::open_with(self.settings, path.as_ref(), every)
     }
 

@@ -1,7 +1,7 @@
 //! Options out of their ranges.
 
 use braiddb::{
-    Builder, Error, SharedRuntime,
+    Builder, BulkOptions, DumpOptions, Error, LoadOptions, SharedRuntime,
     platform::{MemVfs, Vfs},
 };
 use std::{path::Path, sync::Arc, time::Duration};
@@ -74,4 +74,28 @@ fn open_with_options_at_the_ends_of_their_ranges_works() {
         db.compact().unwrap();
         assert_eq!(tree.iter().count(), 300, "{which}");
     }
+}
+
+/// The same of the options of a load, a dump and a follower.
+#[test]
+fn call_with_an_option_out_of_range_names_the_range_and_changes_nothing() {
+    let vfs = mem();
+    let builder = || Builder::new().vfs(Arc::clone(&vfs));
+    let db = builder().open("/db").unwrap();
+    let tree = db.tree("t").unwrap();
+    let said = |done: braiddb::Result<()>, name: &str| match done {
+        Err(Error::InvalidArgument(text)) => assert!(text.contains(name), "{text}"),
+        other => panic!("{name}: {other:?}"),
+    };
+    let options = BulkOptions { memory: Some(1), ..BulkOptions::default() };
+    said(tree.bulk_load_unsorted([("key", "value")], options).map(drop), "65536");
+    assert!(tree.is_empty().unwrap());
+    let mut dump = Vec::new();
+    said(db.dump(&mut dump, DumpOptions { threads: Some(65), ..DumpOptions::default() }).map(drop), "0 to 64");
+    assert!(dump.is_empty());
+    db.dump(&mut dump, DumpOptions::default()).unwrap();
+    let options = LoadOptions { threads: Some(65), ..LoadOptions::default() };
+    said(builder().load("/new", &mut dump.as_slice(), options).map(drop), "0 to 64");
+    assert!(vfs.list(Path::new("/new")).is_err());
+    said(builder().refresh_every(Some(Duration::ZERO)).open_follower("/db").map(drop), "refresh_every");
 }

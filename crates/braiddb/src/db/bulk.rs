@@ -4,7 +4,8 @@ use super::{
     core::Core,
     load_writer::{LoadRows, LoadSink, LoadWriter, Loaded, check_lens},
     multi::{MultiTree, TERMINATOR, escape},
-    sorter::{BulkOptions, Sorter},
+    settings_check::check_range,
+    sorter::{BulkOptions, SORT_MEMORY_MIN, Sorter},
     tree::{Tree, check_key},
 };
 use crate::{
@@ -322,6 +323,9 @@ impl Tree {
     /// Begins a load of records in any order. They have no ends of their own: with a [`crate::TreeOptions::ttl`] all of them expire.
     pub fn unsorted_loader<'a>(&self, options: BulkOptions<'a>) -> Result<UnsortedLoader<'a>> {
         let core = self.db().core();
+        if let Some(memory) = options.memory {
+            check_range("memory", memory, SORT_MEMORY_MIN, usize::MAX)?;
+        }
         // What cannot be loaded is told before it is sorted.
         drop(LoadWriter::new(core, self.state())?);
         let compression = self.state().options.get().compression.unwrap_or(core.settings.compression);

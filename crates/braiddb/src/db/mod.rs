@@ -190,6 +190,7 @@ pub use ranges::RangeEstimate;
 pub use record_version::{ETag, Version};
 pub use scrub::ScrubStats;
 pub use settings::{Durability, Settings, TreeOptions};
+pub use settings_check::check_range;
 pub use shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
 pub use snapshot::Snapshot;
 pub use sorter::{BulkOptions, BulkProgress};

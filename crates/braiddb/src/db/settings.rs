@@ -43,7 +43,7 @@ impl Durability {
 pub struct TreeOptions {
     /// Compression of its blocks and blobs.
     pub compression: Option<Compression>,
-    /// Values of this many bytes or more go to blob files.
+    /// Values of this many bytes or more go to blob files; 0 counts as 1, an empty value stays with its key.
     pub blob_threshold: Option<usize>,
     /// Values that are put into it expire after so long, unless their put says otherwise ([`crate::Tree::put_with_ttl`]). Such a
     /// tree has no merge functions, and is no multi-tree.

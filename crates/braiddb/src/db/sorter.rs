@@ -12,7 +12,7 @@ use crate::{
 use std::{cell::Cell, sync::Arc};
 
 /// The least memory to sort with.
-const MEMORY_MIN: usize = 64 << 10;
+pub const SORT_MEMORY_MIN: usize = 64 << 10;
 /// What is taken of the database's memory unless something else is asked for: this part of it.
 const MEMORY_PART: usize = 4;
 /// The most that is taken unless more is asked for.
@@ -39,7 +39,7 @@ pub struct BulkProgress {
 /// How to load records that are not sorted.
 #[derive(Default)]
 pub struct BulkOptions<'a> {
-    /// How much memory to sort with, in bytes; `None`: a quarter of the database's, 512 MiB at most. The block cache has as much less meanwhile.
+    /// How much memory to sort with, in bytes; `None`: a quarter of the database's, 512 MiB at most. At least 64 KiB. The block cache has as much less meanwhile.
     pub memory: Option<usize>,
     /// Is told how far it is, every 65,536 records.
     pub progress: Option<&'a mut dyn FnMut(BulkProgress)>,
@@ -195,7 +195,8 @@ impl std::fmt::Debug for Sorter<'_> {
 impl<'a> Sorter<'a> {
     /// No records yet.
     pub fn new(core: &Arc<Core>, tree: TreeId, compression: Compression, options: BulkOptions<'a>) -> Sorter<'a> {
-        let memory = options.memory.unwrap_or((core.settings.memory / MEMORY_PART).min(MEMORY_MAX)).max(MEMORY_MIN);
+        let memory =
+            options.memory.unwrap_or((core.settings.memory / MEMORY_PART).min(MEMORY_MAX)).max(SORT_MEMORY_MIN);
         let spiller = Spiller::new(core, compression, memory);
         Sorter {
             tree,

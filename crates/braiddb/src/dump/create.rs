@@ -11,8 +11,7 @@ use super::{
 use crate::{
     base::{Error, FileId, Result, SequenceNumber},
     codec::{Checksummer, Compression},
-    db::DumpGap,
-    db::{Db, DumpParts, DumpRange, DumpSource, DumpedEntry, EntrySink, Snapshot},
+    db::{Db, DumpGap, DumpParts, DumpRange, DumpSource, DumpedEntry, EntrySink, Snapshot, check_range},
 };
 use parking_lot::Mutex;
 use std::{
@@ -32,6 +31,12 @@ const FRAMES_WAITING_MAX: usize = 16;
 
 /// No more threads are started.
 const THREADS_MAX: usize = 64;
+
+/// The threads that were asked for, or `otherwise`. Fails if they are too many.
+pub(super) fn checked_threads(asked: Option<usize>, otherwise: usize) -> Result<usize> {
+    check_range("threads", asked.unwrap_or(0), 0, THREADS_MAX)?;
+    Ok(asked.unwrap_or(otherwise.min(THREADS_MAX)))
+}
 
 /// How far a dump has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,7 +141,7 @@ impl Snapshot {
         if options.skip_damaged.is_some() {
             source.skip_damaged();
         }
-        let threads = options.threads.unwrap_or(source.background_threads()).min(THREADS_MAX);
+        let threads = checked_threads(options.threads, source.background_threads())?;
         let threads = if source.background_threads() == 0 { 0 } else { threads };
         let compression = options.compression;
         compression.check()?;

@@ -7,6 +7,7 @@
 
 use super::{
     check::check_totals,
+    create::checked_threads,
     format::{Frame, FrameKind, PAYLOAD_LEN, Source, damaged},
     lanes::{Dealing, TreeLoad},
     reader::FrameReader,
@@ -25,9 +26,6 @@ const STRIPE_BYTES_MAX: u64 = 64 << 20;
 
 /// The part of the memory that frames may take that wait, all lanes together.
 const WAITING_PART: u64 = 4;
-
-/// No more threads are started.
-const THREADS_MAX: usize = 64;
 
 /// How far a load has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +74,7 @@ pub struct LoadReport {
 
 /// Makes a database of a dump in the directory `dir`. See [`crate::Builder::load`].
 pub fn load(settings: Settings, dir: &Path, input: &mut dyn Read, options: LoadOptions<'_>) -> Result<LoadReport> {
+    checked_threads(options.threads, 0)?;
     let mut frames = FrameReader::begin(input)?;
     let (source, first) = frames.source()?;
     let mut new = NewDirectory::begin(&settings.vfs, &settings.runtime, dir)?;
@@ -125,15 +124,13 @@ fn empty_layout(sequence: SequenceNumber, source: &Source) -> Layout {
     layout
 }
 
-fn dealing(settings: &Settings, options: &LoadOptions<'_>) -> Dealing {
-    let threads = options.threads;
-    let threads = threads.unwrap_or(settings.background_threads).min(THREADS_MAX);
+fn dealing(settings: &Settings, threads: usize, bad_operands: bool) -> Dealing {
     let lanes = if settings.background_threads == 0 { 0 } else { threads };
     let each = settings.memory as u64 / WAITING_PART / (lanes.max(1) as u64);
     let stripe_bytes = each.clamp(STRIPE_BYTES_MIN, STRIPE_BYTES_MAX);
     // A stripe's frames are a little shorter or longer than they should be.
     let frames_waiting = usize::try_from(stripe_bytes / PAYLOAD_LEN as u64).unwrap_or(1).max(2);
-    Dealing { lanes, stripe_bytes, frames_waiting, bad_operands: options.bad_operands }
+    Dealing { lanes, stripe_bytes, frames_waiting, bad_operands }
 }
 
 /// Puts all that the dump has into the empty database.
@@ -150,7 +147,8 @@ fn fill(
     db.close()?;
     // Now its trees are known.
     let db = Db::open_with(settings.clone(), dir)?;
-    let dealing = dealing(settings, &options);
+    let threads = checked_threads(options.threads, settings.background_threads)?;
+    let dealing = dealing(settings, threads, options.bad_operands);
     let (mut frame, mut amount, mut trees) = (first, Amount::default(), 0);
     let mut present: Option<TreeLoad> = None;
     while frame.kind != FrameKind::End {

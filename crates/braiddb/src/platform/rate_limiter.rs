@@ -86,7 +86,7 @@ pub struct RateLimiterStats {
 }
 
 impl RateLimiter {
-    /// A limit of so many bytes per second; at least 64 KiB.
+    /// A limit of so many bytes per second. A limit below 64 KiB counts as 64 KiB, with which work still ends.
     pub fn new(bytes_per_second: u64) -> RateLimiter {
         RateLimiter::by_latency(bytes_per_second, bytes_per_second, Duration::MAX)
     }
