@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Maximum bytes in a batch of entries.
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 64 << 10;
 
 /// The outcome of a check or a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -36,4 +36,4 @@ pub use keys::{NewNotation, stored_by_id, stored_key_notation};
 pub use progress::IMPORT_TREE;
 pub use stages::{StageReport, StagesReport};
 pub use table::{Delimiter, TableOptions, TypedField};
-pub use writer::{Acknowledgement, written_bytes};
+pub use writer::{Acknowledgement, batch_bytes, written_bytes};

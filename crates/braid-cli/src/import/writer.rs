@@ -25,6 +25,11 @@ use crate::output::print_line;
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_RECORDS: usize = 2000;
 
+/// A batch is committed when it has this many bytes: on a small volume fewer, so that each flush fits into the reserve of a full disk.
+pub fn batch_bytes(db: &Db) -> usize {
+    usize::try_from(db.stats().memtable_bytes_max / 2).unwrap_or(usize::MAX).min(BATCH_BYTES)
+}
+
 /// What the importer says after each durable commit, when asked to: a line `ack ` and this as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Acknowledgement {
@@ -55,6 +60,7 @@ pub fn written_bytes(stats: &braiddb::Stats) -> u64 {
 /// nothing leaves nothing.
 pub struct DatabaseWriter {
     db: Db,
+    batch_bytes: usize,
     tree_name: String,
     notation: NewNotation,
     declaration: Declaration,
@@ -87,6 +93,7 @@ impl DatabaseWriter {
         acknowledges: bool,
     ) -> DatabaseWriter {
         DatabaseWriter {
+            batch_bytes: batch_bytes(&db),
             batch: db.batch(),
             tree_name: tree_name.to_owned(),
             notation,
@@ -135,7 +142,7 @@ impl DatabaseWriter {
 
     /// Whether the batch is large enough.
     pub fn is_full(&self) -> bool {
-        self.batch.size_bytes() >= BATCH_BYTES || self.pending.len() >= BATCH_RECORDS
+        self.batch.size_bytes() >= self.batch_bytes || self.pending.len() >= BATCH_RECORDS
     }
 
     /// Commits the batch together with the progress record; nothing where no record was stored.

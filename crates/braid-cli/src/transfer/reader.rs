@@ -15,15 +15,14 @@ use serde::Serialize;
 use super::line::{End, Header, Line, TreeLine, VERSION};
 use crate::{
     exit::{INPUT, failure, usage},
-    import::{IMPORT_TREE, Indexes, KnownTrees, NewNotation},
+    import::{IMPORT_TREE, Indexes, KnownTrees, NewNotation, batch_bytes},
     input::unreadable,
     interrupt,
     notation::{key_from_json, show_count, show_name},
     text_form::from_json,
 };
 
-/// A batch is committed when it has this many bytes or records.
-const BATCH_BYTES: usize = 1 << 20;
+/// A batch is committed when it has this many records, if not for its bytes.
 const BATCH_RECORDS: usize = 2000;
 
 /// When a record expires that does not, in a tree whose records do: in half a million years.
@@ -73,7 +72,9 @@ impl<R: BufRead> ExportReader<R> {
             let trees = header.trees.len();
             return Err(usage(format!("the export has {trees} trees, which cannot all be named {}", show_name(name))));
         }
-        let mut store = Store { options, stores: Vec::new(), batch: options.db.map(Db::batch), records: 0 };
+        let batch_bytes = options.db.map_or(0, batch_bytes);
+        let mut store =
+            Store { options, stores: Vec::new(), batch: options.db.map(Db::batch), batch_bytes, records: 0 };
         store.open(&header)?;
         let mut report = ReadReport { trees: header.trees.len() as u64, ..ReadReport::default() };
         let read = self.records(&header, &mut store, progress);
@@ -201,6 +202,7 @@ struct Store<'a> {
     /// In the order of the header; none if nothing is stored.
     stores: Vec<TreeStore>,
     batch: Option<Batch>,
+    batch_bytes: usize,
     records: u64,
 }
 
@@ -288,7 +290,7 @@ impl Store<'_> {
                 };
             }
         }
-        if batch.size_bytes() < BATCH_BYTES && batch.len() < BATCH_RECORDS {
+        if batch.size_bytes() < self.batch_bytes && batch.len() < BATCH_RECORDS {
             return Ok(false);
         }
         self.commit()?;

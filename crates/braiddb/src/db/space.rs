@@ -250,10 +250,12 @@ impl Core {
         }
     }
 
-    /// How much of the reserve a merge of this partition may use that nobody asked for: none, unless it gives back more than a tenth.
+    /// How much of the reserve a merge of this partition may use that nobody asked for: none, unless it gives back more than a tenth, or
+    /// takes in more loose runs than there should be. Each small run takes whole blocks of the disk, and deletes on a full disk make many.
     pub(super) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
         let is_worth_it = || partition.counts().is_some_and(|(entries, dead)| dead.saturating_mul(10) > entries);
-        (partition.tombstones.is_some() || is_worth_it()).then_some(Stage::Merge)
+        let is_crowded = partition.layout.loose.len() > self.settings.loose_runs;
+        (is_crowded || partition.tombstones.is_some() || is_worth_it()).then_some(Stage::Merge)
     }
 }
 

@@ -157,6 +157,8 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Bytes of those that memtables take, and what is kept for the next ones.
     pub memtable_bytes: u64,
+    /// A memtable with this many bytes is flushed. A batch should be smaller: on a full disk one as large as that may find no space for its flush.
+    pub memtable_bytes_max: u64,
     /// Bytes of those that the block cache takes.
     pub cache_bytes: u64,
     /// Blocks that were found in the cache, or read in place.
@@ -273,6 +275,7 @@ impl Core {
             disk_reserve_bytes_whole: self.reserve.bytes().1,
             memory_bytes: memtable_bytes + cache_bytes + resident,
             memtable_bytes,
+            memtable_bytes_max: self.settings.memtable_bytes() as u64,
             cache_bytes,
             cache_hits: cache.hits,
             cache_misses: cache.misses,
