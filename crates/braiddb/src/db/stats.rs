@@ -254,9 +254,8 @@ impl Core {
         let memtables = state.memtables().map(|m| m.bytes()).sum::<usize>();
         let memtable_bytes = (memtables + self.member.common.chunk_pool.bytes()) as u64;
         let (cache, cache_bytes) = (self.table.cache.stats(), self.table.cache.usage_bytes() as u64);
-        let readers = self.reader_summary();
-        let io = self.table.vfs.io_report();
-        let resident = self.disk.lock().files.resident_bytes() as u64;
+        let (readers, (disk_reserve_bytes, disk_reserve_bytes_whole)) = (self.reader_summary(), self.reserve.bytes());
+        let (io, resident) = (self.table.vfs.io_report(), self.disk.lock().files.resident_bytes() as u64);
         let files = self.settings.open_files.as_ref().map_or_else(OpenFilesStats::default, |files| files.stats());
         Stats {
             open_files: files.open,
@@ -271,8 +270,8 @@ impl Core {
             blob_bytes_written: self.blobs.bytes_written(),
             manifest_bytes_written: get(&counters.manifest_bytes),
             disk_bytes: self.table.vfs.list(&self.dir).map_or(0, |files| files.iter().map(|f| f.len).sum()),
-            disk_reserve_bytes: self.reserve.bytes().0,
-            disk_reserve_bytes_whole: self.reserve.bytes().1,
+            disk_reserve_bytes,
+            disk_reserve_bytes_whole,
             memory_bytes: memtable_bytes + cache_bytes + resident,
             memtable_bytes,
             memtable_bytes_max: self.settings.memtable_bytes() as u64,
