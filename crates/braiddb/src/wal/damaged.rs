@@ -5,7 +5,8 @@
 //! file's id and the record's place; so records of a file's earlier lives, and of other files, never pass.
 //!
 //! What recovery knows to be given up stays so: where the header of the next epoch says that the log ended before a record, that record
-//! does not count. The sequence number before a record must be less than the record's own.
+//! does not count. Numbers of commits that were given up are used again. So behind a break a record does not count either if its number
+//! is above the last one before any segment of a later epoch. The sequence number before a record must be less than the record's own.
 //!
 //! A header area in which one byte is damaged is read as it was: one byte alone fits its checksum.
 
@@ -121,6 +122,8 @@ pub fn read_damaged_log(
         is_clean_end: false,
         foreign: BTreeSet::new(),
         is_ended: false,
+        broken: None,
+        highest: SequenceNumber::MAX,
     };
     walk.log.last_sequence = input.flushed;
     walk.at.last = input.flushed.min(walk.begins_after(&segments));
@@ -129,6 +132,9 @@ pub fn read_damaged_log(
         let ends = |next: &&Readable| begins_after_epoch(&next.header, segment.header.epoch);
         let bounds: Vec<SegmentHeader> = segments.iter().filter(ends).map(|next| next.header).collect();
         let later = segments.get(index + 1..).unwrap_or_default();
+        let of_later_epochs = later.iter().filter(|later| later.header.epoch > segment.header.epoch);
+        let highest = of_later_epochs.map(|later| later.header.previous_sequence).min();
+        walk.highest = highest.unwrap_or(SequenceNumber::MAX);
         if walk.enter(segment, &bounds, later, index == 0, dir) {
             walk.segment(segment, &bounds)?;
         }
@@ -275,6 +281,10 @@ struct Walk<'a> {
     /// Headers that say that they begin an epoch of this log, and do not fit its end.
     foreign: BTreeSet<FileId>,
     is_ended: bool,
+    /// The last epoch in which a record was found behind a break.
+    broken: Option<Epoch>,
+    /// The highest number that a record of the present epoch may have.
+    highest: SequenceNumber,
 }
 
 impl Walk<'_> {
@@ -442,6 +452,9 @@ impl Walk<'_> {
                 }
             };
             let header = &record.header;
+            if self.broken == Some(segment.header.epoch) && self.is_given_up(&record) {
+                return Ok(());
+            }
             self.at = At { lsn: segment.header.start_lsn + at + record.file_len(), link: record.link, ..self.at };
             offset = at + record.file_len();
             // Seals and notes say which commit is the last before them.
@@ -459,6 +472,11 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether a record behind a break was given up when a later epoch began, as the numbers before its segments tell.
+    fn is_given_up(&self, record: &Record) -> bool {
+        record.header.last_sequence > self.highest
+    }
+
     /// Looks for the next whole record after a place where the chain breaks.
     fn after_break(
         &mut self,
@@ -471,11 +489,15 @@ impl Walk<'_> {
         let next = loop {
             let Ok(Some(place)) = reader.next_magic(from) else { break None };
             match reader.find(place).unwrap_or(Found::Nothing) {
+                Found::Record(record) if self.is_given_up(&record) => break None,
                 Found::Record(record) if record.header.first_sequence >= self.at.last => break Some((place, record)),
                 Found::Record(record) | Found::Torn(record) => from = place + record.file_len(),
                 Found::Remains | Found::Nothing => from = place + 1,
             }
         };
+        if next.is_some() {
+            self.broken = Some(segment.header.epoch);
+        }
         match (&next, found) {
             (Some(_), _) => self.gap(&segment.path, offset, "no whole record of the log stands here"),
             (None, Found::Torn(record)) => {

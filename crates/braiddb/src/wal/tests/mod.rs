@@ -5,6 +5,7 @@ mod chain;
 mod damage;
 mod faults;
 mod record;
+mod reused;
 mod threads;
 mod written;
 
