@@ -126,7 +126,7 @@ readonly smoke_skips=(wal::tests::damage db::tests_turns db::tests_multi db::tes
     db::tests_review db::dead_limit all_is_as_in_a_model dump::tests::a_large_tree)
 
 smoke() {
-    export BRAIDDB_VOLUME=${BRAIDDB_VOLUME:-0.01}
+    export BRAIDDB_VOLUME=${BRAIDDB_VOLUME:-0.02}
     local skips=("${smoke_skips[@]/#/--skip=}")
     windows_cargo test --package braiddb --package braiddb-sim --lib --test '*' --no-run
     windows_cargo test --package braiddb --test '*'
