@@ -159,6 +159,28 @@ fn table_options(arguments: &ImportArguments, format: Format) -> Result<TableOpt
     Ok(options)
 }
 
+/// Refuses an output that is the input under another name, or what standard input reads: opening it would empty it.
+fn check_not_the_input(arguments: &ImportArguments, output: &Path, option: &str) -> Result<()> {
+    let input = if arguments.file.as_os_str() == "-" { Path::new("/dev/stdin") } else { &arguments.file };
+    if output.as_os_str() != "-" && is_same_file(input, output) {
+        return Err(usage(format!("{option} names the input: give it another name")));
+    }
+    Ok(())
+}
+
+/// Whether two names are of one file. Devices are never what a command would overwrite.
+#[cfg(unix)]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else { return false };
+    one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
 /// The file for skipped records, which must not be another file of the command.
 fn rejects(arguments: &ImportArguments) -> Result<Option<PathBuf>> {
     let Some(path) = &arguments.rejects else { return Ok(None) };
@@ -173,6 +195,7 @@ fn rejects(arguments: &ImportArguments) -> Result<Option<PathBuf>> {
             return Err(usage(format!("--rejects names {what}: give it another name")));
         }
     }
+    check_not_the_input(arguments, path, "--rejects")?;
     Ok(Some(path.clone()))
 }
 
@@ -181,6 +204,7 @@ fn target(arguments: &ImportArguments, format: Format) -> Result<Target> {
         return Ok(Target::Nothing);
     }
     if let Some(path) = &arguments.to_jsonl {
+        check_not_the_input(arguments, path, "--to-jsonl")?;
         return Ok(Target::Json(path.clone()));
     }
     let tree = match (&arguments.tree, format) {

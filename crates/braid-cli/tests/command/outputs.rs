@@ -222,3 +222,22 @@ fn standard_output_by_another_name_is_written_through() {
     File::open(place.path("log")).unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "first\n{\"id\":\"k\",\"colour\":\"red\"}\n");
 }
+
+/// An output that was the input under another name emptied the input, and the import ended with 0.
+#[cfg(unix)]
+#[test]
+fn import_into_its_own_input_is_refused_and_leaves_it() {
+    let place = Workplace::new();
+    let lines = "id,name\n1,one\n2,two,more\n";
+    place.write("in.csv", lines);
+    place.ok("create db");
+    std::fs::hard_link(place.path("in.csv"), place.path("twin")).unwrap();
+    for option in ["--rejects twin", "--to-jsonl twin"] {
+        let message = place.fails(2, &format!("import db in.csv --tree t --key id {option}"));
+        assert!(message.contains("names the input"), "{message}");
+    }
+    let script = format!("{BRAID} import db - --format csv --tree t --key id --rejects in.csv < in.csv");
+    let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(std::fs::read_to_string(place.path("in.csv")).unwrap(), lines);
+}
