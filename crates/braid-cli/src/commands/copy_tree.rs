@@ -8,12 +8,15 @@ use anyhow::Result;
 use braiddb::{Db, Durability, Tree, TreeOptions};
 use clap::Args;
 
-use super::open::{NamedTree, open_for_reading, open_for_writing};
+use super::{
+    open::{NamedTree, open_for_reading, open_for_writing},
+    tree_names::refuse_own_tree,
+};
 use crate::{
     arguments::{OpenArguments, ReadArguments},
     bar::Bar,
     exit::{OK, usage},
-    import::{IMPORT_TREE, Indexes},
+    import::{IMPORT_TREE, Indexes, NewNotation, stored_key_notation},
     interrupt::{self, Pace},
     notation::{parse_name, show_count, show_name},
     output::{note, print_line},
@@ -76,8 +79,8 @@ fn is_same(one: &std::path::Path, other: &std::path::Path) -> bool {
 
 fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> {
     let (from, to) = (&arguments.from, &arguments.to);
-    if to == IMPORT_TREE {
-        return Err(usage(format!("the tree {IMPORT_TREE} is kept by `braid` itself: choose another name")));
+    for name in [from, to] {
+        refuse_own_tree(name)?;
     }
     let tree = NamedTree::open(source, from)?;
     if NamedTree::find(target, to)?.is_some() {
@@ -114,7 +117,12 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
             Ok(copied)
         }
     };
-    match copied.and_then(|copied| Ok(target.rename_tree(&unfinished, to).map(|()| copied)?)) {
+    let named = copied.and_then(|copied| {
+        copy_notation(source, from, target, &unfinished)?;
+        target.rename_tree(&unfinished, to)?;
+        Ok(copied)
+    });
+    match named {
         Ok(copied) => {
             bar.finish();
             Ok(copied)
@@ -125,6 +133,18 @@ fn copy(source: &Db, target: &Db, arguments: &CopyTreeArguments) -> Result<u64> 
             Err(error)
         }
     }
+}
+
+/// Keys of the copy are written as those of the tree are.
+fn copy_notation(source: &Db, from: &str, target: &Db, name: &str) -> Result<()> {
+    let mut notation = NewNotation::of_copy(stored_key_notation(source, from)?);
+    if notation.is_needless() {
+        return Ok(());
+    }
+    let mut batch = target.batch();
+    notation.store(target, name, &target.tree(IMPORT_TREE)?, &mut batch)?;
+    target.write(batch, Durability::Sync)?;
+    Ok(())
 }
 
 /// Takes the number of records so far; fails once a signal came.

@@ -9,7 +9,10 @@ use braiddb::{
 };
 use serde_json::{Value, json};
 
-use super::open::{create_database, open_for_reading, open_for_writing};
+use super::{
+    open::{create_database, open_for_reading, open_for_writing},
+    tree_names::refuse_own_tree,
+};
 use crate::{
     arguments::{
         CompactArguments, CreateArguments, InspectArguments, OpenArguments, ReadArguments, TreesArguments,
@@ -35,6 +38,7 @@ pub fn create(arguments: &CreateArguments) -> Result<u8> {
 pub fn trees(arguments: &TreesArguments) -> Result<u8> {
     let mut out = Stdout::new();
     if let Some(name) = &arguments.set {
+        refuse_own_tree(name)?;
         let db = open_for_writing(&arguments.db, &arguments.read.open)?;
         set_options(&db, name, arguments)?;
         for tree in db.trees()?.iter().filter(|tree| tree.name == *name) {

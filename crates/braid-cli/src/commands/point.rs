@@ -12,6 +12,7 @@ use serde_json::json;
 use super::{
     del_range::del_range,
     open::{NamedTree, key_notation, open_for_reading, open_for_writing, open_or_create},
+    tree_names::refuse_own_tree,
 };
 use crate::{
     arguments::{DelArguments, GetArguments, InputFormat, PutArguments, ValueFormat},
@@ -90,6 +91,7 @@ fn read_value(text: &str, format: Option<InputFormat>) -> Result<Vec<u8>> {
 
 /// `braid put`
 pub fn put(arguments: &PutArguments) -> Result<u8> {
+    refuse_own_tree(&arguments.tree)?;
     let value = read_value(&arguments.value, arguments.format)?;
     let db = open_or_create(&arguments.db, &arguments.open, arguments.create)?;
     let known = KnownTrees::of(&db)?;
@@ -136,6 +138,7 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
 
 /// `braid del`
 pub fn del(arguments: &DelArguments) -> Result<u8> {
+    refuse_own_tree(&arguments.tree)?;
     let db = open_for_writing(&arguments.db, &arguments.open)?;
     let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
     let Some(key) = &arguments.key else { return del_keys(db, arguments, notation) };

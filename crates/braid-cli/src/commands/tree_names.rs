@@ -50,7 +50,8 @@ fn is_there(db: &Db, name: &str) -> Result<bool> {
     Ok(db.trees()?.iter().any(|tree| tree.name == name))
 }
 
-fn refuse_own_tree(name: &str) -> Result<()> {
+/// Refuses the tree in which the command keeps what it knows of the others.
+pub fn refuse_own_tree(name: &str) -> Result<()> {
     match name == IMPORT_TREE {
         true => Err(usage(format!("the tree {IMPORT_TREE} is kept by `braid` itself, for imports and indexes"))),
         false => Ok(()),

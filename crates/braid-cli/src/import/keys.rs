@@ -60,6 +60,11 @@ impl NewNotation {
         Ok(NewNotation(Some(wanted).filter(|_| stored.is_none())))
     }
 
+    /// That of another tree, whose keys are copied.
+    pub fn of_copy(notation: KeyNotation) -> NewNotation {
+        NewNotation(Some(notation))
+    }
+
     /// Adds it to the batch with the tree's first record; once.
     pub fn store(&mut self, db: &Db, tree: &str, imports: &Tree, batch: &mut Batch) -> Result<()> {
         let Some(keys) = self.0.take() else { return Ok(()) };

@@ -124,3 +124,36 @@ fn copy_tree_keeps_when_records_expire() {
     assert_eq!(expiry("u", "k"), expiry("t", "k"));
     assert_eq!(expiry("u", "forever"), None);
 }
+
+/// A copy had its keys shown as text: numbers became bytes, and `get` did not find them.
+#[test]
+fn copy_tree_keeps_how_keys_are_written() {
+    let place = Workplace::new();
+    place.ok("create db");
+    place.ok("create other");
+    place.ok("put db numbers 7 seven --keys u64");
+    place.ok("copy-tree db numbers again");
+    place.ok("copy-tree db numbers there --into other");
+    assert_eq!(place.ok("scan db again"), place.ok("scan db numbers"));
+    assert_eq!(place.ok("scan other there"), place.ok("scan db numbers"));
+    assert_eq!(place.ok("get db again 7"), "seven\n");
+}
+
+/// What the command keeps of keys and indexes could be written and deleted by hand; then keys were read wrong.
+#[test]
+fn own_tree_of_the_command_is_refused_by_commands_that_write() {
+    let place = Workplace::new();
+    place.ok("create db");
+    place.ok("put db numbers 7 seven --keys u64");
+    for command in [
+        "put db braid.import k v",
+        "del db braid.import k",
+        "del db braid.import --prefix k",
+        "trees db --set braid.import --ttl 1",
+        "copy-tree db braid.import x",
+        "copy-tree db numbers braid.import",
+    ] {
+        assert!(place.fails(2, command).contains("kept by `braid` itself"), "{command}");
+    }
+    assert_eq!(place.ok("get db numbers 7"), "seven\n");
+}
