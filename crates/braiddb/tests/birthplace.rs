@@ -81,10 +81,20 @@ fn create_inside_backups_a_log_archive_or_another_database_is_refused() {
     db.archive_now().unwrap();
     db.close().unwrap();
     let life = vfs.list_directories(Path::new("/archive")).unwrap().pop().unwrap();
-    for path in ["/backups", "/backups/new", "/archive", "/archive/new", &format!("/archive/{life}/new"), "/db/new"] {
+    let life = format!("/archive/{life}");
+    for path in ["/backups", "/backups/new", "/archive", "/archive/new", &life, &format!("{life}/new"), "/db/new"] {
         let error = refused(&vfs, path);
         assert!(matches!(error, Error::AlreadyExists(_)), "{path}: {error}");
     }
+}
+
+/// A file whose name ends like a backup's, beside a database, had it refused.
+#[test]
+fn database_with_a_file_named_like_a_backup_opens() {
+    let vfs = mem();
+    open(&vfs, "/db").unwrap().close().unwrap();
+    make_file(&vfs, "/db/CURRENT.backup");
+    open(&vfs, "/db").unwrap();
 }
 
 /// Archiving into the database's own directory mixed the files of both.

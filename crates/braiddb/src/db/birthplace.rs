@@ -44,11 +44,14 @@ pub fn check(settings: &Settings, dir: &Path) -> Result<()> {
         check_archive(settings, archive, dir)?;
     }
     match vfs.list(dir) {
+        Ok(entries) if holds_database(&entries) => Ok(()),
         Ok(entries) if entries.iter().any(|entry| is_of_engine(&entry.name)) => match holds_backups(&entries) {
             true => Err(refused(dir, "it holds backups")),
+            false if settings.create => check_surroundings(vfs, dir),
             false => Ok(()),
         },
-        _ if !settings.create => Err(Error::NotFound(format!("there is no database in {}", dir.display()))),
+        Ok(_) if !settings.create => Err(absent(dir)),
+        Err(e) if !settings.create && is_absent(&e) => Err(absent(dir)),
         Ok(entries) => check_empty(vfs, dir, &entries).and_then(|()| check_surroundings(vfs, dir)),
         Err(e) if is_absent(&e) => check_parent(settings, dir).and_then(|()| check_surroundings(vfs, dir)),
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(Error::InvalidArgument(format!(
@@ -57,6 +60,10 @@ pub fn check(settings: &Settings, dir: &Path) -> Result<()> {
         ))),
         Err(e) => Err(Error::io("list", dir, e)),
     }
+}
+
+fn absent(dir: &Path) -> Error {
+    Error::NotFound(format!("there is no database in {}", dir.display()))
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -114,8 +121,12 @@ fn is_log_archive(vfs: &dyn Vfs, dir: &Path, directories: &[String]) -> bool {
 
 /// The directory above; the current one above a name alone, and none above a root.
 fn parent_of(dir: &Path) -> Option<&Path> {
-    let parent = dir.parent()?;
-    Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+    dir.parent().map(or_current)
+}
+
+/// What is above a name alone is the current directory.
+fn or_current(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
 fn check_parent(settings: &Settings, dir: &Path) -> Result<()> {
@@ -133,7 +144,7 @@ fn check_parent(settings: &Settings, dir: &Path) -> Result<()> {
 
 /// Fails for a new directory inside backups, a log archive or another database, whose tools would take it for theirs.
 fn check_surroundings(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    let above = dir.ancestors().skip(1).take(ANCESTORS_LOOKED_AT).filter(|above| !above.as_os_str().is_empty());
+    let above = dir.ancestors().skip(1).take(ANCESTORS_LOOKED_AT).map(or_current);
     for (level, above) in above.enumerate() {
         let Ok(entries) = vfs.list(above) else { continue };
         let is_archive = || is_log_archive(vfs, above, &vfs.list_directories(above).unwrap_or_default());
@@ -153,7 +164,10 @@ fn check_archive(settings: &Settings, archive: &Path, dir: &Path) -> Result<()> 
     let vfs = &*settings.vfs;
     let owns = |place: &Path| vfs.list(place).is_ok_and(|entries| holds_database(&entries));
     let is_inside = cleaned(archive).starts_with(cleaned(dir));
-    if archive.as_os_str().is_empty() || is_inside || archive.ancestors().take(ANCESTORS_LOOKED_AT).any(owns) {
+    if archive.as_os_str().is_empty()
+        || is_inside
+        || archive.ancestors().take(ANCESTORS_LOOKED_AT).map(or_current).any(owns)
+    {
         return Err(Error::InvalidArgument(format!(
             "the log archive {:?} would lie in the directory of a database: name one outside of it",
             archive.display().to_string()

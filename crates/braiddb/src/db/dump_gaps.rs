@@ -1,7 +1,7 @@
 //! What a dump passes over because it cannot be read.
 //!
 //! A value that is damaged costs its record. A block of a run that is damaged costs all keys from where the dump stands up to the first key of
-//! the run's next whole block, in all runs: an older version in another run must not pass for the record.
+//! the run's next whole block, that key included, in all runs: an older version must not pass for the record.
 
 use super::dump_source::{DumpRange, DumpSource};
 use crate::{
@@ -48,7 +48,7 @@ impl DumpRange {
     }
 }
 
-/// The first key past the damaged block at an offset of a run.
+/// A key past all that the damaged block at an offset of a run may have versions of.
 fn next_readable(source: &DumpSource, path: &Path, offset: u64) -> Result<Option<Vec<u8>>> {
     let core = Arc::clone(source.core());
     let (state, _) = core.state_for(Some(source.hold()))?;
@@ -59,8 +59,11 @@ fn next_readable(source: &DumpSource, path: &Path, offset: u64) -> Result<Option
     let end = run.end().block;
     let Some(damaged) = (0..end).find(|block| run.unit_of(*block).contains(&offset)) else { return Ok(None) };
     for block in damaged + 1..end {
-        if let Ok(pinned) = run.pin(block) {
-            return Ok(Some(pinned.entry(0)?.key.to_vec()));
+        match run.pin(block) {
+            // A newer version of that key may stand at the end of the block before.
+            Ok(pinned) => return Ok(Some([pinned.entry(0)?.key, &[0]].concat())),
+            Err(error) if error.is_corruption() => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(Some([&run.meta().largest[..], &[0]].concat()))
