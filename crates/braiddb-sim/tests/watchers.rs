@@ -143,7 +143,7 @@ fn watchers_killed_and_resumed_see_each_change_once_in_order() {
     assert!(killed.into_inner() >= kills, "too few were killed");
 }
 
-/// Writers finish though nobody reads, and who reads a little of it gets what is there, or is told that it is not.
+/// Writers finish although no watcher keeps up. A slow watcher gets the changes that are kept, or an error for those that are not.
 #[test]
 fn a_slow_watcher_never_holds_writers_up() {
     let place = tempfile::tempdir().expect("a directory");

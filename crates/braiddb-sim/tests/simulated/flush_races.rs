@@ -169,8 +169,8 @@ fn the_short_segment_where_recovery_begins_is_kept() {
     }
 }
 
-/// That the log lacks a bulk load stands in a commit before it. Who was shown that while the manifest was still being told of the load read what the
-/// log lacks before it was there, and was told of it no more.
+/// A commit before a bulk load records that the log lacks the load. A watcher that saw this commit while the manifest was being
+/// written read the load too early, and never saw it.
 #[test]
 fn a_load_is_told_of_when_it_is_there() {
     let disk = empty_disk(1);

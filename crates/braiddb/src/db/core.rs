@@ -103,7 +103,7 @@ pub struct WriteState {
     pub reserved: SequenceNumber,
     /// Whether a tag for versions was drawn at the open and no commit has stored it yet.
     pub has_unstored_tag: bool,
-    /// Whether what is committed is shown to nobody yet, since what it tells of is not there.
+    /// Whether commits stay invisible for now, because the data that they announce is not installed yet.
     pub holds_back: bool,
 }
 

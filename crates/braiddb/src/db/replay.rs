@@ -28,7 +28,7 @@ use std::{
     sync::Arc,
 };
 
-/// When a memtable has so many bytes, or so many more, who gets memory ready for it is told.
+/// Bytes by which a memtable grows between two requests to prepare memory for it.
 const TOLD_EACH_BYTES: usize = 512 << 10;
 
 /// What replay has found.

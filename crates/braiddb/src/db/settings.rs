@@ -147,12 +147,12 @@ const JOB_BYTES: usize = 16 << 20;
 /// But no more than this part of the budget, in per cent, for all of them.
 const JOBS_PERCENT_MAX: usize = 37;
 
-/// What so many threads work with, of so much memory.
+/// Bytes of memory for the work of this number of threads, out of a budget of `memory` bytes.
 pub fn job_bytes_of(memory: usize, threads: usize) -> usize {
     (threads * JOB_BYTES).min(memory / 100 * JOBS_PERCENT_MAX)
 }
 
-/// A memtable is frozen when it has so many bytes, with so much memory.
+/// The size in bytes at which a memtable is frozen, for a budget of `memory` bytes.
 pub fn memtable_bytes_of(memory: usize) -> usize {
     (memory / 8).clamp(1 << 20, 256 << 20)
 }
@@ -192,8 +192,8 @@ impl Settings {
         (self.blob_file_bytes / PIECES_PER_FILE_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize
     }
 
-    /// The length of a log segment: half a memtable, and no more than was asked for. A segment is let go of when all in it is
-    /// flushed, so long ones keep what short ones would give back.
+    /// The length of a log segment: half a memtable, and at most the option's value. A segment is freed once all its commits are
+    /// flushed, so long segments hold space longer than short ones.
     pub fn log_segment_bytes(&self) -> u64 {
         let by_memtable = (self.memtable_bytes() as u64 / 2).max(LOG_SEGMENT_BYTES_MIN);
         self.log_segment_bytes.min(by_memtable)

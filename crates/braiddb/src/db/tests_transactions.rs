@@ -46,8 +46,8 @@ fn rows(pairs: impl Iterator<Item = Result<(super::Key, super::Value)>>) -> Rows
     pairs.map(|pair| pair.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
-/// Random writes, deletes, range deletes and savepoints in a transaction over a tree that holds something: what it sees from
-/// both ends at every moment is what a map would hold, and so is what is there after the commit.
+/// Runs random writes, deletes, range deletes and savepoints in a transaction over a filled tree. Scans in both directions always
+/// equal a map, and so does the tree after the commit.
 #[test]
 fn a_transaction_sees_its_own_writes_in_both_directions() {
     for seed in 0..60 {
