@@ -285,6 +285,18 @@ fn a_scheduled_history_follows_from_its_seed() {
     assert!(records(seed) != records(seed + 1));
 }
 
+/// Runs histories with threads one after the other. Each has its own time limit: beside other busy processes, every one of
+/// their thousands of handovers waits for its turn on a core, and all of them together took longer than one limit.
+fn each_bounded(count: u64, history: fn(u64, &Met)) -> Arc<Met> {
+    let seed = common::seed();
+    let met = Arc::new(Met::default());
+    for case in 0..count {
+        let met = Arc::clone(&met);
+        bounded(move || history(mix(seed, case), &met));
+    }
+    met
+}
+
 /// A world with background threads.
 fn threaded(seed: u64, random: &mut Random) -> World {
     let builder = numbered::builder(seed).vfs(Arc::new(MemVfs::new())).runtime(SimRuntime::with_threads(seed));
@@ -354,13 +366,9 @@ fn judge_free(met: &Met, seed: u64, world: World) {
 
 #[test]
 fn free_histories_are_serializable() {
-    let seed = common::seed();
-    bounded(move || {
-        let met = Met::default();
-        (0..volume(FREE)).for_each(|case| free(mix(seed, case), &met));
-        assert!(met.exclusive.get() > 0);
-        met.print_and_check();
-    });
+    let met = each_bounded(volume(FREE), free);
+    assert!(met.exclusive.get() > 0);
+    met.print_and_check();
 }
 
 /// In each round all threads read and write, then one takes the right to commit, and commits something when all others have
@@ -431,11 +439,7 @@ fn take_over(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) -
 
 #[test]
 fn commits_that_queue_up_are_serializable() {
-    let seed = common::seed();
-    bounded(move || {
-        let met = Met::default();
-        (0..volume(QUEUED)).for_each(|case| queued(mix(seed, case), &met));
-        println!("{met:?}");
-        assert!(met.exclusive.get() > 0 && met.refused.get() > met.committed.get() / 20);
-    });
+    let met = each_bounded(volume(QUEUED), queued);
+    println!("{met:?}");
+    assert!(met.exclusive.get() > 0 && met.refused.get() > met.committed.get() / 20);
 }
