@@ -10,8 +10,9 @@ use super::{
 };
 use crate::{
     arguments::FindArguments,
-    exit::{NOT_FOUND, OK},
+    exit::{NOT_FOUND, OK, usage},
     import::{IndexSpec, Indexes, index_key},
+    notation::show_name,
     output::note,
 };
 
@@ -22,6 +23,12 @@ pub fn find(arguments: &FindArguments) -> Result<u8> {
     let index = db.open_multi_tree(&arguments.by)?;
     let specs = Indexes::stored_specs(&db, &arguments.tree)?;
     let spec = specs.into_iter().find(|spec| spec.name == arguments.by);
+    if let Some(spec) = spec.as_ref().filter(|spec| spec.unfinished) {
+        let (name, tree, written) = (show_name(&spec.name), show_name(&arguments.tree), spec.written());
+        return Err(usage(format!(
+            "the index {name} was not finished, and records may be missing from it: finish it with `braid index add DB {tree} {written}`"
+        )));
+    }
     let wanted = Wanted::new(arguments, spec);
     let entries: Box<dyn Iterator<Item = _>> = match &wanted.number {
         _ if wanted.is_prefix => Box::new(index.prefix(index_key(&wanted.text).as_bytes())),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use braiddb::{Db, Durability};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -21,7 +22,8 @@ use crate::{
 pub enum IndexCommand {
     /// Add an index to a tree, and fill it from the records
     ///
-    /// A killed `add` is repeated: it goes on with the entries that are missing.
+    /// A killed `add` leaves an index that `list` calls unfinished and `find` refuses. Repeat the command: it adds the entries
+    /// that are missing.
     Add(AddArguments),
     /// Drop an index, and its tree
     Drop(DropArguments),
@@ -114,7 +116,7 @@ pub fn index(command: &IndexCommand) -> Result<u8> {
     }
 }
 
-/// The list comes first, so that a killed `add` is known and can be repeated.
+/// The list comes first, and says that the index is not finished, so that a killed `add` is known and can be repeated.
 fn add(arguments: &AddArguments) -> Result<u8> {
     let db = open_for_writing(&arguments.db, &arguments.open)?;
     let tree = &arguments.tree;
@@ -125,17 +127,21 @@ fn add(arguments: &AddArguments) -> Result<u8> {
         ));
     }
     db.open_tree(tree)?;
-    let declaration = Indexes::declare(&db, tree, std::slice::from_ref(&arguments.index))?;
+    let mut declaration = Indexes::declare(&db, tree, std::slice::from_ref(&arguments.index))?;
     if declaration.added > 0 {
+        declaration.specs.iter_mut().rev().take(declaration.added).for_each(|spec| spec.unfinished = true);
         let mut batch = db.batch();
         drop(declaration.establish(&db, tree, &mut batch)?);
-        db.write(batch, braiddb::Durability::Sync)?;
+        db.write(batch, Durability::Sync)?;
     }
     let stored = declaration.specs.iter().find(|spec| spec.name == arguments.index.name).unwrap_or(&arguments.index);
     interrupt::begin(Pace::AtOnce, |_| {
-        "the index lacks entries; `braid index add` again adds those that are missing".to_owned()
+        "the index is not finished, and `find` refuses it; `braid index add` again adds the entries that are missing"
+            .to_owned()
     });
     let check = rebuild_index(&db, tree, stored, false)?;
+    // All entries are on the disk.
+    mark(&db, tree, &mut declaration.specs.clone(), false, |spec| spec.name == arguments.index.name)?;
     db.close()?;
     let (name, added) = (show_name(&arguments.index.name), show_count(check.missing));
     print_line(format_args!("{name}: {added} entries added, of {} records", show_count(check.records)))?;
@@ -144,6 +150,27 @@ fn add(arguments: &AddArguments) -> Result<u8> {
         crate::output::note!("braid: no record of {} has a field {field}: is it mistyped?", show_name(tree));
     }
     Ok(OK)
+}
+
+/// Stores durably whether indexes are unfinished, unless the list says so already.
+fn mark(
+    db: &Db,
+    tree: &str,
+    specs: &mut [IndexSpec],
+    unfinished: bool,
+    is_meant: impl Fn(&IndexSpec) -> bool,
+) -> Result<()> {
+    let mut changes = false;
+    for spec in specs.iter_mut().filter(|spec| is_meant(spec) && spec.unfinished != unfinished) {
+        spec.unfinished = unfinished;
+        changes = true;
+    }
+    if changes {
+        let mut batch = db.batch();
+        store_specs(db, tree, specs, &mut batch)?;
+        db.write(batch, Durability::Sync)?;
+    }
+    Ok(())
 }
 
 fn rebuild(arguments: &RebuildArguments) -> Result<u8> {
@@ -163,8 +190,13 @@ fn rebuild(arguments: &RebuildArguments) -> Result<u8> {
     interrupt::begin(Pace::AtOnce, |_| {
         "entries that were added or removed so far are right; begin it again for the rest".to_owned()
     });
-    for spec in specs.iter_mut().filter(|spec| is_wanted(spec)) {
-        spec.exact |= !arguments.check;
+    if !arguments.check {
+        // Between rounded and exact entries, `find` would miss records.
+        let is_meant = |spec: &IndexSpec| is_wanted(spec) && !spec.exact;
+        mark(&db, tree, &mut specs, true, is_meant)?;
+        specs.iter_mut().filter(|spec| is_wanted(spec)).for_each(|spec| spec.exact = true);
+    }
+    for spec in specs.iter().filter(|spec| is_wanted(spec)) {
         let check = rebuild_index(&db, tree, spec, arguments.check)?;
         if arguments.check && check.missing + check.stale > 0 {
             code = NOT_FOUND;
@@ -184,9 +216,7 @@ fn rebuild(arguments: &RebuildArguments) -> Result<u8> {
         }
     }
     if !arguments.check {
-        let mut batch = db.batch();
-        store_specs(&db, tree, &specs, &mut batch)?;
-        db.write(batch, braiddb::Durability::Sync)?;
+        mark(&db, tree, &mut specs, false, is_wanted)?;
     }
     db.close()?;
     Ok(code)
@@ -202,9 +232,14 @@ fn list(arguments: &ListArguments) -> Result<u8> {
             if arguments.json {
                 print_line(json!({
                     "tree": tree, "name": spec.name, "field": spec.field, "lower": spec.lower, "exact_numbers": spec.exact,
+                    "unfinished": spec.unfinished,
                 }))?;
             } else {
-                let note = if spec.exact { "" } else { "\tnumbers are rounded: rebuild it" };
+                let note = match (spec.unfinished, spec.exact) {
+                    (true, _) => "\tunfinished: `braid index add` finishes it",
+                    (false, false) => "\tnumbers are rounded: rebuild it",
+                    (false, true) => "",
+                };
                 print_line(format_args!("{}\t{}{note}", show_name(&tree), spec.written()))?;
             }
         }

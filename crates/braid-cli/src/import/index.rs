@@ -31,6 +31,9 @@ pub struct IndexSpec {
     /// Whether numbers are indexed exactly. Indexes of earlier versions have rounded ones, until they are rebuilt.
     #[serde(default)]
     pub exact: bool,
+    /// Whether entries may be missing: the index is being filled, or the filling was interrupted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
 }
 
 impl IndexSpec {
@@ -44,7 +47,7 @@ impl IndexSpec {
         if name.is_empty() || field.is_empty() {
             return Err("write NAME=FIELD or NAME=FIELD:lower".to_owned());
         }
-        Ok(IndexSpec { name: name.to_owned(), field: field.to_owned(), lower, exact: true })
+        Ok(IndexSpec { name: name.to_owned(), field: field.to_owned(), lower, exact: true, unfinished: false })
     }
 
     /// Whether both index the same field in the same way. Rounded numbers are no other index: a rebuild makes them exact.

@@ -30,18 +30,21 @@ struct StoredSpec {
     lower: bool,
     #[serde(default)]
     exact: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unfinished: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tree_id: Option<u32>,
 }
 
 impl StoredSpec {
     fn of(spec: &IndexSpec, tree_id: u32) -> StoredSpec {
-        let IndexSpec { name, field, lower, exact } = spec.clone();
-        StoredSpec { name, field, lower, exact, tree_id: Some(tree_id) }
+        let IndexSpec { name, field, lower, exact, unfinished } = spec.clone();
+        StoredSpec { name, field, lower, exact, unfinished, tree_id: Some(tree_id) }
     }
 
     fn into_spec(self) -> IndexSpec {
-        IndexSpec { name: self.name, field: self.field, lower: self.lower, exact: self.exact }
+        let StoredSpec { name, field, lower, exact, unfinished, tree_id: _ } = self;
+        IndexSpec { name, field, lower, exact, unfinished }
     }
 }
 

@@ -24,8 +24,14 @@ fn spec(text: &str) -> IndexSpec {
 
 #[test]
 fn index_arguments_are_read() {
-    assert_eq!(spec("a=b.c"), IndexSpec { name: "a".into(), field: "b.c".into(), lower: false, exact: true });
-    assert_eq!(spec("a=b:lower"), IndexSpec { name: "a".into(), field: "b".into(), lower: true, exact: true });
+    assert_eq!(
+        spec("a=b.c"),
+        IndexSpec { name: "a".into(), field: "b.c".into(), lower: false, exact: true, unfinished: false }
+    );
+    assert_eq!(
+        spec("a=b:lower"),
+        IndexSpec { name: "a".into(), field: "b".into(), lower: true, exact: true, unfinished: false }
+    );
     for text in ["a", "=b", "a=", "a=:lower"] {
         assert!(IndexSpec::parse(text).is_err(), "{text}");
     }

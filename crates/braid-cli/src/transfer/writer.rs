@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     exit::{NOT_FOUND, failure},
-    import::{IMPORT_TREE, Indexes, stored_key_notation},
+    import::{IMPORT_TREE, IndexSpec, Indexes, stored_key_notation},
     notation::{KeyNotation, key_to_json, show_name},
     text_form::to_json,
 };
@@ -87,7 +87,11 @@ fn describe(db: &Db, tree: &TreeInfo) -> Result<TreeLine> {
         compression: None,
         blob_threshold: None,
         ttl_us: None,
-        indexes: Indexes::stored_specs(db, &tree.name)?,
+        // The import makes all entries of an index, also of one that is unfinished here.
+        indexes: Indexes::stored_specs(db, &tree.name)?
+            .into_iter()
+            .map(|spec| IndexSpec { unfinished: false, ..spec })
+            .collect(),
     };
     line.set_options(&options_of(tree));
     Ok(line)
