@@ -6,7 +6,7 @@ use crate::output;
 
 /// It worked.
 pub const OK: u8 = 0;
-/// What was asked for is not there; or a check (verify, bench, demo) found something wrong.
+/// What was asked for is not there; or a check (verify, archive, bench, demo) found something wrong.
 pub const NOT_FOUND: u8 = 1;
 /// The command line makes no sense. clap ends with the same code.
 pub const USAGE: u8 = 2;
@@ -22,7 +22,7 @@ pub const INPUT: u8 = 5;
 pub const HELP: &str = "\
 Exit codes:
   0  it worked
-  1  not found; or verify, bench or demo found something wrong
+  1  not found; or verify, archive, bench or demo found something wrong
   2  the command line makes no sense
   3  a file of the database is damaged
   4  the system refused: input or output failed, disk full, or the database is open elsewhere
@@ -94,7 +94,7 @@ fn engine_code(error: &braiddb::Error) -> u8 {
     if error.is_corruption() {
         return CORRUPTION;
     }
-    if error.is_not_found() || error.is_watch_too_old() {
+    if error.is_not_found() || error.is_watch_too_old() || error.is_archive_gap() {
         return NOT_FOUND;
     }
     match error {

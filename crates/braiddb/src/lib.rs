@@ -59,12 +59,12 @@ pub use base::{Error, NoSpace, ReaderKind, Result, SequenceNumber};
 pub use codec::{Compression, MergeFunction, decode_set, encode_set};
 pub use db::inspect;
 pub use db::{
-    AffectedKeys, Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db, DumpGap,
-    Durability, ETag, Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle, MergeOperand,
-    MultiBulkLoader, MultiCursor, MultiIter, MultiTransactionIter, MultiTree, OlderFile, PartitionStats, PendingStream,
-    ProblemKind, RangeEstimate, ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, ScrubStats, SharedRuntime,
-    SharedRuntimeBuilder, SharedRuntimeStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder, TableInfo,
-    TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeKey, TreeOptions, UnsortedLoader, Update,
+    AffectedKeys, ArchiveGap, Batch, BulkLoader, BulkOptions, BulkProgress, Change, ChangeSet, ChangedTree, Cursor, Db,
+    DumpGap, Durability, ETag, Follower, Gap, Iter, Key, Loaded, LoggedStream, MergeBase, MergeFunctionHandle,
+    MergeOperand, MultiBulkLoader, MultiCursor, MultiIter, MultiTransactionIter, MultiTree, OlderFile, PartitionStats,
+    PendingStream, ProblemKind, RangeEstimate, ReaderStats, Refreshed, RestorePoint, ResumeToken, RunStats, ScrubStats,
+    SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats, Snapshot, Stats, StreamReader, StreamWriter, TableBuilder,
+    TableInfo, TableSpec, Transaction, TransactionIter, Tree, TreeInfo, TreeKey, TreeOptions, UnsortedLoader, Update,
     UpgradeReport, Value, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport, Version,
     WatchOptions, WatchStopper, Watcher,
 };

@@ -476,7 +476,8 @@ impl Builder {
     /// linked, or copied on another file system, before they can go; when the database is closed, and by [`Db::archive_now`], all of
     /// it is. If the archive cannot be written, the log grows until it can; at an open that is an error.
     ///
-    /// Give it at each open: commits of an open without it leave a gap, which is noticed when it is to be crossed. What is older than
+    /// Give it at each open: commits of an open without it leave a gap, and so do bulk loads and commits without WAL. A gap is noted in
+    /// the archive, [`Db::archive_now`] and a restore across it fail with `ArchiveGap`, and [`Db::archive_gaps`] lists all. What is older than
     /// the oldest backup is of no use and may be removed, oldest first.
     ///
     /// Its directory is created if need be, but not its parents ([`Builder::create_parents`]). It may not lie in the directory of a
@@ -504,7 +505,7 @@ impl Builder {
 
     /// As [`Builder::restore`], to a commit or a moment: of the newest backup that was taken at that point or before, and of the
     /// [log archive](Builder::log_archive) `archive` as far as that point, which is reached exactly. A version is a sequence number of the life
-    /// that the newest backup is of. `BackupDamaged` if the archive has a gap before that point;
+    /// that the newest backup is of. `ArchiveGap` if the archive lacks commits before that point, and `BackupDamaged` if it is damaged;
     /// `InvalidArgument` if it ends before it, and then the error names its last commit. For a moment there must be a later commit in the
     /// archive: else it is not known what was there then.
     ///

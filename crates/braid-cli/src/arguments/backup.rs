@@ -17,17 +17,17 @@ pub enum BackupCommand {
     Verify(VerifyBackupsArguments),
     /// Delete backups, and the files that no other has
     Delete(DeleteBackupArguments),
-    /// Delete all backups but those that are to be kept
+    /// Delete all backups but those that are to be kept; of several databases, for each by itself
     Prune(PruneBackupsArguments),
 }
 
-/// Which backups stay. What either rule keeps stays, and so does the newest.
+/// Which backups of a database stay. A backup that either rule keeps stays, and so does the newest.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct RetentionArguments {
-    /// Keep so many of the newest backups, and delete the others
+    /// Keep N of the newest backups of the database, and delete its others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: Option<u64>,
-    /// Keep backups for so many days, and delete older ones
+    /// Keep backups of the database for DAYS days, and delete its older ones
     #[arg(long, value_name = "DAYS")]
     pub keep_for: Option<u32>,
 }
@@ -130,6 +130,9 @@ pub struct ArchiveArguments {
     pub db: PathBuf,
     /// The log archive; created if there is none, in a directory that is there
     pub archive: PathBuf,
+    /// The directory with the backups: a gap of the archive before the newest of them is no error
+    #[arg(long, value_name = "DIR")]
+    pub backups: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

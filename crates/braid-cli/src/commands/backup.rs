@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use braiddb::{
-    BackupInfo, BackupOptions, BackupTarget as _, Backups, Builder, Compression, Db, DirectoryTarget, DumpOptions,
-    LoadOptions, RestorePoint, Retention,
+    ArchiveGap, BackupInfo, BackupOptions, BackupTarget as _, Backups, Builder, Compression, Db, DirectoryTarget,
+    DumpOptions, LoadOptions, RestorePoint, Retention,
     platform::{Runtime, SystemRuntime, SystemVfs, UNIX_EPOCH},
 };
 use serde_json::json;
@@ -42,7 +42,7 @@ pub fn backup(command: &BackupCommand) -> Result<u8> {
             if arguments.retention.keep.is_none() && arguments.retention.keep_for.is_none() {
                 return Err(usage("say which backups stay: --keep N, --keep-for DAYS, or both"));
             }
-            report_deleted(&prune(&target, &arguments.retention)?, arguments.json)
+            report_deleted(&prune(&target, None, &arguments.retention)?, arguments.json)
         }
     }
 }
@@ -90,7 +90,7 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
     let info = db.backup_with(&target, BackupOptions { full: arguments.full })?;
     db.close()?;
     // Before the report, which nobody may be there to read.
-    let pruned = prune(&target, &arguments.retention);
+    let pruned = prune(&target, Some(info.incarnation), &arguments.retention);
     if arguments.json {
         let mut report = json_of(&info);
         if arguments.retention.keep.is_some() || arguments.retention.keep_for.is_some() {
@@ -112,15 +112,19 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
     pruned.map(|_| OK)
 }
 
-/// Deletes the backups that no rule keeps; their numbers.
-fn prune(target: &DirectoryTarget, retention: &RetentionArguments) -> Result<Vec<u64>> {
+/// Deletes the backups that no rule keeps, of one database or of each; returns their numbers.
+fn prune(target: &DirectoryTarget, of: Option<u64>, retention: &RetentionArguments) -> Result<Vec<u64>> {
     if retention.keep.is_none() && retention.keep_for.is_none() {
         return Ok(Vec::new());
     }
     let keep_for = retention.keep_for.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
     let keep = retention.keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
     let now = UNIX_EPOCH + Duration::from_micros(SystemRuntime::new().unix_time_us());
-    Ok(Backups::new(target).retain(Retention { keep, keep_for }, now)?)
+    let (backups, retention) = (Backups::new(target), Retention { keep, keep_for });
+    Ok(match of {
+        Some(database) => backups.retain_one(database, retention, now)?,
+        None => backups.retain(retention, now)?,
+    })
 }
 
 fn note_deleted(ids: &[u64]) {
@@ -155,13 +159,16 @@ fn json_of(info: &BackupInfo) -> serde_json::Value {
 fn list(arguments: &ListBackupsArguments) -> Result<u8> {
     let target = existing(&arguments.target)?;
     let mut out = Stdout::new();
-    for info in Backups::new(&target).list()? {
+    let backups = Backups::new(&target).list()?;
+    let is_mixed = backups.iter().any(|info| info.incarnation != backups[0].incarnation);
+    for info in &backups {
         if arguments.json {
-            writeln!(out, "{}", json_of(&info))?;
+            writeln!(out, "{}", json_of(info))?;
         } else {
+            let database = if is_mixed { format!("\tdatabase {:016x}", info.incarnation) } else { String::new() };
             writeln!(
                 out,
-                "{}\t{}\tcommit {}\t{} in {} files\tcopied {}",
+                "{}\t{}\tcommit {}\t{} in {} files\tcopied {}{database}",
                 info.id,
                 show_time(info.taken),
                 info.sequence,
@@ -271,9 +278,64 @@ pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
     let advice = "that program archives its log itself (`Builder::log_archive`, `Db::archive_now`)";
     let db = advise_if_open(open_archiving(&arguments.db, &arguments.archive, &arguments.open), advice)?;
     interrupt::begin(Pace::AtOnce, |_| "what is archived stays; begin it again to archive the rest".to_owned());
-    let sequence = db.archive_now()?;
+    // A gap that this run has found: the list has it, and all else is archived.
+    let sequence = match db.archive_now() {
+        Err(error) if error.is_archive_gap() => db.archive_now()?,
+        archived => archived?,
+    };
+    let (gaps, life) = (db.archive_gaps()?, db.incarnation());
     db.close()?;
-    report_commit("archived up to", sequence, arguments.json)
+    let backed_up = match &arguments.backups {
+        Some(backups) => newest_of(&existing(backups)?, life)?,
+        None => None,
+    };
+    report_archived(arguments, sequence, &gaps, backed_up)
+}
+
+/// The last commit of the newest backup of a database.
+fn newest_of(target: &DirectoryTarget, incarnation: u64) -> Result<Option<u64>> {
+    let backups = Backups::new(target).list()?;
+    Ok(backups.iter().filter(|info| info.incarnation == incarnation).map(|info| info.sequence).max())
+}
+
+/// Reports how far the archive reaches, and its gaps. A gap that no backup is behind is an error.
+fn report_archived(
+    arguments: &ArchiveArguments,
+    sequence: u64,
+    gaps: &[ArchiveGap],
+    backup: Option<u64>,
+) -> Result<u8> {
+    let is_bridged = |gap: &ArchiveGap| backup.is_some_and(|backup| backup >= gap.last);
+    if arguments.json {
+        let line = |gap: &ArchiveGap| json!({"first": gap.first, "last": gap.last, "found": show_time(gap.found), "reason": gap.reason, "bridged": is_bridged(gap)});
+        print_line(json!({"commit": sequence, "gaps": gaps.iter().map(line).collect::<Vec<_>>()}))?;
+    } else {
+        print_line(format_args!(
+            "archived up to commit {sequence}{}",
+            if gaps.is_empty() { "" } else { ", with gaps" }
+        ))?;
+    }
+    for gap in gaps.iter().filter(|gap| !is_bridged(gap)) {
+        let (first, last) = (gap.first, gap.last);
+        note!(
+            "braid: the archive has a gap, found {}: commits {first} to {last} are missing ({}); a restore from a backup before the gap \
+             reaches commit {} at most",
+            show_time(gap.found),
+            gap.reason,
+            first.saturating_sub(1)
+        );
+    }
+    match gaps.last() {
+        Some(last) if !is_bridged(last) => {
+            note!(
+                "braid: to reach later commits, a backup of commit {} or later is needed: make a new full backup (`braid backup create --full`), and \
+                 name its directory here with --backups",
+                last.last
+            );
+            Ok(NOT_FOUND)
+        }
+        _ => Ok(OK),
+    }
 }
 
 /// `braid checkpoint`

@@ -1,6 +1,8 @@
 //! The `braid` command, run as its users run it.
 
+mod archive_gaps;
 mod backup;
+mod backup_databases;
 mod bench;
 mod beside_writer;
 mod common;
@@ -21,6 +23,7 @@ mod import_rejects;
 mod import_resume;
 mod import_tables;
 mod index;
+mod index_interrupted;
 mod index_rules;
 #[cfg(target_os = "linux")]
 mod interrupts;

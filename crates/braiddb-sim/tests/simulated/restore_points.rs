@@ -297,7 +297,7 @@ fn each_gap_is_found_and_refused() {
                                 // Without its last segment an archive is whole, and ends earlier.
                                 let is_end = *gone == segments[segments.len() - 1] && damage != "flipped";
                                 let is_past_end = is_end && matches!(e, Error::InvalidArgument(_));
-                                assert!(e.is_corruption() || is_past_end, "{}", full_text(&e));
+                                assert!(e.is_corruption() || e.is_archive_gap() || is_past_end, "{}", full_text(&e));
                                 assert!(
                                     world
                                         .disk
@@ -335,10 +335,14 @@ fn what_was_not_archived_is_not_restored() {
     world.db.take().expect("open").close().expect("close");
     world.open(true).expect("open");
     world.commit(Step::PutSync, 3).expect("commit");
+    let found = world.db().archive_now().expect_err("a gap");
     let after = world.db().archive_now().expect("archive");
+    let gaps = world.db().archive_gaps().expect("gaps");
+    assert!(found.is_archive_gap() && gaps.len() == 1, "{gaps:?}, {}", full_text(&found));
+    assert_eq!((gaps[0].first, gaps[0].last), (before + 1, after - 1));
     world.check(RestorePoint::Version(before), before, "/before");
     let refused = world.restore(RestorePoint::Version(after), "/after").expect_err("a gap");
-    assert!(refused.is_corruption() && full_text(&refused).contains("gap"), "{}", full_text(&refused));
+    assert!(refused.is_archive_gap() && full_text(&refused).contains("gap"), "{}", full_text(&refused));
     assert!(world.disk.list(Path::new("/after")).unwrap_or_default().is_empty());
     // A backup after the gap leads on.
     world.db().backup(&target(&world.disk).expect("a target")).expect("backup");
@@ -470,10 +474,11 @@ fn what_came_past_the_log_is_a_gap() {
         }
         drop(tree);
         world.commit(Step::PutSync, 3).expect("commit");
+        assert!(world.db().archive_now().expect_err("a gap").is_archive_gap());
         let after = world.db().archive_now().expect("archive");
         world.check(RestorePoint::Version(before), before, "/before");
         let refused = world.restore(RestorePoint::Version(after), "/after").expect_err("a gap");
-        assert!(refused.is_corruption(), "{}", full_text(&refused));
+        assert!(refused.is_archive_gap(), "{}", full_text(&refused));
         assert!(full_text(&refused).contains("did not go through the log"), "{}", full_text(&refused));
     }
 }

@@ -62,7 +62,7 @@ pub struct BackupReport {
     pub problems: Vec<Error>,
 }
 
-/// Which backups are to be kept. What either rule keeps stays; the newest one always does.
+/// Which backups of a database are to be kept. A backup that either rule keeps stays, and so does the newest one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// So many of the newest.
@@ -182,17 +182,31 @@ impl<'a> Backups<'a> {
         self.delete_all(&BTreeSet::from([id]))
     }
 
-    /// Deletes the backups that are not to be kept as of `now`, and returns their numbers. A backup whose description is damaged
-    /// is neither counted nor deleted, and keeps all files.
+    /// Deletes the backups that are not to be kept as of `now`, and returns their numbers. The rules hold for each database by
+    /// itself, that is, for each [incarnation](BackupInfo::incarnation). A backup whose description is damaged is neither
+    /// counted nor deleted, and keeps all files.
     pub fn retain(&self, retention: Retention, now: SystemTime) -> Result<Vec<u64>> {
+        let lives: BTreeSet<u64> = self.inventory()?.backups.values().map(|backup| backup.incarnation).collect();
+        self.retain_of(&lives, retention, now)
+    }
+
+    /// [`Backups::retain`] for one database: backups of others stay, whatever their number and age. See [`crate::Db::incarnation`].
+    pub fn retain_one(&self, incarnation: u64, retention: Retention, now: SystemTime) -> Result<Vec<u64>> {
+        self.retain_of(&BTreeSet::from([incarnation]), retention, now)
+    }
+
+    fn retain_of(&self, lives: &BTreeSet<u64>, retention: Retention, now: SystemTime) -> Result<Vec<u64>> {
         let inventory = self.inventory()?;
         let keep = retention.keep.unwrap_or(if retention.keep_for.is_none() { usize::MAX } else { 0 }).max(1);
         let is_young = |description: &Description| {
             let age = now.duration_since(description.info().taken).unwrap_or_default();
             retention.keep_for.is_some_and(|keep_for| age <= keep_for)
         };
-        let old = inventory.backups.values().rev().skip(keep).filter(|description| !is_young(description));
-        let ids: BTreeSet<u64> = old.map(|description| description.id).collect();
+        let mut ids = BTreeSet::new();
+        for life in lives {
+            let newest_first = inventory.backups.values().rev().filter(|backup| backup.incarnation == *life);
+            ids.extend(newest_first.skip(keep).filter(|backup| !is_young(backup)).map(|backup| backup.id));
+        }
         if !ids.is_empty() {
             self.delete_all(&ids)?;
         }

@@ -46,6 +46,24 @@ pub enum Error {
         /// What is wrong there.
         detail: String,
     },
+    /// A log archive lacks commits: a restore does not pass over them, and [`crate::Db::archive_now`] has found them missing.
+    #[error(
+        "the log archive {path} has a gap: commits {first} to {last} are missing ({reason}); the newest point that can be reached \
+         from a backup before the gap is commit {reached}; to reach later ones, restore from a backup of commit {last} or later, or \
+         make a new full backup now"
+    )]
+    ArchiveGap {
+        /// The directory in the archive.
+        path: PathBuf,
+        /// The first commit that is missing.
+        first: SequenceNumber,
+        /// The last commit that is missing.
+        last: SequenceNumber,
+        /// The last commit before the gap.
+        reached: SequenceNumber,
+        /// The cause, as far as it is known.
+        reason: String,
+    },
     /// A dump holds bytes that were not written there, or ends before its end.
     #[error(
         "the dump is damaged at byte {offset}: {detail}; nothing of it was kept: copy it once more from where it was made, or make it \
@@ -242,6 +260,13 @@ impl Error {
             Error::BackupDamaged { path, detail } => {
                 Error::BackupDamaged { path: path.clone(), detail: detail.clone() }
             }
+            Error::ArchiveGap { path, first, last, reached, reason } => Error::ArchiveGap {
+                path: path.clone(),
+                first: *first,
+                last: *last,
+                reached: *reached,
+                reason: reason.clone(),
+            },
             Error::DumpDamaged { offset, detail } => Error::DumpDamaged { offset: *offset, detail: detail.clone() },
             Error::InvalidArgument(text) => Error::InvalidArgument(text.clone()),
             Error::NotFound(text) => Error::NotFound(text.clone()),
@@ -275,6 +300,11 @@ impl Error {
     /// Whether bytes are damaged, of a database, of a backup or of a dump.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Error::Corruption { .. } | Error::BackupDamaged { .. } | Error::DumpDamaged { .. })
+    }
+
+    /// Whether commits are missing from a log archive.
+    pub fn is_archive_gap(&self) -> bool {
+        matches!(self, Error::ArchiveGap { .. })
     }
 
     /// Whether a merge function failed on one record: others can be read.

@@ -10,10 +10,11 @@
 //! then does recovery do without the segment, and may what it refers to go: the log is let go of, and blob files are, no further than the
 //! archive reaches. Where the archive cannot be written the log grows, and nothing is lost.
 //!
-//! **Gaps.** Segments name their successors, as in any log, and commits have consecutive numbers. So what is missing is noticed: a
-//! segment, or commits that did not go through the log.
+//! **Gaps.** Commits have consecutive numbers. So commits that are missing are found when the next ones are archived: those of a
+//! segment that is gone, and those that did not go through the log. The gap is noted (`archive_gaps.rs`), and the call returns it.
 
 use super::{
+    archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
     core::{Core, Request},
     database::Db,
     new_directory::make_durably,
@@ -32,6 +33,7 @@ use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     io,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -50,12 +52,21 @@ const COPY_BYTES: u64 = 1 << 20;
 pub struct Archiver {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
-    /// Held by whoever archives.
-    busy: Mutex<()>,
+    /// The end of the archive. Held while a thread archives.
+    end: Mutex<Option<ArchiveEnd>>,
+    /// The gaps that were found since the opening and that no call has returned. A leaf among locks.
+    unreported: Mutex<Vec<ArchiveGap>>,
     /// The segments that the log holds and the archive has. A leaf among locks.
     known: Mutex<BTreeSet<FileNumber>>,
     /// Every commit up to this one is in the archive, as far as it is in the log.
     archived: AtomicU64,
+}
+
+/// The end of an archive.
+#[derive(Debug)]
+struct ArchiveEnd {
+    /// The last commit that is in the archive or in a noted gap. `None` in an archive without a segment.
+    reached: Option<SequenceNumber>,
 }
 
 /// A moment that a database is restored to.
@@ -74,6 +85,10 @@ impl Db {
     /// Has the [archive](crate::Builder::log_archive) hold every commit up to now; it does by itself only when a segment of the log is
     /// full, and when the database is closed. Returns the last one. The log goes on in another segment. `InvalidArgument` if no log archive
     /// is kept.
+    ///
+    /// [`Error::ArchiveGap`] if commits are missing that no call has returned since the opening: the database was written by an
+    /// open without the archive, or commits did not go through the log. All other commits were archived then, and the next call
+    /// returns the last one; but no restore from a backup before the gap passes over it. Take a new full backup.
     pub fn archive_now(&self) -> Result<SequenceNumber> {
         let core = self.core();
         let _inside = core.enter()?;
@@ -86,7 +101,32 @@ impl Db {
         core.tell_of_refused()?;
         wal.go_on()?;
         core.archive_finished()?;
+        core.archive_up_to(visible)?;
+        let gap = archiver.unreported.lock().pop();
+        if let Some(gap) = gap {
+            // The newest gap covers the others: a backup behind it is behind them all.
+            archiver.unreported.lock().clear();
+            return Err(gap.to_error(&archiver.dir, gap.first.saturating_sub(1)));
+        }
         Ok(visible.max(archiver.archived.load(Ordering::Acquire)))
+    }
+
+    /// The random number of the database's life: its incarnation, which backups name ([`crate::BackupInfo::incarnation`]). A restored,
+    /// loaded or checkpointed database begins a life of its own.
+    pub fn incarnation(&self) -> u64 {
+        self.core().incarnation
+    }
+
+    /// Lists the gaps that are noted in the [archive](crate::Builder::log_archive), oldest first: commits that it lacks. A backup of
+    /// the last one's last commit, or of a later commit, can be restored to every commit that is archived after it.
+    /// `InvalidArgument` if no log archive is kept.
+    pub fn archive_gaps(&self) -> Result<Vec<ArchiveGap>> {
+        let core = self.core();
+        let _inside = core.enter()?;
+        let Some(archiver) = &core.archiver else {
+            return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
+        };
+        archive_gaps::list(&*archiver.vfs, &archiver.dir)
     }
 
     /// Commits what a log tells of, under the numbers that it had there.
@@ -131,24 +171,69 @@ impl Archiver {
         make_durably(&*settings.vfs, &dir)?;
         let vfs = Arc::clone(&settings.vfs);
         let archived = AtomicU64::new(0);
-        Ok(Some(Archiver { vfs, dir, busy: Mutex::default(), known: Mutex::default(), archived }))
+        let (end, unreported, known) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Some(Archiver { vfs, dir, end, unreported, known, archived }))
     }
 
-    /// Whether the segment is there, or another one is in its place. What a killed process has left of it is removed.
-    fn has_segment(&self, segment: &FinishedSegment) -> Result<bool> {
+    /// The end of the archive, as earlier openings have left it.
+    fn find_end(&self) -> Result<ArchiveEnd> {
+        let archive = LogArchive { vfs: Arc::clone(&self.vfs), dir: self.dir.clone() };
+        let noted = archive_gaps::list(&*self.vfs, &self.dir)?.last().map(|gap| gap.last);
+        let mut segments = Vec::new();
+        for number in archive.segment_numbers()? {
+            match wal::first_group(&*self.vfs, &wal::segment_path(&self.dir, number)) {
+                Ok((header, first)) => segments.push((header.epoch, header.start_lsn, number, first, header)),
+                // Unfinished or damaged: the next copy replaces an unfinished one, and a restore reports a damaged one.
+                Err(e) if e.is_corruption() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        segments.sort_unstable_by_key(|(epoch, start_lsn, ..)| (*epoch, *start_lsn));
+        let begins_after = segments.first().map(|(.., header)| header.previous_sequence);
+        let last_with_commits = segments.iter().rev().find(|(_, _, _, first, _)| first.is_some());
+        let mut last = None;
+        if let Some((_, _, number, ..)) = last_with_commits {
+            let path = wal::segment_path(&self.dir, *number);
+            wal::inspect_segment(&*self.vfs, &path, &mut |_, record| {
+                if record.header.flags.is_group() {
+                    last = Some(record.header.last_sequence);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(ArchiveEnd { reached: last.or(begins_after).max(noted) })
+    }
+
+    /// Notes the commits that are missing before the commit `next`, before `next` is archived.
+    fn note_gap_before(&self, end: &ArchiveEnd, next: SequenceNumber, now: SystemTime, reason: &str) -> Result<()> {
+        match end.reached {
+            Some(reached) if next > reached + 1 => self.note_gap(reached + 1..=next - 1, now, reason),
+            _ => Ok(()),
+        }
+    }
+
+    fn note_gap(&self, commits: RangeInclusive<SequenceNumber>, found: SystemTime, reason: &str) -> Result<()> {
+        let (first, last) = commits.into_inner();
+        tracing::warn!(first, last, reason, "the log archive has a gap: take a new full backup");
+        let gap = ArchiveGap { first, last, found, reason: reason.to_owned() };
+        let gap = archive_gaps::note(&*self.vfs, &self.dir, gap)?;
+        let mut unreported = self.unreported.lock();
+        unreported.retain(|other| other.first != gap.first);
+        unreported.push(gap);
+        Ok(())
+    }
+
+    /// Looks for the segment: true if it is there, false if another one has its number, `None` if there is neither. What a
+    /// killed process has left of it is removed.
+    fn has_segment(&self, segment: &FinishedSegment) -> Result<Option<bool>> {
         let path = wal::segment_path(&self.dir, segment.number);
         match wal::first_group(&*self.vfs, &path) {
-            Ok((header, _)) if header.file_id == segment.file_id => Ok(true),
-            Ok(_) => {
-                // It was used again by an open without the archive, which has left a gap anyhow.
-                tracing::warn!(segment = segment.number, "the log archive has a gap before this segment");
-                Ok(true)
-            }
+            Ok((header, _)) => Ok(Some(header.file_id == segment.file_id)),
             Err(e) if e.is_corruption() => {
                 self.vfs.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
-                Ok(false)
+                Ok(None)
             }
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -253,18 +338,48 @@ impl Core {
         let (Some(_), Some(wal)) = (&self.archiver, &self.wal) else { return Ok(()) };
         self.tell_of_refused()?;
         wal.go_on()?;
-        self.archive_finished()
+        let visible = self.snapshots.visible();
+        self.archive_finished()?;
+        self.archive_up_to(visible)
+    }
+
+    /// Notes a gap if the archive does not reach to the commit `visible` although the log was archived: such commits did not go
+    /// through the log, or an opening without the archive wrote them.
+    fn archive_up_to(&self, visible: SequenceNumber) -> Result<()> {
+        let Some(archiver) = &self.archiver else { return Ok(()) };
+        // The log may still take the numbers of commits that it refused.
+        let visible = self.before_refused(visible);
+        let mut end = archiver.end.lock();
+        if let Some(end) = &mut *end {
+            archiver.note_gap_before(
+                end,
+                visible + 1,
+                moment_of(self.settings.runtime.unix_time_us()),
+                NOT_ARCHIVED,
+            )?;
+            end.reached = end.reached.max(Some(visible));
+        }
+        Ok(())
     }
 
     /// Archives the segments that are finished and are not archived yet.
     pub fn archive_finished(&self) -> Result<()> {
         let (Some(archiver), Some(wal)) = (&self.archiver, &self.wal) else { return Ok(()) };
-        let _busy = archiver.busy.lock();
+        let mut end = archiver.end.lock();
+        let end = match &mut *end {
+            Some(end) => end,
+            none => none.insert(archiver.find_end()?),
+        };
         let segments = wal.finished_segments();
         for segment in &segments {
             if !archiver.known.lock().contains(&segment.number) {
-                if !archiver.has_segment(segment)? {
-                    self.archive_segment(archiver, segment)?;
+                match archiver.has_segment(segment)? {
+                    Some(true) => {}
+                    Some(false) => {
+                        let commits = self.commits_of(archiver, segment, end)?;
+                        self.give_up(archiver, segment, end, commits, "another segment has its number in the archive")?;
+                    }
+                    None => self.archive_segment(archiver, segment, end)?,
                 }
                 archiver.known.lock().insert(segment.number);
             }
@@ -275,20 +390,15 @@ impl Core {
         Ok(())
     }
 
-    fn archive_segment(&self, archiver: &Archiver, segment: &FinishedSegment) -> Result<()> {
+    fn archive_segment(&self, archiver: &Archiver, segment: &FinishedSegment, end: &mut ArchiveEnd) -> Result<()> {
         // What a power failure could still take away must not be known to the archive.
         self.sync_to(segment.end_lsn)?;
-        let mut blobs = BTreeSet::new();
-        wal::read_groups(&*self.table.vfs, &segment.path, segment.used_len, &mut |_, payload| {
-            blobs.extend(LogArchive::blobs_of(payload));
-            Ok(())
-        })?;
-        self.blobs.seal(&blobs)?;
-        for number in blobs {
-            if !archiver.add_blob(&blob_path(&self.dir, number), number)? {
-                // It went before an archive was kept. What is missing is noticed when the archive is used.
-                tracing::warn!(segment = segment.number, blob = number, "a log segment cannot be archived any more");
-                return Ok(());
+        let commits = self.commits_of(archiver, segment, end)?;
+        self.blobs.seal(&commits.blobs)?;
+        for number in &commits.blobs {
+            if !archiver.add_blob(&blob_path(&self.dir, *number), *number)? {
+                let reason = "a blob file that their segment refers to is gone";
+                return self.give_up(archiver, segment, end, commits, reason);
             }
         }
         archiver.sync()?;
@@ -296,8 +406,56 @@ impl Core {
         let copied =
             copy_header_last(&*archiver.vfs, &segment.path, &to, SEGMENT_HEADER_LEN, segment.used_len, segment.len);
         copied.inspect_err(|_| drop(archiver.vfs.remove(&to)))?;
-        archiver.sync()
+        archiver.sync()?;
+        end.reached = commits.reached;
+        Ok(())
     }
+
+    /// Reads a segment, and notes the gaps before its commits and among them.
+    fn commits_of(&self, archiver: &Archiver, segment: &FinishedSegment, end: &ArchiveEnd) -> Result<SegmentCommits> {
+        let (header, _) = wal::first_group(&*self.table.vfs, &segment.path)?;
+        let now = moment_of(self.settings.runtime.unix_time_us());
+        // The archive begins here, if it has nothing yet.
+        let mut at = ArchiveEnd { reached: Some(end.reached.unwrap_or(header.previous_sequence)) };
+        let mut commits = SegmentCommits { first: None, reached: at.reached, blobs: BTreeSet::new() };
+        wal::read_groups(&*self.table.vfs, &segment.path, segment.used_len, &mut |group, payload| {
+            let reason = if commits.first.is_none() { NOT_ARCHIVED } else { NOT_LOGGED };
+            archiver.note_gap_before(&at, *group.start(), now, reason)?;
+            at.reached = at.reached.max(Some(*group.end()));
+            commits.first.get_or_insert(*group.start());
+            commits.blobs.extend(LogArchive::blobs_of(payload));
+            Ok(())
+        })?;
+        commits.reached = at.reached;
+        Ok(commits)
+    }
+
+    /// Notes the commits of a segment that cannot be archived any more as a gap.
+    fn give_up(
+        &self,
+        archiver: &Archiver,
+        segment: &FinishedSegment,
+        end: &mut ArchiveEnd,
+        commits: SegmentCommits,
+        reason: &str,
+    ) -> Result<()> {
+        if let Some(first) = commits.first.filter(|_| commits.reached > end.reached) {
+            let now = moment_of(self.settings.runtime.unix_time_us());
+            archiver.note_gap(first..=segment.last_sequence.max(first), now, reason)?;
+        }
+        end.reached = commits.reached;
+        Ok(())
+    }
+}
+
+/// The commits of a segment that is archived.
+struct SegmentCommits {
+    /// The first one.
+    first: Option<SequenceNumber>,
+    /// The last commit in the segment or before it.
+    reached: Option<SequenceNumber>,
+    /// The blob files that they refer to.
+    blobs: BTreeSet<FileNumber>,
 }
 
 /// The archive of one life of a database, to restore from.
@@ -312,7 +470,7 @@ type Take<'a> = dyn FnMut(SequenceNumber, &[&[u8]]) -> Result<()> + 'a;
 
 /// What a walk through the archive is for.
 struct Walk<'a, 'b> {
-    dir: &'a Path,
+    archive: &'a LogArchive,
     point: RestorePoint,
     /// The last commit that was taken.
     last: SequenceNumber,
@@ -345,14 +503,14 @@ impl LogArchive {
     }
 
     /// Shows the batches of all commits after `from` up to the point, with the number of the first of each group, and returns the last.
-    /// `BackupDamaged` if the archive does not reach from the one to the other without a gap.
+    /// `ArchiveGap` if the archive lacks commits on the way, `BackupDamaged` if it is damaged there.
     pub fn walk(&self, from: SequenceNumber, point: RestorePoint, take: &mut Take<'_>) -> Result<SequenceNumber> {
         if point == RestorePoint::Version(from) {
             return Ok(from);
         }
-        let oldest_segment = Some(self.first_segment(from)?);
-        let input = RecoveryInput { oldest_segment, durable_lsn: 0, flushed: from, is_to_sync: false };
-        let mut walk = Walk { dir: &self.dir, point, last: from, is_reached: false, take };
+        let oldest = self.first_segment(from)?;
+        let input = RecoveryInput { oldest_segment: Some(oldest), durable_lsn: 0, flushed: from, is_to_sync: false };
+        let mut walk = Walk { archive: self, point, last: from, is_reached: false, take };
         // All of the archive's segments are looked at, and there may be more than may be open at once.
         let budget = OpenFiles::new(OPEN_SEGMENTS_MAX);
         let vfs = BudgetedVfs::new(Arc::clone(&self.vfs), budget, |_| true, false);
@@ -363,46 +521,85 @@ impl LogArchive {
             Err(e) if !e.is_corruption() => Err(e),
             Err(e @ Error::BackupDamaged { .. }) => Err(e),
             // Also after an error: the last segment may name one that was not archived.
-            _ if self.holds_nothing_after(walk.last)? => match point {
-                RestorePoint::Latest => Ok(walk.last),
-                _ => Err(not_in_archive(point, walk.last)),
+            walked => match self.after(walk.last, oldest)? {
+                After::Nothing => match point {
+                    RestorePoint::Latest => Ok(walk.last),
+                    _ => Err(not_in_archive(point, walk.last)),
+                },
+                After::Gap(last) => Err(self.gap(walk.last, last, NOT_ARCHIVED)?),
+                After::NotedGap(_) if point == RestorePoint::Latest => Ok(walk.last),
+                After::NotedGap(last) => Err(self.gap(walk.last, last, NOT_ARCHIVED)?),
+                After::Damage(path) => {
+                    let cause = walked.err().map(|e| format!(" ({e})")).unwrap_or_default();
+                    Err(self.ends(walk.last, &format!("{} is damaged{cause}", path.display())))
+                }
+                After::Commits => {
+                    let cause = walked.err().map(|e| format!(" ({e})")).unwrap_or_default();
+                    Err(self.ends(walk.last, &format!("a segment without commits is missing or damaged{cause}")))
+                }
             },
-            Err(e) => Err(self.ends(walk.last, &format!(" ({e})"))),
-            Ok(_) => Err(self.ends(walk.last, "")),
         }
     }
 
-    /// Whether the archive is whole at its end, and that is `last` or before. Else what follows `last` is missing or damaged.
-    fn holds_nothing_after(&self, last: SequenceNumber) -> Result<bool> {
-        let mut segments = Vec::new();
+    /// Looks at what the archive has after the commit `last`, where a walk that began in the segment `oldest` came to its end.
+    fn after(&self, last: SequenceNumber, oldest: FileNumber) -> Result<After> {
+        let mut next: Option<SequenceNumber> = None;
+        let (mut damaged, mut newest) = (None, None);
         for number in self.segment_numbers()? {
             let path = wal::segment_path(&self.dir, number);
-            let mut last = None;
+            let mut found = None;
             let dump = wal::inspect_segment(&*self.vfs, &path, &mut |_, record| {
-                if record.header.flags.is_group() {
-                    last = Some(record.header.last_sequence);
+                if found.is_none() && record.header.flags.is_group() && record.header.last_sequence > last {
+                    found = Some(record.header.first_sequence);
                 }
                 Ok(())
             });
             match dump {
-                Ok(dump) => segments.push((
-                    dump.header.epoch,
-                    dump.header.start_lsn,
-                    dump.remains || dump.records_beyond > 0,
-                    last,
-                )),
-                // A killed process has left it unfinished.
-                Err(e) if e.is_corruption() => {}
+                Ok(dump) => {
+                    let place = Some((dump.header.epoch, dump.header.start_lsn));
+                    let holds_end = dump.header.previous_sequence <= last && number >= oldest;
+                    if (dump.remains || dump.records_beyond > 0) && holds_end && place >= newest {
+                        (damaged, newest) = (Some(path), place);
+                    }
+                }
+                Err(e) if e.is_corruption() && (number < oldest || self.is_unfinished(&path)?) => {}
+                Err(e) if e.is_corruption() => damaged = Some(path),
                 Err(e) => return Err(e),
             }
+            next = next.into_iter().chain(found).min();
         }
-        segments.sort_unstable();
-        for (_, _, is_damaged, found) in segments.into_iter().rev() {
-            if is_damaged || found.is_some() {
-                return Ok(!is_damaged && found <= Some(last));
-            }
-        }
-        Ok(true)
+        let noted = archive_gaps::list(&*self.vfs, &self.dir)?.into_iter().find(|gap| gap.last > last);
+        Ok(match (damaged, next, noted) {
+            // A gap that was noted is one whatever else is wrong.
+            (_, _, Some(gap)) if gap.first <= last + 1 => match next {
+                Some(_) => After::Gap(gap.last),
+                None => After::NotedGap(gap.last),
+            },
+            (Some(path), ..) => After::Damage(path),
+            (None, Some(next), _) if next > last + 1 => After::Gap(next - 1),
+            (None, Some(_), _) => After::Commits,
+            (None, None, _) => After::Nothing,
+        })
+    }
+
+    /// Checks whether a killed process left this segment unfinished: the header is written last, so there are zeros in its place. Any other
+    /// header that cannot be read is damaged.
+    fn is_unfinished(&self, path: &Path) -> Result<bool> {
+        let file = self.vfs.open(path, OpenMode::Read).map_err(|e| Error::io("open", path, e))?;
+        let mut header = [0; SEGMENT_HEADER_LEN as usize];
+        file.read_at(&mut header, 0).map_err(|e| Error::io("read", path, e))?;
+        Ok(header.iter().all(|byte| *byte == 0))
+    }
+
+    /// The error of a restore that came to the commit `reached` and to a gap of at least the commits up to `last`.
+    fn gap(&self, reached: SequenceNumber, last: SequenceNumber, reason: &str) -> Result<Error> {
+        let noted = archive_gaps::list(&*self.vfs, &self.dir)?;
+        let noted = noted.into_iter().find(|gap| gap.first <= reached + 1 && gap.last > reached);
+        let gap = match noted {
+            Some(noted) => ArchiveGap { first: reached + 1, last: noted.last.max(last), ..noted },
+            None => ArchiveGap { first: reached + 1, last, found: moment_of(0), reason: reason.to_owned() },
+        };
+        Ok(gap.to_error(&self.dir, reached))
     }
 
     fn segment_numbers(&self) -> Result<Vec<FileNumber>> {
@@ -415,8 +612,8 @@ impl LogArchive {
 
     fn ends(&self, last: SequenceNumber, detail: &str) -> Error {
         let detail = format!(
-            "the log archive goes no further than to commit {last}, which can be restored, or has a gap there{detail}; a backup after the gap may lead to the \
-             moment asked for, `Db::archive_now` archives what has not been"
+            "the log archive leads to commit {last}, which can be restored, and no further: {detail}; a backup of a later commit may lead to \
+             the moment asked for"
         );
         Error::BackupDamaged { path: self.dir.clone(), detail }
     }
@@ -431,24 +628,45 @@ impl LogArchive {
                 self.dir.display()
             )));
         }
-        let mut best = None;
+        let (mut best, mut begins_after) = (None, None);
         for number in numbers {
             let path = wal::segment_path(&self.dir, number);
             match wal::first_group(&*self.vfs, &path) {
-                Ok((header, Some(first))) if first <= from + 1 => {
-                    best = best.max(Some((header.epoch, header.start_lsn, number)));
+                Ok((header, first)) => {
+                    let before = first.map_or(header.previous_sequence, |first| first.saturating_sub(1));
+                    if before <= from {
+                        best = best.max(Some((header.epoch, header.start_lsn, number)));
+                    }
+                    begins_after = begins_after.into_iter().chain([before]).min();
                 }
-                Ok(_) => {}
                 // A killed process has left it, or it is damaged: then the chain will miss it.
                 Err(e) if e.is_corruption() => {}
                 Err(e) => return Err(e),
             }
         }
-        best.map(|(_, _, number)| number).ok_or_else(|| {
-            let detail = format!("the log archive does not reach back to the backup, which ends at commit {from}");
-            Error::BackupDamaged { path: self.dir.clone(), detail }
-        })
+        match (best, begins_after) {
+            (Some((_, _, number)), _) => Ok(number),
+            (None, Some(before)) => Err(self.gap(from, before, "the archive begins after them")?),
+            (None, None) => {
+                let detail = "no segment of the log archive can be read".to_owned();
+                Err(Error::BackupDamaged { path: self.dir.clone(), detail })
+            }
+        }
     }
+}
+
+/// The contents of an archive after a commit.
+enum After {
+    /// Nothing.
+    Nothing,
+    /// A gap up to this commit, and later commits.
+    Gap(SequenceNumber),
+    /// A gap up to this commit, and nothing behind it.
+    NotedGap(SequenceNumber),
+    /// This segment, which is damaged.
+    Damage(PathBuf),
+    /// The next commit, which the segments do not lead to.
+    Commits,
 }
 
 /// The error about a point that no archived commit reaches, where the archive itself is whole.
@@ -469,15 +687,10 @@ impl Walk<'_, '_> {
         if self.is_reached {
             return Ok(Visit::Taken);
         }
-        let damaged = |detail: String| Error::BackupDamaged { path: self.dir.to_owned(), detail };
+        let damaged = |detail: String| Error::BackupDamaged { path: self.archive.dir.clone(), detail };
         let next = self.last + 1;
         if info.first_sequence > next {
-            let (before, first) = (self.last, info.first_sequence);
-            return Err(damaged(format!(
-                "commits {next} to {} did not go through the log (a bulk load, or commits without WAL): restore to a \
-                 commit up to {before}, or from a backup of {first} or later",
-                first - 1
-            )));
+            return Err(self.archive.gap(self.last, info.first_sequence - 1, NOT_LOGGED)?);
         }
         let is_past = match self.point {
             RestorePoint::Version(version) => info.first_sequence > version,

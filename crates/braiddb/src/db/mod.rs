@@ -1,6 +1,7 @@
 //! The database: open, recovery, state, background work, and the handles that users hold.
 
 mod archive;
+mod archive_gaps;
 mod background;
 mod batch;
 mod birthplace;
@@ -169,6 +170,7 @@ mod tests_verify;
 mod tests_watch;
 
 pub use archive::{LogArchive, RestorePoint};
+pub use archive_gaps::ArchiveGap;
 pub use batch::Batch;
 pub use bulk::{BulkLoader, MultiBulkLoader, UnsortedLoader};
 pub use bytes::{Key, Value};

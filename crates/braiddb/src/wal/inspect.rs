@@ -9,7 +9,10 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     platform::{File, OpenMode, Vfs},
 };
-use std::{path::Path, sync::Arc};
+use std::{ops::RangeInclusive, path::Path, sync::Arc};
+
+/// Takes the sequence numbers of a commit group and its unpacked payload.
+type GroupVisitor<'a> = dyn FnMut(RangeInclusive<SequenceNumber>, &[u8]) -> Result<()> + 'a;
 
 /// A segment's contents in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,14 +53,9 @@ pub fn inspect_segment(
     Ok(SegmentDump { header, end_offset: offset, remains: found != Found::Nothing, records_beyond })
 }
 
-/// Reads the commit groups of a segment's first `used_len` bytes, in order: calls `visitor` with the first sequence number and the unpacked
+/// Reads the commit groups of a segment's first `used_len` bytes, in order: calls `visitor` with the sequence numbers and the unpacked
 /// payload of each. Damage before that place is an error.
-pub fn read_groups(
-    vfs: &dyn Vfs,
-    path: &Path,
-    used_len: u64,
-    visitor: &mut dyn FnMut(SequenceNumber, &[u8]) -> Result<()>,
-) -> Result<()> {
+pub fn read_groups(vfs: &dyn Vfs, path: &Path, used_len: u64, visitor: &mut GroupVisitor<'_>) -> Result<()> {
     let (header, mut link, file) = open_segment(vfs, path)?;
     let mut reader = SegmentReader::new(&header, &*file, path);
     let mut offset = SEGMENT_HEADER_LEN;
@@ -67,7 +65,8 @@ pub fn read_groups(
             _ => return Err(Error::corruption(path, offset, "a record of the log is damaged")),
         };
         if record.header.flags.is_group() {
-            visitor(record.header.first_sequence, &reader.payload(offset, &record)?)?;
+            let numbers = record.header.first_sequence..=record.header.last_sequence;
+            visitor(numbers, &reader.payload(offset, &record)?)?;
         }
         offset += record.file_len();
         link = record.link;

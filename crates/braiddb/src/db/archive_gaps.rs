@@ -1,0 +1,112 @@
+//! Gaps of a log archive: commits that it lacks, and what it knows of them.
+//!
+//! A gap is noted in the archive **before** the segment behind it is archived: so a gap that an
+//! archive has is known, whatever is killed when. The note is a file named by its commits, `FIRST-LAST.gap`, which says when
+//! the gap was found and why, and which may be removed once no backup before the gap is left.
+
+use crate::{
+    base::{Error, Result, SequenceNumber},
+    platform::{OpenMode, SystemTime, Vfs, moment_of},
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// The end of the name of a note.
+const SUFFIX: &str = ".gap";
+
+/// Maximum bytes of a note that are read. A longer one is cut.
+const NOTE_BYTES_MAX: usize = 4096;
+
+/// Reason for a gap inside a segment.
+pub const NOT_LOGGED: &str = "they did not go through the log: a bulk load, or commits without WAL";
+
+/// Reason for a gap between two segments.
+pub const NOT_ARCHIVED: &str = "the database was open without the archive, or they did not go through the log (a bulk load, or commits \
+                                without WAL)";
+
+/// Commits that a [log archive](crate::Builder::log_archive) lacks. No restore passes over them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveGap {
+    /// The first commit that is missing.
+    pub first: SequenceNumber,
+    /// The last commit that is missing. A backup of this commit or a later one leads on.
+    pub last: SequenceNumber,
+    /// When the gap was found, by the wall clock.
+    pub found: SystemTime,
+    /// The cause, as far as it is known.
+    pub reason: String,
+}
+
+impl ArchiveGap {
+    /// The gap as an error; a restore from a backup before it ends at the commit `reached`.
+    pub fn to_error(&self, archive: &Path, reached: SequenceNumber) -> Error {
+        let (first, last, reason) = (self.first, self.last, self.reason.clone());
+        Error::ArchiveGap { path: archive.to_owned(), first, last, reached, reason }
+    }
+}
+
+/// Lists the gaps that are noted in an archive, in the order of their commits.
+pub fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<ArchiveGap>> {
+    let entries = match vfs.list(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+        other => other.map_err(|e| Error::io("list", dir, e))?,
+    };
+    let mut ranges: Vec<_> = entries.iter().filter_map(|entry| range_of(&entry.name)).collect();
+    // Of notes with the same first commit the widest comes first: the others are from before it was widened.
+    ranges.sort_unstable_by_key(|(first, last)| (*first, u64::MAX - *last));
+    let mut gaps: Vec<ArchiveGap> = Vec::new();
+    for (first, last) in ranges {
+        if gaps.last().is_none_or(|before| before.last < last) {
+            let (found, reason) = read_note(vfs, &note_path(dir, first, last));
+            gaps.push(ArchiveGap { first, last, found, reason });
+        }
+    }
+    Ok(gaps)
+}
+
+/// Notes a gap, durably. A gap that ends just before it becomes one with it. Returns the note.
+pub fn note(vfs: &dyn Vfs, dir: &Path, gap: ArchiveGap) -> Result<ArchiveGap> {
+    let before = list(vfs, dir)?.into_iter().find(|other| other.last + 1 >= gap.first && other.first <= gap.first);
+    let gap = match &before {
+        Some(before) if before.last >= gap.last => return Ok(before.clone()),
+        Some(before) => ArchiveGap { first: before.first, ..gap },
+        None => gap,
+    };
+    let path = note_path(dir, gap.first, gap.last);
+    let file = vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::output("create", &path, e))?;
+    let found_us = gap.found.duration_since(crate::platform::UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    let text = format!("{found_us}\n{}\n", gap.reason);
+    file.write_at(text.as_bytes(), 0).map_err(|e| Error::output("write", &path, e))?;
+    file.sync_data().map_err(|e| Error::output("sync", &path, e))?;
+    vfs.sync_dir(dir).map_err(|e| Error::output("sync", dir, e))?;
+    if let Some(before) = before {
+        let path = note_path(dir, before.first, before.last);
+        vfs.remove(&path).map_err(|e| Error::output("remove", &path, e))?;
+    }
+    Ok(gap)
+}
+
+fn note_path(dir: &Path, first: SequenceNumber, last: SequenceNumber) -> PathBuf {
+    dir.join(format!("{first}-{last}{SUFFIX}"))
+}
+
+/// The commits in the name of a note.
+fn range_of(name: &str) -> Option<(SequenceNumber, SequenceNumber)> {
+    let (first, last) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+    let range = (first.parse().ok()?, last.parse().ok()?);
+    (range.0 <= range.1).then_some(range)
+}
+
+/// The time and the reason in a note. A note that was cut off by a crash still says by its name which commits are missing.
+fn read_note(vfs: &dyn Vfs, path: &Path) -> (SystemTime, String) {
+    let mut bytes = vec![0; NOTE_BYTES_MAX];
+    let len = vfs.open(path, OpenMode::Read).and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
+    let text = String::from_utf8_lossy(bytes.get(..len).unwrap_or_default()).into_owned();
+    let mut lines = text.lines();
+    let found_us = lines.next().and_then(|line| line.parse().ok()).unwrap_or(0);
+    let reason = lines.next().filter(|line| !line.is_empty()).unwrap_or(NOT_ARCHIVED);
+    (moment_of(found_us), reason.to_owned())
+}
