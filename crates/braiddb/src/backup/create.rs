@@ -2,10 +2,10 @@
 //!
 //! In order: what killed processes have left is removed; an object says that a backup is begun; the image is taken; files that no
 //! backup has are copied, each verified before; the description is put; what said "begun" goes. Killed anywhere, the process
-//! leaves the earlier backups as they were.
+//! leaves the earlier backups as they were. A backup that fails removes its objects.
 
 use super::{
-    description::{BackedUpFile, Description, Identity, begun_name, description_name},
+    description::{BackedUpFile, Description, Identity, ObjectKind, begun_name, description_name},
     store::{BackupInfo, Backups, Inventory, READ_BYTES},
     target::BackupTarget,
 };
@@ -33,8 +33,8 @@ impl Db {
     /// verified first, so that damage is noticed and not kept for data (`Corruption`). It is durable, as far as the target
     /// promises, when this returns.
     ///
-    /// After an error the earlier backups are as they were, and what is left of this one goes with the next. Two backups at once into the
-    /// same target: the second gets `Locked`.
+    /// After an error the earlier backups are as they were, and the files of this one are removed. Files that cannot be removed, or that a
+    /// killed process has left, go with the next backup. Two backups at once into the same target: the second gets `Locked`.
     ///
     /// Takes time linear in what is copied. See [`Backups`] for what may be done with them, and
     /// [`Builder::restore`](crate::Builder::restore).
@@ -70,17 +70,40 @@ impl Db {
         let _lock = target.lock()?;
         let inventory = Backups::new(target).sweep()?;
         let id = inventory.next_id();
-        target.put(&begun_name(id))?.finish()?;
         let work = Work { target, id, known: known_files(inventory, options) };
-        let description = self.image().and_then(|image| work.copy(&image))?;
-        let mut writer = target.put(&description_name(id))?;
-        writer.write(&description.encode(self.random_id()))?;
-        writer.finish()?;
+        let described = self.put_all(&work);
+        if described.is_err() {
+            remove_failed(target, id);
+        }
+        let description = described?;
         if let Err(e) = target.delete(&begun_name(id)) {
             // The description counts; the next backup sees to the rest.
             tracing::warn!(error = %e, "a backup is complete, but that it is could not be noted");
         }
         Ok(description.info())
+    }
+
+    /// Puts the objects of a backup in their order, up to its description.
+    fn put_all(&self, work: &Work<'_>) -> Result<Description> {
+        work.target.put(&begun_name(work.id))?.finish()?;
+        let description = self.image().and_then(|image| work.copy(&image))?;
+        let mut writer = work.target.put(&description_name(work.id))?;
+        writer.write(&description.encode(self.random_id()))?;
+        writer.finish()?;
+        Ok(description)
+    }
+}
+
+/// Removes the objects of a backup that failed. After an error here, the next backup removes the others.
+fn remove_failed(target: &dyn BackupTarget, id: u64) {
+    // The description goes before the files that it names, and the mark of an unfinished backup last.
+    let kinds = [ObjectKind::Description(id), ObjectKind::File(id), ObjectKind::Begun(id)];
+    let removed = target.list().and_then(|objects| {
+        let of_kind = |kind| objects.iter().filter(move |object| ObjectKind::of(&object.name) == Some(kind));
+        kinds.into_iter().flat_map(of_kind).try_for_each(|object| target.delete(&object.name))
+    });
+    if let Err(e) = removed {
+        tracing::warn!(error = %e, "a backup failed, and some of its files stay until the next backup");
     }
 }
 
