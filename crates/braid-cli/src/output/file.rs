@@ -2,8 +2,9 @@
 //!
 //! A regular file, or a name that is free, gets its contents at the end, all at once: they are written to a temporary file
 //! beside it, synced, given the old file's mode, and renamed. After an error, the temporary file is removed and the old file
-//! is as it was. Nor does a signal leave it (see `interrupt`). A symbolic link stays: the file that it names is replaced. All else is written through, as a shell's `>`
-//! does: pipes, devices, standard output by another name (`/dev/stdout`), and files with several names (hard links).
+//! is as it was. Nor does a signal leave it (see `interrupt`). A symbolic link stays: the file that it names is replaced. Of a file
+//! with several names (hard links) only the given name gets the new contents: the file behind the others may be one of a database.
+//! Pipes, devices and standard output by another name (`/dev/stdout`) are written through, as a shell's `>` does.
 //!
 //! A file in the directory of a database is refused: it could take the place of one of the database's own.
 
@@ -30,7 +31,7 @@ pub struct OutputFile {
 
 enum Out {
     Stdout(Stdout),
-    /// A pipe, a device or a file with several names.
+    /// A pipe or a device.
     Through(File),
     Replacing(Replacement),
 }
@@ -49,7 +50,7 @@ impl OutputFile {
         OutputFile { outlives_signals: true, ..self }
     }
 
-    /// Opens one that takes the place of no other file.
+    /// Opens one that takes the place of no other file. For commands with --force, which the error names.
     pub fn create_new(path: &Path) -> Result<OutputFile> {
         let is_taken = |known: &Metadata| known.is_file() && !is_stdout(known);
         if path != Path::new("-") && fs::metadata(path).is_ok_and(|known| is_taken(&known)) {
@@ -64,7 +65,7 @@ impl OutputFile {
 
     /// Whether a file of this name is replaced at the end, or made then, and is as it was until then.
     pub fn is_made_at_end(path: &Path) -> bool {
-        let is_replaced = |known: &Metadata| known.is_file() && !is_stdout(known) && !has_several_names(known);
+        let is_replaced = |known: &Metadata| known.is_file() && !is_stdout(known);
         path != Path::new("-") && fs::metadata(path).map_or(true, |known| is_replaced(&known))
     }
 
@@ -124,9 +125,6 @@ fn open(path: &Path) -> io::Result<Out> {
         Ok(metadata) if metadata.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory")),
         Ok(metadata) if is_stdout(&metadata) => Ok(Out::Stdout(Stdout::new())),
         Ok(metadata) if !metadata.is_file() => Ok(Out::Through(OpenOptions::new().write(true).open(path)?)),
-        Ok(metadata) if has_several_names(&metadata) => {
-            Ok(Out::Through(OpenOptions::new().write(true).truncate(true).open(path)?))
-        }
         Ok(metadata) => Ok(Out::Replacing(Replacement::of(fs::canonicalize(path)?, Some(&metadata))?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Ok(Out::Replacing(Replacement::of(end_of_links(path)?, None)?))
@@ -145,17 +143,6 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("too many symbolic links"))
-}
-
-#[cfg(unix)]
-fn has_several_names(metadata: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    metadata.nlink() > 1
-}
-
-#[cfg(not(unix))]
-fn has_several_names(_: &Metadata) -> bool {
-    false
 }
 
 /// Whether this is the file or pipe that standard output goes to.
@@ -192,7 +179,7 @@ struct Replacement {
 }
 
 fn exists_already(shown: &str) -> anyhow::Error {
-    usage(format!("{shown} exists already: name a file that does not, or remove it"))
+    usage(format!("{shown} exists already: name another file, or give --force to replace it"))
 }
 
 impl Replacement {
