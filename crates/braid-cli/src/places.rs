@@ -68,6 +68,25 @@ pub fn check_new_directory(path: &Path, what: &str) -> Result<()> {
     check_parent(path)
 }
 
+/// Does what makes a directory and fills it. If that fails and leaves nothing in the directory, and the directory was not there
+/// before, it is removed.
+pub fn making_directory<T>(path: &Path, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    let was_absent = fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let made = make();
+    if was_absent && made.is_err() {
+        let is_lock = |entry: &fs::DirEntry| entry.file_name() == "LOCK";
+        let only = fs::read_dir(path).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
+        if let [lock] = only.as_slice()
+            && is_lock(lock)
+        {
+            let _ = fs::remove_file(lock.path());
+        }
+        // This fails where there is something in it.
+        let _ = fs::remove_dir(path);
+    }
+    made
+}
+
 /// Refuses an output file inside a database. What is written through, such as a pipe, has no place.
 pub fn check_output_file(path: &Path, what: &str) -> Result<()> {
     if path == Path::new("-") || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {

@@ -27,7 +27,7 @@ use crate::{
     interrupt::{self, Pace},
     notation::{parse_time, show_bytes, show_count, show_time},
     output::{Stdout, note, print_line},
-    places::{check_apart, check_new_directory, check_parent, check_separate},
+    places::{check_apart, check_new_directory, check_parent, check_separate, making_directory},
 };
 
 /// `braid backup`
@@ -86,8 +86,11 @@ fn create(arguments: &CreateBackupArguments) -> Result<u8> {
         "the backup is not finished; earlier ones are as they were, and the next `backup create` removes what is left of this one"
             .to_owned()
     });
-    let target = DirectoryTarget::open(&arguments.target)?;
-    let info = db.backup_with(&target, BackupOptions { full: arguments.full })?;
+    let (target, info) = making_directory(&arguments.target, || {
+        let target = DirectoryTarget::open(&arguments.target)?;
+        let info = db.backup_with(&target, BackupOptions { full: arguments.full })?;
+        Ok((target, info))
+    })?;
     db.close()?;
     // Before the report, which nobody may be there to read.
     let pruned = prune(&target, Some(info.incarnation), &arguments.retention);
@@ -228,10 +231,14 @@ pub fn restore(arguments: &RestoreArguments) -> Result<u8> {
         remove_unfinished(&Builder::new(), &arguments.db)?;
     }
     begin_new_directory(&arguments.db);
-    let restored = match (&arguments.archive, &arguments.to) {
-        (Some(archive), Some(to)) => Builder::new().restore_to(&target, archive, parse_point(to)?, &arguments.db)?,
-        _ => Builder::new().restore(&target, arguments.backup, &arguments.db)?,
-    };
+    let restored = making_directory(&arguments.db, || {
+        Ok(match (&arguments.archive, &arguments.to) {
+            (Some(archive), Some(to)) => {
+                Builder::new().restore_to(&target, archive, parse_point(to)?, &arguments.db)?
+            }
+            _ => Builder::new().restore(&target, arguments.backup, &arguments.db)?,
+        })
+    })?;
     if arguments.json {
         print_line(json!({
             "backup": restored.backup, "commit": restored.sequence, "bytes": restored.bytes,
@@ -276,15 +283,18 @@ pub fn archive(arguments: &ArchiveArguments) -> Result<u8> {
     check_apart(&arguments.db, &arguments.archive, "the log archive")?;
     check_parent(&arguments.archive)?;
     let advice = "that program archives its log itself (`Builder::log_archive`, `Db::archive_now`)";
-    let db = advise_if_open(open_archiving(&arguments.db, &arguments.archive, &arguments.open), advice)?;
-    interrupt::begin(Pace::AtOnce, |_| "what is archived stays; begin it again to archive the rest".to_owned());
-    // A gap that this run has found: the list has it, and all else is archived.
-    let sequence = match db.archive_now() {
-        Err(error) if error.is_archive_gap() => db.archive_now()?,
-        archived => archived?,
-    };
-    let (gaps, life) = (db.archive_gaps()?, db.incarnation());
-    db.close()?;
+    let (sequence, gaps, life) = making_directory(&arguments.archive, || {
+        let db = advise_if_open(open_archiving(&arguments.db, &arguments.archive, &arguments.open), advice)?;
+        interrupt::begin(Pace::AtOnce, |_| "what is archived stays; begin it again to archive the rest".to_owned());
+        // A gap that this run has found: the list has it, and all else is archived.
+        let sequence = match db.archive_now() {
+            Err(error) if error.is_archive_gap() => db.archive_now()?,
+            archived => archived?,
+        };
+        let (gaps, life) = (db.archive_gaps()?, db.incarnation());
+        db.close()?;
+        Ok((sequence, gaps, life))
+    })?;
     let backed_up = match &arguments.backups {
         Some(backups) => newest_of(&existing(backups)?, life)?,
         None => None,
@@ -343,13 +353,13 @@ pub fn checkpoint(arguments: &CheckpointArguments) -> Result<u8> {
     check_apart(&arguments.db, &arguments.dir, "the checkpoint")?;
     check_parent(&arguments.dir)?;
     if arguments.copy {
-        return copy_database(arguments);
+        return making_directory(&arguments.dir, || copy_database(arguments));
     }
     let advice = "`braid checkpoint --copy` copies all records beside it, without sharing files; or that program can make \
                   the checkpoint itself (`Db::checkpoint`)";
     let db = advise_if_open(open_for_writing(&arguments.db, &arguments.open), advice)?;
     begin_new_directory(&arguments.dir);
-    let sequence = db.checkpoint(&arguments.dir)?;
+    let sequence = making_directory(&arguments.dir, || Ok(db.checkpoint(&arguments.dir)?))?;
     db.close()?;
     report_commit("checkpoint at", sequence, arguments.json)
 }

@@ -3,13 +3,21 @@
 use anyhow::Result;
 
 use super::{
-    backup, copy_tree, count, dump, export, find, import, index, maintenance, point, salvage, scan, stats, tree_names,
-    verify, watch,
+    backup, copy_tree, count, created, dump, export, find, import, index, maintenance, point, salvage, scan, stats,
+    tree_names, verify, watch,
 };
 use crate::{arguments::Command, bench, demo};
 
-/// Runs a command.
+/// Runs a command. If it fails, a database that it has created and not filled is removed.
 pub fn run(command: Command) -> Result<u8> {
+    let done = run_command(command);
+    if done.is_err() {
+        created::remove_if_empty();
+    }
+    done
+}
+
+fn run_command(command: Command) -> Result<u8> {
     match command {
         Command::Create(arguments) => maintenance::create(&arguments),
         Command::Get(arguments) => point::get(&arguments),

@@ -19,7 +19,7 @@ use crate::{
     interrupt::{self, End, Pace},
     notation::{show_bytes, show_count, show_name},
     output::{OutputFile, Stdout, note, print_line},
-    places::check_new_directory,
+    places::{check_new_directory, making_directory},
     text_form::to_text,
 };
 
@@ -168,7 +168,7 @@ pub fn load(arguments: &LoadArguments) -> Result<u8> {
         progress: Some(&mut show),
         bad_operands: arguments.bad_operands,
     };
-    let loaded = builder(&arguments.open).load(db, &mut input, options);
+    let loaded = making_directory(db, || Ok(builder(&arguments.open).load(db, &mut input, options)?));
     bar.finish();
     let report = loaded.with_context(|| format!("{} was not loaded", arguments.file.display()))?;
     if arguments.json {

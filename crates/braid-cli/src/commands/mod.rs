@@ -3,6 +3,7 @@
 mod backup;
 mod copy_tree;
 mod count;
+mod created;
 mod del_range;
 mod dispatch;
 mod dump;

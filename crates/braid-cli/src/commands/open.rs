@@ -9,6 +9,7 @@ use std::{fs, io, path::Path};
 use anyhow::{Context, Result};
 use braiddb::{Builder, Db, Durability, MultiTree, Tree};
 
+use super::created::NewPlace;
 use crate::{
     arguments::{DurabilityArgument, KeyArguments, OpenArguments, ReadArguments},
     exit::{self, NOT_FOUND, failure, usage},
@@ -68,15 +69,22 @@ pub fn open_or_create(path: &Path, arguments: &OpenArguments, create: bool) -> R
     })
 }
 
-/// Opens a database, or creates it; its parent must be there.
+/// Opens a database, or creates it; its parent must be there. One that it creates is removed if the command fails and stores nothing.
 pub fn create_database(path: &Path, arguments: &OpenArguments) -> Result<Db> {
     if path.is_file() {
         check_directory(path)?;
     }
-    if !path.join("CURRENT").exists() {
-        check_new_directory(path, "the new database")?;
+    if path.join("CURRENT").exists() {
+        return Ok(builder(arguments).create(true).open(path)?);
     }
-    Ok(builder(arguments).create(true).open(path)?)
+    check_new_directory(path, "the new database")?;
+    let place = NewPlace::of(path);
+    let opened = builder(arguments).create(true).open(path);
+    // Another process that holds the lock has created it, or is about to.
+    if !matches!(opened, Err(braiddb::Error::Locked { .. })) {
+        place.note_created(path);
+    }
+    Ok(opened?)
 }
 
 /// Opens an existing database with a log archive.

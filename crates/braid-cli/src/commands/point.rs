@@ -95,10 +95,20 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
     let value = read_value(&arguments.value, arguments.format)?;
     let db = open_or_create(&arguments.db, &arguments.open, arguments.create)?;
     let known = KnownTrees::of(&db)?;
-    let notation = key_notation(&db, &arguments.tree, arguments.key_arguments)?;
+    if let Err(error) = put_value(&db, arguments, &value) {
+        known.drop_new(&db, true);
+        return Err(error);
+    }
+    known.note_new(&db)?;
+    db.close()?;
+    Ok(OK)
+}
+
+fn put_value(db: &Db, arguments: &PutArguments, value: &[u8]) -> Result<()> {
+    let notation = key_notation(db, &arguments.tree, arguments.key_arguments)?;
     let key = parse_key(&arguments.key, notation)?;
     let mut batch = db.batch();
-    match NamedTree::find(&db, &arguments.tree)? {
+    match NamedTree::find(db, &arguments.tree)? {
         Some(NamedTree::Multi(_)) if arguments.ttl.is_some() => {
             return Err(usage(format!(
                 "the tree {} has many values to a key: they cannot expire",
@@ -106,34 +116,32 @@ pub fn put(arguments: &PutArguments) -> Result<u8> {
             )));
         }
         Some(NamedTree::Multi(tree)) => {
-            batch.add(&tree, &key, &value);
+            batch.add(&tree, &key, value);
         }
         _ => {
             let tree = db.tree(&arguments.tree)?;
-            let indexes = Indexes::load(&db, &arguments.tree)?;
+            let indexes = Indexes::load(db, &arguments.tree)?;
             if arguments.ttl.is_some() && !indexes.specs.is_empty() {
                 let reason = "the tree has indexes, whose records would stay: it cannot have values that expire";
                 return Err(usage(reason.to_owned()));
             }
             let old = tree.get(&key)?.map(|stored| indexes.keys_of_stored(&stored)).unwrap_or_default();
-            indexes.replace(&mut batch, &key, &old, &indexes.keys_of_stored(&value));
+            indexes.replace(&mut batch, &key, &old, &indexes.keys_of_stored(value));
             match arguments.ttl {
-                None => batch.put(&tree, &key, &value),
-                Some(seconds) => batch.put_with_ttl(&tree, &key, &value, Duration::from_secs(seconds)),
+                None => batch.put(&tree, &key, value),
+                Some(seconds) => batch.put_with_ttl(&tree, &key, value, Duration::from_secs(seconds)),
             };
             if notation == KeyNotation::U64 && tree.first()?.is_none() {
                 // The first record decides how keys are written.
-                let mut new = NewNotation::claim(&db, &arguments.tree, notation, "--keys u64")?;
+                let mut new = NewNotation::claim(db, &arguments.tree, notation, "--keys u64")?;
                 if !new.is_needless() {
-                    new.store(&db, &arguments.tree, &db.tree(IMPORT_TREE)?, &mut batch)?;
+                    new.store(db, &arguments.tree, &db.tree(IMPORT_TREE)?, &mut batch)?;
                 }
             }
         }
     }
     db.write(batch, arguments.durability.into())?;
-    known.note_new(&db)?;
-    db.close()?;
-    Ok(OK)
+    Ok(())
 }
 
 /// `braid del`

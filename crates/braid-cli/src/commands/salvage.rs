@@ -14,7 +14,7 @@ use crate::{
     interrupt::{self, Pace},
     notation::{show_bytes, show_count, show_name},
     output::Stdout,
-    places::check_new_directory,
+    places::{check_new_directory, making_directory},
     text_form::{to_json, to_text},
 };
 
@@ -33,7 +33,9 @@ pub fn salvage(arguments: &SalvageArguments) -> Result<u8> {
         stop_at_gap: arguments.stop_at_gap,
         progress: Some(&mut tell),
     };
-    let salvaged = builder(&arguments.open).salvage(&arguments.from, &arguments.to, options);
+    let salvaged = making_directory(&arguments.to, || {
+        Ok(builder(&arguments.open).salvage(&arguments.from, &arguments.to, options)?)
+    });
     bar.finish();
     let report = salvaged?;
     let mut out = Stdout::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use braiddb::Db;
 
-use super::progress::IMPORT_TREE;
+use super::{index_store::all_indexes, progress::IMPORT_TREE};
 use crate::{notation::show_name, output::note};
 
 /// The trees that were there before.
@@ -15,6 +15,35 @@ impl KnownTrees {
     /// The trees of the database as they are now.
     pub fn of(db: &Db) -> Result<KnownTrees> {
         Ok(KnownTrees(db.trees()?.into_iter().map(|tree| tree.name).collect()))
+    }
+
+    /// After a failure: drops the trees that have come since and are empty, but for the indexes of trees that were there before. The
+    /// tree of what imports know goes with them where nothing was stored. What cannot be dropped, as on a full disk, stays: the
+    /// caller reports the error that came before.
+    pub fn drop_new(&self, db: &Db, nothing_is_stored: bool) {
+        let _ = self.try_drop_new(db, nothing_is_stored);
+    }
+
+    fn try_drop_new(&self, db: &Db, nothing_is_stored: bool) -> Result<()> {
+        let indexes = all_indexes(db)?.into_iter().filter(|(tree, _)| self.0.contains(tree));
+        let kept: BTreeSet<String> = indexes.flat_map(|(_, specs)| specs).map(|spec| spec.name).collect();
+        let mut is_all_dropped = nothing_is_stored && kept.is_subset(&self.0);
+        for tree in db.trees()?.into_iter().filter(|tree| tree.name != IMPORT_TREE && !self.0.contains(&tree.name)) {
+            let is_empty = match tree.multi {
+                true => db.open_multi_tree(&tree.name)?.iter().next().transpose()?.is_none(),
+                false => db.open_tree(&tree.name)?.first()?.is_none(),
+            };
+            if is_empty && !kept.contains(&tree.name) {
+                db.drop_tree(&tree.name)?;
+            } else {
+                is_all_dropped = false;
+            }
+        }
+        let has_imports = db.trees()?.iter().any(|tree| tree.name == IMPORT_TREE);
+        if is_all_dropped && has_imports && !self.0.contains(IMPORT_TREE) {
+            db.drop_tree(IMPORT_TREE)?;
+        }
+        Ok(())
     }
 
     /// Names the trees that have come since.

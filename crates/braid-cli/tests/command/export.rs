@@ -98,6 +98,8 @@ fn export_that_is_cut_is_refused_with_the_number_of_records_before() {
     place.write("damaged", exported.replace("\"value\"", "\"valu\""));
     let message = place.fails(5, "import other damaged --create");
     assert!(message.contains("line 3 of the export is damaged"), "{message}");
+    assert!(!place.path("other").exists(), "nothing was stored in it");
+    place.ok("create other");
     place.write("other.jsonl", "{\"braid_export\":1}\n");
     place.fails(5, "import other other.jsonl");
     // Only where no other format was asked for.
