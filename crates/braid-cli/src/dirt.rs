@@ -90,6 +90,10 @@ kinds! {
     BadType, "bad-type", true, "a field is not of its type in --types";
     /// The field that makes the key is missing or is no scalar.
     MissingKey, "missing-key", true, "the key's field is missing, or is not text or a whole number";
+    /// The field that makes the key is there, and empty.
+    EmptyKey, "empty-key", true, "the key's field is empty: all such records would share one key";
+    /// A zero byte in a row.
+    ZeroByte, "zero-byte", true, "a zero byte in a row: it is no text, or UTF-16 that was joined to other text";
     /// A key longer than the engine takes.
     KeyTooLong, "key-too-long", true, "the key is longer than a key can be";
 }

@@ -8,6 +8,7 @@
 mod arguments;
 mod bar;
 mod bench;
+mod command_line;
 mod commands;
 mod demo;
 mod dirt;

@@ -22,7 +22,8 @@ pub struct ImportArguments {
     /// What the input is written in [default: an export is known by its first line, all else by the input's name]
     #[arg(long)]
     pub format: Option<Format>,
-    /// The field that makes the key; with :u64, a number stored in 8 bytes big-endian [default: the record's number]
+    /// The field that makes the key, which may not be empty; with :u64, a number stored in 8 bytes big-endian [default: the record's
+    /// number, from --number-from]
     #[arg(long, value_name = "FIELD[:u64]")]
     pub key: Option<String>,
     /// An index: a tree of many values to a key, over a field [default for freedb: by_disc_id, by_artist, by_title]
@@ -32,7 +33,8 @@ pub struct ImportArguments {
     #[arg(long, default_value = "skip")]
     pub on_error: OnError,
     /// Write every record that is skipped into a file, as it is in the input: mended, the file is
-    /// an input for the same command; of discs it is a tar archive (.gz, .bz2, .zst: compressed)
+    /// an input for the same command; of discs it is a tar archive (.gz, .bz2, .zst: compressed). An import that goes on with --resume
+    /// takes a new FILE
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
     /// Go on where an import of the same input stopped, if there was one. What is imported with it is stored batch by batch, so that this can be
@@ -42,7 +44,7 @@ pub struct ImportArguments {
     /// Parse, and store nothing
     #[arg(long, conflicts_with_all = ["to_jsonl", "resume"])]
     pub dry_run: bool,
-    /// Write the records as JSON lines into a file instead (.gz, .bz2, .zst: compressed; `-`: standard output)
+    /// Write the records as JSON lines into a file instead, which is replaced when all is written (.gz, .bz2, .zst: compressed; `-`: standard output)
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub to_jsonl: Option<PathBuf>,
     /// The number of the first record, at most 2^63 [default: 0, in a tree without records]
@@ -54,7 +56,7 @@ pub struct ImportArguments {
     /// When a batch counts as stored
     #[arg(long, default_value = "sync")]
     pub durability: DurabilityArgument,
-    /// Create the database if there is none, in a directory that is there
+    /// Create the database if there is none, in a directory that is there; it is removed again if nothing is stored
     #[arg(long)]
     pub create: bool,
     /// Print the report as JSON

@@ -197,6 +197,10 @@ impl RecordParser {
             findings.push(Finding::new(Dirt::StrayMark, shown(bytes)));
             return None;
         }
+        if memchr::memchr(0, bytes).is_some() {
+            findings.push(Finding::new(Dirt::ZeroByte, shown(bytes)));
+            return None;
+        }
         let Fields { mut fields, has_stray_quote } = split_fields(bytes, self.style);
         if has_stray_quote {
             findings.push(Finding::new(Dirt::StrayQuote, shown(bytes)));
@@ -212,18 +216,26 @@ impl RecordParser {
             findings.push(Finding::new(dirt, shown(bytes)));
         }
         let mut pairs = Map::with_capacity(texts.len());
+        let mut json = String::from("{");
         for ((column, of), text) in self.columns.iter().zip(texts) {
             match of.value_of(text) {
-                Ok(value) => _ = pairs.insert(column.clone(), value),
+                Ok((value, text)) => {
+                    if json.len() > 1 {
+                        json.push(',');
+                    }
+                    json.push_str(&Value::String(column.clone()).to_string());
+                    json.push(':');
+                    json.push_str(&text);
+                    pairs.insert(column.clone(), value);
+                }
                 Err(why) => {
                     findings.push(Finding::new(Dirt::BadType, format!("{column}: {why}")));
                     return None;
                 }
             }
         }
-        let value = Value::Object(pairs);
-        let json = serde_json::to_vec(&value).ok()?;
-        Some((value, json))
+        json.push('}');
+        Some((Value::Object(pairs), json.into_bytes()))
     }
 
     /// Refuses a row that does not fit the columns.
@@ -263,6 +275,10 @@ impl RecordParser {
             findings.push(Finding::new(Dirt::MissingKey, shown(value.to_string().as_bytes())));
             return None;
         };
+        if key.is_empty() {
+            findings.push(Finding::new(Dirt::EmptyKey, shown(value.to_string().as_bytes())));
+            return None;
+        }
         if key.len() > KEY_BYTES_MAX {
             findings.push(Finding::new(Dirt::KeyTooLong, format!("{} bytes", key.len())));
             return None;

@@ -1,7 +1,7 @@
 //! An import from beginning to end.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -30,8 +30,9 @@ use super::{
 };
 use crate::{
     bar::Bar,
+    command_line,
     dirt::shown,
-    exit::{INPUT, failure, usage},
+    exit::{self, INPUT, failure, usage},
     input::{Place, RowStyle, Source},
     interrupt::{self, Pace},
     notation::{show_count, show_name},
@@ -106,6 +107,8 @@ struct Intake<'a> {
     output: Output,
     on_error: OnError,
     rejects: Option<Rejects>,
+    /// The file of rejected records, as it is named.
+    rejects_path: Option<PathBuf>,
     stages: &'a Stages,
     bar: &'a Bar,
     /// Records that are stored, for the message after a signal.
@@ -135,7 +138,9 @@ impl ImportJob {
                 writer.acknowledge(&progress, &stages)?;
                 writer.close()?;
             }
-            return Ok(ImportReport::new(progress, &stages, began.elapsed(), resumed_at));
+            let stored_before = progress.stored;
+            let report = ImportReport::new(progress, &stages, began.elapsed(), resumed_at);
+            return Ok(ImportReport { stored_before, ..report });
         }
         let from = match self.format {
             Format::Freedb => Place::of(progress.next_offset).offset,
@@ -150,17 +155,21 @@ impl ImportJob {
         let source = open_records(reader, self.format, &mut progress)?;
         let key = KeySource::parse(self.key.as_deref());
         let parser = RecordParser::new(self.format, &table, &progress.columns, key);
+        let rejects_path = self.rejects.clone();
         let rejects = open_rejects(self.rejects, style, &progress, resumed_at.is_some())?;
         let specs = progress.plan.indexes.clone();
         let first_number = progress.next_number;
-        let stored = begin_interruptible(&output, progress.stored);
+        let stored_before = progress.stored;
+        let stored = begin_interruptible(&output, stored_before);
         let on_error = self.on_error;
-        let mut intake = Intake { progress, output, on_error, rejects, stages: &stages, bar: &bar, stored };
+        let mut intake =
+            Intake { progress, output, on_error, rejects, rejects_path, stages: &stages, bar: &bar, stored };
         let parsing = Parsing { parser: &parser, specs: &specs, stages: &stages, threads: self.threads.max(1) };
         let result = pipeline::run(source, first_number, parsing, &mut |chunk| intake.take_chunk(chunk));
         let (progress, rejects) = intake.finish(result)?;
         bar.finish();
-        Ok(ImportReport { rejects, ..ImportReport::new(progress, &stages, began.elapsed(), resumed_at) })
+        let report = ImportReport::new(progress, &stages, began.elapsed(), resumed_at);
+        Ok(ImportReport { rejects, stored_before, ..report })
     }
 }
 
@@ -329,31 +338,49 @@ impl Intake<'_> {
 
     /// Commits what is left: after an error of the input too, since the records before it are whole.
     fn finish(mut self, result: Result<()>) -> Result<(Progress, Option<RejectsReport>)> {
-        let rejects = self.rejects.take().map(Rejects::finish).transpose();
+        let engine_failed = result.as_ref().is_err_and(is_of_engine);
+        let is_interrupted = result.is_err() && interrupt::check().is_err();
+        let rejects = self.rejects.take().filter(|_| self.keeps_rejects(&result, is_interrupted));
+        let rejects = rejects.map(Rejects::finish).transpose();
         // Records are stored whether or not the file of the others could be written.
         let (result, rejects) = match rejects {
             Ok(rejects) => (result, rejects),
             Err(error) => (result.and(Err(error)), None),
         };
-        let engine_failed = result.as_ref().is_err_and(|error| error.downcast_ref::<braiddb::Error>().is_some());
-        let is_interrupted = result.is_err() && interrupt::check().is_err();
         self.progress.complete = result.is_ok();
         let began = Instant::now();
-        let is_stored = !engine_failed && matches!(self.output, Output::Database(_) | Output::Load(_));
-        match self.output {
-            Output::Database(mut writer) if !engine_failed => {
-                writer.commit(&mut self.progress, self.stages)?;
+        let output = std::mem::replace(&mut self.output, Output::Nothing);
+        let is_stored = !engine_failed && matches!(output, Output::Database(_) | Output::Load(_));
+        match output {
+            Output::Database(mut writer) => {
+                let committed = match engine_failed {
+                    true => result,
+                    false => writer.commit(&mut self.progress, self.stages).and(result),
+                };
+                if let Err(error) = committed {
+                    return Err(self.give_up(*writer, error, is_interrupted));
+                }
                 self.stored.store(self.progress.stored, Ordering::Relaxed);
                 self.stages.write.worked(began, 0, 0);
                 writer.close()?;
+                return Ok((self.progress, rejects));
             }
             // To sort and merge what was read takes long.
             Output::Load(load) if !engine_failed && !is_interrupted => {
-                load.finish(&mut self.progress)?;
+                if let Err(error) = load.finish(&mut self.progress) {
+                    note_nothing_loaded(self.rejects_path.as_deref());
+                    return Err(error);
+                }
                 self.stages.write.worked(began, 0, 0);
             }
-            Output::Load(load) => load.abandon(),
-            Output::Json(file) if result.is_ok() => file.finish()?,
+            Output::Load(load) => {
+                load.abandon();
+                if !is_interrupted {
+                    note_nothing_loaded(self.rejects_path.as_deref());
+                }
+            }
+            // A file without a record takes the place of no other, where the input has records.
+            Output::Json(file) if result.is_ok() && !self.progress.stores_none() => file.finish()?,
             _ => {}
         }
         if let Err(error) = result {
@@ -365,4 +392,55 @@ impl Intake<'_> {
         }
         Ok((self.progress, rejects))
     }
+
+    /// Whether the file of rejected records is kept: where records beside them are, or where none of all can be stored.
+    fn keeps_rejects(&self, result: &Result<()>, is_interrupted: bool) -> bool {
+        let Err(error) = result else { return true };
+        match &self.output {
+            Output::Database(_) => !is_of_engine(error) || self.stored.load(Ordering::Relaxed) > 0,
+            Output::Load(_) => !is_of_engine(error) && !is_interrupted,
+            Output::Json(_) | Output::Nothing => false,
+        }
+    }
+
+    /// After an error: says how many records are stored, and by which command the import goes on.
+    fn give_up(&self, writer: DatabaseWriter, error: anyhow::Error, is_interrupted: bool) -> anyhow::Error {
+        let is_of_input = exit::code_of(&error) == INPUT;
+        // Of an error that is not the engine's, all records before it are committed.
+        if !is_of_engine(&error) {
+            self.stored.store(self.progress.stored, Ordering::Relaxed);
+        }
+        let stored = self.stored.load(Ordering::Relaxed);
+        let is_durable = writer.abandon();
+        if is_interrupted {
+            return error;
+        }
+        let (records, command) = (show_count(stored), command_line::with_resume(self.rejects_path.as_deref()));
+        match (stored, is_of_input) {
+            (0, true) => {}
+            (_, true) => note!("braid: the {records} records before the error are stored"),
+            (0, false) => note!("braid: no record is stored; begin again with: {command}"),
+            _ if !is_of_engine(&error) => {
+                note!("braid: the {records} records before the error are stored; go on after them with: {command}");
+            }
+            _ if is_durable => {
+                note!("braid: {records} records are stored and on the disk; go on after them with: {command}");
+            }
+            _ => note!("braid: at most {records} records are stored; go on after those that are with: {command}"),
+        }
+        error
+    }
+}
+
+fn is_of_engine(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<braiddb::Error>().is_some()
+}
+
+/// After a load that the engine ended.
+fn note_nothing_loaded(rejects: Option<&Path>) {
+    note!(
+        "braid: nothing is stored: without --resume, records go into an empty tree as a whole. With it they are stored batch by \
+         batch, and an import that is ended can go on: {}",
+        command_line::with_resume(rejects)
+    );
 }

@@ -56,14 +56,12 @@ impl Load {
             }
         };
         progress.replaced = progress.stored - loaded.records;
-        progress.tree_id = Some(tree_id(&db, &tree_name)?.context("the tree was dropped meanwhile")?);
-        let imports = db.tree(IMPORT_TREE)?;
-        let mut batch = db.batch();
-        progress.store(&imports, &tree_name, &mut batch)?;
-        notation.store(&db, &tree_name, &imports, &mut batch)?;
-        db.write(batch, Durability::Sync)?;
+        let recorded = record(&db, &tree_name, progress, &mut notation);
+        if recorded.is_err() {
+            drop_new(&db, &tree_name, is_new);
+        }
+        recorded?;
         known.note_new(&db)?;
-        drop(imports);
         Ok(db.close()?)
     }
 
@@ -77,7 +75,18 @@ impl Load {
     }
 }
 
-/// Drops an empty tree that the load has created. An error is not reported: the one before says why.
+/// Stores the progress record, and how the keys are written.
+fn record(db: &Db, tree_name: &str, progress: &mut Progress, notation: &mut NewNotation) -> Result<()> {
+    progress.tree_id = Some(tree_id(db, tree_name)?.context("the tree was dropped meanwhile")?);
+    let imports = db.tree(IMPORT_TREE)?;
+    let mut batch = db.batch();
+    progress.store(&imports, tree_name, &mut batch)?;
+    notation.store(db, tree_name, &imports, &mut batch)?;
+    db.write(batch, Durability::Sync)?;
+    Ok(())
+}
+
+/// Drops a tree that the load has created. An error is not reported: the one before says why.
 fn drop_new(db: &Db, tree_name: &str, is_new: bool) {
     if is_new {
         let _ = db.drop_tree(tree_name);

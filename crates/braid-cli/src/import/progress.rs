@@ -119,6 +119,11 @@ impl Progress {
         }
     }
 
+    /// Whether the input has records, and none of them can be stored.
+    pub fn stores_none(&self) -> bool {
+        self.stored == 0 && self.skipped > 0
+    }
+
     /// The stored record for a tree.
     pub fn load(imports: &Tree, tree: &str) -> Result<Option<Progress>> {
         let Some(json) = imports.get(progress_key(tree))? else { return Ok(None) };
@@ -138,18 +143,29 @@ impl Progress {
         let id = tree_id(db, tree)?;
         let is_of_tree = |progress: &Progress| progress.tree_id.is_some() && progress.tree_id == id;
         let under_name = Progress::load(&imports, tree)?;
+        let is_empty = id.is_none() || db.open_tree(tree)?.first()?.is_none();
+        let is_emptied = |progress: &Progress| is_of_tree(progress) && progress.stored > 0 && is_empty;
+        if under_name.as_ref().is_some_and(is_emptied) {
+            note!(
+                "braid: the records that the earlier import has stored in the tree {} are gone: the import begins with the first \
+                 record",
+                show_name(tree)
+            );
+            return Ok(None);
+        }
         if let Some(progress) = under_name.as_ref().filter(|progress| is_of_tree(progress)) {
             return Ok(Some(progress.clone()));
         }
         for item in imports.prefix(PREFIX) {
             let (key, _) = item?;
             let name = String::from_utf8_lossy(key.strip_prefix(PREFIX).unwrap_or_default()).into_owned();
-            if let Some(progress) = Progress::load(&imports, &name)?.filter(is_of_tree) {
+            if let Some(progress) =
+                Progress::load(&imports, &name)?.filter(is_of_tree).filter(|found| !is_emptied(found))
+            {
                 return Ok(Some(progress));
             }
         }
         let Some(progress) = under_name else { return Ok(None) };
-        let is_empty = id.is_none() || db.open_tree(tree)?.first()?.is_none();
         if progress.tree_id.is_none() && (progress.stored == 0 || !is_empty) {
             return Ok(Some(progress));
         }

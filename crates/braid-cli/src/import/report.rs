@@ -31,6 +31,8 @@ pub struct ImportReport {
     pub skipped: u64,
     /// The record at which this run went on, counted from 1, if it did.
     pub resumed_at: Option<u64>,
+    /// Records that earlier runs of the import have stored. What was deleted since is not known.
+    pub stored_before: u64,
     /// How long this run took.
     pub seconds: f64,
     /// What the stages of this run did.
@@ -51,6 +53,7 @@ impl ImportReport {
             replaced: progress.replaced,
             skipped: progress.skipped,
             resumed_at,
+            stored_before: 0,
             seconds: time.as_secs_f64(),
             stages: stages.report(),
             dirt: progress.dirt,
@@ -68,7 +71,7 @@ impl ImportReport {
         let format = format.name();
         let advice = match (kind, key) {
             (Dirt::MissingKey, Some(key)) => format!("; does --key {key} name a field of it?"),
-            (Dirt::MissingKey | Dirt::TooLarge | Dirt::KeyTooLong, _) => String::new(),
+            (Dirt::MissingKey | Dirt::EmptyKey | Dirt::TooLarge | Dirt::KeyTooLong, _) => String::new(),
             (Dirt::BadType, _) => String::new(),
             (Dirt::WrongColumns, _) => format!("; is it really {format}, and does --delimiter fit?"),
             _ => format!("; is it really {format}?"),
@@ -80,7 +83,8 @@ impl ImportReport {
     /// Writes it for people. `verb` says what was done with the records: "stored", "converted".
     pub fn write_text(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
         if let Some(number) = self.resumed_at {
-            writeln!(out, "went on at record {}", show_count(number))?;
+            let before = show_count(self.stored_before);
+            writeln!(out, "went on at record {}: earlier runs have stored {before} records", show_count(number))?;
         }
         let replaced = match self.replaced {
             0 => String::new(),

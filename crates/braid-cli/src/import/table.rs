@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::format::Format;
 
@@ -69,7 +69,7 @@ pub enum FieldType {
     Float,
     /// `true` or `false`, in any case, or `1` or `0`.
     Bool,
-    /// JSON.
+    /// JSON, kept as it is written but for spaces between its tokens.
     Json,
 }
 
@@ -84,31 +84,52 @@ impl FieldType {
         }
     }
 
-    /// The value of a field's text; an empty field is null, unless it is text. An error names the
-    /// type.
-    pub fn value_of(self, text: String) -> Result<Value, String> {
-        if self == FieldType::Text {
-            return Ok(Value::String(text));
-        }
+    /// The value of a field's text, and the JSON that is stored for it; an empty field is null, unless it is text. An error
+    /// names the type. JSON and numbers are stored as they are written: a parsed [`Value`] has lost members of one name and the
+    /// form of an exponent.
+    pub fn value_of(self, text: String) -> Result<(Value, String), String> {
         let trimmed = text.trim();
-        let value = match self {
-            FieldType::Text => None,
-            _ if trimmed.is_empty() => return Ok(Value::Null),
+        let json = match self {
+            FieldType::Text => {
+                let value = Value::String(text);
+                let json = value.to_string();
+                return Ok((value, json));
+            }
+            _ if trimmed.is_empty() => Some("null".to_owned()),
             FieldType::Int => whole_number(trimmed),
             FieldType::Float => {
-                serde_json::from_str(trimmed.strip_prefix('+').unwrap_or(trimmed)).ok().map(Value::Number)
+                let number = trimmed.strip_prefix('+').unwrap_or(trimmed);
+                serde_json::from_str::<Number>(number).is_ok().then(|| number.to_owned())
             }
-            FieldType::Bool if trimmed == "1" || trimmed.eq_ignore_ascii_case("true") => Some(Value::Bool(true)),
-            FieldType::Bool if trimmed == "0" || trimmed.eq_ignore_ascii_case("false") => Some(Value::Bool(false)),
+            FieldType::Bool if trimmed == "1" || trimmed.eq_ignore_ascii_case("true") => Some("true".to_owned()),
+            FieldType::Bool if trimmed == "0" || trimmed.eq_ignore_ascii_case("false") => Some("false".to_owned()),
             FieldType::Bool => None,
-            FieldType::Json => serde_json::from_str(trimmed).ok(),
+            FieldType::Json => Some(trimmed.to_owned()),
         };
+        // It is parsed once more as what it is stored as: only then it is surely JSON.
+        let value = json.and_then(|json| serde_json::from_str(&json).ok().map(|value| (value, without_spaces(&json))));
         value.ok_or_else(|| format!("{text:?} is not {}", self.name()))
     }
 }
 
+/// Valid JSON without spaces and line ends between its tokens: all of a record is in one line.
+fn without_spaces(json: &str) -> String {
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    let is_kept = |c: &char| {
+        let keep = is_in_string || !c.is_ascii_whitespace();
+        match *c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_in_string => is_escaped = true,
+            '"' => is_in_string = !is_in_string,
+            _ => {}
+        }
+        keep
+    };
+    json.chars().filter(is_kept).collect()
+}
+
 /// A whole number. JSON has no leading zeros and no plus: they are dropped.
-fn whole_number(text: &str) -> Option<Value> {
+fn whole_number(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
         None => ("", text.strip_prefix('+').unwrap_or(text)),
@@ -117,8 +138,7 @@ fn whole_number(text: &str) -> Option<Value> {
         return None;
     }
     let digits = digits.trim_start_matches('0');
-    let number = if digits.is_empty() { "0".to_owned() } else { format!("{sign}{digits}") };
-    serde_json::from_str(&number).ok().map(Value::Number)
+    Some(if digits.is_empty() { "0".to_owned() } else { format!("{sign}{digits}") })
 }
 
 /// A column with its type.

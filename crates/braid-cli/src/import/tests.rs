@@ -229,7 +229,7 @@ fn progress_of_an_earlier_version_is_read_without_lines() {
 
 #[test]
 fn fields_become_values_of_their_type_or_are_refused() {
-    let value = |of: FieldType, text: &str| of.value_of(text.to_owned()).ok().map(|value| value.to_string());
+    let value = |of: FieldType, text: &str| of.value_of(text.to_owned()).ok().map(|(_, json)| json);
     for (of, text, expected) in [
         (FieldType::Text, " 1 ", Some("\" 1 \"")),
         (FieldType::Text, "", Some("\"\"")),

@@ -67,6 +67,9 @@ pub struct DatabaseWriter {
     open: Option<OpenTrees>,
     durability: Durability,
     acknowledges: bool,
+    /// The trees that were there before, once others may have been created.
+    known: Option<KnownTrees>,
+    has_committed: bool,
     batch: Batch,
     /// The records in the batch, with their index entries.
     pending: HashMap<Vec<u8>, Vec<(usize, String)>>,
@@ -101,6 +104,8 @@ impl DatabaseWriter {
             open: None,
             durability,
             acknowledges,
+            known: None,
+            has_committed: false,
             pending: HashMap::new(),
             db,
         }
@@ -111,11 +116,10 @@ impl DatabaseWriter {
         if self.open.is_some() {
             return Ok(());
         }
-        let known = KnownTrees::of(&self.db)?;
+        self.known = Some(KnownTrees::of(&self.db)?);
         let tree = self.db.tree(&self.tree_name)?;
         let imports = self.db.tree(IMPORT_TREE)?;
         let indexes = self.declaration.establish(&self.db, &self.tree_name, &mut self.batch)?;
-        known.note_new(&self.db)?;
         let last_key = tree.last()?.map(|(key, _)| key.to_vec());
         let id = tree_id(&self.db, &self.tree_name)?.context("the tree was dropped meanwhile")?;
         self.open = Some(OpenTrees { tree, imports, indexes, id, last_key });
@@ -156,6 +160,11 @@ impl DatabaseWriter {
         let batch = std::mem::replace(&mut self.batch, self.db.batch());
         self.db.write(batch, self.durability)?;
         self.pending.clear();
+        if !std::mem::replace(&mut self.has_committed, true)
+            && let Some(known) = &self.known
+        {
+            known.note_new(&self.db)?;
+        }
         if progress.complete && self.durability != Durability::Sync {
             self.db.sync()?;
         }
@@ -178,6 +187,17 @@ impl DatabaseWriter {
             complete: progress.complete,
         };
         print_line(format_args!("ack {}", serde_json::to_string(&acknowledgement)?))
+    }
+
+    /// Gives up after a failure: trees that were created for records of which none was committed are dropped. Whether what was
+    /// committed is on the disk.
+    pub fn abandon(self) -> bool {
+        let DatabaseWriter { db, open, batch, known, has_committed, durability, .. } = self;
+        drop((open, batch));
+        if let Some(known) = known.filter(|_| !has_committed) {
+            known.drop_new(&db, true);
+        }
+        durability == Durability::Sync || db.sync().is_ok()
     }
 
     /// Closes the database.

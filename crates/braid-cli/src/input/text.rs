@@ -84,10 +84,41 @@ pub fn check_encoding(head: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses, by the first bytes of a text, lines that end in CR alone, and a JSON array where lines
-/// are wanted.
+/// How documents begin that are neither rows nor objects.
+const DOCUMENTS: [(&[u8], &str); 6] = [
+    (b"%pdf-", "a PDF document"),
+    (b"<!doctype html", "an HTML page"),
+    (b"<html", "an HTML page"),
+    (b"<?xml", "an XML document"),
+    (b"{\\rtf", "an RTF document"),
+    (b"%!ps", "a PostScript document"),
+];
+
+/// Refuses, by the first bytes of a text, a document of another kind, and JSON where rows are wanted.
+fn check_kind(text: &[u8], style: RowStyle) -> Result<()> {
+    let text = text.trim_ascii_start();
+    let begins = |magic: &[u8]| text.get(..magic.len()).is_some_and(|head| head.eq_ignore_ascii_case(magic));
+    if let Some((_, what)) = DOCUMENTS.iter().find(|(magic, _)| begins(magic)) {
+        let advice = "was the right file saved? Give csv, tsv or JSON lines";
+        return Err(failure(INPUT, format!("the input is {what}, whatever its name: {advice}")));
+    }
+    let after = |open: &[u8]| text.strip_prefix(open).and_then(|rest| rest.trim_ascii_start().first().copied());
+    let what = match (after(b"{"), after(b"[")) {
+        _ if style == RowStyle::Lines => return Ok(()),
+        (Some(b'"' | b'}'), _) => "JSON, whatever its name: give --format jsonl, if each line is an object",
+        (_, Some(b'{' | b'[')) => {
+            "a JSON array, whatever its name: make lines of its elements, as with `jq -c '.[]'`, and give --format jsonl"
+        }
+        _ => return Ok(()),
+    };
+    Err(failure(INPUT, format!("the input is {what}")))
+}
+
+/// Refuses, by the first bytes of a text, lines that end in CR alone, a JSON array where lines are wanted, and what is neither
+/// rows nor lines of JSON.
 pub fn check_lines(text: &[u8], style: RowStyle) -> Result<()> {
     let text = text.strip_prefix(MARK).unwrap_or(text);
+    check_kind(text, style)?;
     if style == RowStyle::Lines && text.trim_ascii_start().starts_with(b"[") {
         let advice = "make lines of its elements first, as with `jq -c '.[]'`";
         return Err(failure(INPUT, format!("the input is a JSON array, not one object a line: {advice}")));

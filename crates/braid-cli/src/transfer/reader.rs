@@ -73,11 +73,29 @@ impl<R: BufRead> ExportReader<R> {
             return Err(usage(format!("the export has {trees} trees, which cannot all be named {}", show_name(name))));
         }
         let batch_bytes = options.db.map_or(0, batch_bytes);
-        let mut store =
-            Store { options, stores: Vec::new(), batch: options.db.map(Db::batch), batch_bytes, records: 0 };
-        store.open(&header)?;
+        let mut store = Store {
+            options,
+            stores: Vec::new(),
+            batch: options.db.map(Db::batch),
+            batch_bytes,
+            records: 0,
+            committed: 0,
+            known: options.db.map(KnownTrees::of).transpose()?,
+        };
+        let stored = self.store_all(&header, &mut store, progress);
+        store.settle(stored.is_err())?;
+        stored
+    }
+
+    fn store_all(
+        &mut self,
+        header: &Header,
+        store: &mut Store<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<ReadReport> {
+        store.open(header)?;
         let mut report = ReadReport { trees: header.trees.len() as u64, ..ReadReport::default() };
-        let read = self.records(&header, &mut store, progress);
+        let read = self.records(header, store, progress);
         // Records before an error of the input are whole.
         let stored = match &read {
             Err(error) if error.downcast_ref::<braiddb::Error>().is_some() => Ok(()),
@@ -87,11 +105,18 @@ impl<R: BufRead> ExportReader<R> {
             progress(store.records);
         }
         let before = |error: anyhow::Error| {
-            let done = if options.db.is_some() { "stored" } else { "sound" };
-            error.context(format!("the records before it, {} of them, are {done}", show_count(store.records)))
+            let (records, done) = match store.options.db {
+                None => (store.records, "sound"),
+                Some(_) => (store.committed, "stored"),
+            };
+            let again = match error.downcast_ref::<braiddb::Error>() {
+                Some(_) => "; the same command stores them once more, and then the rest",
+                None => "",
+            };
+            error.context(format!("the records before it, {} of them, are {done}{again}", show_count(records)))
         };
         let end = read.map_err(before)?;
-        stored?;
+        stored.map_err(before)?;
         (report.records, report.left_out) = (store.records, end.left_out);
         Ok(report)
     }
@@ -204,6 +229,10 @@ struct Store<'a> {
     batch: Option<Batch>,
     batch_bytes: usize,
     records: u64,
+    /// Of these, those that are committed.
+    committed: u64,
+    /// The trees that were there before.
+    known: Option<KnownTrees>,
 }
 
 impl Store<'_> {
@@ -223,7 +252,6 @@ impl Store<'_> {
             checked.push((line, options));
         }
         let Some(db) = self.options.db else { return Ok(()) };
-        let known_trees = KnownTrees::of(db)?;
         let mut notations = Vec::new();
         for (line, _) in &checked {
             let name = self.name(line);
@@ -262,7 +290,20 @@ impl Store<'_> {
             }
         }
         db.write(batch, Durability::Sync)?;
-        known_trees.note_new(db)
+        Ok(())
+    }
+
+    /// Names the trees that were created. After a failure, those that are empty are dropped before.
+    fn settle(&mut self, has_failed: bool) -> Result<()> {
+        self.stores.clear();
+        let (Some(db), Some(known)) = (self.options.db, &self.known) else { return Ok(()) };
+        if !has_failed {
+            return known.note_new(db);
+        }
+        known.drop_new(db, self.committed == 0);
+        // The failure is reported, whatever comes of this.
+        let _ = known.note_new(db);
+        Ok(())
     }
 
     /// Adds a record; whether a batch was stored.
@@ -304,6 +345,7 @@ impl Store<'_> {
             let full = std::mem::replace(batch, db.batch());
             db.write(full, self.options.durability).context("cannot store a batch")?;
         }
+        self.committed = self.records;
         Ok(())
     }
 }

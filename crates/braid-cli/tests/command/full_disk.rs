@@ -125,3 +125,51 @@ fn dump_and_backup_to_full_disk_speak_of_output() {
     assert!(told.contains("full/backups") && told.contains("is full"), "{told}");
     assert!(!told.contains("resume"), "{told}");
 }
+
+/// The message had neither the number of stored records nor the way to go on.
+#[test]
+fn import_that_ends_at_a_size_limit_names_its_records_and_the_command_to_go_on() {
+    let place = Workplace::new();
+    write_input(&place, 5000);
+    place.write("bad.jsonl", "bad\n");
+    std::fs::copy(place.path("in.jsonl"), place.path("my in.jsonl")).unwrap();
+    let limited = |blocks: u32, arguments: &str| {
+        let script = format!("ulimit -f {blocks}; exec {BRAID} {arguments}");
+        let mut command = Command::new("sh");
+        let output = command.args(["-c", &script]).current_dir(place.path("")).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    place.ok("create db");
+    let said = limited(6000, "import db 'my in.jsonl' --tree t --key id --resume --rejects bad.jsonl");
+    let stored = place.ok("count db t").trim().to_owned();
+    assert!(stored.parse::<u32>().unwrap() > 0, "{said}");
+    let shown = said.split(" records are stored and on the disk; go on after them with: ").collect::<Vec<_>>();
+    let [before, command] = shown.as_slice() else { panic!("{said}") };
+    assert_eq!(before.rsplit(' ').next().unwrap().replace(',', ""), stored, "{said}");
+    let command = command.lines().next().unwrap();
+    assert!(command.contains("'my in.jsonl'") && command.contains("--resume"), "{command}");
+    // The command itself works, as it stands.
+    let output = Command::new("sh").args(["-c", command]).current_dir(place.path("")).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    assert_eq!(place.ok("count db t"), "5000\n");
+    // Without --resume all or nothing is stored.
+    place.ok("create whole");
+    let said = limited(1000, "import whole in.jsonl --tree t --key id --memory 8000000");
+    assert!(
+        said.contains("nothing is stored") && said.contains("--tree t --key id --memory 8000000 --resume"),
+        "{said}"
+    );
+    assert_eq!(place.ok("trees whole"), "");
+    // Of an export, the committed records are counted.
+    place.ok("export db -o some.export");
+    place.ok("create other");
+    let said = limited(6000, "import other some.export");
+    let stored = place.ok("count other t").trim().parse().unwrap();
+    let shown = format!("the records before it, {} of them, are stored", thousands(stored));
+    assert!(said.contains(&shown), "{stored}: {said}");
+}
+
+fn thousands(number: u32) -> String {
+    if number < 1000 { number.to_string() } else { format!("{},{:03}", number / 1000, number % 1000) }
+}

@@ -15,7 +15,9 @@ mod export;
 mod find_numbers;
 mod freedb;
 mod full_disk;
+mod import_contents;
 mod import_dirt;
+mod import_failures;
 mod import_formats;
 mod import_inputs;
 mod import_progress;
@@ -28,6 +30,7 @@ mod index_rules;
 #[cfg(target_os = "linux")]
 mod interrupts;
 mod keys;
+mod leftovers;
 #[cfg(unix)]
 mod outputs;
 mod places;
