@@ -143,7 +143,7 @@ impl Builder {
 
     /// Memory for memtables, cache and index together, in bytes; 256 MiB by default. What a single operation needs for
     /// itself (a large value, a batch) comes on top.
-    /// At least 64 KiB.
+    /// At least 64 KiB, at most `usize::MAX / 256` (2^56 - 1 bytes on 64-bit machines); `open` refuses other values.
     pub fn memory(mut self, bytes: usize) -> Builder {
         self.settings.memory = bytes;
         self
