@@ -1,0 +1,55 @@
+//! A damaged segment of a log archive is no unfinished one.
+
+use braiddb::{
+    Builder, DirectoryTarget, Durability, RestorePoint,
+    platform::{MemVfs, OpenMode, Vfs},
+};
+use std::{path::Path, sync::Arc};
+
+fn builder(vfs: &Arc<dyn Vfs>) -> Builder {
+    let builder = Builder::new().vfs(Arc::clone(vfs)).memory(8 << 20).log_segment_bytes(64 << 10);
+    builder.background_threads(0).durability(Durability::Buffered).log_archive("/archive")
+}
+
+/// A restore to the latest commit took a segment whose header was damaged for one that a killed process had left, and silently
+/// restored an older commit.
+#[test]
+fn restore_with_a_damaged_segment_header_is_refused_and_with_an_unfinished_one_ends_before_it() {
+    let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
+    let db = builder(&vfs).open("/db").unwrap();
+    let target = DirectoryTarget::open_in(Arc::clone(&vfs), "/backups").unwrap();
+    let tree = db.tree("t").unwrap();
+    db.backup(&target).unwrap();
+    tree.put(b"a", b"1").unwrap();
+    let before = db.archive_now().unwrap();
+    tree.put(b"a", b"2").unwrap();
+    let last = db.archive_now().unwrap();
+    db.close().unwrap();
+    let dirs = vfs.list_directories(Path::new("/archive")).unwrap();
+    let life = Path::new("/archive").join(&dirs[0]);
+    let names: Vec<String> = vfs.list(&life).unwrap().into_iter().map(|entry| entry.name).collect();
+    let restore =
+        |dir: &str| Builder::new().vfs(Arc::clone(&vfs)).restore_to(&target, "/archive", RestorePoint::Latest, dir);
+    assert_eq!(restore("/whole").unwrap().sequence, last);
+    // The segment that has the last commit: without it, the restore ends at the one before.
+    let mut seen = (0, 0);
+    for (number, name) in names.iter().enumerate() {
+        let path = life.join(name);
+        let file = vfs.open(&path, OpenMode::ReadWrite).unwrap();
+        let mut header = vec![0; 136];
+        file.read_exact_at(&mut header, 0).unwrap();
+        file.write_at(&[0; 136], 0).unwrap();
+        let ended = restore(&format!("/unfinished {number}"));
+        if ended.is_ok_and(|restored| restored.sequence == before) {
+            seen.0 += 1;
+            let mut damaged = header.clone();
+            damaged[40] ^= 4;
+            file.write_at(&damaged, 0).unwrap();
+            let refused = restore(&format!("/damaged {number}")).unwrap_err();
+            assert!(refused.is_corruption() && refused.to_string().contains(name.as_str()), "{refused}");
+            seen.1 += 1;
+        }
+        file.write_at(&header, 0).unwrap();
+    }
+    assert_eq!(seen, (1, 1), "{names:?}");
+}
