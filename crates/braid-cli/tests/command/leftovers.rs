@@ -57,28 +57,6 @@ fn directory_of_failed_load_restore_checkpoint_and_salvage_is_removed() {
     assert_eq!(fs::read_dir(place.path("mine")).unwrap().count(), 0);
 }
 
-/// The runs that were copied before the damaged one stayed, and so did the directory.
-#[test]
-fn failed_backup_leaves_no_file_of_its_own() {
-    let place = filled();
-    let names = |dir: &str| {
-        let mut names: Vec<_> = fs::read_dir(place.path(dir))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    };
-    let before = names("backups");
-    place.ok("put db t l w");
-    place.ok("compact db");
-    damage_runs(&place, "db");
-    place.fails(3, "backup create db backups");
-    assert_eq!(names("backups"), before);
-    place.fails(3, "backup create db new");
-    assert!(!place.path("new").exists());
-}
-
 /// `--create` made a database for an import or a put that was refused, and left it.
 #[test]
 fn database_created_for_nothing_is_removed() {
