@@ -5,6 +5,7 @@ use super::{
     JobContext, MergeScan, Sieve, VersionFilter,
     flush::{clip, clipped_tombstones},
     output::RunOutput,
+    prefix::{Prefix, rest_of},
 };
 use crate::{
     base::{EntryKind, EntryRef, Error, FileNumber, RangeTombstone, RangeTombstoneSet, Result, SequenceNumber, limits},
@@ -92,8 +93,16 @@ pub fn rebuild(context: &JobContext<'_>, partition: &Partition) -> Result<MergeO
     Ok(MergeOutput { parts: vec![part], ..Default::default() })
 }
 
-/// Cuts a partition at a key that none of its runs lies on both sides of. No entry is rewritten.
+/// Cuts a partition at a key. No entry is rewritten. Where a run lies on both sides, both sides read it, and the view is left to
+/// be built again.
 pub fn cut(context: &JobContext<'_>, partition: &Partition, at: &[u8]) -> Result<MergeOutput> {
+    let lies_over = |handle: &Arc<RunHandle>| {
+        let meta = handle.run().meta();
+        meta.smallest.as_slice() < at && at <= meta.largest.as_slice()
+    };
+    if partition.all_runs().any(lies_over) {
+        return Ok(MergeOutput { parts: super::prefix::sides_of(partition, at), ..Default::default() });
+    }
     let Bounds { start, end } = partition.bounds();
     let sides = [Bounds { start, end: Some(at.to_vec()) }, Bounds { start: at.to_vec(), end }];
     let loose = partition.loose_runs();
@@ -139,13 +148,21 @@ fn first_position(handle: &RunHandle, bounds: &Bounds) -> Result<Position> {
 
 /// Where merged runs go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum Target<'a> {
     /// Into the view, with all other runs of the partition.
     View,
     /// Among the loose runs; all inputs are loose, and the newest.
     Loose,
     /// Into new partitions of about so many bytes. All runs are inputs.
     Parts(u64),
+    /// Only the first keys, into a new partition of at least `bytes`. The other keys stay in the old runs. The new partition
+    /// ends where the old runs that it replaces give back what it takes. All runs are inputs.
+    Prefix {
+        /// Minimum size of the new partition.
+        bytes: u64,
+        /// Runs that other partitions read too: their space does not come back.
+        shared: &'a BTreeSet<FileNumber>,
+    },
 }
 
 /// Merges `inputs`.
@@ -153,21 +170,24 @@ pub fn merge(
     context: &JobContext<'_>,
     partition: &Partition,
     inputs: &[FileNumber],
-    target: Target,
+    target: Target<'_>,
 ) -> Result<MergeOutput> {
-    let chosen: BTreeSet<FileNumber> = inputs.iter().copied().collect();
+    let mut chosen: BTreeSet<FileNumber> = inputs.iter().copied().collect();
     let (merged, kept): (Vec<Arc<RunHandle>>, Vec<Arc<RunHandle>>) =
         partition.all_runs().cloned().partition(|h| chosen.contains(&h.run().meta().number));
     let mut merger = Merger::new(context, partition, &merged, runs_of(&kept))?;
     let split_bytes = if let Target::Parts(bytes) = target { Some(bytes) } else { None };
-    if split_bytes.is_none() {
+    if let Target::Prefix { bytes, shared } = target {
+        merger.prefix = Some(Prefix::new(bytes, partition, &merged, shared));
+    } else if split_bytes.is_none() {
         merger.output = RunOutput::new(context).whole();
     }
     if target == Target::Loose {
         merger.output = merger.output.standing_apart();
     }
     merger.run(split_bytes)?;
-    let (mut parts, dropped) = merger.finish()?;
+    let gone = merger.prefix.as_mut().and_then(Prefix::take_gone);
+    let (mut parts, dropped) = merger.finish(gone.is_some())?;
     tracing::debug!(partition = partition.id, inputs = merged.len(), parts = parts.len(), dropped, "merged runs");
     let mut folded = BTreeSet::new();
     for part in &mut parts {
@@ -180,6 +200,11 @@ pub fn merge(
             braid(context, partition, part, &kept)?;
             folded = kept.iter().map(|h| h.run().meta().number).filter(|n| is_loose(partition, n)).collect();
         }
+    }
+    if let Some(gone) = gone {
+        let start = parts.last().and_then(|part| part.end.clone()).unwrap_or_default();
+        parts.push(rest_of(partition, start, &gone));
+        chosen = gone;
     }
     Ok(MergeOutput { parts, consumed: chosen, folded })
 }
@@ -233,6 +258,8 @@ struct Merger<'a> {
     start: Vec<u8>,
     output: RunOutput<'a>,
     dropped: u64,
+    /// Where to end, if only the first keys are merged.
+    prefix: Option<Prefix>,
 }
 
 impl<'a> Merger<'a> {
@@ -265,11 +292,12 @@ impl<'a> Merger<'a> {
             start: partition.layout.start.clone(),
             output: RunOutput::new(context),
             dropped: 0,
+            prefix: None,
         })
     }
 
     fn run(&mut self, split_bytes: Option<u64>) -> Result<()> {
-        if split_bytes.is_none() {
+        if split_bytes.is_none() && self.prefix.is_none() {
             // With one part its bounds are known, and the tombstones can stand before what they cover.
             for tombstone in std::mem::take(&mut self.written_tombstones) {
                 self.output.add_range_tombstone(tombstone);
@@ -292,6 +320,11 @@ impl<'a> Merger<'a> {
             if sieve.holds_other_than(entry.key) {
                 self.add_held(&mut sieve, &mut cutter)?;
             }
+            if self.prefix.is_some() && self.ends_prefix() {
+                let key = self.scan.entry().key.to_vec();
+                self.dropped = sieve.dropped();
+                return self.finish_part(Some(key));
+            }
             let entry = context.judged(self.scan.entry());
             let is_tombstone = entry.kind == EntryKind::Tombstone;
             if self.judge(&mut sieve, &entry) {
@@ -301,6 +334,13 @@ impl<'a> Merger<'a> {
         self.add_held(&mut sieve, &mut cutter)?;
         self.dropped = sieve.dropped();
         Ok(())
+    }
+
+    /// Whether the merge of a prefix ends before the entry that the scan is on. All versions of keys below it are written.
+    #[cold]
+    fn ends_prefix(&mut self) -> bool {
+        let Merger { prefix: Some(prefix), scan, output, partition, .. } = self else { return false };
+        prefix.ends_before(scan.entry().key, output, |input| scan.is_left(input, partition.layout.end.as_deref()))
     }
 
     /// Whether an entry is to be written now.
@@ -374,9 +414,11 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// The parts, and how many versions were dropped.
-    fn finish(mut self) -> Result<(Vec<MergePart>, u64)> {
-        self.finish_part(None)?;
+    /// The parts, and how many versions were dropped. A prefix has its only part already.
+    fn finish(mut self, is_prefix: bool) -> Result<(Vec<MergePart>, u64)> {
+        if !is_prefix {
+            self.finish_part(None)?;
+        }
         Ok((self.parts, self.dropped))
     }
 }

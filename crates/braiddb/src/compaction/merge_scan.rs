@@ -41,6 +41,12 @@ impl MergeScan {
         Ok(order.first().is_some())
     }
 
+    /// Whether a scan stands on an entry below `end`. Scans are numbered as they were given.
+    pub fn is_left(&self, index: usize, end: Option<&[u8]>) -> bool {
+        let key = self.scans.get(index).and_then(RunScan::key);
+        key.is_some_and(|key| end.is_none_or(|end| key < end))
+    }
+
     /// The entry it stands on. Precondition: the last `advance` said true.
     pub fn entry(&self) -> EntryRef<'_> {
         self.scans[self.order.first().expect("the scan stands on an entry")].entry()

@@ -11,6 +11,7 @@ mod job;
 mod merge_scan;
 mod output;
 mod plan;
+mod prefix;
 
 #[cfg(test)]
 mod tests;

@@ -118,6 +118,11 @@ impl<'a> RunOutput<'a> {
         self.writer.as_ref().map_or(0, SortedRunWriter::estimated_bytes)
     }
 
+    /// The bytes written so far to all runs.
+    pub fn bytes(&self) -> u64 {
+        self.finished.iter().map(|run| run.file_bytes).sum::<u64>() + self.open_bytes()
+    }
+
     /// Whether what was written so far is enough for a part of about so many bytes.
     pub fn fills_part(&self, bytes: u64) -> bool {
         self.open_bytes() >= bytes || self.open_blocks() >= PART_BLOCKS_MAX

@@ -120,13 +120,16 @@ pub struct PlanOptions {
 pub enum Plan {
     /// Braid the view anew.
     Rebuild,
-    /// Divide the runs among two partitions, the second of which begins at this key.
+    /// Divide the runs among two partitions, the second of which begins at this key. Both read a run that lies on both sides.
     Cut {
         /// The key.
         at: Vec<u8>,
     },
     /// Merge everything and cut it into partitions of an equal part of the largest size.
     Split,
+    /// Merge the first keys into a partition of their own and leave the others in the old runs: where the disk has no space
+    /// for a merge of everything. Only asked for after such a merge was refused.
+    Prefix,
     /// Merge these loose runs, the newest, into one loose run.
     Loose {
         /// Their numbers.

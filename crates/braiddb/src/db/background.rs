@@ -173,7 +173,7 @@ impl Core {
         let ids: Vec<u64> = self.state.load().version.partitions.iter().map(|p| p.id).collect();
         self.compact_each(ids)?;
         // Others may write all the while: then there is always something left to do.
-        self.run_until_settled(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())?;
+        self.settle_after_compaction(SETTLE_JOBS_MIN + 4 * self.state.load().version.partitions.len())?;
         // The space is back when this returns, but for what readers hold.
         self.table.disposal.work_through();
         drop(deep);
@@ -181,17 +181,17 @@ impl Core {
         Ok(())
     }
 
-    /// Merges a partition wholly, when no other job works on it.
-    pub fn compact_partition(&self, id: u64) -> Result<()> {
-        while !self.try_compact(id)? {
+    /// Carries out a plan for all of a partition, when no other job works on it.
+    pub(super) fn compact_by(&self, id: u64, plan: impl Fn(&Partition) -> Plan) -> Result<()> {
+        while !self.try_compact(id, &plan)? {
             let mut work = self.work.lock();
             self.work_changed.wait_for(&mut work, Duration::from_millis(10));
         }
         Ok(())
     }
 
-    /// Merges a partition wholly; false while another job works on it.
-    fn try_compact(&self, id: u64) -> Result<bool> {
+    /// The same; false while another job works on the partition.
+    fn try_compact(&self, id: u64, plan: impl Fn(&Partition) -> Plan) -> Result<bool> {
         self.check_writable()?;
         let partition = {
             let mut work = self.work.lock();
@@ -202,7 +202,7 @@ impl Core {
             }
             Arc::clone(partition)
         };
-        let plan = self.whole_merge(&partition);
+        let plan = plan(&partition);
         // Runs that can be let go of unread go first, and the others are merged by the next try.
         let is_step = !droppable_runs(&partition, self.snapshots.strata()[0], self.expired_by_us()).is_empty();
         let is_empty = partition.all_runs().next().is_none();
@@ -217,7 +217,7 @@ impl Core {
     }
 
     /// The plan by which all of a partition is merged.
-    fn whole_merge(&self, partition: &Partition) -> Plan {
+    pub(super) fn whole_merge(&self, partition: &Partition) -> Plan {
         let metas = || partition.all_runs().map(|handle| handle.run().meta());
         let bytes: u64 = metas().map(|meta| meta.file_bytes).sum();
         let blocks: u64 = metas().map(|meta| u64::from(meta.blocks)).sum();
@@ -241,7 +241,7 @@ impl Core {
     }
 
     /// Does work until nothing is left, folding whatever is loose, but no more than so many jobs.
-    fn run_until_settled(&self, jobs_max: usize) -> Result<()> {
+    pub(super) fn run_until_settled(&self, jobs_max: usize) -> Result<()> {
         let mut jobs = 0;
         while jobs < jobs_max {
             jobs += 1;
@@ -440,7 +440,7 @@ impl Core {
         let indexed = self.partitions_with_hash_indexes();
         let result = match &job {
             Job::Flush => self.run_flush(),
-            Job::Partition(partition, plan) => self.run_partition(partition, plan, self.stage_of(partition)),
+            Job::Partition(partition, plan) => self.run_partition_or_prefix(partition, plan),
         };
         let mut work = self.work.lock();
         match &job {
@@ -490,7 +490,7 @@ impl Core {
     }
 
     /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
-    fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan, stage: Option<Stage>) -> Result<()> {
+    pub(super) fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan, stage: Option<Stage>) -> Result<()> {
         let done = self.contained("a merge", || match self.with_space(stage, || self.run_plan(partition, plan)) {
             Err(e) => match damaged_view(&e) {
                 Some(number) => self.note_damaged_view(number, &e),

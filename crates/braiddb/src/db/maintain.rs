@@ -49,6 +49,9 @@ fn parts_of_split(partitions: usize) -> u64 {
 /// Smaller parts would be little but the first page of their file.
 const PART_BYTES_MIN: u64 = 8 << 10;
 
+/// On a full disk, a part that is merged alone has at least this fraction of the reserve.
+const PARTS_OF_RESERVE: u64 = 4;
+
 /// What was moved is synced whenever it is so much, so that nobody else's sync has to see to much of it.
 const MOVED_BYTES_UNSYNCED_MAX: u64 = 16 << 20;
 
@@ -368,7 +371,8 @@ impl Core {
             return self.drop_runs(partition, &dropped);
         }
         let relocation = match plan {
-            Plan::Fold | Plan::Rebuild | Plan::Cut { .. } => Relocation::default(),
+            // A moved blob is there twice until all partitions have moved theirs: no work for a full disk.
+            Plan::Fold | Plan::Rebuild | Plan::Cut { .. } | Plan::Prefix => Relocation::default(),
             _ => self.relocation(),
         };
         let done = self.run_merge(partition, plan, &relocation);
@@ -395,16 +399,26 @@ impl Core {
             Plan::Cut { at } => compaction::cut(context, partition, at),
             Plan::Loose { inputs } => compaction::merge(context, partition, inputs, Target::Loose),
             Plan::Major { inputs } => compaction::merge(context, partition, inputs, Target::View),
-            Plan::Split => {
+            Plan::Split | Plan::Prefix => {
                 let all: Vec<FileNumber> = partition.all_runs().map(|h| h.run().meta().number).collect();
-                let parts = parts_of_split(self.state.load().version.partitions.len());
+                let version = Arc::clone(&self.state.load().version);
+                let parts = parts_of_split(version.partitions.len());
                 let bytes = part_bytes(partition, self.settings.partition_bytes(), parts);
-                compaction::merge(context, partition, &all, Target::Parts(bytes))
+                if *plan == Plan::Split {
+                    return compaction::merge(context, partition, &all, Target::Parts(bytes));
+                }
+                // The disk has a reserve's space at most.
+                let bytes = match self.reserve.bytes() {
+                    (_, 0) => bytes,
+                    (_, whole) => bytes.min(whole / PARTS_OF_RESERVE).max(PART_BYTES_MIN),
+                };
+                let shared = version.runs_of_others(partition.id);
+                compaction::merge(context, partition, &all, Target::Prefix { bytes, shared: &shared })
             }
         };
         let mut unsplit = None;
         self.with_context(Urgency::Merge, relocate, work, |output| {
-            if let (Plan::Split, [part]) = (plan, output.parts.as_slice()) {
+            if let (Plan::Split | Plan::Prefix, [part]) = (plan, output.parts.as_slice()) {
                 let bytes = part.written.iter().map(|run| run.file_bytes).sum();
                 let blocks: u64 = part.written.iter().map(|run| u64::from(run.blocks)).sum();
                 let is_large = bytes > self.settings.partition_bytes() || blocks > compaction::PARTITION_BLOCKS_MAX;

@@ -11,11 +11,13 @@ use super::{
 use crate::{
     base::{EntryKind, Error, NoSpace, Result, TreeId, split_internal_key},
     commit::{PreparedBatch, decode_group},
+    compaction::Plan,
     platform::OpenMode,
     version::Partition,
     wal::{Lsn, Wal},
 };
 use std::{
+    collections::BTreeSet,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
@@ -33,6 +35,9 @@ const RESERVES_OF_VOLUME: u64 = 8;
 const PARTITION_BYTES_LEAST: u64 = 512 << 10;
 const MEMTABLE_BYTES_LEAST: u64 = 128 << 10;
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
+
+/// Maximum trees of a partition that a full disk has parted. More trees would make more small files than they give back.
+const TREES_PARTED_MAX: usize = 16;
 
 /// Bytes of a reserve beyond what a flush and the log need.
 const RESERVE_BYTES_SPARE: u64 = 1 << 20;
@@ -224,29 +229,131 @@ impl Core {
         done
     }
 
-    /// Merges each of these partitions wholly. One that finds no space waits for the space that the others give back.
+    /// Merges each of these partitions wholly. One that finds no space for that is merged part by part, and where that finds none either,
+    /// waits for the space that the others give back.
     pub(super) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
         let _in_use = self.reserve.begin();
         loop {
             let mut refused = Vec::new();
             let mut full = None;
-            let before = ids.len();
+            let mut is_any_merged = false;
             for id in ids {
-                match self.compact_partition(id) {
-                    Err(error) if error.is_disk_full() => {
-                        refused.push(id);
+                let whole = self.find_partition(id);
+                let merged = self.compact_partition(id);
+                self.table.disposal.work_through();
+                match (merged, whole) {
+                    (Err(error), Some(whole)) if error.is_disk_full() => {
+                        let (left, is_part_merged) = self.compact_in_parts(&whole)?;
+                        is_any_merged |= is_part_merged;
+                        refused.extend(left);
                         full = Some(error);
                     }
-                    done => done?,
+                    (merged, _) => {
+                        merged?;
+                        is_any_merged = true;
+                    }
                 }
-                self.table.disposal.work_through();
             }
-            match full {
+            match full.filter(|_| !refused.is_empty()) {
                 None => return Ok(()),
                 // Nothing was merged, so nothing came back.
-                Some(error) if refused.len() == before => return Err(error),
+                Some(error) if !is_any_merged => return Err(error),
                 Some(_) => ids = refused,
             }
+        }
+    }
+
+    /// Does the jobs that are due after a compaction. Each partition is merged by then, so a full disk that leaves a view to be built is no failure.
+    pub(super) fn settle_after_compaction(&self, jobs_max: usize) -> Result<()> {
+        match self.run_until_settled(jobs_max) {
+            Err(error) if error.is_disk_full() => {
+                tracing::warn!(%error, "everything is compacted; what is left to tidy up waits for space");
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Merges a partition wholly, when no other job works on it.
+    pub fn compact_partition(&self, id: u64) -> Result<()> {
+        self.compact_by(id, |partition| self.whole_merge(partition))
+    }
+
+    fn find_partition(&self, id: u64) -> Option<Arc<Partition>> {
+        self.state.load().version.partitions.iter().find(|p| p.id == id).map(Arc::clone)
+    }
+
+    /// Merges a partition part by part, each in force before the next is begun: old runs that end in a part give their space back
+    /// for the next one. Where it holds several trees, they are parted first: keys that are put in order into one tree make runs that
+    /// all reach into the next tree, if anything was put there meanwhile. Returns the partitions that found no space, and whether any part
+    /// was merged.
+    fn compact_in_parts(&self, whole: &Partition) -> Result<(BTreeSet<u64>, bool)> {
+        let (start, end) = (&whole.layout.start, &whole.layout.end);
+        let (mut merged, mut stuck) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            let state = self.state.load_full();
+            let is_inside =
+                |p: &Partition| p.layout.start >= *start && end.as_ref().is_none_or(|end| p.layout.start < *end);
+            // From the end on: what was made last, such as notes of how far an import is, is often small.
+            let is_next = |p: &&Arc<Partition>| is_inside(p) && !merged.contains(&p.id) && !stuck.contains(&p.id);
+            let Some(next) = state.version.partitions.iter().rev().find(is_next).map(Arc::clone) else { break };
+            drop(state);
+            let cut = self.last_tree_of(&next);
+            let is_cut = cut.is_some();
+            let plan = cut.map_or(Plan::Prefix, |at| Plan::Cut { at });
+            let done = self.compact_by(next.id, |_| plan.clone());
+            self.table.disposal.work_through();
+            match done {
+                Err(error) if error.is_disk_full() => {
+                    stuck.insert(next.id);
+                    continue;
+                }
+                done => done?,
+            }
+            if is_cut {
+                continue;
+            }
+            // The space that came back may be enough for those that found none.
+            stuck.clear();
+            let state = self.state.load();
+            merged.extend(state.version.partitions.iter().find(|p| p.layout.start == next.layout.start).map(|p| p.id));
+        }
+        Ok((stuck, !merged.is_empty()))
+    }
+
+    /// Where the last tree begins that has keys in a partition, unless it is the only one.
+    fn last_tree_of(&self, partition: &Partition) -> Option<Vec<u8>> {
+        let (start, end) = (&partition.layout.start, &partition.layout.end);
+        let is_inside = |at: &Vec<u8>| at > start && end.as_ref().is_none_or(|end| at < end);
+        let trees = self.catalog.by_name.read();
+        let begins: Vec<Vec<u8>> = trees.values().map(|tree| tree.id.first_key().to_vec()).filter(is_inside).collect();
+        drop(trees);
+        if begins.len() > TREES_PARTED_MAX {
+            return None;
+        }
+        let reaches = |at: &&Vec<u8>| {
+            let mut metas = partition.all_runs().map(|handle| handle.run().meta());
+            let mut others = partition.all_runs().map(|handle| handle.run().meta());
+            metas.any(|meta| meta.largest >= **at) && others.any(|meta| meta.smallest < **at)
+        };
+        begins.iter().filter(reaches).max().cloned()
+    }
+
+    /// Carries out a plan. Where a merge of everything finds no space, its trees are parted, or the first keys alone are merged.
+    pub(super) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
+        let stage = self.stage_of(partition);
+        let done = self.run_partition(partition, plan, stage);
+        let is_of_all = match plan {
+            Plan::Split => true,
+            Plan::Major { inputs } => inputs.len() == partition.all_runs().count(),
+            _ => false,
+        };
+        match done {
+            Err(error) if is_of_all && error.is_disk_full() => {
+                let less = self.last_tree_of(partition).map_or(Plan::Prefix, |at| Plan::Cut { at });
+                self.run_partition(partition, &less, stage)
+            }
+            done => done,
         }
     }
 

@@ -119,6 +119,11 @@ impl RunScan {
         entry.numbered(self.run.given_sequence())
     }
 
+    /// The key of the entry; `None` before the first and at the end.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.current.map(|_| self.entry().key)
+    }
+
     /// Where the entry stands; the end if there is none.
     pub fn position(&self) -> Position {
         self.current.unwrap_or_else(|| self.run.end())

@@ -10,7 +10,7 @@ use crate::{
     view::{View, ViewMeta},
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,6 +29,12 @@ impl Version {
     fn new(partitions: Vec<Arc<Partition>>) -> Version {
         let heads = Heads::new(partitions.iter().map(|p| key_head(&p.layout.start)).collect());
         Version { partitions, heads }
+    }
+
+    /// The runs that partitions other than this one read.
+    pub fn runs_of_others(&self, id: u64) -> BTreeSet<FileNumber> {
+        let others = self.partitions.iter().filter(|partition| partition.id != id);
+        others.flat_map(|p| p.layout.runs.iter().chain(&p.layout.loose)).copied().collect()
     }
 
     /// The index of the partition that holds `key`.
