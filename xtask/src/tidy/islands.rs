@@ -32,7 +32,10 @@ const ISLANDS_ELSEWHERE: [Island; 4] = [
     Island { prefix: "bench-compare/src/engines/lmdb.rs", reason: "a peer's C interface" },
     Island { prefix: "bench-compare/src/engines/lmdb_multi.rs", reason: "a peer's C interface" },
     Island { prefix: "bench-compare/src/engines/mdbx.rs", reason: "a peer's C interface" },
-    Island { prefix: "crates/braiddb/tests/io_uring_denied.rs", reason: "a process that denies itself system calls" },
+    Island {
+        prefix: "crates/braiddb/tests/api/io_uring_denied.rs",
+        reason: "a process that denies itself system calls",
+    },
 ];
 
 /// Modules and types that belong to `platform/` whole.

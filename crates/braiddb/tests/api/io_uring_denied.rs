@@ -96,7 +96,12 @@ fn reads_are_right_where_io_uring_is_denied() {
     drop((tree, db));
     for (what, reason) in [("setup", "io_uring_setup"), ("enter", "a read by io_uring"), ("late", "io_uring_enter")] {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "reads_are_right_where_io_uring_is_denied", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "io_uring_denied::reads_are_right_where_io_uring_is_denied",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(DIRECTORY, dir.path())
             .env(WHAT, what)
             .output()

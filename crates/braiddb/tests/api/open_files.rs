@@ -19,12 +19,12 @@ const LOG_CHANGES: u32 = LOG_KEYS + 1;
 
 #[test]
 fn many_more_tables_than_files_may_be_open() {
-    in_a_process_of_64_files("tables_child");
+    in_a_process_of_64_files("open_files::tables_child");
 }
 
 #[test]
 fn many_more_log_segments_than_files_may_be_open() {
-    in_a_process_of_64_files("log_child");
+    in_a_process_of_64_files("open_files::log_child");
 }
 
 fn in_a_process_of_64_files(test: &str) {
