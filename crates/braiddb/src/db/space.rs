@@ -339,7 +339,8 @@ impl Core {
         begins.iter().filter(reaches).max().cloned()
     }
 
-    /// Carries out a plan. Where a merge of everything finds no space, its trees are parted, or the first keys alone are merged.
+    /// Carries out a plan. Where a merge of everything that gives space back finds none, its trees are parted, or the first keys alone
+    /// are merged.
     pub(super) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
         let stage = self.stage_of(partition);
         let done = self.run_partition(partition, plan, stage);
@@ -349,7 +350,7 @@ impl Core {
             _ => false,
         };
         match done {
-            Err(error) if is_of_all && error.is_disk_full() => {
+            Err(error) if is_of_all && stage.is_some() && error.is_disk_full() => {
                 let less = self.last_tree_of(partition).map_or(Plan::Prefix, |at| Plan::Cut { at });
                 self.run_partition(partition, &less, stage)
             }
