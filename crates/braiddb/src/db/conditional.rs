@@ -4,8 +4,14 @@
 //! if others have written the key meanwhile, it is read again.
 
 use super::{
-    batch::commit, bytes::Value, core::Core, key::KeyBuf, record_version::Version, snapshot::Hold,
-    transacting::Membership, tree::Tree, write::Terms,
+    batch::commit,
+    core::Core,
+    key::KeyBuf,
+    record::{bytes::Value, version::Version},
+    snapshot::Hold,
+    transacting::Membership,
+    tree::Tree,
+    write::Terms,
 };
 use crate::{
     base::{Content, EntryKind, Result, SequenceNumber},

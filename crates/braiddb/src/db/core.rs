@@ -23,10 +23,9 @@
 
 use super::{
     archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, dead_limit::Superseding,
-    pressure::Pressure, reserve::Reserve, scrub::Scrubber, snapshot::Hold, stats::Counters, version_tags::VersionTags,
-    watches::Watches,
+    hash_indexes::Look, limited_work::LimitedWork, pressure::Pressure, record::version_tags::VersionTags,
+    reserve::Reserve, scrub::Scrubber, settings::Settings, snapshot::Hold, stats::Counters, watches::Watches,
 };
-use super::{hash_indexes::Look, limited_work::LimitedWork, settings::Settings};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,

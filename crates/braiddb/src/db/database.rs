@@ -8,7 +8,7 @@ use super::{
     follower::Follower,
     multi::MultiTree,
     open::application_cursor_key,
-    record_version::Version,
+    record::version::Version,
     settings::{Durability, Settings, TreeOptions},
     snapshot::Snapshot,
     stats::Stats,

@@ -6,11 +6,11 @@
 
 use super::{
     batch::Batch,
-    bytes::Value,
     catalog::TreeState,
     core::Core,
     key::KeyBuf,
     lookup::Resolved,
+    record::bytes::Value,
     snapshot::{Hold, Snapshot},
     transaction::Transaction,
     tree::Tree,

@@ -100,11 +100,9 @@ impl Drop for FilesAhead {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{
-        Db, Follower, Settings,
-        tests_common::{DIR, killed, open, small},
-    };
+    use super::super::tests_common::{DIR, killed, open, small};
     use super::*;
+    use crate::db::{database::Db, follower::Follower, settings::Settings};
     use crate::platform::{Vfs, fault_vfs::FaultVfs, gated_runtime::GatedRuntime};
 
     fn settings(vfs: &FaultVfs, runtime: &Arc<GatedRuntime>, background_threads: usize) -> Settings {

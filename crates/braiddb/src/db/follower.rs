@@ -18,11 +18,10 @@
 //! superseded finds it closed after [`crate::Builder::reader_age_max`], or ten minutes where no limit is set.
 
 use super::{
-    Db,
     blobs::BlobStore,
     common::Common,
     core::{Core, DiskState},
-    database::Shared,
+    database::{Db, Shared},
     open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
     replay::{Replayed, Walk, replay},
     reserve::Reserve,

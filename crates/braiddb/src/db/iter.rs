@@ -3,11 +3,11 @@
 //! An iterator reads at one snapshot, which it holds. Each end is a [`Cursor`] of its own, made when it is first used.
 
 use super::{
-    bytes::{Key, Value},
     catalog::TreeState,
     cursor::Cursor,
     database::Db,
     key::TREE_ID_LEN,
+    record::bytes::{Key, Value},
     snapshot::Hold,
 };
 use crate::base::{Error, ReaderKind, Result, TreeId};

@@ -11,13 +11,13 @@
 
 use super::{
     batch::Batch,
-    bytes::{Key, Value},
     catalog::TreeState,
     counting::{count, count_kept},
     database::Db,
     iter::Iter,
     key::KeyBuf,
     multi_cursor::MultiCursor,
+    record::bytes::{Key, Value},
     snapshot::Hold,
     tree::check_key,
 };

@@ -18,19 +18,17 @@ use super::{
     core::{Core, DiskState, Exclusivity, WorkState, WriteState},
     cut_tails,
     files_ahead::{FilesAhead, Opened},
+    limited_work::{LimitedWork, timed},
     log_kept,
     new_directory::{LOCK_NAME, make_durably, unfinished},
     pressure::Pressure,
+    record::version_tags::{VERSION_TAGS, VersionTags},
     replay::{Replayed, replay},
     reserve::Reserve,
+    settings::Settings,
     space::open_with_reserve,
     stats::Counters,
-    version_tags::{VERSION_TAGS, VersionTags},
     watches::Watches,
-};
-use super::{
-    limited_work::{LimitedWork, timed},
-    settings::Settings,
 };
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
@@ -115,7 +113,7 @@ pub struct Parts {
 }
 
 impl Core {
-    /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::Follower`].
+    /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::follower::Follower`].
     ///
     /// With it comes what the catalog is to remember of the log's retention, once there are threads that make room for it.
     ///

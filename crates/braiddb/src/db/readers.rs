@@ -17,7 +17,7 @@ use crate::{
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// How many readers [`super::Stats`] lists at most, and as many that have expired.
+/// How many readers [`super::stats::Stats`] lists at most, and as many that have expired.
 const LISTED_MAX: usize = 8;
 
 /// Readers are looked at so often, or more often where a limit is short: about so many times before it is reached.

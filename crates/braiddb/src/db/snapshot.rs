@@ -1,7 +1,6 @@
 //! Snapshots: the database as it was at one commit.
 
 use super::{
-    bytes::Value,
     catalog::TreeState,
     core::Core,
     cursor::Cursor,
@@ -10,7 +9,7 @@ use super::{
     key::KeyBuf,
     multi::{MultiIter, MultiTree},
     multi_cursor::MultiCursor,
-    record_version::Version,
+    record::{bytes::Value, version::Version},
     tree::Tree,
 };
 use crate::{

@@ -37,7 +37,10 @@ fn a_version_lasts_as_long_as_the_record_is_not_written() {
     for read_only in [true, false] {
         let db = open(Settings { read_only, ..small(&vfs) }).unwrap();
         let tree = db.tree("t").unwrap();
-        assert_eq!(tree.get_versioned(b"k").unwrap().unwrap(), (super::Value::new(b"2".to_vec()), second));
+        assert_eq!(
+            tree.get_versioned(b"k").unwrap().unwrap(),
+            (super::record::bytes::Value::new(b"2".to_vec()), second)
+        );
         assert_eq!(tree.get_versioned(b"large").unwrap().unwrap(), large);
     }
     // Two databases never share a version, whatever they commit.

@@ -2,7 +2,6 @@
 
 use super::{
     batch::check_cursor,
-    bytes::{Key, Value},
     catalog::{TreeState, catalog_key},
     counting::count,
     database::Db,
@@ -12,7 +11,10 @@ use super::{
     merging::MergeFunctionHandle,
     multi::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
     on_the_way::OnTheWay,
-    record_version::Version,
+    record::{
+        bytes::{Key, Value},
+        version::Version,
+    },
     settings::Durability,
     snapshot::{Hold, Snapshot},
     streams::commit_streams,
@@ -483,7 +485,7 @@ impl Transaction {
         self.delete_between(tree.state(), start.to_vec(), end.to_vec())
     }
 
-    /// Stores the application's own cursor with the transaction: see [`super::Batch::set_application_cursor`].
+    /// Stores the application's own cursor with the transaction: see [`super::batch::Batch::set_application_cursor`].
     pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
         check_cursor(cursor.as_ref())?;
         self.writes.borrow_mut().set(&catalog_key(b'c', b""), Written::Value(cursor.as_ref().to_vec()));

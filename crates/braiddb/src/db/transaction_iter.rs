@@ -1,13 +1,13 @@
 //! What a transaction sees of a range: the rows of its snapshot, and its own writes among them.
 
 use super::{
-    bytes::{Key, Value},
     catalog::TreeState,
     cursor::Cursor,
     database::Db,
     iter::is_of_one_record,
     key::TREE_ID_LEN,
     multi::split_pair,
+    record::bytes::{Key, Value},
     transaction::Transaction,
 };
 use crate::{

@@ -2,12 +2,12 @@
 
 use super::{
     batch::{Batch, commit},
-    bytes::{Key, Value},
     catalog::TreeState,
     cursor::Cursor,
     database::Db,
     iter::Iter,
     key::KeyBuf,
+    record::bytes::{Key, Value},
     write::Terms,
 };
 use crate::{

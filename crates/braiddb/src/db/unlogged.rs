@@ -15,7 +15,7 @@ use super::{
     catalog::catalog_key,
     core::{Core, Request, WriteState},
     database::Db,
-    version_tags::VERSION_TAGS,
+    record::version_tags::VERSION_TAGS,
 };
 use crate::{
     base::{EntryKind, Error, MAX_SEQUENCE, Result, SequenceNumber, TreeId},

@@ -3,7 +3,7 @@
 use super::token::ResumeToken;
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{TreeOptions, Version, core::Core, on_the_way::OnTheWay},
+    db::{core::Core, on_the_way::OnTheWay, record::version::Version, settings::TreeOptions},
     platform::SystemTime,
     table::blob::Pieces,
 };

@@ -6,7 +6,11 @@ use crate::{
     codec::{Base, Operands},
     commit::Operation,
     db::{
-        bounds_of, catalog::TreeState, core::Core, on_the_way::OnTheWay, split_multi_key, unescape, unlogged::Marker,
+        catalog::TreeState,
+        core::Core,
+        multi::{bounds_of, split as split_multi_key, unescape},
+        on_the_way::OnTheWay,
+        unlogged::Marker,
     },
     platform::{SystemTime, UNIX_EPOCH},
     table::blob::Pieces,
@@ -41,7 +45,7 @@ impl Filter {
             return None;
         }
         let start = start.max(&self.prefix).to_vec();
-        let prefix_end = crate::db::prefix_end(self.prefix.clone());
+        let prefix_end = crate::db::iter::prefix_end(self.prefix.clone());
         let end = match (end.map(<[u8]>::to_vec), prefix_end) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

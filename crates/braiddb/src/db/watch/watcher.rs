@@ -12,7 +12,7 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
-    db::{Db, MultiTree, Tree, catalog::TreeState, core::Core},
+    db::{catalog::TreeState, core::Core, database::Db, multi::MultiTree, tree::Tree},
     platform::UNIX_EPOCH,
     version::{Layout, Manifest},
     wal::{

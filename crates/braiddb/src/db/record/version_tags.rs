@@ -18,7 +18,7 @@
 //! | count | varint |
 //! | for each, ascending | first number, less that of the one before (varint); tag (u64) |
 
-use super::record_version::Version;
+use super::version::Version;
 use crate::{
     base::SequenceNumber,
     codec::{ByteReader, put_varint},

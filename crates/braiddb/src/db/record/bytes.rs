@@ -9,7 +9,7 @@ macro_rules! bytes_type {
         pub struct $name(Vec<u8>);
 
         impl $name {
-            pub(super) fn new(bytes: Vec<u8>) -> $name {
+            pub(in crate::db) fn new(bytes: Vec<u8>) -> $name {
                 $name(bytes)
             }
         }

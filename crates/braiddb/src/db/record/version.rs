@@ -76,7 +76,7 @@ const DIGIT_VALUES: [u8; 256] = {
 pub struct ETag([u8; ETAG_LEN]);
 
 impl Version {
-    pub(super) fn new(incarnation: u64, sequence: SequenceNumber) -> Version {
+    pub(in crate::db) fn new(incarnation: u64, sequence: SequenceNumber) -> Version {
         Version { incarnation, sequence }
     }
 
