@@ -8,7 +8,7 @@
 use super::{
     core::{Core, WorkState},
     crew::{Role, Turn, Worker},
-    reserve::Stage,
+    files::reserve::Stage,
     upgrade::is_older,
 };
 use crate::{

@@ -7,9 +7,9 @@
 //! A directory that holds a file of the engine is no new one: it is a database, or what is left of a creation that was cut short.
 
 use super::{
+    files::reserve::RESERVE_NAME,
     new_directory::{LOCK_NAME, RESTORING_NAME},
     open::{SYNC_FAILED_NAME, numbered},
-    reserve::RESERVE_NAME,
     settings::Settings,
 };
 use crate::{

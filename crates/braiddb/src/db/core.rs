@@ -22,9 +22,21 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::{
-    archive::Archiver, blobs::BlobStore, catalog::Catalog, clock::Clock, common::Membership, dead_limit::Superseding,
-    hash_indexes::Look, limited_work::LimitedWork, pressure::Pressure, record::version_tags::VersionTags,
-    reserve::Reserve, scrub::Scrubber, settings::Settings, snapshot::Hold, stats::Counters, watches::Watches,
+    archive::Archiver,
+    catalog::Catalog,
+    clock::Clock,
+    common::Membership,
+    dead_limit::Superseding,
+    files::{blob_store::BlobStore, reserve::Reserve},
+    hash_indexes::Look,
+    limited_work::LimitedWork,
+    pressure::Pressure,
+    record::version_tags::VersionTags,
+    scrub::Scrubber,
+    settings::Settings,
+    snapshot::Hold,
+    stats::Counters,
+    watches::Watches,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},

@@ -4,7 +4,7 @@ use super::{
     batch::Batch,
     catalog::{TreeState, catalog_key, check_name},
     core::Core,
-    cut_tails,
+    files::cut_tails,
     follower::Follower,
     multi::MultiTree,
     open::application_cursor_key,

@@ -18,13 +18,12 @@
 //! superseded finds it closed after [`crate::Builder::reader_age_max`], or ten minutes where no limit is set.
 
 use super::{
-    blobs::BlobStore,
     common::Common,
     core::{Core, DiskState},
     database::{Db, Shared},
+    files::{blob_store::BlobStore, reserve::Reserve},
     open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
     replay::{Replayed, Walk, replay},
-    reserve::Reserve,
     settings::Settings,
     stats::Counters,
 };

@@ -11,9 +11,9 @@
 //! long as the limits stand.
 
 use super::{
-    blobs::BlobStore,
     catalog::{DroppedTree, TreeState, catalog_key},
     core::{Core, DiskState},
+    files::blob_store::BlobStore,
     settings::Settings,
 };
 use crate::{

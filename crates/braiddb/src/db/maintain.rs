@@ -2,7 +2,7 @@
 
 use super::{
     core::{Core, DiskState, Memtables},
-    reserve::Stage,
+    files::reserve::Stage,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},

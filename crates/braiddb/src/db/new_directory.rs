@@ -6,9 +6,8 @@
 //! operation that fails removes the files that it made. The directory's lock is held meanwhile.
 
 use super::{
-    cut_tails::CUT_TAIL_PREFIX,
+    files::{cut_tails::CUT_TAIL_PREFIX, reserve::RESERVE_NAME},
     open::{SYNC_FAILED_NAME, numbered},
-    reserve::RESERVE_NAME,
 };
 use crate::{
     base::{Error, Result},

@@ -7,8 +7,8 @@
 //! walk, and should one be bad, the log is walked once more, to end there.
 
 use super::{
-    blobs::BlobStore,
     core::Core,
+    files::blob_store::BlobStore,
     merging::insert_operands,
     settings::Settings,
     unlogged::{tells_of_load, unlogged_before},

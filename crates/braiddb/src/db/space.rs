@@ -1,11 +1,11 @@
 //! A full disk: who may use the reserve, who is refused, and when the reserve is refilled.
 //!
 //! Deletes, edits of the manifest, flushes, and merges that the user waits for or that free space try again with blocks of the
-//! [reserve](super::reserve). From then on puts, loads and streams are refused with [`Error::DiskFull`], until the reserve is whole.
+//! [reserve](super::files::reserve). From then on puts, loads and streams are refused with [`Error::DiskFull`], until the reserve is whole.
 
 use super::{
     core::{Core, Request},
-    reserve::{Reserve, Stage, Wanted},
+    files::reserve::{Reserve, Stage, Wanted},
     settings::Settings,
 };
 use crate::{
