@@ -15,10 +15,12 @@
 
 use super::{
     archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
-    core::{Core, Request},
     database::Db,
+    engine::{
+        engine::{Core, Request},
+        settings::Settings,
+    },
     new_directory::make_durably,
-    settings::Settings,
 };
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},

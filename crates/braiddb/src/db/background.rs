@@ -6,8 +6,10 @@
 //! so that dead entries are counted and their space comes back. Which database a thread works for is up to the crew (`crew.rs`).
 
 use super::{
-    core::{Core, WorkState},
-    crew::{Role, Turn, Worker},
+    engine::{
+        engine::{Core, WorkState},
+        scheduler::{Role, Turn, Worker},
+    },
     files::reserve::Stage,
     upgrade::is_older,
 };

@@ -1,16 +1,18 @@
 //! Batches as users fill them.
 
-use super::settings::Durability;
-use super::write::Terms;
 use super::{
-    catalog::{TreeState, catalog_key},
     database::Db,
+    engine::{
+        catalog::{TreeState, catalog_key},
+        settings::Durability,
+    },
     iter::user_bounds,
     multi::{MultiTree, TERMINATOR, bounds_of, escape},
     on_the_way::OnTheWay,
     piece_writer::Placed,
     streams::commit_streams,
     tree::{Tree, check_key},
+    write::Terms,
 };
 use crate::{
     base::{EntryKind, Error, FileNumber, Result, SequenceNumber, TreeId, limits},

@@ -1,10 +1,9 @@
 //! Bulk loads of records that come in order.
 
 use super::{
-    core::Core,
+    engine::{engine::Core, settings_check::check_range},
     load_writer::{LoadRows, LoadSink, LoadWriter, Loaded, check_lens},
     multi::{MultiTree, TERMINATOR, escape},
-    settings_check::check_range,
     sorter::{BulkOptions, SORT_MEMORY_MIN, Sorter},
     tree::{Tree, check_key},
 };

@@ -9,8 +9,8 @@
 //! The files that do change (log, manifest, CURRENT) are never linked: the directory gets a manifest of its own.
 
 use super::{
-    core::Core,
     database::Db,
+    engine::engine::Core,
     new_directory::{NewDirectory, Operation},
 };
 use crate::{

@@ -5,8 +5,7 @@
 
 use super::{
     batch::commit,
-    core::Core,
-    key::KeyBuf,
+    engine::{engine::Core, key::KeyBuf},
     record::{bytes::Value, version::Version},
     snapshot::Hold,
     transacting::Membership,

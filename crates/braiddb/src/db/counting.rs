@@ -2,9 +2,9 @@
 //! Estimates are in `ranges.rs`.
 
 use super::{
-    catalog::TreeState,
     cursor::Cursor,
     database::Db,
+    engine::catalog::TreeState,
     iter::user_bounds,
     multi::{MultiTree, bounds_of_keys},
     snapshot::{Hold, Snapshot},

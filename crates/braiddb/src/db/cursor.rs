@@ -5,10 +5,12 @@
 //! state, at a key that it keeps, and goes as many rows on as it had gone from there.
 
 use super::{
-    catalog::TreeState,
-    core::Core,
     database::Db,
-    key::{KeyBuf, TREE_ID_LEN},
+    engine::{
+        catalog::TreeState,
+        engine::Core,
+        key::{KeyBuf, TREE_ID_LEN},
+    },
     lookup::{Unresolved, has_expired},
     snapshot::Hold,
 };

@@ -2,19 +2,21 @@
 
 use super::{
     batch::Batch,
-    catalog::{TreeState, catalog_key, check_name},
-    core::Core,
+    engine::{
+        catalog::{TreeState, catalog_key, check_name},
+        engine::Core,
+        settings::{Durability, Settings, TreeOptions},
+        stats::Stats,
+        tree_options::{LiveOptions, check_options, check_same},
+    },
     files::cut_tails,
     follower::Follower,
     multi::MultiTree,
     open::application_cursor_key,
     record::version::Version,
-    settings::{Durability, Settings, TreeOptions},
     snapshot::Snapshot,
-    stats::Stats,
     transaction::Transaction,
     tree::Tree,
-    tree_options::{LiveOptions, check_options, check_same},
     update_scope::meant,
     verify::{VerifyOptions, VerifyReport},
 };

@@ -5,7 +5,7 @@
 
 use super::{
     background::Shares,
-    core::{Core, WorkState},
+    engine::engine::{Core, WorkState},
 };
 use crate::{
     compaction::{DeadEstimate, PartitionShape, Plan, estimate_dead},

@@ -1,9 +1,11 @@
 //! Trees that are dropped or renamed.
 
 use super::{
-    catalog::{DroppedTree, TreeState, catalog_key, check_name},
-    core::Core,
     database::Db,
+    engine::{
+        catalog::{DroppedTree, TreeState, catalog_key, check_name},
+        engine::Core,
+    },
 };
 use crate::{
     base::{EntryKind, Error, Result},

@@ -5,19 +5,21 @@
 //! database for some rows, and then takes the present one, so that files and memtables of before can go while the dump goes on.
 
 use super::{
-    catalog::{TreeState, check_name},
-    core::Core,
     database::Db,
     dump_gaps::DumpGap,
-    key::{KeyBuf, TREE_ID_LEN},
+    engine::{
+        catalog::{TreeState, check_name},
+        engine::Core,
+        key::{KeyBuf, TREE_ID_LEN},
+        settings::TreeOptions,
+        tree_options::LiveOptions,
+    },
     log_kept,
     lookup::has_expired,
     merging::{FoundOperands, pile_up},
     multi::{split, unescape},
-    settings::TreeOptions,
     snapshot::{Hold, Snapshot},
     stream_reader::StreamReader,
-    tree_options::LiveOptions,
 };
 use crate::{
     base::{Content, Cursor as _, EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId, limits},

@@ -6,15 +6,12 @@
 
 use super::{
     batch::Batch,
-    catalog::TreeState,
-    core::Core,
-    key::KeyBuf,
+    engine::{catalog::TreeState, engine::Core, key::KeyBuf, tree_options::micros},
     lookup::Resolved,
     record::bytes::Value,
     snapshot::{Hold, Snapshot},
     transaction::Transaction,
     tree::Tree,
-    tree_options::micros,
 };
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber},

@@ -1,6 +1,11 @@
 //! Records whose merge functions fail: they are named, and everything else is read.
 
-use super::{catalog::TreeState, core::Core, cursor::Cursor, database::Db, snapshot::Hold};
+use super::{
+    cursor::Cursor,
+    database::Db,
+    engine::{catalog::TreeState, engine::Core},
+    snapshot::Hold,
+};
 use crate::base::{Error, ReaderKind, Result, TreeId, split_internal_key};
 use std::sync::Arc;
 

@@ -102,7 +102,7 @@ impl Drop for FilesAhead {
 mod tests {
     use super::super::tests_common::{DIR, killed, open, small};
     use super::*;
-    use crate::db::{database::Db, follower::Follower, settings::Settings};
+    use crate::db::{database::Db, engine::settings::Settings, follower::Follower};
     use crate::platform::{Vfs, fault_vfs::FaultVfs, gated_runtime::GatedRuntime};
 
     fn settings(vfs: &FaultVfs, runtime: &Arc<GatedRuntime>, background_threads: usize) -> Settings {

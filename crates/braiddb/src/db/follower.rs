@@ -18,14 +18,16 @@
 //! superseded finds it closed after [`crate::Builder::reader_age_max`], or ten minutes where no limit is set.
 
 use super::{
-    common::Common,
-    core::{Core, DiskState},
     database::{Db, Shared},
+    engine::{
+        engine::{Core, DiskState},
+        memory::Common,
+        settings::Settings,
+        stats::Counters,
+    },
     files::{blob_store::BlobStore, reserve::Reserve},
     open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
     replay::{Replayed, Walk, replay},
-    settings::Settings,
-    stats::Counters,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},

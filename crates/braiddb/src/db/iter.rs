@@ -3,10 +3,9 @@
 //! An iterator reads at one snapshot, which it holds. Each end is a [`Cursor`] of its own, made when it is first used.
 
 use super::{
-    catalog::TreeState,
     cursor::Cursor,
     database::Db,
-    key::TREE_ID_LEN,
+    engine::{catalog::TreeState, key::TREE_ID_LEN},
     record::bytes::{Key, Value},
     snapshot::Hold,
 };

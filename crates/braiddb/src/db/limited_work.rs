@@ -1,7 +1,7 @@
 //! Flushes and merges that write no faster than a [`RateLimiter`](crate::platform::RateLimiter) lets them, and merges that take no more of the time
 //! than they must where there are few processors.
 
-use super::{core::Core, settings::Settings};
+use super::engine::{engine::Core, settings::Settings};
 use crate::{
     platform::{Hurry, LimitedVfs, Limits, Pace, PacedVfs, Urgency, Vfs},
     table::TableContext,

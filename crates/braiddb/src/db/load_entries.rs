@@ -4,10 +4,12 @@
 //! tree are put into force by one edit, as those of any load are (`load_install.rs`), but tell their sequence numbers themselves.
 
 use super::{
-    catalog::{TreeState, catalog_key, check_name},
     database::Db,
     dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
-    key::{KeyBuf, TREE_ID_LEN},
+    engine::{
+        catalog::{TreeState, catalog_key, check_name},
+        key::{KeyBuf, TREE_ID_LEN},
+    },
     load_writer::{LoadWriter, Loaded},
     log_kept,
     multi::{TERMINATOR, escape},
@@ -46,7 +48,7 @@ impl Db {
         }
         let core = self.core();
         let _inside = core.enter()?;
-        core.commit(batch.prepare()?, super::settings::Durability::Sync).map(|_| ())
+        core.commit(batch.prepare()?, super::engine::settings::Durability::Sync).map(|_| ())
     }
 
     /// Begins to load entries into a tree of this number. Several may be at work on one tree, each on keys of its own.

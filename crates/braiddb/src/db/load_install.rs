@@ -17,8 +17,10 @@
 //! - *Transactions* find the load's range noted in the window, or its entries in the runs.
 
 use super::{
-    catalog::TreeState,
-    core::{Core, WriteState},
+    engine::{
+        catalog::TreeState,
+        engine::{Core, WriteState},
+    },
     load_place::{Existing, Place, divide},
     unlogged::Marker,
     write::note_refused,

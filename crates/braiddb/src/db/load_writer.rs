@@ -6,7 +6,10 @@
 //!
 //! What is written is removed when the writer is dropped before it was put into force.
 
-use super::{catalog::TreeState, core::Core, on_the_way::OnTheWay, settings::Durability};
+use super::{
+    engine::{catalog::TreeState, engine::Core, settings::Durability},
+    on_the_way::OnTheWay,
+};
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
     codec::Compression,

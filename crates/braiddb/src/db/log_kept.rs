@@ -11,10 +11,12 @@
 //! long as the limits stand.
 
 use super::{
-    catalog::{DroppedTree, TreeState, catalog_key},
-    core::{Core, DiskState},
+    engine::{
+        catalog::{DroppedTree, TreeState, catalog_key},
+        engine::{Core, DiskState},
+        settings::Settings,
+    },
     files::blob_store::BlobStore,
-    settings::Settings,
 };
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber, TreeId},

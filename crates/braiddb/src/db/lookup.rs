@@ -1,7 +1,11 @@
 //! Point reads of the core, and the healing of views that they find damaged.
 
 use super::{
-    background::damaged_view, core::Core, key::KeyBuf, merging::FoundOperands, snapshot::Hold, tree::check_key,
+    background::damaged_view,
+    engine::{engine::Core, key::KeyBuf},
+    merging::FoundOperands,
+    snapshot::Hold,
+    tree::check_key,
 };
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},

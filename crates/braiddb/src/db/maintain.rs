@@ -1,7 +1,7 @@
 //! Flushes, folds and merges put into force.
 
 use super::{
-    core::{Core, DiskState, Memtables},
+    engine::engine::{Core, DiskState, Memtables},
     files::reserve::Stage,
 };
 use crate::{

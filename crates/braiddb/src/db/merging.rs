@@ -1,8 +1,13 @@
 //! Merge functions in use: operands are written without a look at the value, and the value is made of them when it is read.
 
 use super::{
-    batch::Batch, catalog::catalog_key, core::Core, database::Db, expiry::check_can_merge, key::TREE_ID_LEN,
-    lookup::Unresolved, tree::Tree, update_scope::meant,
+    batch::Batch,
+    database::Db,
+    engine::{catalog::catalog_key, engine::Core, key::TREE_ID_LEN},
+    expiry::check_can_merge,
+    lookup::Unresolved,
+    tree::Tree,
+    update_scope::meant,
 };
 use crate::{
     base::{EntryKind, EntryRef, Error, Result, SequenceNumber},

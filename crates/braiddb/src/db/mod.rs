@@ -6,20 +6,16 @@ mod background;
 mod batch;
 mod birthplace;
 mod bulk;
-mod catalog;
 mod checkpoint;
-mod clock;
-mod common;
 mod conditional;
-mod core;
 mod counting;
-mod crew;
 mod cursor;
 mod database;
 mod dead_limit;
 mod dropping;
 mod dump_gaps;
 mod dump_source;
+mod engine;
 mod expiry;
 mod failing;
 mod files;
@@ -28,7 +24,6 @@ mod follower;
 mod hash_indexes;
 pub mod inspect;
 mod iter;
-mod key;
 mod limited_work;
 mod load_entries;
 mod load_install;
@@ -50,14 +45,10 @@ mod readers;
 mod record;
 mod replay;
 mod scrub;
-mod settings;
-mod settings_check;
-mod shared_runtime;
 mod snapshot;
 mod sorter;
 mod space;
 mod spill;
-mod stats;
 mod stream_reader;
 mod streams;
 mod tables;
@@ -66,14 +57,12 @@ mod transaction;
 mod transaction_iter;
 mod transaction_streams;
 mod tree;
-mod tree_options;
 mod unlogged;
 mod update;
 mod update_scope;
 mod upgrade;
 mod verify;
 mod watch;
-mod watches;
 mod write;
 
 #[cfg(test)]
@@ -129,8 +118,6 @@ mod tests_multi;
 #[cfg(test)]
 mod tests_open;
 #[cfg(test)]
-mod tests_panics;
-#[cfg(test)]
 mod tests_quick;
 #[cfg(test)]
 mod tests_quick_many;
@@ -143,8 +130,6 @@ mod tests_scrub;
 #[cfg(test)]
 mod tests_seek_rows;
 #[cfg(test)]
-mod tests_shared;
-#[cfg(test)]
 mod tests_stream_appends;
 #[cfg(test)]
 mod tests_streams;
@@ -154,8 +139,6 @@ mod tests_tables;
 mod tests_transactions;
 #[cfg(test)]
 mod tests_tree_options;
-#[cfg(test)]
-mod tests_turns;
 #[cfg(test)]
 mod tests_unlogged;
 #[cfg(test)]
@@ -175,6 +158,10 @@ pub use cursor::Cursor;
 pub use database::{Db, TreeInfo};
 pub use dump_gaps::DumpGap;
 pub use dump_source::{DumpParts, DumpRange, DumpSource, DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
+pub use engine::settings::{Durability, Settings, TreeOptions};
+pub use engine::settings_check::check_range;
+pub use engine::shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
+pub use engine::stats::{PartitionStats, ReaderStats, RunStats, Stats};
 pub use follower::{Follower, Refreshed};
 pub use iter::Iter;
 pub use load_entries::EntryLoader;
@@ -187,12 +174,8 @@ pub use ranges::RangeEstimate;
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};
 pub use scrub::ScrubStats;
-pub use settings::{Durability, Settings, TreeOptions};
-pub use settings_check::check_range;
-pub use shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
 pub use snapshot::Snapshot;
 pub use sorter::{BulkOptions, BulkProgress};
-pub use stats::{PartitionStats, ReaderStats, RunStats, Stats};
 pub use stream_reader::StreamReader;
 pub use streams::{PendingStream, StreamWriter};
 pub use tables::{TableBuilder, TableInfo, TableSpec};

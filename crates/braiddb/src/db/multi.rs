@@ -11,11 +11,10 @@
 
 use super::{
     batch::Batch,
-    catalog::TreeState,
     counting::{count, count_kept},
     database::Db,
+    engine::{catalog::TreeState, key::KeyBuf},
     iter::Iter,
-    key::KeyBuf,
     multi_cursor::MultiCursor,
     record::bytes::{Key, Value},
     snapshot::Hold,

@@ -6,7 +6,7 @@
 use super::{
     counting::count,
     cursor::Cursor,
-    key::TREE_ID_LEN,
+    engine::key::TREE_ID_LEN,
     multi::{MultiTree, TERMINATOR, bounds_of, is_split_at, no_pair, pair_key, split, unescape},
     snapshot::Hold,
     tree::check_key,

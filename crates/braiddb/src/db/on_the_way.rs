@@ -1,6 +1,6 @@
 //! The blob files of a commit to come.
 
-use super::{core::Core, settings::Durability};
+use super::engine::{engine::Core, settings::Durability};
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     codec::Compression,

@@ -2,7 +2,7 @@
 
 use super::{
     batch::Batch,
-    core::Core,
+    engine::engine::Core,
     iter::user_bounds,
     multi::{MultiTree, bounds_of_keys},
     tables::{TableBuilder, TableInfo},

@@ -6,9 +6,9 @@
 //! there is none, by commits), and by whoever flushes or compacts: those that are older than one limit are named, once each, and those
 //! older than another expire. How that stays safe is told at [`crate::commit::SnapshotList`].
 
-use super::{
+use super::engine::{
     clock::Moment,
-    core::{Core, WorkState},
+    engine::{Core, WorkState},
     stats::ReaderStats,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// How many readers [`super::stats::Stats`] lists at most, and as many that have expired.
+/// How many readers [`super::engine::stats::Stats`] lists at most, and as many that have expired.
 const LISTED_MAX: usize = 8;
 
 /// Readers are looked at so often, or more often where a limit is short: about so many times before it is reached.

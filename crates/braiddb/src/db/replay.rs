@@ -7,10 +7,9 @@
 //! walk, and should one be bad, the log is walked once more, to end there.
 
 use super::{
-    core::Core,
+    engine::{engine::Core, settings::Settings},
     files::blob_store::BlobStore,
     merging::insert_operands,
-    settings::Settings,
     unlogged::{tells_of_load, unlogged_before},
 };
 use crate::{

@@ -5,7 +5,7 @@
 //! nothing counts as activity: no commit, no flush. A file is held during a piece only, so that it can go between two.
 //! A pass reads every run and every view of a partition once; values in blob files and the log are not read.
 
-use super::core::Core;
+use super::engine::engine::Core;
 use crate::{
     base::{FileNumber, Result},
     table::{DamagedUnit, Run},

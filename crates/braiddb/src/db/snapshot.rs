@@ -1,12 +1,10 @@
 //! Snapshots: the database as it was at one commit.
 
 use super::{
-    catalog::TreeState,
-    core::Core,
     cursor::Cursor,
     database::Db,
+    engine::{catalog::TreeState, engine::Core, key::KeyBuf},
     iter::Iter,
-    key::KeyBuf,
     multi::{MultiIter, MultiTree},
     multi_cursor::MultiCursor,
     record::{bytes::Value, version::Version},

@@ -3,7 +3,7 @@
 //! Records are gathered in a buffer. When it is full they are sorted and written as a spill (`spill.rs`), where the database has threads by one
 //! of them, while the next buffer is filled. In the end all spills are merged. What fits into the buffer is never written.
 
-use super::{core::Core, load_writer::LoadRows, spill::Spiller};
+use super::{engine::engine::Core, load_writer::LoadRows, spill::Spiller};
 use crate::{
     base::{Error, Result, TreeId, key_head, shared_prefix_len},
     codec::Compression,

@@ -4,9 +4,11 @@
 //! [reserve](super::files::reserve). From then on puts, loads and streams are refused with [`Error::DiskFull`], until the reserve is whole.
 
 use super::{
-    core::{Core, Request},
+    engine::{
+        engine::{Core, Request},
+        settings::Settings,
+    },
     files::reserve::{Reserve, Stage, Wanted},
-    settings::Settings,
 };
 use crate::{
     base::{EntryKind, Error, NoSpace, Result, TreeId, split_internal_key},

@@ -1,7 +1,11 @@
 //! Reading a value from wherever one likes, a part at a time.
 
 use super::{
-    core::Core, database::Db, key::KeyBuf, merging::FoundOperands, on_the_way::OnTheWay, piece_writer::Base,
+    database::Db,
+    engine::{engine::Core, key::KeyBuf},
+    merging::FoundOperands,
+    on_the_way::OnTheWay,
+    piece_writer::Base,
     snapshot::Hold,
 };
 use crate::{

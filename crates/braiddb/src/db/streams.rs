@@ -12,12 +12,10 @@
 
 use super::{
     batch::{Batch, commit},
-    catalog::TreeState,
     database::Db,
-    key::KeyBuf,
+    engine::{catalog::TreeState, key::KeyBuf, settings::Durability},
     on_the_way::OnTheWay,
     piece_writer::{PieceWriter, Placed, Tail},
-    settings::Durability,
     snapshot::{Hold, Snapshot},
     stream_reader::StreamReader,
     transacting::Membership,

@@ -8,10 +8,10 @@
 
 use super::{
     bulk::disorder,
+    engine::tree_options::micros,
     expiry::since_1970,
     load_writer::{LoadWriter, Loaded, check_lens},
     tree::{Tree, check_key},
-    tree_options::micros,
 };
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, Result, TreeId},

@@ -2,7 +2,7 @@
 
 use super::{
     Cursor, Db, Settings, Tree,
-    key::KeyBuf,
+    engine::key::KeyBuf,
     tests_common::{DIR, mem, open, small},
 };
 use crate::{

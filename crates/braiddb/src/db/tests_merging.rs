@@ -187,7 +187,7 @@ impl Case {
             tx.commit().unwrap();
         } else {
             drop(tx);
-            db.write(batch, super::settings::Durability::Buffered).unwrap();
+            db.write(batch, super::engine::settings::Durability::Buffered).unwrap();
         }
     }
 
@@ -327,7 +327,7 @@ fn failures_are_contained_and_named() {
     assert!(matches!(tree.merge(b"j", &other, b""), Err(Error::InvalidArgument(_))));
     let mut batch = db.batch();
     batch.put(&tree, b"x", b"").merge(&tree, b"j", &other, b"");
-    assert!(matches!(db.write(batch, super::settings::Durability::Buffered), Err(Error::InvalidArgument(_))));
+    assert!(matches!(db.write(batch, super::engine::settings::Durability::Buffered), Err(Error::InvalidArgument(_))));
     assert!(tree.get(b"x").unwrap().is_none());
 }
 

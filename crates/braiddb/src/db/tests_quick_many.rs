@@ -301,7 +301,7 @@ fn what_is_written_together_is_seen_together() {
                     let value = [version.to_le_bytes().as_slice(), &[7; 90]].concat();
                     batch.put(&tree, key(2 * pair), &value);
                     batch.put(&tree, key(2 * pair + 1), &value);
-                    db.write(batch, super::settings::Durability::Buffered).unwrap();
+                    db.write(batch, super::engine::settings::Durability::Buffered).unwrap();
                     committed.store(version, Ordering::Release);
                 }
             }
@@ -318,7 +318,7 @@ fn what_is_written_together_is_seen_together() {
     }
 }
 
-/// A follower's state that was let go of ([`super::core::Core`]'s `supersede`) between the look whether the database is open and the loan of the state: a
+/// A follower's state that was let go of ([`super::engine::engine::Core`]'s `supersede`) between the look whether the database is open and the loan of the state: a
 /// state of nothing has no partitions. Here the database stays open, so the other way finds all.
 #[test]
 fn a_state_of_nothing_is_left_to_the_other_way() {

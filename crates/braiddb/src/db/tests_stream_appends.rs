@@ -167,7 +167,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     let value = bytes(20_000, 1);
     t.put_stream(b"k", value.as_slice()).unwrap();
     db.flush().unwrap();
-    let key = super::key::KeyBuf::of(t.state(), b"k").unwrap();
+    let key = super::engine::key::KeyBuf::of(t.state(), b"k").unwrap();
     let find = || match db.core().find_value(&key, None).unwrap().unwrap().base {
         super::piece_writer::Base::Pieces(pieces) => pieces,
         other => panic!("{other:?}"),

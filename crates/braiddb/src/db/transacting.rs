@@ -10,8 +10,8 @@
 //! there. So one transaction that is never ended cannot hold a commit for longer than that.
 
 use super::{
-    core::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
     database::Db,
+    engine::engine::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
     write::{changed, outlived},
 };
 use crate::{

@@ -2,12 +2,15 @@
 
 use super::{
     batch::check_cursor,
-    catalog::{TreeState, catalog_key},
     counting::count,
     database::Db,
+    engine::{
+        catalog::{TreeState, catalog_key},
+        key::{KeyBuf, TREE_ID_LEN},
+        settings::Durability,
+    },
     expiry::check_can_merge,
     iter::{prefix_end, user_bounds},
-    key::{KeyBuf, TREE_ID_LEN},
     merging::MergeFunctionHandle,
     multi::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
     on_the_way::OnTheWay,
@@ -15,7 +18,6 @@ use super::{
         bytes::{Key, Value},
         version::Version,
     },
-    settings::Durability,
     snapshot::{Hold, Snapshot},
     streams::commit_streams,
     transacting::{Exclusive, Membership},

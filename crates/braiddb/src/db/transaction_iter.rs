@@ -1,11 +1,10 @@
 //! What a transaction sees of a range: the rows of its snapshot, and its own writes among them.
 
 use super::{
-    catalog::TreeState,
     cursor::Cursor,
     database::Db,
+    engine::{catalog::TreeState, key::TREE_ID_LEN},
     iter::is_of_one_record,
-    key::TREE_ID_LEN,
     multi::split_pair,
     record::bytes::{Key, Value},
     transaction::Transaction,

@@ -1,7 +1,7 @@
 //! Streams of transactions: written at once, seen by others with the commit.
 
 use super::{
-    key::KeyBuf,
+    engine::key::KeyBuf,
     on_the_way::OnTheWay,
     piece_writer::{Base, Placed},
     stream_reader::StreamReader,

@@ -2,11 +2,10 @@
 
 use super::{
     batch::{Batch, commit},
-    catalog::TreeState,
     cursor::Cursor,
     database::Db,
+    engine::{catalog::TreeState, key::KeyBuf},
     iter::Iter,
-    key::KeyBuf,
     record::bytes::{Key, Value},
     write::Terms,
 };

@@ -12,9 +12,11 @@
 //! find higher numbers after a crash.
 
 use super::{
-    catalog::catalog_key,
-    core::{Core, Request, WriteState},
     database::Db,
+    engine::{
+        catalog::catalog_key,
+        engine::{Core, Request, WriteState},
+    },
     record::version_tags::VERSION_TAGS,
 };
 use crate::{

@@ -7,7 +7,7 @@
 //! Commits look at that list only while a closure runs anywhere in the database: the count of closures shares a word with
 //! the flag of exclusive transactions, which every commit reads in any case.
 
-use super::core::{Core, NOTICE_UPDATE};
+use super::engine::engine::{Core, NOTICE_UPDATE};
 use crate::base::{Error, Result};
 use std::{
     cell::{Cell, RefCell},

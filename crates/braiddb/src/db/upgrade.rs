@@ -7,8 +7,8 @@
 //! them out of files that are mostly dead.
 
 use super::{
-    core::{Core, WorkState},
     database::Db,
+    engine::engine::{Core, WorkState},
     open::numbered,
 };
 use crate::{

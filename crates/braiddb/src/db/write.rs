@@ -1,8 +1,10 @@
 //! Writing: from a prepared batch to a published commit.
 
-use super::settings::Durability;
 use super::{
-    core::{Answer, Committed, Core, Request, WriteState},
+    engine::{
+        engine::{Answer, Committed, Core, Request, WriteState},
+        settings::Durability,
+    },
     merging::insert_operands,
     open::leave_marker,
 };

@@ -4,7 +4,7 @@ use super::report::{AffectedKeys, ProblemKind, TreeKey, VerifyOptions, VerifyPro
 use crate::{
     base::{EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, TreeId, split_internal_key},
     codec::{FILE_HEADER_LEN, MergeFunctions, Operands},
-    db::catalog::TreeState,
+    db::engine::catalog::TreeState,
     table::{
         DamagedUnit,
         blob::{BlobFile, BlobRef, blob_path, visit_references},

@@ -9,11 +9,9 @@ use super::{
 use crate::{
     base::{Error, FileNumber, Result},
     db::{
-        common::Common,
-        core::Core,
+        engine::{engine::Core, memory::Common, settings::Settings},
         follower::Follower,
         open::{numbered, table_context},
-        settings::Settings,
     },
     memtable::Memtable,
     platform::Runtime,

@@ -3,7 +3,11 @@
 use super::token::ResumeToken;
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{core::Core, on_the_way::OnTheWay, record::version::Version, settings::TreeOptions},
+    db::{
+        engine::{engine::Core, settings::TreeOptions},
+        on_the_way::OnTheWay,
+        record::version::Version,
+    },
     platform::SystemTime,
     table::blob::Pieces,
 };

@@ -6,8 +6,7 @@ use crate::{
     codec::{Base, Operands},
     commit::Operation,
     db::{
-        catalog::TreeState,
-        core::Core,
+        engine::{catalog::TreeState, engine::Core},
         multi::{bounds_of, split as split_multi_key, unescape},
         on_the_way::OnTheWay,
         unlogged::Marker,

@@ -12,7 +12,12 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
-    db::{catalog::TreeState, core::Core, database::Db, multi::MultiTree, tree::Tree},
+    db::{
+        database::Db,
+        engine::{catalog::TreeState, engine::Core},
+        multi::MultiTree,
+        tree::Tree,
+    },
     platform::UNIX_EPOCH,
     version::{Layout, Manifest},
     wal::{

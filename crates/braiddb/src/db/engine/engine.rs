@@ -22,26 +22,23 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::{
-    archive::Archiver,
-    catalog::Catalog,
-    clock::Clock,
-    common::Membership,
-    dead_limit::Superseding,
-    files::{blob_store::BlobStore, reserve::Reserve},
-    hash_indexes::Look,
-    limited_work::LimitedWork,
-    pressure::Pressure,
-    record::version_tags::VersionTags,
-    scrub::Scrubber,
-    settings::Settings,
-    snapshot::Hold,
-    stats::Counters,
-    watches::Watches,
+    catalog::Catalog, clock::Clock, memory::Membership, settings::Settings, stats::Counters, wal_notify::Watches,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
     commit::{CommitQueue, PreparedBatch, SnapshotList},
+    db::{
+        archive::Archiver,
+        dead_limit::Superseding,
+        files::{blob_store::BlobStore, reserve::Reserve},
+        hash_indexes::Look,
+        limited_work::LimitedWork,
+        pressure::Pressure,
+        record::version_tags::VersionTags,
+        scrub::Scrubber,
+        snapshot::Hold,
+    },
     memtable::{Memtable, MemtableOptions},
     platform::{FileLock, Published},
     read::ReadState,

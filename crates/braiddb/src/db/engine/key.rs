@@ -1,8 +1,9 @@
 //! Internal keys made for one call.
 
-use super::{catalog::TreeState, tree::check_key};
+use super::catalog::TreeState;
 use crate::{
     base::{Result, TreeId},
+    db::tree::check_key,
     read::Sought,
 };
 use std::ops::Deref;

@@ -7,12 +7,12 @@
 use super::{
     catalog::{TreeState, catalog_key},
     settings::TreeOptions,
-    tree::Tree,
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     codec::Compression,
     commit::RawBatch,
+    db::tree::Tree,
 };
 use std::{
     fmt,

@@ -1,13 +1,13 @@
 //! Many databases in one process, with one memory budget, one block cache and one set of threads.
 
 use super::{
-    common::Common,
-    open::MEMORY_MAX,
+    memory::Common,
     settings::memtable_bytes_of,
     settings_check::{BACKGROUND_THREADS_MAX, MEMORY_MIN, OPEN_FILES_MIN, check_range},
 };
 use crate::{
     base::{Error, Result},
+    db::open::MEMORY_MAX,
     platform::{OpenFiles, Runtime, SystemRuntime},
 };
 use std::{path::Path, sync::Arc};
@@ -32,7 +32,7 @@ use std::{path::Path, sync::Arc};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct SharedRuntime(pub(super) Arc<Common>);
+pub struct SharedRuntime(pub(in crate::db) Arc<Common>);
 
 impl std::fmt::Debug for SharedRuntime {
     /// Without what is inside: see [`Db`](crate::Db).

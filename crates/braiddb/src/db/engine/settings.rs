@@ -1,6 +1,6 @@
 //! The settings of an open database, and what a caller chooses for a commit or a tree.
 
-use super::{common::Common, shared_runtime::SharedRuntime};
+use super::{memory::Common, shared_runtime::SharedRuntime};
 use crate::{
     codec::{Compression, MergeFunction},
     platform::{BudgetedVfs, OpenFiles, RateLimiter, Runtime, Vfs, pages::HUGE_PAGE_BYTES},
@@ -33,7 +33,7 @@ pub enum Durability {
 
 impl Durability {
     /// What a change of the catalog is committed with that others may follow which are committed with this.
-    pub(super) fn of_catalog(self) -> Durability {
+    pub(in crate::db) fn of_catalog(self) -> Durability {
         if self == Durability::None { Durability::None } else { Durability::Buffered }
     }
 }
@@ -165,7 +165,7 @@ fn may_be_closed(path: &Path) -> bool {
 impl Settings {
     /// The same, with tables that are opened within the budget of open files: of the databases that it shares with, its own, or that of the
     /// process.
-    pub(super) fn with_open_files(self, shared: Option<&Arc<OpenFiles>>) -> Settings {
+    pub(in crate::db) fn with_open_files(self, shared: Option<&Arc<OpenFiles>>) -> Settings {
         if self.open_files.is_some() {
             return self;
         }
@@ -183,7 +183,7 @@ impl Settings {
     }
 
     /// What an open database of these settings shares with others, or has to itself.
-    pub(super) fn common(&self) -> &Arc<Common> {
+    pub(in crate::db) fn common(&self) -> &Arc<Common> {
         &self.shared.as_ref().expect("an open database has one").0
     }
 

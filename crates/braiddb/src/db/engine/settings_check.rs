@@ -1,8 +1,9 @@
 //! The ranges of options. An option out of its range is refused when the database is opened, before anything is made.
 
-use super::{open::MEMORY_MAX, settings::Settings};
+use super::settings::Settings;
 use crate::{
     base::{Error, Result},
+    db::open::MEMORY_MAX,
     table::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES},
 };
 use std::fmt::Display;

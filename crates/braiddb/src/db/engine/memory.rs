@@ -12,8 +12,8 @@
 //! cannot be flushed, since a disk is full, does not count for that.
 
 use super::{
-    core::Core,
-    crew::{Crew, Worker},
+    engine::Core,
+    scheduler::{Crew, Worker},
     settings::{Settings, job_bytes_of},
     shared_runtime::SharedRuntime,
 };

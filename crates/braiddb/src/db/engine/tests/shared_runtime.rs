@@ -3,12 +3,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests of threads")]
 
-use super::{
-    Db, Follower, Settings, SharedRuntime,
-    tests_common::{bounded, fault, mem, small},
-};
 use crate::{
     base::Error,
+    db::{
+        Db, Follower, Settings, SharedRuntime,
+        tests_common::{bounded, fault, mem, small},
+    },
     platform::{
         Vfs,
         fault_vfs::{FaultVfs, Operation},

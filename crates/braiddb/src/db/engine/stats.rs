@@ -1,8 +1,9 @@
 //! Counters and what is told of them.
 
-use super::{core::Core, scrub::ScrubStats};
+use super::engine::Core;
 use crate::{
     base::{ReaderKind, SequenceNumber},
+    db::scrub::ScrubStats,
     platform::{BatchReads, OpenFilesStats, RateLimiterStats},
     version::{Partition, Version},
 };

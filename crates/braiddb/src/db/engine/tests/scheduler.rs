@@ -1,12 +1,12 @@
 //! Scans of sources that take turns: views, loose runs and memtables whose rows follow each other in all kinds of patterns.
 
-use super::{
-    Settings, Tree,
-    tests_common::{DIR, mapped, mem, open, small},
-    tests_cursor::{Model, Random, walk},
-};
 use crate::{
     codec::Compression,
+    db::{
+        Settings, Tree,
+        tests_common::{DIR, mapped, mem, open, small},
+        tests_cursor::{Model, Random, walk},
+    },
     platform::{OpenMode, Vfs},
 };
 use std::{path::Path, sync::Arc};

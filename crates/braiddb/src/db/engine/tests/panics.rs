@@ -3,13 +3,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests of threads")]
 
-use super::{
-    Db, Durability, Settings,
-    tests_common::{self, DIR, bounded, fault, small},
-};
 use crate::{
     base::Error,
     codec::Compression,
+    db::{
+        Db, Durability, Settings,
+        tests_common::{self, DIR, bounded, fault, small},
+    },
     platform::fault_vfs::{FaultVfs, Operation},
 };
 use std::{path::Path, time::Duration};

@@ -1,0 +1,16 @@
+//! State that all handles of a database share: settings, catalog, clock, memory, threads, statistics.
+
+pub mod catalog;
+pub mod clock;
+pub mod engine;
+pub mod key;
+pub mod memory;
+pub mod scheduler;
+pub mod settings;
+pub mod settings_check;
+pub mod shared_runtime;
+pub mod stats;
+#[cfg(test)]
+pub mod tests;
+pub mod tree_options;
+pub mod wal_notify;
