@@ -11,7 +11,7 @@ use super::{
         engine::Core,
         key::{KeyBuf, TREE_ID_LEN},
     },
-    lookup::{Unresolved, has_expired},
+    read::point_read::{Unresolved, has_expired},
     snapshot::Hold,
 };
 use crate::{

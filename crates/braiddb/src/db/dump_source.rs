@@ -15,9 +15,11 @@ use super::{
         tree_options::LiveOptions,
     },
     log_kept,
-    lookup::has_expired,
-    merging::{FoundOperands, pile_up},
     multi::{split, unescape},
+    read::{
+        merge_operands::{FoundOperands, pile_up},
+        point_read::has_expired,
+    },
     snapshot::{Hold, Snapshot},
     stream_reader::StreamReader,
 };

@@ -7,7 +7,7 @@
 use super::{
     batch::Batch,
     engine::{catalog::TreeState, engine::Core, key::KeyBuf, tree_options::micros},
-    lookup::Resolved,
+    read::point_read::Resolved,
     record::bytes::Value,
     snapshot::{Hold, Snapshot},
     transaction::Transaction,

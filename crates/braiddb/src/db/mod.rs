@@ -30,9 +30,7 @@ mod load_install;
 mod load_place;
 mod load_writer;
 mod log_kept;
-mod lookup;
 mod maintain;
-mod merging;
 mod multi;
 mod multi_cursor;
 mod new_directory;
@@ -41,7 +39,7 @@ mod open;
 mod piece_writer;
 mod pressure;
 mod ranges;
-mod readers;
+mod read;
 mod record;
 mod replay;
 mod scrub;
@@ -94,8 +92,6 @@ mod tests_expiry;
 #[cfg(test)]
 mod tests_expiry_moves;
 #[cfg(test)]
-mod tests_failing_merges;
-#[cfg(test)]
 mod tests_flush;
 #[cfg(test)]
 mod tests_follower;
@@ -112,17 +108,9 @@ mod tests_loose;
 #[cfg(test)]
 mod tests_memtables;
 #[cfg(test)]
-mod tests_merging;
-#[cfg(test)]
 mod tests_multi;
 #[cfg(test)]
 mod tests_open;
-#[cfg(test)]
-mod tests_quick;
-#[cfg(test)]
-mod tests_quick_many;
-#[cfg(test)]
-mod tests_readers;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
@@ -166,11 +154,11 @@ pub use follower::{Follower, Refreshed};
 pub use iter::Iter;
 pub use load_entries::EntryLoader;
 pub use load_writer::Loaded;
-pub use merging::MergeFunctionHandle;
 pub use multi::{MultiIter, MultiTree, split as split_multi_key, unescape};
 pub use multi_cursor::MultiCursor;
 pub use new_directory::{LOCK_NAME, NewDirectory, Operation, RESTORING_NAME, make_durably, remove_unfinished};
 pub use ranges::RangeEstimate;
+pub use read::merge_operands::MergeFunctionHandle;
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};
 pub use scrub::ScrubStats;

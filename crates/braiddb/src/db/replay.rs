@@ -9,7 +9,7 @@
 use super::{
     engine::{engine::Core, settings::Settings},
     files::blob_store::BlobStore,
-    merging::insert_operands,
+    read::merge_operands::insert_operands,
     unlogged::{tells_of_load, unlogged_before},
 };
 use crate::{

@@ -3,9 +3,9 @@
 use super::{
     database::Db,
     engine::{engine::Core, key::KeyBuf},
-    merging::FoundOperands,
     on_the_way::OnTheWay,
     piece_writer::Base,
+    read::merge_operands::FoundOperands,
     snapshot::Hold,
 };
 use crate::{

@@ -2,9 +2,9 @@
 
 use super::{
     Cursor, Db, Settings, Tree,
+    read::tests::fast_path as tests_quick,
     tests_common::{mem, open, small},
     tests_cursor::{Model, Random, change, check_row, plain},
-    tests_quick,
 };
 use crate::codec::Compression;
 use std::{

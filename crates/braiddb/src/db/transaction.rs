@@ -11,9 +11,9 @@ use super::{
     },
     expiry::check_can_merge,
     iter::{prefix_end, user_bounds},
-    merging::MergeFunctionHandle,
     multi::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
     on_the_way::OnTheWay,
+    read::merge_operands::MergeFunctionHandle,
     record::{
         bytes::{Key, Value},
         version::Version,

@@ -5,8 +5,8 @@ use super::{
         engine::{Answer, Committed, Core, Request, WriteState},
         settings::Durability,
     },
-    merging::insert_operands,
     open::leave_marker,
+    read::merge_operands::insert_operands,
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},

@@ -1,11 +1,13 @@
 //! Many gets that are answered at once tell what single ones do.
 
-use super::{
-    Db, Settings, Tree,
-    tests_common::{Clock, SECOND_NS, open},
-    tests_quick::{Model, ROWS, compact_until_indexed, key, loaded, loaded_with, settings},
+use super::fast_path::{Model, ROWS, compact_until_indexed, key, loaded, loaded_with, settings};
+use crate::{
+    base::limits,
+    db::{
+        Db, Settings, Tree,
+        tests_common::{Clock, SECOND_NS, open},
+    },
 };
-use crate::base::limits;
 use std::{
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -19,7 +21,7 @@ thread_local! {
 }
 
 /// Called with how many keys of a group were known at once, if that was answered so.
-pub(super) fn note(known: u32) {
+pub(in crate::db) fn note(known: u32) {
     ANSWERED.set(ANSWERED.get() + u64::from(known));
 }
 
@@ -301,7 +303,7 @@ fn what_is_written_together_is_seen_together() {
                     let value = [version.to_le_bytes().as_slice(), &[7; 90]].concat();
                     batch.put(&tree, key(2 * pair), &value);
                     batch.put(&tree, key(2 * pair + 1), &value);
-                    db.write(batch, super::engine::settings::Durability::Buffered).unwrap();
+                    db.write(batch, crate::db::engine::settings::Durability::Buffered).unwrap();
                     committed.store(version, Ordering::Release);
                 }
             }
@@ -318,7 +320,7 @@ fn what_is_written_together_is_seen_together() {
     }
 }
 
-/// A follower's state that was let go of ([`super::engine::engine::Core`]'s `supersede`) between the look whether the database is open and the loan of the state: a
+/// A follower's state that was let go of ([`crate::db::engine::engine::Core`]'s `supersede`) between the look whether the database is open and the loan of the state: a
 /// state of nothing has no partitions. Here the database stays open, so the other way finds all.
 #[test]
 fn a_state_of_nothing_is_left_to_the_other_way() {

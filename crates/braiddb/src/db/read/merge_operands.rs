@@ -1,18 +1,18 @@
 //! Merge functions in use: operands are written without a look at the value, and the value is made of them when it is read.
 
-use super::{
-    batch::Batch,
-    database::Db,
-    engine::{catalog::catalog_key, engine::Core, key::TREE_ID_LEN},
-    expiry::check_can_merge,
-    lookup::Unresolved,
-    tree::Tree,
-    update_scope::meant,
-};
+use super::point_read::Unresolved;
 use crate::{
     base::{EntryKind, EntryRef, Error, Result, SequenceNumber},
     codec::{Base, MergeFunctions, Operand, Operands, encode_operands},
     commit::{Operation, RawBatch},
+    db::{
+        batch::Batch,
+        database::Db,
+        engine::{catalog::catalog_key, engine::Core, key::TREE_ID_LEN},
+        expiry::check_can_merge,
+        tree::Tree,
+        update_scope::meant,
+    },
     memtable::{Memtable, MemtableWriter},
     read::{self, ReadState},
 };
@@ -43,7 +43,7 @@ impl MergeFunctionHandle {
     }
 
     /// The value of an entry with one operand. Fails if the function is another database's, or can never apply the operand.
-    pub(super) fn operand(&self, db: &Db, operand: &[u8]) -> Result<Vec<u8>> {
+    pub(in crate::db) fn operand(&self, db: &Db, operand: &[u8]) -> Result<Vec<u8>> {
         if !Arc::ptr_eq(db.core(), &self.core) {
             let reason = format!("the merge function {:?} is another database's", self.name);
             return Err(Error::InvalidArgument(reason));
@@ -52,7 +52,7 @@ impl MergeFunctionHandle {
         Ok(self.encode(operand))
     }
 
-    pub(super) fn encode(&self, operand: &[u8]) -> Vec<u8> {
+    pub(in crate::db) fn encode(&self, operand: &[u8]) -> Vec<u8> {
         let operand = Operand { function: self.number, bytes: operand };
         encode_operands(Base::Beneath, 0, std::iter::once(operand))
     }

@@ -1,12 +1,12 @@
 //! Tests of readers that stay for too long: that they are named, that they expire when they should and not before, that
 //! what they held comes back, and that none of them ever shows what is not so.
 
-use super::{
-    Cursor, Db, Durability, Settings, Snapshot, Tree, Value,
-    tests_common::{Clock, DIR, SECOND_NS, bounded, mem, open, small},
-};
 use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
+    db::{
+        Cursor, Db, Durability, Settings, Snapshot, Tree, Value,
+        tests_common::{Clock, DIR, SECOND_NS, bounded, mem, open, small},
+    },
     platform::{OpenMode, Runtime, Vfs},
     read::GROUP_KEYS,
     txn::{Check, ReadSet, Verdict},
@@ -419,7 +419,7 @@ fn the_statistics_name_the_oldest_readers() {
     clock.advance(1);
     let told = |db: &Db| -> Vec<_> {
         let readers = db.stats().overstaying;
-        let told = |r: &super::ReaderStats| {
+        let told = |r: &crate::db::ReaderStats| {
             (r.kind, r.sequence - first, r.age_us / 1_000_000, r.commits_behind, r.dead_entries_held, r.is_expired)
         };
         readers.iter().map(told).collect()

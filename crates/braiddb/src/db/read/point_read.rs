@@ -1,14 +1,14 @@
 //! Point reads of the core, and the healing of views that they find damaged.
 
-use super::{
-    background::damaged_view,
-    engine::{engine::Core, key::KeyBuf},
-    merging::FoundOperands,
-    snapshot::Hold,
-    tree::check_key,
-};
+use super::merge_operands::FoundOperands;
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
+    db::{
+        background::damaged_view,
+        engine::{engine::Core, key::KeyBuf},
+        snapshot::Hold,
+        tree::check_key,
+    },
     read::{self, GROUP_KEYS, Lookup, ReadState, Sought},
     table::blob::BlobValue,
     view::{Absent, Quick, read_absent},
@@ -89,7 +89,7 @@ impl Core {
             let at = || self.snapshots.visible();
             let answer = read::get_quickly(&state, (tree.first_key(), key), whole_key, at, || self.table.moment());
             #[cfg(test)]
-            super::tests_quick::note(&answer);
+            super::tests::fast_path::note(&answer);
             // Once the database refuses calls there is no state to borrow; who has one was there before.
             match answer {
                 Quick::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
@@ -294,7 +294,7 @@ impl Core {
             return false;
         }
         #[cfg(test)]
-        super::tests_quick_many::note(keys.len() as u32 - unknown.count_ones());
+        super::tests::fast_path_batches::note(keys.len() as u32 - unknown.count_ones());
         for (at, value) in values.iter().take(keys.len()).enumerate() {
             read(at, *value);
         }
@@ -396,7 +396,7 @@ impl Core {
         }
     }
 
-    pub(super) fn healing<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {
+    pub(in crate::db) fn healing<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {
         for _ in 0..HEAL_TRIES {
             match read() {
                 Err(e) => self.heal(e)?,

@@ -2,13 +2,13 @@
 //!
 //! "1" was taken as an operand of `add`, which adds numbers of 8 bytes. From then on each scan, export and dump ended at that record.
 
-use super::{
-    Db, Durability, MergeFunctionHandle, Settings, Tree,
-    tests_common::{mem, open, small},
-};
 use crate::{
     base::{Error, Result},
     codec::{MergeFunction, encode_set},
+    db::{
+        Db, Durability, MergeFunctionHandle, Settings, Tree,
+        tests_common::{mem, open, small},
+    },
     platform::Vfs,
 };
 use std::{ops::ControlFlow, sync::Arc};
@@ -112,7 +112,7 @@ fn in_each_place(check: impl Fn(&Db, &Tree, &[&[u8]])) {
 }
 
 /// The keys of records, and of those that failed in angle brackets; each error must name its tree.
-fn shown(rows: impl Iterator<Item = Result<(super::Key, super::Value)>>) -> Vec<String> {
+fn shown(rows: impl Iterator<Item = Result<(crate::db::Key, crate::db::Value)>>) -> Vec<String> {
     rows.map(|row| match row {
         Ok((key, _)) => key.escape_ascii().to_string(),
         Err(Error::MergeFailed { tree, key, .. }) => {
@@ -227,7 +227,7 @@ fn iterator_after_a_damaged_large_value_goes_on_behind_it() {
     db.flush().unwrap();
     drop(tree);
     db.close().unwrap();
-    let dir = std::path::Path::new(super::tests_common::DIR);
+    let dir = std::path::Path::new(crate::db::tests_common::DIR);
     let blobs = vfs.list(dir).unwrap().into_iter().find(|entry| entry.name.ends_with(".blob")).unwrap();
     let file = vfs.open(&dir.join(blobs.name), crate::platform::OpenMode::ReadWrite).unwrap();
     // Somewhere in the values, which are compressed to little.

@@ -6,18 +6,18 @@
 //! there is none, by commits), and by whoever flushes or compacts: those that are older than one limit are named, once each, and those
 //! older than another expire. How that stays safe is told at [`crate::commit::SnapshotList`].
 
-use super::engine::{
-    clock::Moment,
-    engine::{Core, WorkState},
-    stats::ReaderStats,
-};
 use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
     commit::{Held, Seen},
+    db::engine::{
+        clock::Moment,
+        engine::{Core, WorkState},
+        stats::ReaderStats,
+    },
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// How many readers [`super::engine::stats::Stats`] lists at most, and as many that have expired.
+/// How many readers [`crate::db::engine::stats::Stats`] lists at most, and as many that have expired.
 const LISTED_MAX: usize = 8;
 
 /// Readers are looked at so often, or more often where a limit is short: about so many times before it is reached.

@@ -1,11 +1,17 @@
 //! Gets that are answered at once tell what all others do, and are what gets of a warm database are.
 
-use super::{
-    Db, Settings, Tree,
-    tests_common::{Clock, DIR, SECOND_NS, fault, open, small},
-    tests_cursor::{Random, change, plain},
+use crate::{
+    base::Error,
+    codec::Compression,
+    db::{
+        Db, Settings, Tree,
+        tests_common::{Clock, DIR, SECOND_NS, fault, open, small},
+        tests_cursor::{Random, change, plain},
+    },
+    platform::fault_vfs::FaultVfs,
+    read::get_quickly,
+    view::Quick,
 };
-use crate::{base::Error, codec::Compression, platform::fault_vfs::FaultVfs, read::get_quickly, view::Quick};
 use std::{
     cell::Cell,
     collections::BTreeMap,
@@ -17,27 +23,27 @@ use std::{
     time::Duration,
 };
 
-pub(super) const ROWS: u64 = 4000;
+pub(in crate::db) const ROWS: u64 = 4000;
 
-pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(in crate::db) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 thread_local! {
     static ANSWERED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Called with what a get was answered at once.
-pub(super) fn note(answer: &Quick<'_>) {
+pub(in crate::db) fn note(answer: &Quick<'_>) {
     ANSWERED.set(ANSWERED.get() + u64::from(*answer != Quick::Unknown));
 }
 
 /// Keys of all the lengths that are hashed from words, and of some that are not.
-pub(super) fn key(row: u64) -> Vec<u8> {
+pub(in crate::db) fn key(row: u64) -> Vec<u8> {
     let mut key = row.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
     key.extend((0..row % 24).map(|i| (row + i) as u8));
     key
 }
 
-pub(super) fn settings() -> Settings {
+pub(in crate::db) fn settings() -> Settings {
     let vfs = fault(&FaultVfs::new(Path::new(DIR)));
     Settings {
         compression: Compression::None,
@@ -83,11 +89,11 @@ fn check(db: &Db, tree: &Tree, model: &Model) -> u64 {
     at_once
 }
 
-pub(super) fn loaded() -> (Db, Tree, Model) {
+pub(in crate::db) fn loaded() -> (Db, Tree, Model) {
     loaded_with(settings())
 }
 
-pub(super) fn loaded_with(settings: Settings) -> (Db, Tree, Model) {
+pub(in crate::db) fn loaded_with(settings: Settings) -> (Db, Tree, Model) {
     loaded_of(settings, |row| vec![row as u8; 20 + row as usize % 180])
 }
 
@@ -112,7 +118,7 @@ fn loaded_of(settings: Settings, value: impl Fn(u64) -> Vec<u8>) -> (Db, Tree, M
 
 /// Merges all, and waits, but not for ever, for the index that readers make wanted, and are answered by then.
 #[expect(clippy::disallowed_methods, reason = "a test of threads")]
-pub(super) fn compact_until_indexed(db: &Db) {
+pub(in crate::db) fn compact_until_indexed(db: &Db) {
     db.compact().unwrap();
     for _ in 0..5000 {
         if db.stats().hash_index_bytes > 0 {

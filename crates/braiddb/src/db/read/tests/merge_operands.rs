@@ -1,13 +1,13 @@
 //! Tests of merge functions: through memtables, flushes, merges and reopenings, at every snapshot.
 
-use super::{
-    Db, Durability, MergeFunctionHandle, Settings, Snapshot, Tree,
-    tests_common::{mem, open, small},
-};
 use crate::{
     base::{EntryKind, Error},
     codec::{Base, MergeFunction, Operand, Operands, decode_set, encode_operands, encode_set},
     commit::RawBatch,
+    db::{
+        Db, Durability, MergeFunctionHandle, Settings, Snapshot, Tree,
+        tests_common::{mem, open, small},
+    },
     platform::Vfs,
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -187,7 +187,7 @@ impl Case {
             tx.commit().unwrap();
         } else {
             drop(tx);
-            db.write(batch, super::engine::settings::Durability::Buffered).unwrap();
+            db.write(batch, crate::db::engine::settings::Durability::Buffered).unwrap();
         }
     }
 
@@ -195,7 +195,7 @@ impl Case {
         let tree = self.tree();
         let now = self.db().snapshot();
         for (snapshot, model) in self.snapshots.iter().chain([&(now, self.model.clone())]) {
-            let rows = |pairs: super::Iter| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let rows = |pairs: crate::db::Iter| -> Vec<(Vec<u8>, Vec<u8>)> {
                 pairs.map(|row| row.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
             };
             let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -327,7 +327,10 @@ fn failures_are_contained_and_named() {
     assert!(matches!(tree.merge(b"j", &other, b""), Err(Error::InvalidArgument(_))));
     let mut batch = db.batch();
     batch.put(&tree, b"x", b"").merge(&tree, b"j", &other, b"");
-    assert!(matches!(db.write(batch, super::engine::settings::Durability::Buffered), Err(Error::InvalidArgument(_))));
+    assert!(matches!(
+        db.write(batch, crate::db::engine::settings::Durability::Buffered),
+        Err(Error::InvalidArgument(_))
+    ));
     assert!(tree.get(b"x").unwrap().is_none());
 }
 

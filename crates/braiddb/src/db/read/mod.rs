@@ -1,0 +1,7 @@
+//! Point reads, merge operands, and the list of readers.
+
+pub mod merge_operands;
+pub mod point_read;
+pub mod reader_registry;
+#[cfg(test)]
+pub mod tests;
