@@ -8,11 +8,9 @@ use super::{
     },
     iter::user_bounds,
     multi::{MultiTree, TERMINATOR, bounds_of, escape},
-    on_the_way::OnTheWay,
-    piece_writer::Placed,
     streams::commit_streams,
     tree::{Tree, check_key},
-    write::Terms,
+    write::{pending_blobs::OnTheWay, piece_writer::Placed, pipeline::Terms},
 };
 use crate::{
     base::{EntryKind, Error, FileNumber, Result, SequenceNumber, TreeId, limits},

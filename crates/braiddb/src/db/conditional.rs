@@ -8,9 +8,8 @@ use super::{
     engine::{engine::Core, key::KeyBuf},
     record::{bytes::Value, version::Version},
     snapshot::Hold,
-    transacting::Membership,
     tree::Tree,
-    write::Terms,
+    write::{conflict_window::Membership, pipeline::Terms},
 };
 use crate::{
     base::{Content, EntryKind, Result, SequenceNumber},

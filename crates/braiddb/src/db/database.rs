@@ -17,8 +17,8 @@ use super::{
     snapshot::Snapshot,
     transaction::Transaction,
     tree::Tree,
-    update_scope::meant,
     verify::{VerifyOptions, VerifyReport},
+    write::update_scope::meant,
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, TreeId},

@@ -13,8 +13,8 @@ use super::{
     load_writer::{LoadWriter, Loaded},
     log_kept,
     multi::{TERMINATOR, escape},
-    piece_writer::PieceWriter,
     tree::check_key,
+    write::piece_writer::PieceWriter,
 };
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, limits},

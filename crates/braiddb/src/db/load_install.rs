@@ -22,8 +22,7 @@ use super::{
         engine::{Core, WriteState},
     },
     load_place::{Existing, Place, divide},
-    unlogged::Marker,
-    write::note_refused,
+    write::{pipeline::note_refused, wal_bypass::Marker},
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, limits, split_internal_key},

@@ -8,7 +8,7 @@
 
 use super::{
     engine::{catalog::TreeState, engine::Core, settings::Durability},
-    on_the_way::OnTheWay,
+    write::pending_blobs::OnTheWay,
 };
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},

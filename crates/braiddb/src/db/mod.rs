@@ -34,10 +34,7 @@ mod maintain;
 mod multi;
 mod multi_cursor;
 mod new_directory;
-mod on_the_way;
 mod open;
-mod piece_writer;
-mod pressure;
 mod ranges;
 mod read;
 mod record;
@@ -45,19 +42,15 @@ mod replay;
 mod scrub;
 mod snapshot;
 mod sorter;
-mod space;
 mod spill;
 mod stream_reader;
 mod streams;
 mod tables;
-mod transacting;
 mod transaction;
 mod transaction_iter;
 mod transaction_streams;
 mod tree;
-mod unlogged;
 mod update;
-mod update_scope;
 mod upgrade;
 mod verify;
 mod watch;
@@ -106,8 +99,6 @@ mod tests_limited;
 #[cfg(test)]
 mod tests_loose;
 #[cfg(test)]
-mod tests_memtables;
-#[cfg(test)]
 mod tests_multi;
 #[cfg(test)]
 mod tests_open;
@@ -127,10 +118,6 @@ mod tests_tables;
 mod tests_transactions;
 #[cfg(test)]
 mod tests_tree_options;
-#[cfg(test)]
-mod tests_unlogged;
-#[cfg(test)]
-mod tests_update_scope;
 #[cfg(test)]
 mod tests_verify;
 #[cfg(test)]

@@ -25,10 +25,9 @@ use super::{
     limited_work::{LimitedWork, timed},
     log_kept,
     new_directory::{LOCK_NAME, make_durably, unfinished},
-    pressure::Pressure,
     record::version_tags::{VERSION_TAGS, VersionTags},
     replay::{Replayed, replay},
-    space::open_with_reserve,
+    write::{backpressure::Pressure, full_disk::open_with_reserve},
 };
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},

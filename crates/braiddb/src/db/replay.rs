@@ -10,7 +10,7 @@ use super::{
     engine::{engine::Core, settings::Settings},
     files::blob_store::BlobStore,
     read::merge_operands::insert_operands,
-    unlogged::{tells_of_load, unlogged_before},
+    write::wal_bypass::{tells_of_load, unlogged_before},
 };
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},

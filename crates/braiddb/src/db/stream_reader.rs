@@ -3,10 +3,9 @@
 use super::{
     database::Db,
     engine::{engine::Core, key::KeyBuf},
-    on_the_way::OnTheWay,
-    piece_writer::Base,
     read::merge_operands::FoundOperands,
     snapshot::Hold,
+    write::{pending_blobs::OnTheWay, piece_writer::Base},
 };
 use crate::{
     base::{Content, EntryKind, Error, Result},

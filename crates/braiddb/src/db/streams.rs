@@ -14,13 +14,15 @@ use super::{
     batch::{Batch, commit},
     database::Db,
     engine::{catalog::TreeState, key::KeyBuf, settings::Durability},
-    on_the_way::OnTheWay,
-    piece_writer::{PieceWriter, Placed, Tail},
     snapshot::{Hold, Snapshot},
     stream_reader::StreamReader,
-    transacting::Membership,
     tree::Tree,
-    write::Terms,
+    write::{
+        conflict_window::Membership,
+        pending_blobs::OnTheWay,
+        piece_writer::{PieceWriter, Placed, Tail},
+        pipeline::Terms,
+    },
 };
 use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},

@@ -6,7 +6,7 @@ use super::{
     Batch, Durability, Settings, WatchOptions,
     open::SYNC_FAILED_NAME,
     tests_common::{DIR, fault, killed, mem, open, small},
-    write::Terms,
+    write::pipeline::Terms,
 };
 use crate::{
     base::Error,

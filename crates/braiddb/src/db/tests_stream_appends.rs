@@ -2,9 +2,9 @@
 
 use super::{
     Db, Durability, Settings,
-    on_the_way::OnTheWay,
     tests_common::{DIR, bounded, mem, open, small},
     tests_streams::{blob_files, bytes, check, pieces, tree},
+    write::pending_blobs::OnTheWay,
 };
 use crate::{
     base::{EntryKind, Error},
@@ -169,7 +169,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     db.flush().unwrap();
     let key = super::engine::key::KeyBuf::of(t.state(), b"k").unwrap();
     let find = || match db.core().find_value(&key, None).unwrap().unwrap().base {
-        super::piece_writer::Base::Pieces(pieces) => pieces,
+        super::write::piece_writer::Base::Pieces(pieces) => pieces,
         other => panic!("{other:?}"),
     };
     let old = find();

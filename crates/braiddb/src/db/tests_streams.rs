@@ -2,8 +2,8 @@
 
 use super::{
     Db, Durability, Settings, Tree,
-    on_the_way::OnTheWay,
     tests_common::{DIR, fault, killed, mem, open, small},
+    write::pending_blobs::OnTheWay,
 };
 use crate::{
     base::{Content, EntryKind, Error},
@@ -464,7 +464,7 @@ fn what_is_too_long_is_refused() {
         compression: crate::codec::Compression::None,
         checksum: 0,
     };
-    let base = super::piece_writer::Base::Pieces(Pieces { list: vec![long] });
+    let base = super::write::piece_writer::Base::Pieces(Pieces { list: vec![long] });
     let refused = tail.onto(Some(base), &mut OnTheWay::new(db.core())).unwrap_err();
     assert!(refused.to_string().contains("longer than 4294967295 bytes"), "{refused}");
 }

@@ -12,7 +12,6 @@ use super::{
     expiry::check_can_merge,
     iter::{prefix_end, user_bounds},
     multi::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
-    on_the_way::OnTheWay,
     read::merge_operands::MergeFunctionHandle,
     record::{
         bytes::{Key, Value},
@@ -20,11 +19,14 @@ use super::{
     },
     snapshot::{Hold, Snapshot},
     streams::commit_streams,
-    transacting::{Exclusive, Membership},
     transaction_iter::{MultiTransactionIter, TransactionIter},
     tree::{Tree, check_key},
-    update_scope::meant,
-    write::Terms,
+    write::{
+        conflict_window::{Exclusive, Membership},
+        pending_blobs::OnTheWay,
+        pipeline::Terms,
+        update_scope::meant,
+    },
 };
 use crate::{
     base::{EntryKind, Error, ReaderKind, Result, SequenceNumber, internal_key, limits},

@@ -2,11 +2,13 @@
 
 use super::{
     engine::key::KeyBuf,
-    on_the_way::OnTheWay,
-    piece_writer::{Base, Placed},
     stream_reader::StreamReader,
     transaction::Transaction,
     tree::Tree,
+    write::{
+        pending_blobs::OnTheWay,
+        piece_writer::{Base, Placed},
+    },
 };
 use crate::{
     base::{Content, EntryKind, Result},

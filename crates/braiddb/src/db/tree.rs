@@ -7,7 +7,7 @@ use super::{
     engine::{catalog::TreeState, key::KeyBuf},
     iter::Iter,
     record::bytes::{Key, Value},
-    write::Terms,
+    write::pipeline::Terms,
 };
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, limits},

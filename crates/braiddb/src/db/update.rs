@@ -1,6 +1,6 @@
 //! Transactions that are begun again until nobody is in the way.
 
-use super::{database::Db, engine::settings::Durability, transaction::Transaction, update_scope::UpdateScope};
+use super::{database::Db, engine::settings::Durability, transaction::Transaction, write::update_scope::UpdateScope};
 use crate::base::{Error, Result};
 
 /// How often a transaction is begun again.

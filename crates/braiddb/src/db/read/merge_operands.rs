@@ -11,7 +11,7 @@ use crate::{
         engine::{catalog::catalog_key, engine::Core, key::TREE_ID_LEN},
         expiry::check_can_merge,
         tree::Tree,
-        update_scope::meant,
+        write::update_scope::meant,
     },
     memtable::{Memtable, MemtableWriter},
     read::{self, ReadState},

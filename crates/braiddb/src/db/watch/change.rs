@@ -5,8 +5,8 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
         engine::{engine::Core, settings::TreeOptions},
-        on_the_way::OnTheWay,
         record::version::Version,
+        write::pending_blobs::OnTheWay,
     },
     platform::SystemTime,
     table::blob::Pieces,

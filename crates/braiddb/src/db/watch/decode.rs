@@ -8,8 +8,7 @@ use crate::{
     db::{
         engine::{catalog::TreeState, engine::Core},
         multi::{bounds_of, split as split_multi_key, unescape},
-        on_the_way::OnTheWay,
-        unlogged::Marker,
+        write::{pending_blobs::OnTheWay, wal_bypass::Marker},
     },
     platform::{SystemTime, UNIX_EPOCH},
     table::blob::Pieces,

@@ -10,13 +10,11 @@
 //! however short the appends. And of the pieces at the end that are not long yet, each is more than twice as long as the next: there
 //! are no more than 23 of them, and any two neighbours among the others make a long piece or more.
 
-use super::{
-    engine::{engine::Core, key::KeyBuf, settings::TreeOptions},
-    on_the_way::OnTheWay,
-};
+use super::pending_blobs::OnTheWay;
 use crate::{
     base::{Content, EntryKind, Error, Result, limits},
     codec::Compression,
+    db::engine::{engine::Core, key::KeyBuf, settings::TreeOptions},
     table::blob::{Lane, Pieces},
 };
 use std::{

@@ -1,17 +1,17 @@
 //! Writing: from a prepared batch to a published commit.
 
-use super::{
-    engine::{
-        engine::{Answer, Committed, Core, Request, WriteState},
-        settings::Durability,
-    },
-    open::leave_marker,
-    read::merge_operands::insert_operands,
-};
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     codec::MergeFunctions,
     commit::{NOTHING, PreparedBatch, decode_group},
+    db::{
+        engine::{
+            engine::{Answer, Committed, Core, Request, WriteState},
+            settings::Durability,
+        },
+        open::leave_marker,
+        read::merge_operands::insert_operands,
+    },
     memtable::Memtable,
     read::ReadState,
     txn::{Check, Verdict},
@@ -156,7 +156,7 @@ impl Core {
     }
 
     /// Leaves word for the next open that a sync has failed.
-    pub(super) fn leave_marker(&self) {
+    pub(in crate::db) fn leave_marker(&self) {
         leave_marker(&*self.table.vfs, &self.dir);
     }
 
@@ -226,7 +226,7 @@ impl Core {
 
     /// Commits those requests of a group that saw so many trees dropped and whose terms are met; the first one's number, and
     /// where the log then ends.
-    pub(super) fn try_commit_group(
+    pub(in crate::db) fn try_commit_group(
         &self,
         write: &mut WriteState,
         group: &mut [Request],
@@ -296,7 +296,7 @@ impl Core {
 
     /// Has the log tell of the commits that it has refused, before it is archived to its end: the next opening goes on after their numbers. Where it has no
     /// space yet, they are a gap.
-    pub(super) fn tell_of_refused(&self) -> Result<()> {
+    pub(in crate::db) fn tell_of_refused(&self) -> Result<()> {
         let mut write = self.write.lock();
         let Some(wal) = self.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
         match tell(wal, self.settings.runtime.unix_time_us(), &mut write.refused) {
@@ -307,7 +307,7 @@ impl Core {
 
     /// The last commit at or before this number that is not one of those that the log refused and does not tell of yet: a crash gives
     /// their numbers to others, which whoever watches from there on must not miss.
-    pub(super) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
+    pub(in crate::db) fn before_refused(&self, commit: SequenceNumber) -> SequenceNumber {
         let refused = self.write.lock().refused;
         refused.filter(|(first, last)| (*first..=*last).contains(&commit)).map_or(commit, |(first, _)| first - 1)
     }
@@ -344,7 +344,7 @@ fn log(
 }
 
 /// Notes numbers that no commit has, for [`tell`].
-pub(super) fn note_refused(
+pub(in crate::db) fn note_refused(
     refused: &mut Option<(SequenceNumber, SequenceNumber)>,
     first: SequenceNumber,
     last: SequenceNumber,

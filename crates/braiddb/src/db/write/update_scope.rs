@@ -1,14 +1,16 @@
 //! Writes that bypass the transaction of `Db::update`.
 //!
-//! A `Tree::put` inside the closure of [`Db::update`](super::database::Db::update) would commit at once, outside the transaction, and
+//! A `Tree::put` inside the closure of [`Db::update`](crate::db::database::Db::update) would commit at once, outside the transaction, and
 //! again with each retry. The closure runs on one thread from its begin to its end, so each thread keeps a list of the
 //! databases whose closures it runs, and a commit of such a thread is refused.
 //!
 //! Commits look at that list only while a closure runs anywhere in the database: the count of closures shares a word with
 //! the flag of exclusive transactions, which every commit reads in any case.
 
-use super::engine::engine::{Core, NOTICE_UPDATE};
-use crate::base::{Error, Result};
+use crate::{
+    base::{Error, Result},
+    db::engine::engine::{Core, NOTICE_UPDATE},
+};
 use std::{
     cell::{Cell, RefCell},
     ptr,

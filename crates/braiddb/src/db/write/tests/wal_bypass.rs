@@ -1,12 +1,12 @@
 //! Tests of commits that do not go to the log: what is left after a crash is what some commit left, and its cursor says which.
 
-use super::{
-    Change, Db, Durability, Gap, Settings, WatchOptions,
-    tests_common::{DIR, fault, killed, mem, open, small},
-};
 use crate::{
     base::Error,
     codec::MergeFunction,
+    db::{
+        Change, Db, Durability, Gap, Settings, WatchOptions,
+        tests_common::{DIR, fault, killed, mem, open, small},
+    },
     platform::{Vfs, fault_vfs::FaultVfs},
 };
 use parking_lot::Mutex;
@@ -113,7 +113,7 @@ fn watchers_are_told_of_what_the_log_lacks() {
     ["a", "b"].iter().for_each(|name| assert!(db.tree(name).is_ok()));
     let start = db.watch(WatchOptions::new()).unwrap().token();
     let mut live = db.watch(WatchOptions::new()).unwrap();
-    let next = |watcher: &mut super::Watcher| {
+    let next = |watcher: &mut crate::db::Watcher| {
         let set = watcher.try_next().unwrap()?;
         let is_gap = matches!(&set.changes[..], [Change::Gap(Gap::Commits { up_to })] if *up_to <= set.sequence);
         assert!(is_gap || set.changes.len() == 4);

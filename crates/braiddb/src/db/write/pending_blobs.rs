@@ -1,9 +1,9 @@
 //! The blob files of a commit to come.
 
-use super::engine::{engine::Core, settings::Durability};
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     codec::Compression,
+    db::engine::{engine::Core, settings::Durability},
     table::blob::{BlobRef, Lane, Pieces},
 };
 use std::{
@@ -60,7 +60,7 @@ impl OnTheWay {
     }
 
     /// Keeps the files of pieces that others have written; `false` if one of them was let go of since the pieces were found: see
-    /// [`super::files::blob_store::BlobStore::pin`].
+    /// [`crate::db::files::blob_store::BlobStore::pin`].
     pub fn pin(&mut self, pieces: &Pieces) -> bool {
         let is_new = |number: &FileNumber| !self.files.contains(number);
         let new: BTreeSet<FileNumber> = pieces.list.iter().map(|piece| piece.file).filter(is_new).collect();

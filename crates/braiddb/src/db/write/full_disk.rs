@@ -1,19 +1,19 @@
 //! A full disk: who may use the reserve, who is refused, and when the reserve is refilled.
 //!
 //! Deletes, edits of the manifest, flushes, and merges that the user waits for or that free space try again with blocks of the
-//! [reserve](super::files::reserve). From then on puts, loads and streams are refused with [`Error::DiskFull`], until the reserve is whole.
+//! [reserve](crate::db::files::reserve). From then on puts, loads and streams are refused with [`Error::DiskFull`], until the reserve is whole.
 
-use super::{
-    engine::{
-        engine::{Core, Request},
-        settings::Settings,
-    },
-    files::reserve::{Reserve, Stage, Wanted},
-};
 use crate::{
     base::{EntryKind, Error, NoSpace, Result, TreeId, split_internal_key},
     commit::{PreparedBatch, decode_group},
     compaction::Plan,
+    db::{
+        engine::{
+            engine::{Core, Request},
+            settings::Settings,
+        },
+        files::reserve::{Reserve, Stage, Wanted},
+    },
     platform::OpenMode,
     version::Partition,
     wal::{Lsn, Wal},
@@ -50,7 +50,7 @@ const RESERVE_PART_OF_DATA: u64 = 64;
 
 impl Settings {
     /// The same for the volume that `dir` is on: on a small one a reserve can only do its work if memtables and partitions are small.
-    pub(super) fn for_volume(self, dir: &Path) -> Settings {
+    pub(in crate::db) fn for_volume(self, dir: &Path) -> Settings {
         let volume_bytes = self.vfs.total_space(dir).ok().flatten();
         let Some(volume) = volume_bytes.filter(|bytes| *bytes < SMALL_VOLUME_BYTES) else {
             return Settings { volume_bytes, ..self };
@@ -85,7 +85,7 @@ fn frees_space(group: &[u8]) -> bool {
 
 impl PreparedBatch {
     /// Whether the batch only takes data away.
-    pub(super) fn frees_space(&self) -> bool {
+    pub(in crate::db) fn frees_space(&self) -> bool {
         frees_space(self.bytes())
     }
 }
@@ -112,12 +112,12 @@ impl Core {
     }
 
     /// Brings the reserve to its size if the disk has room. Returns whether it is whole, or there is none.
-    pub(super) fn keep_reserve(&self) -> bool {
+    pub(in crate::db) fn keep_reserve(&self) -> bool {
         self.keep_reserve_after(false)
     }
 
     /// The same, after something that may have given space back.
-    pub(super) fn keep_reserve_after(&self, is_space_back: bool) -> bool {
+    pub(in crate::db) fn keep_reserve_after(&self, is_space_back: bool) -> bool {
         if self.check_writable().is_err() {
             return true;
         }
@@ -130,7 +130,7 @@ impl Core {
     }
 
     /// Refuses what needs space while the reserve is used.
-    pub(super) fn refuse_on_full_disk(&self) -> Result<()> {
+    pub(in crate::db) fn refuse_on_full_disk(&self) -> Result<()> {
         if self.pressure.is_refusing() && !self.keep_reserve() {
             return Err(Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Reserved });
         }
@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// Slows a writer down as the pressure asks for, and refuses one that needs space while the reserve is used.
-    pub(super) fn feel_pressure(&self, batch: &PreparedBatch) -> Result<()> {
+    pub(in crate::db) fn feel_pressure(&self, batch: &PreparedBatch) -> Result<()> {
         if self.pressure.is_refusing() && !batch.frees_space() {
             self.refuse_on_full_disk()?;
         }
@@ -149,7 +149,7 @@ impl Core {
 
     /// Appends a group that failed with `full` again, if it only takes data away and there was no space: with blocks of the reserve.
     #[cold]
-    pub(super) fn log_with_reserve(
+    pub(in crate::db) fn log_with_reserve(
         &self,
         wal: &Wal,
         group: &[u8],
@@ -172,7 +172,7 @@ impl Core {
 
     /// Gives back the segments of the log that were begun with blocks of the reserve: each needs 64 KiB, and what stands in it becomes a
     /// run of a few. Else the reserve would be used up by processes that open the database, delete something and end.
-    pub(super) fn shorten_log_on_full_disk(&self) -> Result<()> {
+    pub(in crate::db) fn shorten_log_on_full_disk(&self) -> Result<()> {
         if !self.reserve.is_used() {
             return Ok(());
         }
@@ -188,19 +188,19 @@ impl Core {
     }
 
     /// The error of a job that found no space.
-    pub(super) fn disk_full(&self) -> Error {
+    pub(in crate::db) fn disk_full(&self) -> Error {
         Error::DiskFull { path: self.dir.clone(), reason: NoSpace::Disk }
     }
 
     /// Whether the deletes of a group that found no space shall be tried again without its other requests. If so, the reserve is used from now on,
     /// and no others come.
-    pub(super) fn is_to_part(&self, group: &[Request]) -> bool {
+    pub(in crate::db) fn is_to_part(&self, group: &[Request]) -> bool {
         let frees = group.iter().filter(|request| request.batch.frees_space()).count();
         (1..group.len()).contains(&frees) && (self.release(Stage::Log) || self.reserve.is_used())
     }
 
     /// Gives up a part of the reserve. Returns whether there was any.
-    pub(super) fn release(&self, stage: Stage) -> bool {
+    pub(in crate::db) fn release(&self, stage: Stage) -> bool {
         let is_released = self.reserve.release(stage);
         if is_released {
             self.pressure.set_refusing(true);
@@ -210,7 +210,7 @@ impl Core {
 
     /// Does what makes files. Where there is no space for them, it is done again: without files that merges have replaced and that were still to
     /// be removed, without spare segments of the log, and then, if a stage is named, with blocks of the reserve.
-    pub(super) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
+    pub(in crate::db) fn with_space(&self, stage: Option<Stage>, job: impl Fn() -> Result<()>) -> Result<()> {
         let is_full = |done: &Result<()>| done.as_ref().is_err_and(Error::is_disk_full);
         let gone = self.table.disposal.gone();
         let mut done = job();
@@ -233,7 +233,7 @@ impl Core {
 
     /// Merges each of these partitions wholly. One that finds no space for that is merged part by part, and where that finds none either,
     /// waits for the space that the others give back.
-    pub(super) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
+    pub(in crate::db) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
         let _in_use = self.reserve.begin();
         loop {
             let mut refused = Vec::new();
@@ -266,7 +266,7 @@ impl Core {
     }
 
     /// Does the jobs that are due after a compaction. Each partition is merged by then, so a full disk that leaves a view to be built is no failure.
-    pub(super) fn settle_after_compaction(&self, jobs_max: usize) -> Result<()> {
+    pub(in crate::db) fn settle_after_compaction(&self, jobs_max: usize) -> Result<()> {
         match self.run_until_settled(jobs_max) {
             Err(error) if error.is_disk_full() => {
                 tracing::warn!(%error, "everything is compacted; what is left to tidy up waits for space");
@@ -343,7 +343,7 @@ impl Core {
 
     /// Carries out a plan. Where a merge of everything that gives space back finds none, its trees are parted, or the first keys alone
     /// are merged.
-    pub(super) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
+    pub(in crate::db) fn run_partition_or_prefix(&self, partition: &Arc<Partition>, plan: &Plan) -> Result<()> {
         let stage = self.stage_of(partition);
         let done = self.run_partition(partition, plan, stage);
         let is_of_all = match plan {
@@ -362,7 +362,7 @@ impl Core {
 
     /// How much of the reserve a merge of this partition may use that nobody asked for: none, unless it gives back more than a tenth, or
     /// takes in more loose runs than there should be. Each small run takes whole blocks of the disk, and deletes on a full disk make many.
-    pub(super) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
+    pub(in crate::db) fn stage_of(&self, partition: &Arc<Partition>) -> Option<Stage> {
         let is_worth_it = || partition.counts().is_some_and(|(entries, dead)| dead.saturating_mul(10) > entries);
         let is_crowded = partition.layout.loose.len() > self.settings.loose_runs;
         (is_crowded || partition.tombstones.is_some() || is_worth_it()).then_some(Stage::Merge)
@@ -370,7 +370,7 @@ impl Core {
 }
 
 /// Opens the database with `open`; where it finds no space, with blocks of the reserve in `dir`.
-pub(super) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
+pub(in crate::db) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     let mut done = open();
     while let Err(error) = &done {
         if !error.is_disk_full() || !release_to_open(settings, dir) {
@@ -383,7 +383,7 @@ pub(super) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open: impl F
 
 /// Gives up a part of the reserve of a database that is not open. Returns whether there was any.
 fn release_to_open(settings: &Settings, dir: &Path) -> bool {
-    let lock = settings.vfs.lock(&dir.join(super::new_directory::LOCK_NAME), &settings.runtime.process_name());
+    let lock = settings.vfs.lock(&dir.join(crate::db::new_directory::LOCK_NAME), &settings.runtime.process_name());
     let Ok(Ok(_lock)) = lock else { return false };
     Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::ReadWrite).release(Stage::Log)
 }

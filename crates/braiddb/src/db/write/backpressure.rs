@@ -6,11 +6,11 @@
 //! what flushing a byte takes. With two memtables waiting of three that may, writers are as fast as the flush, so that it
 //! always has something to do and they never have to wait for it; with three, a third as fast.
 
-use super::{
-    background::RETRY_NS_MIN,
-    engine::{engine::Core, stats::Counters},
-};
 use crate::{
+    db::{
+        background::RETRY_NS_MIN,
+        engine::{engine::Core, stats::Counters},
+    },
     platform::{Runtime, WHOLE},
     read::ReadState,
 };

@@ -1,10 +1,12 @@
 //! Writes inside `Db::update` that bypass its transaction.
 
-use super::{
-    Db, Durability, Tree, Update,
-    tests_common::{bounded, mem, open, small},
+use crate::{
+    base::{Error, Result},
+    db::{
+        Db, Durability, Tree, Update,
+        tests_common::{bounded, mem, open, small},
+    },
 };
-use crate::base::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn database() -> (Db, Tree) {

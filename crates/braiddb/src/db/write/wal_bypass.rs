@@ -11,18 +11,18 @@
 //! The manifest reserves their numbers before they are used: a flush may make some of them durable, and whoever watches the log must
 //! find higher numbers after a crash.
 
-use super::{
-    database::Db,
-    engine::{
-        catalog::catalog_key,
-        engine::{Core, Request, WriteState},
-    },
-    record::version_tags::VERSION_TAGS,
-};
 use crate::{
     base::{EntryKind, Error, MAX_SEQUENCE, Result, SequenceNumber, TreeId},
     codec::{ByteReader, put_bytes, put_varint},
     commit::{Operation, PreparedBatch, RawBatch},
+    db::{
+        database::Db,
+        engine::{
+            catalog::catalog_key,
+            engine::{Core, Request, WriteState},
+        },
+        record::version_tags::VERSION_TAGS,
+    },
     memtable::Memtable,
     txn::Verdict,
     version::Change,
@@ -127,7 +127,7 @@ pub fn tells_of_load(operation: &Operation<'_>) -> bool {
 impl Core {
     /// Sees to it that a group can be committed after those before it; whether it goes to the log.
     #[inline]
-    pub(super) fn prepare_for(&self, write: &mut WriteState, group: &[Request]) -> Result<bool> {
+    pub(in crate::db) fn prepare_for(&self, write: &mut WriteState, group: &[Request]) -> Result<bool> {
         if write.has_unstored_tag {
             self.store_tag(write)?;
         }
@@ -187,7 +187,7 @@ impl Core {
 
     /// Ends the log of a database that is closed. A tag that no commit has stored yet is lost with the close: without the mark of a clean
     /// close, the next open draws another.
-    pub(super) fn note_end(&self, wal: &Wal) -> Result<()> {
+    pub(in crate::db) fn note_end(&self, wal: &Wal) -> Result<()> {
         let has_unstored_tag = self.write.lock().has_unstored_tag;
         if has_unstored_tag { wal.note_durable() } else { wal.note_closed() }
     }
@@ -200,7 +200,7 @@ impl Core {
     }
 
     /// Has the log say what it is going to lack, once what it lacks so far is flushed.
-    pub(super) fn log_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
+    pub(in crate::db) fn log_marker(&self, write: &mut WriteState, marker: &Marker) -> Result<()> {
         if write.unlogged > 0 {
             self.flush_unlogged(write)?;
         }
@@ -208,12 +208,12 @@ impl Core {
     }
 
     /// Whether commits that did not go to the log have not been flushed yet.
-    pub(super) fn has_unlogged(&self) -> bool {
+    pub(in crate::db) fn has_unlogged(&self) -> bool {
         self.unlogged.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire)
     }
 
     /// Makes everything up to a commit durable.
-    pub(super) fn make_durable(&self, sequence: SequenceNumber) -> Result<()> {
+    pub(in crate::db) fn make_durable(&self, sequence: SequenceNumber) -> Result<()> {
         self.check_writable()?;
         if self.flushed.load(Ordering::Acquire) >= sequence {
             return Ok(());

@@ -9,14 +9,14 @@
 //! [`Core::heed_notices`], for `exclusive_wait_ns` at most; a leader that finds the right taken sends its whole group back
 //! there. So one transaction that is never ended cannot hold a commit for longer than that.
 
-use super::{
-    database::Db,
-    engine::engine::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
-    write::{changed, outlived},
-};
+use super::pipeline::{changed, outlived};
 use crate::{
     base::{Error, Result},
     commit::PreparedBatch,
+    db::{
+        database::Db,
+        engine::engine::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
+    },
     txn::{Check, Verdict},
 };
 use parking_lot::MutexGuard;
