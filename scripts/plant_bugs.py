@@ -66,7 +66,7 @@ PLANTS = [
      'file.sync_data().map_err(|e| Error::io("sync", &path, e))?;', "let _ = (&file, &path);", TABLES, CRASHES),
     ("runs: the sync of a view", "view/writer.rs",
      'file.sync_data().map_err(|e| Error::io("sync", path, e))?;', "", ["db::tests_loose"], CRASHES),
-    ("runs: the sync of names before a change of files is noted", "db/maintain.rs",
+    ("runs: the sync of names before a change of files is noted", "db/maintenance/install.rs",
      'self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;', "", ["db::tests_flush", "db::tests_loose"], CRASHES),
     ("runs: a unit's checksum", "table/format.rs",
      "if checksum(file_id, offset, &unit[8..]) != sum {", "if sum == 1 {", TABLES, []),

@@ -11,13 +11,13 @@ use super::{
     },
     files::cut_tails,
     follower::Follower,
+    maintenance::verify::{VerifyOptions, VerifyReport},
     multi::MultiTree,
     open::application_cursor_key,
     record::version::Version,
     snapshot::Snapshot,
     transaction::Transaction,
     tree::Tree,
-    verify::{VerifyOptions, VerifyReport},
     write::update_scope::meant,
 };
 use crate::{

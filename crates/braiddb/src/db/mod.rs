@@ -2,7 +2,6 @@
 
 mod archive;
 mod archive_gaps;
-mod background;
 mod batch;
 mod birthplace;
 mod bulk;
@@ -11,8 +10,6 @@ mod conditional;
 mod counting;
 mod cursor;
 mod database;
-mod dead_limit;
-mod dropping;
 mod dump_gaps;
 mod dump_source;
 mod engine;
@@ -21,16 +18,14 @@ mod failing;
 mod files;
 mod files_ahead;
 mod follower;
-mod hash_indexes;
 pub mod inspect;
 mod iter;
-mod limited_work;
 mod load_entries;
 mod load_install;
 mod load_place;
 mod load_writer;
 mod log_kept;
-mod maintain;
+mod maintenance;
 mod multi;
 mod multi_cursor;
 mod new_directory;
@@ -39,7 +34,6 @@ mod ranges;
 mod read;
 mod record;
 mod replay;
-mod scrub;
 mod snapshot;
 mod sorter;
 mod spill;
@@ -51,8 +45,6 @@ mod transaction_iter;
 mod transaction_streams;
 mod tree;
 mod update;
-mod upgrade;
-mod verify;
 mod watch;
 mod write;
 
@@ -72,40 +64,22 @@ mod tests_counting;
 mod tests_cursor;
 #[cfg(test)]
 mod tests_cut_tails;
-#[cfg(all(test, any(target_os = "linux", windows)))]
-mod tests_direct;
-#[cfg(test)]
-mod tests_disposal;
-#[cfg(test)]
-mod tests_dropping;
 #[cfg(test)]
 mod tests_exclusive;
 #[cfg(test)]
 mod tests_expiry;
 #[cfg(test)]
-mod tests_expiry_moves;
-#[cfg(test)]
-mod tests_flush;
-#[cfg(test)]
 mod tests_follower;
 #[cfg(test)]
 mod tests_follower_watch;
 #[cfg(test)]
-mod tests_hash_index;
-#[cfg(test)]
 mod tests_keep_ttl;
-#[cfg(test)]
-mod tests_limited;
-#[cfg(test)]
-mod tests_loose;
 #[cfg(test)]
 mod tests_multi;
 #[cfg(test)]
 mod tests_open;
 #[cfg(test)]
 mod tests_review;
-#[cfg(test)]
-mod tests_scrub;
 #[cfg(test)]
 mod tests_seek_rows;
 #[cfg(test)]
@@ -118,8 +92,6 @@ mod tests_tables;
 mod tests_transactions;
 #[cfg(test)]
 mod tests_tree_options;
-#[cfg(test)]
-mod tests_verify;
 #[cfg(test)]
 mod tests_watch;
 
@@ -141,6 +113,12 @@ pub use follower::{Follower, Refreshed};
 pub use iter::Iter;
 pub use load_entries::EntryLoader;
 pub use load_writer::Loaded;
+pub use maintenance::scrub::ScrubStats;
+pub use maintenance::upgrade::{OlderFile, UpgradeReport};
+pub use maintenance::verify::{
+    AffectedKeys, ProblemKind, TreeKey, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,
+    verify_path,
+};
 pub use multi::{MultiIter, MultiTree, split as split_multi_key, unescape};
 pub use multi_cursor::MultiCursor;
 pub use new_directory::{LOCK_NAME, NewDirectory, Operation, RESTORING_NAME, make_durably, remove_unfinished};
@@ -148,7 +126,6 @@ pub use ranges::RangeEstimate;
 pub use read::merge_operands::MergeFunctionHandle;
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};
-pub use scrub::ScrubStats;
 pub use snapshot::Snapshot;
 pub use sorter::{BulkOptions, BulkProgress};
 pub use stream_reader::StreamReader;
@@ -157,11 +134,6 @@ pub use tables::{TableBuilder, TableInfo, TableSpec};
 pub use transaction::Transaction;
 pub use transaction_iter::{MultiTransactionIter, TransactionIter};
 pub use tree::Tree;
-pub use upgrade::{OlderFile, UpgradeReport};
-pub use verify::{
-    AffectedKeys, ProblemKind, TreeKey, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,
-    verify_path,
-};
 pub use watch::{
     Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken, WatchOptions,
     WatchStopper, Watcher,

@@ -9,7 +9,6 @@
 
 use super::{
     archive::Archiver,
-    background::damaged_view,
     birthplace,
     engine::{
         catalog::{Catalog, DroppedTree, TreeState, catalog_key},
@@ -22,8 +21,11 @@ use super::{
     },
     files::{blob_store::BlobStore, cut_tails, reserve::Reserve},
     files_ahead::{FilesAhead, Opened},
-    limited_work::{LimitedWork, timed},
     log_kept,
+    maintenance::{
+        background::damaged_view,
+        io_throttle::{LimitedWork, timed},
+    },
     new_directory::{LOCK_NAME, make_durably, unfinished},
     record::version_tags::{VERSION_TAGS, VersionTags},
     replay::{Replayed, replay},

@@ -30,12 +30,9 @@ use crate::{
     commit::{CommitQueue, PreparedBatch, SnapshotList},
     db::{
         archive::Archiver,
-        dead_limit::Superseding,
         files::{blob_store::BlobStore, reserve::Reserve},
-        hash_indexes::Look,
-        limited_work::LimitedWork,
+        maintenance::{garbage_limit::Superseding, hash_indexes::Look, io_throttle::LimitedWork, scrub::Scrubber},
         record::version_tags::VersionTags,
-        scrub::Scrubber,
         snapshot::Hold,
         write::backpressure::Pressure,
     },

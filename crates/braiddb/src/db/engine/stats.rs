@@ -3,7 +3,7 @@
 use super::engine::Core;
 use crate::{
     base::{ReaderKind, SequenceNumber},
-    db::scrub::ScrubStats,
+    db::maintenance::scrub::ScrubStats,
     platform::{BatchReads, OpenFilesStats, RateLimiterStats},
     version::{Partition, Version},
 };

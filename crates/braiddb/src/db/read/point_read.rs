@@ -4,8 +4,8 @@ use super::merge_operands::FoundOperands;
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     db::{
-        background::damaged_view,
         engine::{engine::Core, key::KeyBuf},
+        maintenance::background::damaged_view,
         snapshot::Hold,
         tree::check_key,
     },

@@ -8,8 +8,8 @@
 
 use crate::{
     db::{
-        background::RETRY_NS_MIN,
         engine::{engine::Core, stats::Counters},
+        maintenance::background::RETRY_NS_MIN,
     },
     platform::{Runtime, WHOLE},
     read::ReadState,

@@ -5,19 +5,19 @@
 //! they are called, looking in now and then to see whether the database has become idle: then loose runs are folded whatever their number,
 //! so that dead entries are counted and their space comes back. Which database a thread works for is up to the crew (`crew.rs`).
 
-use super::{
-    engine::{
-        engine::{Core, WorkState},
-        scheduler::{Role, Turn, Worker},
-    },
-    files::reserve::Stage,
-    upgrade::is_older,
-};
+use super::upgrade::is_older;
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     compaction::{
         MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut,
         deadest, droppable_runs, plan,
+    },
+    db::{
+        engine::{
+            engine::{Core, WorkState},
+            scheduler::{Role, Turn, Worker},
+        },
+        files::reserve::Stage,
     },
     platform::WHOLE,
     read::ReadState,
@@ -139,7 +139,7 @@ impl Core {
 
     /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have; and where there are none, does
     /// what is due after that.
-    pub(super) fn run_flushes(&self, last: SequenceNumber) -> Result<()> {
+    pub(in crate::db) fn run_flushes(&self, last: SequenceNumber) -> Result<()> {
         self.flush_frozen(last)?;
         if self.settings.background_threads == 0 {
             self.run_inline();
@@ -184,7 +184,7 @@ impl Core {
     }
 
     /// Carries out a plan for all of a partition, when no other job works on it.
-    pub(super) fn compact_by(&self, id: u64, plan: impl Fn(&Partition) -> Plan) -> Result<()> {
+    pub(in crate::db) fn compact_by(&self, id: u64, plan: impl Fn(&Partition) -> Plan) -> Result<()> {
         while !self.try_compact(id, &plan)? {
             let mut work = self.work.lock();
             self.work_changed.wait_for(&mut work, Duration::from_millis(10));
@@ -219,7 +219,7 @@ impl Core {
     }
 
     /// The plan by which all of a partition is merged.
-    pub(super) fn whole_merge(&self, partition: &Partition) -> Plan {
+    pub(in crate::db) fn whole_merge(&self, partition: &Partition) -> Plan {
         let metas = || partition.all_runs().map(|handle| handle.run().meta());
         let bytes: u64 = metas().map(|meta| meta.file_bytes).sum();
         let blocks: u64 = metas().map(|meta| u64::from(meta.blocks)).sum();
@@ -243,7 +243,7 @@ impl Core {
     }
 
     /// Does work until nothing is left, folding whatever is loose, but no more than so many jobs.
-    pub(super) fn run_until_settled(&self, jobs_max: usize) -> Result<()> {
+    pub(in crate::db) fn run_until_settled(&self, jobs_max: usize) -> Result<()> {
         let mut jobs = 0;
         while jobs < jobs_max {
             jobs += 1;
@@ -365,7 +365,13 @@ impl Core {
         Some((Arc::clone(partition), Plan::Major { inputs }))
     }
 
-    pub(super) fn shape(&self, partition: &Partition, shares: &Shares, work: &WorkState, idle: bool) -> PartitionShape {
+    pub(in crate::db) fn shape(
+        &self,
+        partition: &Partition,
+        shares: &Shares,
+        work: &WorkState,
+        idle: bool,
+    ) -> PartitionShape {
         let (sparse_below, sparse_share) = match idle {
             true => (SPARSE_PER_MILLE_IDLE, SPARSE_SHARE_IDLE),
             false => (SPARSE_PER_MILLE, SPARSE_SHARE),
@@ -492,7 +498,12 @@ impl Core {
     }
 
     /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
-    pub(super) fn run_partition(&self, partition: &Arc<Partition>, plan: &Plan, stage: Option<Stage>) -> Result<()> {
+    pub(in crate::db) fn run_partition(
+        &self,
+        partition: &Arc<Partition>,
+        plan: &Plan,
+        stage: Option<Stage>,
+    ) -> Result<()> {
         let done = self.contained("a merge", || match self.with_space(stage, || self.run_plan(partition, plan)) {
             Err(e) => match damaged_view(&e) {
                 Some(number) => self.note_damaged_view(number, &e),
@@ -700,10 +711,10 @@ fn expired_entries(partition: &Partition, runs: &[Arc<RunHandle>], expired_by_us
 }
 
 /// How much of each run all partitions together read, in per mille.
-pub(super) struct Shares(HashMap<FileNumber, u64>);
+pub(in crate::db) struct Shares(HashMap<FileNumber, u64>);
 
 impl Shares {
-    pub(super) fn of(version: &Version) -> Shares {
+    pub(in crate::db) fn of(version: &Version) -> Shares {
         let mut shares = HashMap::new();
         for partition in &version.partitions {
             for handle in partition.all_runs() {
@@ -714,7 +725,7 @@ impl Shares {
     }
 
     /// Rounding, and ranks that are exact to a segment only, may leave a whole run a little short.
-    pub(super) fn total(&self, run: FileNumber) -> u64 {
+    pub(in crate::db) fn total(&self, run: FileNumber) -> u64 {
         self.0.get(&run).map_or(1000, |share| share + 10)
     }
 }

@@ -1,8 +1,8 @@
 //! Flushes and merges that write no faster than a [`RateLimiter`](crate::platform::RateLimiter) lets them, and merges that take no more of the time
 //! than they must where there are few processors.
 
-use super::engine::{engine::Core, settings::Settings};
 use crate::{
+    db::engine::{engine::Core, settings::Settings},
     platform::{Hurry, LimitedVfs, Limits, Pace, PacedVfs, Urgency, Vfs},
     table::TableContext,
 };
@@ -103,24 +103,24 @@ impl Core {
     }
 
     /// Sets the pace of merges: a share of the time, in thousandths.
-    pub(super) fn set_pace(&self, per_mille: u64) {
+    pub(in crate::db) fn set_pace(&self, per_mille: u64) {
         if let Some(pace) = self.pace() {
             pace.set_share(per_mille);
         }
     }
 
     /// Whether a merge may begin beside so many others.
-    pub(super) fn may_begin_merge(&self, others: usize) -> bool {
+    pub(in crate::db) fn may_begin_merge(&self, others: usize) -> bool {
         self.pace().is_none_or(|pace| pace.may_begin(others))
     }
 
     /// Merges take all of the time until what this gives is let go of.
-    pub(super) fn hurry(&self) -> Option<Hurry> {
+    pub(in crate::db) fn hurry(&self) -> Option<Hurry> {
         self.pace().map(Pace::hurry)
     }
 
     /// What new tables are written by.
-    pub(super) fn table_for(&self, urgency: Urgency) -> &TableContext {
+    pub(in crate::db) fn table_for(&self, urgency: Urgency) -> &TableContext {
         match (&self.limited, urgency) {
             (None, _) => &self.table,
             (Some(limited), Urgency::Flush) => &limited.flushes,

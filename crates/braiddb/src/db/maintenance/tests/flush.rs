@@ -1,11 +1,11 @@
 //! How flushes write their runs.
 
-use super::{
-    Settings,
-    tests_common::{mem, open, small},
-};
 use crate::{
     codec::Compression,
+    db::{
+        Settings,
+        tests_common::{mem, open, small},
+    },
     platform::{File, FileLayer, OpenMode, Vfs, VfsLayer},
 };
 use parking_lot::Mutex;

@@ -1,12 +1,14 @@
 //! Who removes files: with threads, the one that is there for it; without, whoever lets go of them last.
 
-use super::{
-    Db, Settings,
-    tests_common::{DIR, bounded, fault, mem, open, small},
-};
-use crate::platform::{
-    OpenMode, Vfs, VfsLayer,
-    fault_vfs::{FaultVfs, Operation},
+use crate::{
+    db::{
+        Db, Settings,
+        tests_common::{DIR, bounded, fault, mem, open, small},
+    },
+    platform::{
+        OpenMode, Vfs, VfsLayer,
+        fault_vfs::{FaultVfs, Operation},
+    },
 };
 use parking_lot::Mutex;
 use std::{io, path::Path, sync::Arc, thread};

@@ -1,11 +1,10 @@
 //! Loose runs that readers ask often are folded sooner than others.
 
-use super::{
-    Db, Settings,
-    tests_common::{DIR, fault, mem, open, small},
-};
 use crate::{
-    db::Durability,
+    db::{
+        Db, Durability, Settings,
+        tests_common::{DIR, fault, mem, open, small},
+    },
     platform::{Vfs, fault_vfs::FaultVfs},
 };
 use std::{path::Path, sync::Arc};

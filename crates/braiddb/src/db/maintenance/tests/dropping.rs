@@ -1,11 +1,11 @@
 //! Trees that are dropped together.
 
-use super::{
-    Db, Durability, Settings,
-    tests_common::{DIR, fault, killed, open, small},
-};
 use crate::{
     base::Error,
+    db::{
+        Db, Durability, Settings,
+        tests_common::{DIR, fault, killed, open, small},
+    },
     platform::fault_vfs::{FaultVfs, Operation},
 };
 use std::{io, path::Path};

@@ -1,11 +1,14 @@
 //! Verification lists each damaged unit once, with the tree and the keys that it affects, and goes on behind damage.
 
-use super::tests_common::{DIR, fault, killed, open, small};
-use super::verify::Checker;
-use super::{ProblemKind, Settings, VerifiedFile, VerifyOptions, VerifyProblem, VerifyReport, verify_path};
 use crate::{
     base::{EntryKind, EntryRef, Error},
     codec::{Base, Operand, encode_operands},
+    db::{
+        ProblemKind, Settings, VerifiedFile, VerifyOptions, VerifyProblem, VerifyReport,
+        maintenance::verify::Checker,
+        tests_common::{DIR, fault, killed, open, small},
+        verify_path,
+    },
     platform::fault_vfs::FaultVfs,
 };
 use parking_lot::Mutex;

@@ -1,13 +1,13 @@
 //! Flushes and merges whose writes are limited.
 
-use super::{
-    Db, Durability, Settings,
-    tests_common::{bounded, mem, small},
-    tests_cursor::Random,
-};
 use crate::{
     base::Result,
     codec::Compression,
+    db::{
+        Db, Durability, Settings,
+        tests_common::{bounded, mem, small},
+        tests_cursor::Random,
+    },
     platform::{MemVfs, RateLimiter, Runtime, SystemRuntime, Vfs},
 };
 use std::{

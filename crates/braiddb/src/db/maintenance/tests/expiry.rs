@@ -2,12 +2,12 @@
 //!
 //! A table that was exported and taken in again had its records without their ends: sessions that had expired lived for ever.
 
-use super::{
-    Change, Db, Durability, Follower, Settings, TableBuilder, TableSpec, Tree, TreeOptions, WatchOptions,
-    tests_common::{Clock, DIR, SECOND_NS, mem, open, small},
-};
 use crate::{
     base::Error,
+    db::{
+        Change, Db, Durability, Follower, Settings, TableBuilder, TableSpec, Tree, TreeOptions, WatchOptions,
+        tests_common::{Clock, DIR, SECOND_NS, mem, open, small},
+    },
     platform::{Runtime, SystemTime, UNIX_EPOCH, Vfs},
 };
 use std::{path::Path, sync::Arc, time::Duration};
@@ -70,7 +70,7 @@ fn filled(tree: &Tree, clock: &Clock) -> Ends {
     ]
 }
 
-fn paths(tables: &[super::TableInfo]) -> impl Iterator<Item = &Path> {
+fn paths(tables: &[crate::db::TableInfo]) -> impl Iterator<Item = &Path> {
     tables.iter().map(|table| table.path.as_path())
 }
 

@@ -5,9 +5,9 @@
 //! nothing counts as activity: no commit, no flush. A file is held during a piece only, so that it can go between two.
 //! A pass reads every run and every view of a partition once; values in blob files and the log are not read.
 
-use super::engine::engine::Core;
 use crate::{
     base::{FileNumber, Result},
+    db::engine::engine::Core,
     table::{DamagedUnit, Run},
     view::{View, damaged_view, damaged_view_file},
 };
@@ -79,7 +79,7 @@ impl Scrubber {
 
 impl Core {
     /// Reads the next piece if it is due. Gives how long to rest, in nanoseconds; `None` if nothing is scrubbed.
-    pub(super) fn scrub_a_piece(&self) -> Option<u64> {
+    pub(in crate::db) fn scrub_a_piece(&self) -> Option<u64> {
         let rate = self.settings.scrub_bytes_per_second;
         if rate == 0 || self.settings.read_only {
             return None;

@@ -1,15 +1,15 @@
 //! Trees that are dropped or renamed.
 
-use super::{
-    database::Db,
-    engine::{
-        catalog::{DroppedTree, TreeState, catalog_key, check_name},
-        engine::Core,
-    },
-};
 use crate::{
     base::{EntryKind, Error, Result},
     commit::RawBatch,
+    db::{
+        database::Db,
+        engine::{
+            catalog::{DroppedTree, TreeState, catalog_key, check_name},
+            engine::Core,
+        },
+    },
     wal::Wal,
 };
 use std::{

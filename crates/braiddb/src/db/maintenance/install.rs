@@ -1,13 +1,13 @@
 //! Flushes, folds and merges put into force.
 
-use super::{
-    engine::engine::{Core, DiskState, Memtables},
-    files::reserve::Stage,
-};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber, TreeId},
     codec::Compression,
     compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan, Target},
+    db::{
+        engine::engine::{Core, DiskState, Memtables},
+        files::reserve::Stage,
+    },
     memtable::Memtable,
     platform::Urgency,
     read::ReadState,
@@ -74,7 +74,7 @@ struct Moved {
 
 impl Core {
     /// Writes an edit that changes no files.
-    pub(super) fn put_into_force(&self, changes: Vec<Change>) -> Result<()> {
+    pub(in crate::db) fn put_into_force(&self, changes: Vec<Change>) -> Result<()> {
         self.install(&mut self.disk.lock(), changes, None)
     }
 
@@ -98,7 +98,7 @@ impl Core {
     }
 
     /// How runs are written, where nothing else is asked for.
-    pub(super) fn run_options(&self) -> RunOptions {
+    pub(in crate::db) fn run_options(&self) -> RunOptions {
         RunOptions {
             compression: self.settings.compression,
             block_bytes: self.settings.block_bytes,
@@ -168,7 +168,7 @@ impl Core {
     }
 
     /// Removes files that were made and are not in force.
-    pub(super) fn remove_files(&self, paths: &[PathBuf]) {
+    pub(in crate::db) fn remove_files(&self, paths: &[PathBuf]) {
         for path in paths {
             match self.table.vfs.remove(path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -288,7 +288,7 @@ impl Core {
 
     /// The same, and what is committed from then on goes into a memtable that readers of the state before do not have. The caller has the
     /// right to write.
-    pub(super) fn install_with_fresh_memtable(&self, disk: &mut DiskState, changes: Vec<Change>) -> Result<()> {
+    pub(in crate::db) fn install_with_fresh_memtable(&self, disk: &mut DiskState, changes: Vec<Change>) -> Result<()> {
         let done = self.contained("an edit", || self.try_install(disk, changes, Memtables::Fresh));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }

@@ -1,8 +1,13 @@
 //! Hash indexes for views that many gets search, for those that come in place of such views or beside them, and while the database rests for those that
 //! gets may come to.
 
-use super::engine::{engine::Core, stats::hash_index_bytes};
-use crate::{base::Result, table::Run, version::Partition, view::View};
+use crate::{
+    base::Result,
+    db::engine::{engine::Core, stats::hash_index_bytes},
+    table::Run,
+    version::Partition,
+    view::View,
+};
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, atomic::Ordering},

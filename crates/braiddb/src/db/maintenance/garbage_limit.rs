@@ -3,12 +3,10 @@
 //! Of what stands in views it is known how much is dead. Of what stands in runs outside of them it is estimated: merges and folds tell how many of the entries that
 //! were new to a view have superseded others. And a run that all partitions were flushed into stands there until the last of them has let it go.
 
-use super::{
-    background::Shares,
-    engine::engine::{Core, WorkState},
-};
+use super::background::Shares;
 use crate::{
     compaction::{DeadEstimate, PartitionShape, Plan, estimate_dead},
+    db::engine::engine::{Core, WorkState},
     read::ReadState,
     version::Partition,
 };
@@ -65,7 +63,7 @@ impl Core {
 
     /// While there are commits: the partition whose merge gives back most, if too much is dead in all. Those that are worked on count as if nothing in them
     /// were.
-    pub(super) fn choose_by_limit(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
+    pub(in crate::db) fn choose_by_limit(&self, state: &ReadState, work: &WorkState) -> Option<(Arc<Partition>, Plan)> {
         let percent_max = self.settings.dead_percent?;
         let partitions = &state.version.partitions;
         // Before writers are slowed down for loose runs, these come first.
@@ -109,7 +107,7 @@ impl Core {
     }
 
     /// Learns from what became of a partition whose new entries went into its view, or were merged with all others.
-    pub(super) fn learn_superseding(&self, before: &Partition, plan: &Plan) {
+    pub(in crate::db) fn learn_superseding(&self, before: &Partition, plan: &Plan) {
         if self.settings.dead_percent.is_none() {
             return;
         }

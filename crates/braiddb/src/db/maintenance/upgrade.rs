@@ -6,14 +6,14 @@
 //! committed, one partition at a time, or all at once by [`Db::upgrade`]. Values are moved out of older blob files by the same merges that move
 //! them out of files that are mostly dead.
 
-use super::{
-    database::Db,
-    engine::engine::{Core, WorkState},
-    open::numbered,
-};
 use crate::{
     base::{FileNumber, Result},
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
+    db::{
+        database::Db,
+        engine::engine::{Core, WorkState},
+        open::numbered,
+    },
     platform::OpenMode,
     read::ReadState,
     table::blob::blob_path,

@@ -1,10 +1,14 @@
 //! Hash indexes come to views that gets search, are counted, and never tell anything out of date.
 
-use super::{
-    Db, Settings, Tree,
-    tests_common::{Clock, DIR, SECOND_NS, bounded, fault, mem, open, small},
+use crate::{
+    codec::Compression,
+    db::{
+        Db, Settings, Tree,
+        tests_common::{Clock, DIR, SECOND_NS, bounded, fault, mem, open, small},
+    },
+    platform::fault_vfs::FaultVfs,
+    version::Partition,
 };
-use crate::{codec::Compression, platform::fault_vfs::FaultVfs, version::Partition};
 use std::{path::Path, sync::Arc};
 
 const ROWS: u32 = 3000;

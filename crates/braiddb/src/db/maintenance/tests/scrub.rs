@@ -1,8 +1,12 @@
 //! The scrubber finds damage to files that nobody reads.
 
-use super::Settings;
-use super::tests_common::{DIR, bounded, fault, open, small};
-use crate::platform::{OpenMode, Vfs, fault_vfs::FaultVfs};
+use crate::{
+    db::{
+        Settings,
+        tests_common::{DIR, bounded, fault, open, small},
+    },
+    platform::{OpenMode, Vfs, fault_vfs::FaultVfs},
+};
 use std::path::Path;
 
 #[test]

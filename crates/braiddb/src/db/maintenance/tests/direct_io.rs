@@ -1,12 +1,12 @@
 //! Databases whose tables are read and written past the system's cache, on the real file system.
 
-use super::{
-    Db, Durability, Settings, Tree,
-    tests_common::small,
-    tests_cursor::{Model, Random},
-};
 use crate::{
     codec::Compression,
+    db::{
+        Db, Durability, Settings, Tree,
+        tests_common::small,
+        tests_cursor::{Model, Random},
+    },
     platform::{BatchReads, OpenMode, SystemVfs, Vfs},
 };
 use std::{path::Path, sync::Arc};

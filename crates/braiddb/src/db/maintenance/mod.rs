@@ -1,0 +1,13 @@
+//! Background work: flushes, merges, hash indexes, scrubbing, verification, upgrades.
+
+pub mod background;
+pub mod dropping;
+pub mod garbage_limit;
+pub mod hash_indexes;
+pub mod install;
+pub mod io_throttle;
+pub mod scrub;
+#[cfg(test)]
+pub mod tests;
+pub mod upgrade;
+pub mod verify;

@@ -1,0 +1,13 @@
+//! Tests of the room, each file of one behaviour.
+
+pub mod deferred_close;
+#[cfg(any(target_os = "linux", windows))]
+pub mod direct_io;
+pub mod dropping;
+pub mod expiry;
+pub mod flush;
+pub mod hash_index;
+pub mod io_throttle;
+pub mod scrub;
+pub mod unindexed_runs;
+pub mod verify;
