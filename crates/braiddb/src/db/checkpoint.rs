@@ -11,7 +11,7 @@
 use super::{
     database::Db,
     engine::engine::Core,
-    new_directory::{NewDirectory, Operation},
+    open::new_directory::{NewDirectory, Operation},
 };
 use crate::{
     base::{FileNumber, Result, SequenceNumber},

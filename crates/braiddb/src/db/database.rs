@@ -13,7 +13,7 @@ use super::{
     follower::Follower,
     maintenance::verify::{VerifyOptions, VerifyReport},
     multi::MultiTree,
-    open::application_cursor_key,
+    open::open::application_cursor_key,
     record::version::Version,
     snapshot::Snapshot,
     transaction::Transaction,

@@ -14,8 +14,8 @@ use super::{
         settings::TreeOptions,
         tree_options::LiveOptions,
     },
-    log_kept,
     multi::{split, unescape},
+    open::wal_retention as log_kept,
     read::{
         merge_operands::{FoundOperands, pile_up},
         point_read::has_expired,

@@ -26,8 +26,10 @@ use super::{
         stats::Counters,
     },
     files::{blob_store::BlobStore, reserve::Reserve},
-    open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
-    replay::{Replayed, Walk, replay},
+    open::{
+        open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
+        replay::{Replayed, Walk, replay},
+    },
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},

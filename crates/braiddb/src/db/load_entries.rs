@@ -11,8 +11,8 @@ use super::{
         key::{KeyBuf, TREE_ID_LEN},
     },
     load_writer::{LoadWriter, Loaded},
-    log_kept,
     multi::{TERMINATOR, escape},
+    open::wal_retention as log_kept,
     tree::check_key,
     write::piece_writer::PieceWriter,
 };

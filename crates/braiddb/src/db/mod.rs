@@ -1,9 +1,7 @@
 //! The database: open, recovery, state, background work, and the handles that users hold.
 
-mod archive;
 mod archive_gaps;
 mod batch;
-mod birthplace;
 mod bulk;
 mod checkpoint;
 mod conditional;
@@ -16,7 +14,6 @@ mod engine;
 mod expiry;
 mod failing;
 mod files;
-mod files_ahead;
 mod follower;
 pub mod inspect;
 mod iter;
@@ -24,16 +21,13 @@ mod load_entries;
 mod load_install;
 mod load_place;
 mod load_writer;
-mod log_kept;
 mod maintenance;
 mod multi;
 mod multi_cursor;
-mod new_directory;
 mod open;
 mod ranges;
 mod read;
 mod record;
-mod replay;
 mod snapshot;
 mod sorter;
 mod spill;
@@ -63,8 +57,6 @@ mod tests_counting;
 #[cfg(test)]
 mod tests_cursor;
 #[cfg(test)]
-mod tests_cut_tails;
-#[cfg(test)]
 mod tests_exclusive;
 #[cfg(test)]
 mod tests_expiry;
@@ -76,8 +68,6 @@ mod tests_follower_watch;
 mod tests_keep_ttl;
 #[cfg(test)]
 mod tests_multi;
-#[cfg(test)]
-mod tests_open;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
@@ -95,7 +85,6 @@ mod tests_tree_options;
 #[cfg(test)]
 mod tests_watch;
 
-pub use archive::{LogArchive, RestorePoint};
 pub use archive_gaps::ArchiveGap;
 pub use batch::Batch;
 pub use bulk::{BulkLoader, MultiBulkLoader, UnsortedLoader};
@@ -121,7 +110,8 @@ pub use maintenance::verify::{
 };
 pub use multi::{MultiIter, MultiTree, split as split_multi_key, unescape};
 pub use multi_cursor::MultiCursor;
-pub use new_directory::{LOCK_NAME, NewDirectory, Operation, RESTORING_NAME, make_durably, remove_unfinished};
+pub use open::archive::{LogArchive, RestorePoint};
+pub use open::new_directory::{LOCK_NAME, NewDirectory, Operation, RESTORING_NAME, make_durably, remove_unfinished};
 pub use ranges::RangeEstimate;
 pub use read::merge_operands::MergeFunctionHandle;
 pub use record::bytes::{Key, Value};

@@ -3,7 +3,7 @@
 
 use super::{
     Db, Durability, Follower, Settings,
-    new_directory::RESTORING_NAME,
+    open::new_directory::RESTORING_NAME,
     tests_common::{Clock, DIR, SECOND_NS, fault, mem, open, small},
 };
 use crate::{

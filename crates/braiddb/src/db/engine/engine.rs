@@ -29,9 +29,9 @@ use crate::{
     codec::MergeFunctions,
     commit::{CommitQueue, PreparedBatch, SnapshotList},
     db::{
-        archive::Archiver,
         files::{blob_store::BlobStore, reserve::Reserve},
         maintenance::{garbage_limit::Superseding, hash_indexes::Look, io_throttle::LimitedWork, scrub::Scrubber},
+        open::archive::Archiver,
         record::version_tags::VersionTags,
         snapshot::Hold,
         write::backpressure::Pressure,

@@ -12,7 +12,7 @@ use crate::{
     db::{
         database::Db,
         engine::engine::{Core, WorkState},
-        open::numbered,
+        open::open::numbered,
     },
     platform::OpenMode,
     read::ReadState,

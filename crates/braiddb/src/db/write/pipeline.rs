@@ -9,7 +9,7 @@ use crate::{
             engine::{Answer, Committed, Core, Request, WriteState},
             settings::Durability,
         },
-        open::leave_marker,
+        open::open::leave_marker,
         read::merge_operands::insert_operands,
     },
     memtable::Memtable,

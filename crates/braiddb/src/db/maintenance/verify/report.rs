@@ -2,7 +2,7 @@
 
 use crate::{
     base::{Error, FileNumber},
-    db::open::numbered,
+    db::open::open::numbered,
     version::CURRENT_NAME,
 };
 use std::{

@@ -11,7 +11,7 @@ use crate::{
     db::{
         engine::{engine::Core, memory::Common, settings::Settings},
         follower::Follower,
-        open::{numbered, table_context},
+        open::open::{numbered, table_context},
     },
     memtable::Memtable,
     platform::Runtime,

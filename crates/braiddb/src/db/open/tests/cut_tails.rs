@@ -1,8 +1,12 @@
 //! The log's tail after a kill: noted by read-only opens, kept by the first opening for writing.
 
-use super::tests_common::{Clock, DIR, fault, killed, open, small};
-use super::{Db, Durability, Follower, Settings};
-use crate::platform::{Vfs, fault_vfs::FaultVfs};
+use crate::{
+    db::{
+        Db, Durability, Follower, Settings,
+        tests_common::{Clock, DIR, fault, killed, open, small},
+    },
+    platform::{Vfs, fault_vfs::FaultVfs},
+};
 use std::path::{Path, PathBuf};
 
 fn durable(vfs: &FaultVfs) -> Settings {

@@ -1,12 +1,12 @@
 //! What opening a database reads of its blobs, and what it makes of damage to them.
 
-use super::{
-    Db, Durability, Follower, Settings,
-    tests_common::{self, DIR, fault, small},
-};
 use crate::{
     base::{Error, Result},
     codec::Compression,
+    db::{
+        Db, Durability, Follower, Settings,
+        tests_common::{self, DIR, fault, small},
+    },
     platform::{
         File, OpenMode, Vfs,
         fault_vfs::{FaultVfs, Operation},
@@ -194,7 +194,10 @@ fn a_bad_value_of_a_durable_commit_is_the_readers_to_find() {
     let tree = db.tree("t").unwrap();
     assert!(tree.get([1]).unwrap_err().is_corruption());
     let found = db.verify().unwrap().problems;
-    assert!(matches!(found.as_slice(), [e] if e.kind == super::maintenance::verify::ProblemKind::Damaged), "{found:?}");
+    assert!(
+        matches!(found.as_slice(), [e] if e.kind == crate::db::maintenance::verify::ProblemKind::Damaged),
+        "{found:?}"
+    );
     assert!((2..=5u8).all(|i| tree.get([i]).unwrap().is_some()));
 }
 

@@ -100,8 +100,8 @@ impl Drop for FilesAhead {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests_common::{DIR, killed, open, small};
     use super::*;
+    use crate::db::tests_common::{DIR, killed, open, small};
     use crate::db::{database::Db, engine::settings::Settings, follower::Follower};
     use crate::platform::{Vfs, fault_vfs::FaultVfs, gated_runtime::GatedRuntime};
 

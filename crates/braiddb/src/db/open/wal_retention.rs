@@ -10,18 +10,18 @@
 //! **Synced.** What becomes retained is synced before the edit by which recovery does without it: so nothing of it is lost later, as
 //! long as the limits stand.
 
-use super::{
-    engine::{
-        catalog::{DroppedTree, TreeState, catalog_key},
-        engine::{Core, DiskState},
-        settings::Settings,
-    },
-    files::blob_store::BlobStore,
-};
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber, TreeId},
     codec::{ByteReader, put_varint},
     commit::{RawBatch, decode_group},
+    db::{
+        engine::{
+            catalog::{DroppedTree, TreeState, catalog_key},
+            engine::{Core, DiskState},
+            settings::Settings,
+        },
+        files::blob_store::BlobStore,
+    },
     table::blob::visit_references,
     wal::{RetentionLimit, Segment, Wal, visit_groups},
 };
@@ -78,7 +78,7 @@ pub fn hold_blobs(blobs: &BlobStore, segments: &[Arc<Segment>]) -> Result<usize>
 
 impl Core {
     /// Has the catalog remember the limits.
-    pub(super) fn remember_retention(&self, limit: RetentionLimit) -> Result<()> {
+    pub(in crate::db) fn remember_retention(&self, limit: RetentionLimit) -> Result<()> {
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &encode(limit));
         self.commit(batch.prepare()?, self.settings.durability.of_catalog()).map(|_| ())
@@ -86,7 +86,7 @@ impl Core {
 
     /// Has the catalog remember a tree that is dropped, as long as the log may tell of it, and forget those that it tells of no more. The caller
     /// holds the catalog's lock.
-    pub(super) fn remember_dropped<'a>(&self, trees: impl Iterator<Item = &'a TreeState>, batch: &mut RawBatch) {
+    pub(in crate::db) fn remember_dropped<'a>(&self, trees: impl Iterator<Item = &'a TreeState>, batch: &mut RawBatch) {
         let key = |id: TreeId| catalog_key(b'd', &id.0.to_be_bytes());
         let floor = self.wal.as_ref().map_or(0, Wal::floor);
         let dropped = self.catalog.dropped.read();
@@ -100,7 +100,7 @@ impl Core {
 
     /// Before an edit by which recovery needs less of the log: syncs what is to be retained, or archived. Else a crash could keep what is in
     /// runs and lose what tells of it.
-    pub(super) fn sync_what_is_retained(&self) -> Result<()> {
+    pub(in crate::db) fn sync_what_is_retained(&self) -> Result<()> {
         match self.wal.as_ref().filter(|wal| wal.retention().is_on() || self.archiver.is_some()) {
             Some(wal) => self.sync_to(wal.end_lsn()),
             None => Ok(()),
@@ -108,13 +108,18 @@ impl Core {
     }
 
     /// What blob files hold for the log's sake alone: see [`BlobStore::held_bytes`].
-    pub(super) fn held_beside_log(&self, disk: &DiskState) -> Vec<(SequenceNumber, u64)> {
+    pub(in crate::db) fn held_beside_log(&self, disk: &DiskState) -> Vec<(SequenceNumber, u64)> {
         let is_on = self.wal.as_ref().is_some_and(|wal| wal.retention().is_on());
         if is_on { self.blobs.held_bytes(disk.manifest.layout(), &*self.table.vfs) } else { Vec::new() }
     }
 
     /// After such an edit: lets go of what nobody needs and the limits do not keep.
-    pub(super) fn release_segments(&self, wal: &Wal, oldest_segment: FileNumber, beside: &[(SequenceNumber, u64)]) {
+    pub(in crate::db) fn release_segments(
+        &self,
+        wal: &Wal,
+        oldest_segment: FileNumber,
+        beside: &[(SequenceNumber, u64)],
+    ) {
         let bytes_above = |floor| beside.iter().filter(|(sequence, _)| *sequence > floor).map(|(_, bytes)| bytes).sum();
         wal.release_with(oldest_segment, bytes_above);
         if wal.retention().is_on() {

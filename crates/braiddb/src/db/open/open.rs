@@ -10,31 +10,33 @@
 use super::{
     archive::Archiver,
     birthplace,
-    engine::{
-        catalog::{Catalog, DroppedTree, TreeState, catalog_key},
-        clock::Clock,
-        engine::{Core, DiskState, Exclusivity, WorkState, WriteState},
-        memory::{Common, Membership},
-        settings::Settings,
-        stats::Counters,
-        wal_notify::Watches,
-    },
-    files::{blob_store::BlobStore, cut_tails, reserve::Reserve},
-    files_ahead::{FilesAhead, Opened},
-    log_kept,
-    maintenance::{
-        background::damaged_view,
-        io_throttle::{LimitedWork, timed},
-    },
     new_directory::{LOCK_NAME, make_durably, unfinished},
-    record::version_tags::{VERSION_TAGS, VersionTags},
+    preopen::{FilesAhead, Opened},
     replay::{Replayed, replay},
-    write::{backpressure::Pressure, full_disk::open_with_reserve},
+    wal_retention as log_kept,
 };
 use crate::{
     base::{Cursor, Error, Result, SequenceNumber, TreeId, split_internal_key},
     codec::{Compression, MergeFunctions},
     commit::{CommitQueue, SnapshotList},
+    db::{
+        engine::{
+            catalog::{Catalog, DroppedTree, TreeState, catalog_key},
+            clock::Clock,
+            engine::{Core, DiskState, Exclusivity, WorkState, WriteState},
+            memory::{Common, Membership},
+            settings::Settings,
+            stats::Counters,
+            wal_notify::Watches,
+        },
+        files::{blob_store::BlobStore, cut_tails, reserve::Reserve},
+        maintenance::{
+            background::damaged_view,
+            io_throttle::{LimitedWork, timed},
+        },
+        record::version_tags::{VERSION_TAGS, VersionTags},
+        write::{backpressure::Pressure, full_disk::open_with_reserve},
+    },
     platform::{DirEntry, FileLock, OpenMode, Published, Vfs},
     read::{Garbage, ReadState, ScanCursor},
     table::{
@@ -65,10 +67,10 @@ pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 const LOG_SPARES_MAX: usize = 4;
 
 /// More memory than any machine has, and little enough to be reckoned with.
-pub(super) const MEMORY_MAX: usize = usize::MAX >> 8;
+pub(in crate::db) const MEMORY_MAX: usize = usize::MAX >> 8;
 
 /// The kind of an engine file, by its name.
-pub(super) fn numbered(name: &str) -> Option<(u64, &str)> {
+pub(in crate::db) fn numbered(name: &str) -> Option<(u64, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {
         return Some((number.parse().ok()?, "manifest"));
     }
@@ -78,14 +80,14 @@ pub(super) fn numbered(name: &str) -> Option<(u64, &str)> {
 }
 
 /// The database's time goes on from there: from that of the last edit, or of a commit since.
-pub(super) fn time_floor(layout: &Layout, last_commit_us: u64) -> u64 {
+pub(in crate::db) fn time_floor(layout: &Layout, last_commit_us: u64) -> u64 {
     // Commits tell the wall clock's time.
     let committed_us = last_commit_us.saturating_add(layout.time_ahead_us);
     if last_commit_us == 0 { layout.time_us } else { layout.time_us.max(committed_us) }
 }
 
 /// The highest number in the name of an engine file; 0 if there is none.
-pub(super) fn highest(names: &[DirEntry]) -> u64 {
+pub(in crate::db) fn highest(names: &[DirEntry]) -> u64 {
     names.iter().filter_map(|e| numbered(&e.name)).map(|(number, _)| number).max().unwrap_or(0)
 }
 
@@ -114,7 +116,7 @@ pub struct Parts {
 }
 
 impl Core {
-    /// Opens or creates the database in `dir`, to be written. For reading only, see [`super::follower::Follower`].
+    /// Opens or creates the database in `dir`, to be written. For reading only, see [`crate::db::follower::Follower`].
     ///
     /// With it comes what the catalog is to remember of the log's retention, once there are threads that make room for it.
     ///
@@ -331,7 +333,7 @@ fn take_lock(settings: &Settings, dir: &Path) -> Result<Box<dyn FileLock>> {
 }
 
 /// Refuses a directory that a load, restore, salvage or checkpoint has not finished: it is no database yet.
-pub(super) fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
+pub(in crate::db) fn refuse_unfinished(settings: &Settings, dir: &Path, names: &[DirEntry]) -> Result<()> {
     if !settings.is_restoring
         && let Some(reason) = unfinished(&*settings.vfs, dir, names)
     {
@@ -409,7 +411,7 @@ fn open_blobs(
 }
 
 /// Leaves word for the next open that a sync has failed. If that fails too, there is nothing more to be done.
-pub(super) fn leave_marker(vfs: &dyn Vfs, dir: &Path) {
+pub(in crate::db) fn leave_marker(vfs: &dyn Vfs, dir: &Path) {
     let path = dir.join(SYNC_FAILED_NAME);
     match vfs.open(&path, OpenMode::CreateNew) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -428,7 +430,7 @@ fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::ver
 }
 
 /// The merge functions that are built in. Fails if one of the application's own has the name of another.
-pub(super) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
+pub(in crate::db) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
     let functions = MergeFunctions::built_in();
     let own = &settings.merge_functions;
     for (index, (name, _)) in own.iter().enumerate() {
@@ -442,7 +444,7 @@ pub(super) fn known_functions(settings: &Settings) -> Result<MergeFunctions> {
 }
 
 /// What tables need of the database.
-pub(super) fn table_context(settings: &Settings) -> TableContext {
+pub(in crate::db) fn table_context(settings: &Settings) -> TableContext {
     let vfs = Arc::clone(&settings.vfs);
     TableContext {
         vfs: timed(if settings.direct_io { Arc::new(UnbufferedTables::new(vfs)) } else { vfs }, settings),
@@ -468,7 +470,7 @@ fn heal_at_open(error: Error, files: &mut FileSet, state: &mut ReadState, layout
 }
 
 /// Reads all trees from tree 0.
-pub(super) fn load_catalog(
+pub(in crate::db) fn load_catalog(
     settings: &Settings,
     state: &ReadState,
     last_sequence: SequenceNumber,

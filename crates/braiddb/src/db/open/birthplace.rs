@@ -7,13 +7,12 @@
 //! A directory that holds a file of the engine is no new one: it is a database, or what is left of a creation that was cut short.
 
 use super::{
-    engine::settings::Settings,
-    files::reserve::RESERVE_NAME,
     new_directory::{LOCK_NAME, RESTORING_NAME},
     open::{SYNC_FAILED_NAME, numbered},
 };
 use crate::{
     base::{Error, Result},
+    db::{engine::settings::Settings, files::reserve::RESERVE_NAME},
     platform::{DirEntry, Vfs},
     version::CURRENT_NAME,
 };

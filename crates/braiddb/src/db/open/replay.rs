@@ -6,16 +6,16 @@
 //! whole ends the log. How far the log is known to be durable stands at its end; so the values are read after the
 //! walk, and should one be bad, the log is walked once more, to end there.
 
-use super::{
-    engine::{engine::Core, settings::Settings},
-    files::blob_store::BlobStore,
-    read::merge_operands::insert_operands,
-    write::wal_bypass::{tells_of_load, unlogged_before},
-};
 use crate::{
     base::{EntryKind, FileNumber, Result, SequenceNumber},
     codec::MergeFunctions,
     commit::{Operation, decode_group},
+    db::{
+        engine::{engine::Core, settings::Settings},
+        files::blob_store::BlobStore,
+        read::merge_operands::insert_operands,
+        write::wal_bypass::{tells_of_load, unlogged_before},
+    },
     memtable::{ChunksAhead, Memtable, MemtableOptions, MemtableWriter},
     table::blob::{BlobRef, blob_path, visit_references},
     version::Layout,
@@ -99,7 +99,7 @@ pub fn replay(
 }
 
 /// One walk along the log.
-pub(super) struct Walk<'a> {
+pub(in crate::db) struct Walk<'a> {
     settings: &'a Settings,
     layout: &'a Layout,
     blobs: &'a BlobStore,
@@ -304,8 +304,8 @@ fn missing(blob: &BlobRef) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests_common::{mem, open, small};
     use super::*;
+    use crate::db::tests_common::{mem, open, small};
 
     /// A group's only operation has the number of its batch, which need not be the first.
     #[test]

@@ -13,19 +13,19 @@
 //! **Gaps.** Commits have consecutive numbers. So commits that are missing are found when the next ones are archived: those of a
 //! segment that is gone, and those that did not go through the log. The gap is noted (`archive_gaps.rs`), and the call returns it.
 
-use super::{
-    archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
-    database::Db,
-    engine::{
-        engine::{Core, Request},
-        settings::Settings,
-    },
-    new_directory::make_durably,
-};
+use super::new_directory::make_durably;
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     commit::{PreparedBatch, decode_group, split_group},
+    db::{
+        archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
+        database::Db,
+        engine::{
+            engine::{Core, Request},
+            settings::Settings,
+        },
+    },
     platform::{BudgetedVfs, OpenFiles, OpenMode, SystemTime, Vfs, moment_of},
     table::blob::{blob_path, visit_references},
     txn::Verdict,
@@ -328,7 +328,7 @@ impl Core {
 
     /// Syncs the log where it is archived, before an edit that makes its commits durable in runs: a power failure would else take
     /// them from the log alone, and leave a gap in the archive.
-    pub(super) fn sync_for_archive(&self) -> Result<()> {
+    pub(in crate::db) fn sync_for_archive(&self) -> Result<()> {
         match (&self.archiver, &self.wal) {
             (Some(_), Some(wal)) => self.sync_to(wal.end_lsn()),
             _ => Ok(()),

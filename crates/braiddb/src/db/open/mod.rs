@@ -1,0 +1,11 @@
+//! Opening: creation, recovery, retention of the log, and its archive.
+
+pub mod archive;
+pub mod birthplace;
+pub mod new_directory;
+pub mod open;
+pub mod preopen;
+pub mod replay;
+#[cfg(test)]
+pub mod tests;
+pub mod wal_retention;
