@@ -2,10 +2,12 @@
 
 use super::{
     engine::{engine::Core, settings_check::check_range},
+    handles::{
+        multi::tree::{MultiTree, TERMINATOR, escape},
+        tree::{Tree, check_key},
+    },
     load_writer::{LoadRows, LoadSink, LoadWriter, Loaded, check_lens},
-    multi::{MultiTree, TERMINATOR, escape},
     sorter::{BulkOptions, SORT_MEMORY_MIN, Sorter},
-    tree::{Tree, check_key},
 };
 use crate::{
     base::{Error, Result},

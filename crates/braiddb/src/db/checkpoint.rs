@@ -9,8 +9,8 @@
 //! The files that do change (log, manifest, CURRENT) are never linked: the directory gets a manifest of its own.
 
 use super::{
-    database::Db,
     engine::engine::Core,
+    handles::database::Db,
     open::new_directory::{NewDirectory, Operation},
 };
 use crate::{

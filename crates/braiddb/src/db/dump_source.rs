@@ -5,7 +5,6 @@
 //! database for some rows, and then takes the present one, so that files and memtables of before can go while the dump goes on.
 
 use super::{
-    database::Db,
     dump_gaps::DumpGap,
     engine::{
         catalog::{TreeState, check_name},
@@ -14,14 +13,17 @@ use super::{
         settings::TreeOptions,
         tree_options::LiveOptions,
     },
-    multi::{split, unescape},
+    handles::{
+        database::Db,
+        multi::tree::{split, unescape},
+        snapshot::{Hold, Snapshot},
+        streams::reader::StreamReader,
+    },
     open::wal_retention as log_kept,
     read::{
         merge_operands::{FoundOperands, pile_up},
         point_read::has_expired,
     },
-    snapshot::{Hold, Snapshot},
-    stream_reader::StreamReader,
 };
 use crate::{
     base::{Content, Cursor as _, EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId, limits},

@@ -18,7 +18,6 @@
 //! superseded finds it closed after [`crate::Builder::reader_age_max`], or ten minutes where no limit is set.
 
 use super::{
-    database::{Db, Shared},
     engine::{
         engine::{Core, DiskState},
         memory::Common,
@@ -26,6 +25,7 @@ use super::{
         stats::Counters,
     },
     files::{blob_store::BlobStore, reserve::Reserve},
+    handles::database::{Db, Shared},
     open::{
         open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
         replay::{Replayed, Walk, replay},

@@ -4,16 +4,18 @@
 //! tree are put into force by one edit, as those of any load are (`load_install.rs`), but tell their sequence numbers themselves.
 
 use super::{
-    database::Db,
     dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
     engine::{
         catalog::{TreeState, catalog_key, check_name},
         key::{KeyBuf, TREE_ID_LEN},
     },
+    handles::{
+        database::Db,
+        multi::tree::{TERMINATOR, escape},
+        tree::check_key,
+    },
     load_writer::{LoadWriter, Loaded},
-    multi::{TERMINATOR, escape},
     open::wal_retention as log_kept,
-    tree::check_key,
     write::piece_writer::PieceWriter,
 };
 use crate::{

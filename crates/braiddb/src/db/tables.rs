@@ -9,9 +9,11 @@
 use super::{
     bulk::disorder,
     engine::tree_options::micros,
-    expiry::since_1970,
+    handles::{
+        expiry::since_1970,
+        tree::{Tree, check_key},
+    },
     load_writer::{LoadWriter, Loaded, check_lens},
-    tree::{Tree, check_key},
 };
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, Result, TreeId},

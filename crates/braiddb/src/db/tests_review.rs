@@ -376,7 +376,7 @@ fn a_flush_whose_sync_of_blobs_fails_leaves_word_of_it() {
 fn each_directory_that_an_open_makes_is_synced() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let dir = Path::new(DIR).join("one/two/three");
-    drop(super::database::Db::open_with(small(&fault(&vfs)), &dir).unwrap());
+    drop(super::handles::database::Db::open_with(small(&fault(&vfs)), &dir).unwrap());
     let synced: Vec<_> =
         vfs.journal().into_iter().filter(|(op, _)| *op == Operation::SyncDir).map(|(_, path)| path).collect();
     for made in dir.ancestors().take_while(|made| *made != Path::new(DIR)) {

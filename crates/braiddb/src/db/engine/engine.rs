@@ -30,10 +30,10 @@ use crate::{
     commit::{CommitQueue, PreparedBatch, SnapshotList},
     db::{
         files::{blob_store::BlobStore, reserve::Reserve},
+        handles::snapshot::Hold,
         maintenance::{garbage_limit::Superseding, hash_indexes::Look, io_throttle::LimitedWork, scrub::Scrubber},
         open::archive::Archiver,
         record::version_tags::VersionTags,
-        snapshot::Hold,
         write::backpressure::Pressure,
     },
     memtable::{Memtable, MemtableOptions},

@@ -3,7 +3,7 @@
 use super::catalog::TreeState;
 use crate::{
     base::{Result, TreeId},
-    db::tree::check_key,
+    db::handles::tree::check_key,
     read::Sought,
 };
 use std::ops::Deref;

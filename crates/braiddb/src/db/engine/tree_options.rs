@@ -12,7 +12,7 @@ use crate::{
     base::{EntryKind, Error, Result, SequenceNumber},
     codec::Compression,
     commit::RawBatch,
-    db::tree::Tree,
+    db::handles::tree::Tree,
 };
 use std::{
     fmt,

@@ -4,11 +4,11 @@ use crate::{
     base::{EntryKind, Error, Result},
     commit::RawBatch,
     db::{
-        database::Db,
         engine::{
             catalog::{DroppedTree, TreeState, catalog_key, check_name},
             engine::Core,
         },
+        handles::database::Db,
     },
     wal::Wal,
 };

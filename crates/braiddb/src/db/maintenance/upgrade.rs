@@ -10,8 +10,8 @@ use crate::{
     base::{FileNumber, Result},
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
     db::{
-        database::Db,
         engine::engine::{Core, WorkState},
+        handles::database::Db,
         open::open::numbered,
     },
     platform::OpenMode,

@@ -20,11 +20,11 @@ use crate::{
     commit::{PreparedBatch, decode_group, split_group},
     db::{
         archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
-        database::Db,
         engine::{
             engine::{Core, Request},
             settings::Settings,
         },
+        handles::database::Db,
     },
     platform::{BudgetedVfs, OpenFiles, OpenMode, SystemTime, Vfs, moment_of},
     table::blob::{blob_path, visit_references},

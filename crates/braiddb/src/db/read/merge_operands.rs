@@ -6,11 +6,8 @@ use crate::{
     codec::{Base, MergeFunctions, Operand, Operands, encode_operands},
     commit::{Operation, RawBatch},
     db::{
-        batch::Batch,
-        database::Db,
         engine::{catalog::catalog_key, engine::Core, key::TREE_ID_LEN},
-        expiry::check_can_merge,
-        tree::Tree,
+        handles::{batch::Batch, database::Db, expiry::check_can_merge, tree::Tree},
         write::update_scope::meant,
     },
     memtable::{Memtable, MemtableWriter},

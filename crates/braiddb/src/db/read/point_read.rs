@@ -5,9 +5,8 @@ use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     db::{
         engine::{engine::Core, key::KeyBuf},
+        handles::{snapshot::Hold, tree::check_key},
         maintenance::background::damaged_view,
-        snapshot::Hold,
-        tree::check_key,
     },
     read::{self, GROUP_KEYS, Lookup, ReadState, Sought},
     table::blob::BlobValue,

@@ -7,7 +7,7 @@ use crate::{
     commit::Operation,
     db::{
         engine::{catalog::TreeState, engine::Core},
-        multi::{bounds_of, split as split_multi_key, unescape},
+        handles::multi::tree::{bounds_of, split as split_multi_key, unescape},
         write::{pending_blobs::OnTheWay, wal_bypass::Marker},
     },
     platform::{SystemTime, UNIX_EPOCH},
@@ -43,7 +43,7 @@ impl Filter {
             return None;
         }
         let start = start.max(&self.prefix).to_vec();
-        let prefix_end = crate::db::iter::prefix_end(self.prefix.clone());
+        let prefix_end = crate::db::handles::iter::prefix_end(self.prefix.clone());
         let end = match (end.map(<[u8]>::to_vec), prefix_end) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

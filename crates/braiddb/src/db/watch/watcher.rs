@@ -13,10 +13,8 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
     db::{
-        database::Db,
         engine::{catalog::TreeState, engine::Core},
-        multi::MultiTree,
-        tree::Tree,
+        handles::{database::Db, multi::tree::MultiTree, tree::Tree},
     },
     platform::UNIX_EPOCH,
     version::{Layout, Manifest},

@@ -14,8 +14,8 @@ use crate::{
     base::{Error, Result},
     commit::PreparedBatch,
     db::{
-        database::Db,
         engine::engine::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
+        handles::database::Db,
     },
     txn::{Check, Verdict},
 };

@@ -1,6 +1,6 @@
 //! Writes that bypass the transaction of `Db::update`.
 //!
-//! A `Tree::put` inside the closure of [`Db::update`](crate::db::database::Db::update) would commit at once, outside the transaction, and
+//! A `Tree::put` inside the closure of [`Db::update`](crate::db::handles::database::Db::update) would commit at once, outside the transaction, and
 //! again with each retry. The closure runs on one thread from its begin to its end, so each thread keeps a list of the
 //! databases whose closures it runs, and a commit of such a thread is refused.
 //!

@@ -16,11 +16,11 @@ use crate::{
     codec::{ByteReader, put_bytes, put_varint},
     commit::{Operation, PreparedBatch, RawBatch},
     db::{
-        database::Db,
         engine::{
             catalog::catalog_key,
             engine::{Core, Request, WriteState},
         },
+        handles::database::Db,
         record::version_tags::VERSION_TAGS,
     },
     memtable::Memtable,

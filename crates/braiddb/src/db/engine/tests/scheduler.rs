@@ -4,8 +4,8 @@ use crate::{
     codec::Compression,
     db::{
         Settings, Tree,
+        handles::tests::cursor::{Model, Random, walk},
         tests_common::{DIR, mapped, mem, open, small},
-        tests_cursor::{Model, Random, walk},
     },
     platform::{OpenMode, Vfs},
 };

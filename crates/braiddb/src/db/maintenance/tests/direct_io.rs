@@ -4,8 +4,8 @@ use crate::{
     codec::Compression,
     db::{
         Db, Durability, Settings, Tree,
+        handles::tests::cursor::{Model, Random},
         tests_common::small,
-        tests_cursor::{Model, Random},
     },
     platform::{BatchReads, OpenMode, SystemVfs, Vfs},
 };

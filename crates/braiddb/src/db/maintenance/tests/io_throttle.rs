@@ -5,8 +5,8 @@ use crate::{
     codec::Compression,
     db::{
         Db, Durability, Settings,
+        handles::tests::cursor::Random,
         tests_common::{bounded, mem, small},
-        tests_cursor::Random,
     },
     platform::{MemVfs, RateLimiter, Runtime, SystemRuntime, Vfs},
 };

@@ -5,8 +5,8 @@ use crate::{
     codec::Compression,
     db::{
         Db, Settings, Tree,
+        handles::tests::cursor::{Random, change, plain},
         tests_common::{Clock, DIR, SECOND_NS, fault, open, small},
-        tests_cursor::{Random, change, plain},
     },
     platform::fault_vfs::FaultVfs,
     read::get_quickly,

@@ -1,0 +1,229 @@
+//! Batches as users fill them.
+
+use super::{
+    database::Db,
+    iter::user_bounds,
+    multi::tree::{MultiTree, TERMINATOR, bounds_of, escape},
+    streams::writer::commit_streams,
+    tree::{Tree, check_key},
+};
+use crate::{
+    base::{EntryKind, Error, FileNumber, Result, SequenceNumber, TreeId, limits},
+    commit::RawBatch,
+    db::{
+        engine::{
+            catalog::{TreeState, catalog_key},
+            settings::Durability,
+        },
+        write::{pending_blobs::OnTheWay, piece_writer::Placed, pipeline::Terms},
+    },
+};
+use std::{
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
+
+/// Writes that take effect together. Of several writes to one key the last counts.
+///
+/// A key or value beyond the limits, or a tree that was dropped or is another database's, makes the whole batch fail when it is
+/// written; nothing of it is applied then.
+#[derive(Clone, Default)]
+pub struct Batch {
+    raw: RawBatch,
+    /// By id.
+    trees: Vec<Arc<TreeState>>,
+    /// What streams have written that it refers to.
+    streams: Vec<Arc<OnTheWay>>,
+}
+
+impl std::fmt::Debug for Batch {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    fn touch(&mut self, tree: &Arc<TreeState>, key: &[u8]) {
+        match self.trees.binary_search_by_key(&tree.id.0, |tree| tree.id.0) {
+            Ok(at) if self.trees[at].home != tree.home => self.raw.fail(tree.another_database().to_string()),
+            Ok(_) => {}
+            Err(at) => self.trees.insert(at, Arc::clone(tree)),
+        }
+        if let Err(e) = check_key(key) {
+            self.raw.fail(e.to_string());
+        }
+    }
+
+    pub(in crate::db) fn push(&mut self, kind: EntryKind, tree: &Tree, key: &[u8], value: &[u8]) {
+        self.touch(tree.state(), key);
+        self.raw.push(kind, &[&tree.state().id.first_key(), key], value);
+    }
+
+    pub(in crate::db) fn push_placed(&mut self, tree: &Tree, key: &[u8], placed: &Placed, on_the_way: Arc<OnTheWay>) {
+        self.push(placed.kind, tree, key, &placed.value);
+        self.raw.count_placed(placed.len.saturating_sub(placed.value.len() as u64));
+        self.streams.push(on_the_way);
+    }
+
+    /// Makes the batch fail when it is written.
+    pub(in crate::db) fn fail(&mut self, reason: String) {
+        self.raw.fail(reason);
+    }
+
+    /// Gives `key` a value: see [`Tree::put`]. A batch reads nothing, so it cannot keep when the value before expires.
+    pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
+        match tree.db().core().with_default_expiry(tree.state(), value.as_ref()) {
+            None => self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref()),
+            Some(expiring) => self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring),
+        }
+        self
+    }
+
+    /// Takes `key` away.
+    pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Batch {
+        self.push(EntryKind::Tombstone, tree, key.as_ref(), b"");
+        self
+    }
+
+    /// Takes all keys in `range` away, but not those that this batch writes after it.
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> &mut Batch {
+        self.touch(tree.state(), b"");
+        for bound in [range.start_bound(), range.end_bound()] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound
+                && let Err(e) = check_key(key.as_ref())
+            {
+                self.raw.fail(e.to_string());
+            }
+        }
+        let (start, end) = user_bounds(tree.state().id, &range);
+        // The last tree of all has no key after it; such an id is never reached.
+        if let Some(end) = end
+            && start < end
+        {
+            self.raw.push(EntryKind::RangeDelete, &[&start], &end);
+        }
+        self
+    }
+
+    /// Adds a value to those of `key`.
+    pub fn add(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
+        self.push_multi(EntryKind::Value, tree, key.as_ref(), value.as_ref())
+    }
+
+    /// Takes a value from those of `key`.
+    pub fn remove(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
+        self.push_multi(EntryKind::Tombstone, tree, key.as_ref(), value.as_ref())
+    }
+
+    fn push_multi(&mut self, kind: EntryKind, tree: &MultiTree, key: &[u8], value: &[u8]) -> &mut Batch {
+        self.touch(tree.state(), key);
+        if let Err(e) = check_key(value) {
+            self.raw.fail(format!("in a multi-tree: {e}"));
+        }
+        self.raw.push(kind, &[&tree.state().id.first_key(), &escape(key), &TERMINATOR, value], b"");
+        self
+    }
+
+    /// Takes all values of `key` away, but not those that this batch adds after it.
+    pub fn remove_all(&mut self, tree: &MultiTree, key: impl AsRef<[u8]>) -> &mut Batch {
+        self.touch(tree.state(), key.as_ref());
+        let (start, end) = bounds_of(tree.state().id, key.as_ref());
+        self.raw.push(EntryKind::RangeDelete, &[&start], &end);
+        self
+    }
+
+    /// Stores the application's own cursor with the batch: [`Db::application_cursor`] returns it once, and as long as,
+    /// this is the last batch committed that had one. Up to 64 KiB; with more, the batch fails when it is written.
+    pub fn set_application_cursor(&mut self, cursor: impl AsRef<[u8]>) -> &mut Batch {
+        if let Err(e) = check_cursor(cursor.as_ref()) {
+            self.raw.fail(e.to_string());
+        }
+        self.raw.push(EntryKind::Value, &[&catalog_key(b'c', b"")], cursor.as_ref());
+        self
+    }
+
+    /// How many writes it holds.
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.raw.len() == 0
+    }
+
+    /// Bytes of keys and values it holds.
+    pub fn size_bytes(&self) -> usize {
+        self.raw.size_bytes()
+    }
+
+    /// Forgets all writes, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.raw.clear();
+        self.trees.clear();
+        self.streams.clear();
+    }
+
+    pub(in crate::db) fn commit(self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
+        commit_streams(db, self.raw, &self.trees, durability, Terms::None, &self.streams)
+    }
+}
+
+/// Fails for an application cursor that is too long.
+pub(in crate::db) fn check_cursor(cursor: &[u8]) -> Result<()> {
+    if cursor.len() > limits::MAX_APPLICATION_CURSOR_LEN {
+        let (len, most) = (cursor.len(), limits::MAX_APPLICATION_CURSOR_LEN);
+        return Err(Error::InvalidArgument(format!("the application cursor has {len} bytes; the most is {most}")));
+    }
+    Ok(())
+}
+
+/// Commits operations on `trees`, which stand by id.
+pub(in crate::db) fn commit(
+    db: &Db,
+    raw: RawBatch,
+    trees: &[Arc<TreeState>],
+    durability: Durability,
+    terms: Terms,
+) -> Result<SequenceNumber> {
+    let core = db.core();
+    let _inside = match terms {
+        // Who waits for it to end stands in the way of none but those that come new.
+        Terms::Exclusive(_) => core.enter_past_closing()?,
+        _ => core.enter()?,
+    };
+    core.check_writable()?;
+    let check_trees = || trees.iter().try_for_each(|tree| tree.check_in(core.incarnation));
+    check_trees()?;
+    let threshold_of = |own: Option<usize>| own.unwrap_or(core.settings.blob_threshold).max(1);
+    let thresholds = trees.iter().map(|tree| threshold_of(tree.options.blob_threshold()));
+    let threshold_min = thresholds.fold(core.settings.blob_threshold.max(1), usize::min);
+    let mut blobs: Vec<FileNumber> = Vec::new();
+    let prepared = raw.prepare_placing(threshold_min, |key, value| {
+        let id = key.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
+        if id == TreeId::CATALOG.0 {
+            return Ok(None);
+        }
+        let tree = trees.binary_search_by_key(&id, |tree| tree.id.0).ok();
+        let options = tree.map(|at| trees[at].options.get()).unwrap_or_default();
+        if value.len() < threshold_of(options.blob_threshold) {
+            return Ok(None);
+        }
+        let compression = options.compression.unwrap_or(core.settings.compression);
+        core.refuse_on_full_disk()?;
+        let blob = core.blobs.write(key, value, compression)?;
+        blobs.push(blob.file);
+        let mut bytes = Vec::new();
+        blob.encode(&mut bytes);
+        Ok(Some(bytes))
+    });
+    let committed = prepared.and_then(|p| core.commit_checked(p, durability, terms, check_trees));
+    // A commit whose sync failed has its number all the same, though it is not told.
+    let sequence = match &committed {
+        Ok(sequence) => Some(*sequence),
+        Err(_) => Some(core.snapshots.visible()),
+    };
+    core.blobs.settle(&blobs, sequence);
+    committed
+}

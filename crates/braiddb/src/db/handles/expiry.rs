@@ -1,0 +1,275 @@
+//! Values that expire.
+//!
+//! The entry holds when. From that moment on, by the database's time (see `clock.rs`), readers find nothing there, and flushes
+//! and merges take it for a tombstone once no reader can see the value any more. A reader that holds a snapshot goes by the time
+//! when that was taken: what it sees does not change.
+
+use super::{
+    batch::Batch,
+    snapshot::{Hold, Snapshot},
+    transaction::handle::Transaction,
+    tree::Tree,
+};
+use crate::{
+    base::{Content, EntryKind, Error, Result, SequenceNumber},
+    codec::{Base, Operands},
+    db::{
+        engine::{catalog::TreeState, engine::Core, key::KeyBuf, tree_options::micros},
+        read::point_read::Resolved,
+        record::bytes::Value,
+    },
+    platform::{SystemTime, UNIX_EPOCH},
+    txn::Written,
+};
+use std::time::Duration;
+
+/// Microseconds since 1970; what lies before is expired anyhow, and what lies beyond all reckoning never expires.
+pub fn since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, micros)
+}
+
+/// So much later a clock may seem that is looked at first: it is no lead.
+const NOISE_US: u64 = 1000;
+
+impl Core {
+    /// How far the database's time is ahead of the wall clock.
+    pub fn ahead_us(&self) -> u64 {
+        let ahead_us = self.now().us.saturating_sub(self.settings.runtime.unix_time_us());
+        if ahead_us < NOISE_US { 0 } else { ahead_us }
+    }
+
+    /// A moment of the wall clock by the database's time.
+    pub(in crate::db) fn expiry_at(&self, time: SystemTime) -> u64 {
+        since_1970(time).saturating_add(self.ahead_us())
+    }
+
+    /// A moment of the database's time by the wall clock as it is now; `None` past the last moment that the system knows.
+    pub(in crate::db) fn wall_time(&self, us: u64) -> Option<SystemTime> {
+        UNIX_EPOCH.checked_add(Duration::from_micros(us.saturating_sub(self.ahead_us())))
+    }
+}
+
+/// The value of an entry that expires.
+fn expiring(value: &[u8], expires_us: u64) -> Vec<u8> {
+    let mut entry = Vec::with_capacity(9 + value.len());
+    Content { kind: EntryKind::Value, value, expires_us: Some(expires_us) }.entry(&mut entry);
+    entry
+}
+
+/// Fails for a tree whose values all expire: operands cannot.
+pub fn check_can_merge(tree: &TreeState) -> Result<()> {
+    if tree.options.ttl_us().is_some() {
+        let reason =
+            "values of the tree expire (TreeOptions::ttl), and operands of merge functions cannot: use fetch_update";
+        return Err(Error::InvalidArgument(reason.to_owned()));
+    }
+    Ok(())
+}
+
+impl Core {
+    /// When a value expires that lives for so long from now on.
+    pub(in crate::db) fn expiry_after(&self, ttl: Duration) -> u64 {
+        self.now().us.saturating_add(micros(ttl))
+    }
+
+    /// When a value expires that is put into a tree now; `None` if it does not.
+    pub fn default_expiry(&self, tree: &TreeState) -> Option<u64> {
+        tree.options.ttl_us().map(|ttl_us| self.now().us.saturating_add(ttl_us))
+    }
+
+    /// The value of the entry for a plain put into a tree; `None` if that does not expire.
+    #[inline]
+    pub fn with_default_expiry(&self, tree: &TreeState, value: &[u8]) -> Option<Vec<u8>> {
+        self.default_expiry(tree).map(|expires_us| expiring(value, expires_us))
+    }
+
+    pub(in crate::db) fn get_with_expiry(
+        &self,
+        key: &[u8],
+        snapshot: Option<&Hold>,
+    ) -> Result<Option<(Value, Option<SystemTime>)>> {
+        self.check_open()?;
+        let found = self.get_slowly(key, snapshot)?;
+        Ok(found.map(|Resolved { value, expires_us, .. }| {
+            (Value::new(value.into_vec()), expires_us.and_then(|us| self.wall_time(us)))
+        }))
+    }
+}
+
+impl Tree {
+    /// Gives `key` a value that expires after `ttl`: from then on it is as if the key had been deleted, and its space comes back by
+    /// itself. Good to some milliseconds.
+    ///
+    /// Time is the system's, but never goes back. What merge functions do to the value does not prolong its life: when it ends, they begin
+    /// with nothing, and what they did before its end counts too. To count for a minute, use [`Tree::fetch_update`] with
+    /// [`crate::Update::PutWithTtl`]. To put the value again without an end takes its end away; [`Tree::put_keep_ttl`] keeps it.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let db = braiddb::Db::in_memory()?;
+    /// let sessions = db.tree("sessions")?;
+    /// sessions.put_with_ttl(b"7f3a", b"ann", Duration::from_secs(1800))?;
+    /// sessions.put_with_ttl(b"91c0", b"bob", Duration::ZERO)?;
+    /// assert!(sessions.contains(b"7f3a")?);
+    /// assert!(!sessions.contains(b"91c0")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SequenceNumber> {
+        let expires_us = self.db().core().expiry_after(ttl);
+        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), expires_us))
+    }
+
+    /// The same with the moment when it expires, which may be past.
+    pub fn put_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<SequenceNumber> {
+        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().core().expiry_at(expires)))
+    }
+
+    /// The value of `key`, if there is one, and when it expires, if it does. A value that merge functions make of one that
+    /// expires changes when that one does: the time is that moment.
+    pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        let key = KeyBuf::of(self.state(), key.as_ref())?;
+        self.db().core().get_with_expiry(&key, None)
+    }
+}
+
+impl Snapshot {
+    /// The value of `key`, if there was one, and when it expires, if it does.
+    pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        self.check_tree(tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        tree.db().core().get_with_expiry(&key, Some(self.hold()))
+    }
+}
+
+impl Batch {
+    /// Gives `key` a value that expires when `ttl` has passed from now on, not from the commit: see [`Tree::put_with_ttl`].
+    pub fn put_with_ttl(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> &mut Batch {
+        let expires_us = tree.db().core().expiry_after(ttl);
+        self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), expires_us));
+        self
+    }
+
+    /// The same with the moment when it expires.
+    pub fn put_until(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> &mut Batch {
+        let expires_us = tree.db().core().expiry_at(expires);
+        self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), expires_us));
+        self
+    }
+}
+
+impl Transaction {
+    /// Gives `key` a value that expires when `ttl` has passed from now on, not from the commit: see [`Tree::put_with_ttl`].
+    pub fn put_with_ttl(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let expires_us = tree.db().core().expiry_after(ttl);
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us)
+    }
+
+    /// The same with the moment when it expires.
+    pub fn put_until(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<()> {
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.db().core().expiry_at(expires))
+    }
+
+    /// The value of `key`, if there is one, and when it expires, if it does: see [`Tree::get_with_expiry`].
+    pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let (core, key) = (self.db().core(), KeyBuf::of(tree.state(), key.as_ref())?);
+        let own = self.writes().borrow().get(&key).cloned();
+        let Some(written) = own else {
+            self.note_key(&key)?;
+            return core.get_with_expiry(&key, Some(self.hold()));
+        };
+        self.hold().check()?;
+        let expires = self.end_of(&key, &written)?.and_then(|us| core.wall_time(us));
+        Ok(self.resolve(&key, written)?.map(|value| (Value::new(value), expires)))
+    }
+
+    /// Gives `key` a value that expires when the one before it would have, or never if that would not. Where there is none it is as
+    /// [`Transaction::put`]. It counts as a read of the key.
+    pub fn put_keep_ttl(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let (core, internal) = (self.db().core(), KeyBuf::of(tree.state(), key.as_ref())?);
+        let own = self.writes().borrow().get(&internal).cloned();
+        let end = match own {
+            None => {
+                self.note_key(&internal)?;
+                core.get_slowly(&internal, Some(self.hold()))?.map(|found| found.expires_us)
+            }
+            Some(written) if written == Written::Gone || self.is_expired(&written) => None,
+            Some(written) => Some(self.end_of(&internal, &written)?),
+        };
+        match end {
+            None => self.put(tree, key, value),
+            Some(None) => self.write(tree.state(), &internal, Written::Value(value.as_ref().to_vec())),
+            Some(Some(expires_us)) => self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us),
+        }
+    }
+
+    /// When the value expires that a write of its own gives a key: of operands, when the value beneath them does.
+    pub(in crate::db) fn end_of(&self, key: &[u8], written: &Written) -> Result<Option<u64>> {
+        match written {
+            Written::Placed(kind, value, _) => Ok(Content::of(*kind, value).and_then(|content| content.expires_us)),
+            Written::Operands(operands)
+                if Operands::decode(operands).is_some_and(|operands| operands.base == Base::Beneath) =>
+            {
+                self.note_key(key)?;
+                let beneath = self.db().core().get_slowly(key, Some(self.hold()))?;
+                Ok(beneath.and_then(|found| found.expires_us))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn put_expiring(&self, tree: &Tree, key: &[u8], value: &[u8], expires_us: u64) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key)?;
+        self.write(
+            tree.state(),
+            &key,
+            Written::Placed(EntryKind::Expiring, expiring(value, expires_us), value.len() as u64),
+        )
+    }
+
+    /// Whether a write of its own is a value that has expired for it.
+    pub(in crate::db) fn is_expired(&self, written: &Written) -> bool {
+        let Written::Placed(kind, value, _) = written else { return false };
+        let expires_us = Content::of(*kind, value).and_then(|content| content.expires_us);
+        expires_us.is_some_and(|expires_us| expires_us <= self.hold().held().taken_us)
+    }
+}

@@ -1,0 +1,86 @@
+//! Records whose merge functions fail: they are named, and everything else is read.
+
+use super::{cursor::Cursor, database::Db, snapshot::Hold};
+use crate::{
+    base::{Error, ReaderKind, Result, TreeId, split_internal_key},
+    db::engine::{catalog::TreeState, engine::Core},
+};
+use std::sync::Arc;
+
+impl Core {
+    /// The name of a tree, also of one that was dropped a short time ago.
+    fn name_of_tree(&self, id: TreeId) -> String {
+        let named =
+            self.catalog.by_name.read().values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone());
+        let named = named.or_else(|| self.catalog.dropped.read().get(&id).map(|tree| tree.name.clone()));
+        named.unwrap_or_else(|| format!("number {}", id.0))
+    }
+
+    /// Puts the tree of an internal key into the error of a merge function.
+    #[cold]
+    pub(in crate::db) fn with_tree(&self, error: Error, internal: &[u8]) -> Error {
+        match error {
+            Error::MergeFailed { function, key, reason, .. } => {
+                let tree = split_internal_key(internal).map(|(id, _)| self.name_of_tree(id)).unwrap_or_default();
+                Error::MergeFailed { tree, function, key, reason }
+            }
+            other => other,
+        }
+    }
+}
+
+impl Db {
+    /// Reads all records, as of now, that merge functions have not been applied to yet, and calls `found` with the error of each on which
+    /// a function fails ([`Error::MergeFailed`] names tree and key). Returns the number of records with operands. To put or
+    /// delete a key mends its record. Takes a scan of all trees; changes nothing.
+    ///
+    /// Damage ends the scan of the tree in which it is met, not that of others; the first such error is returned at the end.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let (counts, add) = (db.tree("counts")?, db.merge_function("add")?);
+    /// counts.put(b"visits", b"many")?;
+    /// counts.merge(b"visits", &add, 1_i64.to_le_bytes())?;
+    /// let mut failing = Vec::new();
+    /// assert_eq!(db.check_merges(|error| failing.push(error.to_string()))?, 1);
+    /// assert!(failing[0].contains("\"visits\" of the tree \"counts\""), "{failing:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn check_merges(&self, mut found: impl FnMut(&Error)) -> Result<u64> {
+        let core = self.core();
+        core.check_open()?;
+        let hold = Hold::now(core, ReaderKind::Iterator);
+        let trees: Vec<Arc<TreeState>> = core.catalog.by_name.read().values().cloned().collect();
+        let (mut merged, mut first_error) = (0, None);
+        for tree in trees.iter().filter(|tree| !tree.multi) {
+            if let Err(e) = self.check_merges_of(tree, &hold, &mut merged, &mut found) {
+                hold.check()?;
+                first_error.get_or_insert(e);
+            }
+        }
+        first_error.map_or(Ok(merged), Err)
+    }
+
+    fn check_merges_of(
+        &self,
+        tree: &Arc<TreeState>,
+        hold: &Hold,
+        merged: &mut u64,
+        found: &mut impl FnMut(&Error),
+    ) -> Result<()> {
+        let mut cursor = Cursor::new(self, tree, Some(hold.clone()));
+        while cursor.next()? {
+            if !cursor.is_merged() {
+                continue;
+            }
+            *merged += 1;
+            match cursor.row() {
+                Err(e) if e.is_merge_failed() => found(&e),
+                row => row.map(|_| ())?,
+            }
+        }
+        Ok(())
+    }
+}

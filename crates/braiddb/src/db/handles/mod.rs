@@ -1,0 +1,19 @@
+//! Handles that users hold: databases, trees, batches, snapshots, transactions, cursors, streams.
+
+pub mod batch;
+pub mod conditional;
+pub mod counting;
+pub mod cursor;
+pub mod database;
+pub mod expiry;
+pub mod failing;
+pub mod iter;
+pub mod multi;
+pub mod ranges;
+pub mod snapshot;
+pub mod streams;
+#[cfg(test)]
+pub mod tests;
+pub mod transaction;
+pub mod tree;
+pub mod update;

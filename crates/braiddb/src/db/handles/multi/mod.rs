@@ -1,0 +1,4 @@
+//! Trees of many values for a key.
+
+pub mod cursor;
+pub mod tree;

@@ -1,0 +1,381 @@
+//! Multi-trees: many values to a key, sorted.
+//!
+//! Key and value together make the key of an entry without a value. In it the key is escaped so that pairs sort by key
+//! and then by value, and no key's pairs mix with another's:
+//!
+//! ```text
+//! key with each 00 written as 00 FF | 00 01 | value
+//! ```
+//!
+//! The terminator 00 01 is less than any escaped continuation of the key. This encoding is final.
+
+use super::cursor::MultiCursor;
+use crate::{
+    base::{Error, Result, SequenceNumber, TreeId},
+    db::{
+        engine::{catalog::TreeState, key::KeyBuf},
+        handles::{
+            batch::Batch,
+            counting::{count, count_kept},
+            database::Db,
+            iter::Iter,
+            snapshot::Hold,
+            tree::check_key,
+        },
+        record::bytes::{Key, Value},
+    },
+};
+use std::{
+    borrow::Cow,
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
+
+/// Ends the escaped key.
+pub(in crate::db) const TERMINATOR: [u8; 2] = [0, 1];
+
+/// The least bytes greater than every pair of an escaped key.
+const AFTER_TERMINATOR: [u8; 2] = [0, 2];
+
+/// The escaped key; most stand as they are.
+pub(in crate::db) fn escape(key: &[u8]) -> Cow<'_, [u8]> {
+    if find_zero(key).is_none() {
+        return Cow::Borrowed(key);
+    }
+    let zeros = key.iter().filter(|&&byte| byte == 0).count();
+    let mut out = Vec::with_capacity(key.len() + zeros);
+    for &byte in key {
+        out.push(byte);
+        if byte == 0 {
+            out.push(0xff);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A bit for each byte that is zero, and perhaps for others after the first of them.
+#[inline]
+fn zeros(word: [u8; 8]) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let word = u64::from_le_bytes(word);
+    // Borrows reach upward alone, so the lowest bit tells the first zero byte.
+    word.wrapping_sub(ONES) & !word & (ONES << 7)
+}
+
+/// Where the first zero byte stands: eight bytes at a time.
+#[inline]
+fn find_zero(bytes: &[u8]) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let zeros = zeros(*word);
+        if zeros != 0 {
+            return Some(8 * index + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    rest.iter().position(|&byte| byte == 0).map(|at| 8 * words.len() + at)
+}
+
+/// Whether the value of a pair begins there, after a key that is not escaped: quicker to tell than to find out by [`split`].
+#[inline]
+pub(in crate::db) fn is_split_at(bytes: &[u8], at: usize) -> bool {
+    let Some((key, &TERMINATOR)) = bytes.get(..at).and_then(|front| front.split_last_chunk()) else { return false };
+    // The last word may overlap the one before.
+    let (words, _) = key.as_chunks::<8>();
+    match key.last_chunk() {
+        Some(last) => zeros(*last) == 0 && words.iter().all(|word| zeros(*word) == 0),
+        None => !key.contains(&0),
+    }
+}
+
+/// Where the value of a pair begins, and whether its key is escaped; `None` if the bytes are not those of a pair.
+pub fn split(bytes: &[u8]) -> Option<(usize, bool)> {
+    let (mut at, mut is_escaped) = (0, false);
+    loop {
+        at += find_zero(&bytes[at..])?;
+        match *bytes.get(at + 1)? {
+            0xff => is_escaped = true,
+            1 => return Some((at + 2, is_escaped)),
+            _ => return None,
+        }
+        at += 2;
+    }
+}
+
+/// Puts a key as it was into `out`, which is empty; `escaped` has no terminator.
+pub fn unescape(escaped: &[u8], out: &mut Vec<u8>) {
+    let mut rest = escaped;
+    while let Some(at) = rest.iter().position(|&byte| byte == 0) {
+        out.extend_from_slice(&rest[..=at]);
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Bytes where a pair should be.
+#[cold]
+pub(in crate::db) fn no_pair(bytes: &[u8]) -> Error {
+    Error::corruption("", 0, format!("a multi-tree holds the key b\"{}\", which is no pair", bytes.escape_ascii()))
+}
+
+/// The internal key of a pair.
+#[inline]
+pub(in crate::db) fn pair_key(tree: TreeId, key: &[u8], value: &[u8]) -> KeyBuf {
+    KeyBuf::of_pieces(&[&tree.first_key(), &escape(key), &TERMINATOR, value])
+}
+
+/// Where the pairs of a key begin, and where they end.
+pub(in crate::db) fn bounds_of(tree: TreeId, key: &[u8]) -> (KeyBuf, KeyBuf) {
+    let escaped = escape(key);
+    let bound = |after: &[u8]| KeyBuf::of_pieces(&[&tree.first_key(), &escaped, after]);
+    (bound(&TERMINATOR), bound(&AFTER_TERMINATOR))
+}
+
+/// The internal bounds of the pairs whose keys lie in a range.
+pub(in crate::db) fn bounds_of_keys<K: AsRef<[u8]>>(
+    tree: TreeId,
+    range: &impl RangeBounds<K>,
+) -> (Vec<u8>, Option<Vec<u8>>) {
+    let start = match range.start_bound() {
+        Bound::Included(key) => bounds_of(tree, key.as_ref()).0.to_vec(),
+        Bound::Excluded(key) => bounds_of(tree, key.as_ref()).1.to_vec(),
+        Bound::Unbounded => tree.first_key().to_vec(),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(key) => Some(bounds_of(tree, key.as_ref()).1.to_vec()),
+        Bound::Excluded(key) => Some(bounds_of(tree, key.as_ref()).0.to_vec()),
+        Bound::Unbounded => tree.end_key().map(Vec::from),
+    };
+    (start, end)
+}
+
+/// The internal bounds of the pairs of a key whose values lie in a range.
+pub(in crate::db) fn bounds_of_values<V: AsRef<[u8]>>(
+    tree: TreeId,
+    key: &[u8],
+    range: &impl RangeBounds<V>,
+) -> (Vec<u8>, Vec<u8>) {
+    let (first, end) = bounds_of(tree, key);
+    let at = |value: &V, after: &[u8]| [&*first, value.as_ref(), after].concat();
+    let start = match range.start_bound() {
+        Bound::Included(value) => at(value, &[]),
+        Bound::Excluded(value) => at(value, &[0]),
+        Bound::Unbounded => first.to_vec(),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(value) => at(value, &[0]),
+        Bound::Excluded(value) => at(value, &[]),
+        Bound::Unbounded => end.to_vec(),
+    };
+    (start, end)
+}
+
+/// A tree that keeps many values to a key, sorted; each pair once. Cheap to clone; threads share it freely.
+///
+/// Keys and values have up to 64 KiB each; a million values of one key are as good as one value of each of a million keys.
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::in_memory()?;
+/// let tags = db.multi_tree("tags")?;
+/// tags.add(b"Ten", b"grunge")?;
+/// tags.add(b"Ten", b"1991")?;
+/// tags.add(b"Vs.", b"1993")?;
+/// assert_eq!(tags.count(b"Ten")?, 2);
+/// let (_, first) = tags.values(b"Ten").next().unwrap()?;
+/// assert_eq!(first, b"1991");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MultiTree {
+    db: Db,
+    state: Arc<TreeState>,
+}
+
+impl std::fmt::Debug for MultiTree {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MultiTree")
+            .field("name", &self.name())
+            .field("path", &self.db().core().dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MultiTree {
+    pub(in crate::db) fn new(db: &Db, state: Arc<TreeState>) -> Result<MultiTree> {
+        Ok(MultiTree { db: db.clone(), state })
+    }
+
+    pub(in crate::db) fn state(&self) -> &Arc<TreeState> {
+        &self.state
+    }
+
+    pub(in crate::db) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    fn write(&self, fill: impl FnOnce(&mut Batch)) -> Result<SequenceNumber> {
+        let mut batch = Batch::default();
+        fill(&mut batch);
+        batch.commit(&self.db, self.db.core().settings.durability)
+    }
+
+    /// Its name now.
+    pub fn name(&self) -> String {
+        self.state.name.read().clone()
+    }
+
+    /// Adds a value to those of `key`; one that is there already stays once.
+    pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
+        self.write(|batch| {
+            batch.add(self, key, value);
+        })
+    }
+
+    /// Takes a value from those of `key`; it need not be there.
+    pub fn remove(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
+        self.write(|batch| {
+            batch.remove(self, key, value);
+        })
+    }
+
+    /// Takes all values of `key` away, in constant time.
+    pub fn remove_all(&self, key: impl AsRef<[u8]>) -> Result<SequenceNumber> {
+        self.write(|batch| {
+            batch.remove_all(self, key);
+        })
+    }
+
+    /// Whether `value` is among those of `key`.
+    pub fn contains(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.contains_at(key.as_ref(), value.as_ref(), None)
+    }
+
+    #[inline]
+    pub(in crate::db) fn contains_at(&self, key: &[u8], value: &[u8], hold: Option<&Hold>) -> Result<bool> {
+        self.db.core().contains(&self.checked_pair(key, value)?, hold)
+    }
+
+    /// The internal key of a pair. Fails if the tree was dropped, or either is too long.
+    #[inline]
+    pub(in crate::db) fn checked_pair(&self, key: &[u8], value: &[u8]) -> Result<KeyBuf> {
+        self.state.check()?;
+        check_key(key)?;
+        check_key(value)?;
+        Ok(pair_key(self.state.id, key, value))
+    }
+
+    /// How many values `key` has. Exact.
+    ///
+    /// O(log n) where the data is settled, and the snapshot not older than that; beyond that it costs a look-up for each write
+    /// that was not merged into a view since, and at most a walk over all values.
+    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.count_at(key.as_ref(), None)
+    }
+
+    pub(in crate::db) fn count_at(&self, key: &[u8], hold: Option<&Hold>) -> Result<u64> {
+        self.state.check()?;
+        check_key(key)?;
+        let start = pair_key(self.state.id, key, b"");
+        if let Some(values) = count_kept(&self.db, &start, AFTER_TERMINATOR[1], hold)? {
+            return Ok(values);
+        }
+        let end = bounds_of(self.state.id, key).1;
+        count(&self.db, &self.state, &start, &end, hold)
+    }
+
+    /// The first value of `key`.
+    pub fn first(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.values(key).next().map(|pair| pair.map(|(_, value)| value)).transpose()
+    }
+
+    /// The last value of `key`.
+    pub fn last(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.values(key).next_back().map(|pair| pair.map(|(_, value)| value)).transpose()
+    }
+
+    /// A cursor over all pairs, as of now.
+    pub fn cursor(&self) -> MultiCursor {
+        MultiCursor::over(self, None)
+    }
+
+    /// The pairs of `key`, by value.
+    pub fn values(&self, key: impl AsRef<[u8]>) -> MultiIter {
+        self.values_at::<&[u8]>(key.as_ref(), .., None)
+    }
+
+    /// The pairs of `key` whose values lie in `range`, by value.
+    pub fn values_range<V: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<V>) -> MultiIter {
+        self.values_at(key.as_ref(), range, None)
+    }
+
+    pub(in crate::db) fn values_at<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        range: impl RangeBounds<V>,
+        hold: Option<Hold>,
+    ) -> MultiIter {
+        let (start, end) = bounds_of_values(self.state.id, key, &range);
+        MultiIter(Iter::over(&self.db, &self.state, start, Some(end), hold))
+    }
+
+    /// The pairs whose keys lie in `range`, by key and value.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> MultiIter {
+        self.range_at(range, None)
+    }
+
+    pub(in crate::db) fn range_at<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>, hold: Option<Hold>) -> MultiIter {
+        let (start, end) = bounds_of_keys(self.state.id, &range);
+        MultiIter(Iter::over(&self.db, &self.state, start, end, hold))
+    }
+
+    /// The pairs whose keys begin with `prefix`, by key and value.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> MultiIter {
+        MultiIter(Iter::over_prefix(&self.db, &self.state, &escape(prefix.as_ref()), None))
+    }
+
+    /// All pairs, by key and value.
+    pub fn iter(&self) -> MultiIter {
+        self.prefix(b"")
+    }
+}
+
+/// The pairs of a multi-tree, in order, from both ends. Each is copied; a [`MultiCursor`] lends them and is faster.
+pub struct MultiIter(Iter);
+
+impl std::fmt::Debug for MultiIter {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MultiIter").finish_non_exhaustive()
+    }
+}
+
+pub(in crate::db) fn split_pair(pair: Result<(Key, Value)>) -> Result<(Key, Value)> {
+    let mut bytes = Vec::from(pair?.0);
+    let Some((at, is_escaped)) = split(&bytes) else { return Err(no_pair(&bytes)) };
+    let value = Value::new(bytes[at..].to_vec());
+    bytes.truncate(at - TERMINATOR.len());
+    if is_escaped {
+        let mut key = Vec::with_capacity(bytes.len());
+        unescape(&bytes, &mut key);
+        bytes = key;
+    }
+    Ok((Key::new(bytes), value))
+}
+
+impl Iterator for MultiIter {
+    type Item = Result<(Key, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(split_pair)
+    }
+}
+
+impl DoubleEndedIterator for MultiIter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(split_pair)
+    }
+}
+
+impl std::iter::FusedIterator for MultiIter {}

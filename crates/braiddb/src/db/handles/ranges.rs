@@ -1,0 +1,494 @@
+//! What can be said of, and done with, a range of keys as a whole: its size, equal parts, a copy as tables, all else gone.
+
+use super::{
+    batch::Batch,
+    iter::user_bounds,
+    multi::tree::{MultiTree, bounds_of_keys},
+    tree::Tree,
+};
+use crate::{
+    base::{Error, Result, SequenceNumber},
+    db::{
+        engine::engine::Core,
+        tables::{TableBuilder, TableInfo},
+    },
+    read::{self, ReadState, Survey},
+    version::{Partition, PartitionLayout, RunHandle},
+};
+use std::{
+    ops::{Bound, RangeBounds},
+    path::Path,
+    sync::Arc,
+};
+
+/// Each run is divided into so many parts for each part that is asked for.
+const SAMPLES_PER_PART: usize = 16;
+
+/// The most parts.
+const PARTS_MAX: usize = 4096;
+
+/// The most entries of a segment of a view.
+const SEGMENT_ENTRIES: u64 = 32;
+
+/// Ranges with up to so many entries are counted one by one.
+const COUNTED_ENTRIES_MAX: u64 = 8192;
+
+/// A longer one is cut into so many parts of about as many bytes, and in each of them the first keys are counted, up to so many.
+const SURVEYS: usize = 32;
+const SURVEYED_KEYS: u64 = 1024;
+
+/// About how much there is in a range.
+///
+/// `keys` is exact for ranges of up to 8192 entries, versions and tombstones included, and wherever the data is settled: nothing was written over it since it was
+/// merged, no range was deleted in it and nothing in it expires. Else it is estimated from 32 places of the range. **Error**: the true
+/// number is never outside of `keys_min..=keys_max`; where dead entries lie evenly it is within 10 % of `keys`, and where they lie in
+/// stretches, it is off by up to a 32nd of all entries for each edge of a stretch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RangeEstimate {
+    /// Keys that exist, each once; not their versions, nor deleted or expired keys.
+    pub keys: u64,
+    /// There are no fewer keys.
+    pub keys_min: u64,
+    /// There are no more keys.
+    pub keys_max: u64,
+    /// Bytes of files and memory, large values included, and what is dead but not given up yet.
+    pub bytes: u64,
+}
+
+/// A range of internal keys; the end is the last tree's if there is none.
+struct Span {
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+}
+
+impl Span {
+    fn of<K: AsRef<[u8]>>(tree: &Tree, range: &impl RangeBounds<K>) -> Span {
+        let (start, end) = user_bounds(tree.state().id, range);
+        Span { start, end }
+    }
+
+    fn is_before_end(&self, key: &[u8]) -> bool {
+        self.end.as_deref().is_none_or(|end| key < end)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.is_before_end(&self.start)
+    }
+
+    /// The part of it within a partition, which it meets.
+    fn within(&self, partition: &Partition) -> Span {
+        let layout = &partition.layout;
+        let start = self.start.clone().max(layout.start.clone());
+        let end = match (&self.end, &layout.end) {
+            (Some(a), Some(b)) => Some(a.clone().min(b.clone())),
+            (a, b) => a.clone().or_else(|| b.clone()),
+        };
+        Span { start, end }
+    }
+
+    /// The partitions that it meets.
+    fn partitions<'s>(&'s self, state: &'s ReadState) -> impl Iterator<Item = &'s Arc<Partition>> {
+        let all = &state.version.partitions;
+        all[all.len().min(state.version.find(&self.start))..].iter().take_while(|p| self.is_before_end(&p.layout.start))
+    }
+
+    /// The entries of a run within it, exact to some tens.
+    fn entries_of(&self, handle: &RunHandle) -> Result<u64> {
+        let meta = handle.run().meta();
+        let is_outside = meta.largest < self.start || !self.is_before_end(&meta.smallest);
+        if is_outside {
+            return Ok(0);
+        }
+        let view = handle.view()?;
+        let before = if meta.smallest >= self.start { 0 } else { view.rank(handle.alone(), &self.start)? };
+        let upto = match &self.end {
+            Some(end) if *end <= meta.largest => view.rank(handle.alone(), end)?,
+            _ => meta.entries,
+        };
+        Ok(upto.saturating_sub(before))
+    }
+}
+
+fn share(whole: u64, part: u64, all: u64) -> u64 {
+    u64::try_from(u128::from(whole) * u128::from(part) / u128::from(all.max(1))).unwrap_or(u64::MAX)
+}
+
+/// The bytes of a run's file and of the values that it refers to.
+fn bytes_of(handle: &RunHandle) -> u64 {
+    let meta = handle.run().meta();
+    meta.file_bytes + meta.blob_uses.iter().map(|used| used.bytes).sum::<u64>()
+}
+
+/// Entries, and about how many bytes they take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    entries: u64,
+    bytes: u64,
+}
+
+/// What memtables hold of a span. Each of them is gone through: O(leaves of the memtables).
+fn in_memory(state: &ReadState, span: &Span) -> Size {
+    let mut size = Size::default();
+    for memtable in state.memtables().filter(|memtable| !memtable.is_empty()) {
+        let counts = match &span.end {
+            Some(end) => memtable.count_keys(&[Some(&span.start), Some(end), None]),
+            None => memtable.count_keys(&[Some(&span.start), None]),
+        };
+        let here = counts.get(1).copied().unwrap_or(0) as u64;
+        size.entries += here;
+        size.bytes += share(memtable.raw_bytes() as u64, here, counts.iter().sum::<usize>() as u64);
+    }
+    size
+}
+
+/// What runs hold of a span, in one partition.
+fn in_runs(partition: &Partition, span: &Span) -> Result<Size> {
+    let (here, mut size) = (span.within(partition), Size::default());
+    for handle in partition.all_runs() {
+        let of_run = here.entries_of(handle)?;
+        size.entries += of_run;
+        size.bytes += share(bytes_of(handle), of_run, handle.run().meta().entries);
+    }
+    Ok(size)
+}
+
+/// Whether all entries of a run are in a partition.
+fn is_inside(layout: &PartitionLayout, handle: &RunHandle) -> bool {
+    let meta = handle.run().meta();
+    layout.start <= meta.smallest && layout.end.as_ref().is_none_or(|end| meta.largest < *end)
+}
+
+/// The keys of a partition, if they are known without a look at any: all of it is within the span, nothing lies over its view, and
+/// nothing in it has expired or was deleted as a range.
+fn settled_keys(partition: &Partition, span: &Span) -> Result<Option<u64>> {
+    let (here, layout) = (span.within(partition), &partition.layout);
+    let is_whole = here.start == layout.start && here.end == layout.end;
+    let view = match (&partition.view, partition.apart.as_slice()) {
+        (Some(view), []) => view,
+        (None, [alone]) if is_inside(layout, alone) => alone.view()?,
+        _ => return Ok(None),
+    };
+    let is_plain =
+        |handle: &Arc<RunHandle>| handle.run().meta().expiries.is_empty() && handle.run().range_tombstones().is_empty();
+    let meta = view.meta();
+    let live = meta.entries.saturating_sub(meta.stale + meta.tombstones);
+    Ok((is_whole && partition.all_runs().all(is_plain)).then_some(live))
+}
+
+/// [`read::survey`] of a span, by the last commit and the present time.
+fn surveyed(state: &ReadState, span: &Span, now: (SequenceNumber, u64), keys_max: u64) -> Result<Survey> {
+    // Only a tree whose number is never reached has no end.
+    let Some(end) = &span.end else { return Ok(Survey::default()) };
+    read::survey(state, &span.start, end, now.0, now.1, keys_max)
+}
+
+impl Core {
+    /// The entries of a span, dead ones included, and their bytes.
+    fn size_of(&self, state: &ReadState, span: &Span) -> Result<Size> {
+        let mut size = in_memory(state, span);
+        for partition in span.partitions(state) {
+            let of_runs = in_runs(partition, span)?;
+            (size.entries, size.bytes) = (size.entries + of_runs.entries, size.bytes + of_runs.bytes);
+        }
+        Ok(size)
+    }
+
+    fn approximate(&self, span: &Span) -> Result<RangeEstimate> {
+        self.check_open()?;
+        if span.is_empty() {
+            return Ok(RangeEstimate::default());
+        }
+        self.healing(|| {
+            let (state, snapshot) = self.state_for(None)?;
+            let now = (snapshot, self.time_of(None));
+            let Size { entries, bytes } = self.size_of(&state, span)?;
+            if entries <= COUNTED_ENTRIES_MAX {
+                let keys = surveyed(&state, span, now, u64::MAX)?.keys;
+                return Ok(RangeEstimate { keys, keys_min: keys, keys_max: keys, bytes });
+            }
+            let mut estimate = RangeEstimate { bytes, ..RangeEstimate::default() };
+            for part in self.unsettled(&state, span, &mut estimate)? {
+                self.estimate_by_surveys(&state, &part, now, &mut estimate)?;
+            }
+            Ok(estimate)
+        })
+    }
+
+    /// Adds the keys of partitions that are known at once; the rest of a span.
+    fn unsettled(&self, state: &ReadState, span: &Span, estimate: &mut RangeEstimate) -> Result<Vec<Span>> {
+        let mut left: Vec<Span> = Vec::new();
+        for partition in span.partitions(state) {
+            let here = span.within(partition);
+            if let Some(keys) = settled_keys(partition, span)?
+                && in_memory(state, &here).entries == 0
+            {
+                estimate.keys += keys;
+                estimate.keys_min += keys;
+                estimate.keys_max += keys;
+                continue;
+            }
+            match left.last_mut() {
+                Some(last) if last.end.as_ref() == Some(&here.start) => last.end = here.end,
+                _ => left.push(here),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Adds the keys of a span, estimated from places all over it.
+    fn estimate_by_surveys(
+        &self,
+        state: &ReadState,
+        span: &Span,
+        now: (SequenceNumber, u64),
+        estimate: &mut RangeEstimate,
+    ) -> Result<()> {
+        let points = self.points(span, SURVEYS)?;
+        let starts = std::iter::once(span.start.clone()).chain(points.iter().cloned());
+        let ends = points.iter().cloned().map(Some).chain([span.end.clone()]);
+        for part in starts.zip(ends).map(|(start, end)| Span { start, end }) {
+            let found = surveyed(state, &part, now, SURVEYED_KEYS)?;
+            estimate.keys_min += found.keys;
+            let Some(next) = found.next else {
+                estimate.keys += found.keys;
+                estimate.keys_max += found.keys;
+                continue;
+            };
+            let rest = Span { start: next.clone(), end: part.end.clone() };
+            let seen = Span { start: part.start.clone(), end: Some(next) };
+            // Where a run begins and ends within a part is known to some tens of entries, so the quotient may be a little off.
+            let (seen, rest) =
+                (self.size_of(state, &seen)?.entries.max(found.keys), self.size_of(state, &rest)?.entries);
+            estimate.keys += found.keys + share(rest, found.keys, seen);
+            estimate.keys_max += found.keys + rest + self.slack(state, &part);
+        }
+        estimate.keys = estimate.keys.clamp(estimate.keys_min, estimate.keys_max);
+        Ok(())
+    }
+
+    /// By how many entries the size of a span may be too small: each run's is known to a segment.
+    fn slack(&self, state: &ReadState, span: &Span) -> u64 {
+        span.partitions(state).map(|partition| SEGMENT_ENTRIES * partition.all_runs().count() as u64).sum()
+    }
+
+    /// Keys within a span and about how many bytes come from each on, in order.
+    fn samples(&self, span: &Span, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+        self.healing(|| {
+            let state = self.present_state()?;
+            let mut samples = Vec::new();
+            for partition in span.partitions(&state) {
+                let here = span.within(partition);
+                for handle in partition.all_runs() {
+                    let meta = handle.run().meta();
+                    let mut keys = vec![meta.smallest.clone()];
+                    keys.extend(handle.view()?.split_points(handle.alone(), parts * SAMPLES_PER_PART)?);
+                    let each = bytes_of(handle) / keys.len() as u64;
+                    let is_here = |key: &Vec<u8>| *key >= here.start && here.is_before_end(key);
+                    samples.extend(keys.into_iter().filter(is_here).map(|key| (key, each.max(1))));
+                }
+            }
+            for memtable in state.memtables() {
+                let mut scan = memtable.scan_from(&span.start);
+                while scan.advance() && span.is_before_end(scan.entry().key) {
+                    let entry = scan.entry();
+                    samples.push((entry.key.to_vec(), (entry.key.len() + entry.value.len()) as u64));
+                }
+            }
+            samples.sort();
+            Ok(samples)
+        })
+    }
+
+    /// Keys that divide a span into up to so many parts of about as many bytes each; none of them is its start.
+    fn points(&self, span: &Span, parts: usize) -> Result<Vec<Vec<u8>>> {
+        let samples = self.samples(span, parts)?;
+        let all: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
+        let (mut points, mut before): (Vec<Vec<u8>>, u64) = (Vec::new(), 0);
+        for (key, bytes) in samples {
+            let wanted = share(all, points.len() as u64 + 1, parts as u64);
+            let is_new = key > span.start && points.last().is_none_or(|last| *last < key);
+            if points.len() + 1 < parts && before >= wanted.max(1) && is_new {
+                points.push(key);
+            }
+            before += bytes;
+        }
+        Ok(points)
+    }
+
+    /// Keys that divide what lies from one internal key up to another into parts of about so many bytes, up to so many parts.
+    pub(in crate::db) fn points_every(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        bytes: u64,
+        max: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let span = Span { start: start.to_vec(), end: end.map(<[u8]>::to_vec) };
+        if span.is_empty() {
+            return Ok(Vec::new());
+        }
+        let size = self.healing(|| self.size_of(&*self.present_state()?, &span))?;
+        let parts = size.bytes / bytes.max(1);
+        let parts = usize::try_from(parts).unwrap_or(max).min(max);
+        if parts < 2 { Ok(Vec::new()) } else { self.points(&span, parts) }
+    }
+}
+
+/// The error about a record that no table can hold.
+#[cold]
+fn merged_with_end(key: &[u8]) -> Error {
+    Error::InvalidArgument(format!(
+        "the key b\"{}\" has operands of merge functions above a value that expires, which a table cannot hold: put its value once more, \
+         or make a dump",
+        key.escape_ascii()
+    ))
+}
+
+impl Tree {
+    /// About how many keys there are in a range, and how many bytes; [`RangeEstimate`] states the error. Reads some tens of thousands of
+    /// entries at most, and in a settled database next to nothing; goes through the memtables. [`Tree::count`] counts exactly.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let numbers = db.tree("numbers")?;
+    /// numbers.bulk_load((0..10_000u32).map(|n| (n.to_be_bytes(), [7; 100])))?;
+    /// let estimate = numbers.approximate(2500u32.to_be_bytes()..7500u32.to_be_bytes())?;
+    /// assert!((4900..5100).contains(&estimate.keys));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+        self.state().check()?;
+        self.db().core().approximate(&Span::of(self, &range))
+    }
+
+    /// Keys that divide a range into up to `parts` parts of about as many bytes each: so many less one, in order; fewer where there is too little. Each is the
+    /// first of its part, or lies just before it. Costs memory for some keys a part and run, and a walk over what memtables hold of the range.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let numbers = db.tree("numbers")?;
+    /// numbers.bulk_load((0..10_000u32).map(|n| (n.to_be_bytes(), [7; 100])))?;
+    /// assert_eq!(numbers.split_points::<&[u8]>(.., 4)?.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split_points<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>, parts: usize) -> Result<Vec<Vec<u8>>> {
+        self.state().check()?;
+        self.db().core().check_open()?;
+        if !(1..=PARTS_MAX).contains(&parts) {
+            return Err(Error::InvalidArgument(format!("{parts} parts: choose 1 to {PARTS_MAX}")));
+        }
+        let span = Span::of(self, &range);
+        if span.is_empty() {
+            return Ok(Vec::new());
+        }
+        let points = self.db().core().points(&span, parts)?;
+        Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
+    }
+
+    /// Writes a range, as of now, as tables that [`Tree::ingest`] takes, into files of a directory: `000001.table` and so on, none of which may exist
+    /// yet. What was written is removed if that fails. The tables are for this tree: to take them into another, build them with that tree's [`Tree::table_spec`].
+    ///
+    /// Records keep when they expire, to the microsecond, and those that have expired are left out. `InvalidArgument` names the first
+    /// record that a table cannot hold: operands of merge functions above a value that expires (see [`Tree::put_with_ttl`]).
+    pub fn export_tables<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        dir: impl AsRef<Path>,
+    ) -> Result<Vec<TableInfo>> {
+        let mut tables = Vec::new();
+        let done = self.export(range, dir.as_ref(), &mut tables);
+        if done.is_err() {
+            for table in &tables {
+                if let Err(error) = self.db().core().settings.vfs.remove(&table.path) {
+                    tracing::warn!(path = %table.path.display(), %error, "a table of a failed export could not be removed");
+                }
+            }
+        }
+        done.map(|()| tables)
+    }
+
+    fn export<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        dir: &Path,
+        tables: &mut Vec<TableInfo>,
+    ) -> Result<()> {
+        let (spec, settings) = (self.table_spec()?, &self.db().core().settings);
+        let mut open: Option<TableBuilder> = None;
+        let span = Span::of(self, &range);
+        let mut cursor = self.cursor();
+        let mut is_there = !span.is_empty() && cursor.begin_at(true, &span.start)?;
+        while is_there && span.is_before_end(cursor.internal_key()) {
+            if let Some(full) = open.take_if(|table| table.is_full()) {
+                tables.push(full.finish()?);
+            }
+            let table = match &mut open {
+                Some(table) => table,
+                none => {
+                    let path = dir.join(format!("{:06}.table", tables.len() + 1));
+                    let (vfs, runtime) = (Arc::clone(&settings.vfs), Arc::clone(&settings.runtime));
+                    none.insert(TableBuilder::create_in(vfs, runtime, &path, &spec)?)
+                }
+            };
+            let (key, value) = cursor.row()?;
+            let expires_us = cursor.expires_us()?;
+            if expires_us.is_some() && cursor.is_merged() {
+                return Err(merged_with_end(key));
+            }
+            table.add_with_end(key, value, expires_us)?;
+            is_there = cursor.next()?;
+        }
+        if let Some(last) = open {
+            tables.push(last.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Takes away all keys but those in `range`, by one commit, in constant time. Files that hold nothing else are given back unread.
+    pub fn clip<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
+        let bound = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let mut batch = Batch::default();
+        // What is kept must come before what is past it.
+        if Span::of(self, &range).is_empty() {
+            batch.delete_range::<&[u8]>(self, ..);
+        } else {
+            match bound(range.start_bound()) {
+                Bound::Included(start) => _ = batch.delete_range(self, ..start),
+                Bound::Excluded(start) => _ = batch.delete_range(self, ..=start),
+                Bound::Unbounded => {}
+            }
+            match bound(range.end_bound()) {
+                Bound::Included(end) => _ = batch.delete_range(self, (Bound::Excluded(end), Bound::Unbounded)),
+                Bound::Excluded(end) => _ = batch.delete_range(self, end..),
+                Bound::Unbounded => {}
+            }
+        }
+        batch.commit(self.db(), self.db().core().settings.durability)
+    }
+}
+
+impl MultiTree {
+    /// About how many pairs there are whose keys lie in a range, and how many bytes: see [`Tree::approximate`].
+    /// [`MultiTree::count_range`] counts exactly.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// let tags = db.multi_tree("tags")?;
+    /// tags.add(b"red", b"1")?;
+    /// tags.add(b"red", b"2")?;
+    /// assert_eq!(tags.approximate::<&[u8]>(..)?.keys, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+        self.state().check()?;
+        let (start, end) = bounds_of_keys(self.state().id, &range);
+        self.db().core().approximate(&Span { start, end })
+    }
+}

@@ -1,0 +1,233 @@
+//! Snapshots: the database as it was at one commit.
+
+use super::{
+    cursor::Cursor,
+    database::Db,
+    iter::Iter,
+    multi::{
+        cursor::MultiCursor,
+        tree::{MultiIter, MultiTree},
+    },
+    tree::Tree,
+};
+use crate::{
+    base::{ReaderKind, Result, SequenceNumber},
+    commit::Held,
+    db::{
+        engine::{catalog::TreeState, engine::Core, key::KeyBuf},
+        record::{bytes::Value, version::Version},
+    },
+};
+use std::{ops::RangeBounds, sync::Arc};
+
+/// A hold on a sequence number: what it sees is kept while this lives, unless it expires. Clones are the same reader.
+pub struct Hold {
+    core: Arc<Core>,
+    held: Held,
+}
+
+impl std::fmt::Debug for Hold {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hold").field("sequence", &self.held.sequence).finish_non_exhaustive()
+    }
+}
+
+impl Hold {
+    /// A hold on what is visible now.
+    pub fn now(core: &Arc<Core>, kind: ReaderKind) -> Hold {
+        let held = core.snapshots.acquire(kind, || {
+            let now = core.now();
+            (now.ns, now.us)
+        });
+        Hold { core: Arc::clone(core), held }
+    }
+
+    /// Whose commits it holds.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// What it holds.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.held.sequence
+    }
+
+    /// The same, for the list of readers.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Fails if it has expired. Tells nothing of states that are loaded later: see [`Core::state_for`].
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        self.core.check_held(&self.held)
+    }
+}
+
+impl Clone for Hold {
+    fn clone(&self) -> Hold {
+        self.core.snapshots.acquire_again(&self.held);
+        Hold { core: Arc::clone(&self.core), held: self.held }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.core.snapshots.release(&self.held);
+    }
+}
+
+/// The database as it was when the snapshot was taken, for as long as it lives. Costs a number, whatever its age;
+/// but old versions that it can see take space until it goes. Never blocks anyone. If it lives for longer than
+/// [`crate::Builder::reader_age_max`], where that is set, its reads fail with [`crate::Error::ReaderExpired`].
+#[derive(Clone)]
+pub struct Snapshot {
+    db: Db,
+    hold: Hold,
+}
+
+impl std::fmt::Debug for Snapshot {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("sequence", &self.sequence())
+            .field("path", &self.db.core().dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    pub(in crate::db) fn new(db: &Db) -> Snapshot {
+        Snapshot::held(db, Hold::now(db.core(), ReaderKind::Snapshot))
+    }
+
+    /// A snapshot of what is held.
+    pub(in crate::db) fn held(db: &Db, hold: Hold) -> Snapshot {
+        Snapshot { db: db.clone(), hold }
+    }
+
+    pub(in crate::db) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    pub(in crate::db) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// Fails if a tree is another database's, or was dropped.
+    #[inline]
+    pub(in crate::db) fn check_tree(&self, tree: &TreeState) -> Result<()> {
+        tree.check_in(self.db.core().incarnation)
+    }
+
+    /// The last commit it sees.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.hold.sequence()
+    }
+
+    /// The value of `key`, if there was one.
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.check_tree(tree.state())?;
+        let mut internal = KeyBuf::empty();
+        let key = internal.seek_of(tree.state(), key.as_ref())?;
+        self.db.core().get(key, Some(&self.hold), |value| Value::new(value.into_owned()))
+    }
+
+    /// The value of `key` and its version, if there was one.
+    pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
+        self.check_tree(tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        self.db.core().get_versioned(&key, Some(&self.hold))
+    }
+
+    /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].
+    pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.check_tree(tree.state())?;
+        let mut internal = KeyBuf::empty();
+        let key = internal.seek_of(tree.state(), key.as_ref())?;
+        self.db.core().get(key, Some(&self.hold), |value| read(&value))
+    }
+
+    /// Whether there was a value of `key`.
+    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.check_tree(tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        self.db.core().contains(&key, Some(&self.hold))
+    }
+
+    /// The values of many keys.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let mut values = vec![None; keys.len()];
+        self.multi_get_with(tree, keys, |index, value| values[index] = value.map(|v| Value::new(v.to_vec())))?;
+        Ok(values)
+    }
+
+    /// Shows the values of many keys to `read`: see [`Tree::multi_get_with`].
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+        read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.check_tree(tree.state())?;
+        self.db.core().multi_get(tree.state().id, keys, Some(&self.hold), read)
+    }
+
+    /// A cursor over all pairs of a tree.
+    pub fn cursor(&self, tree: &Tree) -> Cursor {
+        Cursor::over(&self.db, tree.state(), Some(self.hold.clone()))
+    }
+
+    /// The pairs whose keys lie in `range`, in order.
+    pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Iter {
+        Iter::over_range(&self.db, tree.state(), range, Some(self.hold.clone()))
+    }
+
+    /// The pairs whose keys begin with `prefix`, in order.
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::over_prefix(&self.db, tree.state(), prefix.as_ref(), Some(self.hold.clone()))
+    }
+
+    /// All pairs of a tree, in order.
+    pub fn iter(&self, tree: &Tree) -> Iter {
+        self.prefix(tree, b"")
+    }
+
+    /// Whether `value` was among those of `key` in a multi-tree.
+    pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.check_tree(tree.state())?;
+        tree.contains_at(key.as_ref(), value.as_ref(), Some(&self.hold))
+    }
+
+    /// How many values `key` had: see [`MultiTree::count`].
+    pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.check_tree(tree.state())?;
+        tree.count_at(key.as_ref(), Some(&self.hold))
+    }
+
+    /// The pairs of `key` in a multi-tree, by value.
+    pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiIter {
+        self.values_range::<&[u8]>(tree, key, ..)
+    }
+
+    /// The pairs of `key` in a multi-tree whose values lie in `range`, by value.
+    pub fn values_range<V: AsRef<[u8]>>(
+        &self,
+        tree: &MultiTree,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<V>,
+    ) -> MultiIter {
+        tree.values_at(key.as_ref(), range, Some(self.hold.clone()))
+    }
+
+    /// The pairs of a multi-tree whose keys lie in `range`, by key and value.
+    pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiIter {
+        tree.range_at(range, Some(self.hold.clone()))
+    }
+
+    /// A cursor over all pairs of a multi-tree.
+    pub fn pair_cursor(&self, tree: &MultiTree) -> MultiCursor {
+        MultiCursor::over(tree, Some(self.hold.clone()))
+    }
+}

@@ -1,0 +1,4 @@
+//! Values written and read in pieces.
+
+pub mod reader;
+pub mod writer;

@@ -1,0 +1,14 @@
+//! Tests of the room, each file of one behaviour.
+
+pub mod conditional;
+pub mod counting;
+pub mod cursor;
+pub mod exclusive;
+pub mod expiry;
+pub mod keep_ttl;
+pub mod multi;
+pub mod seek_rows;
+pub mod stream_appends;
+pub mod streams;
+pub mod transactions;
+pub mod tree_options;

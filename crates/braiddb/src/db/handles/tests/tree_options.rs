@@ -1,0 +1,135 @@
+//! Options of a tree that exists: asked for again, and changed.
+//!
+//! `tree_with` took other options than those of the tree and ignored them: a time to live that never applied.
+
+use crate::{
+    base::Error,
+    codec::Compression,
+    db::{
+        Change, Db, Durability, Follower, Settings, TreeOptions, WatchOptions,
+        tests_common::{Clock, DIR, SECOND_NS, fault, killed, mem, open, small},
+    },
+    platform::{Runtime, fault_vfs::FaultVfs},
+};
+use std::{path::Path, sync::Arc, time::Duration};
+
+fn ttl(seconds: u64) -> TreeOptions {
+    TreeOptions { ttl: Some(Duration::from_secs(seconds)), ..TreeOptions::default() }
+}
+
+fn all() -> TreeOptions {
+    TreeOptions { compression: Some(Compression::None), blob_threshold: Some(100), ..ttl(60) }
+}
+
+fn refused(db: &Db, name: &str, options: TreeOptions) -> String {
+    match db.tree_with(name, options) {
+        Err(Error::InvalidArgument(reason)) => reason,
+        other => panic!("{:?}", other.map(|tree| tree.name())),
+    }
+}
+
+#[test]
+fn tree_with_other_options_than_the_trees_is_refused_and_names_them() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    db.tree("plain").unwrap();
+    db.tree_with("all", all()).unwrap();
+    let check = |db: &Db| {
+        let reason = refused(db, "plain", ttl(10));
+        assert!(reason.contains("\"plain\" exists") && reason.contains("ttl is none of its own, not 10s"), "{reason}");
+        assert!(!reason.contains("compression") && reason.contains("set_options"), "{reason}");
+        let reason = refused(db, "all", TreeOptions { blob_threshold: Some(200), ..all() });
+        assert!(reason.contains("blob threshold is 100 bytes, not 200 bytes") && !reason.contains("ttl"), "{reason}");
+        let reason = refused(db, "all", TreeOptions::default());
+        for part in ["ttl is 60s, not none", "blob threshold is 100 bytes, not none", "compression is None, not none"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+        // The same ones, none asked for, and no creation.
+        assert_eq!(db.tree_with("all", all()).unwrap().options(), all());
+        assert_eq!(db.tree("all").unwrap().options(), all());
+        assert_eq!(db.open_tree("all").unwrap().options(), all());
+        db.tree_with("plain", TreeOptions::default()).unwrap();
+        let infos = db.trees().unwrap();
+        let shown: Vec<_> = infos.iter().map(|info| (info.compression, info.blob_threshold, info.ttl)).collect();
+        assert_eq!(shown, [(all().compression, all().blob_threshold, all().ttl), (None, None, None)]);
+    };
+    check(&db);
+    db.close().unwrap();
+    check(&open(small(&vfs)).unwrap());
+}
+
+#[test]
+fn set_options_applies_to_what_is_written_from_then_on() {
+    let (clock, vfs) = (Clock::new(), mem());
+    let settings = || Settings { runtime: Arc::clone(&clock) as Arc<dyn Runtime>, ..small(&vfs) };
+    let db = open(settings()).unwrap();
+    let (tree, other_handle) = (db.tree("t").unwrap(), db.tree("t").unwrap());
+    let follower = Follower::open_with(settings(), Path::new(DIR), None).unwrap();
+    let mut watcher = db.watch(WatchOptions::new().unsynced(true)).unwrap();
+    tree.put(b"before", b"v").unwrap();
+    let sequence = tree.set_options(all()).unwrap();
+    assert_eq!((sequence, other_handle.options()), (db.snapshot().sequence(), all()));
+    other_handle.put(b"after", vec![7; 150]).unwrap();
+    let end = |db: &Db, key: &[u8]| db.open_tree("t").unwrap().get_with_expiry(key).unwrap().unwrap().1;
+    assert!(end(&db, b"before").is_none() && end(&db, b"after").is_some());
+    assert!(db.stats().blob_bytes_written > 0, "150 bytes are above the new threshold");
+    assert!(matches!(tree.merge(b"k", &db.merge_function("append").unwrap(), b""), Err(Error::InvalidArgument(_))));
+    // Watchers see a change, and no new tree.
+    let sets: Vec<_> = std::iter::from_fn(|| watcher.try_next().unwrap()).collect();
+    let changes: Vec<&Change> = sets.iter().flat_map(|set| &set.changes).collect();
+    let is_set = |change: &&&Change| matches!(change, Change::SetTreeOptions { options, .. } if *options == all());
+    assert_eq!(changes.iter().filter(is_set).count(), 1, "{changes:?}");
+    assert!(!changes.iter().any(|change| matches!(change, Change::CreateTree { .. })), "{changes:?}");
+    // Followers, checkpoints, renames and reopenings have it.
+    follower.refresh().unwrap();
+    assert_eq!(follower.db().open_tree("t").unwrap().options(), all());
+    db.checkpoint("/copy").unwrap();
+    let copy = Db::open_with(Settings { create: false, ..settings() }, Path::new("/copy")).unwrap();
+    assert_eq!(copy.open_tree("t").unwrap().options(), all());
+    db.rename_tree("t", "u").unwrap();
+    drop((tree, other_handle, watcher));
+    db.close().unwrap();
+    let db = open(settings()).unwrap();
+    let tree = db.open_tree("u").unwrap();
+    assert_eq!(tree.options(), all());
+    clock.advance(60 * SECOND_NS);
+    assert_eq!(tree.iter().count(), 1);
+    // And back again: what merges write from then on has the database's compression.
+    tree.set_options(TreeOptions::default()).unwrap();
+    tree.put(b"last", vec![7; 150]).unwrap();
+    db.compact().unwrap();
+    assert_eq!((tree.options(), tree.iter().count()), (TreeOptions::default(), 2));
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn set_options_that_cannot_be_are_refused_and_change_nothing() {
+    let vfs = mem();
+    let db = open(small(&vfs)).unwrap();
+    let tree = db.tree("t").unwrap();
+    let at_once = TreeOptions { ttl: Some(Duration::from_nanos(1)), ..TreeOptions::default() };
+    assert!(matches!(tree.set_options(at_once), Err(Error::InvalidArgument(_))));
+    assert_eq!(tree.options(), TreeOptions::default());
+    db.drop_tree("t").unwrap();
+    assert!(tree.set_options(all()).unwrap_err().is_not_found());
+    let follower = Follower::open_with(small(&vfs), Path::new(DIR), None);
+    drop(db);
+    let state = follower.unwrap().db();
+    assert_eq!(state.trees().unwrap(), []);
+}
+
+#[test]
+fn set_options_survives_a_crash_whole_or_not_at_all() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let vfs = FaultVfs::new(Path::new(DIR));
+        let settings = |vfs: &FaultVfs| Settings { durability, ..small(&fault(vfs)) };
+        let db = open(settings(&vfs)).unwrap();
+        let tree = db.tree("t").unwrap();
+        tree.put(b"k", b"v").unwrap();
+        let before = killed(&vfs);
+        tree.set_options(all()).unwrap();
+        let after = killed(&vfs);
+        let options = |vfs: &FaultVfs| open(settings(vfs)).unwrap().open_tree("t").unwrap().options();
+        assert_eq!((options(&before), options(&after)), (TreeOptions::default(), all()));
+    }
+}

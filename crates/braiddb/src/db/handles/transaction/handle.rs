@@ -1,0 +1,582 @@
+//! Transactions as users hold them.
+
+use super::iter::{MultiTransactionIter, TransactionIter};
+use crate::{
+    base::{EntryKind, Error, ReaderKind, Result, SequenceNumber, internal_key, limits},
+    codec::Operands,
+    commit::MERGED_INTO_EXPIRING,
+    db::{
+        engine::{
+            catalog::{TreeState, catalog_key},
+            key::{KeyBuf, TREE_ID_LEN},
+            settings::Durability,
+        },
+        handles::{
+            batch::check_cursor,
+            counting::count,
+            database::Db,
+            expiry::check_can_merge,
+            iter::{prefix_end, user_bounds},
+            multi::tree::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
+            snapshot::{Hold, Snapshot},
+            streams::writer::commit_streams,
+            tree::{Tree, check_key},
+        },
+        read::merge_operands::MergeFunctionHandle,
+        record::{
+            bytes::{Key, Value},
+            version::Version,
+        },
+        write::{
+            conflict_window::{Exclusive, Membership},
+            pending_blobs::OnTheWay,
+            pipeline::Terms,
+            update_scope::meant,
+        },
+    },
+    read::Sought,
+    txn::{Check, Overlay, ReadSet, Savepoint, Written},
+};
+use std::{
+    cell::{Cell, RefCell},
+    ops::{Bound::Included, RangeBounds},
+    sync::Arc,
+};
+
+/// How a transaction is kept apart from others.
+#[derive(Debug)]
+enum Isolation {
+    /// Others may commit; whether they were in the way is found out at the commit.
+    Optimistic { _membership: Membership },
+    /// Nobody else commits.
+    Exclusive { right: Exclusive },
+}
+
+/// Reads and writes that take effect together, as if nothing else had happened meanwhile.
+///
+/// It reads the database as it was when it began, and its own writes, which nobody else sees before the commit. Those of
+/// [`Db::begin`] are optimistic and **serializable**: they never wait, and what they have read, keys that were absent and
+/// ranges included, is checked when they are committed. If others have written any of it, the commit is refused with an error
+/// for which [`Error::is_conflict`] holds, and nothing was done; [`Db::update`] then begins anew by itself. Writing what was
+/// not read never conflicts, and a transaction that writes nothing is never refused. Those of [`Db::begin_exclusive`] are
+/// never refused: all other commits wait, for a bounded time (see there). It may move to another thread, which then commits it;
+/// [`Db::revoke_exclusive`] ends one that was lost. Inside the closure of [`Db::update`], writes that bypass the transaction are
+/// refused; between [`Db::begin`] and a commit by hand they are commits of their own, with which the transaction may conflict.
+///
+/// One that lives for longer than [`crate::Builder::reader_age_max`], where that is set, is refused nevertheless, an exclusive one as well: its
+/// reads fail with [`Error::ReaderExpired`], and so does its commit, unless it writes nothing.
+///
+/// Dropped without a commit, it has not happened. One that lives for long keeps old versions from being removed, as a snapshot
+/// does. What it reads and writes is noted in memory, of which it may take up to half of the database's; beyond that calls fail
+/// with [`Error::TransactionTooLarge`].
+///
+/// ```
+/// # fn main() -> braiddb::Result<()> {
+/// let db = braiddb::Db::in_memory()?;
+/// let accounts = db.tree("accounts")?;
+/// accounts.put(b"ann", b"70")?;
+/// let tx = db.begin()?;
+/// let balance = tx.get(&accounts, b"ann")?;
+/// assert_eq!(balance.as_deref(), Some(&b"70"[..]));
+/// tx.put(&accounts, b"ann", b"60")?;
+/// tx.put(&accounts, b"bob", b"10")?;
+/// tx.commit()?;
+/// assert_eq!(accounts.get(b"bob")?.as_deref(), Some(&b"10"[..]));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Transaction {
+    db: Db,
+    // Before the membership: a window that notes on for nobody costs more than a snapshot that nobody has.
+    hold: Hold,
+    isolation: Isolation,
+    reads: RefCell<ReadSet>,
+    writes: RefCell<Overlay>,
+    /// Those written to, by id.
+    trees: RefCell<Vec<Arc<TreeState>>>,
+    /// What its streams have written, or refer to.
+    pub(in crate::db) streams: RefCell<OnTheWay>,
+    bytes_max: usize,
+    /// Whether a failure has left it without something it should have: it cannot be committed.
+    failed: Cell<bool>,
+}
+
+impl std::fmt::Debug for Transaction {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction")
+            .field("sequence", &self.sequence())
+            .field("path", &self.db.core().dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Transaction {
+    pub(in crate::db) fn optimistic(db: &Db) -> Result<Transaction> {
+        db.core().check_open()?;
+        let membership = Membership::new(db.core());
+        Ok(Transaction::new(db, Isolation::Optimistic { _membership: membership }))
+    }
+
+    pub(in crate::db) fn exclusive(db: &Db) -> Result<Transaction> {
+        let right = Exclusive::new(db.core())?;
+        Ok(Transaction::new(db, Isolation::Exclusive { right }))
+    }
+
+    fn new(db: &Db, isolation: Isolation) -> Transaction {
+        Transaction {
+            db: db.clone(),
+            hold: Hold::now(db.core(), ReaderKind::Transaction),
+            isolation,
+            reads: RefCell::default(),
+            writes: RefCell::default(),
+            trees: RefCell::default(),
+            streams: RefCell::new(OnTheWay::new(db.core())),
+            bytes_max: db.core().settings.transaction_bytes_max(),
+            failed: Cell::new(false),
+        }
+    }
+
+    /// The last commit that it sees.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.hold.sequence()
+    }
+
+    /// What it sees, without its own writes. What is read there is not checked at the commit.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::held(&self.db, self.hold.clone())
+    }
+
+    pub(in crate::db) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    pub(in crate::db) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    pub(in crate::db) fn reads(&self) -> Option<&RefCell<ReadSet>> {
+        matches!(self.isolation, Isolation::Optimistic { .. }).then_some(&self.reads)
+    }
+
+    pub(in crate::db) fn writes(&self) -> &RefCell<Overlay> {
+        &self.writes
+    }
+
+    /// Fails if a tree is another database's, or was dropped.
+    #[inline]
+    pub(in crate::db) fn check_tree(&self, db: &Db, tree: &TreeState) -> Result<()> {
+        if !Arc::ptr_eq(db.core(), self.db.core()) {
+            return Err(tree.another_database());
+        }
+        tree.check()
+    }
+
+    /// Fails if more is noted than may be. What was not noted would not be checked: from then on there is no commit.
+    #[inline]
+    pub(in crate::db) fn check_size(&self) -> Result<()> {
+        let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
+        if bytes > self.bytes_max { self.refuse_size(bytes) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_size(&self, bytes: usize) -> Result<()> {
+        self.failed.set(true);
+        Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max })
+    }
+
+    /// What the transaction itself has written to a key; else notes that the key is looked up.
+    #[inline]
+    fn own(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+        let written = {
+            let writes = self.writes.borrow();
+            if writes.is_empty() { None } else { writes.get(key).cloned() }
+        };
+        if let Some(written) = written {
+            self.hold.check()?;
+            return self.resolve(key, written).map(Some);
+        }
+        self.note_key(key)?;
+        Ok(None)
+    }
+
+    /// The value of a write; `None` if it takes the key away.
+    pub(in crate::db) fn resolve(&self, key: &[u8], written: Written) -> Result<Option<Vec<u8>>> {
+        match written {
+            Written::Value(value) => Ok(Some(value)),
+            Written::Gone => Ok(None),
+            Written::Placed(kind, value, _) => self.read_placed(kind, &value),
+            Written::Operands(operands) => {
+                let core = self.db.core();
+                let Some(operands) = Operands::decode(&operands) else { return Ok(None) };
+                let user_key = &key[TREE_ID_LEN..];
+                if let Some(value) = core.functions.finish(user_key, &operands) {
+                    return value.map(Some).map_err(|e| core.with_tree(e, key));
+                }
+                self.note_key(key)?;
+                let base = core.get(Sought::of(key), Some(&self.hold), |value| value.into_owned())?;
+                let applied = core.functions.apply(user_key, base.as_deref(), &operands);
+                applied.map(Some).map_err(|e| core.with_tree(e, key))
+            }
+        }
+    }
+
+    /// Notes that a key is looked up.
+    #[inline]
+    pub(in crate::db) fn note_key(&self, key: &[u8]) -> Result<()> {
+        if let Some(reads) = self.reads() {
+            reads.borrow_mut().add_key(key);
+            self.check_size()?;
+        }
+        Ok(())
+    }
+
+    /// The value of `key`, if there is one.
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        match self.own(&key)? {
+            Some(value) => Ok(value.map(Value::new)),
+            None => self.db.core().get(Sought::of(&key), Some(&self.hold), |value| Value::new(value.into_owned())),
+        }
+    }
+
+    /// The value of `key` and its version, if there is one. What the transaction itself has written has no version yet: it will
+    /// have that of the commit, [`Db::version_of`].
+    pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<Version>)>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        match self.own(&key)? {
+            Some(value) => Ok(value.map(|value| (Value::new(value), None))),
+            None => {
+                let stored = self.db.core().get_versioned(&key, Some(&self.hold))?;
+                Ok(stored.map(|(value, version)| (value, Some(version))))
+            }
+        }
+    }
+
+    /// Shows the value of `key` to `read`, if there is one: see [`Tree::get_with`].
+    pub fn get_with<R>(&self, tree: &Tree, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        match self.own(&key)? {
+            Some(value) => Ok(value.map(|value| read(&value))),
+            None => self.db.core().get(Sought::of(&key), Some(&self.hold), |value| read(&value)),
+        }
+    }
+
+    /// Whether there is a value of `key`.
+    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.check_tree(tree.db(), tree.state())?;
+        self.contains_key(&KeyBuf::of(tree.state(), key.as_ref())?)
+    }
+
+    fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        match self.own(key)? {
+            Some(value) => Ok(value.is_some()),
+            None => self.db.core().contains(key, Some(&self.hold)),
+        }
+    }
+
+    /// The pairs whose keys lie in `range`, in order, from both ends. Writes that follow while it lives are seen as far as it
+    /// has not gone by.
+    pub fn range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> TransactionIter<'_> {
+        let (start, end) = user_bounds(tree.state().id, &range);
+        TransactionIter::new(self, tree.db(), tree.state(), start, end)
+    }
+
+    /// The pairs whose keys begin with `prefix`, in order.
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
+        let mut start = Vec::new();
+        internal_key(tree.state().id, prefix.as_ref(), &mut start);
+        let end = prefix_end(start.clone());
+        TransactionIter::new(self, tree.db(), tree.state(), start, end)
+    }
+
+    /// All pairs of a tree, in order.
+    pub fn iter(&self, tree: &Tree) -> TransactionIter<'_> {
+        self.prefix(tree, b"")
+    }
+
+    /// The first pair of a tree.
+    pub fn first(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
+        self.iter(tree).next().transpose()
+    }
+
+    /// The last pair of a tree.
+    pub fn last(&self, tree: &Tree) -> Result<Option<(Key, Value)>> {
+        self.iter(tree).next_back().transpose()
+    }
+
+    /// The pairs of `key`, by value.
+    pub fn values(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> MultiTransactionIter<'_> {
+        self.values_range::<&[u8]>(tree, key, ..)
+    }
+
+    /// The pairs of `key` whose values lie in `range`, by value.
+    pub fn values_range<V: AsRef<[u8]>>(
+        &self,
+        tree: &MultiTree,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<V>,
+    ) -> MultiTransactionIter<'_> {
+        let (start, end) = bounds_of_values(tree.state().id, key.as_ref(), &range);
+        MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, Some(end)))
+    }
+
+    /// The pairs of a multi-tree whose keys lie in `range`, by key and value.
+    pub fn pairs<K: AsRef<[u8]>>(&self, tree: &MultiTree, range: impl RangeBounds<K>) -> MultiTransactionIter<'_> {
+        let (start, end) = bounds_of_keys(tree.state().id, &range);
+        MultiTransactionIter::new(TransactionIter::new(self, tree.db(), tree.state(), start, end))
+    }
+
+    /// Whether `value` is among those of `key`.
+    pub fn contains_value(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.contains_key(&self.pair(tree, key.as_ref(), value.as_ref())?)
+    }
+
+    /// How many values `key` has: see [`MultiTree::count`]. All of them count as read, and so do those that are not there.
+    pub fn count(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.check_tree(tree.db(), tree.state())?;
+        check_key(key.as_ref())?;
+        let (start, end) = bounds_of(tree.state().id, key.as_ref());
+        self.count_between(tree.state(), &start, &end)
+    }
+
+    /// How many keys of `start..end` there are, its own writes included; all of it counts as read.
+    pub(in crate::db) fn count_between(&self, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<u64> {
+        self.hold.check()?;
+        if start >= end {
+            return Ok(0);
+        }
+        if let Some(reads) = self.reads() {
+            let mut reads = reads.borrow_mut();
+            let slot = reads.begin_range(start);
+            reads.grow_end(slot, end, false);
+            reads.end_range(slot);
+        }
+        self.check_size()?;
+        let writes = self.writes.borrow();
+        let (mut keys, mut from) = (0, start);
+        for (deleted, to) in writes.deleted().meeting(start, end) {
+            if from < deleted {
+                keys += count(&self.db, tree, from, deleted, Some(&self.hold))?;
+            }
+            from = to;
+        }
+        if from < end {
+            keys += count(&self.db, tree, from, end, Some(&self.hold))?;
+        }
+        for (key, written) in writes.range(Included(start), end) {
+            let was_there =
+                writes.deleted().covering(key).is_none() && self.db.core().contains(key, Some(&self.hold))?;
+            let is_there = *written != Written::Gone && !self.is_expired(written);
+            keys = keys + u64::from(is_there) - u64::from(was_there);
+        }
+        Ok(keys)
+    }
+
+    fn pair(&self, tree: &MultiTree, key: &[u8], value: &[u8]) -> Result<KeyBuf> {
+        self.check_tree(tree.db(), tree.state())?;
+        tree.checked_pair(key, value)
+    }
+
+    pub(in crate::db) fn touch(&self, tree: &Arc<TreeState>) {
+        let mut trees = self.trees.borrow_mut();
+        if let Err(at) = trees.binary_search_by_key(&tree.id.0, |tree| tree.id.0) {
+            trees.insert(at, Arc::clone(tree));
+        }
+    }
+
+    pub(in crate::db) fn write(&self, tree: &Arc<TreeState>, key: &[u8], written: Written) -> Result<()> {
+        let len = written.len();
+        if len as u64 > limits::MAX_VALUE_LEN {
+            let reason = format!("a value has {len} bytes; the most is {}", limits::MAX_VALUE_LEN);
+            return Err(Error::InvalidArgument(reason));
+        }
+        self.make_room(key.len() + len)?;
+        self.touch(tree);
+        self.writes.borrow_mut().set(key, written);
+        Ok(())
+    }
+
+    /// Fails if so many more bytes would be too many.
+    pub(in crate::db) fn make_room(&self, added: usize) -> Result<()> {
+        let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes() + added;
+        if bytes > self.bytes_max { self.refuse_size(bytes) } else { Ok(()) }
+    }
+
+    /// Has a merge function change the value of `key` by `operand`: see [`Tree::merge`]. It is no read: others that merge into
+    /// the key, or write it, are not in the way.
+    pub fn merge(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        function: &MergeFunctionHandle,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        check_can_merge(tree.state())?;
+        let operand = function.operand(&self.db, operand.as_ref())?;
+        if matches!(self.writes.borrow().get(&key), Some(Written::Placed(EntryKind::Expiring, ..))) {
+            return Err(Error::InvalidArgument(MERGED_INTO_EXPIRING.to_owned()));
+        }
+        self.make_room(key.len() + operand.len())?;
+        self.touch(tree.state());
+        self.take_into_memory(&key)?;
+        if let Some(operands) = Operands::decode(&operand) {
+            self.writes.borrow_mut().merge(&key, &operands);
+        }
+        Ok(())
+    }
+
+    /// Gives `key` a value: see [`Tree::put`]; [`Transaction::put_keep_ttl`] keeps when the value before it expires.
+    pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        self.make_room(key.len() + value.as_ref().len())?;
+        let expiring = self.db.core().with_default_expiry(tree.state(), value.as_ref());
+        let written = match expiring {
+            None => Written::Value(value.as_ref().to_vec()),
+            Some(entry) => Written::Placed(EntryKind::Expiring, entry, value.as_ref().len() as u64),
+        };
+        self.write(tree.state(), &key, written)
+    }
+
+    /// Takes `key` away; it need not be there.
+    pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        self.write(tree.state(), &KeyBuf::of(tree.state(), key.as_ref())?, Written::Gone)
+    }
+
+    /// Takes all keys in `range` away.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        for bound in [range.start_bound(), range.end_bound()] {
+            if let std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) = bound {
+                check_key(key.as_ref())?;
+            }
+        }
+        let (start, end) = user_bounds(tree.state().id, &range);
+        // The last tree of all has no key after it; such an id is never reached.
+        let end = end.unwrap_or_default();
+        self.delete_between(tree.state(), start, end)
+    }
+
+    fn delete_between(&self, tree: &Arc<TreeState>, start: Vec<u8>, end: Vec<u8>) -> Result<()> {
+        self.check_size()?;
+        self.touch(tree);
+        self.writes.borrow_mut().delete_range(start, end);
+        Ok(())
+    }
+
+    /// Adds a value to those of `key`.
+    pub fn add(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
+        self.write(tree.state(), &pair, Written::Value(Vec::new()))
+    }
+
+    /// Takes a value from those of `key`; it need not be there.
+    pub fn remove(&self, tree: &MultiTree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let pair = self.pair(tree, key.as_ref(), value.as_ref())?;
+        self.write(tree.state(), &pair, Written::Gone)
+    }
+
+    /// Takes all values of `key` away.
+    pub fn remove_all(&self, tree: &MultiTree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        check_key(key.as_ref())?;
+        let (start, end) = bounds_of(tree.state().id, key.as_ref());
+        self.delete_between(tree.state(), start.to_vec(), end.to_vec())
+    }
+
+    /// Stores the application's own cursor with the transaction: see [`crate::db::handles::batch::Batch::set_application_cursor`].
+    pub fn set_application_cursor(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
+        check_cursor(cursor.as_ref())?;
+        self.writes.borrow_mut().set(&catalog_key(b'c', b""), Written::Value(cursor.as_ref().to_vec()));
+        Ok(())
+    }
+
+    /// A point to go back to.
+    pub fn savepoint(&self) -> Savepoint {
+        self.writes.borrow_mut().savepoint()
+    }
+
+    /// Takes back what was written since a savepoint, which can be gone back to again; later ones cannot. What was read since
+    /// is checked at the commit all the same.
+    pub fn roll_back_to(&self, savepoint: Savepoint) -> Result<()> {
+        if self.writes.borrow_mut().roll_back_to(savepoint) {
+            return Ok(());
+        }
+        Err(Error::InvalidArgument(
+            "the savepoint is another transaction's, or was made after one that was gone back to".to_owned(),
+        ))
+    }
+
+    /// How many keys and ranges it writes.
+    pub fn len(&self) -> usize {
+        self.writes.borrow().len()
+    }
+
+    /// Whether it writes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.writes.borrow().is_empty()
+    }
+
+    /// Commits, with the durability that the database was opened with: all of it takes effect, at one sequence number, or
+    /// none of it. A transaction that writes nothing returns that of its snapshot.
+    ///
+    /// After an error nothing of it was applied, nor will be, unless [`Error::is_commit_unknown`] says otherwise.
+    pub fn commit(self) -> Result<SequenceNumber> {
+        let durability = self.db.core().settings.durability;
+        self.commit_with(durability)
+    }
+
+    /// Commits as [`Transaction::commit`] does, with another durability.
+    pub fn commit_with(self, durability: Durability) -> Result<SequenceNumber> {
+        if self.failed.get() {
+            let bytes = self.reads.borrow().size_bytes() + self.writes.borrow().size_bytes();
+            return Err(Error::TransactionTooLarge { bytes, bytes_max: self.bytes_max });
+        }
+        let Transaction { db, hold, isolation, reads, writes, trees, streams, .. } = self;
+        let writes = writes.into_inner();
+        if writes.is_empty() {
+            return Ok(hold.sequence());
+        }
+        hold.check()?;
+        let (batch, trees) = (writes.into_batch(), trees.into_inner());
+        let streams = [Arc::new(streams.into_inner())];
+        match &isolation {
+            Isolation::Optimistic { .. } => {
+                let reads = reads.into_inner();
+                let terms = match reads.is_empty() {
+                    true => Terms::None,
+                    false => Terms::Unchanged(Box::new(Check::new(reads, hold.sequence(), Some(*hold.held())))),
+                };
+                let committed = meant(|| commit_streams(&db, batch, &trees, durability, terms, &streams));
+                if committed.as_ref().is_err_and(Error::is_conflict) {
+                    db.core().counters.note_conflict();
+                }
+                committed
+            }
+            Isolation::Exclusive { right } => {
+                let core = db.core();
+                // Nobody closes in between: once it is applied, there is no error but that its outcome is unknown.
+                let _inside = core.enter_past_closing()?;
+                let terms = Terms::Exclusive(right.ticket());
+                streams.iter().try_for_each(|stream| stream.make_ready(durability))?;
+                let sequence = commit_streams(&db, batch, &trees, durability.of_catalog(), terms, &streams)?;
+                // Others need not wait for the device.
+                drop(isolation);
+                if let Some(wal) = core.wal.as_ref().filter(|_| durability == Durability::Sync) {
+                    core.sync_to(wal.end_lsn())?;
+                }
+                Ok(sequence)
+            }
+        }
+    }
+
+    /// Ends it without a trace, as dropping it does.
+    pub fn roll_back(self) {}
+}

@@ -1,0 +1,283 @@
+//! What a transaction sees of a range: the rows of its snapshot, and its own writes among them.
+
+use super::handle::Transaction;
+use crate::{
+    base::{Error, Result},
+    db::{
+        engine::{catalog::TreeState, key::TREE_ID_LEN},
+        handles::{cursor::Cursor, database::Db, iter::is_of_one_record, multi::tree::split_pair},
+        record::bytes::{Key, Value},
+    },
+    txn::{RangeSlot, Written},
+};
+use std::{
+    ops::Bound::{Excluded, Included},
+    sync::Arc,
+};
+
+/// One end of a range, and how far it has come.
+#[derive(Debug)]
+struct Side {
+    is_forward: bool,
+    cursor: Option<Box<Cursor>>,
+    /// Whether the cursor stands on a row that was not shown yet.
+    is_on_row: bool,
+    /// The last key shown, if any, and what was read up to there.
+    at: Vec<u8>,
+    has_begun: bool,
+    slot: Option<RangeSlot>,
+}
+
+/// Where the next row of an end stands.
+enum Next {
+    Nowhere,
+    Stored,
+    Own(Vec<u8>, Written),
+}
+
+/// Pairs in key order, from both ends, as a transaction sees them: its own writes included, those that follow too, as far as
+/// it has not gone by. All that it goes over counts as read. After an error about the value of one record, as of a merge function
+/// that fails on it, it goes on behind that record; after any other error it yields nothing more.
+pub struct TransactionIter<'t> {
+    transaction: &'t Transaction,
+    tree: Arc<TreeState>,
+    start: Vec<u8>,
+    end: Vec<u8>,
+    front: Side,
+    back: Side,
+    failed: Option<Error>,
+    is_done: bool,
+}
+
+impl std::fmt::Debug for TransactionIter<'_> {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionIter").finish_non_exhaustive()
+    }
+}
+
+impl Side {
+    fn new(is_forward: bool) -> Side {
+        Side { is_forward, cursor: None, is_on_row: false, at: Vec::new(), has_begun: false, slot: None }
+    }
+}
+
+impl<'t> TransactionIter<'t> {
+    pub(in crate::db) fn new(
+        transaction: &'t Transaction,
+        db: &Db,
+        tree: &Arc<TreeState>,
+        start: Vec<u8>,
+        end: Option<Vec<u8>>,
+    ) -> TransactionIter<'t> {
+        let failed = transaction.check_tree(db, tree).and_then(|()| db.core().check_open()).err();
+        // Only the range of a tree whose number is never reached has no end.
+        let end = end.unwrap_or_default();
+        let is_done = end <= start;
+        let (front, back) = (Side::new(true), Side::new(false));
+        TransactionIter { transaction, tree: Arc::clone(tree), start, end, front, back, failed, is_done }
+    }
+
+    fn row(&mut self, is_forward: bool) -> Option<Result<(Key, Value)>> {
+        if let Some(e) = self.failed.take() {
+            self.is_done = true;
+            return Some(Err(e));
+        }
+        if self.is_done {
+            return None;
+        }
+        match self.advance(is_forward) {
+            Ok(row) => {
+                self.is_done = row.is_none();
+                row
+            }
+            Err(e) => {
+                (self.is_done, self.front.cursor, self.back.cursor) = (true, None, None);
+                Some(Err(e))
+            }
+        }
+    }
+
+    /// The next row of an end. The outer error ends the iterator; the inner one is of that row alone.
+    fn advance(&mut self, is_forward: bool) -> Result<Option<Result<(Key, Value)>>> {
+        self.transaction.hold().check()?;
+        let TransactionIter { transaction, tree, start, end, front, back, .. } = self;
+        let (side, other) = if is_forward { (front, back) } else { (back, front) };
+        // What the other end has shown is not shown again.
+        let (start, end) = match (is_forward, other.has_begun) {
+            (_, false) => (start.as_slice(), end.as_slice()),
+            (true, true) => (start.as_slice(), other.at.as_slice()),
+            (false, true) => (other.at.as_slice(), end.as_slice()),
+        };
+        let is_start_shown = !is_forward && other.has_begun;
+        side.begin(transaction, tree, start, end)?;
+        side.skip_hidden(transaction, start, end, is_start_shown)?;
+        let row = match side.next(transaction, start, end, is_start_shown) {
+            Next::Nowhere => None,
+            Next::Own(key, written) => match transaction.resolve(&key, written) {
+                Ok(None) => None,
+                Ok(Some(value)) => Some((key, Ok(value))),
+                Err(e) if is_of_one_record(&e) => Some((key, Err(e))),
+                Err(e) => return Err(e),
+            },
+            Next::Stored => match &mut side.cursor {
+                Some(cursor) => {
+                    let value = match cursor.value() {
+                        Err(e) if !is_of_one_record(&e) => return Err(e),
+                        value => value.map(<[u8]>::to_vec),
+                    };
+                    let key = cursor.internal_key().to_vec();
+                    side.is_on_row = if is_forward { cursor.next()? } else { cursor.prev()? };
+                    Some((key, value))
+                }
+                None => None,
+            },
+        };
+        side.note(transaction, start, end, row.as_ref().map(|(key, _)| key.as_slice()))?;
+        let Some((key, value)) = row else { return Ok(None) };
+        side.at.clear();
+        side.at.extend_from_slice(&key);
+        side.has_begun = true;
+        Ok(Some(value.map(|value| (Key::new(key[TREE_ID_LEN..].to_vec()), Value::new(value)))))
+    }
+}
+
+impl Side {
+    /// Goes to the first row of all, unless that was done.
+    fn begin(&mut self, transaction: &Transaction, tree: &Arc<TreeState>, start: &[u8], end: &[u8]) -> Result<()> {
+        if self.cursor.is_some() {
+            return Ok(());
+        }
+        let from = if self.is_forward { start } else { end };
+        self.slot = transaction.reads().map(|reads| reads.borrow_mut().begin_range(from));
+        let cursor = Cursor::new(transaction.db(), tree, Some(transaction.hold().clone()));
+        self.is_on_row = self.cursor.insert(Box::new(cursor)).begin_at(self.is_forward, from)?;
+        Ok(())
+    }
+
+    /// Whether a key is within what is left of the range.
+    fn is_within(&self, key: &[u8], start: &[u8], end: &[u8], is_start_shown: bool) -> bool {
+        if self.is_forward { key < end } else { key > start || (key == start && !is_start_shown) }
+    }
+
+    /// Goes past the stored rows that the transaction has deleted or written anew.
+    fn skip_hidden(&mut self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Result<()> {
+        while self.is_on_row {
+            let writes = transaction.writes().borrow();
+            let Some(cursor) = &mut self.cursor else { return Ok(()) };
+            if writes.is_empty() {
+                return Ok(());
+            }
+            let key = cursor.internal_key();
+            if let Some((from, to)) = writes.deleted().covering(key) {
+                let edge = if self.is_forward { to } else { from }.to_vec();
+                drop(writes);
+                self.is_on_row = cursor.begin_at(self.is_forward, &edge)?;
+            } else if writes.has_point(key) {
+                drop(writes);
+                self.is_on_row = if self.is_forward { cursor.next()? } else { cursor.prev()? };
+            } else {
+                return Ok(());
+            }
+            let Some(cursor) = &self.cursor else { return Ok(()) };
+            if self.is_on_row && !self.is_within(cursor.internal_key(), start, end, is_start_shown) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes next: the stored row that the cursor stands on, or a write of the transaction's.
+    fn next(&self, transaction: &Transaction, start: &[u8], end: &[u8], is_start_shown: bool) -> Next {
+        let stored = self.cursor.as_ref().filter(|_| self.is_on_row).map(|cursor| cursor.internal_key());
+        let stored = stored.filter(|key| self.is_within(key, start, end, is_start_shown));
+        let is_shown =
+            |(_, written): &(&[u8], &Written)| **written != Written::Gone && !transaction.is_expired(written);
+        let writes = transaction.writes().borrow();
+        let own = if writes.is_empty() {
+            None
+        } else if self.is_forward {
+            let from = if self.has_begun { Excluded(self.at.as_slice()) } else { Included(start) };
+            writes.range(from, end).find(is_shown)
+        } else {
+            let from = if is_start_shown { Excluded(start) } else { Included(start) };
+            let end = if self.has_begun { self.at.as_slice() } else { end };
+            writes.range(from, end).rev().find(is_shown)
+        };
+        match (stored, own) {
+            (None, None) => Next::Nowhere,
+            (Some(_), None) => Next::Stored,
+            (Some(stored), Some((key, _))) if (stored < key) == self.is_forward => Next::Stored,
+            (_, Some((key, written))) => Next::Own(key.to_vec(), written.clone()),
+        }
+    }
+
+    /// Notes what was read: up to the key that is shown, or all that is left.
+    fn note(&self, transaction: &Transaction, start: &[u8], end: &[u8], key: Option<&[u8]>) -> Result<()> {
+        let (Some(reads), Some(slot)) = (transaction.reads(), self.slot) else { return Ok(()) };
+        let mut reads = reads.borrow_mut();
+        match (self.is_forward, key) {
+            (true, Some(key)) => reads.grow_end(slot, key, true),
+            (true, None) => reads.grow_end(slot, end, false),
+            (false, Some(key)) => reads.grow_start(slot, key),
+            (false, None) => reads.grow_start(slot, start),
+        }
+        drop(reads);
+        transaction.check_size()
+    }
+}
+
+impl Drop for TransactionIter<'_> {
+    fn drop(&mut self) {
+        let Some(reads) = self.transaction.reads() else { return };
+        for slot in [self.front.slot, self.back.slot].into_iter().flatten() {
+            reads.borrow_mut().end_range(slot);
+        }
+    }
+}
+
+impl Iterator for TransactionIter<'_> {
+    type Item = Result<(Key, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.row(true)
+    }
+}
+
+impl DoubleEndedIterator for TransactionIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.row(false)
+    }
+}
+
+impl std::iter::FusedIterator for TransactionIter<'_> {}
+
+/// The pairs of a key of a multi-tree, as a transaction sees them.
+pub struct MultiTransactionIter<'t>(TransactionIter<'t>);
+
+impl std::fmt::Debug for MultiTransactionIter<'_> {
+    /// Without what is inside: see [`Db`](crate::Db).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MultiTransactionIter").finish_non_exhaustive()
+    }
+}
+
+impl<'t> MultiTransactionIter<'t> {
+    pub(in crate::db) fn new(pairs: TransactionIter<'t>) -> MultiTransactionIter<'t> {
+        MultiTransactionIter(pairs)
+    }
+}
+
+impl Iterator for MultiTransactionIter<'_> {
+    type Item = Result<(Key, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(split_pair)
+    }
+}
+
+impl DoubleEndedIterator for MultiTransactionIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(split_pair)
+    }
+}

@@ -1,0 +1,5 @@
+//! Transactions, their iterators and streams.
+
+pub mod handle;
+pub mod iter;
+pub mod streams;

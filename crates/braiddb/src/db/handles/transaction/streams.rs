@@ -1,0 +1,142 @@
+//! Streams of transactions: written at once, seen by others with the commit.
+
+use super::handle::Transaction;
+use crate::{
+    base::{Content, EntryKind, Result},
+    db::{
+        engine::key::KeyBuf,
+        handles::{streams::reader::StreamReader, tree::Tree},
+        write::{
+            pending_blobs::OnTheWay,
+            piece_writer::{Base, Placed},
+        },
+    },
+    table::blob::Pieces,
+    txn::Written,
+};
+use std::{io::Read, ops::Range};
+
+impl Transaction {
+    /// Gives `key` the value that `reader` has, in constant memory: see [`Tree::put_stream`]. It is written now, and committed with
+    /// the transaction; if that is not committed, the space comes back.
+    pub fn put_stream(&self, tree: &Tree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let mut writer = tree.stream_writer(&key)?;
+        writer.read_from(reader)?;
+        let (placed, on_the_way) = writer.into_pieces().finish()?;
+        let placed = placed.expiring(self.db().core().default_expiry(tree.state()));
+        self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, on_the_way)
+    }
+
+    /// Appends all that `reader` has to the value of `key`; no value counts as empty. It counts as a read of the key: see
+    /// [`Tree::append_stream`].
+    pub fn append_stream(&self, tree: &Tree, key: impl AsRef<[u8]>, reader: impl Read) -> Result<()> {
+        self.check_tree(tree.db(), tree.state())?;
+        let mut writer = tree.stream_writer(&key)?;
+        writer.read_from(reader)?;
+        let (tail, mut on_the_way) = writer.into_pieces().into_tail()?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        let own = self.writes().borrow().get(&key).cloned();
+        let (base, expires_us) = match own {
+            None => {
+                self.note_key(&key)?;
+                let found = self.db().core().find_and_pin(&key, Some(self.hold()), &mut on_the_way)?;
+                found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
+            }
+            // Its files are on their way with this transaction.
+            Some(Written::Placed(kind, value, _)) => {
+                let placed = self.placed(kind, &value)?;
+                placed.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
+            }
+            Some(written) => {
+                let expires_us = self.end_of(&key, &written)?;
+                (self.resolve(&key, written)?.map(Base::Value), expires_us)
+            }
+        };
+        let expires_us = if base.is_none() { self.db().core().default_expiry(tree.state()) } else { expires_us };
+        let placed = tail.onto(base, &mut on_the_way)?.expiring(expires_us);
+        self.write_placed(tree, &key, placed, on_the_way)
+    }
+
+    fn write_placed(&self, tree: &Tree, key: &KeyBuf, placed: Placed, on_the_way: OnTheWay) -> Result<()> {
+        self.make_room(key.len() + placed.value.len())?;
+        self.touch(tree.state());
+        let written = match placed.kind {
+            EntryKind::Value => Written::Value(placed.value),
+            kind => Written::Placed(kind, placed.value, placed.len),
+        };
+        self.writes().borrow_mut().set(key, written);
+        self.streams.borrow_mut().absorb(on_the_way);
+        Ok(())
+    }
+
+    /// What the transaction itself has put where others do not see it, and when it expires; `None` if it has.
+    fn placed(&self, kind: EntryKind, value: &[u8]) -> Result<Option<(Base, Option<u64>)>> {
+        let blobs = &self.db().core().blobs;
+        let content = Content::of(kind, value).ok_or_else(|| blobs.misunderstood())?;
+        if content.expires_us.is_some_and(|expires_us| expires_us <= self.hold().held().taken_us) {
+            return Ok(None);
+        }
+        let base = match content.kind {
+            EntryKind::Value => Base::Value(content.value.to_vec()),
+            _ => Base::Pieces(Pieces::of(&content).ok_or_else(|| blobs.misunderstood())?),
+        };
+        Ok(Some((base, content.expires_us)))
+    }
+
+    /// All of it.
+    pub(in crate::db) fn read_placed(&self, kind: EntryKind, value: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.placed(kind, value)? {
+            None => Ok(None),
+            Some((Base::Value(value), _)) => Ok(Some(value)),
+            Some((Base::Pieces(pieces), _)) => self.db().core().blobs.read_pieces(&pieces).map(Some),
+        }
+    }
+
+    /// Reads what the transaction itself has written of a key, if it stands in blob files, into memory.
+    pub(in crate::db) fn take_into_memory(&self, key: &KeyBuf) -> Result<()> {
+        let own = self.writes().borrow().get(key).cloned();
+        if let Some(written @ Written::Placed(_, _, len)) = own {
+            self.make_room(usize::try_from(len).unwrap_or(usize::MAX / 2))?;
+            if let Some(value) = self.resolve(key, written)? {
+                self.writes().borrow_mut().set(key, Written::Value(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of `key`, to be read a part at a time: see [`Tree::stream`].
+    pub fn stream(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
+        self.check_tree(tree.db(), tree.state())?;
+        let key = KeyBuf::of(tree.state(), key.as_ref())?;
+        let own = self.writes().borrow().get(&key).cloned();
+        match own {
+            None => {
+                self.note_key(&key)?;
+                StreamReader::open(self.db(), key, self.hold().clone())
+            }
+            Some(Written::Placed(kind, value, _)) => {
+                self.hold().check()?;
+                let pieces = match self.placed(kind, &value)? {
+                    None => return Ok(None),
+                    Some((Base::Value(value), _)) => return Ok(Some(StreamReader::whole(self.db(), value))),
+                    Some((Base::Pieces(pieces), _)) => pieces,
+                };
+                let mut on_the_way = OnTheWay::new(self.db().core());
+                let are_known = on_the_way.pin(&pieces);
+                assert!(are_known, "the files of a transaction's streams stay as long as it does");
+                Ok(Some(StreamReader::own(self.db(), pieces, on_the_way)))
+            }
+            Some(written) => {
+                self.hold().check()?;
+                let value = self.resolve(&key, written)?;
+                Ok(value.map(|value| StreamReader::whole(self.db(), value)))
+            }
+        }
+    }
+
+    /// A part of the value of `key`; what lies past its end is left out.
+    pub fn read_range(&self, tree: &Tree, key: impl AsRef<[u8]>, range: Range<u64>) -> Result<Option<Vec<u8>>> {
+        self.stream(tree, key)?.map(|mut stream| stream.read_range(range)).transpose()
+    }
+}
