@@ -101,7 +101,7 @@ PLANTS = [
      "if checksum(header.file_id, offset, &bytes[..SLOT_LEN - 8]) != sum {", "if sum == 1 {", MANIFEST, []),
     ("directory: its own name", "db/open/open.rs",
      'settings.vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;', "let _ = parent;", ["db::tests_open"], CRASHES),
-    ("loads: the sync of their names", "db/load_install.rs",
+    ("loads: the sync of their names", "db/load/install.rs",
      'self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;', "", ["db::tests_bulk"], CRASHES),
     ("files: what is removed is gone when a database is closed", "db/engine/memory.rs",
      "self.table.disposal.finish();", "", ["disposal", "db::tests"], []),

@@ -1,7 +1,6 @@
 //! The database: open, recovery, state, background work, and the handles that users hold.
 
 mod archive_gaps;
-mod bulk;
 mod checkpoint;
 mod dump_gaps;
 mod dump_source;
@@ -10,24 +9,16 @@ mod files;
 mod follower;
 mod handles;
 pub mod inspect;
-mod load_entries;
-mod load_install;
-mod load_place;
-mod load_writer;
+mod load;
 mod maintenance;
 mod open;
 mod read;
 mod record;
-mod sorter;
-mod spill;
-mod tables;
 mod watch;
 mod write;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_bulk;
 #[cfg(test)]
 mod tests_checkpoint;
 #[cfg(test)]
@@ -39,12 +30,9 @@ mod tests_follower_watch;
 #[cfg(test)]
 mod tests_review;
 #[cfg(test)]
-mod tests_tables;
-#[cfg(test)]
 mod tests_watch;
 
 pub use archive_gaps::ArchiveGap;
-pub use bulk::{BulkLoader, MultiBulkLoader, UnsortedLoader};
 pub use checkpoint::{Image, ImageFile, ImageFileKind};
 pub use dump_gaps::DumpGap;
 pub use dump_source::{DumpParts, DumpRange, DumpSource, DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
@@ -67,8 +55,11 @@ pub use handles::streams::writer::{PendingStream, StreamWriter};
 pub use handles::transaction::handle::Transaction;
 pub use handles::transaction::iter::{MultiTransactionIter, TransactionIter};
 pub use handles::tree::Tree;
-pub use load_entries::EntryLoader;
-pub use load_writer::Loaded;
+pub use load::bulk::{BulkLoader, MultiBulkLoader, UnsortedLoader};
+pub use load::entries::EntryLoader;
+pub use load::external_table::{TableBuilder, TableInfo, TableSpec};
+pub use load::sorter::{BulkOptions, BulkProgress};
+pub use load::writer::Loaded;
 pub use maintenance::scrub::ScrubStats;
 pub use maintenance::upgrade::{OlderFile, UpgradeReport};
 pub use maintenance::verify::{
@@ -80,8 +71,6 @@ pub use open::new_directory::{LOCK_NAME, NewDirectory, Operation, RESTORING_NAME
 pub use read::merge_operands::MergeFunctionHandle;
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};
-pub use sorter::{BulkOptions, BulkProgress};
-pub use tables::{TableBuilder, TableInfo, TableSpec};
 pub use watch::{
     Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand, ResumeToken, WatchOptions,
     WatchStopper, Watcher,

@@ -10,7 +10,7 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
         engine::engine::Core,
-        tables::{TableBuilder, TableInfo},
+        load::external_table::{TableBuilder, TableInfo},
     },
     read::{self, ReadState, Survey},
     version::{Partition, PartitionLayout, RunHandle},

@@ -8,18 +8,20 @@
 
 use super::{
     bulk::disorder,
-    engine::tree_options::micros,
-    handles::{
-        expiry::since_1970,
-        tree::{Tree, check_key},
-    },
-    load_writer::{LoadWriter, Loaded, check_lens},
+    writer::{LoadWriter, Loaded, check_lens},
 };
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, Result, TreeId},
     cache::BlockCache,
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
+    db::{
+        engine::tree_options::micros,
+        handles::{
+            expiry::since_1970,
+            tree::{Tree, check_key},
+        },
+    },
     platform::{OpenMode, Runtime, SystemTime, Vfs},
     table::{Run, RunMeta, RunOptions, TableContext},
     version::FileSet,
@@ -213,7 +215,7 @@ impl TableBuilder {
     }
 
     /// Adds a record that expires at a moment of the database's time, or never.
-    pub(super) fn add_with_end(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {
+    pub(in crate::db) fn add_with_end(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<()> {
         self.try_add(key, value, expires_us).inspect_err(|_| self.run = None)
     }
 

@@ -3,25 +3,25 @@
 //! That is possible in a database that is being made for it, whose sequence numbers begin where those of the dump end. The runs of a
 //! tree are put into force by one edit, as those of any load are (`load_install.rs`), but tell their sequence numbers themselves.
 
-use super::{
-    dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
-    engine::{
-        catalog::{TreeState, catalog_key, check_name},
-        key::{KeyBuf, TREE_ID_LEN},
-    },
-    handles::{
-        database::Db,
-        multi::tree::{TERMINATOR, escape},
-        tree::check_key,
-    },
-    load_writer::{LoadWriter, Loaded},
-    open::wal_retention as log_kept,
-    write::piece_writer::PieceWriter,
-};
+use super::writer::{LoadWriter, Loaded};
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, limits},
     codec::{Operand, Operands},
     commit::RawBatch,
+    db::{
+        dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
+        engine::{
+            catalog::{TreeState, catalog_key, check_name},
+            key::{KeyBuf, TREE_ID_LEN},
+        },
+        handles::{
+            database::Db,
+            multi::tree::{TERMINATOR, escape},
+            tree::check_key,
+        },
+        open::wal_retention as log_kept,
+        write::piece_writer::PieceWriter,
+    },
     wal::RetentionLimit,
 };
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Db {
         }
         let core = self.core();
         let _inside = core.enter()?;
-        core.commit(batch.prepare()?, super::engine::settings::Durability::Sync).map(|_| ())
+        core.commit(batch.prepare()?, crate::db::engine::settings::Durability::Sync).map(|_| ())
     }
 
     /// Begins to load entries into a tree of this number. Several may be at work on one tree, each on keys of its own.

@@ -16,17 +16,17 @@
 //!   above the flushed number, which a load does not change: it says of memtables what is in runs.
 //! - *Transactions* find the load's range noted in the window, or its entries in the runs.
 
-use super::{
-    engine::{
-        catalog::TreeState,
-        engine::{Core, WriteState},
-    },
-    load_place::{Existing, Place, divide},
-    write::{pipeline::note_refused, wal_bypass::Marker},
-};
+use super::placement::{Existing, Place, divide};
 use crate::{
     base::{EntryKind, Error, Result, SequenceNumber, limits, split_internal_key},
     commit::RawBatch,
+    db::{
+        engine::{
+            catalog::TreeState,
+            engine::{Core, WriteState},
+        },
+        write::{pipeline::note_refused, wal_bypass::Marker},
+    },
     read::ReadState,
     table::RunMeta,
     version::{Change, Layout, PartitionLayout},

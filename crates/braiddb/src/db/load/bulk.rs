@@ -1,16 +1,18 @@
 //! Bulk loads of records that come in order.
 
 use super::{
-    engine::{engine::Core, settings_check::check_range},
-    handles::{
-        multi::tree::{MultiTree, TERMINATOR, escape},
-        tree::{Tree, check_key},
-    },
-    load_writer::{LoadRows, LoadSink, LoadWriter, Loaded, check_lens},
     sorter::{BulkOptions, SORT_MEMORY_MIN, Sorter},
+    writer::{LoadRows, LoadSink, LoadWriter, Loaded, check_lens},
 };
 use crate::{
     base::{Error, Result},
+    db::{
+        engine::{engine::Core, settings_check::check_range},
+        handles::{
+            multi::tree::{MultiTree, TERMINATOR, escape},
+            tree::{Tree, check_key},
+        },
+    },
     platform::SystemTime,
 };
 use std::{sync::Arc, time::Duration};
@@ -53,7 +55,7 @@ impl std::fmt::Debug for BulkLoader {
 }
 
 impl BulkLoader {
-    pub(super) fn new(tree: &Tree) -> Result<BulkLoader> {
+    pub(in crate::db) fn new(tree: &Tree) -> Result<BulkLoader> {
         Ok(BulkLoader {
             sink: Some(LoadSink::new(LoadWriter::new(tree.db().core(), tree.state())?)?),
             core: Arc::clone(tree.db().core()),
@@ -197,7 +199,7 @@ impl UnsortedLoader<'_> {
 
 /// The error about a record whose key does not come after the last.
 #[cold]
-pub(super) fn disorder(record: u64, key: &[u8], last: &[u8]) -> Error {
+pub(in crate::db) fn disorder(record: u64, key: &[u8], last: &[u8]) -> Error {
     let what = if last == key { "comes twice" } else { "comes after a greater one" };
     Error::InvalidArgument(format!(
         "record {record}: the key b\"{}\" {what}, b\"{}\"; records that are not sorted can be loaded with bulk_load_unsorted; nothing of \

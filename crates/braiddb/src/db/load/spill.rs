@@ -4,10 +4,11 @@
 //! open removes what a crash leaves of them. A spill is given its number as a sequence number, so that a merge of spills finds the later record
 //! of a key first. When there are as many spills as may be merged at once, they are merged into one.
 
-use super::{engine::engine::Core, sorter::Buffer};
+use super::sorter::Buffer;
 use crate::{
     base::{EntryKind, EntryRef, Error, MergeOrder, Result, shared_prefix_len},
     codec::Compression,
+    db::engine::engine::Core,
     platform::{AheadVfs, BehindVfs, Vfs, WriteBehind},
     table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter, TableContext},
     version::FileSet,

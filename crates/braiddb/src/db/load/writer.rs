@@ -6,14 +6,14 @@
 //!
 //! What is written is removed when the writer is dropped before it was put into force.
 
-use super::{
-    engine::{catalog::TreeState, engine::Core, settings::Durability},
-    write::pending_blobs::OnTheWay,
-};
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, FileNumber, Result, SequenceNumber, limits},
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
+    db::{
+        engine::{catalog::TreeState, engine::Core, settings::Durability},
+        write::pending_blobs::OnTheWay,
+    },
     platform::{BehindVfs, WriteBehind},
     table::{
         RunMeta, RunOptions, TableContext,

@@ -3,10 +3,11 @@
 //! Records are gathered in a buffer. When it is full they are sorted and written as a spill (`spill.rs`), where the database has threads by one
 //! of them, while the next buffer is filled. In the end all spills are merged. What fits into the buffer is never written.
 
-use super::{engine::engine::Core, load_writer::LoadRows, spill::Spiller};
+use super::{spill::Spiller, writer::LoadRows};
 use crate::{
     base::{Error, Result, TreeId, key_head, shared_prefix_len},
     codec::Compression,
+    db::engine::engine::Core,
     platform::pages::prefetch,
 };
 use std::{cell::Cell, sync::Arc};

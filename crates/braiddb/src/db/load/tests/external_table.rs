@@ -1,12 +1,12 @@
 //! Tables built without the database, and taken in.
 
-use super::{
-    Db, Settings, TableBuilder, TableInfo, TableSpec, Tree,
-    tests_bulk::{check_after_kill, each_failure},
-    tests_common::{DIR, fault, mem, open, small},
-};
+use super::bulk::{check_after_kill, each_failure};
 use crate::{
     base::{Error, Result},
+    db::{
+        Db, Settings, TableBuilder, TableInfo, TableSpec, Tree,
+        tests_common::{DIR, fault, mem, open, small},
+    },
     platform::{OpenMode, SystemRuntime, Vfs, fault_vfs::FaultVfs},
 };
 use std::{

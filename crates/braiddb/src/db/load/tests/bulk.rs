@@ -1,11 +1,11 @@
 //! Bulk loads: what they show to whom, and that nothing is left of those that fail.
 
-use super::{
-    BulkOptions, BulkProgress, Change, Db, Durability, Follower, Gap, Loaded, Settings, TreeOptions, WatchOptions,
-    tests_common::{Clock, DIR, SECOND_NS, bounded, fault, killed, mem, open, small},
-};
 use crate::{
     base::Error,
+    db::{
+        BulkOptions, BulkProgress, Change, Db, Durability, Follower, Gap, Loaded, Settings, TreeOptions, WatchOptions,
+        tests_common::{Clock, DIR, SECOND_NS, bounded, fault, killed, mem, open, small},
+    },
     platform::{
         Vfs,
         fault_vfs::{FaultVfs, Operation},
@@ -29,7 +29,7 @@ fn records(numbers: impl Iterator<Item = u32>, tag: u8) -> impl Iterator<Item = 
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn contents(tree: &super::Tree) -> Contents {
+fn contents(tree: &crate::db::Tree) -> Contents {
     tree.iter().map(|pair| pair.unwrap()).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

@@ -1,0 +1,12 @@
+//! Bulk loads: sorting, spilling, writing tables, and installing them.
+
+pub mod bulk;
+pub mod entries;
+pub mod external_table;
+pub mod install;
+pub mod placement;
+pub mod sorter;
+pub mod spill;
+#[cfg(test)]
+pub mod tests;
+pub mod writer;
