@@ -29,8 +29,6 @@ mod tests_follower;
 mod tests_follower_watch;
 #[cfg(test)]
 mod tests_review;
-#[cfg(test)]
-mod tests_watch;
 
 pub use archive_gaps::ArchiveGap;
 pub use checkpoint::{Image, ImageFile, ImageFileKind};

@@ -8,3 +8,5 @@ mod watcher;
 pub use change::{Change, ChangeSet, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand};
 pub use token::ResumeToken;
 pub use watcher::{WatchOptions, WatchStopper, Watcher};
+#[cfg(test)]
+pub mod tests;

@@ -1,12 +1,12 @@
 //! Tests of the change stream: every commit once, in order, whole; or an error, and never a hole.
 
-use super::{
-    Change, ChangeSet, Db, Durability, Gap, MergeBase, ResumeToken, Settings, WatchOptions, Watcher,
-    tests_common::{DIR, bounded, fault, killed, mem, open, small},
-};
 use crate::{
     base::Error,
     codec::Compression,
+    db::{
+        Change, ChangeSet, Db, Durability, Gap, MergeBase, ResumeToken, Settings, WatchOptions, Watcher,
+        tests_common::{DIR, bounded, fault, killed, mem, open, small},
+    },
     platform::{
         Vfs,
         fault_vfs::{FaultVfs, Operation},
@@ -524,7 +524,7 @@ fn a_token_after_what_tables_have_holds_though_the_log_loses_its_end() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(small(&fault(&vfs))).unwrap();
     let tree = db.tree("t").unwrap();
-    let put = |db: &Db, tree: &super::Tree, value: &[u8]| {
+    let put = |db: &Db, tree: &crate::db::Tree, value: &[u8]| {
         let mut batch = db.batch();
         batch.put(tree, b"k", value);
         db.write(batch, Durability::Buffered).unwrap()
@@ -642,7 +642,7 @@ fn who_resumes_far_into_a_segment_of_the_log_is_shown_what_follows_by_its_first_
 #[test]
 fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
     let vfs = mem();
-    let clock = super::tests_common::Clock::new();
+    let clock = crate::db::tests_common::Clock::new();
     let settings = || Settings { runtime: clock.clone(), ..small(&vfs) };
     let db = open(Settings { log_retention_bytes: Some(1 << 30), ..settings() }).unwrap();
     let fill = |db: &Db| {

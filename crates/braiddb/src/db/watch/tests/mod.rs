@@ -1,0 +1,3 @@
+//! Tests of the room, each file of one behaviour.
+
+pub mod watch;
