@@ -1,12 +1,9 @@
 //! The database: open, recovery, state, background work, and the handles that users hold.
 
 mod archive_gaps;
-mod checkpoint;
-mod dump_gaps;
-mod dump_source;
 mod engine;
+mod export;
 mod files;
-mod follower;
 mod handles;
 pub mod inspect;
 mod load;
@@ -20,25 +17,19 @@ mod write;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod tests_checkpoint;
-#[cfg(test)]
 pub mod tests_common;
-#[cfg(test)]
-mod tests_follower;
-#[cfg(test)]
-mod tests_follower_watch;
 #[cfg(test)]
 mod tests_review;
 
 pub use archive_gaps::ArchiveGap;
-pub use checkpoint::{Image, ImageFile, ImageFileKind};
-pub use dump_gaps::DumpGap;
-pub use dump_source::{DumpParts, DumpRange, DumpSource, DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
 pub use engine::settings::{Durability, Settings, TreeOptions};
 pub use engine::settings_check::check_range;
 pub use engine::shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
 pub use engine::stats::{PartitionStats, ReaderStats, RunStats, Stats};
-pub use follower::{Follower, Refreshed};
+pub use export::checkpoint::{Image, ImageFile, ImageFileKind};
+pub use export::dump_gaps::DumpGap;
+pub use export::dump_source::{DumpParts, DumpRange, DumpSource, DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
+pub use export::follower::{Follower, Refreshed};
 pub use handles::batch::Batch;
 pub use handles::conditional::Update;
 pub use handles::cursor::Cursor;

@@ -9,11 +9,11 @@ use crate::{
     codec::{Operand, Operands},
     commit::RawBatch,
     db::{
-        dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
         engine::{
             catalog::{TreeState, catalog_key, check_name},
             key::{KeyBuf, TREE_ID_LEN},
         },
+        export::dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
         handles::{
             database::Db,
             multi::tree::{TERMINATOR, escape},

@@ -116,7 +116,7 @@ pub struct Parts {
 }
 
 impl Core {
-    /// Opens or creates the database in `dir`, to be written. For reading only, see [`crate::db::follower::Follower`].
+    /// Opens or creates the database in `dir`, to be written. For reading only, see [`crate::db::export::follower::Follower`].
     ///
     /// With it comes what the catalog is to remember of the log's retention, once there are threads that make room for it.
     ///

@@ -102,7 +102,7 @@ impl Drop for FilesAhead {
 mod tests {
     use super::*;
     use crate::db::tests_common::{DIR, killed, open, small};
-    use crate::db::{engine::settings::Settings, follower::Follower, handles::database::Db};
+    use crate::db::{engine::settings::Settings, export::follower::Follower, handles::database::Db};
     use crate::platform::{Vfs, fault_vfs::FaultVfs, gated_runtime::GatedRuntime};
 
     fn settings(vfs: &FaultVfs, runtime: &Arc<GatedRuntime>, background_threads: usize) -> Settings {

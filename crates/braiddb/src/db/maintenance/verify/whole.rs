@@ -10,7 +10,7 @@ use crate::{
     base::{Error, FileNumber, Result},
     db::{
         engine::{engine::Core, memory::Common, settings::Settings},
-        follower::Follower,
+        export::follower::Follower,
         open::open::{numbered, table_context},
     },
     memtable::Memtable,

@@ -1,14 +1,14 @@
 //! Followers of a database that another handle writes. What a process on the real file system does to them is tested in
 //! `braiddb-sim/tests/processes/follower.rs`.
 
-use super::{
-    Db, Durability, Follower, Settings,
-    open::new_directory::RESTORING_NAME,
-    tests_common::{Clock, DIR, SECOND_NS, fault, mem, open, small},
-};
 use crate::{
     base::{Error, Result},
     codec::Compression,
+    db::{
+        Db, Durability, Follower, Settings,
+        open::new_directory::RESTORING_NAME,
+        tests_common::{Clock, DIR, SECOND_NS, fault, mem, open, small},
+    },
     platform::{
         OpenMode, SystemVfs, Vfs,
         fault_vfs::{FaultVfs, Operation},

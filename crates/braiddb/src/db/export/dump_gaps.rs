@@ -26,7 +26,7 @@ pub struct DumpGap {
 
 impl DumpRange {
     /// Goes past what an error is about; false if that cannot be told. `present` is the key of a record whose value could not be read.
-    pub(super) fn skip(&mut self, source: &DumpSource, error: &Error, present: Option<Vec<u8>>) -> Result<bool> {
+    pub(in crate::db) fn skip(&mut self, source: &DumpSource, error: &Error, present: Option<Vec<u8>>) -> Result<bool> {
         let Error::Corruption { path, offset, detail } = error else { return Ok(false) };
         let (from, next) = match present {
             Some(key) => {

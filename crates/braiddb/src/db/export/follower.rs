@@ -17,22 +17,24 @@
 //! **Space.** What a state has open stays on disk. The follower lets go of its state when it makes another. Who keeps one that was
 //! superseded finds it closed after [`crate::Builder::reader_age_max`], or ten minutes where no limit is set.
 
-use super::{
-    engine::{
-        engine::{Core, DiskState},
-        memory::Common,
-        settings::Settings,
-        stats::Counters,
-    },
-    files::{blob_store::BlobStore, reserve::Reserve},
-    handles::database::{Db, Shared},
-    open::{
-        open::{Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor},
-        replay::{Replayed, Walk, replay},
-    },
-};
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
+    db::{
+        engine::{
+            engine::{Core, DiskState},
+            memory::Common,
+            settings::Settings,
+            stats::Counters,
+        },
+        files::{blob_store::BlobStore, reserve::Reserve},
+        handles::database::{Db, Shared},
+        open::{
+            open::{
+                Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor,
+            },
+            replay::{Replayed, Walk, replay},
+        },
+    },
     memtable::Memtable,
     platform::OpenMode,
     read::{Garbage, ReadState},

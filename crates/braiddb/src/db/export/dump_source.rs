@@ -4,30 +4,30 @@
 //! beside what they are to change, so that no function has to be there. All of it comes from one snapshot. A range holds a state of the
 //! database for some rows, and then takes the present one, so that files and memtables of before can go while the dump goes on.
 
-use super::{
-    dump_gaps::DumpGap,
-    engine::{
-        catalog::{TreeState, check_name},
-        engine::Core,
-        key::{KeyBuf, TREE_ID_LEN},
-        settings::TreeOptions,
-        tree_options::LiveOptions,
-    },
-    handles::{
-        database::Db,
-        multi::tree::{split, unescape},
-        snapshot::{Hold, Snapshot},
-        streams::reader::StreamReader,
-    },
-    open::wal_retention as log_kept,
-    read::{
-        merge_operands::{FoundOperands, pile_up},
-        point_read::has_expired,
-    },
-};
+use super::dump_gaps::DumpGap;
 use crate::{
     base::{Content, Cursor as _, EntryKind, EntryRef, Error, Result, SequenceNumber, TreeId, limits},
     codec::Operands,
+    db::{
+        engine::{
+            catalog::{TreeState, check_name},
+            engine::Core,
+            key::{KeyBuf, TREE_ID_LEN},
+            settings::TreeOptions,
+            tree_options::LiveOptions,
+        },
+        handles::{
+            database::Db,
+            multi::tree::{split, unescape},
+            snapshot::{Hold, Snapshot},
+            streams::reader::StreamReader,
+        },
+        open::wal_retention as log_kept,
+        read::{
+            merge_operands::{FoundOperands, pile_up},
+            point_read::has_expired,
+        },
+    },
     read::{ReadState, ScanCursor},
     table::blob::Pieces,
 };
@@ -228,12 +228,12 @@ impl DumpSource {
     }
 
     /// Notes what was passed over.
-    pub(super) fn add_gap(&self, gap: DumpGap) {
+    pub(in crate::db) fn add_gap(&self, gap: DumpGap) {
         self.gaps.lock().push(gap);
     }
 
     /// The state that is read.
-    pub(super) fn hold(&self) -> &Hold {
+    pub(in crate::db) fn hold(&self) -> &Hold {
         &self.hold
     }
 
@@ -242,7 +242,7 @@ impl DumpSource {
         std::mem::take(&mut *self.failing.lock())
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
+    pub(in crate::db) fn core(&self) -> &Arc<Core> {
         self.db.core()
     }
 
@@ -313,12 +313,12 @@ impl EntrySink for CatalogSink<'_> {
 /// What is left to be read of a range of keys.
 #[derive(Clone, Debug)]
 pub struct DumpRange {
-    pub(super) tree: TreeId,
+    pub(in crate::db) tree: TreeId,
     multi: bool,
     /// The next internal key.
-    pub(super) next: Vec<u8>,
+    pub(in crate::db) next: Vec<u8>,
     /// The first internal key past it.
-    pub(super) end: Option<Vec<u8>>,
+    pub(in crate::db) end: Option<Vec<u8>>,
 }
 
 impl DumpRange {

@@ -1,10 +1,13 @@
 //! Watching the log through a follower, beside a writer that releases segments and uses their files again.
 
-use super::{
-    Db, Follower, Settings, WatchOptions,
-    tests_common::{DIR, mem, open, small},
+use crate::{
+    base::Error,
+    codec::Compression,
+    db::{
+        Db, Follower, Settings, WatchOptions,
+        tests_common::{DIR, mem, open, small},
+    },
 };
-use crate::{base::Error, codec::Compression};
 use std::path::Path;
 
 fn settings() -> Settings {

@@ -1,10 +1,12 @@
 //! Checkpoints: what is in them, while others write. What becomes of them when something fails stands in the battery of backups.
 
-use super::{
-    Db, Durability, Settings, TreeOptions,
-    tests_common::{DIR, bounded, mem, open, small},
+use crate::{
+    base::Error,
+    db::{
+        Db, Durability, Settings, TreeOptions,
+        tests_common::{DIR, bounded, mem, open, small},
+    },
 };
-use crate::base::Error;
 use std::{
     collections::BTreeMap,
     path::Path,

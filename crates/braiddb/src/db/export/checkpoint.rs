@@ -8,13 +8,13 @@
 //!
 //! The files that do change (log, manifest, CURRENT) are never linked: the directory gets a manifest of its own.
 
-use super::{
-    engine::engine::Core,
-    handles::database::Db,
-    open::new_directory::{NewDirectory, Operation},
-};
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
+    db::{
+        engine::engine::Core,
+        handles::database::Db,
+        open::new_directory::{NewDirectory, Operation},
+    },
     platform::Vfs,
     read::ReadState,
     table::{
@@ -130,7 +130,7 @@ impl Db {
 impl Core {
     /// The present state of the files. All commits up to `flushed` are in runs; `None` if there are runs of later ones, which past the log
     /// come before what was committed earlier: as a state after one commit, that cannot be told.
-    pub(super) fn take_image(self: &Arc<Core>, flushed: SequenceNumber) -> Result<Option<Image>> {
+    pub(in crate::db) fn take_image(self: &Arc<Core>, flushed: SequenceNumber) -> Result<Option<Image>> {
         // No edit is put into force meanwhile, and none failed half way: so layout and state are of each other.
         let disk = self.disk.lock();
         self.check_writable()?;
