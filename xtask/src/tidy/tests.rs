@@ -229,7 +229,7 @@ fn the_outside_world_stays_in_platform() {
     let text = "use std::fs::File;\nuse std::{io, fs};\nuse std::time::{Duration, Instant};\nfn f() {\n    std::thread::sleep(d);\n}\n";
     finds(&engine("db/open/open.rs", text), &[(1, "platform"), (2, "platform"), (3, "platform"), (5, "platform")]);
     finds(&engine("platform/posix.rs", text), &[]);
-    finds(&engine("db/tests.rs", text), &[]);
+    finds(&engine("db/handles/tests/database.rs", text), &[]);
     finds(
         &engine("db/open/open.rs", "use std::thread::{self, Builder};\nfn f() { thread::spawn(g); }\n"),
         &[(1, "platform"), (2, "platform")],

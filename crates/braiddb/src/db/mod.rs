@@ -1,6 +1,5 @@
 //! The database: open, recovery, state, background work, and the handles that users hold.
 
-mod archive_gaps;
 mod engine;
 mod export;
 mod files;
@@ -15,13 +14,10 @@ mod watch;
 mod write;
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 pub mod tests_common;
 #[cfg(test)]
 mod tests_review;
 
-pub use archive_gaps::ArchiveGap;
 pub use engine::settings::{Durability, Settings, TreeOptions};
 pub use engine::settings_check::check_range;
 pub use engine::shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
@@ -56,6 +52,7 @@ pub use maintenance::verify::{
     verify_path,
 };
 pub use open::archive::{LogArchive, RestorePoint};
+pub use open::archive_gaps::ArchiveGap;
 pub use open::new_directory::{LOCK_NAME, NewDirectory, Operation, RESTORING_NAME, make_durably, remove_unfinished};
 pub use read::merge_operands::MergeFunctionHandle;
 pub use record::bytes::{Key, Value};

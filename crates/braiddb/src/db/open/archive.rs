@@ -13,13 +13,15 @@
 //! **Gaps.** Commits have consecutive numbers. So commits that are missing are found when the next ones are archived: those of a
 //! segment that is gone, and those that did not go through the log. The gap is noted (`archive_gaps.rs`), and the call returns it.
 
-use super::new_directory::make_durably;
+use super::{
+    archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
+    new_directory::make_durably,
+};
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     commit::{PreparedBatch, decode_group, split_group},
     db::{
-        archive_gaps::{self, ArchiveGap, NOT_ARCHIVED, NOT_LOGGED},
         engine::{
             engine::{Core, Request},
             settings::Settings,

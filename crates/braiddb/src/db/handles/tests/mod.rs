@@ -3,6 +3,7 @@
 pub mod conditional;
 pub mod counting;
 pub mod cursor;
+pub mod database;
 pub mod exclusive;
 pub mod expiry;
 pub mod keep_ttl;

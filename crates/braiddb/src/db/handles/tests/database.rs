@@ -1,10 +1,13 @@
 //! Tests of the database as a whole, on a file system in memory, with work done inline.
 
-use super::{
-    Db, Durability, Settings, TreeOptions,
-    tests_common::{DIR, mem, open, small},
+use crate::{
+    codec::Compression,
+    db::{
+        Db, Durability, Settings, TreeOptions,
+        tests_common::{DIR, mem, open, small},
+    },
+    table::KeyBlocks,
 };
-use crate::{codec::Compression, table::KeyBlocks};
 use std::path::Path;
 
 fn key(i: u64) -> Vec<u8> {
@@ -476,7 +479,7 @@ fn a_shared_run_that_one_partition_has_let_go_of_is_left_by_the_others() {
     fill(0..20_000, 8, 2);
     let readers = |number: u64| {
         let stats = db.stats();
-        let reads = |p: &&super::PartitionStats| p.runs.iter().chain(&p.loose).any(|r| r.number == number);
+        let reads = |p: &&crate::db::PartitionStats| p.runs.iter().chain(&p.loose).any(|r| r.number == number);
         stats.partitions.iter().filter(reads).count()
     };
     let shared = db.stats().partitions[0].loose.last().unwrap().number;
