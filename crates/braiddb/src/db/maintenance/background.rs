@@ -91,12 +91,9 @@ const SPARSE_SHARE: u64 = 32;
 /// The same while nothing is committed.
 const SPARSE_SHARE_IDLE: u64 = 512;
 
-/// The most log segments that are kept while nothing is committed.
-const LOG_SEGMENTS_MAX: usize = 3;
-
 /// A piece of work.
 #[derive(Debug)]
-enum Job {
+pub(super) enum Job {
     Flush,
     Partition(Arc<Partition>, Plan),
 }
@@ -111,61 +108,6 @@ impl Core {
         self.wake_leaders();
         self.watches.wake();
         drop(self.gate.write());
-    }
-
-    /// Flushes all memtables.
-    pub fn flush_all(&self) -> Result<()> {
-        self.freeze_now()?;
-        self.run_flushes(u64::MAX)
-    }
-
-    /// As [`Core::flush_all`], but does not wait for what is committed meanwhile. Every commit up to the sequence number that this
-    /// gives is in runs then.
-    pub fn flush_what_is_there(&self) -> Result<SequenceNumber> {
-        let last = self.freeze_now()?;
-        self.run_flushes(last)?;
-        Ok(last)
-    }
-
-    /// Freezes the active memtable; gives the last commit before that.
-    fn freeze_now(&self) -> Result<SequenceNumber> {
-        self.check_writable()?;
-        self.look_at_readers();
-        let _write = self.write.lock();
-        self.wait_for_flush()?;
-        self.freeze();
-        Ok(self.snapshots.visible())
-    }
-
-    /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have; and where there are none, does
-    /// what is due after that.
-    pub(in crate::db) fn run_flushes(&self, last: SequenceNumber) -> Result<()> {
-        self.flush_frozen(last)?;
-        if self.settings.background_threads == 0 {
-            self.run_inline();
-        }
-        Ok(())
-    }
-
-    /// Flushes all frozen memtables with commits up to `last` alone, or waits until the workers have. The caller may have the right to
-    /// write.
-    pub fn flush_frozen(&self, last: SequenceNumber) -> Result<()> {
-        // The oldest comes last.
-        while self.state.load().frozen.last().is_some_and(|memtable| memtable.max_sequence() <= last) {
-            self.check_writable()?;
-            let mut work = self.work.lock();
-            if work.flushing {
-                self.work_changed.wait_for(&mut work, Duration::from_millis(10));
-                continue;
-            }
-            work.flushing = true;
-            drop(work);
-            if !self.run_job(Job::Flush) {
-                self.check_writable()?;
-                return Err(self.disk_full());
-            }
-        }
-        Ok(())
     }
 
     /// Merges each partition into as few runs as can be.
@@ -265,7 +207,7 @@ impl Core {
         self.check_writable()
     }
 
-    fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
+    pub(super) fn next_job(&self, role: Role, settle: bool) -> Option<Job> {
         if matches!(role, Role::Logger | Role::Cleaner) {
             return None;
         }
@@ -444,7 +386,7 @@ impl Core {
     }
 
     /// Does a job; false if it could not be done now.
-    fn run_job(&self, job: Job) -> bool {
+    pub(super) fn run_job(&self, job: Job) -> bool {
         let indexed = self.partitions_with_hash_indexes();
         let result = match &job {
             Job::Flush => self.run_flush(),
@@ -489,12 +431,6 @@ impl Core {
             self.index_what_came(&indexed, matches!(job, Job::Flush));
         }
         done
-    }
-
-    fn run_flush(&self) -> Result<()> {
-        let done =
-            self.contained("a flush", || self.with_space(Some(Stage::Flush), || self.flush_oldest().map(|_| ())));
-        done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
     /// Carries out a plan; a view found damaged on the way is set aside, and the partition planned anew.
@@ -543,7 +479,7 @@ impl Core {
     }
 
     /// Gives back what is kept for the next memtables if none was needed for long.
-    fn give_memory_back_if_due(&self) {
+    pub(super) fn give_memory_back_if_due(&self) {
         let (idle, quiet_since_ns) = {
             let work = self.work.lock();
             (work.idle, work.quiet_since_ns)
@@ -599,16 +535,8 @@ impl Core {
         }
     }
 
-    /// Has what old segments hold flushed, so that they can be used again, when there are many: else each opening of a
-    /// database that is seldom written would add one.
-    pub fn trim_log(&self) -> Result<()> {
-        let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
-        self.flush_all()?;
-        self.release_log(wal)
-    }
-
     /// Notes where a clock was set; later if the disk is full.
-    fn keep_time(&self) {
+    pub(super) fn keep_time(&self) {
         if self.check_writable().is_ok()
             && let Err(error) = self.note_time()
         {
@@ -630,55 +558,6 @@ impl Core {
         }
         self.freeze();
         true
-    }
-
-    /// The same for the thread that flushes, which must not wait for a flush, nor for a writer who waits for one.
-    fn trim_log_as_flusher(&self) -> Result<()> {
-        let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
-        let Some(write) = self.write.try_lock() else { return Ok(()) };
-        if self.state.load().frozen.is_empty() {
-            self.freeze();
-        }
-        drop(write);
-        while let Some(job) = self.next_job(Role::Flusher, false) {
-            if !self.run_job(job) {
-                return self.check_writable();
-            }
-        }
-        if self.state.load().frozen.is_empty() { self.release_log(wal) } else { Ok(()) }
-    }
-
-    /// Where all in the log is flushed, has it go on in a short segment, so that the long ones can go.
-    fn shorten_log(&self, wal: &Wal) -> Result<()> {
-        let state = self.state.load();
-        if !state.active.is_empty() || !state.frozen.is_empty() || !wal.go_on_in_short()? {
-            return Ok(());
-        }
-        drop(state);
-        self.release_log(wal)
-    }
-
-    /// Spares the next commits what the log can do beforehand.
-    fn tidy_log(&self) {
-        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
-        if let Err(e) = wal.tidy() {
-            self.leave_marker();
-            self.latch(&e);
-        }
-    }
-
-    /// Has the log's next segments ready before a commit needs them, if enough is written that it will.
-    fn prepare_log(&self) {
-        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
-        let made = loop {
-            match wal.prepare_next() {
-                Ok(true) => {}
-                other => break other,
-            }
-        };
-        if let Err(e) = made {
-            tracing::debug!(error = %e, "no log segment could be made ahead of need");
-        }
     }
 }
 
@@ -792,19 +671,5 @@ impl Core {
         };
         let rest = if until_retry > 0 { until_retry.min(PAUSE_NS) } else { look };
         Turn::Rest(scrub_ns.map_or(rest, |scrub| rest.min(scrub)))
-    }
-
-    /// What is to be done now and then, and the log's next segment.
-    fn look_after_log(&self) {
-        // Somebody may be about to need it.
-        self.prepare_log();
-        if let Err(error) = self.remove_leftovers() {
-            tracing::warn!(%error, "a file that is not needed any more could not be removed; the next open will");
-        }
-        self.keep_time();
-        self.give_memory_back_if_due();
-        self.look_at_readers_if_due();
-        self.tidy_log();
-        self.keep_reserve();
     }
 }

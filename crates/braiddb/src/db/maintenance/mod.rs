@@ -2,10 +2,12 @@
 
 pub mod background;
 pub mod dropping;
+pub mod flush;
 pub mod garbage_limit;
 pub mod hash_indexes;
 pub mod install;
 pub mod io_throttle;
+pub mod log_trim;
 pub mod scrub;
 #[cfg(test)]
 pub mod tests;

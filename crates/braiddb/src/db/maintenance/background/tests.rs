@@ -1,6 +1,6 @@
 //! When a database is idle, and what its flusher then does about the log.
 
-use super::*;
+use super::{super::log_trim::LOG_SEGMENTS_MAX, *};
 use crate::{
     codec::Compression,
     db::{

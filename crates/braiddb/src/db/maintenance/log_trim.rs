@@ -1,0 +1,83 @@
+//! Trimming the log: segments that nothing needs go, spare ones are prepared.
+
+use crate::{
+    base::Result,
+    db::engine::{engine::Core, scheduler::Role},
+    wal::Wal,
+};
+
+/// Maximum number of log segments kept while nothing is committed.
+pub(super) const LOG_SEGMENTS_MAX: usize = 3;
+
+impl Core {
+    /// Has what old segments hold flushed, so that they can be used again, when there are many: else each opening of a
+    /// database that is seldom written would add one.
+    pub fn trim_log(&self) -> Result<()> {
+        let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
+        self.flush_all()?;
+        self.release_log(wal)
+    }
+
+    /// The same for the thread that flushes, which must not wait for a flush, nor for a writer who waits for one.
+    pub(super) fn trim_log_as_flusher(&self) -> Result<()> {
+        let Some(wal) = self.wal.as_ref().filter(|wal| wal.segments().len() > LOG_SEGMENTS_MAX) else { return Ok(()) };
+        let Some(write) = self.write.try_lock() else { return Ok(()) };
+        if self.state.load().frozen.is_empty() {
+            self.freeze();
+        }
+        drop(write);
+        while let Some(job) = self.next_job(Role::Flusher, false) {
+            if !self.run_job(job) {
+                return self.check_writable();
+            }
+        }
+        if self.state.load().frozen.is_empty() { self.release_log(wal) } else { Ok(()) }
+    }
+
+    /// Where all in the log is flushed, has it go on in a short segment, so that the long ones can go.
+    pub(super) fn shorten_log(&self, wal: &Wal) -> Result<()> {
+        let state = self.state.load();
+        if !state.active.is_empty() || !state.frozen.is_empty() || !wal.go_on_in_short()? {
+            return Ok(());
+        }
+        drop(state);
+        self.release_log(wal)
+    }
+
+    /// Spares the next commits what the log can do beforehand.
+    pub(super) fn tidy_log(&self) {
+        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
+        if let Err(e) = wal.tidy() {
+            self.leave_marker();
+            self.latch(&e);
+        }
+    }
+
+    /// Has the log's next segments ready before a commit needs them, if enough is written that it will.
+    pub(super) fn prepare_log(&self) {
+        let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
+        let made = loop {
+            match wal.prepare_next() {
+                Ok(true) => {}
+                other => break other,
+            }
+        };
+        if let Err(e) = made {
+            tracing::debug!(error = %e, "no log segment could be made ahead of need");
+        }
+    }
+
+    /// What is to be done now and then, and the log's next segment.
+    pub(super) fn look_after_log(&self) {
+        // Somebody may be about to need it.
+        self.prepare_log();
+        if let Err(error) = self.remove_leftovers() {
+            tracing::warn!(%error, "a file that is not needed any more could not be removed; the next open will");
+        }
+        self.keep_time();
+        self.give_memory_back_if_due();
+        self.look_at_readers_if_due();
+        self.tidy_log();
+        self.keep_reserve();
+    }
+}
