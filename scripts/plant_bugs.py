@@ -99,7 +99,7 @@ PLANTS = [
      'self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;', "", MANIFEST, CRASHES),
     ("CURRENT: a slot's checksum", "version/current.rs",
      "if checksum(header.file_id, offset, &bytes[..SLOT_LEN - 8]) != sum {", "if sum == 1 {", MANIFEST, []),
-    ("directory: its own name", "db/open/open.rs",
+    ("directory: its own name", "db/open/opening.rs",
      'settings.vfs.sync_dir(parent).map_err(|e| Error::io("sync", parent, e))?;', "let _ = parent;", ["db::tests_open"], CRASHES),
     ("loads: the sync of their names", "db/load/install.rs",
      'self.table.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;', "", ["db::tests_bulk"], CRASHES),

@@ -45,15 +45,15 @@ fn siblings_do_not_import_each_other() {
 
 #[test]
 fn nobody_goes_through_the_root() {
-    let message = &engine("db/open/open.rs", "use crate::Db;\n")[0].message;
+    let message = &engine("db/open/opening.rs", "use crate::Db;\n")[0].message;
     assert!(message.contains("`crate::Db`"), "{message}");
-    finds(&engine("db/open/open.rs", "use crate::{Db, base::Error};\n"), &[(1, "layers")]);
-    finds(&engine("db/open/open.rs", "use crate::*;\n"), &[(1, "layers")]);
-    finds(&engine("db/open/open.rs", "use crate as engine;\n"), &[(1, "layers")]);
-    finds(&engine("db/open/open.rs", "pub(crate) fn f() {}\n"), &[]);
+    finds(&engine("db/open/opening.rs", "use crate::{Db, base::Error};\n"), &[(1, "layers")]);
+    finds(&engine("db/open/opening.rs", "use crate::*;\n"), &[(1, "layers")]);
+    finds(&engine("db/open/opening.rs", "use crate as engine;\n"), &[(1, "layers")]);
+    finds(&engine("db/open/opening.rs", "pub(crate) fn f() {}\n"), &[]);
     finds(&engine("lib.rs", "pub use db::Db;\npub use crate::base::Error;\n"), &[]);
     finds(&engine("options.rs", "use crate::db::Db;\n"), &[]);
-    finds(&engine("db/open/open.rs", "use crate::options::Builder;\n"), &[(1, "layers")]);
+    finds(&engine("db/open/opening.rs", "use crate::options::Builder;\n"), &[(1, "layers")]);
     finds(&engine("inspect.rs", "use crate::wal::inspect_segment;\n"), &[]);
 }
 
@@ -197,7 +197,7 @@ fn unsafe_stays_on_its_islands() {
     ] {
         finds(&engine(island, text), &[]);
     }
-    for elsewhere in ["view/reader.rs", "platform/mem.rs", "db/open/open.rs", "lib2/x.rs"] {
+    for elsewhere in ["view/reader.rs", "platform/mem.rs", "db/open/opening.rs", "lib2/x.rs"] {
         assert!(engine(elsewhere, text).iter().any(|finding| finding.rule == "unsafe" || finding.rule == "layers"));
     }
     finds(&engine("view/reader.rs", text), &[(3, "unsafe")]);
@@ -208,7 +208,7 @@ fn unsafe_stays_on_its_islands() {
     {
         finds(&files(&[(elsewhere, text)]), &[(3, "unsafe")]);
     }
-    finds(&engine("db/open/open.rs", "#![deny(unsafe_code)]\n// unsafe\nconst A: &str = \"unsafe\";\n"), &[]);
+    finds(&engine("db/open/opening.rs", "#![deny(unsafe_code)]\n// unsafe\nconst A: &str = \"unsafe\";\n"), &[]);
 }
 
 #[test]
@@ -227,16 +227,16 @@ fn unsafe_is_argued() {
 #[test]
 fn the_outside_world_stays_in_platform() {
     let text = "use std::fs::File;\nuse std::{io, fs};\nuse std::time::{Duration, Instant};\nfn f() {\n    std::thread::sleep(d);\n}\n";
-    finds(&engine("db/open/open.rs", text), &[(1, "platform"), (2, "platform"), (3, "platform"), (5, "platform")]);
+    finds(&engine("db/open/opening.rs", text), &[(1, "platform"), (2, "platform"), (3, "platform"), (5, "platform")]);
     finds(&engine("platform/posix.rs", text), &[]);
     finds(&engine("db/handles/tests/database.rs", text), &[]);
     finds(
-        &engine("db/open/open.rs", "use std::thread::{self, Builder};\nfn f() { thread::spawn(g); }\n"),
+        &engine("db/open/opening.rs", "use std::thread::{self, Builder};\nfn f() { thread::spawn(g); }\n"),
         &[(1, "platform"), (2, "platform")],
     );
-    finds(&engine("db/open/open.rs", "use std::thread::{self, Thread};\nfn f() { thread::park(); }\n"), &[]);
-    finds(&engine("db/open/open.rs", "use std::time::Duration;\nstd::thread_local!(static A: u8 = 0);\n"), &[]);
-    finds(&engine("db/open/open.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")), &[]);
+    finds(&engine("db/open/opening.rs", "use std::thread::{self, Thread};\nfn f() { thread::park(); }\n"), &[]);
+    finds(&engine("db/open/opening.rs", "use std::time::Duration;\nstd::thread_local!(static A: u8 = 0);\n"), &[]);
+    finds(&engine("db/open/opening.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")), &[]);
     finds(&files(&[("crates/braid-cli/src/main.rs", text)]), &[]);
 }
 

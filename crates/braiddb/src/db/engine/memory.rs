@@ -12,7 +12,7 @@
 //! cannot be flushed, since a disk is full, does not count for that.
 
 use super::{
-    engine::Core,
+    core::Core,
     scheduler::{Crew, Worker},
     settings::{Settings, job_bytes_of},
     shared_runtime::SharedRuntime,

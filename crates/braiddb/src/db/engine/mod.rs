@@ -2,7 +2,7 @@
 
 pub mod catalog;
 pub mod clock;
-pub mod engine;
+pub mod core;
 pub mod key;
 pub mod memory;
 pub mod scheduler;

@@ -3,7 +3,7 @@
 use super::settings::Settings;
 use crate::{
     base::{Error, Result},
-    db::open::open::MEMORY_MAX,
+    db::open::opening::MEMORY_MAX,
     table::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES},
 };
 use std::fmt::Display;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     base::{Error, Result},
-    db::open::open::MEMORY_MAX,
+    db::open::opening::MEMORY_MAX,
     platform::{OpenFiles, Runtime, SystemRuntime},
 };
 use std::{path::Path, sync::Arc};

@@ -1,6 +1,6 @@
 //! Counters and what is told of them.
 
-use super::engine::Core;
+use super::core::Core;
 use crate::{
     base::{ReaderKind, SequenceNumber},
     db::maintenance::scrub::ScrubStats,

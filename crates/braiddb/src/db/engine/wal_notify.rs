@@ -7,7 +7,7 @@
 //! sees the watcher. So no wake-up is lost, though the load is relaxed. Who syncs the log or finishes a flush does not hold that right,
 //! and so has a fence between what it did and the look; a watcher has one between counting itself and its own.
 
-use super::engine::Core;
+use super::core::Core;
 use parking_lot::{Condvar, Mutex};
 use std::{
     sync::atomic::{AtomicUsize, Ordering, fence},

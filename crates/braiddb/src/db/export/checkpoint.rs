@@ -11,7 +11,7 @@
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     db::{
-        engine::engine::Core,
+        engine::core::Core,
         handles::database::Db,
         open::new_directory::{NewDirectory, Operation},
     },

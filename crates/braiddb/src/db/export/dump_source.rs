@@ -11,7 +11,7 @@ use crate::{
     db::{
         engine::{
             catalog::{TreeState, check_name},
-            engine::Core,
+            core::Core,
             key::{KeyBuf, TREE_ID_LEN},
             settings::TreeOptions,
             tree_options::LiveOptions,

@@ -21,7 +21,7 @@ use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     db::{
         engine::{
-            engine::{Core, DiskState},
+            core::{Core, DiskState},
             memory::Common,
             settings::Settings,
             stats::Counters,
@@ -29,7 +29,7 @@ use crate::{
         files::{blob_store::BlobStore, reserve::Reserve},
         handles::database::{Db, Shared},
         open::{
-            open::{
+            opening::{
                 Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor,
             },
             replay::{Replayed, Walk, replay},

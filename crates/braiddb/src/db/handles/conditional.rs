@@ -8,7 +8,7 @@ use crate::{
     base::{Content, EntryKind, Result, SequenceNumber},
     commit::RawBatch,
     db::{
-        engine::{engine::Core, key::KeyBuf},
+        engine::{core::Core, key::KeyBuf},
         record::{bytes::Value, version::Version},
         write::{conflict_window::Membership, pipeline::Terms},
     },

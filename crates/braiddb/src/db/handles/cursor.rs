@@ -10,7 +10,7 @@ use crate::{
     db::{
         engine::{
             catalog::TreeState,
-            engine::Core,
+            core::Core,
             key::{KeyBuf, TREE_ID_LEN},
         },
         read::point_read::{Unresolved, has_expired},

@@ -8,7 +8,7 @@ use crate::{
     db::{
         engine::{
             catalog::{TreeState, catalog_key, check_name},
-            engine::Core,
+            core::Core,
             settings::{Durability, Settings, TreeOptions},
             stats::Stats,
             tree_options::{LiveOptions, check_options, check_same},
@@ -16,7 +16,7 @@ use crate::{
         export::follower::Follower,
         files::cut_tails,
         maintenance::verify::{VerifyOptions, VerifyReport},
-        open::open::application_cursor_key,
+        open::opening::application_cursor_key,
         record::version::Version,
         write::update_scope::meant,
     },

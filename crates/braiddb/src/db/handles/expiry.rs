@@ -14,7 +14,7 @@ use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber},
     codec::{Base, Operands},
     db::{
-        engine::{catalog::TreeState, engine::Core, key::KeyBuf, tree_options::micros},
+        engine::{catalog::TreeState, core::Core, key::KeyBuf, tree_options::micros},
         read::point_read::Resolved,
         record::bytes::Value,
     },

@@ -3,7 +3,7 @@
 use super::{cursor::Cursor, database::Db, snapshot::Hold};
 use crate::{
     base::{Error, ReaderKind, Result, TreeId, split_internal_key},
-    db::engine::{catalog::TreeState, engine::Core},
+    db::engine::{catalog::TreeState, core::Core},
 };
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
-        engine::engine::Core,
+        engine::core::Core,
         load::external_table::{TableBuilder, TableInfo},
     },
     read::{self, ReadState, Survey},

@@ -14,7 +14,7 @@ use crate::{
     base::{ReaderKind, Result, SequenceNumber},
     commit::Held,
     db::{
-        engine::{catalog::TreeState, engine::Core, key::KeyBuf},
+        engine::{catalog::TreeState, core::Core, key::KeyBuf},
         record::{bytes::Value, version::Version},
     },
 };

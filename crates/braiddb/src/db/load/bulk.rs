@@ -7,7 +7,7 @@ use super::{
 use crate::{
     base::{Error, Result},
     db::{
-        engine::{engine::Core, settings_check::check_range},
+        engine::{core::Core, settings_check::check_range},
         handles::{
             multi::tree::{MultiTree, TERMINATOR, escape},
             tree::{Tree, check_key},

@@ -23,7 +23,7 @@ use crate::{
     db::{
         engine::{
             catalog::TreeState,
-            engine::{Core, WriteState},
+            core::{Core, WriteState},
         },
         write::{pipeline::note_refused, wal_bypass::Marker},
     },

@@ -7,7 +7,7 @@ use super::{spill::Spiller, writer::LoadRows};
 use crate::{
     base::{Error, Result, TreeId, key_head, shared_prefix_len},
     codec::Compression,
-    db::engine::engine::Core,
+    db::engine::core::Core,
     platform::pages::prefetch,
 };
 use std::{cell::Cell, sync::Arc};

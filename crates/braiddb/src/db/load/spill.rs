@@ -8,7 +8,7 @@ use super::sorter::Buffer;
 use crate::{
     base::{EntryKind, EntryRef, Error, MergeOrder, Result, shared_prefix_len},
     codec::Compression,
-    db::engine::engine::Core,
+    db::engine::core::Core,
     platform::{AheadVfs, BehindVfs, Vfs, WriteBehind},
     table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter, TableContext},
     version::FileSet,

@@ -11,7 +11,7 @@ use crate::{
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
     db::{
-        engine::{catalog::TreeState, engine::Core, settings::Durability},
+        engine::{catalog::TreeState, core::Core, settings::Durability},
         write::pending_blobs::OnTheWay,
     },
     platform::{BehindVfs, WriteBehind},

@@ -7,14 +7,14 @@
 
 use super::upgrade::is_older;
 use crate::{
-    base::{Error, FileNumber, Result, SequenceNumber},
+    base::{Error, FileNumber, Result},
     compaction::{
         MERGED_BLOCKS_MAX, PARTITION_BLOCKS_MAX, PartitionShape, Plan, PlanOptions, RunShape, ViewShape, best_cut,
         deadest, droppable_runs, plan,
     },
     db::{
         engine::{
-            engine::{Core, WorkState},
+            core::{Core, WorkState},
             scheduler::{Role, Turn, Worker},
         },
         files::reserve::Stage,
@@ -22,7 +22,6 @@ use crate::{
     platform::WHOLE,
     read::ReadState,
     version::{Partition, RunHandle, Version},
-    wal::Wal,
 };
 use std::{
     collections::HashMap,

@@ -6,7 +6,7 @@ use crate::{
     db::{
         engine::{
             catalog::{DroppedTree, TreeState, catalog_key, check_name},
-            engine::Core,
+            core::Core,
         },
         handles::database::Db,
     },

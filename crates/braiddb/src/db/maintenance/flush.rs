@@ -3,7 +3,7 @@
 use super::background::Job;
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{engine::engine::Core, files::reserve::Stage},
+    db::{engine::core::Core, files::reserve::Stage},
 };
 use std::time::Duration;
 

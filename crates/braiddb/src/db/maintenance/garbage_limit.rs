@@ -6,7 +6,7 @@
 use super::background::Shares;
 use crate::{
     compaction::{DeadEstimate, PartitionShape, Plan, estimate_dead},
-    db::engine::engine::{Core, WorkState},
+    db::engine::core::{Core, WorkState},
     read::ReadState,
     version::Partition,
 };

@@ -3,7 +3,7 @@
 
 use crate::{
     base::Result,
-    db::engine::{engine::Core, stats::hash_index_bytes},
+    db::engine::{core::Core, stats::hash_index_bytes},
     table::Run,
     version::Partition,
     view::View,

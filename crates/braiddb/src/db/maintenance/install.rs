@@ -5,7 +5,7 @@ use crate::{
     codec::Compression,
     compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan, Target},
     db::{
-        engine::engine::{Core, DiskState, Memtables},
+        engine::core::{Core, DiskState, Memtables},
         files::reserve::Stage,
     },
     memtable::Memtable,

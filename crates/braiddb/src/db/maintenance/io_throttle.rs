@@ -2,7 +2,7 @@
 //! than they must where there are few processors.
 
 use crate::{
-    db::engine::{engine::Core, settings::Settings},
+    db::engine::{core::Core, settings::Settings},
     platform::{Hurry, LimitedVfs, Limits, Pace, PacedVfs, Urgency, Vfs},
     table::TableContext,
 };

@@ -2,7 +2,7 @@
 
 use crate::{
     base::Result,
-    db::engine::{engine::Core, scheduler::Role},
+    db::engine::{core::Core, scheduler::Role},
     wal::Wal,
 };
 

@@ -7,7 +7,7 @@
 
 use crate::{
     base::{FileNumber, Result},
-    db::engine::engine::Core,
+    db::engine::core::Core,
     table::{DamagedUnit, Run},
     view::{View, damaged_view, damaged_view_file},
 };

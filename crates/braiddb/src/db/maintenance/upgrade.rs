@@ -10,9 +10,9 @@ use crate::{
     base::{FileNumber, Result},
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
     db::{
-        engine::engine::{Core, WorkState},
+        engine::core::{Core, WorkState},
         handles::database::Db,
-        open::open::numbered,
+        open::opening::numbered,
     },
     platform::OpenMode,
     read::ReadState,

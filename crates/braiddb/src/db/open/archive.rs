@@ -23,7 +23,7 @@ use crate::{
     commit::{PreparedBatch, decode_group, split_group},
     db::{
         engine::{
-            engine::{Core, Request},
+            core::{Core, Request},
             settings::Settings,
         },
         handles::database::Db,

@@ -8,7 +8,7 @@
 
 use super::{
     new_directory::{LOCK_NAME, RESTORING_NAME},
-    open::{SYNC_FAILED_NAME, numbered},
+    opening::{SYNC_FAILED_NAME, numbered},
 };
 use crate::{
     base::{Error, Result},

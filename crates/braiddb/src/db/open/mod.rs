@@ -4,7 +4,7 @@ pub mod archive;
 pub mod archive_gaps;
 pub mod birthplace;
 pub mod new_directory;
-pub mod open;
+pub mod opening;
 pub mod preopen;
 pub mod replay;
 #[cfg(test)]

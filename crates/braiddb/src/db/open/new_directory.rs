@@ -5,7 +5,7 @@
 //! never opens as a database, so a killed operation leaves nothing that looks like one, and [`remove_unfinished`] can remove it. An
 //! operation that fails removes the files that it made. The directory's lock is held meanwhile.
 
-use super::open::{SYNC_FAILED_NAME, numbered};
+use super::opening::{SYNC_FAILED_NAME, numbered};
 use crate::{
     base::{Error, Result},
     db::files::{cut_tails::CUT_TAIL_PREFIX, reserve::RESERVE_NAME},

@@ -11,7 +11,7 @@ use crate::{
     codec::MergeFunctions,
     commit::{Operation, decode_group},
     db::{
-        engine::{engine::Core, settings::Settings},
+        engine::{core::Core, settings::Settings},
         files::blob_store::BlobStore,
         read::merge_operands::insert_operands,
         write::wal_bypass::{tells_of_load, unlogged_before},

@@ -17,7 +17,7 @@ use crate::{
     db::{
         engine::{
             catalog::{DroppedTree, TreeState, catalog_key},
-            engine::{Core, DiskState},
+            core::{Core, DiskState},
             settings::Settings,
         },
         files::blob_store::BlobStore,

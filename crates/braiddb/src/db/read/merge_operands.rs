@@ -6,7 +6,7 @@ use crate::{
     codec::{Base, MergeFunctions, Operand, Operands, encode_operands},
     commit::{Operation, RawBatch},
     db::{
-        engine::{catalog::catalog_key, engine::Core, key::TREE_ID_LEN},
+        engine::{catalog::catalog_key, core::Core, key::TREE_ID_LEN},
         handles::{batch::Batch, database::Db, expiry::check_can_merge, tree::Tree},
         write::update_scope::meant,
     },

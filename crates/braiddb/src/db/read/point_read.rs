@@ -4,7 +4,7 @@ use super::merge_operands::FoundOperands;
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     db::{
-        engine::{engine::Core, key::KeyBuf},
+        engine::{core::Core, key::KeyBuf},
         handles::{snapshot::Hold, tree::check_key},
         maintenance::background::damaged_view,
     },

@@ -11,7 +11,7 @@ use crate::{
     commit::{Held, Seen},
     db::engine::{
         clock::Moment,
-        engine::{Core, WorkState},
+        core::{Core, WorkState},
         stats::ReaderStats,
     },
 };

@@ -4,7 +4,7 @@ use super::token::ResumeToken;
 use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
-        engine::{engine::Core, settings::TreeOptions},
+        engine::{core::Core, settings::TreeOptions},
         record::version::Version,
         write::pending_blobs::OnTheWay,
     },

@@ -6,7 +6,7 @@ use crate::{
     codec::{Base, Operands},
     commit::Operation,
     db::{
-        engine::{catalog::TreeState, engine::Core},
+        engine::{catalog::TreeState, core::Core},
         handles::multi::tree::{bounds_of, split as split_multi_key, unescape},
         write::{pending_blobs::OnTheWay, wal_bypass::Marker},
     },

@@ -13,7 +13,7 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
     db::{
-        engine::{catalog::TreeState, engine::Core},
+        engine::{catalog::TreeState, core::Core},
         handles::{database::Db, multi::tree::MultiTree, tree::Tree},
     },
     platform::UNIX_EPOCH,

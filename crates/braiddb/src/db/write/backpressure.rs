@@ -8,7 +8,7 @@
 
 use crate::{
     db::{
-        engine::{engine::Core, stats::Counters},
+        engine::{core::Core, stats::Counters},
         maintenance::background::RETRY_NS_MIN,
     },
     platform::{Runtime, WHOLE},

@@ -14,7 +14,7 @@ use crate::{
     base::{Error, Result},
     commit::PreparedBatch,
     db::{
-        engine::engine::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
+        engine::core::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
         handles::database::Db,
     },
     txn::{Check, Verdict},

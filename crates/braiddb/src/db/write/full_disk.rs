@@ -9,7 +9,7 @@ use crate::{
     compaction::Plan,
     db::{
         engine::{
-            engine::{Core, Request},
+            core::{Core, Request},
             settings::Settings,
         },
         files::reserve::{Reserve, Stage, Wanted},

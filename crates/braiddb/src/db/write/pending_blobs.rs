@@ -3,7 +3,7 @@
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     codec::Compression,
-    db::engine::{engine::Core, settings::Durability},
+    db::engine::{core::Core, settings::Durability},
     table::blob::{BlobRef, Lane, Pieces},
 };
 use std::{

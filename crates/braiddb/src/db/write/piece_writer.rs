@@ -14,7 +14,7 @@ use super::pending_blobs::OnTheWay;
 use crate::{
     base::{Content, EntryKind, Error, Result, limits},
     codec::Compression,
-    db::engine::{engine::Core, key::KeyBuf, settings::TreeOptions},
+    db::engine::{core::Core, key::KeyBuf, settings::TreeOptions},
     table::blob::{Lane, Pieces},
 };
 use std::{

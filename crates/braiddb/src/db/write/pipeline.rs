@@ -6,10 +6,10 @@ use crate::{
     commit::{NOTHING, PreparedBatch, decode_group},
     db::{
         engine::{
-            engine::{Answer, Committed, Core, Request, WriteState},
+            core::{Answer, Committed, Core, Request, WriteState},
             settings::Durability,
         },
-        open::open::leave_marker,
+        open::opening::leave_marker,
         read::merge_operands::insert_operands,
     },
     memtable::Memtable,

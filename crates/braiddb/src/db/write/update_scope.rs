@@ -9,7 +9,7 @@
 
 use crate::{
     base::{Error, Result},
-    db::engine::engine::{Core, NOTICE_UPDATE},
+    db::engine::core::{Core, NOTICE_UPDATE},
 };
 use std::{
     cell::{Cell, RefCell},

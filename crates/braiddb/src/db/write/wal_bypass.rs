@@ -18,7 +18,7 @@ use crate::{
     db::{
         engine::{
             catalog::catalog_key,
-            engine::{Core, Request, WriteState},
+            core::{Core, Request, WriteState},
         },
         handles::database::Db,
         record::version_tags::VERSION_TAGS,

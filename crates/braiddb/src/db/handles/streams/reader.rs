@@ -3,7 +3,7 @@
 use crate::{
     base::{Content, EntryKind, Error, Result},
     db::{
-        engine::{engine::Core, key::KeyBuf},
+        engine::{core::Core, key::KeyBuf},
         handles::{database::Db, snapshot::Hold},
         read::merge_operands::FoundOperands,
         write::{pending_blobs::OnTheWay, piece_writer::Base},

@@ -2,7 +2,7 @@
 
 use crate::{
     base::{Error, FileNumber},
-    db::open::open::numbered,
+    db::open::opening::numbered,
     version::CURRENT_NAME,
 };
 use std::{

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     base::{Error, FileNumber, Result},
     db::{
-        engine::{engine::Core, memory::Common, settings::Settings},
+        engine::{core::Core, memory::Common, settings::Settings},
         export::follower::Follower,
-        open::open::{numbered, table_context},
+        open::opening::{numbered, table_context},
     },
     memtable::Memtable,
     platform::Runtime,

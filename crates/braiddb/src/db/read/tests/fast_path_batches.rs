@@ -320,7 +320,7 @@ fn what_is_written_together_is_seen_together() {
     }
 }
 
-/// A follower's state that was let go of ([`crate::db::engine::engine::Core`]'s `supersede`) between the look whether the database is open and the loan of the state: a
+/// A follower's state that was let go of ([`crate::db::engine::core::Core`]'s `supersede`) between the look whether the database is open and the loan of the state: a
 /// state of nothing has no partitions. Here the database stays open, so the other way finds all.
 #[test]
 fn a_state_of_nothing_is_left_to_the_other_way() {

@@ -23,7 +23,7 @@ use crate::{
         engine::{
             catalog::{Catalog, DroppedTree, TreeState, catalog_key},
             clock::Clock,
-            engine::{Core, DiskState, Exclusivity, WorkState, WriteState},
+            core::{Core, DiskState, Exclusivity, WorkState, WriteState},
             memory::{Common, Membership},
             settings::Settings,
             stats::Counters,
