@@ -346,13 +346,12 @@ impl Core {
         })
     }
 
-    /// Work that the close of the database ended is no failure, and is not reported as one.
+    /// Work that the close of the database ended is no failure: no reason is kept for it, so that a real failure during the
+    /// close is kept and logged. Calls fail with `Closed` by then.
     fn latch_for(&self, reason: &str, is_closed: bool) {
         let mut failure = self.failure.lock();
-        if failure.is_none() {
-            if !is_closed {
-                tracing::error!(reason, "the database takes no more writes");
-            }
+        if failure.is_none() && !is_closed {
+            tracing::error!(reason, "the database takes no more writes");
             *failure = Some(reason.to_owned());
         }
         self.failed.store(true, Ordering::Release);

@@ -279,7 +279,8 @@ impl Db {
     }
 
     /// Closes the database: buffered commits are made durable, background work ends, the lock is given up. Handles that
-    /// are left fail with `Closed` from then on.
+    /// are left fail with `Closed` from then on. A failure of background work during the close is returned as
+    /// [`Error::ReadOnly`] with its reason.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
@@ -294,6 +295,8 @@ impl Shared {
         let core = &self.core;
         core.release_limited_work();
         let is_writable = !core.failed.load(Ordering::Acquire) && !core.settings.read_only;
+        // Of an earlier failure the calls since have reported the reason.
+        let had_failed = core.failure.lock().is_some();
         // What is in no log must not be lost by closing, or not without a word. Nobody is refused yet; but what comes now has no promise.
         let flushed = if core.has_unlogged() { core.flush_all() } else { Ok(()) };
         if is_writable && let Err(e) = core.trim_log() {
@@ -325,7 +328,8 @@ impl Shared {
             // What was made ahead of need is of no use to the next.
             wal.trim_spares();
         }
-        synced.and(flushed)
+        let failed = core.failure.lock().clone().filter(|_| !had_failed);
+        synced.and(flushed).and(failed.map_or(Ok(()), |reason| Err(Error::ReadOnly { reason })))
     }
 }
 

@@ -329,7 +329,8 @@ impl Core {
 
     fn check_not_failed(&self) -> Result<()> {
         if self.failed.load(Ordering::Acquire) {
-            return Err(Error::ReadOnly { reason: self.failure.lock().clone().unwrap_or_default() });
+            let failure = self.failure.lock().clone();
+            return Err(failure.map_or(Error::Closed, |reason| Error::ReadOnly { reason }));
         }
         Ok(())
     }
