@@ -101,3 +101,26 @@ fn watch_of_trimmed_log_says_where_it_begins_and_what_is_missing() {
     }
     place.fails(2, "watch db --after 99999999999");
 }
+
+/// Where the files of a database had been put back, the message about a later token named commits up to one before it.
+#[test]
+fn watch_from_token_above_last_commit_names_both_numbers() {
+    let place = Workplace::with_database();
+    place.ok("watch db --keep 16M");
+    place.ok("put db t a 1");
+    let earlier = place.path("earlier");
+    std::fs::create_dir(&earlier).unwrap();
+    for entry in std::fs::read_dir(place.path("db")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), earlier.join(entry.file_name())).unwrap();
+    }
+    let last = lines(&place.ok("watch db")).last().unwrap()["sequence"].as_u64().unwrap();
+    place.ok("put db t b 2");
+    place.ok("put db t c 3");
+    let shown = lines(&place.ok("watch db"));
+    let (ahead, token) = (&shown.last().unwrap()["sequence"], shown.last().unwrap()["token"].as_str().unwrap());
+    let refused = place.run(&format!("watch earlier --from {token}"));
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{refused:?}");
+    let expected = [format!("after commit {ahead},"), format!("database is {last}:")];
+    assert!(expected.iter().all(|part| refused.stderr.contains(part)), "{refused:?}");
+}

@@ -193,8 +193,8 @@ impl Db {
     ///
     /// Changes are read from the log, as far back as it goes. It is kept for as long as recovery needs it, and beyond that as
     /// [`crate::Builder::log_retention`] says. Nothing is ever skipped: if the log does not reach back to where a watcher is to begin,
-    /// or what it has not seen yet was let go of because it is slow, it gets [`Error::WatchTooOld`], and if the log does not tell
-    /// something, [`Change::Gap`].
+    /// or has dropped commits that a slow watcher has not read yet, the watcher gets [`Error::WatchTooOld`]. Commits that did not go
+    /// through the log are a [`Change::Gap`].
     ///
     /// Writers take no notice of watchers, but that they wake those that wait; a slow one never holds them up. It holds about a
     /// mebibyte in memory, or the largest commit, and the space of a segment of the log.
@@ -206,8 +206,8 @@ impl Db {
     /// A database that is open for reading only shows what there is in its log when this is called, up to its own state, and nothing after it; beside a process that writes it,
     /// what that lets go of meanwhile may end in an error. A token is to be had from there all the same.
     ///
-    /// `InvalidArgument`: the token is another database's or of another life of it, or the database has lost what its watcher saw, or it
-    /// has not come to that commit yet. Reading costs what is read: the log is read once, front to back, from the segment on in which it begins.
+    /// `InvalidArgument`: the token belongs to another database or another life of it, the database has lost the commits that its
+    /// watcher saw, or the commit is above the last one of the database. Reading costs what is read: the log is read once, front to back, from the segment on in which it begins.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -253,10 +253,8 @@ impl Watcher {
             Start::Oldest => Some(source.floor()),
         };
         let visible = core.snapshots.visible();
-        if let Some(after) = after.filter(|after| *after > visible) {
-            return Err(Error::InvalidArgument(format!(
-                "the database has not come to commit {after}, its last is {visible}: it was put back to an earlier state, or this is another"
-            )));
+        if let Some(after) = after {
+            check_reached(after, visible)?;
         }
         let reader = match (&core.wal, after) {
             (Some(wal), None) => wal.reader_at_end(),
@@ -557,6 +555,8 @@ impl Source {
                     .to_owned(),
             ));
         }
+        // First: to a log that was put back to an earlier state, the token's epoch looks like one that it has dropped.
+        check_reached(token.sequence, self.core.snapshots.visible())?;
         if token.is_synced {
             return Ok(token.sequence);
         }
@@ -571,6 +571,19 @@ impl Source {
             None => Err(Error::WatchTooOld { after: token.sequence, floor: self.floor() }),
         }
     }
+}
+
+/// Fails for a commit of the future.
+fn check_reached(commit: SequenceNumber, last: SequenceNumber) -> Result<()> {
+    if commit <= last {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(format!(
+        "the watch is to begin after commit {commit}, but the last commit of the database is {last}: a crash has \
+         taken back commits that were not synced, the database was put back to an earlier state, or the number or resume token \
+         is from another copy of it; take a snapshot, and watch from its sequence \
+         number on"
+    )))
 }
 
 impl HeldLog for Source {

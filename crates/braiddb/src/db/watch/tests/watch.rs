@@ -671,3 +671,33 @@ fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
     fill(&db);
     assert!(all(&mut db.watch(WatchOptions::new().from_oldest()).unwrap()).len() < 400);
 }
+
+/// Where the files of a database had been put back, a token of an unsynced watcher was `WatchTooOld` and named commits up to one before its own:
+/// its epoch looks like one whose log is gone.
+#[test]
+fn token_above_last_commit_is_refused_and_both_numbers_are_named() {
+    let vfs = FaultVfs::new(Path::new(DIR));
+    let db = open(keeping(&fault(&vfs), 1 << 20)).unwrap();
+    let last = db.tree("t").unwrap().put("a", "1").unwrap();
+    db.sync().unwrap();
+    let earlier = killed(&vfs);
+    db.close().unwrap();
+    let db = open(keeping(&fault(&vfs), 1 << 20)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    let mut watchers = [true, false].map(|unsynced| db.watch(WatchOptions::new().unsynced(unsynced)).unwrap());
+    let ahead = (0..10_u8).fold(0, |_, i| tree.put([i], "2").unwrap());
+    for watcher in &mut watchers {
+        assert_eq!(all(watcher).len(), 10);
+    }
+    let tokens = watchers.map(|watcher| watcher.token());
+    for read_only in [true, false] {
+        let db = open(Settings { read_only, ..keeping(&fault(&killed(&earlier)), 1 << 20) }).unwrap();
+        for token in tokens {
+            let refused = db.watch(WatchOptions::new().resume(token)).unwrap_err();
+            let text = refused.to_string();
+            assert!(matches!(refused, Error::InvalidArgument(_)), "{refused:?}");
+            let expected = [format!("after commit {ahead},"), format!("database is {last}:")];
+            assert!(expected.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+}
