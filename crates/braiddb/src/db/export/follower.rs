@@ -470,6 +470,8 @@ impl Log {
             return Err(Error::corruption(dir, 0, outcome.tail_note.unwrap_or_default()));
         }
         let tail_note = match &outcome.tail {
+            // A record with a missing value is whole itself: it says nothing about a writer.
+            _ if outcome.is_stopped => outcome.tail_note,
             Some(tail) if outcome.tail_note.is_some() && !is_being_written(settings, tail)? => outcome.tail_note,
             _ => None,
         };

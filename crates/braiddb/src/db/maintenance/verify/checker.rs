@@ -110,6 +110,11 @@ impl Checker {
         self.problem(VerifyProblem::new(ProblemKind::Missing, path, 0, 0, detail), keys);
     }
 
+    /// Returns whether a torn end of the log is among the problems.
+    pub fn has_torn_tail(&self) -> bool {
+        self.findings.lock().problems.iter().any(|(problem, _)| problem.kind == ProblemKind::TornTail)
+    }
+
     pub fn note(&self, note: String) {
         self.findings.lock().notes.push(note);
     }

@@ -187,6 +187,21 @@ fn the_first_bad_value_past_what_is_durable_ends_the_log() {
     }
 }
 
+/// A read-only open took the record, which is whole itself, for one that a living writer had just finished: the commit was gone, and
+/// neither the statistics nor a verification of that handle said so.
+#[test]
+fn read_only_open_notes_a_log_that_ends_before_a_missing_value() {
+    for damaged in 3..=5u8 {
+        let vfs = with_damaged_value(damaged);
+        let db = Follower::open_with(settings(&vfs, 4 << 20), Path::new(DIR), None).unwrap().db();
+        assert_eq!(db.open_tree("t").unwrap().iter().count(), usize::from(damaged) - 1);
+        let note = db.stats().log_tail_note.expect("a note");
+        assert!(note.contains("a value it refers to is missing"), "{note}");
+        let notes = db.verify().unwrap().notes;
+        assert!(notes.iter().any(|text| text.contains(&note)), "{notes:?}");
+    }
+}
+
 #[test]
 fn a_bad_value_of_a_durable_commit_is_the_readers_to_find() {
     let vfs = with_damaged_value(1);
