@@ -104,7 +104,13 @@ pub fn check_parent(path: &Path) -> Result<()> {
             let (path, parent) = (path.display(), parent.display());
             Err(usage(format!("cannot create {path}: {parent} is a file, no directory; name another place")))
         }
-        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        // Some level above is a file.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            let file = parent.ancestors().find(|above| fs::metadata(above).is_ok_and(|metadata| !metadata.is_dir()));
+            let (path, file) = (path.display(), file.unwrap_or(parent).display());
+            Err(usage(format!("cannot create {path}: {file} is a file, no directory; name another place")))
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(failure(SYSTEM, format!("cannot read {}: {error}", parent.display())))
         }
         _ => Err(failure(

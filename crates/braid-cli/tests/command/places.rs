@@ -120,6 +120,13 @@ fn new_database_in_database_or_in_its_source_is_refused() {
         "restore backups archive/new --archive archive --to 1",
         "restore backups db/new",
         "load some.dump db/new",
+        "load some.dump backups",
+        "load some.dump backups/new",
+        "load some.dump archive",
+        "load some.dump archive/new",
+        "checkpoint db backups/new",
+        "checkpoint db backups/new --copy",
+        "salvage db backups/new",
         "salvage db db",
         "salvage db db/new",
         "salvage backups db/new",
@@ -130,4 +137,20 @@ fn new_database_in_database_or_in_its_source_is_refused() {
     }
     assert!(!place.path("db/new").exists() && !place.path("backups/new").exists());
     assert!(place.ok("backup verify backups").ends_with("backup 1 is whole\n"));
+}
+
+/// A path two levels below a file was said to lack a directory, which cannot be made there.
+#[test]
+fn new_directory_below_file_or_missing_parent_names_the_obstacle() {
+    let place = filled();
+    place.ok("dump db some.dump");
+    for command in ["archive db", "backup create db", "checkpoint db", "checkpoint --copy db", "load some.dump"] {
+        for path in ["some.dump/new", "some.dump/a/b/new"] {
+            let said = place.fails(2, &format!("{command} {path}"));
+            assert!(said.contains("some.dump is a file, no directory"), "{command} {path}: {said}");
+        }
+        let said = place.fails(4, &format!("{command} none/new"));
+        assert!(said.contains("there is no directory none; make that first"), "{command}: {said}");
+    }
+    assert!(!place.path("none").exists());
 }

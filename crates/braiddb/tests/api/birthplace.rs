@@ -1,7 +1,7 @@
 //! Where databases may be created, and where not.
 
 use braiddb::{
-    Builder, Db, DirectoryTarget, Error, Result,
+    Builder, Db, DirectoryTarget, DumpOptions, Error, LoadOptions, Result,
     platform::{MemVfs, OpenMode, Vfs},
 };
 use std::{path::Path, sync::Arc};
@@ -86,6 +86,34 @@ fn create_inside_backups_a_log_archive_or_another_database_is_refused() {
         let error = refused(&vfs, path);
         assert!(matches!(error, Error::AlreadyExists(_)), "{path}: {error}");
     }
+}
+
+/// A load, a restore and a checkpoint made their database where `open` refuses one: inside backups, and in a log archive, which has
+/// only directories.
+#[test]
+fn load_restore_and_checkpoint_into_backups_or_archive_are_refused() {
+    let vfs = mem();
+    let db = builder(&vfs).log_archive("/archive").open("/db").unwrap();
+    db.tree("t").unwrap().put(b"k", b"v").unwrap();
+    let backups = DirectoryTarget::open_in(Arc::clone(&vfs), "/backups").unwrap();
+    db.backup(&backups).unwrap();
+    db.archive_now().unwrap();
+    let mut dump = Vec::new();
+    db.dump(&mut dump, DumpOptions::default()).unwrap();
+    // A target of backups has a lock of its own.
+    let names = |path| vfs.list(Path::new(path)).map(|all| all.into_iter().map(|e| e.name).collect::<Vec<_>>()).ok();
+    for path in ["/backups", "/backups/new", "/archive", "/archive/new", "/db/new"] {
+        let before = names(path);
+        let load = builder(&vfs).load(path, &mut dump.as_slice(), LoadOptions::default()).map(drop);
+        let restore = builder(&vfs).restore(&backups, None, path).map(drop);
+        let checkpoint = db.checkpoint(path).map(drop);
+        for (error, what) in [(load, "load"), (restore, "restore"), (checkpoint, "checkpoint")] {
+            let error = error.expect_err(what);
+            assert!(matches!(error, Error::AlreadyExists(_)), "{what} into {path}: {error}");
+        }
+        assert_eq!(names(path), before, "{path}");
+    }
+    builder(&vfs).load("/new", &mut dump.as_slice(), LoadOptions::default()).unwrap();
 }
 
 /// A file whose name ends like a backup's, beside a database, had it refused.

@@ -24,7 +24,7 @@ use std::{
 /// A directory of this name is made by file systems, at their root.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// How the names of backups end.
+/// How the names of backups end, after their numbers.
 const BACKUP_SUFFIX: &str = ".backup";
 
 /// The length of the name of a directory in a log archive: a number in hexadecimal digits.
@@ -74,7 +74,8 @@ fn is_of_engine(name: &str) -> bool {
 }
 
 fn holds_backups(entries: &[DirEntry]) -> bool {
-    entries.iter().any(|entry| entry.name.ends_with(BACKUP_SUFFIX))
+    let is_number = |stem: &str| !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_digit());
+    entries.iter().any(|entry| entry.name.strip_suffix(BACKUP_SUFFIX).is_some_and(is_number))
 }
 
 /// A directory of these names holds a database.
@@ -181,6 +182,19 @@ fn check_archive(settings: &Settings, archive: &Path, dir: &Path) -> Result<()> 
         Err(e) => Err(Error::io("list", archive, e)),
         Ok(_) => Ok(()),
     }
+}
+
+/// Fails where a load, a restore, a salvage or a checkpoint must not make its database. Makes nothing; that the directory is empty
+/// is checked by [`super::new_directory`].
+pub fn check_new(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    match vfs.list(dir) {
+        Ok(entries) if holds_backups(&entries) => return Err(refused(dir, "it holds backups")),
+        Ok(_) if is_log_archive(vfs, dir, &vfs.list_directories(dir).unwrap_or_default()) => {
+            return Err(refused(dir, "it is a log archive"));
+        }
+        _ => {}
+    }
+    check_surroundings(vfs, dir)
 }
 
 /// A path without `.` and `..`, as far as that can be told by its names alone.

@@ -5,7 +5,10 @@
 //! never opens as a database, so a killed operation leaves nothing that looks like one, and [`remove_unfinished`] can remove it. An
 //! operation that fails removes the files that it made. The directory's lock is held meanwhile.
 
-use super::opening::{SYNC_FAILED_NAME, numbered};
+use super::{
+    birthplace,
+    opening::{SYNC_FAILED_NAME, numbered},
+};
 use crate::{
     base::{Error, Result},
     db::files::{cut_tails::CUT_TAIL_PREFIX, reserve::RESERVE_NAME},
@@ -69,8 +72,10 @@ pub struct NewDirectory {
 }
 
 impl NewDirectory {
-    /// Begins one. `AlreadyExists` if there is something in it; directories in it are not looked at.
+    /// Begins one. `AlreadyExists` if there is a file in it, and if it is, or lies in, the directory of backups, of a log archive
+    /// or of another database.
     pub fn begin(vfs: &Arc<dyn Vfs>, runtime: &Arc<dyn Runtime>, dir: &Path) -> Result<NewDirectory> {
+        birthplace::check_new(&**vfs, dir)?;
         make_durably(&**vfs, dir)?;
         let lock_path = dir.join(LOCK_NAME);
         refuse_unless_empty(&**vfs, dir)?;
@@ -217,7 +222,12 @@ pub fn unfinished(vfs: &dyn Vfs, dir: &Path, entries: &[DirEntry]) -> Option<Str
     let operation = marked.map_or("load or restore", Operation::name);
     let advice = match marked {
         Some(Operation::Salvage | Operation::Checkpoint) => "remove the directory",
-        Some(Operation::Load | Operation::Restore) | None => "repeat it with --force, which removes what it left",
+        // `braid checkpoint --copy` is a load, too, and has no `--force`.
+        Some(Operation::Load) => {
+            "repeat a `braid load` with --force, which removes what it left; after `braid checkpoint --copy`, remove the directory \
+             and repeat it"
+        }
+        Some(Operation::Restore) | None => "repeat it with --force, which removes what it left",
     };
     Some(format!(
         "a {operation} into it is not finished. If none is running, {advice} (in a program: Builder::remove_unfinished)"
