@@ -16,11 +16,11 @@ use crate::{
     arguments::{DumpArguments, DumpCompression, LoadArguments},
     bar::Bar,
     exit::{NOT_FOUND, OK, usage},
+    import::stored_key_notation,
     interrupt::{self, End, Pace},
-    notation::{show_bytes, show_count, show_name},
+    notation::{KeyNotation, show_bytes, show_count, show_key, show_name},
     output::{OutputFile, Stdout, note, print_line},
     places::{check_new_directory, making_directory},
-    text_form::to_text,
 };
 
 /// What is written or read at once.
@@ -52,11 +52,13 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
         DumpCompression::Zstd => Compression::Zstd,
     };
     let mut failing = |error: &braiddb::Error| note!("braid: {error}");
-    let trees: BTreeMap<u32, String> = names_of_trees(&db, arguments.skip_damaged)?;
+    let trees = names_of_trees(&db, arguments.skip_damaged)?;
     let mut gap = |gap: &braiddb::DumpGap| {
-        let tree = trees.get(&gap.tree).map_or_else(|| format!("tree number {}", gap.tree), String::clone);
-        let to = gap.to.as_deref().map_or_else(|| "the tree's end".to_owned(), to_text);
-        note!("braid: not in the dump: {tree}: keys from {} up to {to}: {}", to_text(&gap.from), gap.detail);
+        let known = trees.get(&gap.tree);
+        let tree = known.map_or_else(|| format!("tree number {}", gap.tree), |(name, _)| show_name(name));
+        let shown = |key: &[u8]| show_key(key, known.map_or(KeyNotation::Text, |(_, notation)| *notation));
+        let to = gap.to.as_deref().map_or_else(|| "the tree's end".to_owned(), shown);
+        note!("braid: not in the dump: {tree}: keys from {} up to {to}: {}", shown(&gap.from), gap.detail);
     };
     let options = DumpOptions {
         compression,
@@ -78,10 +80,12 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8> {
     Ok(if report.failing == 0 && report.gaps == 0 { OK } else { NOT_FOUND })
 }
 
-/// The names of trees, where gaps are to be named.
-fn names_of_trees(db: &braiddb::Db, are_wanted: bool) -> Result<BTreeMap<u32, String>> {
+/// The names of trees and how their keys are written, where gaps are to be named.
+fn names_of_trees(db: &braiddb::Db, are_wanted: bool) -> Result<BTreeMap<u32, (String, KeyNotation)>> {
     let trees = if are_wanted { db.trees()? } else { Vec::new() };
-    Ok(trees.into_iter().map(|tree| (tree.id, tree.name)).collect())
+    // The records about notations may be damaged themselves.
+    let notation = |name: &str| stored_key_notation(db, name).unwrap_or_default();
+    Ok(trees.into_iter().map(|tree| (tree.id, (tree.name.clone(), notation(&tree.name)))).collect())
 }
 
 fn open_output(arguments: &DumpArguments) -> Result<OutputFile> {

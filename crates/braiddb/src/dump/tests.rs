@@ -458,7 +458,7 @@ fn damage_is_told_with_the_keys_and_makes_no_dump() {
     let db = builder(&vfs, 0).open("/from").unwrap();
     let mut out = Vec::new();
     let error = db.dump(&mut out, DumpOptions::default()).unwrap_err();
-    assert!(error.is_corruption() && error.to_string().contains("keys from b\"key 00"), "{error}");
+    assert!(error.is_corruption() && error.to_string().contains("the tree \"t\", keys from key 00"), "{error}");
     assert!(check_dump(&mut out.as_slice()).is_err());
 }
 

@@ -183,6 +183,12 @@ impl Catalog {
     pub fn find(&self, name: &str) -> Option<Arc<TreeState>> {
         self.by_name.read().get(name).cloned()
     }
+
+    /// The name of a tree that has not been dropped.
+    pub fn name_of(&self, id: TreeId) -> Option<String> {
+        let trees = self.by_name.read();
+        trees.values().find(|tree| tree.id == id).map(|tree| tree.name.read().clone())
+    }
 }
 
 /// The internal key of a catalog entry.

@@ -354,7 +354,7 @@ impl DumpRange {
             let error = match done {
                 Ok(is_more) => return Ok(is_more),
                 // What was taken in part cannot be taken again.
-                Err(e) if is_taken => return Err(self.told(e)),
+                Err(e) if is_taken => return Err(self.described(source, e)),
                 Err(e) => match source.core().heal(e) {
                     Ok(()) => continue,
                     Err(e) => e,
@@ -364,29 +364,48 @@ impl DumpRange {
             if source.skips_damaged && self.tree != TreeId::CATALOG && self.skip(source, &error, present)? {
                 return Ok(self.end.as_ref().is_none_or(|end| self.next < *end));
             }
-            return Err(self.told(error));
+            return Err(self.described(source, error));
         }
         let reason = "views are damaged again and again";
-        Err(self.told(Error::corruption(&source.core().dir, 0, reason)))
+        Err(self.described(source, Error::corruption(&source.core().dir, 0, reason)))
     }
 
-    /// An error about damage, with the keys that could not be read.
-    fn told(&self, error: Error) -> Error {
+    /// Adds the tree and the keys that could not be read to an error about damage. Keys are in the text form of the command.
+    fn described(&self, source: &DumpSource, error: Error) -> Error {
         let shown = |key: &[u8]| {
             let key = key.get(TREE_ID_LEN..).unwrap_or_default();
             let more = if key.len() > SHOWN_LEN_MAX { "..." } else { "" };
-            format!("b\"{}\"{more}", key[..key.len().min(SHOWN_LEN_MAX)].escape_ascii())
+            format!("{}{more}", text_form(&key[..key.len().min(SHOWN_LEN_MAX)]))
         };
         match error {
             Error::Corruption { path, offset, detail } => {
                 let end = self.end.as_deref().filter(|end| end.starts_with(&self.tree.first_key()));
                 let end = end.map_or_else(|| "the tree's end".to_owned(), shown);
-                let range = format!("tree {}, keys from {} up to {end}", self.tree.0, shown(&self.next));
+                let name = source.core().catalog.name_of(self.tree);
+                let tree =
+                    name.map_or_else(|| format!("tree number {}", self.tree.0), |name| format!("the tree {name:?}"));
+                let range = match shown(&self.next) {
+                    start if start.is_empty() => format!("{tree}, keys up to {end}"),
+                    start => format!("{tree}, keys from {start} up to {end}"),
+                };
                 Error::Corruption { path, offset, detail: format!("{detail} (met in {range})") }
             }
             other => other,
         }
     }
+}
+
+/// Bytes as text: each printable ASCII character stands for itself, a backslash is doubled, and any other byte is `\xNN`.
+fn text_form(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'\\' => text.push_str("\\\\"),
+            b' '..=b'~' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text
 }
 
 /// One read of some entries.
