@@ -19,7 +19,7 @@ pub enum DurabilityArgument {
 /// How a database is opened.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OpenArguments {
-    /// Memory for caches and for records that are not yet in files, such as 64M or 1G; at least 64K
+    /// Memory for caches and for records that are not yet in files, such as 64M or 1G; from 64K to 67108863G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
 }
