@@ -482,3 +482,57 @@ fn what_came_past_the_log_is_a_gap() {
         assert!(full_text(&refused).contains("did not go through the log"), "{}", full_text(&refused));
     }
 }
+
+/// The power fails anywhere while a gap is noted and the commits behind it are archived, also between the two: the gap is
+/// known afterwards, and no restore passes over it.
+#[test]
+fn gap_after_power_failure_anywhere_in_archiving_is_known() {
+    let mut world = small_world();
+    let before = world.db().archive_now().expect("archive");
+    world.db().tree("past the log").expect("a tree").bulk_load([("a", "1"), ("b", "2")]).expect("load");
+    world.commit(Step::PutSync, 3).expect("commit");
+    let segments = archived(&world.disk, "wal").len();
+    let from = world.disk.operations();
+    assert!(world.db().archive_now().expect_err("a gap").is_archive_gap());
+    let to = world.disk.operations();
+    drop(world.db.take());
+    let (images, between) = (Counter::default(), Counter::default());
+    let World { options, disk, .. } = &world;
+    in_parallel(to - from + 1, |index| {
+        for policy in CrashPolicy::some(2, index as u64) {
+            let moment = from + index;
+            explained(
+                || format!("crash after {moment} of {from}..{to}, {policy:?}"),
+                || {
+                    images.add(1);
+                    let mut world = World {
+                        options: options.clone(),
+                        disk: disk.crash_image(moment, policy),
+                        runtime: SimRuntime::new(moment as u64),
+                        db: None,
+                        now: Contents::new(),
+                        states: BTreeMap::new(),
+                        time_us: 0,
+                        steps: 0,
+                    };
+                    let is_noted = !archived(&world.disk, "gap").is_empty();
+                    between.add(u64::from(is_noted && archived(&world.disk, "wal").len() == segments));
+                    if let Ok(restored) = world.restore(RestorePoint::Latest, "/early") {
+                        assert!(restored.sequence <= before, "restored {} over a gap", restored.sequence);
+                    }
+                    world.open(true).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
+                    let after = world.db().archive_now().or_else(|e| {
+                        assert!(e.is_archive_gap(), "{}", full_text(&e));
+                        world.db().archive_now()
+                    });
+                    let (after, gaps) = (after.expect("archive"), world.db().archive_gaps().expect("gaps"));
+                    assert!(after > before && gaps.len() == 1 && gaps[0].first > before, "{before} {after} {gaps:?}");
+                    let refused = world.restore(RestorePoint::Version(after), RESTORED).expect_err("a gap");
+                    assert!(refused.is_archive_gap(), "{}", full_text(&refused));
+                },
+            );
+        }
+    });
+    println!("{} images, {} of them between note and segment", images.get(), between.get());
+    assert!(between.get() > 0);
+}

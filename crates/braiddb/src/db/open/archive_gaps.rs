@@ -110,3 +110,89 @@ fn read_note(vfs: &dyn Vfs, path: &Path) -> (SystemTime, String) {
     let reason = lines.next().filter(|line| !line.is_empty()).unwrap_or(NOT_ARCHIVED);
     (moment_of(found_us), reason.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{db::tests_common::mem, platform::UNIX_EPOCH};
+    use std::{sync::Arc, time::Duration};
+
+    const ARCHIVE: &str = "/archive";
+
+    fn archive() -> Arc<dyn Vfs> {
+        let vfs = mem();
+        vfs.create_dir_all(Path::new(ARCHIVE)).unwrap();
+        vfs
+    }
+
+    fn gap(first: u64, last: u64) -> ArchiveGap {
+        ArchiveGap { first, last, found: UNIX_EPOCH + Duration::from_micros(77), reason: NOT_LOGGED.to_owned() }
+    }
+
+    fn make_file(vfs: &dyn Vfs, name: &str, bytes: &[u8]) {
+        let file = vfs.open(&Path::new(ARCHIVE).join(name), OpenMode::CreateNew).unwrap();
+        file.write_at(bytes, 0).unwrap();
+    }
+
+    fn listed(vfs: &dyn Vfs) -> Vec<ArchiveGap> {
+        list(vfs, Path::new(ARCHIVE)).unwrap()
+    }
+
+    #[test]
+    fn note_of_gap_is_listed_as_it_was_made_in_order_of_commits() {
+        let vfs = archive();
+        assert_eq!(listed(&*vfs), []);
+        assert_eq!(list(&*vfs, Path::new("/none")).unwrap(), []);
+        // The first begins with the first commit of all.
+        for (first, last) in [(100, 100), (1, 9), (20, u64::MAX - 1)] {
+            assert_eq!(note(&*vfs, Path::new(ARCHIVE), gap(first, last)).unwrap(), gap(first, last));
+        }
+        assert_eq!(listed(&*vfs), [gap(1, 9), gap(20, u64::MAX - 1)], "the note of 100 lies in the last");
+    }
+
+    #[test]
+    fn note_of_adjoining_gap_widens_the_earlier_one() {
+        let vfs = archive();
+        for (first, last) in [(5, 7), (8, 9), (6, 8)] {
+            note(&*vfs, Path::new(ARCHIVE), gap(first, last)).unwrap();
+        }
+        assert_eq!(listed(&*vfs), [gap(5, 9)]);
+        assert_eq!(vfs.list(Path::new(ARCHIVE)).unwrap().len(), 1, "the note of 5 to 7 was removed");
+    }
+
+    /// A power failure can leave the wider note beside the one that it replaces.
+    #[test]
+    fn narrower_note_with_the_same_first_commit_is_left_out() {
+        let vfs = archive();
+        make_file(&*vfs, "5-7.gap", b"1\nold\n");
+        make_file(&*vfs, "5-9.gap", b"77\nnew\n");
+        let gaps = listed(&*vfs);
+        assert!(
+            matches!(gaps.as_slice(), [ArchiveGap { first: 5, last: 9, reason, .. }] if reason == "new"),
+            "{gaps:?}"
+        );
+    }
+
+    #[test]
+    fn damaged_note_still_names_its_commits() {
+        let long = vec![b'x'; 3 * NOTE_BYTES_MAX];
+        let texts: [&[u8]; 6] = [b"", b"77", b"77\n", b"\xff\xfe\n\n", b"-1\n\nx", &long];
+        for text in texts {
+            let vfs = archive();
+            make_file(&*vfs, "3-4.gap", text);
+            let gaps = listed(&*vfs);
+            assert!(matches!(gaps.as_slice(), [ArchiveGap { first: 3, last: 4, .. }]), "{gaps:?}");
+            assert_eq!(gaps[0].reason, NOT_ARCHIVED);
+        }
+    }
+
+    #[test]
+    fn files_of_other_names_are_no_notes() {
+        let vfs = archive();
+        let past_the_largest = format!("1-{}0.gap", u64::MAX);
+        for name in ["4-3.gap", "3.gap", "-3.gap", "a-b.gap", "1-2.gap.old", "000001.wal", &past_the_largest] {
+            make_file(&*vfs, name, b"1\nreason\n");
+        }
+        assert_eq!(listed(&*vfs), []);
+    }
+}
