@@ -19,7 +19,7 @@ use super::{
     index_store::tree_id,
     json_output::JsonOutput,
     keys::NewNotation,
-    load::Load,
+    load::{FailedLoad, Left, Load},
     pipeline::{self, ParsedRecord, Parsing},
     progress::{IMPORT_TREE, Plan, Progress},
     rejects::{Form, Rejects, RejectsReport, header_row},
@@ -367,8 +367,8 @@ impl Intake<'_> {
             }
             // To sort and merge what was read takes long.
             Output::Load(load) if !engine_failed && !is_interrupted => {
-                if let Err(error) = load.finish(&mut self.progress) {
-                    note_nothing_loaded(self.rejects_path.as_deref());
+                if let Err(FailedLoad { error, left }) = load.finish(&mut self.progress) {
+                    note_left(left, self.rejects_path.as_deref());
                     return Err(error);
                 }
                 self.stages.write.worked(began, 0, 0);
@@ -434,6 +434,19 @@ impl Intake<'_> {
 
 fn is_of_engine(error: &anyhow::Error) -> bool {
     error.downcast_ref::<braiddb::Error>().is_some()
+}
+
+/// After a load that failed at its end.
+fn note_left(left: Left, rejects: Option<&Path>) {
+    match left {
+        Left::Nothing => note_nothing_loaded(rejects),
+        Left::Records(count) => note!(
+            "braid: {} records are stored, but not that the import has stored them: before it begins again, delete them from the \
+             tree with `braid del-range`",
+            show_count(count)
+        ),
+        Left::All(count) => note!("braid: all {} records are stored: the import is finished", show_count(count)),
+    }
 }
 
 /// After a load that the engine ended.

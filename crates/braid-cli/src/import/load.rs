@@ -14,6 +14,25 @@ use super::{
     progress::{IMPORT_TREE, Progress},
 };
 
+/// Records that a failed load leaves in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// None.
+    Nothing,
+    /// This many, without a progress record: they could not be removed again.
+    Records(u64),
+    /// All of the input, and the progress record.
+    All(u64),
+}
+
+/// A load that failed, and what it leaves.
+pub struct FailedLoad {
+    /// The error.
+    pub error: anyhow::Error,
+    /// Records that are there now.
+    pub left: Left,
+}
+
 /// A load in the making.
 pub struct Load {
     db: Db,
@@ -44,25 +63,25 @@ impl Load {
         Ok(loader.add(&record.key, &record.json)?)
     }
 
-    /// Stores all of them, and then the progress record.
-    pub fn finish(self, progress: &mut Progress) -> Result<()> {
+    /// Stores all of them, and then the progress record. Where that fails, the records are removed again.
+    pub fn finish(self, progress: &mut Progress) -> Result<(), FailedLoad> {
         let Load { db, tree_name, mut notation, is_new, known, loader } = self;
-        let Some(loader) = loader else { return Ok(db.close()?) };
+        let failed = |left, error| FailedLoad { error, left };
+        let Some(loader) = loader else { return db.close().map_err(|error| failed(Left::Nothing, error.into())) };
         let loaded = match loader.finish() {
             Ok(loaded) => loaded,
             Err(error) => {
                 drop_new(&db, &tree_name, is_new);
-                return Err(error.into());
+                return Err(failed(Left::Nothing, error.into()));
             }
         };
         progress.replaced = progress.stored - loaded.records;
-        let recorded = record(&db, &tree_name, progress, &mut notation);
-        if recorded.is_err() {
-            drop_new(&db, &tree_name, is_new);
+        if let Err(error) = record(&db, &tree_name, progress, &mut notation) {
+            let left = if undo(&db, &tree_name, is_new) { Left::Nothing } else { Left::Records(loaded.records) };
+            return Err(failed(left, error));
         }
-        recorded?;
-        known.note_new(&db)?;
-        Ok(db.close()?)
+        let noted = known.note_new(&db).and_then(|()| Ok(db.close()?));
+        noted.map_err(|error| failed(Left::All(loaded.records), error))
     }
 
     /// Gives up, and leaves no tree that was not there before.
@@ -86,9 +105,39 @@ fn record(db: &Db, tree_name: &str, progress: &mut Progress, notation: &mut NewN
     Ok(())
 }
 
+/// Removes the records of a load into a tree that was empty or absent before. Returns false if they stay.
+fn undo(db: &Db, tree_name: &str, is_new: bool) -> bool {
+    match is_new {
+        true => db.drop_tree(tree_name).is_ok(),
+        false => db.open_tree(tree_name).and_then(|tree| tree.delete_range::<&[u8]>(..)).is_ok(),
+    }
+}
+
 /// Drops a tree that the load has created. An error is not reported: the one before says why.
 fn drop_new(db: &Db, tree_name: &str, is_new: bool) {
     if is_new {
         let _ = db.drop_tree(tree_name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::undo;
+
+    /// A load into a tree that existed kept its records where only its progress record failed, while the message said that
+    /// nothing was stored.
+    #[test]
+    fn undo_of_a_load_leaves_an_existing_tree_empty_and_no_new_one() {
+        let db = braiddb::Db::in_memory().unwrap();
+        for is_new in [false, true] {
+            db.tree("t").unwrap().put("a", "1").unwrap();
+            assert!(undo(&db, "t", is_new));
+            assert_eq!(db.open_tree("t").is_err(), is_new);
+            assert!(db.tree("t").unwrap().is_empty().unwrap());
+        }
+        let stays = db.clone();
+        stays.tree("t").unwrap().put("a", "1").unwrap();
+        db.close().unwrap();
+        assert!(!undo(&stays, "t", false) && !undo(&stays, "t", true));
     }
 }
