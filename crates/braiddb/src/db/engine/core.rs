@@ -22,7 +22,8 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::{
-    catalog::Catalog, clock::Clock, memory::Membership, settings::Settings, stats::Counters, wal_notify::Watches,
+    catalog::Catalog, clock::Clock, memory::Membership, read_hold::Hold, settings::Settings, stats::Counters,
+    wal_notify::Watches,
 };
 use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
@@ -30,7 +31,6 @@ use crate::{
     commit::{CommitQueue, PreparedBatch, SnapshotList},
     db::{
         files::{blob_store::BlobStore, reserve::Reserve},
-        handles::snapshot::Hold,
         maintenance::{garbage_limit::Superseding, hash_indexes::Look, io_throttle::LimitedWork, scrub::Scrubber},
         open::archive::Archiver,
         record::version_tags::VersionTags,

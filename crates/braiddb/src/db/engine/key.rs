@@ -2,8 +2,7 @@
 
 use super::catalog::TreeState;
 use crate::{
-    base::{Result, TreeId},
-    db::handles::tree::check_key,
+    base::{Error, Result, TreeId, limits},
     read::Sought,
 };
 use std::ops::Deref;
@@ -105,6 +104,16 @@ impl Deref for KeyBuf {
     fn deref(&self) -> &[u8] {
         if self.len <= SHORT { &self.short[..self.len] } else { &self.long }
     }
+}
+
+/// Fails if a key is too long.
+#[inline]
+pub fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > limits::MAX_KEY_LEN {
+        let reason = format!("the key has {} bytes; the most is {}", key.len(), limits::MAX_KEY_LEN);
+        return Err(Error::InvalidArgument(reason));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -232,3 +232,6 @@ impl Settings {
         self.partition_bytes.map_or(by_memory, |bytes| bytes.max(PARTITION_BYTES_MIN))
     }
 }
+
+/// More memory than any machine has, and little enough to be reckoned with.
+pub(in crate::db) const MEMORY_MAX: usize = usize::MAX >> 8;

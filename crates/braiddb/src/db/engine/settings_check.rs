@@ -1,9 +1,8 @@
 //! The ranges of options. An option out of its range is refused when the database is opened, before anything is made.
 
-use super::settings::Settings;
+use super::settings::{MEMORY_MAX, Settings};
 use crate::{
     base::{Error, Result},
-    db::open::opening::MEMORY_MAX,
     table::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES},
 };
 use std::fmt::Display;

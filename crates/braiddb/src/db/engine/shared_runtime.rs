@@ -2,12 +2,11 @@
 
 use super::{
     memory::Common,
-    settings::memtable_bytes_of,
+    settings::{MEMORY_MAX, memtable_bytes_of},
     settings_check::{BACKGROUND_THREADS_MAX, MEMORY_MIN, OPEN_FILES_MIN, check_range},
 };
 use crate::{
     base::{Error, Result},
-    db::open::opening::MEMORY_MAX,
     platform::{OpenFiles, Runtime, SystemRuntime},
 };
 use std::{path::Path, sync::Arc};

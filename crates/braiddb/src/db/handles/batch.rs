@@ -5,7 +5,7 @@ use super::{
     iter::user_bounds,
     multi::tree::{MultiTree, TERMINATOR, bounds_of, escape},
     streams::writer::commit_streams,
-    tree::{Tree, check_key},
+    tree::Tree,
 };
 use crate::{
     base::{EntryKind, Error, FileNumber, Result, SequenceNumber, TreeId, limits},
@@ -13,6 +13,7 @@ use crate::{
     db::{
         engine::{
             catalog::{TreeState, catalog_key},
+            key::check_key,
             settings::Durability,
         },
         write::{pending_blobs::OnTheWay, piece_writer::Placed, pipeline::Terms},

@@ -3,12 +3,12 @@
 //! Each is a transaction on one key, without a snapshot: what was read is checked when what was made of it is committed, and
 //! if others have written the key meanwhile, it is read again.
 
-use super::{batch::commit, snapshot::Hold, tree::Tree};
+use super::{batch::commit, tree::Tree};
 use crate::{
     base::{Content, EntryKind, Result, SequenceNumber},
     commit::RawBatch,
     db::{
-        engine::{core::Core, key::KeyBuf},
+        engine::{core::Core, key::KeyBuf, read_hold::Hold},
         record::{bytes::Value, version::Version},
         write::{conflict_window::Membership, pipeline::Terms},
     },

@@ -6,13 +6,13 @@ use super::{
     database::Db,
     iter::user_bounds,
     multi::tree::{MultiTree, bounds_of_keys},
-    snapshot::{Hold, Snapshot},
+    snapshot::Snapshot,
     transaction::handle::Transaction,
     tree::Tree,
 };
 use crate::{
     base::{ReaderKind, Result},
-    db::engine::catalog::TreeState,
+    db::engine::{catalog::TreeState, read_hold::Hold},
     read::{self, Counted},
 };
 use std::{ops::RangeBounds, sync::Arc};

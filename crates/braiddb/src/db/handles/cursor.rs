@@ -4,7 +4,7 @@
 //! which is then set aside, or should its state have been superseded for long, the cursor begins anew on the present
 //! state, at a key that it keeps, and goes as many rows on as it had gone from there.
 
-use super::{database::Db, snapshot::Hold};
+use super::database::Db;
 use crate::{
     base::{Content, Cursor as _, EntryKind, EntryRef, Error, ReaderKind, Result, TreeId},
     db::{
@@ -12,6 +12,7 @@ use crate::{
             catalog::TreeState,
             core::Core,
             key::{KeyBuf, TREE_ID_LEN},
+            read_hold::Hold,
         },
         read::point_read::{Unresolved, has_expired},
     },

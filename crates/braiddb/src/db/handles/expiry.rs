@@ -4,17 +4,12 @@
 //! and merges take it for a tombstone once no reader can see the value any more. A reader that holds a snapshot goes by the time
 //! when that was taken: what it sees does not change.
 
-use super::{
-    batch::Batch,
-    snapshot::{Hold, Snapshot},
-    transaction::handle::Transaction,
-    tree::Tree,
-};
+use super::{batch::Batch, snapshot::Snapshot, transaction::handle::Transaction, tree::Tree};
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber},
     codec::{Base, Operands},
     db::{
-        engine::{catalog::TreeState, core::Core, key::KeyBuf, tree_options::micros},
+        engine::{catalog::TreeState, core::Core, key::KeyBuf, read_hold::Hold, tree_options::micros},
         read::point_read::Resolved,
         record::bytes::Value,
     },

@@ -1,9 +1,9 @@
 //! Records whose merge functions fail: they are named, and everything else is read.
 
-use super::{cursor::Cursor, database::Db, snapshot::Hold};
+use super::{cursor::Cursor, database::Db};
 use crate::{
     base::{Error, ReaderKind, Result, TreeId, split_internal_key},
-    db::engine::{catalog::TreeState, core::Core},
+    db::engine::{catalog::TreeState, core::Core, read_hold::Hold},
 };
 use std::sync::Arc;
 

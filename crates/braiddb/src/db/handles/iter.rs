@@ -2,11 +2,11 @@
 //!
 //! An iterator reads at one snapshot, which it holds. Each end is a [`Cursor`] of its own, made when it is first used.
 
-use super::{cursor::Cursor, database::Db, snapshot::Hold};
+use super::{cursor::Cursor, database::Db};
 use crate::{
     base::{Error, ReaderKind, Result, TreeId},
     db::{
-        engine::{catalog::TreeState, key::TREE_ID_LEN},
+        engine::{catalog::TreeState, key::TREE_ID_LEN, read_hold::Hold},
         record::bytes::{Key, Value},
     },
 };

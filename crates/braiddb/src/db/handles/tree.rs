@@ -7,25 +7,18 @@ use super::{
     iter::Iter,
 };
 use crate::{
-    base::{EntryKind, Error, Result, SequenceNumber, limits},
+    base::{EntryKind, Result, SequenceNumber},
     commit::RawBatch,
     db::{
-        engine::{catalog::TreeState, key::KeyBuf},
+        engine::{
+            catalog::TreeState,
+            key::{KeyBuf, check_key},
+        },
         record::bytes::{Key, Value},
         write::pipeline::Terms,
     },
 };
 use std::{ops::RangeBounds, slice, sync::Arc};
-
-/// Fails if a key is too long.
-#[inline]
-pub fn check_key(key: &[u8]) -> Result<()> {
-    if key.len() > limits::MAX_KEY_LEN {
-        let reason = format!("the key has {} bytes; the most is {}", key.len(), limits::MAX_KEY_LEN);
-        return Err(Error::InvalidArgument(reason));
-    }
-    Ok(())
-}
 
 /// A named tree: keys in order, each with a value. Cheap to clone; threads share it freely; it keeps the database open.
 #[derive(Clone)]

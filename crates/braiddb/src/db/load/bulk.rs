@@ -7,10 +7,10 @@ use super::{
 use crate::{
     base::{Error, Result},
     db::{
-        engine::{core::Core, settings_check::check_range},
+        engine::{core::Core, key::check_key, settings_check::check_range},
         handles::{
             multi::tree::{MultiTree, TERMINATOR, escape},
-            tree::{Tree, check_key},
+            tree::Tree,
         },
     },
     platform::SystemTime,

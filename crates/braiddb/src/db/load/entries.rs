@@ -11,13 +11,12 @@ use crate::{
     db::{
         engine::{
             catalog::{TreeState, catalog_key, check_name},
-            key::{KeyBuf, TREE_ID_LEN},
+            key::{KeyBuf, TREE_ID_LEN, check_key},
         },
         export::dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
         handles::{
             database::Db,
             multi::tree::{TERMINATOR, escape},
-            tree::check_key,
         },
         open::wal_retention as log_kept,
         write::piece_writer::PieceWriter,

@@ -16,11 +16,8 @@ use crate::{
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
     db::{
-        engine::tree_options::micros,
-        handles::{
-            expiry::since_1970,
-            tree::{Tree, check_key},
-        },
+        engine::{key::check_key, tree_options::micros},
+        handles::{expiry::since_1970, tree::Tree},
     },
     platform::{OpenMode, Runtime, SystemTime, Vfs},
     table::{Run, RunMeta, RunOptions, TableContext},

@@ -66,9 +66,6 @@ pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
 /// The most log segments that are kept to be used again while there are commits: as much as two memtables.
 const LOG_SPARES_MAX: usize = 4;
 
-/// More memory than any machine has, and little enough to be reckoned with.
-pub(in crate::db) const MEMORY_MAX: usize = usize::MAX >> 8;
-
 /// The kind of an engine file, by its name.
 pub(in crate::db) fn numbered(name: &str) -> Option<(u64, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {

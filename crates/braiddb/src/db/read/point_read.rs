@@ -4,8 +4,11 @@ use super::merge_operands::FoundOperands;
 use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     db::{
-        engine::{core::Core, key::KeyBuf},
-        handles::{snapshot::Hold, tree::check_key},
+        engine::{
+            core::Core,
+            key::{KeyBuf, check_key},
+            read_hold::Hold,
+        },
         maintenance::background::damaged_view,
     },
     read::{self, GROUP_KEYS, Lookup, ReadState, Sought},

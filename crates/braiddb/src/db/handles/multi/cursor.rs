@@ -7,8 +7,11 @@ use super::tree::{MultiTree, TERMINATOR, bounds_of, is_split_at, no_pair, pair_k
 use crate::{
     base::{Result, SequenceNumber, TreeId},
     db::{
-        engine::key::TREE_ID_LEN,
-        handles::{counting::count, cursor::Cursor, snapshot::Hold, tree::check_key},
+        engine::{
+            key::{TREE_ID_LEN, check_key},
+            read_hold::Hold,
+        },
+        handles::{counting::count, cursor::Cursor},
     },
 };
 use std::cell::RefCell;

@@ -13,14 +13,16 @@ use super::cursor::MultiCursor;
 use crate::{
     base::{Error, Result, SequenceNumber, TreeId},
     db::{
-        engine::{catalog::TreeState, key::KeyBuf},
+        engine::{
+            catalog::TreeState,
+            key::{KeyBuf, check_key},
+            read_hold::Hold,
+        },
         handles::{
             batch::Batch,
             counting::{count, count_kept},
             database::Db,
             iter::Iter,
-            snapshot::Hold,
-            tree::check_key,
         },
         record::bytes::{Key, Value},
     },

@@ -3,8 +3,8 @@
 use crate::{
     base::{Content, EntryKind, Error, Result},
     db::{
-        engine::{core::Core, key::KeyBuf},
-        handles::{database::Db, snapshot::Hold},
+        engine::{core::Core, key::KeyBuf, read_hold::Hold},
+        handles::database::Db,
         read::merge_operands::FoundOperands,
         write::{pending_blobs::OnTheWay, piece_writer::Base},
     },

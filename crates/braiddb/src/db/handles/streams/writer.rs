@@ -15,11 +15,11 @@ use crate::{
     base::{Error, ReaderKind, Result, SequenceNumber},
     commit::RawBatch,
     db::{
-        engine::{catalog::TreeState, key::KeyBuf, settings::Durability},
+        engine::{catalog::TreeState, key::KeyBuf, read_hold::Hold, settings::Durability},
         handles::{
             batch::{Batch, commit},
             database::Db,
-            snapshot::{Hold, Snapshot},
+            snapshot::Snapshot,
             tree::Tree,
         },
         write::{

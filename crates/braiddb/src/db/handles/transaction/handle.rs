@@ -8,7 +8,8 @@ use crate::{
     db::{
         engine::{
             catalog::{TreeState, catalog_key},
-            key::{KeyBuf, TREE_ID_LEN},
+            key::{KeyBuf, TREE_ID_LEN, check_key},
+            read_hold::Hold,
             settings::Durability,
         },
         handles::{
@@ -18,9 +19,9 @@ use crate::{
             expiry::check_can_merge,
             iter::{prefix_end, user_bounds},
             multi::tree::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
-            snapshot::{Hold, Snapshot},
+            snapshot::Snapshot,
             streams::writer::commit_streams,
-            tree::{Tree, check_key},
+            tree::Tree,
         },
         read::merge_operands::MergeFunctionHandle,
         record::{
