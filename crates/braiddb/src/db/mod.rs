@@ -26,6 +26,7 @@ pub use export::checkpoint::{Image, ImageFile, ImageFileKind};
 pub use export::dump_gaps::DumpGap;
 pub use export::dump_source::{DumpParts, DumpRange, DumpSource, DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
 pub use export::follower::{Follower, Refreshed};
+pub use files::names::{LOCK_NAME, RESTORING_NAME};
 pub use handles::batch::Batch;
 pub use handles::conditional::Update;
 pub use handles::cursor::Cursor;
@@ -53,7 +54,7 @@ pub use maintenance::verify::{
 };
 pub use open::archive::{LogArchive, RestorePoint};
 pub use open::archive_gaps::ArchiveGap;
-pub use open::new_directory::{LOCK_NAME, NewDirectory, Operation, RESTORING_NAME, make_durably, remove_unfinished};
+pub use open::new_directory::{NewDirectory, Operation, make_durably, remove_unfinished};
 pub use read::merge_operands::MergeFunctionHandle;
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};

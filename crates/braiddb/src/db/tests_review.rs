@@ -4,7 +4,7 @@
 
 use super::{
     Batch, Durability, Settings, WatchOptions,
-    open::opening::SYNC_FAILED_NAME,
+    files::names::SYNC_FAILED_NAME,
     tests_common::{DIR, fault, killed, mem, open, small},
     write::pipeline::Terms,
 };

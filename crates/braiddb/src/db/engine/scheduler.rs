@@ -347,3 +347,6 @@ fn due_at(now_ns: u64, pause_ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests;
+
+/// Jobs are tried again after so long where a writer asks for it.
+pub const RETRY_NS_MIN: u64 = 50_000_000;

@@ -26,12 +26,11 @@ use crate::{
             settings::Settings,
             stats::Counters,
         },
-        files::{blob_store::BlobStore, reserve::Reserve},
+        files::{blob_store::BlobStore, names::numbered, reserve::Reserve},
         handles::database::{Db, Shared},
+        maintenance::io_throttle::table_context,
         open::{
-            opening::{
-                Parts, highest, known_functions, load_catalog, numbered, refuse_unfinished, table_context, time_floor,
-            },
+            opening::{Parts, highest, known_functions, load_catalog, refuse_unfinished, time_floor},
             replay::{Replayed, Walk, replay},
         },
     },

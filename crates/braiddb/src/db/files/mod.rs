@@ -2,4 +2,5 @@
 
 pub mod blob_store;
 pub mod cut_tails;
+pub mod names;
 pub mod reserve;

@@ -17,7 +17,7 @@ use crate::{
             core::{Core, WorkState},
             scheduler::{Role, Turn, Worker},
         },
-        files::reserve::Stage,
+        files::{names::damaged_view, reserve::Stage},
     },
     platform::WHOLE,
     read::ReadState,
@@ -55,9 +55,6 @@ const RETRY_NS: u64 = 1_000_000_000;
 
 /// And for so long nothing is merged only because it lies in pieces.
 const CRAMPED_NS: u64 = 60_000_000_000;
-
-/// Jobs are tried again after so long where a writer asks for it.
-pub const RETRY_NS_MIN: u64 = 50_000_000;
 
 /// The most runs of a view in steady state. More would make its segment records longer, as more than 8 do; but with 8, a
 /// load writes a third more, and overwrites a quarter.
@@ -606,15 +603,6 @@ impl Shares {
     pub(in crate::db) fn total(&self, run: FileNumber) -> u64 {
         self.0.get(&run).map_or(1000, |share| share + 10)
     }
-}
-
-/// The number of the view file that an error is about.
-pub fn damaged_view(error: &Error) -> Option<u64> {
-    let Error::Corruption { path, .. } = error else { return None };
-    if path.extension()? != "view" {
-        return None;
-    }
-    path.file_stem()?.to_str()?.parse().ok()
 }
 
 impl Worker for Core {

@@ -4,7 +4,7 @@
 use crate::{
     db::engine::{core::Core, settings::Settings},
     platform::{Hurry, LimitedVfs, Limits, Pace, PacedVfs, Urgency, Vfs},
-    table::TableContext,
+    table::{Demand, TableContext, UnbufferedTables},
 };
 use std::sync::{
     Arc,
@@ -126,5 +126,20 @@ impl Core {
             (Some(limited), Urgency::Flush) => &limited.flushes,
             (Some(limited), Urgency::Merge) => &limited.merges,
         }
+    }
+}
+
+/// What tables need of the database.
+pub(in crate::db) fn table_context(settings: &Settings) -> TableContext {
+    let vfs = Arc::clone(&settings.vfs);
+    TableContext {
+        vfs: timed(if settings.direct_io { Arc::new(UnbufferedTables::new(vfs)) } else { vfs }, settings),
+        cache: Arc::clone(&settings.common().cache),
+        demand: Arc::new(Demand::new(settings.hash_index_after)),
+        runtime: Arc::clone(&settings.runtime),
+        in_place: settings.read_in_place,
+        lately: Arc::default(),
+        new_filters: Arc::default(),
+        disposal: Arc::default(),
     }
 }

@@ -11,8 +11,8 @@ use crate::{
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
     db::{
         engine::core::{Core, WorkState},
+        files::names::numbered,
         handles::database::Db,
-        open::opening::numbered,
     },
     platform::OpenMode,
     read::ReadState,

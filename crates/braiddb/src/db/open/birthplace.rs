@@ -6,13 +6,15 @@
 //!
 //! A directory that holds a file of the engine is no new one: it is a database, or what is left of a creation that was cut short.
 
-use super::{
-    new_directory::{LOCK_NAME, RESTORING_NAME},
-    opening::{SYNC_FAILED_NAME, numbered},
-};
 use crate::{
     base::{Error, Result},
-    db::{engine::settings::Settings, files::reserve::RESERVE_NAME},
+    db::{
+        engine::settings::Settings,
+        files::{
+            names::{LOCK_NAME, RESTORING_NAME, SYNC_FAILED_NAME, numbered},
+            reserve::RESERVE_NAME,
+        },
+    },
     platform::{DirEntry, Vfs},
     version::CURRENT_NAME,
 };

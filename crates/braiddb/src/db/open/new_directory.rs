@@ -5,13 +5,14 @@
 //! never opens as a database, so a killed operation leaves nothing that looks like one, and [`remove_unfinished`] can remove it. An
 //! operation that fails removes the files that it made. The directory's lock is held meanwhile.
 
-use super::{
-    birthplace,
-    opening::{SYNC_FAILED_NAME, numbered},
-};
+use super::birthplace;
 use crate::{
     base::{Error, Result},
-    db::files::{cut_tails::CUT_TAIL_PREFIX, reserve::RESERVE_NAME},
+    db::files::{
+        cut_tails::CUT_TAIL_PREFIX,
+        names::{LOCK_NAME, RESTORING_NAME, SYNC_FAILED_NAME, numbered},
+        reserve::RESERVE_NAME,
+    },
     platform::{DirEntry, File, FileLock, OpenMode, Runtime, Vfs},
     version::{CURRENT_NAME, Layout, Manifest},
 };
@@ -20,12 +21,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-/// The lock's file name.
-pub const LOCK_NAME: &str = "LOCK";
-
-/// The marker's file name. It is there as long as the directory is unfinished.
-pub const RESTORING_NAME: &str = "RESTORING";
 
 /// More bytes than any marker has.
 const MARKER_LEN_MAX: usize = 64;

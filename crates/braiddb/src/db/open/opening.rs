@@ -10,7 +10,7 @@
 use super::{
     archive::Archiver,
     birthplace,
-    new_directory::{LOCK_NAME, make_durably, unfinished},
+    new_directory::{make_durably, unfinished},
     preopen::{FilesAhead, Opened},
     replay::{Replayed, replay},
     wal_retention as log_kept,
@@ -29,18 +29,20 @@ use crate::{
             stats::Counters,
             wal_notify::Watches,
         },
-        files::{blob_store::BlobStore, cut_tails, reserve::Reserve},
-        maintenance::{
-            background::damaged_view,
-            io_throttle::{LimitedWork, timed},
+        files::{
+            blob_store::BlobStore,
+            cut_tails,
+            names::{LOCK_NAME, SYNC_FAILED_NAME, damaged_view, leave_marker, numbered},
+            reserve::Reserve,
         },
+        maintenance::io_throttle::{LimitedWork, table_context},
         record::version_tags::{VERSION_TAGS, VersionTags},
         write::{backpressure::Pressure, full_disk::open_with_reserve},
     },
     platform::{DirEntry, FileLock, OpenMode, Published, Vfs},
     read::{Garbage, ReadState, ScanCursor},
     table::{
-        Demand, TableContext, UnbufferedTables,
+        TableContext,
         blob::{BlobWriter, BlobWriterContext},
     },
     txn::Window,
@@ -59,22 +61,8 @@ use std::{
     },
 };
 
-/// A file that is left behind when a sync of the log or of blobs has failed: what the system takes for written may not be on
-/// disk, and the next open writes it once more.
-pub const SYNC_FAILED_NAME: &str = "SYNC-FAILED";
-
 /// The most log segments that are kept to be used again while there are commits: as much as two memtables.
 const LOG_SPARES_MAX: usize = 4;
-
-/// The kind of an engine file, by its name.
-pub(in crate::db) fn numbered(name: &str) -> Option<(u64, &str)> {
-    if let Some(number) = name.strip_prefix("MANIFEST-") {
-        return Some((number.parse().ok()?, "manifest"));
-    }
-    let (stem, extension) = name.rsplit_once('.')?;
-    let known = matches!(extension, "wal" | "run" | "view" | "blob");
-    Some((stem.parse().ok().filter(|_| known)?, extension))
-}
 
 /// The database's time goes on from there: from that of the last edit, or of a commit since.
 pub(in crate::db) fn time_floor(layout: &Layout, last_commit_us: u64) -> u64 {
@@ -407,17 +395,6 @@ fn open_blobs(
     BlobStore::new(dir, table, Some(writer), known)
 }
 
-/// Leaves word for the next open that a sync has failed. If that fails too, there is nothing more to be done.
-pub(in crate::db) fn leave_marker(vfs: &dyn Vfs, dir: &Path) {
-    let path = dir.join(SYNC_FAILED_NAME);
-    match vfs.open(&path, OpenMode::CreateNew) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-            tracing::warn!(path = %path.display(), error = %e, "a failed sync could not be noted");
-        }
-        _ => {}
-    }
-}
-
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
     let mut memtables = replayed.memtables.clone();
     // The last one goes on taking writes; the others wait for their flush.
@@ -438,21 +415,6 @@ pub(in crate::db) fn known_functions(settings: &Settings) -> Result<MergeFunctio
         }
     }
     Ok(functions)
-}
-
-/// What tables need of the database.
-pub(in crate::db) fn table_context(settings: &Settings) -> TableContext {
-    let vfs = Arc::clone(&settings.vfs);
-    TableContext {
-        vfs: timed(if settings.direct_io { Arc::new(UnbufferedTables::new(vfs)) } else { vfs }, settings),
-        cache: Arc::clone(&settings.common().cache),
-        demand: Arc::new(Demand::new(settings.hash_index_after)),
-        runtime: Arc::clone(&settings.runtime),
-        in_place: settings.read_in_place,
-        lately: Arc::default(),
-        new_filters: Arc::default(),
-        disposal: Arc::default(),
-    }
 }
 
 /// Sets aside the view that an error is about, and goes by its runs' own views; any other error is returned.

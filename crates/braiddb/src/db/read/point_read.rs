@@ -9,7 +9,7 @@ use crate::{
             key::{KeyBuf, check_key},
             read_hold::Hold,
         },
-        maintenance::background::damaged_view,
+        files::names::damaged_view,
     },
     read::{self, GROUP_KEYS, Lookup, ReadState, Sought},
     table::blob::BlobValue,

@@ -7,10 +7,7 @@
 //! always has something to do and they never have to wait for it; with three, a third as fast.
 
 use crate::{
-    db::{
-        engine::{core::Core, stats::Counters},
-        maintenance::background::RETRY_NS_MIN,
-    },
+    db::engine::{core::Core, scheduler::RETRY_NS_MIN, stats::Counters},
     platform::{Runtime, WHOLE},
     read::ReadState,
 };

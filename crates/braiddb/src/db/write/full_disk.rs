@@ -383,8 +383,7 @@ pub(in crate::db) fn open_with_reserve<T>(settings: &Settings, dir: &Path, open:
 
 /// Gives up a part of the reserve of a database that is not open. Returns whether there was any.
 fn release_to_open(settings: &Settings, dir: &Path) -> bool {
-    let lock =
-        settings.vfs.lock(&dir.join(crate::db::open::new_directory::LOCK_NAME), &settings.runtime.process_name());
+    let lock = settings.vfs.lock(&dir.join(crate::db::files::names::LOCK_NAME), &settings.runtime.process_name());
     let Ok(Ok(_lock)) = lock else { return false };
     Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::ReadWrite).release(Stage::Log)
 }

@@ -9,7 +9,7 @@ use crate::{
             core::{Answer, Committed, Core, Request, WriteState},
             settings::Durability,
         },
-        open::opening::leave_marker,
+        files::names::leave_marker,
         read::merge_operands::insert_operands,
     },
     memtable::Memtable,

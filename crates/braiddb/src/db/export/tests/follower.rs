@@ -6,7 +6,7 @@ use crate::{
     codec::Compression,
     db::{
         Db, Durability, Follower, Settings,
-        open::new_directory::RESTORING_NAME,
+        files::names::RESTORING_NAME,
         tests_common::{Clock, DIR, SECOND_NS, fault, mem, open, small},
     },
     platform::{

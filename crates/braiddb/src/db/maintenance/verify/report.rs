@@ -2,7 +2,7 @@
 
 use crate::{
     base::{Error, FileNumber},
-    db::open::opening::numbered,
+    db::files::names::numbered,
     version::CURRENT_NAME,
 };
 use std::{

@@ -11,7 +11,8 @@ use crate::{
     db::{
         engine::{core::Core, memory::Common, settings::Settings},
         export::follower::Follower,
-        open::opening::{numbered, table_context},
+        files::names::numbered,
+        maintenance::io_throttle::table_context,
     },
     memtable::Memtable,
     platform::Runtime,
