@@ -18,6 +18,7 @@ pub mod tests_common;
 #[cfg(test)]
 mod tests_review;
 
+pub use engine::parts::scrubber::ScrubStats;
 pub use engine::settings::{Durability, Settings, TreeOptions};
 pub use engine::settings_check::check_range;
 pub use engine::shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRuntimeStats};
@@ -46,7 +47,6 @@ pub use load::entries::EntryLoader;
 pub use load::external_table::{TableBuilder, TableInfo, TableSpec};
 pub use load::sorter::{BulkOptions, BulkProgress};
 pub use load::writer::Loaded;
-pub use maintenance::scrub::ScrubStats;
 pub use maintenance::upgrade::{OlderFile, UpgradeReport};
 pub use maintenance::verify::{
     AffectedKeys, ProblemKind, TreeKey, VerifiedFile, VerifyOptions, VerifyProblem, VerifyProgress, VerifyReport,

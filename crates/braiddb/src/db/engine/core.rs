@@ -22,7 +22,15 @@
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
 
 use super::{
-    catalog::Catalog, clock::Clock, memory::Membership, read_hold::Hold, settings::Settings, stats::Counters,
+    catalog::Catalog,
+    clock::Clock,
+    memory::Membership,
+    parts::{
+        index_look::Look, limited_work::LimitedWork, pressure::Pressure, scrubber::Scrubber, superseding::Superseding,
+    },
+    read_hold::Hold,
+    settings::Settings,
+    stats::Counters,
     wal_notify::Watches,
 };
 use crate::{
@@ -31,10 +39,8 @@ use crate::{
     commit::{CommitQueue, PreparedBatch, SnapshotList},
     db::{
         files::{blob_store::BlobStore, reserve::Reserve},
-        maintenance::{garbage_limit::Superseding, hash_indexes::Look, io_throttle::LimitedWork, scrub::Scrubber},
         open::archive::Archiver,
         record::version_tags::VersionTags,
-        write::backpressure::Pressure,
     },
     memtable::{Memtable, MemtableOptions},
     platform::{FileLock, Published},

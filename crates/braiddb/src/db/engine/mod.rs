@@ -5,6 +5,7 @@ pub mod clock;
 pub mod core;
 pub mod key;
 pub mod memory;
+pub mod parts;
 pub mod read_hold;
 pub mod scheduler;
 pub mod settings;

@@ -1,9 +1,8 @@
 //! Counters and what is told of them.
 
-use super::core::Core;
+use super::{core::Core, parts::scrubber::ScrubStats};
 use crate::{
     base::{ReaderKind, SequenceNumber},
-    db::maintenance::scrub::ScrubStats,
     platform::{BatchReads, OpenFilesStats, RateLimiterStats},
     version::{Partition, Version},
 };

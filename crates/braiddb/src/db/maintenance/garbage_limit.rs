@@ -10,47 +10,10 @@ use crate::{
     read::ReadState,
     version::Partition,
 };
-use parking_lot::Mutex;
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 #[cfg(test)]
 mod tests;
-
-/// Merges of fewer new entries tell nothing.
-const NEW_ENTRIES_MIN: u64 = 256;
-
-/// A tombstone is dead like what it deletes.
-const SUPERSEDING_MOST: u64 = 2000;
-
-/// Of a thousand entries that were new lately, how many have superseded another; tombstones that have count twice. And how many entries partitions had when they were
-/// merged last: none is merged for the limit again before that has changed, whatever is estimated.
-#[derive(Debug, Default)]
-pub struct Superseding {
-    per_mille: AtomicU64,
-    merged: Mutex<BTreeMap<u64, u64>>,
-}
-
-impl Superseding {
-    /// Learns that of so many new entries so many live ones more were left.
-    fn learn(&self, new: u64, live_before: u64, live_after: u64) {
-        if new < NEW_ENTRIES_MIN {
-            return;
-        }
-        let gone = (new + live_before).saturating_sub(live_after);
-        let per_mille = (gone * 1000 / new).min(SUPERSEDING_MOST);
-        self.per_mille.store(u64::midpoint(self.per_mille(), per_mille), Relaxed);
-    }
-
-    fn per_mille(&self) -> u64 {
-        self.per_mille.load(Relaxed)
-    }
-}
 
 impl Core {
     /// How much is dead of what may be, in thousandths; 0 without a limit.

@@ -3,7 +3,7 @@
 
 use crate::{
     base::Result,
-    db::engine::{core::Core, stats::hash_index_bytes},
+    db::engine::{core::Core, parts::index_look::Look, stats::hash_index_bytes},
     table::Run,
     version::Partition,
     view::View,
@@ -29,16 +29,6 @@ const PAUSE_NS_MIN: u64 = 10_000_000_000;
 const PAUSE_NS_MAX: u64 = 3_600_000_000_000;
 /// Views of fewer entries are searched quickly, and have an index only if gets ask for it.
 const ENTRIES_AT_REST_MIN: u64 = 2048;
-
-/// What is known of a partition that was looked at while the database rested.
-#[derive(Debug, Default)]
-pub struct Look {
-    /// How many entries its view had for which an index was made.
-    entries: u64,
-    /// It is not looked at again before, after a pause that grows.
-    again_ns: u64,
-    pause_ns: u64,
-}
 
 impl Core {
     /// Makes hash indexes for the views that want one.

@@ -7,15 +7,11 @@
 
 use crate::{
     base::{FileNumber, Result},
-    db::engine::core::Core,
+    db::engine::{core::Core, parts::scrubber::Place},
     table::{DamagedUnit, Run},
     view::{View, damaged_view, damaged_view_file},
 };
-use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 /// The most bytes of one piece, so that a close waits for no more. A view is one piece, whatever its length.
 const PIECE_BYTES: u64 = 256 << 10;
@@ -25,56 +21,10 @@ const BETWEEN_PASSES_NS: u64 = 10_000_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Where the scrubber is, and what it has found.
-#[derive(Debug, Default)]
-pub struct Scrubber {
-    at: Mutex<Place>,
-    bytes: AtomicU64,
-    damaged: AtomicU64,
-    passes: AtomicU64,
-    last_pass_us: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Place {
-    /// The file that comes next, or the first one of a higher number.
-    number: FileNumber,
-    /// The unit in it.
-    unit: usize,
-    /// Nothing is read before.
-    not_before_ns: u64,
-}
-
-/// What the scrubber has done since the database was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ScrubStats {
-    /// Bytes read.
-    pub bytes: u64,
-    /// Damaged units found; each again in each pass.
-    pub damaged_units: u64,
-    /// Passes finished.
-    pub passes: u64,
-    /// When the last pass was finished, in microseconds since 1970; 0 if none was.
-    pub last_pass_us: u64,
-}
-
 /// A file of the present state.
 enum Scrubbed {
     Run(Arc<Run>),
     View(Arc<View>),
-}
-
-impl Scrubber {
-    /// What it has done.
-    pub fn stats(&self) -> ScrubStats {
-        ScrubStats {
-            bytes: self.bytes.load(Ordering::Relaxed),
-            damaged_units: self.damaged.load(Ordering::Relaxed),
-            passes: self.passes.load(Ordering::Relaxed),
-            last_pass_us: self.last_pass_us.load(Ordering::Relaxed),
-        }
-    }
 }
 
 impl Core {

@@ -1,8 +1,8 @@
 //! What is dead while there are commits, with a limit and without.
 
-use super::Superseding;
 use crate::db::{
     Settings, Stats,
+    engine::parts::superseding::Superseding,
     tests_common::{mem, open, small},
 };
 use std::collections::BTreeMap;

@@ -1,0 +1,84 @@
+//! The rate limit and the pace of flushes and merges.
+
+use crate::{
+    db::engine::settings::Settings,
+    platform::{LimitedVfs, Limits, Pace, PacedVfs, Urgency, Vfs},
+    table::TableContext,
+};
+use std::sync::{Arc, atomic::AtomicBool};
+
+/// What limited work writes its files by.
+#[derive(Debug)]
+pub struct LimitedWork {
+    pub(in crate::db) flushes: TableContext,
+    pub(in crate::db) merges: TableContext,
+    pub(in crate::db) limits: Option<Limits>,
+    /// What share of the time merges take, where they have to share processors with the program.
+    pub(in crate::db) pace: Option<Arc<Pace>>,
+}
+
+impl LimitedWork {
+    /// None if nothing is limited.
+    pub fn new(settings: &Settings, table: &TableContext) -> Option<LimitedWork> {
+        let (limits, pace) = (limits(settings), pace(settings));
+        if limits.is_none() && pace.is_none() {
+            return None;
+        }
+        let limited = |vfs: &Arc<dyn Vfs>, urgency| match &limits {
+            Some(limits) => Arc::new(LimitedVfs::limiting(vfs, Limits { urgency, ..limits.clone() })),
+            None => Arc::clone(vfs),
+        };
+        let paced = match &pace {
+            Some(pace) => Arc::new(PacedVfs::new(&table.vfs, Arc::clone(pace))),
+            None => Arc::clone(&table.vfs),
+        };
+        let flushes = TableContext { vfs: limited(&table.vfs, Urgency::Flush), ..table.clone() };
+        let merges = TableContext { vfs: limited(&paced, Urgency::Merge), ..table.clone() };
+        Some(LimitedWork { flushes, merges, limits, pace })
+    }
+
+    /// Waits until a merge may write so many bytes in another way than by a new table.
+    pub fn wait(&self, bytes: u64) {
+        if let Some(limits) = &self.limits {
+            limits.wait(bytes);
+        }
+    }
+
+    /// Notes how long a user waited for the device.
+    pub fn note_latency(&self, ns: u64) {
+        if let Some(limits) = &self.limits {
+            limits.limiter.note_latency(ns);
+        }
+    }
+
+    /// Whether that matters.
+    pub fn goes_by_latency(&self) -> bool {
+        self.limits.as_ref().is_some_and(|limits| limits.limiter.goes_by_latency())
+    }
+}
+
+/// At what pace tables are merged, where not each thread can have a processor: one of the program's, one that flushes, and all that merge. A limit of
+/// bytes is a pace already.
+fn pace(settings: &Settings) -> Option<Arc<Pace>> {
+    let wanted = 2 + settings.background_threads;
+    let is_short = settings.runtime.shared_processors().is_some_and(|processors| processors < wanted);
+    let has_pace = is_short && settings.background_threads > 0 && settings.rate_limiter.is_none();
+    has_pace.then(|| Arc::new(Pace::new(Arc::clone(&settings.runtime))))
+}
+
+fn limits(settings: &Settings) -> Option<Limits> {
+    Some(Limits {
+        limiter: Arc::clone(settings.rate_limiter.as_ref()?),
+        runtime: Arc::clone(&settings.runtime),
+        released: Arc::new(AtomicBool::new(false)),
+        urgency: Urgency::Merge,
+    })
+}
+
+/// The files of a database, timed if its limiter goes by that.
+pub fn timed(vfs: Arc<dyn Vfs>, settings: &Settings) -> Arc<dyn Vfs> {
+    match limits(settings).filter(|limits| limits.limiter.goes_by_latency()) {
+        Some(limits) => Arc::new(LimitedVfs::timing(&vfs, limits)),
+        None => vfs,
+    }
+}

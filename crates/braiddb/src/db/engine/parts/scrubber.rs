@@ -1,0 +1,51 @@
+//! State of the scrubber.
+
+use crate::base::FileNumber;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where the scrubber is, and what it has found.
+#[derive(Debug, Default)]
+pub struct Scrubber {
+    pub(in crate::db) at: Mutex<Place>,
+    pub(in crate::db) bytes: AtomicU64,
+    pub(in crate::db) damaged: AtomicU64,
+    pub(in crate::db) passes: AtomicU64,
+    pub(in crate::db) last_pass_us: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::db) struct Place {
+    /// The file that comes next, or the first one of a higher number.
+    pub(in crate::db) number: FileNumber,
+    /// The unit in it.
+    pub(in crate::db) unit: usize,
+    /// Nothing is read before.
+    pub(in crate::db) not_before_ns: u64,
+}
+
+/// What the scrubber has done since the database was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScrubStats {
+    /// Bytes read.
+    pub bytes: u64,
+    /// Damaged units found; each again in each pass.
+    pub damaged_units: u64,
+    /// Passes finished.
+    pub passes: u64,
+    /// When the last pass was finished, in microseconds since 1970; 0 if none was.
+    pub last_pass_us: u64,
+}
+
+impl Scrubber {
+    /// What it has done.
+    pub fn stats(&self) -> ScrubStats {
+        ScrubStats {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            damaged_units: self.damaged.load(Ordering::Relaxed),
+            passes: self.passes.load(Ordering::Relaxed),
+            last_pass_us: self.last_pass_us.load(Ordering::Relaxed),
+        }
+    }
+}
