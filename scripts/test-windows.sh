@@ -122,7 +122,7 @@ tests() {
 
 # Of the engine's own tests, the rooms whose code differs by system or that lean on it; without what computes in memory for minutes.
 readonly smoke_rooms=(platform:: wal:: version:: db:: cache:: dump:: salvage::tests::places)
-readonly smoke_skips=(wal::tests::damage db::engine::tests::scheduler db::handles::tests::multi db::read::tests::merge_operands db::maintenance::tests::io_throttle db::handles::tests::transactions db::tests_cursor
+readonly smoke_skips=(wal::tests::damage db::engine::tests::scheduler db::handles::tests::multi db::read::tests::merge_operands db::maintenance::tests::io_throttle db::handles::tests::transactions db::handles::tests::cursor
     db::tests_review db::maintenance::garbage_limit all_is_as_in_a_model dump::tests::a_large_tree)
 
 smoke() {

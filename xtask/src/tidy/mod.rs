@@ -5,6 +5,7 @@
 
 mod islands;
 mod layers;
+mod rooms;
 mod run;
 mod shape;
 mod source;

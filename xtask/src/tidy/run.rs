@@ -4,7 +4,7 @@
 //! look at every Rust file of the workspace; paths of a developer's machine are looked for in every text file.
 
 use super::source::Source;
-use super::{islands, layers, shape, words};
+use super::{islands, layers, rooms, shape, words};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -66,6 +66,7 @@ pub fn main(root: &Path, graph: bool) -> ExitCode {
 /// All findings of all checks, by file and line.
 pub fn check(sources: &[Source], texts: &[(String, String)]) -> Vec<Finding> {
     let mut findings = layers::check(sources);
+    findings.extend(rooms::check(sources));
     for source in sources {
         findings.extend(shape::check(source));
         findings.extend(words::check(source));

@@ -35,6 +35,15 @@ fn imports_go_down_only() {
 }
 
 #[test]
+fn rooms_import_rooms_below_them_only() {
+    finds(&engine("db/write/pipeline.rs", "use crate::db::engine::core::Core;\n"), &[]);
+    finds(&engine("db/write/pipeline.rs", "use crate::db::{engine::core::Core, open::opening::f};\n"), &[(1, "rooms")]);
+    finds(&engine("db/engine/parts/pressure.rs", "use super::super::super::write::pipeline::f;\n"), &[(1, "rooms")]);
+    finds(&engine("db/write/pipeline.rs", "#[cfg(test)]\nmod tests {\n    use crate::db::open::opening::f;\n}\n"), &[]);
+    finds(&engine("db/attic/pipeline.rs", ""), &[(1, "rooms")]);
+}
+
+#[test]
 fn siblings_do_not_import_each_other() {
     finds(&engine("memtable/arena.rs", "use crate::codec::hash64;\n"), &[]);
     finds(&engine("memtable/arena.rs", "use crate::wal::Record;\n"), &[(1, "layers")]);

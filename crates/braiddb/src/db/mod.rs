@@ -25,7 +25,7 @@ pub use engine::shared_runtime::{SharedRuntime, SharedRuntimeBuilder, SharedRunt
 pub use engine::stats::{PartitionStats, ReaderStats, RunStats, Stats};
 pub use export::checkpoint::{Image, ImageFile, ImageFileKind};
 pub use export::dump_gaps::DumpGap;
-pub use export::dump_source::{DumpParts, DumpRange, DumpSource, DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
+pub use export::dump_source::{DumpParts, DumpRange, DumpSource};
 pub use export::follower::{Follower, Refreshed};
 pub use files::names::{LOCK_NAME, RESTORING_NAME};
 pub use handles::batch::Batch;
@@ -33,6 +33,7 @@ pub use handles::conditional::Update;
 pub use handles::cursor::Cursor;
 pub use handles::database::{Db, TreeInfo};
 pub use handles::iter::Iter;
+pub use handles::merge::MergeFunctionHandle;
 pub use handles::multi::cursor::MultiCursor;
 pub use handles::multi::tree::{MultiIter, MultiTree, split as split_multi_key, unescape};
 pub use handles::ranges::RangeEstimate;
@@ -43,6 +44,7 @@ pub use handles::transaction::handle::Transaction;
 pub use handles::transaction::iter::{MultiTransactionIter, TransactionIter};
 pub use handles::tree::Tree;
 pub use load::bulk::{BulkLoader, MultiBulkLoader, UnsortedLoader};
+pub use load::dumped::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink};
 pub use load::entries::EntryLoader;
 pub use load::external_table::{TableBuilder, TableInfo, TableSpec};
 pub use load::sorter::{BulkOptions, BulkProgress};
@@ -55,7 +57,6 @@ pub use maintenance::verify::{
 pub use open::archive::{LogArchive, RestorePoint};
 pub use open::archive_gaps::ArchiveGap;
 pub use open::new_directory::{NewDirectory, Operation, make_durably, remove_unfinished};
-pub use read::merge_operands::MergeFunctionHandle;
 pub use record::bytes::{Key, Value};
 pub use record::version::{ETag, Version};
 pub use watch::{

@@ -4,15 +4,10 @@
 //! nothing, and followers, dumps, backups and the log's readers have it as they have everything else. When the commit is there, the
 //! handles of the tree go by the new options. A write beside the change goes by the old or by the new ones.
 
-use super::{
-    catalog::{TreeState, catalog_key},
-    settings::TreeOptions,
-};
+use super::{catalog::TreeState, settings::TreeOptions};
 use crate::{
-    base::{EntryKind, Error, Result, SequenceNumber},
+    base::{Error, Result},
     codec::Compression,
-    commit::RawBatch,
-    db::handles::tree::Tree,
 };
 use std::{
     fmt,
@@ -80,7 +75,7 @@ impl LiveOptions {
         }
     }
 
-    fn set(&self, options: TreeOptions) {
+    pub(in crate::db) fn set(&self, options: TreeOptions) {
         let TreeOptions { compression, blob_threshold, ttl } = options;
         self.ttl_us.store(ttl.map_or(0, micros), Relaxed);
         self.blob_threshold.store(blob_threshold.map_or(0, |threshold| threshold.max(1)), Relaxed);
@@ -121,56 +116,4 @@ pub fn check_same(tree: &TreeState, wanted: TreeOptions) -> Result<()> {
         tree.name.read(),
         differences.join(", ")
     )))
-}
-
-impl Tree {
-    /// Its options now.
-    pub fn options(&self) -> TreeOptions {
-        self.state().options.get()
-    }
-
-    /// Changes its options, all of them, by one commit with the database's durability: for what is written from then on. Records that
-    /// are there keep when they expire, and operands of merge functions stay. Files that merges write have the new compression;
-    /// values stay in the blob files that they are in. [`Db::compact`](crate::Db::compact) writes the rest of the tree's files again.
-    ///
-    /// Followers, dumps, checkpoints and backups have the options with the commit; a watcher is shown
-    /// [`Change::SetTreeOptions`](crate::Change::SetTreeOptions).
-    ///
-    /// ```
-    /// # fn main() -> braiddb::Result<()> {
-    /// use braiddb::TreeOptions;
-    /// use std::time::Duration;
-    ///
-    /// let db = braiddb::Db::in_memory()?;
-    /// let sessions = db.tree("sessions")?;
-    /// sessions.set_options(TreeOptions { ttl: Some(Duration::from_secs(1800)), ..sessions.options() })?;
-    /// sessions.put(b"7f3a", b"ann")?;
-    /// assert!(sessions.get_with_expiry(b"7f3a")?.unwrap().1.is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn set_options(&self, options: TreeOptions) -> Result<SequenceNumber> {
-        let (core, state) = (self.db().core(), self.state());
-        let _inside = core.enter()?;
-        core.check_writable()?;
-        // Before the catalog is locked, as for all changes of trees.
-        drop(core.await_no_exclusive()?);
-        check_options(&state.name.read(), &options)?;
-        let _change = core.catalog.next_id.lock();
-        state.check()?;
-        let key = catalog_key(b'n', state.name.read().as_bytes());
-        let mut batch = RawBatch::default();
-        batch.push(EntryKind::Value, &[&key], &state.encode_with(options));
-        let committed = core.commit(batch.prepare()?, core.settings.durability);
-        // A commit of which it is not known whether it survives is seen by this process all the same.
-        if committed.is_ok() || committed.as_ref().is_err_and(Error::is_commit_unknown) {
-            state.options.set(options);
-            let mut compressions = core.catalog.compressions.write();
-            match options.compression {
-                Some(compression) => _ = compressions.insert(state.id, compression),
-                None => _ = compressions.remove(&state.id),
-            }
-        }
-        committed
-    }
 }

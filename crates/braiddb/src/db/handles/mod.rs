@@ -1,5 +1,6 @@
 //! Handles that users hold: databases, trees, batches, snapshots, transactions, cursors, streams.
 
+pub mod admin;
 pub mod batch;
 pub mod conditional;
 pub mod counting;
@@ -8,6 +9,7 @@ pub mod database;
 pub mod expiry;
 pub mod failing;
 pub mod iter;
+pub mod merge;
 pub mod multi;
 pub mod ranges;
 pub mod snapshot;

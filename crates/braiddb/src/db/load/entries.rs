@@ -3,7 +3,10 @@
 //! That is possible in a database that is being made for it, whose sequence numbers begin where those of the dump end. The runs of a
 //! tree are put into force by one edit, as those of any load are (`load_install.rs`), but tell their sequence numbers themselves.
 
-use super::writer::{LoadWriter, Loaded};
+use super::{
+    dumped::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
+    writer::{LoadWriter, Loaded},
+};
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, limits},
     codec::{Operand, Operands},
@@ -13,7 +16,6 @@ use crate::{
             catalog::{TreeState, catalog_key, check_name},
             key::{KeyBuf, TREE_ID_LEN, check_key},
         },
-        export::dump_source::{DumpedCatalog, DumpedContent, DumpedEntry, EntrySink},
         handles::{
             database::Db,
             multi::tree::{TERMINATOR, escape},

@@ -1,6 +1,7 @@
 //! Bulk loads: sorting, spilling, writing tables, and installing them.
 
 pub mod bulk;
+pub mod dumped;
 pub mod entries;
 pub mod external_table;
 pub mod install;

@@ -9,15 +9,11 @@
 use crate::{
     base::{FileNumber, Result},
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
-    db::{
-        engine::core::{Core, WorkState},
-        files::names::numbered,
-        handles::database::Db,
-    },
+    db::engine::core::{Core, WorkState},
     platform::OpenMode,
     read::ReadState,
     table::blob::blob_path,
-    version::{CURRENT_NAME, Partition},
+    version::Partition,
 };
 use std::{
     collections::BTreeSet,
@@ -27,9 +23,6 @@ use std::{
 
 /// Where a second header may stand: CURRENT has two slots.
 const SLOT_OFFSETS: [u64; 2] = [0, 4096];
-
-/// So often what is older is merged: others may merge, flush and drop meanwhile.
-const ROUNDS_MAX: usize = 8;
 
 /// A file of an earlier format version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,72 +45,9 @@ pub struct UpgradeReport {
     pub left: Vec<OlderFile>,
 }
 
-impl Db {
-    /// The files of the database whose headers tell an earlier format version than what this build writes, by name. Reads 64 bytes of each
-    /// file. Files that come or go meanwhile may be missing.
-    pub fn older_files(&self) -> Result<Vec<OlderFile>> {
-        let core = self.core();
-        core.check_open()?;
-        let names = core.table.vfs.list(&core.dir).map_err(|e| crate::base::Error::io("list", &core.dir, e))?;
-        let of_database = names.into_iter().filter(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some());
-        let mut older: Vec<OlderFile> = of_database
-            .filter_map(|entry| {
-                let version = core.oldest_header(&core.dir.join(&entry.name))?;
-                (version < FORMAT_VERSION).then_some(OlderFile { name: entry.name, version })
-            })
-            .collect();
-        older.sort();
-        Ok(older)
-    }
-
-    /// Writes everything anew that is of an earlier format version, while reads and writes go on; does nothing where nothing is. Afterwards an
-    /// older build cannot open the database any more, nor could it before. A database does the same by itself while nothing is committed,
-    /// but for the log, whose older segments go with the next flush.
-    ///
-    /// Takes time linear in the partitions that have older files, and their space once more, one partition at a time. What has
-    /// been done stays, should it fail or be killed; called again, it goes on.
-    ///
-    /// ```
-    /// # fn main() -> braiddb::Result<()> {
-    /// let db = braiddb::Db::in_memory()?;
-    /// assert_eq!(db.upgrade()?.before, 0);
-    /// assert!(db.older_files()?.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn upgrade(&self) -> Result<UpgradeReport> {
-        let before = self.older_files()?.len();
-        if before == 0 {
-            return Ok(UpgradeReport::default());
-        }
-        let core = self.core();
-        let inside = core.enter()?;
-        core.check_writable()?;
-        core.flush_all()?;
-        for _ in 0..ROUNDS_MAX {
-            core.find_older_blobs();
-            if !core.merge_older()? {
-                break;
-            }
-        }
-        // One edit writes an older manifest anew, and each of two one slot of CURRENT.
-        core.put_into_force(Vec::new())?;
-        core.put_into_force(Vec::new())?;
-        if let Some(wal) = &core.wal {
-            core.release_log(wal)?;
-            wal.trim_spares();
-        }
-        core.remove_leftovers()?;
-        // What is left afterwards is what somebody holds.
-        core.table.disposal.work_through();
-        drop(inside);
-        Ok(UpgradeReport { before, left: self.older_files()? })
-    }
-}
-
 impl Core {
     /// The lowest version that a header of a file tells; `None` for what has none, or is gone.
-    fn oldest_header(&self, path: &Path) -> Option<u32> {
+    pub(in crate::db) fn oldest_header(&self, path: &Path) -> Option<u32> {
         let file = self.table.vfs.open(path, OpenMode::Read).ok()?;
         let versions = SLOT_OFFSETS.iter().filter_map(|&offset| {
             let mut bytes = [0; FILE_HEADER_LEN];
@@ -150,7 +80,7 @@ impl Core {
     }
 
     /// Merges each partition that has anything older; whether there was one.
-    fn merge_older(&self) -> Result<bool> {
+    pub(in crate::db) fn merge_older(&self) -> Result<bool> {
         let _hurry = self.hurry();
         let state = self.state.load_full();
         let work = self.work.lock();

@@ -20,17 +20,10 @@ use super::{
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
-    commit::{PreparedBatch, decode_group, split_group},
-    db::{
-        engine::{
-            core::{Core, Request},
-            settings::Settings,
-        },
-        handles::database::Db,
-    },
+    commit::{decode_group, split_group},
+    db::engine::{core::Core, settings::Settings},
     platform::{BudgetedVfs, OpenFiles, OpenMode, SystemTime, Vfs, moment_of},
     table::blob::{blob_path, visit_references},
-    txn::Verdict,
     wal::{self, FinishedSegment, RecordInfo, RecoveryInput, SEGMENT_HEADER_LEN, Visit},
 };
 use parking_lot::Mutex;
@@ -54,21 +47,21 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Keeps the log of an open database.
 #[derive(Debug)]
 pub struct Archiver {
-    vfs: Arc<dyn Vfs>,
-    dir: PathBuf,
+    pub(in crate::db) vfs: Arc<dyn Vfs>,
+    pub(in crate::db) dir: PathBuf,
     /// The end of the archive. Held while a thread archives.
-    end: Mutex<Option<ArchiveEnd>>,
+    pub(in crate::db) end: Mutex<Option<ArchiveEnd>>,
     /// The gaps that were found since the opening and that no call has returned. A leaf among locks.
-    unreported: Mutex<Vec<ArchiveGap>>,
+    pub(in crate::db) unreported: Mutex<Vec<ArchiveGap>>,
     /// The segments that the log holds and the archive has. A leaf among locks.
-    known: Mutex<BTreeSet<FileNumber>>,
+    pub(in crate::db) known: Mutex<BTreeSet<FileNumber>>,
     /// Every commit up to this one is in the archive, as far as it is in the log.
-    archived: AtomicU64,
+    pub(in crate::db) archived: AtomicU64,
 }
 
 /// The end of an archive.
 #[derive(Debug)]
-struct ArchiveEnd {
+pub(in crate::db) struct ArchiveEnd {
     /// The last commit that is in the archive or in a noted gap. `None` in an archive without a segment.
     reached: Option<SequenceNumber>,
 }
@@ -83,88 +76,6 @@ pub enum RestorePoint {
     Time(SystemTime),
     /// Just after the last commit that the archive holds.
     Latest,
-}
-
-impl Db {
-    /// Has the [archive](crate::Builder::log_archive) hold every commit up to now; it does by itself only when a segment of the log is
-    /// full, and when the database is closed. Returns the last one. The log goes on in another segment. `InvalidArgument` if no log archive
-    /// is kept.
-    ///
-    /// [`Error::ArchiveGap`] if commits are missing that no call has returned since the opening: the database was written by an
-    /// open without the archive, or commits did not go through the log. All other commits were archived then, and the next call
-    /// returns the last one; but no restore from a backup before the gap passes over it. Take a new full backup.
-    pub fn archive_now(&self) -> Result<SequenceNumber> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_writable()?;
-        let (Some(archiver), Some(wal)) = (&core.archiver, &core.wal) else {
-            return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
-        };
-        // All before it are in the log.
-        let visible = core.snapshots.visible();
-        core.tell_of_refused()?;
-        wal.go_on()?;
-        core.archive_finished()?;
-        core.archive_up_to(visible)?;
-        let gap = archiver.unreported.lock().pop();
-        if let Some(gap) = gap {
-            // The newest gap covers the others: a backup behind it is behind them all.
-            archiver.unreported.lock().clear();
-            return Err(gap.to_error(&archiver.dir, gap.first.saturating_sub(1)));
-        }
-        Ok(visible.max(archiver.archived.load(Ordering::Acquire)))
-    }
-
-    /// The random number of the database's life: its incarnation, which backups name ([`crate::BackupInfo::incarnation`]). A restored,
-    /// loaded or checkpointed database begins a life of its own.
-    pub fn incarnation(&self) -> u64 {
-        self.core().incarnation
-    }
-
-    /// Lists the gaps that are noted in the [archive](crate::Builder::log_archive), oldest first: commits that it lacks. A backup of
-    /// the last one's last commit, or of a later commit, can be restored to every commit that is archived after it.
-    /// `InvalidArgument` if no log archive is kept.
-    pub fn archive_gaps(&self) -> Result<Vec<ArchiveGap>> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        let Some(archiver) = &core.archiver else {
-            return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
-        };
-        archive_gaps::list(&*archiver.vfs, &archiver.dir)
-    }
-
-    /// Commits what a log tells of, under the numbers that it had there.
-    pub(crate) fn apply_logged(&self, first: SequenceNumber, batches: &[&[u8]]) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        let mut write = core.write.lock();
-        if first <= write.last_sequence {
-            let detail = format!("commit {first} after {}", write.last_sequence);
-            return Err(Error::corruption(&core.dir, 0, detail));
-        }
-        write.last_sequence = first - 1;
-        let drops = core.catalog.drops.load(Ordering::Acquire);
-        let request = |batch: &&[u8]| Request {
-            batch: PreparedBatch::of_log(batch),
-            drops,
-            is_unlogged: false,
-            check: None,
-            verdict: Verdict::Unchanged,
-        };
-        let mut group: Vec<Request> = batches.iter().map(request).collect();
-        core.try_commit_group(&mut write, &mut group, drops)?;
-        drop(write);
-        if core.settings.background_threads == 0 {
-            core.run_inline();
-        }
-        Ok(())
-    }
-
-    /// Lets go of the blob files that were held while the database was restored, as far as nothing refers to them.
-    pub(crate) fn release_held_blobs(&self) {
-        let held = std::mem::take(&mut *self.core().held_blobs.lock());
-        self.core().blobs.settle(&held.into_iter().collect::<Vec<_>>(), Some(self.core().snapshots.visible()));
-    }
 }
 
 impl Archiver {
@@ -349,7 +260,7 @@ impl Core {
 
     /// Notes a gap if the archive does not reach to the commit `visible` although the log was archived: such commits did not go
     /// through the log, or an opening without the archive wrote them.
-    fn archive_up_to(&self, visible: SequenceNumber) -> Result<()> {
+    pub(in crate::db) fn archive_up_to(&self, visible: SequenceNumber) -> Result<()> {
         let Some(archiver) = &self.archiver else { return Ok(()) };
         // The log may still take the numbers of commits that it refused.
         let visible = self.before_refused(visible);

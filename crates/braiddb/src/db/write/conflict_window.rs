@@ -13,10 +13,7 @@ use super::pipeline::{changed, outlived};
 use crate::{
     base::{Error, Result},
     commit::PreparedBatch,
-    db::{
-        engine::core::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
-        handles::database::Db,
-    },
+    db::engine::core::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
     txn::{Check, Verdict},
 };
 use parking_lot::MutexGuard;
@@ -85,35 +82,9 @@ impl Drop for Exclusive {
     }
 }
 
-impl Db {
-    /// Takes the right to commit from the exclusive transaction that is open, if there is one, so that others commit again.
-    /// Returns whether there was one. The transaction itself stays readable; its commit fails with a conflict
-    /// ([`Error::is_conflict`]), and nothing of it is applied.
-    ///
-    /// For a transaction that is lost: leaked, or held by a thread that will not end it. Commits that wait for it fail after
-    /// [`crate::Builder::exclusive_wait_max`] with [`Error::ExclusiveOpen`].
-    ///
-    /// ```
-    /// # fn main() -> braiddb::Result<()> {
-    /// let db = braiddb::Db::in_memory()?;
-    /// let tree = db.tree("t")?;
-    /// std::mem::forget(db.begin_exclusive()?);
-    /// assert!(db.revoke_exclusive()?);
-    /// tree.put(b"k", b"v")?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn revoke_exclusive(&self) -> Result<bool> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        let mut write = core.write.lock();
-        Ok(core.end_exclusive(&mut write))
-    }
-}
-
 impl Core {
     /// Ends the exclusive transaction that is open, if there is one: others may commit.
-    fn end_exclusive(&self, write: &mut WriteState) -> bool {
+    pub(in crate::db) fn end_exclusive(&self, write: &mut WriteState) -> bool {
         let was_open = write.exclusive.take().is_some();
         self.exclusivity.notices.fetch_and(!NOTICE_EXCLUSIVE, Ordering::Relaxed);
         self.exclusivity.ended.notify_all();

@@ -12,7 +12,7 @@
 //! find higher numbers after a crash.
 
 use crate::{
-    base::{EntryKind, Error, MAX_SEQUENCE, Result, SequenceNumber, TreeId},
+    base::{EntryKind, MAX_SEQUENCE, Result, SequenceNumber, TreeId},
     codec::{ByteReader, put_bytes, put_varint},
     commit::{Operation, PreparedBatch, RawBatch},
     db::{
@@ -20,7 +20,6 @@ use crate::{
             catalog::catalog_key,
             core::{Core, Request, WriteState},
         },
-        handles::database::Db,
         record::version_tags::VERSION_TAGS,
     },
     memtable::Memtable,
@@ -225,7 +224,7 @@ impl Core {
     }
 
     /// The last commit in memory that has stored this application cursor.
-    fn commit_of_cursor(&self, cursor: &[u8]) -> Option<SequenceNumber> {
+    pub(in crate::db) fn commit_of_cursor(&self, cursor: &[u8]) -> Option<SequenceNumber> {
         let key = catalog_key(b'c', b"");
         let state = self.state.load_full();
         state.memtables().find_map(|memtable| find_value(memtable, &key, cursor))
@@ -242,38 +241,4 @@ fn find_value(memtable: &Arc<Memtable>, key: &[u8], value: &[u8]) -> Option<Sequ
         }
     }
     None
-}
-
-impl Db {
-    /// Returns when everything is durable that was committed up to the commit that stored this application cursor
-    /// ([`crate::Batch::set_application_cursor`]): the next open finds that cursor or a later one, whatever happens. For commits with
-    /// [`crate::Durability::None`], whose contents it flushes; where all commits are in the log, it is synced.
-    ///
-    /// The cursor is one that no flush has written yet, or the last one that any has; `NotFound` for others. Among those that are in memory it
-    /// is searched for from the last one back.
-    pub fn flush_to(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_writable()?;
-        if let Some(sequence) = core.commit_of_cursor(cursor.as_ref()) {
-            return core.make_durable(sequence);
-        }
-        // It may have been flushed since it was looked for, and be the last one still.
-        let last = self.application_cursor()?;
-        if last.as_deref() == Some(cursor.as_ref()) {
-            return Ok(());
-        }
-        let text = cursor.as_ref().escape_ascii().to_string();
-        Err(Error::NotFound(format!(
-            "no commit that may not be durable yet has the application cursor \"{text}\": if there ever was one, it is durable, and a later \
-             one has taken its place"
-        )))
-    }
-
-    /// Returns when everything up to a commit of this number, or the last one before it, is durable: see [`Db::flush_to`].
-    pub fn flush_through(&self, commit: SequenceNumber) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.make_durable(commit)
-    }
 }

@@ -18,12 +18,12 @@ use crate::{
             database::Db,
             expiry::check_can_merge,
             iter::{prefix_end, user_bounds},
+            merge::MergeFunctionHandle,
             multi::tree::{MultiTree, bounds_of, bounds_of_keys, bounds_of_values},
             snapshot::Snapshot,
             streams::writer::commit_streams,
             tree::Tree,
         },
-        read::merge_operands::MergeFunctionHandle,
         record::{
             bytes::{Key, Value},
             version::Version,

@@ -1,0 +1,78 @@
+//! Rewriting files of older formats: [`Db::upgrade`].
+
+use crate::{
+    base::Result,
+    codec::FORMAT_VERSION,
+    db::{
+        files::names::numbered,
+        handles::database::Db,
+        maintenance::upgrade::{OlderFile, UpgradeReport},
+    },
+    version::CURRENT_NAME,
+};
+
+impl Db {
+    /// The files of the database whose headers tell an earlier format version than what this build writes, by name. Reads 64 bytes of each
+    /// file. Files that come or go meanwhile may be missing.
+    pub fn older_files(&self) -> Result<Vec<OlderFile>> {
+        let core = self.core();
+        core.check_open()?;
+        let names = core.table.vfs.list(&core.dir).map_err(|e| crate::base::Error::io("list", &core.dir, e))?;
+        let of_database = names.into_iter().filter(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some());
+        let mut older: Vec<OlderFile> = of_database
+            .filter_map(|entry| {
+                let version = core.oldest_header(&core.dir.join(&entry.name))?;
+                (version < FORMAT_VERSION).then_some(OlderFile { name: entry.name, version })
+            })
+            .collect();
+        older.sort();
+        Ok(older)
+    }
+
+    /// Writes everything anew that is of an earlier format version, while reads and writes go on; does nothing where nothing is. Afterwards an
+    /// older build cannot open the database any more, nor could it before. A database does the same by itself while nothing is committed,
+    /// but for the log, whose older segments go with the next flush.
+    ///
+    /// Takes time linear in the partitions that have older files, and their space once more, one partition at a time. What has
+    /// been done stays, should it fail or be killed; called again, it goes on.
+    ///
+    /// ```
+    /// # fn main() -> braiddb::Result<()> {
+    /// let db = braiddb::Db::in_memory()?;
+    /// assert_eq!(db.upgrade()?.before, 0);
+    /// assert!(db.older_files()?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn upgrade(&self) -> Result<UpgradeReport> {
+        let before = self.older_files()?.len();
+        if before == 0 {
+            return Ok(UpgradeReport::default());
+        }
+        let core = self.core();
+        let inside = core.enter()?;
+        core.check_writable()?;
+        core.flush_all()?;
+        for _ in 0..ROUNDS_MAX {
+            core.find_older_blobs();
+            if !core.merge_older()? {
+                break;
+            }
+        }
+        // One edit writes an older manifest anew, and each of two one slot of CURRENT.
+        core.put_into_force(Vec::new())?;
+        core.put_into_force(Vec::new())?;
+        if let Some(wal) = &core.wal {
+            core.release_log(wal)?;
+            wal.trim_spares();
+        }
+        core.remove_leftovers()?;
+        // What is left afterwards is what somebody holds.
+        core.table.disposal.work_through();
+        drop(inside);
+        Ok(UpgradeReport { before, left: self.older_files()? })
+    }
+}
+
+/// So often what is older is merged: others may merge, flush and drop meanwhile.
+const ROUNDS_MAX: usize = 8;

@@ -1,0 +1,141 @@
+//! Catalogs and entries as dumps carry them, from a database or into one.
+
+use crate::{
+    base::{Result, SequenceNumber, TreeId, limits},
+    db::{
+        engine::{
+            catalog::{TreeState, check_name},
+            settings::TreeOptions,
+            tree_options::LiveOptions,
+        },
+        open::wal_retention as log_kept,
+    },
+};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::{collections::BTreeSet, sync::atomic::AtomicBool};
+
+/// A tree as it was.
+#[derive(Debug)]
+pub struct DumpedTree {
+    pub id: u32,
+    pub name: String,
+    pub multi: bool,
+    /// The tree itself, as the catalog had it.
+    pub state: Arc<TreeState>,
+}
+
+/// What the catalog had.
+#[derive(Debug, Default)]
+pub struct DumpedCatalog {
+    pub trees: Vec<DumpedTree>,
+    /// Names and numbers of the application's own merge functions.
+    pub functions: Vec<(String, u64)>,
+    pub application_cursor: Option<Vec<u8>>,
+    /// Numbers of trees from this on were not given out.
+    pub next_tree: u32,
+    /// How much of the log is kept: bytes, and microseconds.
+    pub retention: Option<(u64, u64)>,
+}
+
+impl DumpedCatalog {
+    /// Adds a tree, of which the catalog had this under its name; `None` if it cannot be understood.
+    pub fn add_tree(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
+        let state = TreeState::decode(name, value)?;
+        let (id, multi) = (state.id.0, state.multi);
+        let name = state.name.read().clone();
+        self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });
+        Some(())
+    }
+
+    /// Adds a tree of which no more than its number is known.
+    pub fn add_unknown_tree(&mut self, id: u32, name: String, multi: bool) {
+        let state = TreeState {
+            id: TreeId(id),
+            home: 0,
+            name: RwLock::new(name.clone()),
+            multi,
+            options: LiveOptions::new(TreeOptions::default()),
+            dropped: AtomicBool::new(false),
+        };
+        self.trees.push(DumpedTree { id, name, multi, state: Arc::new(state) });
+    }
+
+    /// Takes an entry of the catalog, but one that describes a tree; `None` if it cannot be understood.
+    pub fn add_other(&mut self, tag: u8, name: &[u8], value: &[u8]) -> Option<()> {
+        match tag {
+            b'i' => self.next_tree = u32::from_le_bytes(value.try_into().ok()?),
+            b'f' => {
+                let number = u64::from_le_bytes(value.try_into().ok()?);
+                self.functions.push((String::from_utf8(name.to_vec()).ok()?, number));
+            }
+            b'c' => self.application_cursor = Some(value.to_vec()),
+            b'r' => self.retention = log_kept::decode(value).map(|limit| Some((limit.bytes, limit.age_us)))?,
+            // What the log needs, and a database that is made of this has another.
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Says what there is in it that no database has.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        let mut names = BTreeSet::new();
+        for (index, tree) in self.trees.iter().enumerate() {
+            let is_after = index == 0 || self.trees[index - 1].id < tree.id;
+            if tree.id == TreeId::CATALOG.0 || !is_after || tree.id >= self.next_tree || !names.insert(&tree.name) {
+                return Err(format!("the tree {:?} has a number or a name that is taken", tree.name));
+            }
+            check_name(&tree.name).map_err(|e| e.to_string())?;
+        }
+        let (mut names, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+        let is_new = |(name, number)| names.insert(name) && numbers.insert(number);
+        if !self.functions.iter().map(|(name, number)| (name, *number)).all(is_new) {
+            return Err("merge functions have one name or number".to_owned());
+        }
+        if self.application_cursor.as_ref().is_some_and(|cursor| cursor.len() > limits::MAX_APPLICATION_CURSOR_LEN) {
+            return Err("the application cursor is too long".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// What an entry has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpedContent<'a> {
+    Value(&'a [u8]),
+    /// A value of so many bytes, which come next, in pieces.
+    LongValue(u64),
+    /// What merge functions are to do to what is beneath, as the value of an entry has it.
+    Operands(&'a [u8]),
+    /// The same, in pieces.
+    LongOperands(u64),
+}
+
+impl DumpedContent<'_> {
+    /// Whether pieces come next.
+    pub fn is_long(&self) -> bool {
+        matches!(self, DumpedContent::LongValue(_) | DumpedContent::LongOperands(_))
+    }
+}
+
+/// An entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DumpedEntry<'a> {
+    /// The user's key; of a pair, its key.
+    pub key: &'a [u8],
+    /// The commit that wrote it.
+    pub sequence: SequenceNumber,
+    /// When it expires, in microseconds of the database's time.
+    pub expires_us: Option<u64>,
+    /// Whether the operands just before are to be applied to it: it has their key.
+    pub is_beneath: bool,
+    pub content: DumpedContent<'a>,
+}
+
+/// Takes what is read.
+pub trait EntrySink {
+    /// The next entry.
+    fn entry(&mut self, entry: &DumpedEntry<'_>) -> Result<()>;
+    /// The next piece of the long value or operands of the last entry.
+    fn piece(&mut self, bytes: &[u8]) -> Result<()>;
+}
