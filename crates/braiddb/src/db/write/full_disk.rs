@@ -22,7 +22,11 @@ use std::{
     collections::BTreeSet,
     path::Path,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
+
+/// Maximum repetitions of a compaction that has merged nothing on a full disk while background jobs held the space.
+const COMPACT_TRIES: u32 = 4;
 
 /// On a volume with less than this, memtables, segments of the log and partitions are parts of the volume.
 const SMALL_VOLUME_BYTES: u64 = 2 << 30;
@@ -235,6 +239,7 @@ impl Core {
     /// waits for the space that the others give back.
     pub(in crate::db) fn compact_each(&self, mut ids: Vec<u64>) -> Result<()> {
         let _in_use = self.reserve.begin();
+        let mut tries_left = COMPACT_TRIES;
         loop {
             let mut refused = Vec::new();
             let mut full = None;
@@ -259,9 +264,25 @@ impl Core {
             match full.filter(|_| !refused.is_empty()) {
                 None => return Ok(()),
                 // Nothing was merged, so nothing came back.
-                Some(error) if !is_any_merged => return Err(error),
-                Some(_) => ids = refused,
+                Some(error) if !is_any_merged && tries_left == 0 => return Err(error),
+                Some(_) => {
+                    // Background jobs of the same time may have taken the space, and give it back when they end.
+                    tries_left = if is_any_merged { COMPACT_TRIES } else { tries_left - 1 };
+                    self.wait_for_jobs();
+                    ids = refused;
+                }
             }
+        }
+    }
+
+    /// Waits until no flush and no merge is under way, for five seconds at most.
+    fn wait_for_jobs(&self) {
+        let mut work = self.work.lock();
+        for _ in 0..500 {
+            if !work.flushing && work.busy.is_empty() {
+                break;
+            }
+            self.work_changed.wait_for(&mut work, Duration::from_millis(10));
         }
     }
 
