@@ -5,10 +5,10 @@ use crate::{base::Result, db::handles::database::Db};
 impl Db {
     /// Takes the right to commit from the exclusive transaction that is open, if there is one, so that others commit again.
     /// Returns whether there was one. The transaction itself stays readable; its commit fails with a conflict
-    /// ([`Error::is_conflict`]), and nothing of it is applied.
+    /// ([`crate::Error::is_conflict`]), and nothing of it is applied.
     ///
     /// For a transaction that is lost: leaked, or held by a thread that will not end it. Commits that wait for it fail after
-    /// [`crate::Builder::exclusive_wait_max`] with [`Error::ExclusiveOpen`].
+    /// [`crate::Builder::exclusive_wait_max`] with [`crate::Error::ExclusiveOpen`].
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
