@@ -83,9 +83,9 @@ impl Db {
     /// let db = braiddb::Db::in_memory()?;
     /// let albums = db.tree("albums")?;
     /// albums.put(b"1", b"Ten")?;
-    /// let last = db.checkpoint("/memory/monday")?; // in the file system of the database: here, in memory
+    /// let last = db.checkpoint("/monday")?; // in the file system of the database: here, in memory
     /// assert!(last >= 1);
-    /// assert!(db.checkpoint("/memory/monday").unwrap_err().to_string().contains("not empty"));
+    /// assert!(db.checkpoint("/monday").unwrap_err().to_string().contains("not empty"));
     /// # Ok(())
     /// # }
     /// ```
