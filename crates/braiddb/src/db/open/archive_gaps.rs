@@ -76,17 +76,24 @@ pub fn note(vfs: &dyn Vfs, dir: &Path, gap: ArchiveGap) -> Result<ArchiveGap> {
         None => gap,
     };
     let path = note_path(dir, gap.first, gap.last);
-    let file = vfs.open(&path, OpenMode::CreateNew).map_err(|e| Error::output("create", &path, e))?;
-    let found_us = gap.found.duration_since(crate::platform::UNIX_EPOCH).map_or(0, |since| since.as_micros());
-    let text = format!("{found_us}\n{}\n", gap.reason);
-    file.write_at(text.as_bytes(), 0).map_err(|e| Error::output("write", &path, e))?;
-    file.sync_data().map_err(|e| Error::output("sync", &path, e))?;
-    vfs.sync_dir(dir).map_err(|e| Error::output("sync", dir, e))?;
+    write_note(vfs, dir, &path, &gap).inspect_err(|_| {
+        // A note that is not durable must not be found by the next try, which would take it for one that is.
+        let _ = vfs.remove(&path);
+    })?;
     if let Some(before) = before {
         let path = note_path(dir, before.first, before.last);
         vfs.remove(&path).map_err(|e| Error::output("remove", &path, e))?;
     }
     Ok(gap)
+}
+
+fn write_note(vfs: &dyn Vfs, dir: &Path, path: &Path, gap: &ArchiveGap) -> Result<()> {
+    let file = vfs.open(path, OpenMode::CreateNew).map_err(|e| Error::output("create", path, e))?;
+    let found_us = gap.found.duration_since(crate::platform::UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    let text = format!("{found_us}\n{}\n", gap.reason);
+    file.write_at(text.as_bytes(), 0).map_err(|e| Error::output("write", path, e))?;
+    file.sync_data().map_err(|e| Error::output("sync", path, e))?;
+    vfs.sync_dir(dir).map_err(|e| Error::output("sync", dir, e))
 }
 
 fn note_path(dir: &Path, first: SequenceNumber, last: SequenceNumber) -> PathBuf {
@@ -114,8 +121,14 @@ fn read_note(vfs: &dyn Vfs, path: &Path) -> (SystemTime, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{db::tests_common::mem, platform::UNIX_EPOCH};
-    use std::{sync::Arc, time::Duration};
+    use crate::{
+        db::tests_common::mem,
+        platform::{
+            UNIX_EPOCH,
+            fault_vfs::{FaultVfs, Operation},
+        },
+    };
+    use std::{io, sync::Arc, time::Duration};
 
     const ARCHIVE: &str = "/archive";
 
@@ -158,6 +171,22 @@ mod tests {
         }
         assert_eq!(listed(&*vfs), [gap(5, 9)]);
         assert_eq!(vfs.list(Path::new(ARCHIVE)).unwrap().len(), 1, "the note of 5 to 7 was removed");
+    }
+
+    /// A note whose write or sync had failed stayed, and the next try took it for a durable one.
+    #[test]
+    fn note_that_failed_is_written_again_by_the_next_try() {
+        for operation in [Operation::Write, Operation::Sync, Operation::SyncDir] {
+            let vfs = FaultVfs::new(Path::new(ARCHIVE));
+            vfs.fail(operation, 0, 1, io::ErrorKind::StorageFull);
+            note(&vfs, Path::new(ARCHIVE), gap(5, 7)).unwrap_err();
+            assert_eq!(listed(&vfs), [], "{operation:?}");
+            let before = vfs.journal().len();
+            note(&vfs, Path::new(ARCHIVE), gap(5, 7)).unwrap();
+            let done: Vec<Operation> = vfs.journal()[before..].iter().map(|(operation, _)| *operation).collect();
+            assert_eq!(done, [Operation::Create, Operation::Write, Operation::Sync, Operation::SyncDir]);
+            assert_eq!(listed(&vfs), [gap(5, 7)]);
+        }
     }
 
     /// A power failure can leave the wider note beside the one that it replaces.
