@@ -297,7 +297,7 @@ impl Shared {
         let is_writable = !core.failed.load(Ordering::Acquire) && !core.settings.read_only;
         // Of an earlier failure the calls since have reported the reason.
         let had_failed = core.failure.lock().is_some();
-        // What is in no log must not be lost by closing, or not without a word. Nobody is refused yet; but what comes now has no promise.
+        // Flush commits without WAL, or report that they are lost. Later calls are still accepted, without that promise.
         let flushed = if core.has_unlogged() { core.flush_all() } else { Ok(()) };
         if is_writable && let Err(e) = core.trim_log() {
             tracing::warn!(error = %e, "the log could not be made shorter");

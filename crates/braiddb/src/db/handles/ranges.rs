@@ -316,7 +316,7 @@ impl Core {
         Ok(points)
     }
 
-    /// Keys that divide what lies from one internal key up to another into parts of about so many bytes, up to so many parts.
+    /// Keys that divide the range from `start` to `end` (internal keys) into at most `max` parts of about `bytes` each.
     pub(in crate::db) fn points_every(
         &self,
         start: &[u8],

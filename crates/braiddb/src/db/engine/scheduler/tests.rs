@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-/// Does so many pieces of work, each of which takes so long, and notes what happens.
+/// A worker with `left` jobs of the duration `takes`; it counts how many run at once.
 struct Busy {
     left: AtomicUsize,
     takes: Duration,

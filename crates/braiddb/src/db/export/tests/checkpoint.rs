@@ -1,4 +1,4 @@
-//! Checkpoints: what is in them, while others write. What becomes of them when something fails stands in the battery of backups.
+//! Contents of checkpoints that are made beside writers. The battery of backups tests failures.
 
 use crate::{
     base::Error,

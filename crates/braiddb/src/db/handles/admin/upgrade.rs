@@ -67,7 +67,7 @@ impl Db {
             wal.trim_spares();
         }
         core.remove_leftovers()?;
-        // What is left afterwards is what somebody holds.
+        // Older files that remain after this are pinned by readers.
         core.table.disposal.work_through();
         drop(inside);
         Ok(UpgradeReport { before, left: self.older_files()? })

@@ -320,9 +320,9 @@ fn a_count_of_settled_data_costs_its_ends() {
     assert!(segments_read() - read <= 6, "{} segments", segments_read() - read);
 }
 
-/// A count that a view has kept is told of who sees all of that view, and as long as nothing stands over it.
+/// A count kept in a view is used only by a reader that sees the whole view, while no newer entry covers it.
 #[test]
-fn a_kept_count_is_not_told_of_another_moment() {
+fn count_kept_in_view_is_not_used_for_another_snapshot() {
     let db = open(Settings { partition_bytes: Some(1 << 30), memtable_bytes: Some(2 << 20), ..small(&mem()) }).unwrap();
     let tree = db.multi_tree("pairs").unwrap();
     let add = |numbers: std::ops::Range<u32>| {

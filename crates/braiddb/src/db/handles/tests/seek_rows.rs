@@ -73,8 +73,8 @@ fn range_over(cursor: &mut Cursor, model: &Model, random: &mut Random, seeks: us
     in_batch
 }
 
-/// Has a cursor that stands `at` a place show so many rows after the first, which is the one it stands on if it stands on one, and checks them all. Twice, so
-/// that it begins where it was stopped, too.
+/// Reads `steps` rows from the cursor's position `at` and compares them with `rows`. Does so in two parts, so that
+/// the second begins where the first stopped.
 fn visit(cursor: &mut Cursor, forward: bool, steps: usize, at: &mut usize, rows: &[(&Vec<u8>, &Vec<u8>)]) {
     for steps in [steps / 3, steps - steps / 3] {
         let is_on_row = (1..=rows.len()).contains(at);

@@ -208,9 +208,9 @@ fn a_kill_in_the_middle_leaves_nothing_that_reclaim_does_not_find() {
     assert_eq!(tree(&again).get(b"dead").unwrap(), None);
 }
 
-/// What is damaged in a piece is told of, by whoever reads that piece, and by `verify`.
+/// A read of a damaged piece reports the damage, and so does `verify`.
 #[test]
-fn a_damaged_piece_is_told_of() {
+fn read_of_damaged_piece_is_corruption() {
     let vfs = mem();
     let db = open(Settings { read_in_place: false, ..small(&vfs) }).unwrap();
     let t = tree(&db);
