@@ -3,7 +3,7 @@
 //! `plan` finds out which files count, from what is left of the manifest; `log` reads the whole commit groups of the log and sorts them; `source`
 //! shows the entries of a run or of the log in key order, past what is damaged; `losses` keeps what is gone, and which older versions
 //! may be stale because of it; `merge` merges all sources, key by key; `target` writes the new database, by the way that a dump is
-//! loaded; `report` has what is said in the end. What counts, and why, is in `docs/adr/0043-what-salvage-takes.md`.
+//! loaded; `report` has what is said in the end. What counts, and why, is in `docs/adr/0043-salvage-withholds-possibly-stale-records.md`.
 
 mod job;
 mod log;

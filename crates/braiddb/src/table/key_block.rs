@@ -1,7 +1,7 @@
 //! The key block: all keys of a run once more, without values, so that a view is built without reading values.
 //!
 //! Beside small values the keys take much of what is written a second time: then a view is built from the data blocks. See
-//! `docs/adr/0013-what-the-space-at-rest-consists-of.md`.
+//! `docs/adr/0013-space-amplification-when-idle.md`.
 //!
 //! It is cut into chunks of about 32 KiB before compression. A chunk begins with the first entry of a data block, so
 //! that a scan can start at any position: find the chunk by its first block, and skip.
