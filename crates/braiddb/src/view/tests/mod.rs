@@ -5,6 +5,7 @@ mod exact;
 mod first_blocks;
 mod folding;
 mod reading;
+mod seek_cost;
 
 use super::*;
 use crate::base::{Cursor, EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet, SequenceNumber};
