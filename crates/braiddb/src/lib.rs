@@ -37,9 +37,6 @@ mod commit;
 mod compaction;
 mod db;
 mod dump;
-#[cfg(any(test, feature = "measure"))]
-#[doc(hidden)]
-pub mod measure;
 mod memtable;
 mod options;
 pub mod platform;

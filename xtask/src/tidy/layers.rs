@@ -20,7 +20,7 @@ struct Layer {
 const ROOT: &str = "lib";
 
 /// From the bottom up.
-const LAYERS: [Layer; 19] = [
+const LAYERS: [Layer; 18] = [
     Layer { name: "base", may_import: &[] },
     Layer { name: "codec", may_import: &[0] },
     Layer { name: "platform", may_import: &[0] },
@@ -38,9 +38,7 @@ const LAYERS: [Layer; 19] = [
     Layer { name: "backup", may_import: &[0, 1, 2, 8, 13] },
     Layer { name: "dump", may_import: &[0, 1, 2, 8, 13] },
     Layer { name: "salvage", may_import: &[0, 1, 2, 3, 4, 6, 7, 8, 11, 13] },
-    // Beside the engine rather than in it: built for tests and one example.
-    Layer { name: "measure", may_import: &[0, 1, 2, 3, 6, 7] },
-    Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17] },
+    Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16] },
 ];
 
 /// The place of a layer, by its name; `options` and `inspect` belong to the root's.
