@@ -44,7 +44,7 @@ pub use key_filter::{KeyFilter, NewFilters};
 pub use lately::Lately;
 pub use meta::{BlobUse, RunMeta};
 pub use place::Moment;
-pub use run::{Block, PinnedBlock, Run};
+pub use run::{PinnedBlock, Run};
 pub use scan::{KeyScan, RunScan};
 pub use unbuffered::UnbufferedTables;
 pub use writer::{MIN_BLOCK_BYTES, RunOptions, RunWriter};

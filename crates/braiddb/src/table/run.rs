@@ -651,12 +651,6 @@ impl<'g> Block<'g> {
     pub fn rows(&self) -> Result<Rows<'g>> {
         Rows::new(self.bytes).ok_or_else(|| self.run.no_such_entry(Position { block: self.block, slot: 0 }))
     }
-
-    /// How many entries it has.
-    #[inline]
-    pub fn entries(&self) -> u16 {
-        entry_count(self.bytes)
-    }
 }
 
 /// A block that stays in memory while this handle lives, even after its run is closed.
