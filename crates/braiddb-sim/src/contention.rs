@@ -1,11 +1,11 @@
-//! Transactions that get into each other's way, and records of what they did.
+//! Conflicting transactions, and records of what they read and wrote.
 //!
-//! All happens on few keys of two trees. Half of them hold lists, which transactions read and append to, and never delete for
-//! good; the others are put and deleted in all ways, without having been read or not. Keys come in epochs, so that there are
-//! always some that are absent yet, and each has another next to it that is only longer by a zero byte.
+//! The transactions work on a few keys of two trees. List keys are read and appended to, and never
+//! deleted for good. Register keys are put and deleted in all ways, read before or not. Keys belong
+//! to epochs, so that some keys are always absent. Each key has a neighbour that is longer by one
+//! zero byte.
 //!
-//! A third tree takes floods: commits of so many bytes of keys that the engine's window of recent commits does not reach back
-//! beyond them.
+//! A third tree takes floods: commits whose keys overflow the engine's window of recent commits.
 
 use crate::{
     cycles::{decode, encode},
@@ -20,39 +20,40 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The trees by number; the last is flooded.
+/// Trees by number. The last one takes the floods.
 pub const TREES: [&str; 3] = ["left", "right", "flooded"];
 
 const FLOODED: TreeNumber = 2;
 
-/// What keys of registers have in the place where those of lists have an `L`: after them in one tree, before them in the other.
+/// The letter of register keys in each tree, where list keys have `L`: they sort after the lists in
+/// one tree and before them in the other.
 const REGISTERS: [char; 2] = ['R', 'A'];
 
-/// Long keys of a flood, and how long they are: more than the window holds.
+/// Number and length of the keys of a flood: together more than the window of recent commits holds.
 const FLOOD_KEYS: u64 = 10;
 const FLOOD_KEY_LEN: usize = 30_000;
 
-/// More than the engine leaves for the leader of a commit group to look through.
+/// Longer than the keys that the leader of a commit group has budget to check for conflicts.
 const SMALL_FLOOD_KEY_LEN: usize = 3000;
 
-/// A database, and what was done to it.
+/// A database and the record of each transaction on it.
 #[derive(Debug)]
 pub struct World {
     db: Db,
     trees: Vec<Tree>,
     append: MergeFunctionHandle,
-    /// Pairs of keys of each sort, tree and epoch.
+    /// Pairs of keys for each sort, tree and epoch.
     pairs: u64,
-    /// By how much keys are made longer.
+    /// Bytes added to each key.
     padding: usize,
-    /// Numbers moments.
+    /// The source of moments.
     clock: AtomicU64,
-    /// Numbers what is written.
+    /// The source of unique written numbers.
     numbers: AtomicU64,
     records: Mutex<Vec<Record>>,
 }
 
-/// A transaction that goes on.
+/// An open transaction.
 #[derive(Debug)]
 pub struct Open {
     transaction: Transaction,
@@ -60,7 +61,7 @@ pub struct Open {
     savepoints: Vec<(u64, Savepoint)>,
 }
 
-/// Whether a key holds a list.
+/// Returns true if the key holds a list.
 pub fn is_list(tree: TreeNumber, key: &[u8]) -> bool {
     tree != FLOODED && key.get(3) == Some(&b'L')
 }
@@ -70,7 +71,7 @@ fn said<T>(result: Result<T>) -> T {
 }
 
 impl World {
-    /// A world of an empty database; how many keys there are, and how long, is by chance.
+    /// Creates the world of an empty database; number and length of its keys are random.
     pub fn new(db: Db, random: &mut Random) -> World {
         let trees = TREES.iter().map(|name| said(db.tree(name))).collect();
         let append = said(db.merge_function("append"));
@@ -86,17 +87,17 @@ impl World {
         }
     }
 
-    /// Its database.
+    /// Returns the database.
     pub fn db(&self) -> &Db {
         &self.db
     }
 
-    /// What was done, when all of it is over.
+    /// Returns the records. Call it when all transactions have ended.
     pub fn into_records(self) -> Vec<Record> {
         self.records.into_inner()
     }
 
-    /// All that the database holds.
+    /// Returns all rows of the database.
     pub fn contents(&self) -> Contents {
         let mut contents = Contents::new();
         for (number, tree) in self.trees.iter().enumerate() {
@@ -120,7 +121,6 @@ impl World {
         &self.trees[number as usize]
     }
 
-    /// A key of this sort.
     fn key(&self, sort: char, epoch: u64, random: &mut Random) -> Bytes {
         let end = if random.chance(1, 3) { "\0" } else { "" };
         format!("{epoch:03}{sort}{:02}{:x<2$}{end}", random.below(self.pairs), "", self.padding).into_bytes()
@@ -140,15 +140,15 @@ impl World {
         if is_list { self.list(epoch, random) } else { self.register(about(epoch, random), random) }
     }
 
-    /// A value of a register that no other write has; a few are large.
+    /// A register value that no other write has; one in twenty is large.
     fn value(&self, random: &mut Random) -> Bytes {
         let len = if random.chance(1, 20) { 2500 } else { random.index(9) };
         [&self.number().to_le_bytes()[..], &vec![0; 8 * len]].concat()
     }
 
-    /// A write that reads nothing, to registers only.
+    /// A blind write to registers.
     fn change(&self, epoch: u64, random: &mut Random) -> Change {
-        // No range goes from one epoch to another: there are lists in between.
+        // A range must not span epochs: list keys lie between them.
         let epoch = about(epoch, random);
         let (tree, key) = self.register(epoch, random);
         match random.below(8) {
@@ -178,7 +178,7 @@ impl World {
         Open { transaction, record, savepoints: Vec::new() }
     }
 
-    /// Does one thing in a transaction. `meanwhile` is called while a range is being read.
+    /// Executes one random step in a transaction. Calls `meanwhile` while it reads a range.
     pub fn go_on(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
         match random.below(24) {
             0..=3 => open.get(self, self.any(epoch, random)),
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// Reads a list, and writes it with a number more.
+    /// Reads a list and writes it with one more number.
     fn append(&self, open: &mut Open, epoch: u64, random: &mut Random) {
         let (tree, key) = self.list(epoch, random);
         open.get(self, (tree, key.clone()));
@@ -202,7 +202,7 @@ impl World {
         open.write(self, Change::Put(tree, key, encode(&list)));
     }
 
-    /// Deletes all there is, looks, and takes it back.
+    /// Deletes a whole tree, reads, and rolls back.
     fn delete_and_regret(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
         let name = self.number();
         open.set_savepoint(name);
@@ -215,7 +215,7 @@ impl World {
         open.roll_back(at.expect("it was set just now"));
     }
 
-    /// Takes rows of some range, from one end or both, all or some.
+    /// Reads some or all rows of a range, from one end or both.
     fn read_range(&self, open: &mut Open, epoch: u64, random: &mut Random, meanwhile: &mut dyn FnMut()) {
         let number = random.below(2) as TreeNumber;
         let tree = self.tree(number);
@@ -258,7 +258,7 @@ impl World {
         open.record.steps.push(Step::Range(number, bounds, taken));
     }
 
-    /// Ends a transaction: commits it, or drops it.
+    /// Commits or drops a transaction.
     pub fn end(&self, open: Open, commits: bool) {
         let Open { transaction, mut record, .. } = open;
         if commits {
@@ -278,7 +278,7 @@ impl World {
         self.records.lock().push(record);
     }
 
-    /// Commits writes that have read nothing, outside of transactions.
+    /// Commits blind writes outside of transactions.
     pub fn write_blindly(&self, name: (u64, u64), epoch: u64, random: &mut Random) {
         let mut record = Record::new(name, Kind::Blind, self.tick(), 0);
         let count = if random.chance(1, 2) { 1 } else { 1 + random.below(4) };
@@ -311,8 +311,8 @@ impl World {
         batch
     }
 
-    /// Commits so many bytes of keys, in the way of nobody. A whole flood is more than the window of recent commits holds; a
-    /// small one is still more than is left for the leader of a commit group to look through.
+    /// Commits keys that conflict with no transaction. A whole flood overflows the window of recent
+    /// commits. A small flood only exceeds the budget of the leader of a commit group.
     pub fn flood(&self, name: (u64, u64), is_whole: bool) {
         let mut record = Record::new(name, Kind::Blind, self.tick(), 0);
         let number = self.number();
@@ -327,7 +327,7 @@ impl World {
         self.note(record);
     }
 
-    /// What the background does, or would.
+    /// Runs one random maintenance job.
     pub fn maintain(&self, random: &mut Random) -> Result<()> {
         match random.below(5) {
             0 => self.db.compact(),
@@ -338,12 +338,12 @@ impl World {
 }
 
 impl Open {
-    /// How much it has done.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> usize {
         self.record.steps.len()
     }
 
-    /// The last commit that it sees.
+    /// Returns the sequence number of its snapshot.
     pub fn snapshot(&self) -> u64 {
         self.record.snapshot
     }
@@ -376,7 +376,7 @@ impl Open {
         self.record.steps.push(Step::Savepoint(name));
     }
 
-    /// Goes back to the savepoint in this place; later ones are gone.
+    /// Rolls back to the savepoint at index `at`; later savepoints are gone.
     fn roll_back(&mut self, at: usize) {
         let (name, savepoint) = self.savepoints[at];
         said(self.transaction.roll_back_to(savepoint));
@@ -385,7 +385,6 @@ impl Open {
     }
 }
 
-/// An epoch, or the one before it.
 fn about(epoch: u64, random: &mut Random) -> u64 {
     if random.chance(1, 6) { epoch.saturating_sub(1) } else { epoch }
 }

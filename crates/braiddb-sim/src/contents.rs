@@ -1,14 +1,15 @@
-//! A file's bytes, in pages that copies share until one of them writes.
+//! The bytes of a file, in copy-on-write pages.
 //!
-//! A clone costs a pointer a page, so that a crash image of a small database costs microseconds. A page is also the
-//! unit of allocation of the disk: a hole takes no space, a reserved page takes space and reads as zeros.
+//! A clone costs one pointer a page, so a crash image of a small database costs microseconds. A
+//! page is also the allocation unit of the disk: a hole takes no space, a reserved page takes space
+//! and reads as zeros.
 //!
-//! **Invariants.** No page starts at or past the length, and the bytes of the last page past the length are zeros.
-//! The list of pages may end early: the rest is holes.
+//! **Invariants.** No page starts at or past the length. The bytes of the last page past the length
+//! are zeros. Pages missing from the end of the list are holes.
 
 use std::sync::Arc;
 
-/// The bytes of a page.
+/// Bytes of a page.
 pub(crate) const PAGE_LEN: usize = 4096;
 
 #[derive(Clone, Debug)]
@@ -18,7 +19,6 @@ enum Page {
     Data(Arc<[u8; PAGE_LEN]>),
 }
 
-/// The bytes of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     len: u64,
@@ -30,14 +30,13 @@ impl Contents {
         self.len
     }
 
-    /// All bytes.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(self.len).expect("a file that fits memory")];
         self.read(&mut bytes, 0);
         bytes
     }
 
-    /// Fills `buf` from `offset` on; fewer bytes at the end.
+    /// Fills `buf` from `offset` on and returns the number of bytes read.
     pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let left = self.len.saturating_sub(offset);
         let count = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
@@ -55,7 +54,6 @@ impl Contents {
         count
     }
 
-    /// Writes all of `bytes`, growing the file if need be.
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) {
         let mut done = 0;
         while done < bytes.len() {
@@ -77,7 +75,7 @@ impl Contents {
         }
     }
 
-    /// Cuts, or extends by a hole.
+    /// Truncates the file, or extends it by a hole.
     pub(crate) fn set_len(&mut self, len: u64) {
         if len < self.len {
             let (page, start) = place(len);
@@ -91,7 +89,7 @@ impl Contents {
         self.len = len;
     }
 
-    /// Gives the first `len` bytes space.
+    /// Allocates space for the first `len` bytes.
     pub(crate) fn reserve(&mut self, len: u64) {
         let pages = pages_of(len);
         if pages > self.pages.len() {
@@ -105,12 +103,11 @@ impl Contents {
         self.len = self.len.max(len);
     }
 
-    /// The pages that take space.
     pub(crate) fn pages_allocated(&self) -> u64 {
         self.pages.iter().filter(|page| !matches!(page, Page::Hole)).count() as u64
     }
 
-    /// The pages that would come to take space if `offset..end` were written or reserved.
+    /// Counts the pages that a write or reservation of `offset..end` would newly allocate.
     pub(crate) fn pages_needed(&self, offset: u64, end: u64) -> u64 {
         if offset >= end {
             return 0;

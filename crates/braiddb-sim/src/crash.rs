@@ -1,38 +1,40 @@
-//! What a power failure leaves.
+//! The fault model of a power failure, and the crash images made by it.
 //!
 //! # The fault model
 //!
-//! **Durable** is, and no policy ever loses:
-//! - of a file: every write, length and reservation that was done before the start of a sync of that file that
-//!   succeeded; and every write that lies wholly within pages of bytes that were synced so;
-//! - of a directory: every name given, removed or moved in it before the start of a sync of that directory that
-//!   succeeded. A rename between directories counts for the one that holds the new name. Syncing a file makes none of
-//!   its names durable, and syncing a directory makes no contents durable. A directory is itself a name in its parent:
-//!   when that is lost, all that is below is gone.
+//! No policy ever loses **durable** operations:
+//! - of a file: every write, length and reservation done before the start of a successful sync of
+//!   that file; and every write that lies wholly within pages whose bytes were synced;
+//! - of a directory: every name given, removed or moved in it before the start of a successful sync
+//!   of that directory. A rename between directories belongs to the directory of the new name.
+//!   Syncing a file makes none of its names durable, syncing a directory no contents. A directory
+//!   is itself a name in its parent: if that name is lost, everything below is gone.
 //!
-//! Everything else is **unsynced**, and each piece of it is kept or lost on its own:
-//! - a write is cut at sectors of 512 bytes or 4 KiB, or, in files with few unsynced bytes, at any one byte. Pieces
-//!   are kept or lost independently (so a later write may survive an earlier one), or each sector shows the state of
-//!   some moment since the last sync, the moments being independent;
-//! - a length, set or grown by a write, is that of the pieces that were kept, or that of any moment since the last
-//!   sync: a length may survive without its data, and data without its length, which cuts it off. What is inside the
-//!   length without its data reads as zeros, or, past the last durable length, as stale bytes: those of some earlier
-//!   write to any file, or noise;
-//! - names are kept or lost one by one; a rename is one step, either done or not.
+//! All other operations are **unsynced**; each piece of them is kept or lost on its own:
+//! - a write is cut at sectors of 512 bytes or 4 KiB, or, in files with few unsynced bytes, at any
+//!   byte. Pieces are kept or lost independently, so a later write may survive an earlier one. Or
+//!   each sector shows the state at its own random moment since the last sync;
+//! - a length, set or grown by a write, is that of the kept pieces, or that of any moment since the
+//!   last sync. A length may survive without its data, and data without its length, which truncates
+//!   it. Bytes inside the length whose data was lost read as zeros or, past the last durable
+//!   length, as stale bytes: those of an earlier write to any file, or noise;
+//! - names are kept or lost one by one; a rename is atomic.
 //!
-//! After a **failed sync**, what it should have synced stays unsynced for ever: a later sync that succeeds covers only
-//! what was written since, as on systems that mark pages clean after reporting the error. Reads go on to see it until
-//! the crash. After a failed sync of a directory its names stay unsynced until a sync succeeds: names are metadata,
-//! which file systems keep in a journal of their own.
+//! After a **failed sync** of a file, its operations stay unsynced forever. A later successful sync
+//! covers only later writes, as on systems that mark pages clean after reporting the error. Reads
+//! see the lost bytes until the crash. After a failed sync of a directory its names stay unsynced
+//! until a sync succeeds: file systems journal names as metadata.
 //!
-//! Not modelled: a torn sector that takes bytes with it that were not being written; a device that loses what it
-//! acknowledged; a rotting disk (there are calls that flip bits and cut files for that).
+//! Not modelled: a torn sector that takes neighbouring bytes with it; a device that loses
+//! acknowledged writes; bit rot ([`crate::SimDisk`] has calls that flip bits and truncate files for
+//! that).
 //!
 //! # How images are made
 //!
-//! The journal is replayed up to the crash into the durable state and, for each file and directory, the list of
-//! unsynced operations behind it. The replay is remembered, so that images of rising moments cost only the steps
-//! between. A policy then decides on each piece in the order of the journal. Pages are shared with the original.
+//! A replay of the journal up to the crash gives the durable state and, for each file and
+//! directory, the list of unsynced operations. The replay is cached: images of rising moments cost
+//! only the operations in between. A policy then decides on each piece in journal order. Images
+//! share pages with the original.
 
 use crate::{
     contents::{Contents, PAGE_LEN},
@@ -44,33 +46,33 @@ use std::{
     ops::Range,
 };
 
-/// What is kept of what was not synced.
+/// Which unsynced operations a crash keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashPolicy {
-    /// Nothing.
+    /// Keeps nothing.
     LoseAllUnsynced,
-    /// All, as after the death of the process alone.
+    /// Keeps everything, as after the death of the process alone.
     KeepAll,
-    /// Names and lengths, but no data: files end in zeros, or in stale bytes.
+    /// Keeps names and lengths, but no data: files end in zeros or in stale bytes.
     LengthsOnly {
-        /// Whether in stale bytes.
+        /// Lost data reads as stale bytes, not as zeros.
         stale: bool,
     },
-    /// Names, but neither data nor lengths.
+    /// Keeps names, but neither data nor lengths.
     NamesOnly,
-    /// Data and lengths, but no names.
+    /// Keeps data and lengths, but no names.
     ContentsOnly,
-    /// All but the end of the last operation, if that was a write: of it, this many bytes are kept.
+    /// Keeps everything except the end of the last operation, if that was a write.
     TornLast {
-        /// The bytes that are kept.
+        /// Bytes of the last write that are kept.
         bytes: u64,
     },
-    /// Each piece by chance, from this seed.
+    /// Decides on each piece at random, from this seed.
     Random(u64),
 }
 
 impl CrashPolicy {
-    /// The fixed policies, and so many random ones.
+    /// Returns the fixed policies and `random` random ones.
     pub fn some(random: u64, seed: u64) -> Vec<CrashPolicy> {
         let mut policies = vec![
             CrashPolicy::LoseAllUnsynced,
@@ -85,7 +87,6 @@ impl CrashPolicy {
     }
 }
 
-/// The state of a whole disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Image {
     pub(crate) names: BTreeMap<Name, FileIndex>,
@@ -94,12 +95,12 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Whether there is such a directory. Roots and the current directory always are.
+    /// Returns true for a known directory, a root or the current directory.
     pub(crate) fn is_directory(&self, name: &Name) -> bool {
         name.parent().is_none() || self.directories.contains(name)
     }
 
-    /// Carries out an operation; syncs change nothing here.
+    /// Applies an operation; syncs change nothing here.
     pub(crate) fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Write { file, .. } | Operation::SetLength { file, .. } | Operation::Reserve { file, .. } => {
@@ -144,7 +145,7 @@ enum Fate {
     Unsynced,
     /// A sync failed on it.
     MaybeLost,
-    /// Synced, but behind something that is not.
+    /// Synced, but an earlier operation of the list is not.
     Durable,
 }
 
@@ -154,12 +155,12 @@ struct Pending {
     fate: Fate,
 }
 
-/// The journal, replayed up to some moment.
+/// A replay of the journal up to some moment.
 #[derive(Debug)]
 pub(crate) struct Replay {
     at: usize,
     durable: Image,
-    /// What stands behind the durable state, in order.
+    /// Operations not yet in the durable state, in order.
     files: BTreeMap<FileIndex, Vec<Pending>>,
     directories: BTreeMap<Name, Vec<Pending>>,
 }
@@ -173,7 +174,7 @@ impl Replay {
         self.at
     }
 
-    /// Goes on to the moment before operation `to`.
+    /// Replays up to the moment before operation `to`.
     pub(crate) fn advance(&mut self, journal: &[Operation], to: usize) {
         for (index, operation) in journal.iter().enumerate().take(to).skip(self.at) {
             match operation {
@@ -211,7 +212,7 @@ impl Replay {
         }
     }
 
-    /// Makes those writes durable that lie wholly within the pages of `bytes`.
+    /// Marks those writes durable that lie wholly within the pages of `bytes`.
     fn settle_bytes(&mut self, journal: &[Operation], file: FileIndex, bytes: Range<u64>, upto: usize) {
         let page = PAGE_LEN as u64;
         let pages = bytes.start / page * page..bytes.end.next_multiple_of(page);
@@ -236,7 +237,7 @@ impl Replay {
         }
     }
 
-    /// What a crash at this moment leaves.
+    /// Returns the disk after a crash at this moment.
     pub(crate) fn image(&self, journal: &[Operation], policy: CrashPolicy, seed: u64) -> Image {
         let seed = match policy {
             CrashPolicy::Random(own) => mix(own, self.at as u64),
@@ -254,7 +255,7 @@ impl Replay {
         };
         for pending in self.directories.values().flatten() {
             if pending.fate == Fate::Durable || mix(seed, pending.index as u64) % 8 < names_kept_of_8 {
-                // Contents are seen to below.
+                // The contents follow below.
                 image.apply(&journal[pending.index]);
             }
         }
@@ -276,7 +277,8 @@ impl Replay {
     }
 }
 
-/// Gives the unsynced operations before `upto` their fate, and applies the durable ones that nothing unsynced precedes.
+/// Sets the fate of the unsynced operations before `upto`, and applies the durable operations at
+/// the front of the list.
 fn settle(pending: &mut Vec<Pending>, upto: usize, fate: Fate, mut apply: impl FnMut(usize)) {
     for one in pending.iter_mut().filter(|one| one.index < upto && one.fate == Fate::Unsynced) {
         one.fate = fate;
@@ -285,9 +287,9 @@ fn settle(pending: &mut Vec<Pending>, upto: usize, fate: Fate, mut apply: impl F
     pending.drain(..durable).for_each(|one| apply(one.index));
 }
 
-/// Drops what stands below a directory that is not there.
+/// Drops everything below a missing directory.
 fn drop_orphans(image: &mut Image) {
-    // A directory sorts before what is below it, so that a parent is settled before its children.
+    // A directory sorts before everything below it, so parents are decided before their children.
     let mut kept = BTreeSet::new();
     for name in &image.directories {
         let parent = parent_of(name);
@@ -309,7 +311,7 @@ enum Place {
 }
 
 impl Operation {
-    /// Whose sync makes it durable.
+    /// The file or directory whose sync makes the operation durable.
     fn place(&self) -> Place {
         match self {
             Operation::Write { file, .. }
@@ -330,15 +332,15 @@ impl Operation {
     }
 }
 
-/// How the unsynced operations of one file fare.
+/// How the unsynced operations of one file are kept or lost.
 struct FilePlan {
     seed: u64,
     tear: Tear,
-    /// How many pieces in eight are kept.
+    /// Of eight pieces, this many are kept.
     kept_of_8: u64,
     lengths: Lengths,
     stale: bool,
-    /// The torn last write: its index, and the bytes of it that are kept.
+    /// The torn last write: its index and its kept bytes.
     torn: Option<(usize, u64)>,
 }
 
@@ -346,23 +348,23 @@ struct FilePlan {
 enum Tear {
     /// Sectors of this many bytes, each kept or lost.
     Sectors(u64),
-    /// Sectors of this many bytes, each as of some moment.
+    /// Sectors of this many bytes, each in the state of its own moment.
     Moments(u64),
-    /// At one byte: the start or the end is kept.
+    /// At one byte: either the start or the end is kept.
     Byte,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
-    /// Those of the data that was kept.
+    /// The length of the kept data.
     OfData,
-    /// That of a moment.
+    /// The length at a random moment.
     AtMoment,
-    /// The last one.
+    /// The last length.
     Last,
 }
 
-/// Files with no more unsynced bytes than this are torn at single bytes too.
+/// Maximum unsynced bytes of a file that is also torn at single bytes.
 const SMALL_UNSYNCED_LEN: u64 = 4 * PAGE_LEN as u64;
 
 impl FilePlan {
@@ -402,7 +404,7 @@ impl FilePlan {
 
     fn contents(&self, base: &Contents, pending: &[Pending], journal: &[Operation]) -> Contents {
         let mut contents = base.clone();
-        // The length that the file had, that of the kept data, and the lengths of all moments since it was durable.
+        // The last length, the length of the kept data, and all lengths since the durable one.
         let (mut length, mut kept_length) = (base.len(), base.len());
         let (mut lengths, mut durable_length) = (vec![length], length);
         for (order, one) in pending.iter().enumerate() {
@@ -437,7 +439,8 @@ impl FilePlan {
                 other => apply_to(&mut contents, other),
             }
             if durable {
-                // A sync makes the length durable as it is, even where an earlier one failed on the data.
+                // A sync makes the current length durable, even where an earlier sync failed on the
+                // data.
                 (kept_length, durable_length) = (length, length);
                 lengths.clear();
             }
@@ -455,7 +458,7 @@ impl FilePlan {
         mix(self.seed ^ (1 << 41), number) % 8 < self.kept_of_8
     }
 
-    /// Cuts a write into pieces, and says of each whether it is kept.
+    /// Cuts a write into pieces and decides for each whether it is kept.
     fn pieces(
         &self,
         order: usize,
@@ -496,7 +499,7 @@ impl FilePlan {
         }
     }
 
-    /// What stood on the disk where a write should have gone: an earlier write of any file, or noise.
+    /// Stale bytes in place of a lost write: those of an earlier write to any file, or noise.
     fn stale_bytes(&self, journal: &[Operation], index: usize, from: u64, len: u64) -> Vec<u8> {
         let mut random = Random::new(mix(self.seed, mix(index as u64, from)));
         let len = len as usize;
@@ -504,7 +507,8 @@ impl FilePlan {
             && let Operation::Write { offset, bytes, .. } = &journal[random.index(index)]
             && !bytes.is_empty()
         {
-            // At the same place within a sector, so that old records stand where records are looked for.
+            // At the same offset within a sector, so that old records lie where recovery looks for
+            // records.
             let start = (from.wrapping_sub(*offset) % 512) as usize % bytes.len();
             return bytes.iter().skip(start).chain(bytes.iter().cycle()).take(len).copied().collect();
         }

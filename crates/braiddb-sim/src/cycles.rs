@@ -1,12 +1,13 @@
-//! Whether a history can have been one after another, told from the values alone.
+//! Checks a history for serializability from its values alone.
 //!
-//! Some keys hold lists, to which transactions append numbers that nobody else appends. So a list tells who has written it,
-//! in which order, and whoever has read it came after the last of them and before the next. This gives an order of
-//! transactions: who wrote after whom (ww), who read from whom (wr), who read what whom has overwritten (rw); and whoever
-//! began when another was over comes after that one (time). If all that has a cycle there is no serial order. This is the
-//! method of Elle (Kingsbury and Alvaro, VLDB '20). No sequence number is looked at.
+//! Some keys hold lists, to which transactions append unique numbers. A list therefore shows its
+//! writers in order; a transaction that read it came after the last of them and before the next
+//! one. This orders transactions by ww (append after append), wr (read of an append), rw (append
+//! after a read) and time (one ended before the other began). If these edges form a cycle, no
+//! serial order exists. The method is that of Elle (Kingsbury and Alvaro, VLDB '20). No sequence
+//! number is used.
 //!
-//! Transactions that were not committed must have seen a state between others too: they count as readers.
+//! Transactions that did not commit must have seen a consistent state too: they count as readers.
 
 use crate::{
     history::{Coverage, Outcome, Record, Step, Taken, Writes, Wrong},
@@ -17,32 +18,31 @@ use std::{
     fmt,
 };
 
-/// A key that holds a list.
+/// A list key with its tree.
 pub type ListKey = (TreeNumber, Bytes);
 
-/// What a transaction had to do with lists.
 #[derive(Clone, Debug, Default)]
 struct Lists {
-    /// What others left, as it saw that.
+    /// Lists written by others, as this transaction saw them.
     reads: Vec<(ListKey, Vec<u64>)>,
-    /// What it left itself; nothing unless it was committed.
+    /// Lists that it left; empty unless it committed.
     writes: BTreeMap<ListKey, Vec<u64>>,
     began: u64,
     ended: u64,
 }
 
-/// The list in a value.
+/// Decodes the list of a value.
 pub fn decode(value: &[u8]) -> Vec<u64> {
     value.as_chunks().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
 }
 
-/// The value of a list.
+/// Encodes a list as a value.
 pub fn encode(list: &[u64]) -> Bytes {
     list.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Judges a history by the lists in it; `finally` is what the database held when all was over. Says how many transactions
-/// are bound to others by what they read and wrote.
+/// Checks a history by its lists; `finally` is the final contents of the database. Returns the
+/// number of transactions that read or wrote a list together with others.
 pub fn check_lists(
     records: &[Record],
     finally: &Contents,
@@ -62,11 +62,10 @@ pub fn check_lists(
     }
 }
 
-/// What is known of all lists.
 struct History {
-    /// By record; at the end whoever reads all when all is over.
+    /// One element a record. The last element is a reader of the final contents.
     lists: Vec<Lists>,
-    /// Who tried to append a number, and where to.
+    /// The transaction that tried to append each number, and the key.
     owners: HashMap<u64, (usize, ListKey)>,
 }
 
@@ -89,7 +88,8 @@ impl History {
         History { lists, owners }
     }
 
-    /// Each number that was read was appended by somebody who was committed, and left it there; and all that he left.
+    /// Each number read was appended by a committed transaction that left it there, and the read
+    /// shows everything it left.
     fn check_elements(&self) -> Result<(), Wrong> {
         for (reader, lists) in self.lists.iter().enumerate() {
             for (key, list) in lists.reads.iter().map(|(key, list)| (key, list)).chain(&lists.writes) {
@@ -124,7 +124,7 @@ impl History {
         Ok(())
     }
 
-    /// The list of each key with most numbers: all others must be how it began.
+    /// The longest list of each key. All other lists must be prefixes of it.
     fn orders(&self) -> Result<BTreeMap<&ListKey, &[u64]>, Wrong> {
         let mut orders: BTreeMap<&ListKey, (&[u64], usize)> = BTreeMap::new();
         for (index, key, list) in self.all() {
@@ -141,7 +141,7 @@ impl History {
         Ok(orders.into_iter().map(|(key, (list, _))| (key, list)).collect())
     }
 
-    /// Who saw or left which list.
+    /// All lists read or left, each with its transaction.
     fn all(&self) -> impl Iterator<Item = (usize, &ListKey, &[u64])> {
         self.lists.iter().enumerate().flat_map(|(index, lists)| {
             let reads = lists.reads.iter().map(|(key, list)| (key, list));
@@ -149,7 +149,7 @@ impl History {
         })
     }
 
-    /// What was committed is there in the end.
+    /// Committed numbers are there in the end.
     fn check_kept(&self, orders: &BTreeMap<&ListKey, &[u64]>) -> Result<(), Wrong> {
         let Some(last) = self.lists.last() else { return Ok(()) };
         let last: BTreeMap<&ListKey, &[u64]> = last.reads.iter().map(|(key, list)| (key, list.as_slice())).collect();
@@ -188,7 +188,7 @@ impl History {
     }
 
     fn wrong(&self, text: String, involved: impl Into<Vec<usize>>) -> Wrong {
-        // Whoever reads all in the end has no record.
+        // The reader of the final contents has no record.
         let involved: Vec<usize> = involved.into().into_iter().filter(|index| index + 1 < self.lists.len()).collect();
         Wrong::new(text, involved)
     }
@@ -215,7 +215,6 @@ impl History {
     }
 }
 
-/// What a transaction read and left of these lists.
 fn lists_of(record: &Record, keys: &BTreeSet<ListKey>, is_list: &impl Fn(TreeNumber, &[u8]) -> bool) -> Lists {
     let mut lists = Lists { began: record.began, ended: record.ended, ..Lists::default() };
     let mut own = Writes::default();
@@ -265,7 +264,7 @@ fn rows_of(tree: TreeNumber, taken: &[Taken]) -> BTreeMap<ListKey, Vec<u64>> {
     rows.map(|(key, value)| ((tree, key.clone()), decode(value))).collect()
 }
 
-/// The keys that a step reads, whether they are there or not.
+/// The keys that a step reads, present or absent.
 fn covered<'a>(step: &Step, keys: &'a BTreeSet<ListKey>) -> impl Iterator<Item = &'a ListKey> {
     let mut coverage = Coverage::default();
     coverage.read(&Writes::default(), step);
@@ -276,16 +275,16 @@ fn name((tree, key): &ListKey) -> String {
     format!("{tree}/{}", short(key))
 }
 
-/// Why one comes before another.
+/// The reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug)]
 enum Edge<'a> {
     /// The other appended next.
     Ww(&'a ListKey),
-    /// The other read what it appended.
+    /// The other read its append.
     Wr(&'a ListKey),
-    /// It read what was there before the other appended.
+    /// The other appended after its read.
     Rw(&'a ListKey),
-    /// It was over before the other began.
+    /// It ended before the other began.
     Time,
 }
 
@@ -300,7 +299,7 @@ impl fmt::Display for Edge<'_> {
     }
 }
 
-/// What comes before what: transactions, then moments.
+/// The order of nodes: transactions first, then moments.
 struct Graph<'a> {
     edges: Vec<Vec<(usize, Edge<'a>)>>,
     transactions: usize,
@@ -313,8 +312,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Whoever was over comes before whoever began then. Each end is a node, and those are in a row, so that there are no
-    /// more edges than nodes.
+    /// A transaction that ended comes before each that began later. Each end is a node, and these
+    /// nodes form a chain: the number of edges stays linear.
     fn add_times(&mut self, times: Vec<(u64, u64)>) {
         let mut ends: Vec<(u64, usize)> = times
             .iter()
@@ -339,7 +338,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// How many transactions have an edge that is not of time.
+    /// Counts the transactions with an edge other than time.
     fn bound(&self) -> u64 {
         let mut bound = BTreeSet::new();
         for (from, edges) in self.edges.iter().enumerate() {
@@ -350,16 +349,16 @@ impl<'a> Graph<'a> {
         bound.len() as u64
     }
 
-    /// A shortest cycle through some node, if there is any cycle: each node, and the edge that leaves it. It begins with a
-    /// transaction.
+    /// Returns a shortest cycle through some node, if there is a cycle: each node with the edge
+    /// that leaves it, a transaction first.
     fn cycle(&self) -> Option<Vec<(usize, Edge<'a>)>> {
         let rest = self.knotted();
         let begins = (0..self.transactions).filter(|node| rest[*node]);
         begins.filter_map(|begin| self.cycle_through(begin, &rest)).min_by_key(Vec::len)
     }
 
-    /// Which nodes are left when those without a way in, or without a way out, are taken away again and again (Kahn). All
-    /// cycles are among them.
+    /// Marks the nodes left after repeated removal of nodes without incoming or outgoing edges
+    /// (Kahn). They include all cycles.
     fn knotted(&self) -> Vec<bool> {
         let mut backwards = vec![Vec::new(); self.edges.len()];
         for (from, edges) in self.edges.iter().enumerate() {
@@ -384,7 +383,7 @@ impl<'a> Graph<'a> {
         rest
     }
 
-    /// The shortest way from a node back to it, among these nodes.
+    /// The shortest path from a node back to itself within `among`.
     fn cycle_through(&self, begin: usize, among: &[bool]) -> Option<Vec<(usize, Edge<'a>)>> {
         let mut from: HashMap<usize, (usize, Edge)> = HashMap::new();
         let mut next = VecDeque::from([begin]);

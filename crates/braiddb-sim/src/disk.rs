@@ -1,11 +1,11 @@
-//! A disk in memory that remembers everything that was done to it.
+//! A disk in memory that journals every change.
 //!
-//! It is a [`Vfs`]; each change goes to a journal, from any point of which crash images can be made (see `crash.rs` for
-//! what a crash may do). It can be told to fail calls, to be full, to be slow, and to be damaged.
+//! [`SimDisk`] is a [`Vfs`]. Crash images can be made of any point of its journal; `crash.rs` has
+//! the fault model. The disk can fail calls, run full, be slow, and be damaged.
 //!
-//! **Concurrency.** One lock guards the state; calls hold it for the copy of their bytes only, never while a slow disk
-//! makes them wait. A sync covers what was journaled before it began. Where several threads write, the order of the
-//! journal is the order in which they got the lock.
+//! **Concurrency.** One lock guards the state. Calls hold it while they copy their bytes, never
+//! while a slow disk makes them wait. A sync covers the operations journaled before it began. The
+//! journal has the writes of several threads in lock order.
 
 use crate::{
     contents::{Contents, PAGE_LEN},
@@ -32,10 +32,10 @@ pub struct SimDisk {
 
 struct Shared {
     seed: u64,
-    /// What the disk held when it was made.
+    /// The initial contents of the disk.
     base: Image,
     state: Mutex<State>,
-    /// Taken before `state`, never while that is held.
+    /// Lock order: `replay` before `state`.
     replay: Mutex<Option<Replay>>,
 }
 
@@ -70,12 +70,12 @@ struct Inode {
 }
 
 impl SimDisk {
-    /// An empty disk.
+    /// Returns an empty disk.
     pub fn new(seed: u64) -> Arc<SimDisk> {
         SimDisk::of_image(Image::default(), seed)
     }
 
-    /// An empty disk without a journal, for tests that write much and never crash.
+    /// Returns an empty disk without a journal, for tests that write much and never crash.
     pub fn without_journal(seed: u64) -> Arc<SimDisk> {
         let disk = SimDisk::new(seed);
         disk.shared.state.lock().journaling = false;
@@ -106,17 +106,17 @@ impl SimDisk {
         Arc::new(SimDisk { shared: Arc::new(shared) })
     }
 
-    /// The length of the journal: how many changes and syncs there were.
+    /// Returns the length of the journal: the number of changes and syncs.
     pub fn operations(&self) -> usize {
         self.shared.state.lock().journal.len()
     }
 
-    /// What operation `at` was, in words.
+    /// Describes operation `at`.
     pub fn operation_text(&self, at: usize) -> String {
         self.shared.state.lock().journal.get(at).map_or_else(|| "nothing".to_owned(), ToString::to_string)
     }
 
-    /// The bytes that operation `at` wrote; `None` if it was no write.
+    /// Returns the bytes that operation `at` wrote; `None` if it was no write.
     pub fn write_len(&self, at: usize) -> Option<u64> {
         match self.shared.state.lock().journal.get(at) {
             Some(Operation::Write { bytes, .. }) => Some(bytes.len() as u64),
@@ -124,7 +124,7 @@ impl SimDisk {
         }
     }
 
-    /// A new disk that holds what survives a crash after the first `at_operation` operations.
+    /// Returns a new disk: the state after a crash behind the first `at_operation` operations.
     pub fn crash_image(&self, at_operation: usize, policy: CrashPolicy) -> Arc<SimDisk> {
         let mut replay = self.shared.replay.lock();
         let state = self.shared.state.lock();
@@ -139,7 +139,7 @@ impl SimDisk {
         SimDisk::of_image(image, mix(self.shared.seed, at_operation as u64)).with_past_of(&state)
     }
 
-    /// A copy of the disk as it is, with an empty journal.
+    /// Returns a copy of the current disk with an empty journal.
     pub fn fork(&self) -> Arc<SimDisk> {
         let state = self.shared.state.lock();
         let mut image = state.image.clone();
@@ -154,73 +154,75 @@ impl SimDisk {
         self
     }
 
-    /// A number for each time that a database is opened, which neither this disk nor those it was copied or crashed from
-    /// have given before. Chance that follows from it never repeats: what is drawn to tell a file from all others does,
-    /// also from those of which a crash leaves stale bytes.
+    /// Returns a number for the seed of one opened database, unique over this disk and its
+    /// ancestors. File ids drawn from such seeds never repeat, so they also differ from those in
+    /// the stale bytes that a crash leaves.
     pub fn next_session(&self) -> u64 {
         let mut state = self.shared.state.lock();
         state.sessions += 1;
         state.sessions
     }
 
-    /// Whether files can be written through memory from now on, which is no call and cannot fail; at first they cannot.
+    /// Allows or forbids memory-mapped writes, which are no calls and cannot fail. Forbidden at
+    /// first.
     pub fn set_mapping(&self, maps_files: bool) {
         self.shared.state.lock().maps_files = maps_files;
     }
 
-    /// Whether files can be written through memory.
+    /// Returns true if memory-mapped writes are allowed.
     pub fn maps_files(&self) -> bool {
         self.shared.state.lock().maps_files
     }
 
-    /// Plans a failure.
+    /// Plans a fault.
     pub fn inject(&self, fault: Fault) {
         self.shared.state.lock().faults.inject(fault);
     }
 
-    /// Forgets all planned failures.
+    /// Drops all planned faults.
     pub fn clear_faults(&self) {
         self.shared.state.lock().faults.clear();
     }
 
-    /// The calls so far, of a kind or of all kinds, failed ones included.
+    /// Returns the number of calls so far, of one kind or all, failed calls included.
     pub fn calls(&self, call: Option<Call>) -> u64 {
         self.shared.state.lock().faults.count(call)
     }
 
-    /// The calls that failed because a test wanted it, in order.
+    /// Returns the calls that failed by a planned fault, in order.
     pub fn failed_calls(&self) -> Vec<(Call, PathBuf)> {
         self.shared.state.lock().faults.fired.clone()
     }
 
-    /// Limits the disk to so many bytes, in pages of 4 KiB; `None` lifts the limit. It may be below what is used.
+    /// Sets the capacity in bytes, rounded down to pages of 4 KiB; `None` lifts the limit. It may
+    /// be below the used bytes.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.state.lock().pages_max = bytes.map(|bytes| bytes / PAGE_LEN as u64);
     }
 
-    /// The bytes that files take, removed ones that are still open included.
+    /// Returns the bytes that files take, including removed files that are still open.
     pub fn used_bytes(&self) -> u64 {
         self.shared.state.lock().pages_used * PAGE_LEN as u64
     }
 
-    /// Makes the disk slow from now on, or as fast as memory again. Waiting is done by `runtime`.
+    /// Sets the speed of the disk; `None` is as fast as memory. `runtime` does the waiting.
     pub fn set_speed(&self, speed: Option<DiskSpeed>, runtime: Arc<dyn Runtime>) {
         self.shared.state.lock().device = speed.map(|speed| Arc::new(Device::new(speed, runtime)));
     }
 
-    /// The files and their lengths, in order.
+    /// Returns the files with their lengths, ordered by path.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let state = self.shared.state.lock();
         state.image.names.iter().map(|(name, file)| (name.to_path_buf(), state.image.files[file].len())).collect()
     }
 
-    /// A file's bytes.
+    /// Returns the bytes of a file.
     pub fn read_file(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         let state = self.shared.state.lock();
         Ok(state.image.files[&state.find(path.as_ref())?].to_vec())
     }
 
-    /// Flips one bit of a file, counted from its start. Damage is durable at once.
+    /// Flips one bit of a file, durably. `bit` counts from the start of the file.
     pub fn flip_bit(&self, path: impl AsRef<Path>, bit: u64) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let file = state.find(path.as_ref())?;
@@ -233,7 +235,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Overwrites bytes of a file. Damage is durable at once.
+    /// Overwrites bytes of a file, durably.
     pub fn overwrite(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let file = state.find(path.as_ref())?;
@@ -241,7 +243,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Cuts a file, or extends it by zeros. Damage is durable at once.
+    /// Truncates a file or extends it by zeros, durably.
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let file = state.find(path.as_ref())?;
@@ -249,7 +251,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Takes a file away. Damage is durable at once.
+    /// Removes a file, durably.
     pub fn lose(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let file = state.find(path.as_ref())?;
@@ -269,12 +271,12 @@ impl State {
         }
     }
 
-    /// Counts a call; an error if it must fail.
+    /// Counts a call; returns an error if a planned fault hits it.
     fn call(&mut self, call: Call, path: &Path) -> io::Result<()> {
         self.faults.next(call, path).map_or(Ok(()), |effect| Err(effect.error()))
     }
 
-    /// Carries out a change and notes it.
+    /// Applies a change and journals it.
     fn change(&mut self, operation: Operation) {
         self.image.apply(&operation);
         self.note(operation);
@@ -302,7 +304,7 @@ impl State {
         }
     }
 
-    /// Checks that a new name may be given: its directory is there, and it is not itself one.
+    /// Checks that the directory of a new name exists and that the name is no directory.
     fn check_new_name(&self, name: &Name) -> io::Result<()> {
         if self.image.is_directory(name) {
             Err(io::ErrorKind::IsADirectory.into())
@@ -329,13 +331,12 @@ impl State {
         self.inodes.get_mut(&file).expect("a file that has a name or a handle")
     }
 
-    /// A name of the file is gone.
     fn unlinked(&mut self, file: FileIndex) {
         self.inode(file).names -= 1;
         self.collect(file);
     }
 
-    /// Frees a file that nobody can reach.
+    /// Frees a file without names and handles.
     fn collect(&mut self, file: FileIndex) {
         let inode = *self.inode(file);
         if inode.names == 0 && inode.handles == 0 {
@@ -346,7 +347,7 @@ impl State {
         }
     }
 
-    /// Takes space for `offset..end` of a file; gives the end up to which there was space.
+    /// Takes space for `offset..end` of a file. Returns the end of the part that fits.
     fn take_space(&mut self, file: FileIndex, offset: u64, end: u64) -> u64 {
         let contents = &self.image.files[&file];
         let left = self.pages_max.map_or(u64::MAX, |max| max.saturating_sub(self.pages_used));
@@ -364,7 +365,7 @@ impl State {
     }
 
     fn written_back(&mut self, file: FileIndex, bytes: u64) {
-        // The file may have been freed, or synced by another thread, in the meantime.
+        // Meanwhile the file may have been freed, or synced by another thread.
         if let Some(inode) = self.inodes.get_mut(&file) {
             let bytes = bytes.min(inode.unsynced_bytes);
             inode.unsynced_bytes -= bytes;
@@ -437,7 +438,7 @@ impl Vfs for SimDisk {
         state.check_new_name(&to)?;
         let replaced = state.image.names.get(&to).copied();
         if replaced == Some(file) {
-            // Two names of one file: POSIX leaves both.
+            // Two names of one file: POSIX keeps both.
             return Ok(());
         }
         state.change(Operation::Rename { from, to, file });
@@ -492,7 +493,7 @@ impl Vfs for SimDisk {
             Err(e) if e.kind() == io::ErrorKind::NotFound => state.create(name.clone())?,
             other => other?,
         };
-        // The owner's text is for people; it is neither counted as a call nor held to the capacity.
+        // The owner's text is for people; it counts neither as a call nor towards the capacity.
         state.damage(Operation::SetLength { file, len: 0 });
         state.damage(Operation::Write { file, offset: 0, bytes: Arc::from(owner.as_bytes()) });
         state.held.insert(name.clone(), owner.to_owned());
@@ -590,7 +591,7 @@ impl File for SimFile {
         Ok(self.shared.state.lock().image.files[&self.file].len())
     }
 
-    /// A copy: who maps a file promises that those bytes do not change any more.
+    /// Returns a copy: the caller promises that mapped bytes no longer change.
     fn map_for_reading(&self, len: u64) -> io::Result<Option<ReadMapping>> {
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?];
         let read = self.shared.state.lock().image.files[&self.file].read(&mut bytes, 0);
@@ -626,7 +627,7 @@ impl File for SimFile {
         Ok(())
     }
 
-    /// As little as there is to be read: from the first byte that is not zero.
+    /// Returns the smallest valid answer: the offset of the first byte that is not zero.
     fn next_written(&self, offset: u64) -> io::Result<Option<u64>> {
         let state = self.shared.state.lock();
         let file = &state.image.files[&self.file];
@@ -687,7 +688,7 @@ impl File for SimFile {
     }
 }
 
-/// A file whose pages are written in memory; when they reach the disk is told by syncs and crashes, as of all writes.
+/// A memory-mapped file. Syncs and crashes treat its writes like all others.
 #[derive(Debug)]
 struct SimMapping {
     file: SimFile,

@@ -1,11 +1,11 @@
-//! Calls that fail on purpose.
+//! Planned faults of file system calls.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-/// A call of the file system, for counting and failing it.
+/// A file system call, to count and to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
     /// `create_dir_all`.
@@ -39,7 +39,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Every call.
+    /// All calls.
     pub const ALL: [Call; 14] = [
         Call::CreateDirectory,
         Call::Open,
@@ -58,59 +58,60 @@ impl Call {
     ];
 }
 
-/// What a failing call does.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It does nothing and returns this error. A sync that fails leaves what it should have synced possibly lost for
-    /// good.
+    /// The call does nothing and returns this error. The unsynced operations of a failed sync may
+    /// be lost for good.
     Fail(io::ErrorKind),
-    /// A write writes so many bytes and returns this error; another call fails as with [`Effect::Fail`].
+    /// A write writes `bytes` bytes and returns this error; any other call fails as with
+    /// [`Effect::Fail`].
     Short {
-        /// The bytes that are written, if there are so many.
+        /// Bytes written, at most.
         bytes: usize,
-        /// What is returned.
+        /// The returned error.
         error: io::ErrorKind,
     },
 }
 
-/// A failure to come.
+/// A planned fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Which calls count; all if `None`.
+    /// The kind of calls that match; all if `None`.
     pub call: Option<Call>,
-    /// Only calls on paths that end so count; for an open file that is the path it was opened by.
+    /// Only calls on paths with this suffix match. An open file has the path that it was opened by.
     pub path_suffix: Option<String>,
-    /// How many calls that count go well before.
+    /// Number of matching calls that succeed first.
     pub skip: u64,
-    /// Whether all later calls that count fail too.
+    /// Fails all later matching calls too.
     pub forever: bool,
-    /// What happens.
+    /// The effect on the call.
     pub effect: Effect,
 }
 
 impl Fault {
-    /// The call after the next `skip` calls, of whatever kind, fails once.
+    /// Fails one call of any kind, after `skip` calls.
     pub fn nth(skip: u64, error: io::ErrorKind) -> Fault {
         Fault { call: None, path_suffix: None, skip, forever: false, effect: Effect::Fail(error) }
     }
 
-    /// The same among the calls of one kind.
+    /// Fails one call of kind `call`, after `skip` of them.
     pub fn nth_of(call: Call, skip: u64, error: io::ErrorKind) -> Fault {
         Fault { call: Some(call), ..Fault::nth(skip, error) }
     }
 
-    /// From the call after the next `skip` on, every call fails.
+    /// Fails every call after the next `skip` ones.
     pub fn all_from(skip: u64, error: io::ErrorKind) -> Fault {
         Fault { forever: true, ..Fault::nth(skip, error) }
     }
 }
 
-/// The failures to come, and the calls so far.
+/// The planned faults and the calls so far.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     planned: Vec<Fault>,
     counts: [u64; Call::ALL.len()],
-    /// The calls that failed on purpose, in order.
+    /// The calls that failed by a fault, in order.
     pub(crate) fired: Vec<(Call, PathBuf)>,
 }
 
@@ -130,7 +131,7 @@ impl Faults {
         }
     }
 
-    /// Counts a call, and says whether it must fail.
+    /// Counts a call; returns the effect of a fault that hits it.
     pub(crate) fn next(&mut self, call: Call, path: &Path) -> Option<Effect> {
         self.counts[call as usize] += 1;
         let mut effect = None;
@@ -164,7 +165,7 @@ impl Effect {
     }
 }
 
-/// A path with slashes, on systems that have something else between names too.
+/// Replaces the separators of the system by slashes.
 fn in_slashes(path: &Path) -> String {
     path.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
 }

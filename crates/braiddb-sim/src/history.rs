@@ -1,11 +1,12 @@
-//! What transactions did and saw, and whether it can have been so.
+//! Records of transactions, and a check of their history.
 //!
-//! A [`Record`] is one transaction as its caller knows it: when it began and ended, all it wrote, all it was answered, and
-//! what became of it. [`check_replay`] judges a history of them by the engine's own sequence numbers: commits are replayed in
-//! that order on a model, and each answer must be what the model gives just before the commit, and at the snapshot. A checker
-//! that does not trust these numbers is in [`crate::cycles`].
+//! A [`Record`] is one transaction as its caller knows it: begin and end, all writes, all answers,
+//! and the outcome. [`check_replay`] trusts the engine's sequence numbers: it replays commits in
+//! that order on a model. Each answer must be the model's, at the snapshot and just before the
+//! commit. [`crate::cycles`] checks without these numbers.
 //!
-//! Moments are numbers of a clock that counts: what ended at a smaller one than another thing began was over before.
+//! Moments are readings of a logical clock: a transaction that ended at a smaller moment ended
+//! before the other began.
 
 use crate::model::{Bounds, Bytes, Change, Contents, Model, TreeNumber, apply, difference, is_empty_range, short};
 use std::{
@@ -17,87 +18,87 @@ use std::{
 /// A key and its value.
 pub type Row = (Bytes, Bytes);
 
-/// An answer of an iterator: from which end, and the row, or that there is none left.
+/// One answer of an iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Whether it came from the back.
+    /// The row came from the back.
     pub is_back: bool,
-    /// The row.
+    /// The row; `None` at the end.
     pub row: Option<Row>,
 }
 
-/// What a transaction was asked for, and what it answered.
+/// A call of a transaction with its answer.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A key was looked up.
+    /// A lookup and the value found.
     Get(TreeNumber, Bytes, Option<Bytes>),
-    /// It was asked whether a key is there.
+    /// A test for a key.
     Contains(TreeNumber, Bytes, bool),
-    /// Rows of a range were taken.
+    /// Rows of a range.
     Range(TreeNumber, Bounds, Vec<Taken>),
-    /// Something was written.
+    /// A write.
     Write(Change),
-    /// A point to go back to was set.
+    /// A savepoint was set.
     Savepoint(u64),
-    /// What was written since that point was taken back.
+    /// The writes since that savepoint were rolled back.
     RollBack(u64),
 }
 
-/// How a transaction was kept apart from others.
+/// The isolation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is refused when others were in the way.
+    /// Refused on a conflict.
     Optimistic,
     /// Others wait for it.
     Exclusive,
-    /// Writes that are committed at once, without having read anything.
+    /// A blind write, committed at once.
     Blind,
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was committed at this sequence number; one that wrote nothing is told that of its snapshot.
+    /// Committed at this sequence number. Without writes, it is that of the snapshot.
     Committed(u64),
-    /// Others were in the way.
+    /// Refused because of a conflict.
     Refused,
-    /// It was dropped.
+    /// Dropped.
     Dropped,
 }
 
 /// One transaction.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The logical thread, and the how manieth of it.
+    /// The logical thread, and the transaction's number in it.
     pub name: (u64, u64),
-    /// How it was kept apart from others.
+    /// Its isolation.
     pub kind: Kind,
-    /// Before it was begun.
+    /// A moment before it began.
     pub began: u64,
-    /// After it was over.
+    /// A moment after it ended.
     pub ended: u64,
-    /// The last commit that it saw.
+    /// Sequence number of its snapshot.
     pub snapshot: u64,
-    /// What it did, in order.
+    /// Its calls, in order.
     pub steps: Vec<Step>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
 impl Record {
-    /// A transaction that has done nothing yet.
+    /// Returns the record of a transaction without steps.
     pub fn new(name: (u64, u64), kind: Kind, began: u64, snapshot: u64) -> Record {
         Record { name, kind, began, ended: u64::MAX, snapshot, steps: Vec::new(), outcome: Outcome::Dropped }
     }
 
-    /// What it wrote and did not take back.
+    /// Returns the writes that were not rolled back.
     pub fn changes(&self) -> Vec<Change> {
         let mut writes = Writes::default();
         self.steps.iter().for_each(|step| writes.follow(step));
         writes.changes
     }
 
-    /// The sequence number of its commit, if it changed anything by one.
+    /// Returns the sequence number of its commit, if it changed anything.
     pub fn commit(&self) -> Option<u64> {
         match self.outcome {
             Outcome::Committed(sequence) if self.changes().iter().any(is_felt) => Some(sequence),
@@ -106,12 +107,12 @@ impl Record {
     }
 }
 
-/// Whether a change is written at all: a range without keys is not.
+/// A range delete without keys writes nothing.
 fn is_felt(change: &Change) -> bool {
     !matches!(change, Change::DeleteRange(_, bounds) if is_empty_range(bounds) || half_open(bounds).is_none())
 }
 
-/// What a transaction has written so far.
+/// The writes of a transaction so far.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     pub(crate) changes: Vec<Change>,
@@ -134,22 +135,22 @@ impl Writes {
     }
 }
 
-/// What is wrong with a history, and which of its records show it.
+/// An error in a history and the records that show it.
 #[derive(Clone, Debug)]
 pub struct Wrong {
-    /// In words.
+    /// The description.
     pub text: String,
     /// Indexes of records.
     pub involved: Vec<usize>,
 }
 
 impl Wrong {
-    /// Something wrong that these records show.
+    /// Returns an error that these records show.
     pub fn new(text: impl Into<String>, involved: impl Into<Vec<usize>>) -> Wrong {
         Wrong { text: text.into(), involved: involved.into() }
     }
 
-    /// All of it, with the stories of those involved.
+    /// Returns the description with the involved records.
     pub fn tell(&self, records: &[Record]) -> String {
         let mut text = self.text.clone();
         let mut told = BTreeSet::new();
@@ -160,8 +161,8 @@ impl Wrong {
     }
 }
 
-/// Judges a history by its sequence numbers; `finally` is what the database held when all was over. Says how many answers
-/// were compared.
+/// Checks a history by its sequence numbers; `finally` is the final contents of the database.
+/// Returns the number of compared answers.
 pub fn check_replay(records: &[Record], finally: &Contents) -> Result<u64, Wrong> {
     let commits = commits_in_order(records)?;
     let mut model = Model::new();
@@ -194,7 +195,6 @@ pub fn check_replay(records: &[Record], finally: &Contents) -> Result<u64, Wrong
     Ok(compared)
 }
 
-/// Sequence number and index of all commits, in order.
 fn commits_in_order(records: &[Record]) -> Result<Vec<(u64, usize)>, Wrong> {
     let commits = records.iter().enumerate().filter_map(|(index, record)| Some((record.commit()?, index)));
     let mut commits: Vec<_> = commits.collect();
@@ -205,11 +205,11 @@ fn commits_in_order(records: &[Record]) -> Result<Vec<(u64, usize)>, Wrong> {
     }
 }
 
-/// What was committed before another thing began has the smaller number, and is seen.
+/// A transaction that committed before another began has the smaller number, and the other sees it.
 fn check_order(records: &[Record]) -> Result<(), Wrong> {
     let mut by_end: Vec<usize> = (0..records.len()).filter(|index| records[*index].commit().is_some()).collect();
     by_end.sort_unstable_by_key(|index| records[*index].ended);
-    // By the end: the largest number so far.
+    // By end: the largest number so far.
     let mut last: Option<(u64, usize)> = None;
     let mut largest = BTreeMap::new();
     for index in by_end {
@@ -229,7 +229,7 @@ fn check_order(records: &[Record]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Each answer that a transaction got must be that of the state at `at` with its own writes.
+/// Each answer of a transaction must match the state at `at` with the transaction's own writes.
 fn check_answers(
     model: &Model,
     commits: &[(u64, usize)],
@@ -263,7 +263,7 @@ fn check_answers(
     Ok(compared)
 }
 
-/// Who wrote what a read is about, between a snapshot and the moment that it should hold at.
+/// The transactions between `snapshot` and `at` that wrote a key of this read.
 fn writers_of(commits: &[(u64, usize)], records: &[Record], step: &Step, snapshot: u64, at: u64) -> Vec<usize> {
     let mut coverage = Coverage::default();
     coverage.read(&Writes::default(), step);
@@ -272,7 +272,7 @@ fn writers_of(commits: &[(u64, usize)], records: &[Record], step: &Step, snapsho
     writers.map(|(_, index)| *index).collect()
 }
 
-/// What a read should have given, if that is something else.
+/// Returns the expected answer of a read if it differs.
 fn differs(contents: &Contents, step: &Step) -> Option<String> {
     match step {
         Step::Get(tree, key, found) => {
@@ -302,7 +302,7 @@ fn differs(contents: &Contents, step: &Step) -> Option<String> {
     }
 }
 
-/// One that was refused must have been in the way of a commit after its snapshot: nothing is refused needlessly.
+/// A refused transaction must conflict with a commit after its snapshot: no needless refusals.
 fn check_reason(commits: &[(u64, usize)], records: &[Record], index: usize) -> Result<(), Wrong> {
     let record = &records[index];
     if record.kind != Kind::Optimistic {
@@ -325,7 +325,7 @@ fn check_reason(commits: &[(u64, usize)], records: &[Record], index: usize) -> R
     Err(Wrong::new("it was refused, though nothing that it read was written since", [index]))
 }
 
-/// What was read: keys, and ranges, start inclusive, end exclusive, or open.
+/// The read set: keys, and ranges with an inclusive start and an exclusive or open end.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
     pub(crate) keys: BTreeSet<(TreeNumber, Bytes)>,
@@ -333,13 +333,14 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Adds what a step reads, by somebody who has written this.
+    /// Adds the reads of a step of a transaction that has written `own`.
     pub(crate) fn read(&mut self, own: &Writes, step: &Step) {
         match step {
             Step::Get(tree, key, _) | Step::Contains(tree, key, _) => {
                 let mut itself = Coverage::default();
                 itself.keys.insert((*tree, key.clone()));
-                // What it wrote itself was not read from others; but what it appended to was.
+                // A key that it put or deleted itself was not read from others; a key that it
+                // appended to was.
                 let decides = |change: &&Change| !matches!(change, Change::Append(..) | Change::Extend(..));
                 if !own.changes.iter().filter(decides).any(|change| itself.meets(change)) {
                     self.keys.append(&mut itself.keys);
@@ -363,7 +364,7 @@ impl Coverage {
         }
     }
 
-    /// Whether any of it is written.
+    /// Returns true if the change writes a part of the read set.
     pub(crate) fn meets(&self, change: &Change) -> bool {
         match change {
             Change::Put(tree, key, _)
@@ -392,12 +393,13 @@ impl Coverage {
     }
 }
 
-/// The key that comes next after a key.
+/// The smallest key after `key`.
 fn after(key: &Bytes) -> Bytes {
     [key.as_slice(), &[0]].concat()
 }
 
-/// Bounds as a start that is inclusive and an end that is exclusive, or open; `None` if no key can lie within.
+/// Returns the bounds as an inclusive start and an exclusive or open end; `None` if no key lies
+/// within.
 pub fn half_open((from, to): &Bounds) -> Option<(Bytes, Option<Bytes>)> {
     let from = match from {
         Bound::Included(key) => key.clone(),
@@ -416,7 +418,7 @@ fn text_of(value: Option<&Bytes>) -> String {
     match value {
         None => "nothing".to_owned(),
         Some(value) if value.len().is_multiple_of(8) => {
-            // What zeros follow has no meaning.
+            // Trailing zeros have no meaning.
             let len = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             let numbers = value[..len.next_multiple_of(8)].chunks_exact(8);
             let numbers =

@@ -1,4 +1,4 @@
-//! What the disk was asked to do, in the order in which it did it.
+//! The operations of the disk, in order.
 
 use std::{
     fmt,
@@ -6,40 +6,34 @@ use std::{
     sync::Arc,
 };
 
-/// A file's number, whatever its names are. Never reused.
+/// Number of a file, independent of its names. Never reused.
 pub(crate) type FileIndex = u64;
 
-/// A whole path without `.` parts.
 pub(crate) type Name = Arc<Path>;
 
-/// One change. Reads are not journaled.
+/// One change or sync. Reads are not journaled.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    /// Bytes were written.
     Write { file: FileIndex, offset: u64, bytes: Arc<[u8]> },
-    /// The length was set.
     SetLength { file: FileIndex, len: u64 },
-    /// Space was reserved, and the length raised.
+    /// Reserves space and raises the length.
     Reserve { file: FileIndex, len: u64 },
-    /// A name was given to a file: a creation, or a second name.
+    /// Gives a file its first or another name.
     Link { name: Name, file: FileIndex },
-    /// A name was removed.
     Unlink { name: Name },
-    /// A name was moved, replacing what had the new name.
+    /// Moves a name; replaces the file that had the new name.
     Rename { from: Name, to: Name, file: FileIndex },
-    /// A directory was made.
     MakeDirectory { name: Name },
-    /// A file was synced: its operations before `upto` are durable.
+    /// Makes the file's operations before `upto` durable.
     Sync { file: FileIndex, upto: usize },
-    /// Some bytes of a file were synced: what was written before `upto` and lies wholly within their pages is durable.
+    /// Makes the writes before `upto` durable that lie wholly within the pages of these bytes.
     SyncBytes { file: FileIndex, offset: u64, len: u64, upto: usize },
-    /// A file's sync failed: its operations before `upto` may be lost, whatever comes later.
+    /// The file's operations before `upto` may be lost, even if a later sync succeeds.
     SyncFailed { file: FileIndex, upto: usize },
-    /// A directory was synced: the operations on its names before `upto` are durable.
+    /// Makes the operations before `upto` on the directory's names durable.
     SyncDirectory { name: Name, upto: usize },
-    /// A directory's sync failed.
     SyncDirectoryFailed { name: Name },
-    /// Damage from outside, which is on disk at once.
+    /// Damage from outside, durable at once.
     Damage(Box<Operation>),
 }
 
@@ -74,7 +68,7 @@ pub(crate) fn parent_of(name: &Path) -> Name {
     name.parent().unwrap_or(name).into()
 }
 
-/// A path without its `.` parts.
+/// The path without its `.` parts.
 pub(crate) fn clean(path: &Path) -> Name {
     let clean: PathBuf = path.components().filter(|part| *part != std::path::Component::CurDir).collect();
     clean.into()

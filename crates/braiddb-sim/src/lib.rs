@@ -1,8 +1,8 @@
-//! The simulated world of BraidDB: a disk whose crashes can be replayed, a clock that tells simulated time, a
-//! reference model, and checkers.
+//! The simulated world of BraidDB: a disk with crash images, a simulated clock, a reference model,
+//! and checkers.
 //!
-//! Everything follows from a seed: the same seed and the same calls give the same bytes, the same crash images and
-//! the same failures.
+//! Everything follows from a seed: the same seed and calls give the same bytes, crash images and
+//! failures.
 
 pub mod contention;
 mod contents;

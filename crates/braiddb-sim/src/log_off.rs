@@ -1,6 +1,6 @@
-//! Numbered commits past the log: whoever knows the number of the last one knows all that they have left.
+//! Numbered commits without WAL: the number of the last commit determines the contents.
 //!
-//! Each writes to three trees, and has its number as application cursor.
+//! Each commit writes to three trees and sets its number as the application cursor.
 
 use crate::{
     model::{Change, Contents, apply, difference, prefix_bounds},
@@ -8,13 +8,13 @@ use crate::{
 };
 use braiddb::{Db, Durability, Result};
 
-/// The trees by number.
+/// Trees by number.
 pub const TREES: [&str; 3] = ["left", "right", "third"];
 
-/// How many keys a tree has.
+/// Keys of a tree.
 const KEYS: u64 = 400;
 
-/// What a commit of this number changes.
+/// Returns the changes of a commit.
 pub fn changes(seed: u64, number: u64) -> Vec<Change> {
     let mut random = Random::new(mix(seed, number));
     let key = |random: &mut Random| format!("{:03}", random.below(KEYS)).into_bytes();
@@ -37,7 +37,7 @@ pub fn changes(seed: u64, number: u64) -> Vec<Change> {
     changes
 }
 
-/// Commits that.
+/// Commits the changes of a number, without WAL.
 pub fn commit(db: &Db, seed: u64, number: u64) -> Result<()> {
     let mut batch = db.batch();
     for change in changes(seed, number) {
@@ -53,13 +53,13 @@ pub fn commit(db: &Db, seed: u64, number: u64) -> Result<()> {
     db.write(batch, Durability::None).map(|_| ())
 }
 
-/// The number of the last commit that the database has; 0 if it has none.
+/// Returns the number of the last commit in the database; 0 if there is none.
 pub fn cursor_of(db: &Db) -> Result<u64> {
     let cursor = db.application_cursor()?;
     Ok(cursor.map_or(0, |cursor| u64::from_le_bytes(cursor.try_into().expect("a number"))))
 }
 
-/// What the commits up to a number leave, worked out from what those up to an earlier one did.
+/// The expected contents, advanced from commit to commit.
 #[derive(Debug, Default)]
 pub struct Expected {
     number: u64,
@@ -67,7 +67,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Fails, with what is wrong, unless the database holds exactly that. The number is not below that of the call before.
+    /// Checks that the database holds exactly the commits up to its cursor; an error describes the
+    /// difference. The cursor must not fall from call to call.
     pub fn judge(&mut self, db: &Db, seed: u64) -> std::result::Result<u64, String> {
         let last = cursor_of(db).map_err(|e| e.to_string())?;
         if last < self.number {

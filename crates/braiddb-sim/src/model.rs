@@ -1,9 +1,9 @@
-//! What a database should answer: a reference model of the public interface.
+//! A reference model of the public interface.
 //!
-//! [`Model`] keeps every version of every key, by commit, so that it can be read as of any sequence number.
-//! [`History`] keeps what was promised about each commit, so that a recovered state can be judged after a crash.
+//! [`Model`] keeps every version of every key by commit, to read at any sequence number.
+//! [`History`] keeps the promises about each commit, to judge the state recovered after a crash.
 //!
-//! The model is written for its plainness: a range delete is a delete of each key, and nothing is ever forgotten.
+//! The model favours simplicity: a range delete deletes each key, and no version is ever dropped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,42 +12,43 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A tree, by whatever number the test gave it.
+/// Number of a tree, chosen by the test.
 pub type TreeNumber = u32;
 
-/// A key, or a value.
+/// A key or a value.
 pub type Bytes = Vec<u8>;
 
-/// The bounds of a range of keys.
+/// Bounds of a range of keys.
 pub type Bounds = (Bound<Bytes>, Bound<Bytes>);
 
-/// All that a database holds at one moment.
+/// All rows of a database at one moment.
 pub type Contents = BTreeMap<(TreeNumber, Bytes), Bytes>;
 
 /// One write of a commit.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A value for a key.
+    /// Puts a value.
     Put(TreeNumber, Bytes, Bytes),
-    /// No value for a key any more.
+    /// Deletes a key.
     Delete(TreeNumber, Bytes),
-    /// No value for any key of a range any more.
+    /// Deletes all keys of a range.
     DeleteRange(TreeNumber, Bounds),
-    /// More bytes at the end of a key's value, by a merge function; no value counts as empty.
+    /// Appends bytes to the value by a merge function. A missing value counts as empty.
     Append(TreeNumber, Bytes, Bytes),
-    /// More bytes at the end of what a reader would see now, by a stream; no value counts as empty.
+    /// Appends bytes by a stream to the value that a reader sees now. A missing value counts as
+    /// empty.
     Extend(TreeNumber, Bytes, Bytes),
-    /// A value for a key up to a moment, in microseconds since 1970. A [`History`] has no clock: there only what lasts until
-    /// [`FAR_US`] counts.
+    /// Puts a value that expires, in microseconds since 1970. A [`History`] has no clock: it keeps
+    /// only values that last until [`FAR_US`].
     PutUntil(TreeNumber, Bytes, Bytes, u64),
 }
 
-/// A moment in microseconds since 1970.
+/// Converts microseconds since 1970.
 pub fn moment(us: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(us)
 }
 
-/// A moment that no clock of a test comes to, and every system can tell.
+/// A moment in microseconds since 1970 that no test reaches and every system can represent.
 pub const FAR_US: u64 = 1 << 59;
 
 impl fmt::Debug for Change {
@@ -70,13 +71,14 @@ impl fmt::Debug for Change {
     }
 }
 
-/// The first bytes, readable.
+/// Returns the first 16 bytes, escaped, and the number of the others.
 pub fn short(bytes: &[u8]) -> String {
     let text = bytes[..bytes.len().min(16)].escape_ascii().to_string();
     if bytes.len() > 16 { format!("\"{text}\"+{}", bytes.len() - 16) } else { format!("\"{text}\"") }
 }
 
-/// Whether no key can be in the bounds. Such a range reads as empty and deletes nothing.
+/// Returns true if no key can be within the bounds. Such a range reads as empty and deletes
+/// nothing.
 pub fn is_empty_range((from, to): &Bounds) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -85,7 +87,7 @@ pub fn is_empty_range((from, to): &Bounds) -> bool {
     }
 }
 
-/// The bounds of all keys that start so.
+/// Returns the bounds of all keys with this prefix.
 pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
     let mut end = prefix.to_vec();
     while end.last() == Some(&0xff) {
@@ -100,13 +102,13 @@ pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
     }
 }
 
-/// A key's value since a commit.
+/// The value of a key since a commit.
 #[derive(Clone, Debug)]
 struct Version {
     sequence: u64,
-    /// `None` if there is none.
+    /// `None` for a deleted key.
     value: Option<Bytes>,
-    /// From when on it is another, if ever, and which.
+    /// The expiry, in microseconds since 1970, and the value after it.
     then: Option<(u64, Option<Bytes>)>,
 }
 
@@ -119,10 +121,11 @@ impl Version {
     }
 }
 
-/// What a reader sees: a commit, and the time by which values have expired for it, which is the model's if it has none of its own.
+/// The view of a reader: its snapshot, and the time by which values expire; without one, the
+/// model's time.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
-    /// The last commit that it sees.
+    /// Sequence number of the last visible commit.
     pub sequence: u64,
     /// Microseconds since 1970.
     pub time_us: Option<u64>,
@@ -137,28 +140,28 @@ impl From<u64> for At {
 /// Every version of every key.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// By tree and key: the versions, oldest first.
+    /// Versions by tree and key, oldest first.
     versions: BTreeMap<(TreeNumber, Bytes), Vec<Version>>,
     last: u64,
-    /// The present time, in microseconds since 1970.
+    /// The current time, in microseconds since 1970.
     pub now_us: u64,
 }
 
 impl Model {
-    /// A model of an empty database.
+    /// Returns the model of an empty database.
     pub fn new() -> Model {
         Model::default()
     }
 
-    /// The last commit's sequence number, or 0.
+    /// Returns the last commit's sequence number, or 0.
     pub fn last_sequence(&self) -> u64 {
         self.last
     }
 
-    /// Carries out a commit: its changes in their order, the last one on a key winning.
+    /// Applies a commit: its changes in order, the last one on a key wins.
     ///
     /// # Panics
-    /// When `sequence` is not larger than all before.
+    /// If `sequence` is not larger than all before.
     pub fn commit(&mut self, sequence: u64, changes: &[Change]) {
         assert!(sequence > self.last, "commit {sequence} comes after commit {}", self.last);
         self.last = sequence;
@@ -183,7 +186,8 @@ impl Model {
                     let last = self.versions.get(&key).and_then(|versions| versions.last());
                     let value = last.and_then(|last| last.at(self.now_us)).unwrap_or_default();
                     let value = Some([value, more].concat());
-                    // It is one value now, operands included, and keeps the end of the value beneath.
+                    // The result is one value, operands included, and keeps the expiry of the value
+                    // below.
                     let then = last.and_then(|last| last.then.as_ref()).map(|(expires_us, _)| (*expires_us, None));
                     let then = then.filter(|(expires_us, _)| *expires_us > self.now_us);
                     self.set(key, sequence, value, then);
@@ -197,7 +201,7 @@ impl Model {
         }
     }
 
-    /// Forgets all commits after this one, as a crash does.
+    /// Drops all commits after this one, as a crash does.
     pub fn take_back_to(&mut self, sequence: u64) {
         self.last = self.last.min(sequence);
         self.versions.retain(|_, versions| {
@@ -206,14 +210,14 @@ impl Model {
         });
     }
 
-    /// The model as it was after this commit.
+    /// Returns the model at this commit.
     pub fn up_to(&self, sequence: u64) -> Model {
         let mut model = self.clone();
         model.take_back_to(sequence);
         model
     }
 
-    /// How many versions of keys in a range there are, deletions among them.
+    /// Counts the versions of the keys in a range, deletions included.
     pub fn versions(&self, tree: TreeNumber, bounds: &Bounds) -> usize {
         let of_tree = self.versions.range((tree, Vec::new())..).take_while(|((of, _), _)| *of == tree);
         of_tree.filter(|((_, key), _)| !is_empty_range(bounds) && bounds.contains(key)).map(|(_, v)| v.len()).sum()
@@ -239,13 +243,13 @@ impl Model {
         versions[..after].last().and_then(|version| version.at(at.time_us.unwrap_or(self.now_us)))
     }
 
-    /// A key's value as a reader sees it.
+    /// Returns the value of a key.
     pub fn get(&self, tree: TreeNumber, key: &[u8], at: impl Into<At>) -> Option<&[u8]> {
         let at = at.into();
         self.versions.get(&(tree, key.to_vec())).and_then(|versions| self.as_of(versions, at))
     }
 
-    /// A range's keys and values as a reader sees them, in order.
+    /// Returns the rows of a range, in order.
     pub fn range(&self, tree: TreeNumber, bounds: &Bounds, at: impl Into<At>) -> Vec<(Bytes, Bytes)> {
         let at = at.into();
         if is_empty_range(bounds) {
@@ -259,7 +263,7 @@ impl Model {
             .collect()
     }
 
-    /// A range's keys and values at present, and when each expires, if it does.
+    /// Returns the latest rows of a range, each with its expiry if it has one.
     pub fn range_with_ends(&self, tree: TreeNumber, bounds: &Bounds) -> Vec<(Bytes, Bytes, Option<u64>)> {
         let end_of = |key: &Bytes| {
             let last = self.versions.get(&(tree, key.clone())).and_then(|versions| versions.last());
@@ -270,7 +274,7 @@ impl Model {
         rows.map(|(key, value)| (key.clone(), value, end_of(&key))).collect()
     }
 
-    /// All keys and values of all trees as a reader sees them.
+    /// Returns the rows of all trees.
     pub fn contents(&self, at: impl Into<At>) -> Contents {
         let at = at.into();
         let seen = |(key, versions): (&(TreeNumber, Bytes), &Vec<Version>)| {
@@ -280,7 +284,7 @@ impl Model {
     }
 }
 
-/// A model of trees that hold many values to a key. It knows the present only.
+/// A model of trees with many values a key. It keeps the latest state only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MultiModel {
     pairs: BTreeSet<(Bytes, Bytes)>,
@@ -292,53 +296,53 @@ impl MultiModel {
         self.pairs.insert((key.to_vec(), value.to_vec()));
     }
 
-    /// Takes a value from a key.
+    /// Removes a value of a key.
     pub fn remove(&mut self, key: &[u8], value: &[u8]) {
         self.pairs.remove(&(key.to_vec(), value.to_vec()));
     }
 
-    /// Takes all values from a key.
+    /// Removes all values of a key.
     pub fn remove_all(&mut self, key: &[u8]) {
         self.pairs.retain(|(of, _)| of != key);
     }
 
-    /// All keys, each with each of its values, in order.
+    /// Returns all pairs of key and value, in order.
     pub fn pairs(&self) -> Vec<(Bytes, Bytes)> {
         self.pairs.iter().cloned().collect()
     }
 
-    /// The values of a key, in order.
+    /// Returns the values of a key, in order.
     pub fn values(&self, key: &[u8]) -> Vec<Bytes> {
         self.pairs.iter().filter(|(of, _)| of == key).map(|(_, value)| value.clone()).collect()
     }
 
-    /// The keys of a range, each with each of its values, in order.
+    /// Returns the pairs of a range, in order.
     pub fn range(&self, bounds: &Bounds) -> Vec<(Bytes, Bytes)> {
         self.pairs.iter().filter(|(key, _)| !is_empty_range(bounds) && bounds.contains(key)).cloned().collect()
     }
 }
 
-/// What a crash may leave of a run of commits.
+/// The states that a crash may leave of a sequence of commits.
 ///
-/// Moments are numbers of operations of the disk: a commit was submitted when so many operations were done, and
-/// acknowledged as durable when so many were.
+/// Moments are numbers of disk operations: how many were done when a commit was submitted, or
+/// acknowledged as durable.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Contents before the first commit, then after each.
+    /// Contents before the first commit, then after each commit.
     states: Vec<Contents>,
     submitted: Vec<usize>,
     changes: Vec<Vec<Change>>,
-    /// (moment, count): from that moment on, so many commits must survive. Rising in both.
+    /// (moment, count): from that moment on, `count` commits must survive. Both rise.
     promises: Vec<(usize, usize)>,
 }
 
 impl History {
-    /// A history that begins with these contents, all of them durable.
+    /// Begins a history with these contents, all durable.
     pub fn new(contents: Contents) -> History {
         History { states: vec![contents], submitted: Vec::new(), changes: Vec::new(), promises: Vec::new() }
     }
 
-    /// A commit begins.
+    /// Notes that a commit begins.
     pub fn submit(&mut self, moment: usize, changes: Vec<Change>) {
         let mut contents = self.latest().clone();
         apply(&mut contents, &changes);
@@ -347,35 +351,36 @@ impl History {
         self.changes.push(changes);
     }
 
-    /// All commits submitted so far are durable.
+    /// Notes that all submitted commits are durable.
     pub fn promise(&mut self, moment: usize) {
         self.promises.push((moment, self.submitted.len()));
     }
 
-    /// The last commit did not happen.
+    /// Drops the last commit, which did not happen.
     pub fn take_back(&mut self) {
         self.states.pop();
         self.submitted.pop();
         self.changes.pop();
     }
 
-    /// Contents after the last commit.
+    /// Returns the contents after the last commit.
     pub fn latest(&self) -> &Contents {
         self.states.last().expect("there is always a first state")
     }
 
-    /// Contents before the last commit; the first contents if there was none.
+    /// Returns the contents before the last commit, or the first contents.
     pub fn before_latest(&self) -> &Contents {
         &self.states[self.states.len().saturating_sub(2)]
     }
 
-    /// How many commits must survive a crash at `moment`, and how many may.
+    /// Returns how many commits must survive a crash at `moment`, and how many may.
     pub fn bounds(&self, moment: usize) -> (usize, usize) {
         let must = self.promises.iter().filter(|(at, _)| *at <= moment).map(|(_, count)| *count).max().unwrap_or(0);
         (must, self.submitted.iter().filter(|at| **at <= moment).count())
     }
 
-    /// Judges what was recovered after a crash at `moment`: how many commits it holds, or what is wrong with it.
+    /// Judges the contents recovered after a crash at `moment`. Returns the number of commits in
+    /// them, or describes the error.
     pub fn judge(&self, moment: usize, recovered: &Contents) -> Result<usize, String> {
         let (must, may) = self.bounds(moment);
         if let Some(count) = (must..=may).rev().find(|count| self.states[*count] == *recovered) {
@@ -389,13 +394,13 @@ impl History {
         Err(format!("{must} to {may} commits should survive, found {found}; commits: {:?}", self.changes))
     }
 
-    /// Contents after so many commits.
+    /// Returns the contents after `commits` commits.
     pub fn state(&self, commits: usize) -> &Contents {
         &self.states[commits]
     }
 }
 
-/// Carries out changes on contents.
+/// Applies changes to contents.
 pub fn apply(contents: &mut Contents, changes: &[Change]) {
     for change in changes {
         match change {
@@ -418,7 +423,7 @@ pub fn apply(contents: &mut Contents, changes: &[Change]) {
     }
 }
 
-/// The first few differences, in words.
+/// Describes the first differences.
 pub fn difference(expected: &Contents, found: &Contents) -> String {
     let mut texts = Vec::new();
     for (key, value) in expected {

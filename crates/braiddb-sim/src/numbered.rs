@@ -1,11 +1,11 @@
-//! Numbered steps: what a writer does, by seed, writer and number.
+//! Numbered steps: each step of a writer follows from seed, writer and number.
 //!
-//! Whoever knows a writer's seed and how far it has come knows everything that it has left in the database, without
-//! having seen it work. So a process that was killed, or a reader that looks in at any moment, is judged exactly.
+//! The seed and the number of the last step determine all rows that a writer has left. So a killed
+//! process, or a reader at any moment, can be judged exactly.
 //!
-//! Writers share two trees, where each keeps to keys that begin with its own number, and have a third one each. Every
-//! write, a drop of a tree aside, also sets the key [`last_key`] to its number, which comes before all other keys of
-//! that writer.
+//! Writers share two trees, where each has keys that begin with its own number, and have a third
+//! tree each. Every write sets the key [`last_key`] to its number; drops of a tree do not. That key
+//! comes before all other keys of the writer.
 
 use crate::{
     model::{Bytes, Change, Contents, TreeNumber, apply, prefix_bounds},
@@ -13,41 +13,42 @@ use crate::{
 };
 use braiddb::{Builder, Db};
 
-/// The trees by number: two shared ones, and one for each of four writers.
+/// Trees by number: two shared ones, and one for each of four writers.
 pub const TREES: [&str; 6] = ["left", "right", "own-0", "own-1", "own-2", "own-3"];
 
-/// Keys of a tree come in so many groups, which are deleted as ranges.
+/// Groups of keys in a tree. A group is deleted as a range.
 const GROUPS: u64 = 24;
 
 /// Keys of a group.
 const SLOTS: u64 = 32;
 
-/// The tree that belongs to a writer.
+/// Returns the tree that belongs to a writer.
 pub fn own_tree(writer: u64) -> TreeNumber {
     2 + writer as TreeNumber
 }
 
-/// The key of the tree 0 that holds the number of the writer's last write.
+/// Returns the key, in tree 0, with the number of the writer's last write.
 pub fn last_key(writer: u64) -> Bytes {
     format!("{writer}/!last").into_bytes()
 }
 
-/// What all of a writer's keys begin with.
+/// Returns the prefix of all keys of a writer.
 pub fn prefix(writer: u64) -> Bytes {
     format!("{writer}/").into_bytes()
 }
 
-/// The number of the write that a value comes from.
+/// Returns the number of the write that a value comes from.
 pub fn number_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(*value.first_chunk().expect("a value begins with its number"))
 }
 
-/// Choices for [`Builder::fold_bytes_per_entry`]: the default, which in a small database has loose runs always folded, and
-/// one that has them merged among themselves first.
+/// Choices for [`Builder::fold_bytes_per_entry`]: the default, by which a small database always
+/// folds unindexed runs, and a large one, by which it first merges them among themselves.
 pub const FOLD_BYTES_PER_ENTRY: [u64; 2] = [10, 10_000];
 
-/// A database so small that steps flush, fold, merge, split and change log segments all the time. Loose runs are merged
-/// among themselves with every other pair of seeds; with every third seed tables are closed and opened all the time.
+/// Settings of a database so small that steps flush, fold, merge, split and change log segments all
+/// the time. Every other pair of seeds merges unindexed runs among themselves. Every third seed
+/// opens and closes tables all the time.
 pub fn builder(seed: u64) -> Builder {
     Db::builder()
         .create_parents(true)
@@ -64,22 +65,22 @@ pub fn builder(seed: u64) -> Builder {
         .open_files_max(if seed.is_multiple_of(3) { 4 } else { 1000 })
 }
 
-/// What a writer does at once.
+/// One step of a writer.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// One batch.
     Write {
-        /// What is in it.
+        /// The changes of the batch.
         changes: Vec<Change>,
-        /// Whether it is written durably.
+        /// Commits durably.
         sync: bool,
     },
-    /// Drops a tree, which the next write to it creates anew.
+    /// Drops a tree; the next write creates it again.
     DropTree(TreeNumber),
 }
 
 impl Step {
-    /// Carries the step out on contents.
+    /// Applies the step to contents.
     pub fn apply(&self, contents: &mut Contents) {
         match self {
             Step::Write { changes, .. } => apply(contents, changes),
@@ -88,19 +89,19 @@ impl Step {
     }
 }
 
-/// The steps of a writer.
+/// A writer of numbered steps.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// What everything follows from.
+    /// The seed of all steps.
     pub seed: u64,
     /// 0 to 3.
     pub writer: u64,
-    /// Whether it drops its own tree now and then.
+    /// Drops its own tree now and then.
     pub drops: bool,
 }
 
 impl Writer {
-    /// Its step of this number. Numbers begin with 1.
+    /// Returns the step of this number. Numbers begin with 1.
     pub fn step(&self, number: u64) -> Step {
         let mut random = Random::new(mix(mix(self.seed, self.writer), number));
         if self.drops && random.chance(1, 250) {
@@ -134,14 +135,14 @@ impl Writer {
         [0, 0, 1, own_tree(self.writer)][random.index(4)]
     }
 
-    /// Half of the keys are of a group that changes slowly, so that there is something hot.
+    /// Half of the keys come from one group that changes slowly: a hot spot.
     fn any_key(&self, random: &mut Random, number: u64) -> Bytes {
         let group = if random.chance(1, 2) { (number / 64) % GROUPS } else { random.below(GROUPS) };
         format!("{}/{group:02}/{:02}", self.writer, random.below(SLOTS)).into_bytes()
     }
 }
 
-/// Begins with the number; half noise, half repetition; one in thirty is beyond the blob threshold.
+/// The number, then half noise and half repetition. One in thirty exceeds the blob threshold.
 fn any_value(random: &mut Random, number: u64) -> Bytes {
     let len = match random.below(30) {
         0 => 1000 + random.below(3000),

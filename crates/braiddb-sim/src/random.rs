@@ -1,4 +1,4 @@
-//! Seeded chance: splitmix64 (Steele, Lea and Flood, OOPSLA '14), whose steps are independent of the platform.
+//! Seeded randomness: splitmix64 (Steele, Lea and Flood, OOPSLA '14), the same on every platform.
 
 /// A stream of random numbers that follows from its seed.
 #[derive(Clone, Debug)]
@@ -7,35 +7,35 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of a seed.
+    /// Creates the stream of a seed.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         finish(self.state)
     }
 
-    /// A number below `bound`, which must not be zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below zero");
-        // The bias is below 2^-32 for every bound a test uses.
+        // The bias is below 2^-32 for every bound in use.
         self.next_u64() % bound
     }
 
-    /// An index into something of `len` elements, which must not be empty.
+    /// Returns an index below `len`, which must not be zero.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True `part` times in `whole`.
+    /// Returns true `part` times in `whole`.
     pub fn chance(&mut self, part: u64, whole: u64) -> bool {
         self.below(whole) < part
     }
 
-    /// `len` random bytes.
+    /// Returns `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {
@@ -54,7 +54,8 @@ fn finish(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// One number from two, so that a decision can be asked for by name rather than in turn.
+/// Hashes two numbers into one: a random decision that depends on its name, not on the order of
+/// calls.
 pub fn mix(a: u64, b: u64) -> u64 {
     finish(a.wrapping_mul(GOLDEN) ^ b.wrapping_add(GOLDEN))
 }

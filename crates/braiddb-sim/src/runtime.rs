@@ -1,4 +1,4 @@
-//! Time, chance and threads of the simulated world.
+//! Time, randomness and threads of the simulated world.
 
 #![expect(clippy::disallowed_methods, reason = "this is a runtime: it starts threads and may ask the system's clock")]
 
@@ -15,21 +15,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where simulated time starts: the first of January 2020, in microseconds since 1970.
+/// Start of simulated time: 1 January 2020, in microseconds since 1970.
 const START_UNIX_US: i64 = 1_577_836_800_000_000;
 
-/// What one look at the clock takes, so that a loop that waits for a deadline ends.
+/// Nanoseconds that each reading advances the clock, so that a loop with a deadline ends.
 const LOOK_NS: u64 = 100;
 
 /// A runtime whose clock and randomness follow from a seed.
 ///
-/// The clock is simulated: it advances by 100 ns a look, and by the time that is slept, which takes no real time;
-/// threads that sleep at once each advance it. [`SimRuntime::in_real_time`] has the system's monotonic clock and real
-/// sleep instead. Threads are real, or refused; only without them is a run the same each time.
+/// The simulated clock advances by 100 ns a reading and by all time slept; a sleep takes no real
+/// time, and concurrent sleeps add up. [`SimRuntime::in_real_time`] has the system's monotonic
+/// clock and sleeps. Threads are real or refused; only without them is a run reproducible.
 #[derive(Debug)]
 pub struct SimRuntime {
     random: Mutex<Random>,
-    /// `None` in real time.
     simulated_ns: Option<AtomicU64>,
     started: Instant,
     unix_offset_us: AtomicI64,
@@ -37,7 +36,7 @@ pub struct SimRuntime {
 }
 
 impl SimRuntime {
-    /// Simulated time, no threads: starting one is an error.
+    /// Simulated time, no threads: spawning one is an error.
     pub fn new(seed: u64) -> Arc<SimRuntime> {
         Arc::new(SimRuntime::build(seed, true, false))
     }
@@ -47,7 +46,7 @@ impl SimRuntime {
         Arc::new(SimRuntime::build(seed, true, true))
     }
 
-    /// The system's time, real threads; only randomness follows from the seed.
+    /// Real time, real threads; only randomness follows from the seed.
     pub fn in_real_time(seed: u64) -> Arc<SimRuntime> {
         Arc::new(SimRuntime::build(seed, false, true))
     }
@@ -62,14 +61,14 @@ impl SimRuntime {
         }
     }
 
-    /// Lets simulated time pass.
+    /// Advances simulated time.
     pub fn advance_us(&self, micros: u64) {
         if let Some(clock) = &self.simulated_ns {
             clock.fetch_add(micros.saturating_mul(1000), Ordering::Relaxed);
         }
     }
 
-    /// Lets the wall clock jump, forth or back. The monotonic clock does not notice.
+    /// Moves the wall clock forward or back. The monotonic clock is unaffected.
     pub fn jump_us(&self, micros: i64) {
         self.unix_offset_us.fetch_add(micros, Ordering::Relaxed);
     }

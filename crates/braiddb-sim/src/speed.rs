@@ -1,36 +1,35 @@
-//! A disk that takes its time.
+//! The model of a slow disk.
 //!
-//! The model: written bytes stay in memory, unsynced, at no cost, until a sync asks for those of its file, or more
-//! bytes are unsynced than may be. Then they go through the one device in slices of 64 KiB; streams that are at it at
-//! once take turns by slice, so that each gets its share, as from a fair I/O scheduler. A sync also waits a fixed
-//! time that does not occupy the device. Reads are free: the data is in memory.
+//! Writes are free until a sync of their file, or until too many bytes are unsynced. The bytes then
+//! pass one device in slices of 64 KiB. Concurrent streams take turns by slice, so each gets its
+//! share, as from a fair I/O scheduler. A sync also waits a fixed time that does not occupy the
+//! device. Reads are free.
 //!
-//! Waiting is `Runtime::sleep_us` of the runtime that the disk was given: real with a real clock, or an advance of the
-//! simulated one.
+//! The disk waits by `Runtime::sleep_us` of its runtime: a real sleep, or an advance of the
+//! simulated clock.
 
 use braiddb::platform::Runtime;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// How slow a disk is.
+/// The speed of a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskSpeed {
-    /// Bytes that reach the device in a second.
+    /// Throughput of the device, in bytes a second.
     pub bytes_per_second: u64,
-    /// What each sync, of a file or a directory, takes on top, in microseconds.
+    /// Extra time of each sync of a file or directory, in microseconds.
     pub sync_us: u64,
-    /// How many bytes may be unsynced before writers must wait.
+    /// Unsynced bytes above which writers wait.
     pub unsynced_bytes_max: u64,
 }
 
 const SLICE_LEN: u64 = 64 << 10;
 
-/// The device.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) speed: DiskSpeed,
     runtime: Arc<dyn Runtime>,
-    /// When the slices that were accepted so far are through.
+    /// The time at which all accepted slices are done.
     busy_until_ns: Mutex<u64>,
 }
 
@@ -39,7 +38,7 @@ impl Device {
         Device { speed, runtime, busy_until_ns: Mutex::new(0) }
     }
 
-    /// Waits until so many bytes are through.
+    /// Waits until `bytes` bytes have passed the device.
     pub(crate) fn transfer(&self, bytes: u64) {
         let mut left = bytes;
         while left > 0 {

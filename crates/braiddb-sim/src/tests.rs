@@ -1,4 +1,4 @@
-//! The simulated disk does what its fault model says.
+//! Tests of the simulated disk against its fault model.
 
 use crate::{Call, CrashPolicy, DiskSpeed, Effect, Fault, SimDisk, SimRuntime};
 use braiddb::platform::{File, OpenMode, Runtime, Vfs};
@@ -10,7 +10,7 @@ mod conformance;
 const A: &str = "/db/a";
 const B: &str = "/db/b";
 
-/// A disk with an empty directory `/db` that no crash takes away.
+/// A disk with a durable empty directory `/db`.
 fn disk() -> Arc<SimDisk> {
     let disk = SimDisk::new(1);
     disk.create_dir_all(Path::new("/db")).unwrap();
@@ -22,7 +22,7 @@ fn create(disk: &SimDisk, path: &str) -> Arc<dyn File> {
     disk.open(Path::new(path), OpenMode::CreateNew).unwrap()
 }
 
-/// A file with these bytes, synced, its name too.
+/// A file with these bytes; contents and name are synced.
 fn durable(disk: &SimDisk, path: &str, bytes: &[u8]) -> Arc<dyn File> {
     let file = create(disk, path);
     file.write_at(bytes, 0).unwrap();
@@ -35,7 +35,8 @@ fn now(disk: &SimDisk, policy: CrashPolicy) -> Arc<SimDisk> {
     disk.crash_image(disk.operations(), policy)
 }
 
-/// What some path's bytes may be after a crash now, over many random images; `None` where the file is missing.
+/// All contents of a path after a crash now, over `images` random images; `None` where the file is
+/// missing.
 fn outcomes(disk: &SimDisk, path: &str, images: u64) -> BTreeSet<Option<Vec<u8>>> {
     (0..images).map(|i| now(disk, CrashPolicy::Random(i)).read_file(path).ok()).collect()
 }
@@ -44,7 +45,7 @@ fn outcomes(disk: &SimDisk, path: &str, images: u64) -> BTreeSet<Option<Vec<u8>>
 fn the_simulated_disk_conforms() {
     let disk = SimDisk::new(7);
     conformance::check(&*disk, Path::new("/root"));
-    // Freed files give their space back.
+    // Freed files return their space.
     let sum: u64 = disk.files().iter().map(|(_, len)| len.div_ceil(4096) * 4096).sum();
     assert!(disk.used_bytes() <= sum, "{} of {sum}", disk.used_bytes());
     let copy = now(&disk, CrashPolicy::KeepAll);
@@ -98,7 +99,7 @@ fn an_image_is_of_its_moment() {
         file.sync_data().unwrap();
         moments.push(disk.operations());
     }
-    // Falling and rising, so that the remembered replay is both used and dropped.
+    // Falling and rising moments, so that the cached replay is both used and dropped.
     for (moment, byte) in moments.iter().zip(b"12345").rev().chain(moments.iter().zip(b"12345")) {
         let image = disk.crash_image(*moment, CrashPolicy::LoseAllUnsynced);
         assert_eq!(image.read_file(A).unwrap(), [*byte]);
@@ -230,7 +231,7 @@ fn a_later_sync_does_not_save_what_a_failed_one_left() {
     }
     assert!(now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap()[..4096] == [0; 4096]);
     assert!(now(&disk, CrashPolicy::KeepAll).read_file(A).unwrap()[..4096] == [1; 4096]);
-    // Written once more, it is durable.
+    // Written again, the bytes become durable.
     file.write_at(&[1; 4096], 0).unwrap();
     file.sync_data().unwrap();
     let bytes = now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap();
@@ -344,7 +345,7 @@ fn a_sync_covers_only_what_was_written_before_it_began() {
         while disk.calls(Some(Call::Sync)) == before {
             std::thread::yield_now();
         }
-        // The other thread is in its 100 ms by now, or about to be: its place in the journal is taken.
+        // The other thread is in its 100 ms, or about to be: its place in the journal is fixed.
         file.write_at(b"2", 1).unwrap();
         syncing.join().unwrap();
     });
@@ -385,8 +386,9 @@ fn simulated_time_passes_by_sleeping_and_threads_are_refused() {
     assert_eq!(SimRuntime::new(9).random_u64(), SimRuntime::new(9).random_u64());
 }
 
-/// Each session of a workload drew the same random file ids. So stale bytes that a crash left in a blob file, written at
-/// the same offset of an older one, had the right checksum, and recovery took them for the newer value.
+/// Each session of a workload drew the same random file ids. Stale bytes that a crash left in a
+/// blob file, written at the same offset of an older file, had the right checksum, and recovery
+/// took them for the newer value.
 #[test]
 fn copies_and_crash_images_give_no_session_number_again() {
     let disk = disk();

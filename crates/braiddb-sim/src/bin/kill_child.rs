@@ -1,13 +1,14 @@
-//! The process that `tests/processes/kill9.rs` kills: it opens a database, does numbered steps, and tells on its standard output
-//! what was acknowledged.
+//! The process that `tests/processes/kill9.rs` kills. It opens a database, does numbered steps, and
+//! prints the acknowledged ones.
 //!
-//! Arguments: the directory, the seed, then for each writer the number of its first step. Lines of output:
+//! Arguments: the directory, the seed, then for each writer the number of its first step. Lines of
+//! output:
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `open` | the database is open |
 //! | `ack` writer number | this step's commit has returned |
-//! | `stats` flushes merges loose-merges folds partitions | seen by this process so far |
+//! | `stats` flushes merges loose-merges folds partitions | counters of this process so far |
 
 use braiddb::{Batch, Db, Durability, Tree};
 use braiddb_sim::{
@@ -17,7 +18,8 @@ use braiddb_sim::{
 };
 use std::io::Write;
 
-/// The parent kills long before; if it has died itself, this ends some day.
+/// Maximum steps of a writer. The parent kills long before; if the parent has died, the process
+/// still ends.
 const STEPS_MAX: u64 = 200_000;
 
 fn main() {
@@ -37,9 +39,9 @@ fn main() {
     });
 }
 
-/// One write call a line, so that no line is cut by the kill.
+/// Writes a line in one call, so that the kill never cuts a line.
 fn say(line: &str) {
-    // A parent that is gone is no reason for a panic's text.
+    // The parent is gone: exit without a panic message.
     if std::io::stdout().write_all(format!("{line}\n").as_bytes()).is_err() {
         std::process::exit(1);
     }
@@ -79,7 +81,7 @@ fn batch_of(db: &Db, changes: &[Change]) -> Batch {
     let mut batch = db.batch();
     for change in changes {
         match change {
-            // Longer than a piece: from a reader, and one that is given up before.
+            // Large values: a stream that is dropped first, then one from a reader.
             Change::Put(of, key, value) if value.len() > 600 => {
                 drop(tree(of).write_stream(key, &value[..value.len() / 2]).expect("a stream that is given up"));
                 batch.put_stream(tree(of).write_stream(key, value.as_slice()).expect("a stream"))
@@ -93,7 +95,7 @@ fn batch_of(db: &Db, changes: &[Change]) -> Batch {
     batch
 }
 
-/// Now and then, what changes no contents.
+/// Sometimes runs a job that changes no contents.
 fn maintain(db: &Db, random: &mut Random) {
     match random.below(2000) {
         0..5 => db.flush().expect("flush"),

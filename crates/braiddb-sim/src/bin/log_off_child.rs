@@ -1,18 +1,19 @@
-//! The process that `tests/processes/kill9_log_off.rs` kills: it commits numbered steps that do not go to the log, each with its number as
-//! application cursor, from the one on after which the database stands when it is opened, and tells on its standard output which are durable.
+//! The process that `tests/processes/kill9_log_off.rs` kills. It commits numbered steps without
+//! WAL, each with its number as the application cursor, starting after the cursor of the opened
+//! database, and prints the durable ones.
 //!
 //! Arguments: the directory, the seed. Lines of output:
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `open` number | the database is open, and this is its cursor |
-//! | `durable` number | this step and all before it have been made durable |
+//! | `open` number | the database is open at this cursor |
+//! | `durable` number | this step and all before it are durable |
 
 use braiddb::Durability;
 use braiddb_sim::{Random, log_off, mix, numbered};
 use std::io::Write;
 
-/// The parent kills long before; if it has died itself, this ends some day.
+/// Maximum steps. The parent kills long before; if the parent has died, the process still ends.
 const STEPS_MAX: u64 = 200_000;
 
 fn main() {
@@ -28,7 +29,7 @@ fn main() {
         log_off::commit(&db, seed, number).expect("a commit");
         match random.below(400) {
             0..3 => {
-                // One of the last: what was flushed since is durable as well.
+                // A recent step. Flushes since then may have made more steps durable.
                 let back = random.below(3).min(number - 1);
                 match db.flush_to((number - back).to_le_bytes()) {
                     Err(e) if e.is_not_found() => continue,
@@ -46,7 +47,7 @@ fn main() {
     }
 }
 
-/// One write call a line, so that no line is cut by the kill.
+/// Writes a line in one call, so that the kill never cuts a line.
 fn say(line: &str) {
     if std::io::stdout().write_all(format!("{line}\n").as_bytes()).is_err() {
         std::process::exit(1);

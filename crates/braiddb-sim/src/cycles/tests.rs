@@ -1,9 +1,10 @@
-//! The checker of lists finds what is wrong in histories made for it, and nothing in those that are right.
+//! Tests of the list checker: it finds each error in constructed histories, and none in correct
+//! ones.
 
 use super::*;
 use crate::{history::Kind, model::prefix_bounds};
 
-/// A transaction of a made-up history; its sequence number says nothing.
+/// A transaction of a constructed history. Its sequence number has no meaning.
 fn transaction(name: u64, times: (u64, u64), steps: Vec<Step>) -> Record {
     let mut record = Record::new((name, 0), Kind::Optimistic, times.0, 0);
     record.ended = times.1;
@@ -20,7 +21,7 @@ fn put(key: &str, list: &[u64]) -> Step {
     Step::Write(Change::Put(0, key.into(), encode(list)))
 }
 
-/// All keys, seen to hold these lists.
+/// A read of all keys that returns these lists.
 fn all(rows: &[(&str, &[u64])]) -> Step {
     let rows = rows.iter().map(|(key, list)| Some((key.as_bytes().to_vec(), encode(list)))).chain([None]);
     Step::Range(0, prefix_bounds(b""), rows.map(|row| Taken { is_back: false, row }).collect())
@@ -47,7 +48,7 @@ fn a_right_history_is_right() {
         get("a", &[1, 2]),
         put("a", &[1, 2, 3]),
     ];
-    // It is refused, and has seen what was there when it began.
+    // It is refused, and has read the state at its begin.
     let mut refused = transaction(3, (2, 20), vec![get("a", &[1, 2]), put("a", &[1, 2, 4]), all(&[("a", &[1, 2, 4])])]);
     refused.outcome = Outcome::Refused;
     let records =

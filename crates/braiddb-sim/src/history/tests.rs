@@ -1,8 +1,9 @@
-//! The checker of sequence numbers finds what is wrong in histories made for it, and nothing in those that are right.
+//! Tests of the sequence number checker: it finds each error in constructed histories, and none in
+//! correct ones.
 
 use super::*;
 
-/// A transaction of a made-up history that is committed at a sequence number.
+/// A transaction of a constructed history, committed at sequence number `at`.
 fn committed(name: u64, times: (u64, u64), snapshot: u64, at: u64, steps: Vec<Step>) -> Record {
     let mut record = Record::new((name, 0), Kind::Optimistic, times.0, snapshot);
     record.ended = times.1;
@@ -25,7 +26,7 @@ fn range(from: &str, to: &str, taken: &[Option<(&str, &str)>]) -> Step {
     Step::Range(0, (Bound::Included(from.into()), Bound::Excluded(to.into())), taken)
 }
 
-/// Keys and values at the end.
+/// The final contents.
 fn holding(rows: &[(&str, &str)]) -> Contents {
     rows.iter().map(|(key, value)| ((0, (*key).into()), (*value).into())).collect()
 }
@@ -57,7 +58,7 @@ fn a_right_history_is_right() {
     let mut blind = committed(4, (3, 8), 0, 3, vec![Step::Write(Change::Delete(0, "a".into()))]);
     blind.kind = Kind::Blind;
     let records = [first(), committed(1, (2, 6), 1, 2, savepoint), refused, reader, blind];
-    // Each answer counts at the snapshot, and at the commit if there was one.
+    // Each answer is compared at the snapshot, and before the commit if there was one.
     assert_eq!(check_replay(&records, &holding(&[("b", "0"), ("c", "1")])).map_err(|w| w.tell(&records)), Ok(12));
 }
 
@@ -104,7 +105,7 @@ fn a_phantom_is_found() {
     let finally = [("a", "0"), ("b", "0"), ("c", "1"), ("d", "1")];
     let told = wrong(&[first(), one.clone(), other], &finally);
     assert!(told.starts_with("at 2 this should give \"c\"=\"1\" from the front"), "{told}");
-    // One that goes no farther than the second row has not read what comes after.
+    // A read that ended at the second row has not read the keys after it.
     let part = range("a", "z", &[Some(("a", "0")), Some(("b", "0"))]);
     let records = [first(), one, committed(2, (2, 6), 1, 3, vec![part, put("d", "1")])];
     assert!(check_replay(&records, &holding(&finally)).is_ok());
