@@ -1,4 +1,4 @@
-//! Databases that are closed, dropped and opened again while threads use them.
+//! Databases that are closed, dropped and reopened while threads use them.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn is_locked<T>(result: &braiddb::Result<T>) -> bool {
     matches!(result, Err(Error::Locked { .. }))
 }
 
-/// Some rows, in runs, blobs, memtable.
+/// Fills runs, blobs and the memtable.
 fn fill(db: &Db, tree: &Tree) -> Vec<(Bytes, Bytes)> {
     let rows: Vec<(Bytes, Bytes)> = (0..3000_u64)
         .map(|n| (n.to_be_bytes().to_vec(), common::value(if n.is_multiple_of(50) { 1500 } else { 20 }, n)))
@@ -45,7 +45,7 @@ fn iterators_and_snapshots_outlive_their_handles() {
             ok(tree.delete_range(rows[0].0.clone()..));
             ok(db.compact());
             drop((tree, db));
-            // The database is open for as long as somebody reads from it.
+            // The iterator keeps the database open.
             assert!(is_locked(&place.try_open()));
             compare(iter, &rows[10..], || "an iterator that is left".to_owned());
             assert!(is_locked(&place.try_open()));
@@ -69,7 +69,7 @@ fn a_database_is_opened_once() {
             drop(db);
             assert!(is_locked(&place.try_open()));
             ok(clone.close());
-            // Of many who try at once one gets it, each time.
+            // Of four concurrent opens exactly one succeeds, each time.
             let winners = Counter::default();
             let everybody = std::sync::Barrier::new(4);
             std::thread::scope(|scope| {
@@ -90,8 +90,8 @@ fn a_database_is_opened_once() {
     }
 }
 
-/// What users do while others close: each goes on until it is told that the database is closed, and no other error may
-/// come before. Gives the number of the last commit acknowledged, for the writer.
+/// Uses the database until it returns `Error::Closed`; no other error may come before. The writer
+/// returns its last acknowledged commit.
 fn use_until_closed(user: usize, db: &Db, tree: &Tree, rounds: &AtomicU64) -> u64 {
     let mut random = Random::new(user as u64);
     let (mut acknowledged, mut rows) = (0_u64, tree.iter());
@@ -137,8 +137,8 @@ fn use_until_closed(user: usize, db: &Db, tree: &Tree, rounds: &AtomicU64) -> u6
     }
 }
 
-/// Closes under everybody's hands, opens again at once, while the old handles are still in use, and looks for what was
-/// acknowledged; many times.
+/// Repeatedly closes the database while it is in use, reopens it at once with the old handles still
+/// in use, and checks the acknowledged commits.
 fn close_while_in_use(place: &Place, seed: u64, times: u64) {
     let mut random = Random::new(seed);
     let mut number = 0;
@@ -172,7 +172,7 @@ fn close_while_in_use(place: &Place, seed: u64, times: u64) {
         let tree = ok(reopened.open_tree("left"));
         let found = ok(tree.get(b"!last")).map_or(0, |value| numbered::number_of(&value));
         number = if acknowledged > 0 { acknowledged } else { number };
-        // The last write may have been logged, and refused to its caller.
+        // The last write may be in the log although its caller got an error.
         assert!(found == number || found == acknowledged + 1, "{found} found, {number} acknowledged, time {time}");
         number = found;
         let report = ok(reopened.verify());

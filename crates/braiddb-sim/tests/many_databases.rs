@@ -1,5 +1,5 @@
-//! Databases that share memory, cache and threads: one that is as busy as can be does not starve the rest; and a crash of all of them
-//! leaves each as one of its own commits did.
+//! Databases that share memory, cache and threads. A busy one does not starve the others, and a
+//! crash of all leaves each at one of its own commits.
 
 #![expect(clippy::disallowed_methods, reason = "a test of time and threads")]
 
@@ -21,7 +21,7 @@ use std::{
 /// Databases beside the busy one.
 const OTHERS: u64 = 8;
 
-/// A commit of another database never takes longer, however busy the machine.
+/// Maximum time of a commit to another database, even on a busy machine.
 const LONGEST: Duration = Duration::from_secs(3);
 
 fn commit(db: &Db, tree: &str, number: u64, value: &[u8], durability: Durability) {
@@ -41,7 +41,7 @@ fn a_busy_database_does_not_starve_the_rest() {
     let others: Vec<Db> = (0..OTHERS).map(|index| open(index).expect("open")).collect();
     let is_over = AtomicBool::new(false);
     let longest_us = AtomicU64::new(0);
-    // With fewer the busy one would not fill its memtable.
+    // With fewer commits the busy database would not fill its memtable.
     let each = volume(40_000).max(4_000);
     thread::scope(|scope| {
         let writers: Vec<_> = others
@@ -54,7 +54,7 @@ fn a_busy_database_does_not_starve_the_rest() {
                         commit(db, "t", number, &[3; 200], Durability::Buffered);
                         let took = began.elapsed().as_micros() as u64;
                         longest_us.fetch_max(took, Ordering::Relaxed);
-                        // Not as fast as it can: it is the others that are to be in the way.
+                        // Throttled, so that the busy database dominates.
                         if number % 20 == 0 {
                             thread::sleep(Duration::from_millis(1));
                         }
@@ -78,7 +78,7 @@ fn a_busy_database_does_not_starve_the_rest() {
     println!("the longest commit of the others took {longest:?}; {:?}", shared.stats());
     assert!(longest < LONGEST, "a commit took {longest:?}");
     assert!(busy.stats().flushes > 0, "the busy one was not that busy");
-    // It is the threads that have flushed and merged for all.
+    // Background threads flush for all databases.
     let flushed = others.iter().filter(|db| db.stats().flushes > 0).count();
     assert!(flushed > 0, "no other was flushed");
     assert!(shared.stats().memtable_bytes < 24 << 20);
@@ -87,7 +87,7 @@ fn a_busy_database_does_not_starve_the_rest() {
     }
 }
 
-/// So many databases on one disk.
+/// Databases on one disk.
 const TOGETHER: usize = 4;
 
 struct Together {
@@ -100,7 +100,7 @@ fn path(index: usize) -> String {
 
 impl Together {
     fn open(disk: &Arc<SimDisk>, seed: u64) -> Together {
-        // With the least memory: each memtable may have a MiB, and all active ones two.
+        // The least memory: 1 MiB for each memtable, 2 MiB for all active ones.
         let shared = SharedRuntime::builder().memory(64 << 10).background_threads(0).build().expect("no threads");
         let vfs: Arc<dyn Vfs> = disk.clone();
         let builder = || {
@@ -115,7 +115,7 @@ impl Together {
         Together { dbs: [0, 1, 2, 3].map(|index| builder().open(Path::new(&path(index))).expect("open")) }
     }
 
-    /// Up to which number all is there; beyond it nothing is.
+    /// Returns the number of commits in the database; they must be the first ones without a gap.
     fn stands(&self, index: usize) -> u64 {
         let tree = self.dbs[index].tree("t").expect("a tree");
         let count = tree.iter().inspect(|row| assert!(row.is_ok(), "{row:?}")).count() as u64;
@@ -151,14 +151,14 @@ fn a_crash_leaves_each_as_one_of_its_commits_did() {
                 for index in 0..TOGETHER {
                     let stands = crashed.stands(index);
                     assert!((synced[index]..=written[index]).contains(&stands), "{stands} in {index}");
-                    // It goes on.
+                    // The database accepts writes.
                     commit(&crashed.dbs[index], "t", stands, &[stands as u8; 3000], Durability::Sync);
                     assert_eq!(crashed.stands(index), stands + 1);
                 }
             }
         }
         assert!(written.iter().all(|written| *written < 300), "a memtable may have filled up by itself");
-        // It was all together that took too much.
+        // The memory that they share triggered these flushes.
         flushed_for_others += together.dbs.iter().map(|db| db.stats().flushes).sum::<u64>();
     }
     assert!(flushed_for_others > 0);

@@ -1,5 +1,5 @@
-//! The disk has no space for runs while the log still has room: writers are refused, nobody waits for ever, and writes go on
-//! as soon as there is space.
+//! The disk has no space for runs while the log still has room. Writers get an error, no writer
+//! waits forever, and writes continue when there is space again.
 
 #![expect(clippy::disallowed_methods, reason = "real threads and real time")]
 
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Files in memory; while it is full, none that ends in `.run` can be made.
+/// Files in memory. While it is full, no `.run` file can be created.
 #[derive(Debug)]
 struct FullForRuns {
     inner: MemVfs,
@@ -75,12 +75,12 @@ fn writers_are_refused_and_go_on_and_nobody_waits_for_ever() {
             })
         })
         .collect();
-    // Longer than it takes a database to count as idle: refused commits are none.
+    // Longer than the idle timeout: refused commits must not count as activity.
     for full_ms in [1700, 2300, 1900] {
         vfs.is_full.store(true, Ordering::Relaxed);
         let before = (refused.load(Ordering::Relaxed), db.stats().background_errors);
         thread::sleep(Duration::from_millis(full_ms));
-        // On a busy machine flushes were slow, and writers are slowed down for long before they meet the end.
+        // On a busy machine writers are throttled for long before they reach the limit.
         let mut waited_ms = full_ms;
         while refused.load(Ordering::Relaxed) == before.0 {
             assert!(waited_ms < 20_000, "nobody was refused: {:?}", db.stats());

@@ -1,7 +1,7 @@
-//! A disk of 10 MB/s with 20 ms a sync: no commit waits for the writing of runs.
+//! On a disk of 10 MB/s with 20 ms a sync, no commit waits for runs to be written.
 //!
-//! The disk lets 300 MB stand unsynced, so that whoever waits longer than the disk needs for the log waits because of
-//! the engine. Time is real, threads are real.
+//! The disk accepts 300 MB of unsynced bytes, so only the engine can make a commit wait longer than
+//! its log write needs. Time and threads are real.
 
 mod common;
 
@@ -16,14 +16,15 @@ use std::{
     },
 };
 
-/// What a buffered commit may take: a stall longer than this is a bug.
+/// Maximum milliseconds of a buffered commit. A longer stall is a bug.
 const BUFFERED_MS_MAX: u64 = 100;
 
-/// What a durable commit may take: its own sync, the one that it waits behind, and the log's share of a device that
-/// runs are written to at the same time. A table's sync takes far longer: 4 MB alone need 400 ms.
+/// Maximum milliseconds of a durable commit: its own sync, the sync before it, and the log's share
+/// of a device that also writes runs. To wait for a table's sync would take far longer: 4 MB need
+/// 400 ms.
 const DURABLE_MS_MAX: u64 = 300;
 
-/// Bytes that the writer puts in a second. Log, flush and merges together stay below what the disk can do.
+/// Rate of the writer. Log, flushes and merges together stay below the speed of the disk.
 const BYTES_PER_SECOND: u64 = 1_500_000;
 
 const VALUE_LEN: usize = 1000;
@@ -41,7 +42,7 @@ impl Latencies {
         result
     }
 
-    /// In milliseconds.
+    /// Milliseconds.
     fn at(&self, per_mille: usize) -> f64 {
         let mut sorted = self.nanos.clone();
         sorted.sort_unstable();
@@ -97,7 +98,6 @@ fn no_commit_waits_for_the_writing_of_runs() {
             batch.put(&bulk, random.next_u64().to_be_bytes(), value(VALUE_LEN, random.next_u64()));
             buffered.measure(&*runtime, || db.write(batch, Durability::Buffered).expect("a buffered commit"));
             written += VALUE_LEN as u64;
-            // Keep to the rate.
             let due_ns = written * 1_000_000_000 / BYTES_PER_SECOND;
             let now_ns = runtime.monotonic_ns() - started;
             if due_ns > now_ns + 2_000_000 {

@@ -1,13 +1,13 @@
-//! Free-running threads: writers, readers that check everything against what the writers must have written, and a thread
-//! that does maintenance, in memory and on the real file system, with background threads.
+//! Stress test with free-running threads, in memory and on the real file system, with background
+//! threads.
 //!
-//! Each writer does numbered steps (see `braiddb_sim::numbered`), so a reader that finds the number of a writer's last
-//! step in a snapshot knows all that the writer has left there, and compares it to the byte: by point reads, by ranges
-//! forwards and backwards, by `multi_get`, through iterators that live long, and again later. Beyond that all writers
-//! write shared pairs of keys, which must be equal in every snapshot.
+//! Each writer does numbered steps (`braiddb_sim::numbered`). A reader that finds a writer's last
+//! step in a snapshot therefore knows all rows of that writer. It compares them byte by byte: by
+//! point reads, ranges in both directions, `multi_get`, long iterators, and again later. All
+//! writers also write shared pairs of keys, which must be equal in every snapshot.
 //!
-//! Threads are real, so a failure's seed repeats what is written, not who came first. The work is bounded by numbers of
-//! operations; a watchdog ends what hangs.
+//! A seed reproduces the writes, not the schedule. The number of operations bounds the work; a
+//! watchdog ends a hang.
 
 mod common;
 
@@ -32,20 +32,19 @@ use std::{
     },
 };
 
-/// Steps of each writer, in memory and on disk, times `BRAIDDB_VOLUME`.
+/// Steps of each writer in memory and on disk, times `BRAIDDB_VOLUME`.
 const STEPS: [u64; 2] = [3_000, 2_000];
 
-/// Enough for commits to be made in groups.
+/// Enough writers for group commits.
 const WRITERS: u64 = 4;
 const READERS: u64 = 3;
 
-/// Keys of the pairs that all writers write.
+/// Keys of the shared pairs.
 const SHARED: u64 = 12;
 
-/// Keys and values in order.
 type Rows = Vec<(Bytes, Bytes)>;
 
-/// What a run has met.
+/// Counts of the reads.
 #[derive(Default)]
 struct Seen {
     gets: Counter,
@@ -55,18 +54,18 @@ struct Seen {
     reread: Counter,
 }
 
-/// What all threads share.
+/// State of all threads.
 struct World {
     seed: u64,
     db: Db,
     trees: Vec<Tree>,
     writing: AtomicUsize,
     failed: AtomicBool,
-    /// The last step of each writer that was acknowledged.
+    /// The last acknowledged step of each writer.
     acknowledged: Vec<AtomicU64>,
-    /// What each commit, by its sequence number, did to the shared pairs.
+    /// Sequence number of each commit and its changes to the shared pairs.
     shared: Mutex<Vec<(u64, Vec<Change>)>>,
-    /// What snapshots, by their sequence numbers, showed of them.
+    /// Sequence number of each snapshot and the shared pairs in it.
     samples: Mutex<Vec<(u64, Rows)>>,
     seen: Seen,
 }
@@ -92,7 +91,7 @@ impl World {
     }
 
     fn writer(&self, writer: u64) -> Writer {
-        // Dropping a tree would take it from its readers.
+        // To drop a tree would take it from its readers.
         Writer { seed: self.seed, writer, drops: false }
     }
 
@@ -130,7 +129,7 @@ impl World {
                     };
                 }
             }
-            // On a slow disk durable commits would be all there is.
+            // Fewer syncs, or a slow disk would spend all time on them.
             let durability = if sync && number.is_multiple_of(4) { Durability::Sync } else { Durability::Buffered };
             let sequence = ok(self.db.write(batch, durability));
             self.shared.lock().push((sequence, shared));
@@ -140,7 +139,7 @@ impl World {
     }
 }
 
-/// Notes a failure for the other threads, so that they end too.
+/// Reports a panic to the other threads, so that they end too.
 struct Failing<'a>(&'a World);
 
 impl Drop for Failing<'_> {
@@ -151,14 +150,14 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// A snapshot with what it must show.
+/// A snapshot with its expected contents.
 struct Held {
     snapshot: Snapshot,
     expected: Vec<Arc<Contents>>,
     shared: Vec<(Bytes, Bytes)>,
 }
 
-/// An iterator on its way, and what it has yet to show: at which end, and the rows in the order of keys.
+/// An open iterator and the rows left for it, in key order.
 struct Way {
     iter: Iter,
     rows: std::collections::VecDeque<(Bytes, Bytes)>,
@@ -167,9 +166,9 @@ struct Way {
 struct Reader<'a> {
     world: &'a World,
     random: Random,
-    /// How far each writer was last seen, and what that leaves.
+    /// The last step of each writer seen so far, and its contents.
     writers: Vec<(u64, Arc<Contents>)>,
-    /// By tree and key: the newest number seen.
+    /// The newest number seen, by tree and key.
     newest: HashMap<(usize, Bytes), u64>,
     held: Vec<Held>,
     ways: Vec<Way>,
@@ -211,7 +210,7 @@ impl<'a> Reader<'a> {
         (tree, key.into_bytes())
     }
 
-    /// Reads what is there now: never older than what this reader has seen before of the key.
+    /// Reads the latest values. They are never older than those that this reader has seen.
     fn get_now(&mut self) {
         for _ in 0..20 {
             let (tree, key) = self.any_key();
@@ -221,7 +220,7 @@ impl<'a> Reader<'a> {
                 self.note_newest(tree, key, numbered::number_of(&value));
             }
         }
-        // An acknowledged write is seen by every read that begins later.
+        // Every read that begins after an acknowledgement sees the write.
         let writer = self.random.below(WRITERS);
         let acknowledged = self.world.acknowledged[writer as usize].load(Ordering::Acquire);
         if acknowledged > 0 {
@@ -239,7 +238,7 @@ impl<'a> Reader<'a> {
         *newest = number;
     }
 
-    /// Shared pairs and the writers' last keys, read as of one moment.
+    /// Reads shared pairs and the writers' last keys; all values must be of one moment.
     fn multi_get_now(&mut self) {
         let mut keys: Vec<Bytes> = (0..WRITERS).map(numbered::last_key).collect();
         keys.extend((0..SHARED).map(|n| format!("shared/{n:02}").into_bytes()));
@@ -252,7 +251,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How far the writers are in a snapshot, and what it must show of each.
+    /// Returns the expected contents of each writer, given its last step in a snapshot.
     fn expected(&mut self, last: impl Fn(u64) -> u64) -> Vec<Arc<Contents>> {
         for writer in 0..WRITERS {
             let number = last(writer);
@@ -293,7 +292,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a part of an older snapshot again, each time another way.
+    /// Reads a part of an older snapshot again, by a random kind of read.
     fn read_again(&mut self) {
         if self.held.is_empty() {
             return;
@@ -371,7 +370,7 @@ impl<'a> Reader<'a> {
         assert!(rows.next().is_none() && rows.next_back().is_none(), "a row too many between two ends");
     }
 
-    /// Begins an iterator of now that will be read slowly. Its first row says what the others must be.
+    /// Begins an iterator that is read slowly. Its first row determines the others.
     fn begin_way(&mut self) {
         if self.ways.len() >= 4 {
             return;
@@ -380,7 +379,6 @@ impl<'a> Reader<'a> {
         if let Some(held) = self.held.first()
             && self.random.chance(1, 3)
         {
-            // All rows of a tree.
             let mut rows: Vec<_> = held.expected.iter().flat_map(|contents| rows_of(contents, 0, b"")).collect();
             rows.extend(held.shared.iter().cloned());
             rows.sort();
@@ -436,7 +434,7 @@ fn rows_of(contents: &Contents, tree: usize, prefix: &[u8]) -> Vec<(Bytes, Bytes
     rows.map(|((_, key), value)| (key.clone(), value.clone())).collect()
 }
 
-/// The pairs that all writers write are equal in both trees.
+/// Checks that the shared pairs are equal in both trees, and returns them.
 fn check_pairs(trees: &[Tree], snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     let read = |tree| -> Vec<(Bytes, Bytes)> {
         snapshot.prefix(tree, b"shared/").map(ok).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
@@ -446,8 +444,8 @@ fn check_pairs(trees: &[Tree], snapshot: &Snapshot) -> Vec<(Bytes, Bytes)> {
     left
 }
 
-/// The order of commits is that of their sequence numbers: each snapshot shows the shared pairs as they are after all
-/// commits up to its own number, and none later.
+/// Checks that commits take effect in the order of their sequence numbers: each snapshot shows the
+/// shared pairs after all commits up to its own number, and none later.
 fn check_order(world: &World) {
     let (mut commits, mut samples) = (world.shared.lock().clone(), world.samples.lock().clone());
     let last = world.db.snapshot();
@@ -464,7 +462,7 @@ fn check_order(world: &World) {
     }
 }
 
-/// Maintenance, whatever there is, and trees that come and go.
+/// Runs maintenance jobs; creates and drops trees.
 fn maintain(world: &World) {
     let mut random = Random::new(world.seed ^ 300);
     let mut number = 0;
@@ -489,7 +487,8 @@ fn maintain(world: &World) {
     }
 }
 
-/// A tree is made, written, renamed and dropped; its handles fail from then on, and one of the same name begins empty.
+/// Creates, writes, renames and drops a tree. Its old handles must fail, and a new tree of the same
+/// name must be empty.
 fn come_and_go(world: &World, number: u64) {
     let name = format!("temporary-{}", number % 3);
     let tree = ok(world.db.tree(&name));
@@ -508,7 +507,7 @@ fn come_and_go(world: &World, number: u64) {
     ok(world.db.drop_tree(&other));
     assert!(tree.get(0_u64.to_be_bytes()).is_err_and(|e| e.is_not_found()));
     assert!(tree.put(b"a", b"b").is_err_and(|e| e.is_not_found()));
-    // It was begun before the drop, and sees what was there then.
+    // The iterator began before the drop and sees the tree as it was.
     assert_eq!(on_its_way.map(ok).count(), 40);
 }
 
@@ -558,7 +557,7 @@ fn stress(place: &Place, seed: u64, steps: u64) {
     check_end(&world, &world.db, &world.trees, steps);
 }
 
-/// All steps of all writers are there, and nothing else of theirs.
+/// Checks that all steps of all writers are there, and no other rows of theirs.
 fn check_end(world: &World, db: &Db, trees: &[Tree], steps: u64) {
     check_pairs(trees, &db.snapshot());
     for writer in 0..WRITERS {

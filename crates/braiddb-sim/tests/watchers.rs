@@ -1,8 +1,8 @@
-//! Watchers that are killed and resumed all the time, beside writers, over reopenings: each sees each change exactly once, in order. And
-//! one that is slow holds nobody up.
+//! Watchers that are killed and resumed all the time, beside writers and across reopenings. Each
+//! sees each change exactly once, in order. A slow watcher delays no writer.
 //!
-//! A watcher that is killed has stored its token together with what it had made of the changes up to there, some while ago; what it was shown
-//! since is lost with it, and it is shown that again.
+//! A killed watcher has stored its token with its results some time ago. The changes seen since are
+//! lost with it and are shown again.
 
 mod common;
 
@@ -26,10 +26,10 @@ const KILLS: u64 = 1_000;
 const WATCHERS: usize = 3;
 const WRITERS: u64 = 2;
 
-/// The database is closed and opened again so often.
+/// Times that the database is closed and reopened.
 const PHASES: u64 = 10;
 
-/// What a watcher has stored: where it stands, and of each writer the number of the next change.
+/// The stored state of a watcher: its token, and the next number of each writer.
 #[derive(Clone, Debug)]
 struct Stored {
     token: ResumeToken,
@@ -40,7 +40,7 @@ fn builder() -> Builder {
     Db::builder().create_parents(true).memory(32 << 20).log_retention(1 << 40)
 }
 
-/// Writes the numbers from one on, in batches of some; every writer has a tree of its own.
+/// Writes numbers in batches of random size. Every writer has its own tree.
 fn write(db: &Db, writer: u64, numbers: std::ops::Range<u64>) {
     let tree = db.tree(&format!("t{writer}")).expect("a tree");
     let mut random = Random::new(numbers.start ^ writer << 40);
@@ -56,7 +56,7 @@ fn write(db: &Db, writer: u64, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Takes in what a commit changed: the numbers of each writer must go on where they were.
+/// Checks that the numbers of each writer continue without a gap.
 fn take_in(stored: &mut Stored, changes: &[Change]) {
     for change in changes {
         match change {
@@ -74,10 +74,10 @@ fn take_in(stored: &mut Stored, changes: &[Change]) {
     }
 }
 
-/// Watches until all up to `ends` was seen, killed now and then.
+/// Watches until all numbers below `ends` were seen, killed now and then.
 fn watch(db: &Db, stored: &mut Stored, ends: u64, kills: u64, random: &mut Random, killed: &AtomicU64) {
     let total: u64 = (ends * WRITERS) - stored.next.iter().sum::<u64>();
-    // Killed about once in so many changes.
+    // Mean number of changes between kills.
     let every = (total / kills.max(1)).max(1);
     while stored.next.iter().any(|next| *next < ends) {
         let mut watcher = db.watch(WatchOptions::new().resume(stored.token)).expect("resumed");
@@ -125,7 +125,7 @@ fn watchers_killed_and_resumed_see_each_change_once_in_order() {
             }
             for (index, stored) in watchers.iter().enumerate() {
                 let (db, killed) = (&db, &killed);
-                // The last one is behind by a phase, and more.
+                // The last watcher is behind by at least a phase.
                 let ends = if index == WATCHERS - 1 && phase + 1 < PHASES { from } else { to };
                 scope.spawn(move || {
                     let random = &mut Random::new(seed + phase * 10 + index as u64);
@@ -143,7 +143,8 @@ fn watchers_killed_and_resumed_see_each_change_once_in_order() {
     assert!(killed.into_inner() >= kills, "too few were killed");
 }
 
-/// Writers finish although no watcher keeps up. A slow watcher gets the changes that are kept, or an error for those that are not.
+/// No watcher keeps up, and yet the writers finish. A slow watcher gets the retained changes, or an
+/// error for older ones.
 #[test]
 fn a_slow_watcher_never_holds_writers_up() {
     let place = tempfile::tempdir().expect("a directory");
@@ -157,13 +158,13 @@ fn a_slow_watcher_never_holds_writers_up() {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| read_slowly(&mut slow, &done));
             in_parallel(WRITERS as usize, |writer| write(&db, writer as u64, 0..of_writer));
-            // Not before: who is as slow as that cannot have seen much.
+            // Only now: a slow reader cannot have seen much.
             done.store(true, Ordering::Release);
             let seen = reader.join().expect("the reader");
             assert!(seen < of_writer / 100, "it saw {seen} commits, and was to be slow");
         });
-        // All is in runs then, however far behind the flushes were: of the log no more is left than what is kept of it. Whoever has read
-        // nothing has that and one segment at most left to read.
+        // After the flush only the retained part of the log is left. A watcher that has read
+        // nothing has that and at most one segment left to read.
         db.flush().expect("a flush");
         let error = loop {
             match idle.try_next() {
@@ -173,7 +174,7 @@ fn a_slow_watcher_never_holds_writers_up() {
         };
         assert!(error.is_watch_too_old(), "{error}");
         let stats = db.stats();
-        // They wait for flushes now and then, where the machine is busy, and never for who reads.
+        // On a busy machine writers sometimes wait for flushes, but never for a watcher.
         assert!(stats.stall_us_max < 2_000_000, "a writer was stalled for {} us", stats.stall_us_max);
         let log = std::fs::read_dir(&dir).expect("the directory").filter_map(|entry| {
             let entry = entry.ok()?;
@@ -182,7 +183,7 @@ fn a_slow_watcher_never_holds_writers_up() {
                 .eq("wal")
                 .then(|| entry.metadata().ok().map(|meta| meta.len()))?
         });
-        // What recovery needs, spares, and what is kept.
+        // Segments for recovery, spares, and the retained part.
         assert!(log.sum::<u64>() < kept + (32 << 20));
     }
 }

@@ -1,4 +1,4 @@
-//! Processes of their own that write numbered steps, to be killed: how they are started, what they say, and what they leave.
+//! Child processes that write numbered steps and are killed.
 
 use super::full_text;
 use braiddb::Db;
@@ -9,21 +9,21 @@ use std::{
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-/// How many times to do what is done as often in debug builds: `full`, times `BRAIDDB_VOLUME`.
+/// Scales a count by `BRAIDDB_VOLUME`; the default is 1 in debug builds too.
 pub fn times(full: f64) -> u64 {
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
     ((full * factor) as u64).max(1)
 }
 
-/// Starts a process whose writers begin with these steps.
 pub fn start(dir: &Path, seed: u64, firsts: impl IntoIterator<Item = u64>) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kill_child"));
     command.arg(dir).arg(seed.to_string()).args(firsts.into_iter().map(|first| first.to_string()));
     spawn(&mut command)
 }
 
-/// Starts a process that is given nothing and whose output is read. Under Wine, and on a busy machine, a process ends now and then before its program begins,
-/// with `ERROR_INTERNAL_ERROR`, whatever the program: it is started again then, which hides nothing that the program did.
+/// Starts a process without input; its output is piped. Under Wine on a busy machine any process
+/// sometimes ends with `ERROR_INTERNAL_ERROR` before its program begins. The retry hides nothing
+/// that the program did.
 pub fn spawn(command: &mut Command) -> Child {
     const ERROR_INTERNAL_ERROR: i32 = 1359;
     for _ in 0..3 {
@@ -37,23 +37,22 @@ pub fn spawn(command: &mut Command) -> Child {
     panic!("{command:?} cannot be started")
 }
 
-/// Whether a process was killed, rather than ended by itself, well or badly.
+/// Returns true if the process was killed and did not end by itself.
 pub fn was_killed(status: ExitStatus) -> bool {
     #[cfg(unix)]
     const SIGKILL: i32 = 9;
     #[cfg(unix)]
     return std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL);
-    // What the standard library has a process end with that it terminates; one that panics ends with 101.
+    // The exit code of `Child::kill` on Windows. A panic gives 101.
     #[cfg(not(unix))]
     return status.code() == Some(1);
 }
 
-/// The lines that a process says, until it ends.
 pub fn lines(stdout: ChildStdout) -> impl Iterator<Item = String> {
     BufReader::new(stdout).lines().map(|line| line.expect("a line of the child"))
 }
 
-/// All that the writers' trees hold, read in both directions, some of it once more by key.
+/// Reads all trees of the writers in both directions, and some rows by key.
 pub fn read_all(db: &Db) -> Contents {
     let mut contents = Contents::new();
     for (number, name) in TREES.iter().enumerate() {

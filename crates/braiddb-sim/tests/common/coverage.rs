@@ -1,9 +1,9 @@
-//! What a battery made the engine do: one that never merges tests little.
+//! Counts of the engine's jobs in a battery: a battery that never merges proves little.
 
 use super::Counter;
 use braiddb::Stats;
 
-/// So few cases may by chance come to none of what is rare.
+/// With fewer cases the rare jobs may be missing by chance.
 const CASES_FOR_ALL: usize = 200;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Adds what a database has done; to be called once before it is closed.
+    /// Adds the counts of a database. Call it once, before the close.
     pub fn note(&self, stats: &Stats) {
         self.flushes.add(stats.flushes);
         self.merges.add(stats.merges);
@@ -41,7 +41,7 @@ impl Coverage {
         }
     }
 
-    /// Fails if there is something that never happened in so many cases, of what writing leads to.
+    /// Fails if a job that writes lead to never happened.
     pub fn check(&self, cases: usize) {
         let often = if cases < CASES_FOR_ALL { 4 } else { self.counters().len() - 2 };
         for (what, count) in self.counters().into_iter().take(often) {
@@ -49,7 +49,7 @@ impl Coverage {
         }
     }
 
-    /// Those of what happens often first.
+    /// The frequent ones first.
     fn counters(&self) -> [(&'static str, &Counter); 10] {
         let Coverage {
             flushes,
@@ -72,7 +72,7 @@ impl Coverage {
             ("fold", folds),
             ("view", view_bytes),
             ("value that had expired", expired),
-            // These last, for they come of reads, which not all batteries do.
+            // Last, because they need reads, which not all batteries do.
             ("block read in place", blocks_in_place),
             ("hash index", hash_indexes),
         ]

@@ -1,4 +1,4 @@
-//! What the batteries share: seeds and volumes, small databases, and reading everything.
+//! Helpers of all batteries: seeds, volumes, small databases, and reads of everything.
 
 #![allow(dead_code, reason = "each battery uses a part")]
 
@@ -28,32 +28,30 @@ pub mod view;
 pub mod workload;
 pub mod writer;
 
-/// The directory of the database on each simulated disk.
 pub const PATH: &str = "/data/test.db";
 
-/// An empty disk, with the directory that the database's directory will be made in.
+/// An empty disk with the parent directory of the database.
 pub fn empty_disk(seed: u64) -> Arc<SimDisk> {
     let disk = SimDisk::new(seed);
     disk.create_dir_all(Path::new(PATH).parent().expect("a parent")).expect("a directory");
     disk.fork()
 }
 
-/// The seed of the run: `BRAIDDB_SEED`, or a fixed one. It is printed.
+/// The seed of the run: `BRAIDDB_SEED` or a fixed one. Printed.
 pub fn seed() -> u64 {
     let seed = std::env::var("BRAIDDB_SEED").ok().map_or(20_260_101, |text| text.parse().expect("a number as seed"));
     println!("BRAIDDB_SEED={seed}");
     seed
 }
 
-/// The volume of a battery: `full`, times `BRAIDDB_VOLUME`, which is 1 in release builds and 0.03 in debug builds
-/// unless it is set.
+/// The volume of a battery: `full` times `BRAIDDB_VOLUME`, by default 1 in release builds and 0.03
+/// in debug builds.
 pub fn volume(full: u64) -> u64 {
     let default = if cfg!(debug_assertions) { 0.03 } else { 1.0 };
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(default, |text| text.parse().expect("a factor as volume"));
     ((full as f64 * factor) as u64).max(1)
 }
 
-/// The options of a small database.
 #[derive(Clone, Debug)]
 pub struct SmallOptions {
     pub memtable_bytes: usize,
@@ -90,7 +88,6 @@ impl Default for SmallOptions {
 }
 
 impl SmallOptions {
-    /// Options by chance.
     pub fn random(random: &mut Random) -> SmallOptions {
         SmallOptions {
             memtable_bytes: 1 << (10 + random.below(7)),
@@ -108,12 +105,12 @@ impl SmallOptions {
         }
     }
 
-    /// A builder with these options on a disk; everything is done inline.
+    /// A builder without background threads: all jobs run inline.
     pub fn builder(&self, disk: &Arc<SimDisk>, seed: u64) -> Builder {
         self.builder_by(disk, SimRuntime::new(mix(seed, disk.next_session())))
     }
 
-    /// The same with a runtime of the caller's.
+    /// The same with the caller's runtime.
     pub fn builder_by(&self, disk: &Arc<SimDisk>, runtime: Arc<SimRuntime>) -> Builder {
         disk.set_mapping(self.map_log || disk.maps_files());
         let vfs: Arc<dyn Vfs> = disk.clone();
@@ -141,7 +138,7 @@ impl SmallOptions {
             .blob_file_bytes(self.blob_file_bytes)
             .compression(self.compression)
             .key_blocks(self.key_blocks)
-            // With few, tables are closed and opened all the time.
+            // With 4 open files, tables are closed and opened all the time.
             .open_files_max(if self.loose_runs.is_multiple_of(2) { 4 } else { 1000 })
     }
 
@@ -150,14 +147,13 @@ impl SmallOptions {
     }
 }
 
-/// The trees of the crash batteries, by number.
 pub const TREES: [&str; 2] = ["zero", "one"];
 
 pub fn open_trees(db: &Db) -> braiddb::Result<Vec<Tree>> {
     TREES.iter().map(|name| db.tree(name)).collect()
 }
 
-/// All that the trees hold, read forwards; trees that do not exist count as empty.
+/// Reads all trees forwards. A missing tree counts as empty.
 pub fn read_all(db: &Db) -> braiddb::Result<Contents> {
     let mut contents = Contents::new();
     for (number, name) in TREES.iter().enumerate() {
@@ -174,7 +170,8 @@ pub fn read_all(db: &Db) -> braiddb::Result<Contents> {
     Ok(contents)
 }
 
-/// Reads everything in each way there is, and compares; an error is the engine's, a difference panics.
+/// Reads everything by every kind of read and compares. Panics on a difference; returns the
+/// engine's errors.
 pub fn check_all_reads(db: &Db, expected: &Contents) -> braiddb::Result<()> {
     let found = read_all(db)?;
     assert!(found == *expected, "a scan: {}", braiddb_sim::model::difference(expected, &found));
@@ -202,7 +199,6 @@ pub fn check_all_reads(db: &Db, expected: &Contents) -> braiddb::Result<()> {
     Ok(())
 }
 
-/// Applies changes as one batch.
 pub fn batch_of(db: &Db, trees: &[Tree], changes: &[Change]) -> braiddb::Batch {
     let mut batch = db.batch();
     for change in changes {
@@ -221,12 +217,11 @@ pub fn batch_of(db: &Db, trees: &[Tree], changes: &[Change]) -> braiddb::Batch {
     batch
 }
 
-/// The merge function that appends.
 pub fn append_of(db: &Db) -> MergeFunctionHandle {
     db.merge_function("append").expect("a function that is built in")
 }
 
-/// Half noise, half repetition, so that compression has something to do; different for each tag.
+/// Half noise, half repetition, so that compression has an effect. Each tag gives another value.
 pub fn value(len: usize, tag: u64) -> Vec<u8> {
     let mut bytes = Random::new(tag).bytes(len);
     bytes[len / 2..].fill(tag as u8);
@@ -236,17 +231,17 @@ pub fn value(len: usize, tag: u64) -> Vec<u8> {
     bytes
 }
 
-/// Runs `body`; a panic is said again with what was being done.
+/// Runs `body` and adds `what` to the text of a panic.
 pub fn explained<R>(what: impl Fn() -> String, body: impl FnOnce() -> R) -> R {
     quietly(body).unwrap_or_else(|text| panic!("{}: {text}", what()))
 }
 
 thread_local! {
-    /// How many times the thread is inside of `quietly`.
+    /// Depth of nested `quietly` calls.
     static QUIET: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Runs `body`; a panic is not printed, but given back as text with its place.
+/// Runs `body`; returns a panic as text with its place and does not print it.
 pub fn quietly<R>(body: impl FnOnce() -> R) -> Result<R, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -264,13 +259,13 @@ pub fn quietly<R>(body: impl FnOnce() -> R) -> Result<R, String> {
     QUIET.set(QUIET.get() - 1);
     outcome.map_err(|cause| {
         let text = text_of(&*cause);
-        // Only the innermost panic's place says anything.
+        // Only the place of the innermost panic is of use.
         if text.contains(" [at ") { text } else { format!("{text} [at {}]", PLACE.take()) }
     })
 }
 
 thread_local! {
-    /// Where the last quiet panic was.
+    /// Place of the last quiet panic.
     static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
 
@@ -279,7 +274,7 @@ pub fn text_of(cause: &(dyn Any + Send)) -> String {
     text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without text".to_owned())
 }
 
-/// Calls `body` for each number below `count`, on as many threads as there are cores.
+/// Calls `body` for each number below `count`, on all cores.
 pub fn in_parallel(count: usize, body: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -298,7 +293,6 @@ pub fn in_parallel(count: usize, body: impl Fn(usize) + Sync) {
     });
 }
 
-/// Counts what a battery did, to be printed.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -312,7 +306,6 @@ impl Counter {
     }
 }
 
-/// The text of an error with its cause.
 pub fn full_text(error: &Error) -> String {
     format!("{error} ({error:?})")
 }

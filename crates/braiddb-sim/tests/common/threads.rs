@@ -1,4 +1,4 @@
-//! What the batteries with real threads share: a watchdog, and databases with background threads.
+//! Helpers of the batteries with real threads: a watchdog, and databases with background threads.
 
 use super::full_text;
 use braiddb::{
@@ -15,21 +15,21 @@ use std::{
     time::Duration,
 };
 
-/// A test that takes longer than this hangs.
+/// Seconds after which a test counts as hanging.
 const HANG_S: u64 = 300;
 
-/// The count, times `BRAIDDB_VOLUME` if that is set; the same in debug builds and release builds.
+/// Scales a count by `BRAIDDB_VOLUME`; the default is 1 in debug builds too.
 pub fn scaled(count: u64) -> u64 {
     let factor = std::env::var("BRAIDDB_VOLUME").ok().map_or(1.0, |text| text.parse().expect("a factor as volume"));
     ((count as f64 * factor) as u64).max(10)
 }
 
-/// Runs a test in a thread of its own, so that a hang is told rather than waited for.
+/// Runs a test in its own thread and fails if it hangs.
 pub fn bounded(body: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let thread = std::thread::Builder::new().spawn(move || {
         body();
-        // Whoever waited has given up; then there is nobody to tell.
+        // An error: the watchdog has timed out.
         let _ = done.send(());
     });
     let thread = thread.expect("a thread");
@@ -43,15 +43,15 @@ pub fn bounded(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Where a database is.
+/// Location of a database.
 #[derive(Clone)]
 pub struct Place {
     vfs: Option<Arc<dyn Vfs>>,
     path: PathBuf,
     seed: u64,
-    /// Whether tables are read past the system's cache.
+    /// Tables are read with direct I/O.
     direct: bool,
-    /// Removes the directory in the end.
+    /// Removes the directory at the end.
     _dir: Option<Arc<tempfile::TempDir>>,
 }
 
@@ -71,7 +71,7 @@ impl Place {
         Place { vfs: None, path: dir.path().join("db"), seed, direct: false, _dir: Some(Arc::new(dir)) }
     }
 
-    /// On disk, past the system's cache, as far as the file system has that.
+    /// On disk with direct I/O, if the file system supports it.
     pub fn direct(seed: u64) -> Place {
         Place { direct: true, ..Place::disk(seed) }
     }
@@ -93,7 +93,7 @@ pub fn ok<T>(result: braiddb::Result<T>) -> T {
     result.unwrap_or_else(|e| panic!("{}", full_text(&e)))
 }
 
-/// Rows must be these.
+/// Checks that `rows` yields exactly `expected`.
 pub fn compare(
     rows: impl Iterator<Item = braiddb::Result<(braiddb::Key, braiddb::Value)>>,
     expected: &[(Bytes, Bytes)],

@@ -1,4 +1,4 @@
-//! What can be read of a tree, now or in a snapshot.
+//! Reads of a tree, latest or at a snapshot.
 
 use braiddb::{Iter, Snapshot, StreamReader, Tree, Value};
 use std::{
@@ -37,7 +37,6 @@ pub fn check_stream(reader: Option<StreamReader>, expected: Option<&[u8]>) -> Re
     Ok(())
 }
 
-/// The present of a tree, or a snapshot of it.
 pub enum View<'a> {
     Now(&'a Tree),
     At(&'a Snapshot, &'a Tree),

@@ -1,4 +1,5 @@
-//! Workloads of the crash and fault batteries: steps, what they change, and what was promised of them.
+//! Workloads of the crash and fault batteries: steps, their changes, and the promises made about
+//! them.
 
 use super::{
     PATH, SmallOptions, batch_of, check_all_reads,
@@ -18,31 +19,30 @@ use std::{ops::Bound, path::Path, sync::Arc};
 pub enum Step {
     PutSync,
     PutBuffered,
-    /// To both trees, past the log.
+    /// To both trees, without WAL.
     PutUnlogged,
-    /// Over both trees, with a range delete and a large value in it.
+    /// To both trees, with a range delete and a large value.
     Batch,
-    /// The same in a transaction, an exclusive one at every other place.
+    /// Like `Batch`, in a transaction; exclusive at odd places.
     Transaction,
-    /// Operands of a merge function.
     Append,
-    /// Values that expire: some much later, some that have.
+    /// Values that expire far in the future, and values already expired.
     Expiring,
     Delete,
     DeleteRange,
     BigValueSync,
     BigValueBuffered,
-    /// A value from a reader, durable at every other place, after one that is begun and given up.
+    /// A value from a reader, durable at odd places, after a dropped one.
     Stream,
-    /// More of a value, from a reader: of a stream, of a value in a blob, or of none.
+    /// Appends from a reader: to a stream, to a value in a blob, and to a missing key.
     Extend,
-    /// A bulk load over the keys that there are and more, a large value among them.
+    /// A bulk load over old and new keys, with a large value.
     Load,
-    /// Two tables, which are built beside the database and taken in; and an export.
+    /// Ingests two tables built outside of the database; exports the other tree.
     Ingest,
-    /// All keys outside a range are taken away.
+    /// Deletes all keys outside a range.
     Clip,
-    /// A value for a key on a condition that holds, after one on a condition that does not.
+    /// A conditional put that fails, then one that succeeds.
     Conditional,
     Flush,
     Compact,
@@ -81,10 +81,10 @@ pub fn key(number: u64) -> Vec<u8> {
 }
 
 impl Step {
-    /// The commit that the step makes, if it makes one. `at` is its place in the workload: it makes values and keys
-    /// differ.
+    /// The commit of the step, if it has one. `at` is its place in the workload and makes values
+    /// and keys differ.
     pub fn commit(self, at: u64) -> Option<(Vec<Change>, Durability)> {
-        // Few keys, so that steps of a long workload meet.
+        // Few keys, so that the steps of a long workload overlap.
         let (slot, tag) = (at % 6, at * 16 + 100);
         let put = |tree, len| Change::Put(tree, key(slot), value(len, tag));
         Some(match self {
@@ -103,7 +103,8 @@ impl Step {
                 (changes, Durability::Sync)
             }
             Step::Append => {
-                // Twice to one key, which is one entry; and to one with a value in a blob, or none.
+                // Two operands on one key make one entry; the third appends to a value in a blob,
+                // or to none.
                 let append = |tree, slot, len, tag| Change::Append(tree, key(slot), value(len, tag));
                 let changes =
                     vec![append(0, slot, 20, tag), append(0, slot, 9, tag + 1), append(1, slot + 1, 30, tag + 2)];
@@ -149,7 +150,6 @@ impl Step {
         })
     }
 
-    /// Commits the changes of [`Step::commit`].
     pub fn write(
         self,
         (disk, db, trees): (&Arc<SimDisk>, &Db, &[Tree]),
@@ -190,7 +190,6 @@ impl Step {
     }
 }
 
-/// The records that changes put.
 fn records(changes: &[Change]) -> impl Iterator<Item = (&Bytes, &Bytes)> {
     changes.iter().map(|change| match change {
         Change::Put(_, key, value) => (key, value),
@@ -198,17 +197,17 @@ fn records(changes: &[Change]) -> impl Iterator<Item = (&Bytes, &Bytes)> {
     })
 }
 
-/// Loads what the changes put, which come by ascending key.
+/// Loads the records of the changes, which are in key order.
 fn load(tree: &Tree, changes: &[Change]) -> Result<u64> {
     Ok(tree.bulk_load(records(changes))?.sequence)
 }
 
-/// Builds tables of what the changes put, half of it each, and takes them in; and exports the other tree, for nothing.
+/// Builds two tables with half of the records each, and ingests them. Also exports the other tree.
 fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64> {
     let dir = Path::new(PATH).parent().expect("a parent");
     let remove = |path: &Path| _ = disk.remove(path);
     let names = ["first.table", "second.table"].map(|name| dir.join(name));
-    // Whatever was left by a failure or a crash.
+    // Leftovers of a failure or a crash.
     names.iter().chain([&dir.join("000001.table")]).for_each(|path| remove(path));
     match trees[1].export_tables::<&[u8]>(.., dir) {
         Ok(exported) => {
@@ -217,7 +216,7 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
             let there = trees[1].iter().try_fold(0, |count, row| row.map(|_| count + 1))?;
             assert_eq!(records_exported, there, "records that were exported");
         }
-        // A table cannot hold such a record: none is left.
+        // A table cannot hold such a record. The refused export must leave no table.
         Err(Error::InvalidArgument(reason)) if reason.contains("above a value that expires") => {
             let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "table");
             assert!(!disk.files().iter().any(|(path, _)| is_table(path)), "a refused export left a table");
@@ -232,12 +231,12 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
         table.finish()?;
     }
     let taken_in = trees[0].ingest(&names);
-    // The database has names of its own for them.
+    // The database has hard links of its own to them.
     names.iter().for_each(|path| remove(path));
     Ok(taken_in?.sequence)
 }
 
-/// Puts one record, if it is as it was just read.
+/// Puts one record if it has not changed since it was read.
 fn put_on_condition(tree: &Tree, changes: &[Change]) -> Result<u64> {
     let (key, value) = records(changes).next().expect("one record");
     let wrong = tree.compare_and_set(key, Some(b"never there"), Some(b"wrong"))?;
@@ -249,7 +248,7 @@ fn put_on_condition(tree: &Tree, changes: &[Change]) -> Result<u64> {
     Ok(done.expect("nobody else writes").sequence())
 }
 
-/// What workloads start from: a database, closed, what it holds, and the options it is opened with.
+/// The start of a workload: a closed database, its contents and its options.
 #[derive(Clone)]
 pub struct Start {
     pub options: SmallOptions,
@@ -258,7 +257,6 @@ pub struct Start {
 }
 
 impl Start {
-    /// No database yet.
     pub fn empty() -> Start {
         let options = SmallOptions {
             memtable_bytes: 4 << 10,
@@ -269,7 +267,7 @@ impl Start {
         Start { options, disk: empty_disk(SEED), contents: Contents::new() }
     }
 
-    /// A small database, with data in a run and in the log.
+    /// A small database with data in a run and in the log.
     pub fn small() -> Start {
         let mut start = Start::empty();
         start.contents = fill(&start);
@@ -277,7 +275,8 @@ impl Start {
         start
     }
 
-    /// The same with a view, and a loose run that deletes from it: the next flush has loose runs merged among themselves.
+    /// A small database with a view and an unindexed run of deletes. The next flush makes a merge
+    /// of unindexed runs due.
     pub fn loose() -> Start {
         let with = |start: &Start, steps: &[(Step, u64)], fold_bytes_per_entry: u64| {
             let options = SmallOptions { loose_runs: 2, fold_bytes_per_entry, ..start.options.clone() };
@@ -311,7 +310,7 @@ fn fill(start: &Start) -> Contents {
     contents
 }
 
-/// A database that is being worked on, and what was promised of it.
+/// An open database and the promises made about it.
 pub struct Run {
     pub options: SmallOptions,
     pub disk: Arc<SimDisk>,
@@ -321,7 +320,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// A copy, not yet opened.
     pub fn new(start: &Start) -> Run {
         Run {
             options: start.options.clone(),
@@ -332,7 +330,6 @@ impl Run {
         }
     }
 
-    /// Opens a copy.
     pub fn start(start: &Start) -> Run {
         let mut run = Run::new(start);
         run.open().expect("open");
@@ -353,7 +350,7 @@ impl Run {
         }
     }
 
-    /// Merges of loose runs among themselves, so far.
+    /// Merges of unindexed runs so far.
     pub fn loose_merges(&self) -> u64 {
         let open = self.db.as_ref().map_or(0, |(db, _)| db.stats().loose_merges);
         self.coverage.loose_merges.get() + open
@@ -363,7 +360,7 @@ impl Run {
         self.history.promise(self.disk.operations());
     }
 
-    /// Does a step on a disk that works.
+    /// Runs a step on a disk without faults.
     pub fn step(&mut self, step: Step, at: u64) {
         if let Some((changes, durability)) = step.commit(at) {
             let (db, trees) = self.db.as_ref().expect("the database is open");
@@ -389,7 +386,7 @@ impl Run {
     }
 }
 
-/// Does a step that commits nothing and leaves the database open.
+/// Runs a step that neither commits nor closes.
 pub fn maintain(db: &Db, step: Step) -> Result<()> {
     match step {
         Step::Flush => db.flush(),
@@ -399,8 +396,8 @@ pub fn maintain(db: &Db, step: Step) -> Result<()> {
     }
 }
 
-/// Opens what a crash left, has it judged, and goes on: one more commit, and then either a crash that loses whatever
-/// was not synced or a clean reopening, after which all must be there.
+/// Opens a crash image and judges its contents. Then it commits once more, and either crashes with
+/// all unsynced operations lost or reopens cleanly. Everything must be there after that.
 pub fn recover(
     options: &SmallOptions,
     image: &Arc<SimDisk>,
@@ -430,9 +427,9 @@ pub fn recover(
     count
 }
 
-/// Crashes inside recoveries: an image is opened, that recovery is crashed after some of its operations (about so
-/// many; all if `None`), and each of those images, `depth` deep, must recover the same state. Gives the number of
-/// images.
+/// Crashes inside recoveries. The recovery of an image is crashed after about `crashes` of its
+/// operations (all if `None`). Each of these images must recover to the same state, `depth` levels
+/// deep. Returns the number of images.
 pub fn check_recovery(
     options: &SmallOptions,
     image: &Arc<SimDisk>,

@@ -1,10 +1,9 @@
-//! Writes that take effect together, by whichever way there is.
+//! Atomic writes by any of the ways to commit.
 
 use super::append_of;
 use braiddb::{Batch, Db, Durability, MultiTree, Result, Transaction, Tree};
 use braiddb_sim::model::{Bounds, Change, moment};
 
-/// How writes are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Batch,
@@ -12,14 +11,14 @@ pub enum Way {
     Exclusive,
 }
 
-/// Writes that were not committed yet.
+/// Uncommitted writes.
 pub enum Writer {
     Batch(Db, Batch),
     Transaction(Db, Box<Transaction>),
 }
 
 impl Writer {
-    /// Without writes. A transaction has one behind it that it took back.
+    /// Creates a writer. A transaction begins with writes that are rolled back.
     pub fn new(db: &Db, trees: &[Tree], way: Way) -> Result<Writer> {
         let transaction = match way {
             Way::Batch => return Ok(Writer::Batch(db.clone(), db.batch())),
@@ -83,7 +82,7 @@ impl Writer {
         Ok(())
     }
 
-    /// In a batch by the merge function: who appends to a stream reads.
+    /// In a batch by the merge function, because an append to a stream reads.
     pub fn append_stream(&mut self, tree: &Tree, key: &[u8], more: &[u8]) -> Result<()> {
         match self {
             Writer::Batch(..) => self.append(tree, key, more),

@@ -1,8 +1,9 @@
-//! A follower beside a real process that writes, flushes, merges, splits, drops trees, changes log segments, and is killed and
-//! started again: each state that it shows must be exactly what the writer's steps up to some commit have left, no older than what
-//! was acknowledged before it looked, and never older than one before. No look may fail.
+//! A follower beside a writer process that is killed and restarted while it flushes, merges,
+//! splits, drops trees and changes log segments. Each state that the follower shows is exactly that
+//! after some commit. It is no older than the commits acknowledged before the refresh, and no older
+//! than the state before. No refresh may fail.
 //!
-//! `BRAIDDB_VOLUME` scales how long that goes on; `BRAIDDB_SEED` repeats the steps, though not what the processes made of them.
+//! `BRAIDDB_VOLUME` scales the duration. `BRAIDDB_SEED` reproduces the steps, but not the schedule.
 
 use crate::common;
 
@@ -27,20 +28,21 @@ use std::{
     time::Duration,
 };
 
-/// How long a process writes before it is killed, and how many do so, one after the other.
+/// Milliseconds that a process writes before it is killed, and number of processes, one after the
+/// other.
 const LIFE_MS: u64 = 400;
 const LIVES: f64 = 12.0;
 
-/// At most so many are added where the machine is so slow that the follower has met too little.
+/// Maximum additional processes on a slow machine, until the follower has met enough.
 const LIVES_ADDED_MAX: u64 = 100;
 
-/// Steps that may follow the last one which says its number.
+/// Maximum steps without a cursor after the last step with one.
 const SILENT_STEPS_MAX: u64 = 8;
 
-/// So often a reader looks in that knows nothing of before.
+/// Refreshes between checks by a new read-only open.
 const FRESH_EVERY: u64 = 16;
 
-/// A process that writes, and what it has acknowledged.
+/// A writer process and its reader of acknowledgements.
 struct Process {
     child: Child,
     reader: JoinHandle<()>,
@@ -55,7 +57,7 @@ impl Process {
         Process { child, reader }
     }
 
-    /// Kills it, and takes in all it has said.
+    /// Kills the process and reads the rest of its output.
     fn kill(mut self) {
         self.child.kill().expect("kill");
         self.child.wait().expect("wait for the child");
@@ -71,7 +73,7 @@ fn read_lines(stdout: ChildStdout, acknowledged: &AtomicU64) {
     }
 }
 
-/// The writer's contents after so many steps.
+/// The writer's contents after `done` steps.
 struct Expected {
     writer: Writer,
     done: u64,
@@ -84,7 +86,7 @@ impl Expected {
         self.writer.step(self.done).apply(&mut self.contents);
     }
 
-    /// Advances to what a state shows. `least` steps must be in it.
+    /// Advances to the shown state, which must include `least` steps.
     fn judge(&mut self, db: &Db, least: u64) {
         let found = children::read_all(db);
         let cursor = db.application_cursor().expect("the application cursor");
@@ -96,7 +98,7 @@ impl Expected {
         while self.done < told {
             self.advance();
         }
-        // A tree that is dropped sets no cursor.
+        // A dropped tree sets no cursor.
         let is_silent = |number| matches!(self.writer.step(number), Step::DropTree(_));
         let last = told + (1..SILENT_STEPS_MAX).take_while(|ahead| is_silent(told + ahead)).count() as u64;
         while self.done < last && found != self.contents {
@@ -107,7 +109,7 @@ impl Expected {
     }
 }
 
-/// What the test has met.
+/// Counts of events.
 #[derive(Debug, Default)]
 struct Seen {
     looks: u64,
@@ -137,7 +139,7 @@ fn follow(dir: &Path, follower: &Follower, expected: &mut Expected, acknowledged
     seen.total += refreshed.took;
     expected.judge(&follower.db(), least);
     if seen.looks.is_multiple_of(FRESH_EVERY) {
-        // One that knows nothing of before sees no less.
+        // A new reader sees at least as much.
         let fresh = numbered::builder(0).open_read_only(dir).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
         expected.judge(&fresh, expected.done);
     }
@@ -167,7 +169,7 @@ fn a_follower_shows_commit_boundaries_alone_whatever_the_writer_does() {
     wait_for("first commit", || acknowledged.load(Ordering::SeqCst) > 0);
     let follower = numbered::builder(seed).refresh_every(None).open_follower(&dir);
     let follower = follower.unwrap_or_else(|e| panic!("open a follower: {}", full_text(&e)));
-    // A state that is kept: it must stay as it is.
+    // An older state, which must not change.
     let mut kept: Option<(Db, Contents)> = None;
     let lives = children::times(LIVES).max(2);
     for life in 0..lives + LIVES_ADDED_MAX {
@@ -177,7 +179,7 @@ fn a_follower_shows_commit_boundaries_alone_whatever_the_writer_does() {
         let end_ns = runtime.monotonic_ns() + LIFE_MS * 1_000_000;
         while runtime.monotonic_ns() < end_ns {
             follow(&dir, &follower, &mut expected, &acknowledged, &mut seen);
-            // Where a fresh reader looked last, more is expected than the follower shows.
+            // After a check by a new reader the expected state may be ahead of the follower.
             if random.chance(1, 10) && !seen.looks.is_multiple_of(FRESH_EVERY) {
                 if let Some((db, contents)) = kept.take() {
                     assert!(
@@ -191,10 +193,11 @@ fn a_follower_shows_commit_boundaries_alone_whatever_the_writer_does() {
             runtime.sleep_us(random.below(4000));
         }
         process.kill();
-        // What the process has said before it died has been done.
+        // All acknowledged steps are there.
         follow(&dir, &follower, &mut expected, &acknowledged, &mut seen);
         let first = {
-            // One more step may have been done than was acknowledged; the next process begins after what is there.
+            // One unacknowledged step may be there; the next process continues after the recovered
+            // state.
             let db = numbered::builder(seed).open(&dir).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
             expected.judge(&db, acknowledged.load(Ordering::SeqCst));
             db.close().expect("close");

@@ -1,13 +1,14 @@
-//! `kill -9` of a real process on the real file system, at random moments: while it opens, recovers, commits, flushes,
-//! merges, splits, changes log segments.
+//! `kill -9` of a real process on the real file system at random moments: in an open, recovery,
+//! commit, flush, merge, split or change of log segments.
 //!
-//! The process (`src/bin/kill_child.rs`) does numbered steps and tells its parent, this test, what was acknowledged.
-//! The parent kills it, opens the database itself, and demands exactly the contents after P steps of each writer, where
-//! P is the number of the last step acknowledged, or one more: a commit survives the end of its process, durable or
-//! buffered. Then the next round goes on with the same directory; every so often a new database is begun.
+//! The process (`src/bin/kill_child.rs`) does numbered steps and prints the acknowledged ones. This
+//! test kills it and opens the database. It must find exactly the contents after P steps of each
+//! writer, where P is the last acknowledged step or one more: a commit survives the end of its
+//! process, durable or buffered. The next round continues with the same directory; every twenty
+//! rounds begin a new database.
 //!
-//! `BRAIDDB_VOLUME` scales the number of rounds, which is the same in debug builds; `BRAIDDB_SEED` repeats the steps,
-//! though not what the processes made of them.
+//! `BRAIDDB_VOLUME` scales the number of rounds, also in debug builds. `BRAIDDB_SEED` reproduces
+//! the steps, but not the schedule.
 
 use crate::common;
 
@@ -29,17 +30,17 @@ use std::{
 
 const ROUNDS: f64 = 100.0;
 
-/// On a slow machine a process does little before it is killed, and merges of loose runs are rare: rounds go on, up to
-/// this many times their number, until each thing was met.
+/// Maximum factor on the number of rounds until every event was met. On a slow machine a process
+/// does little before its kill, and merges of unindexed runs are rare.
 const ROUNDS_FACTOR_MAX: u64 = 4;
 
-/// Then a new database is begun: splits happen while it grows.
+/// Rounds until a new database begins. Splits happen while it grows.
 const ROUNDS_A_DATABASE: u64 = 20;
 
-/// A child that does not even say that the database is open within this time hangs.
+/// Maximum milliseconds until a child has opened the database; a slower child counts as hanging.
 const OPEN_MS_MAX: u64 = 60_000;
 
-/// What the test has met, so that one sees that it met what it is there for.
+/// Counts of events, to prove that the test met them.
 #[derive(Debug, Default)]
 struct Seen {
     killed_while_opening: u64,
@@ -55,10 +56,10 @@ struct Seen {
 }
 
 impl Seen {
-    /// What so many rounds should have met and have not.
+    /// Returns an event that is missing although this many rounds should have met it.
     fn lacking(&self, rounds: u64) -> Option<&'static str> {
         let whatever = rounds >= 40;
-        // Of four databases two have loose runs.
+        // Two of four databases have unindexed runs.
         let loose = rounds > 3 * ROUNDS_A_DATABASE;
         let wanted = [
             (whatever && self.acknowledged == 0, "nothing was acknowledged"),
@@ -73,14 +74,14 @@ impl Seen {
     }
 }
 
-/// A writer, how far it is known to have come, and what that leaves.
+/// A writer, its last known step, and its contents then.
 struct Progress {
     writer: Writer,
     done: u64,
-    /// What the writer acknowledged; at least `done`.
+    /// Last acknowledged step; at least `done`.
     acknowledged: u64,
     contents: Contents,
-    /// Its last step that set the application cursor.
+    /// The cursor set by its last step with one.
     cursor: Option<String>,
 }
 
@@ -95,7 +96,7 @@ impl Progress {
     }
 }
 
-/// A database that children work on.
+/// A database that child processes write.
 struct Database {
     seed: u64,
     dir: tempfile::TempDir,
@@ -111,7 +112,7 @@ impl Database {
             contents: Contents::new(),
             cursor: None,
         };
-        // Of one writer it is known exactly which commit comes next; four commit in groups.
+        // With one writer the next commit is known exactly; four writers commit in groups.
         let writers = (0..[1, 4][seed as usize % 2]).map(progress).collect();
         Database { seed, dir: tempfile::tempdir().expect("a directory"), writers }
     }
@@ -124,7 +125,7 @@ impl Database {
         children::start(&self.path(), self.seed, self.writers.iter().map(|w| w.done + 1))
     }
 
-    /// Compares a database with what must be there, and finds out how far each writer has come.
+    /// Compares a database with the expected contents, and finds the last step of each writer.
     fn judge(&mut self, db: &Db) -> u64 {
         let found = children::read_all(db);
         let mut kept = 0;
@@ -168,7 +169,7 @@ impl Database {
     }
 }
 
-/// Kills the child after so long (from its start, or from when it had the database open), and reads all it has said.
+/// Kills the child `after_ms` milliseconds after its start or its open, and returns its output.
 fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<String> {
     let runtime = SystemRuntime::new();
     let stdout = child.stdout.take().expect("a pipe");
@@ -182,7 +183,7 @@ fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<St
         let second = from_open.then(|| numbered::builder(0).open(path));
         runtime.sleep_us(after_ms * 1000);
         child.kill().expect("kill");
-        // Said only now: a panic before would wait for a pipe that does not end.
+        // Checked only now: an earlier panic would wait for a pipe that never ends.
         assert!(matches!(&second, None | Some(Err(Error::Locked { .. }))), "opened in two processes: {second:?}");
         lines.join().expect("the reader of the pipe")
     });
@@ -195,7 +196,7 @@ fn read_lines(stdout: ChildStdout, opened: &mpsc::Sender<()>) -> Vec<String> {
     let mut lines = Vec::new();
     for line in children::lines(stdout) {
         if line == "open" {
-            // Nobody may be waiting for it.
+            // Ignored if nobody waits for it.
             let _ = opened.send(());
         }
         lines.push(line);
@@ -203,7 +204,7 @@ fn read_lines(stdout: ChildStdout, opened: &mpsc::Sender<()>) -> Vec<String> {
     lines
 }
 
-/// Takes in what the child has said.
+/// Takes in the output of the child.
 fn note(lines: &[String], database: &mut Database, seen: &mut Seen) {
     if lines.is_empty() {
         seen.killed_while_opening += 1;
@@ -237,7 +238,7 @@ fn round(database: &mut Database, random: &mut Random, seen: &mut Seen) {
     let lines = kill(database.start(), &database.path(), after_ms, from_open);
     note(&lines, database, seen);
     if random.chance(1, 4) && database.path().join("CURRENT").exists() {
-        // Read-only first: the log is replayed in memory, and nothing is changed.
+        // First read-only: replays the log in memory and changes nothing.
         match numbered::builder(database.seed).read_only(true).open(database.path()) {
             Err(e) if e.is_not_found() && !from_open => {}
             other => {
@@ -264,7 +265,7 @@ fn round(database: &mut Database, random: &mut Random, seen: &mut Seen) {
     db.close().expect("close");
 }
 
-/// Removes nothing but what the test has made: keeps the directory of a failed round for a look.
+/// Keeps the directory of a failed round for inspection.
 fn keep(database: Database) -> String {
     Path::display(&database.dir.keep()).to_string()
 }

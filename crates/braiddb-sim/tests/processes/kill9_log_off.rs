@@ -1,9 +1,9 @@
-//! `kill -9` of a real process whose commits do not go to the log, at random moments, again and again: what is left is always exactly what
-//! the commit left whose number is the application cursor, in all trees, and at least what was told to be durable. The next process goes on from
-//! there.
+//! `kill -9`, at random moments, of a real process that commits without WAL. The database is always
+//! exactly at the commit of its application cursor, in all trees, and has at least the steps
+//! reported as durable. The next process continues from there.
 //!
-//! `BRAIDDB_VOLUME` scales the number of kills, which is the same in debug builds; `BRAIDDB_SEED` repeats the steps, though not what the processes made of
-//! them.
+//! `BRAIDDB_VOLUME` scales the number of kills, also in debug builds. `BRAIDDB_SEED` reproduces the
+//! steps, but not the schedule.
 
 use crate::common;
 
@@ -17,7 +17,7 @@ use std::process::Command;
 
 const KILLS: f64 = 100.0;
 
-/// Then a new database is begun.
+/// Kills until a new database begins.
 const KILLS_A_DATABASE: u64 = 50;
 
 #[test]
@@ -51,7 +51,7 @@ fn what_a_killed_process_leaves_is_what_the_commit_of_the_cursor_left() {
         let durable = told("durable").unwrap_or(before).max(before);
         promised += durable - before;
         let builder = numbered::builder(database).background_threads([0, 2][random.index(2)]);
-        // Half of the time by one that would log what it commits: nobody writes here.
+        // Half of the opens would log commits; there are none here.
         let builder = if random.chance(1, 2) { builder.durability(Durability::None) } else { builder };
         let db = builder.open(&dir).unwrap_or_else(|e| panic!("kill {kill}: open: {}", common::full_text(&e)));
         let last = expected.judge(&db, database).unwrap_or_else(|text| panic!("kill {kill}: {text}"));

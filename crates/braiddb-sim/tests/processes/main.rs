@@ -1,4 +1,4 @@
-//! The batteries that begin processes of their own, and kill them.
+//! The batteries that start processes and kill them.
 
 #![cfg(any(unix, windows))]
 

@@ -1,7 +1,8 @@
-//! Checkpoints and backups, crashed at every operation, with each call failing in turn, and damaged.
+//! Checkpoints and backups with a crash at every operation, a failure of every call, and damage.
 //!
-//! What a crash or a failure leaves: the database itself as ever; each earlier backup as it was; of the one that was being made all or
-//! nothing; a checkpoint or a restored directory that is whole, or does not open.
+//! After a crash or failure the database and each earlier backup are intact. The backup in progress
+//! is there completely or not at all. A checkpoint or restored directory is complete or does not
+//! open.
 
 use crate::common;
 
@@ -19,7 +20,7 @@ use std::{collections::BTreeMap, io::ErrorKind, ops::RangeInclusive, path::Path,
 const BACKUPS: &str = "/backups/of the test";
 const COPY: &str = "/copies/one";
 
-/// Between two backups: so that files are shared, and others are not.
+/// Steps between two backups, which share some files and not others.
 const STEPS: [Step; 9] = [
     Step::Batch,
     Step::BigValueSync,
@@ -32,7 +33,7 @@ const STEPS: [Step; 9] = [
     Step::BigValueBuffered,
 ];
 
-/// What each backup holds, by its number.
+/// Contents of each backup, by its number.
 type Known = BTreeMap<u64, Contents>;
 
 fn target(disk: &Arc<SimDisk>) -> DirectoryTarget {
@@ -54,7 +55,7 @@ fn backup(run: &Run, known: &mut Known) {
     known.insert(info.id, run.history.latest().clone());
 }
 
-/// A database with two backups, and changes since.
+/// A database with two backups and later changes.
 fn with_backups(start: &Start) -> (Run, Known) {
     let (mut run, mut known) = (Run::start(start), Known::new());
     for round in 0..2 {
@@ -73,7 +74,7 @@ fn builder(options: &SmallOptions, disk: &Arc<SimDisk>) -> Builder {
     options.builder(disk, SEED + 9).create(false)
 }
 
-/// Restores a backup into a directory of its own, and compares it in every way.
+/// Restores a backup into a new directory and compares its contents by every kind of read.
 fn check_backup(options: &SmallOptions, disk: &Arc<SimDisk>, id: u64, expected: &Contents) {
     let dir = format!("/restored/{id} {}", disk.operations());
     let restored = builder(options, disk).restore(&target(disk), Some(id), &dir);
@@ -85,7 +86,7 @@ fn check_backup(options: &SmallOptions, disk: &Arc<SimDisk>, id: u64, expected: 
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
-/// Every backup that must be there is, and none that is there is anything but whole.
+/// Checks that the listed backups include `must_be_there`, and that each listed backup is complete.
 fn check_backups(options: &SmallOptions, disk: &Arc<SimDisk>, must_be_there: &[u64], known: &Known) {
     let target = target(disk);
     let listed = Backups::new(&target).list().unwrap_or_else(|e| panic!("listing: {}", full_text(&e)));
@@ -101,7 +102,7 @@ fn check_backups(options: &SmallOptions, disk: &Arc<SimDisk>, must_be_there: &[u
     }
 }
 
-/// The directory is the database that it should be, or none. Whether it is.
+/// Returns false if the directory holds no database; otherwise its contents must be as expected.
 fn check_copy(options: &SmallOptions, disk: &Arc<SimDisk>, expected: &Contents) -> bool {
     match builder(options, disk).open(COPY) {
         Ok(db) => {
@@ -115,19 +116,19 @@ fn check_copy(options: &SmallOptions, disk: &Arc<SimDisk>, expected: &Contents) 
     }
 }
 
-/// The moments and ways of crashes between two operations of the disk.
+/// Moments and policies of crashes between two disk operations.
 fn crashes(first: usize, last: usize, full: u64, seed: u64) -> Vec<(usize, CrashPolicy)> {
     let all: Vec<_> = (first..=last)
         .flat_map(|at| CrashPolicy::some(4, seed + at as u64).into_iter().map(move |p| (at, p)))
         .collect();
     let wanted = volume(full).min(all.len() as u64) as usize;
     let every = (all.len() / wanted).max(1);
-    // A stride that meets each policy.
+    // An odd stride, so that it meets each policy.
     let every = if every > 1 && every.is_multiple_of(2) { every + 1 } else { every };
     all.into_iter().step_by(every).collect()
 }
 
-/// Crashes at moments and in ways as [`crashes`] gives them, and has what is left checked.
+/// Crashes as [`crashes`] says and checks each image.
 fn crash_each(
     what: &str,
     disk: &SimDisk,
@@ -163,7 +164,7 @@ fn backups_survive_crashes_anywhere() {
             let listed = Backups::new(&target(image)).list().expect("list");
             complete.add(u64::from(listed.len() == all.len()));
             recover(&start.options, image, |found| run.history.judge(moment, found));
-            // The next backup removes what the crash has left, and has all.
+            // The next backup removes the leftovers of the crash and is complete.
             let db = start.options.open(image, SEED + 4).expect("open");
             let mut known = known.clone();
             let info = db.backup(&target(image)).unwrap_or_else(|e| panic!("again: {}", full_text(&e)));
@@ -176,7 +177,7 @@ fn backups_survive_crashes_anywhere() {
     assert!(complete.get() > 0 && complete.get() < images.get());
 }
 
-/// Deletes all backups: then nothing is left of any.
+/// Deletes all backups and checks that only the lock file is left.
 fn check_nothing_is_left_over(disk: &Arc<SimDisk>) {
     let target = target(disk);
     let backups = Backups::new(&target);
@@ -223,7 +224,7 @@ fn checkpoints_restores_and_loads_survive_crashes_anywhere() {
             }
         };
         let last = run.disk.operations();
-        // What is done to the one has nothing to do with the other.
+        // The operation leaves the database and the backups as they were.
         crash_each(what, &run.disk, first..=last, 3000, |moment, image| {
             images.add(1);
             let is_there = check_copy(&start.options, image, &expected);
@@ -247,7 +248,7 @@ fn load(run: &Run, mut dumped: &[u8]) -> Result<(), Error> {
     builder(&run.options, &run.disk).load(COPY, &mut dumped, LoadOptions::default()).map(|_| ())
 }
 
-/// Does one thing on a disk where one call fails: it fails, and leaves nothing wrong, or it is done.
+/// Runs `act` with each of its calls failing in turn. It must fail without damage, or succeed.
 fn fail_each_call(
     what: &str,
     act: impl Fn(&Run) -> Result<(), Error> + Sync,
@@ -305,7 +306,7 @@ fn a_checkpoint_restore_or_load_that_fails_leaves_nothing() {
         if is_done {
             assert!(check_copy(&run.options, &run.disk, expected));
         } else {
-            // A lock's file, which keeps nobody out, may stay.
+            // A lock file may stay; it locks nobody out.
             let left = run.disk.list(Path::new(COPY)).unwrap_or_default();
             let failed = run.disk.failed_calls();
             assert!(
@@ -342,12 +343,13 @@ fn files_are_copied_where_they_cannot_be_linked() {
     assert!(!run.disk.failed_calls().is_empty());
     run.disk.clear_faults();
     assert!(check_copy(&run.options, &run.disk, run.history.latest()));
-    // On the disk, too.
+    // The copies are durable, too.
     let image = run.disk.crash_image(run.disk.operations(), CrashPolicy::LoseAllUnsynced);
     assert!(check_copy(&run.options, &image, run.history.latest()));
 }
 
-/// Each bit, or some of them: `verify` tells of it, `restore` refuses, and leaves nothing.
+/// `verify` reports each flipped bit, and `restore` fails and leaves no files. Volume limits the
+/// bits.
 #[test]
 fn a_flipped_bit_is_found_and_refused() {
     let (mut run, known) = with_backups(&Start::small());
@@ -386,7 +388,7 @@ fn a_flipped_bit_is_found_and_refused() {
     println!("{} bits of {}", found.get(), bits.len());
 }
 
-/// Every object cut short, longer, or missing.
+/// Every object truncated, extended, or missing.
 #[test]
 fn what_is_cut_or_missing_is_found_and_refused() {
     let (mut run, known) = with_backups(&Start::small());
@@ -404,7 +406,7 @@ fn what_is_cut_or_missing_is_found_and_refused() {
             let target = target(&disk);
             let report = Backups::new(&target).verify(None).expect("verify");
             let is_description = path.extension().is_some_and(|e| e == "backup");
-            // Without its description a backup is none.
+            // A backup without its description does not exist.
             assert!(!report.problems.is_empty() || is_description && what == "gone", "{} {what}", path.display());
             for id in known.keys().filter(|id| !report.whole.contains(id)) {
                 let restored = builder(&run.options, &disk).restore(&target, Some(*id), "/restored/it");

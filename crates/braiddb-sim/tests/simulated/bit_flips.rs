@@ -1,11 +1,12 @@
-//! Every bit of every file of a small database flipped, every truncation, every file gone.
+//! A small database with every bit of every file flipped, every file truncated at every length, and
+//! every file lost.
 //!
-//! After each the database gives the right answers, or `Corruption` that names the damaged file and a place in it.
-//! Damage to a sorted view, which is derived data, must give the right answers. One place is ambiguous: damage to the
-//! end of the log cannot be told from a commit that was cut off by a crash, so that there the state before the last
-//! commits is right too; such answers are counted and printed.
+//! Each time the database gives the right answers, or `Corruption` with the damaged file and an
+//! offset in it. A damaged view is derived data: the answers must be right. One case is ambiguous.
+//! Damage at the end of the log looks like a commit that a crash cut off, so the state before the
+//! last commits is right too. These answers are counted and printed.
 //!
-//! `BRAIDDB_VOLUME` scales the number of bits, which are chosen by chance; 1 means all of them.
+//! `BRAIDDB_VOLUME` scales the number of random bits; 1 means all of them.
 
 use crate::common;
 
@@ -34,8 +35,8 @@ fn options() -> SmallOptions {
     }
 }
 
-/// A database that was cut off while open, with a run and its view, merged runs and theirs, blobs, and commits in the
-/// log; and its contents after each of those commits.
+/// Returns a killed database and its contents after each commit in the log. It has a run with its
+/// view, merged runs with theirs, and blobs.
 fn database() -> (Arc<SimDisk>, Vec<Contents>) {
     let disk = empty_disk(SEED);
     let db = options().open(&disk, SEED).expect("open");
@@ -53,7 +54,8 @@ fn database() -> (Arc<SimDisk>, Vec<Contents>) {
     write((10..20).map(|n| Change::Put(0, key(n), value(50, n + 100))).collect());
     write(vec![Change::Delete(1, key(1)), Change::DeleteRange(0, bounds(&key(3), &key(6)))]);
     db.compact().expect("compact");
-    // So many loose runs, each over the others, that they are folded into a view of several runs; new keys, for the dead would be merged away.
+    // Enough overlapping unindexed runs to be folded into one view. The keys are new, because a
+    // merge would remove garbage.
     for round in 0..5 {
         write((0..3).map(|n| Change::Put(1, key(100 + round + 10 * n), value(30, round * 100 + n + 200))).collect());
         db.flush().expect("flush");
@@ -88,7 +90,7 @@ enum Answer {
     Shorter,
 }
 
-/// The part of the engine that a file belongs to.
+/// The kind of file.
 fn kind_of(path: &Path) -> String {
     match path.extension() {
         Some(extension) => extension.to_string_lossy().into_owned(),
@@ -99,12 +101,11 @@ fn kind_of(path: &Path) -> String {
     }
 }
 
-/// Opens the database and reads everything.
 fn read(disk: &Arc<SimDisk>, expected: &Contents) -> Result<Contents> {
     let db = options().open(disk, SEED + 1)?;
     let found = read_all(&db)?;
     if found == *expected {
-        // A panic if other ways of reading give other answers.
+        // Panics if another kind of read differs.
         check_all_reads(&db, expected)?;
     }
     Ok(found)
@@ -127,7 +128,8 @@ fn try_damage(disk: &Arc<SimDisk>, states: &[Contents], path: &Path, len: u64, d
         Ok(found) => panic!("a wrong answer: {}", braiddb_sim::model::difference(expected, &found)),
         Err(Error::Corruption { path: named, offset, detail }) => {
             assert!(kind != "view", "a damaged view must heal; instead: {detail}");
-            // A durable record of the log whose value is damaged: the error names the record, and tells of the blob.
+            // The damaged value of a durable log record: the error names the record and mentions
+            // the blob.
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let by_its_record = kind == "blob" && kind_of(&named) == "wal" && detail.contains(&*name);
             assert!(named == *path || by_its_record, "the error names {} ({detail})", named.display());
@@ -140,7 +142,7 @@ fn try_damage(disk: &Arc<SimDisk>, states: &[Contents], path: &Path, len: u64, d
 
 type Table = Mutex<BTreeMap<(String, Answer), u64>>;
 
-/// Tries each damage; counts the answers by kind of file; fails with the first wrong ones, all of them counted.
+/// Tries each damage and counts the answers by kind of file. Fails with the first 20 wrong ones.
 fn try_all(disk: &Arc<SimDisk>, states: &[Contents], cases: &[(PathBuf, u64, Damage)]) {
     let table = Table::default();
     let failures = Mutex::new(Vec::new());
@@ -175,7 +177,7 @@ fn text_of(damage: Damage) -> String {
     }
 }
 
-/// The files of the database, but for the lock, whose content is for people.
+/// The files of the database without the lock file, whose text is for people.
 fn files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
     let lock = Path::new(PATH).join("LOCK");
     disk.files().into_iter().filter(|(path, _)| *path != lock).collect()

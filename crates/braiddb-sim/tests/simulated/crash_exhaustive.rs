@@ -1,12 +1,13 @@
-//! Every workload of up to three steps, crashed at every I/O operation, under a handful of policies.
+//! Every workload of up to three steps, crashed at every I/O operation, under several policies.
 //!
-//! The pass rule: what is recovered is the state after P commits, where P is at least the number that were promised
-//! (by an acknowledged durable commit, `sync`, `flush`, `compact` or `close`) and at most the number submitted. Then
-//! one more commit works and survives one more crash or reopening. A crash inside recovery changes nothing.
+//! Pass rule: the recovered state is that after P commits. P is at least the number of promised
+//! commits, and at most the number of submitted ones. Promises are made by a durable commit,
+//! `sync`, `flush`, `compact` and `close`. One more commit then works and survives one more crash
+//! or reopening. A crash inside recovery changes nothing.
 //!
-//! A workload's prefix is a workload itself, and a run is the same each time, so that only the operations of the last
-//! step are crashed at. All start from one small database, with data in a run and in the log; and those that make it so
-//! from one with loose runs, which they have merged among themselves.
+//! A prefix of a workload is a workload itself, and a run is reproducible. So only the operations
+//! of the last step are crashed at. All workloads start from one small database with data in a run
+//! and in the log. Those that merge unindexed runs start from a second one that has some.
 
 use crate::common;
 
@@ -17,7 +18,7 @@ use common::{
 };
 use std::sync::Arc;
 
-/// A workload that was run, and the moments of its last step.
+/// A workload that has run, and the moments of its last step.
 struct Case {
     steps: Vec<Step>,
     options: SmallOptions,
@@ -25,7 +26,7 @@ struct Case {
     history: History,
     from: usize,
     to: usize,
-    /// Loose runs merged among themselves by the last step.
+    /// Merges of unindexed runs in the last step.
     loose_merges: u64,
 }
 
@@ -34,13 +35,13 @@ impl Case {
         explained(
             || format!("workload {steps:?}"),
             || {
-                // Half of the workloads write the log through memory.
+                // Half of the workloads write the log by memory mapping.
                 let start = Start { disk: start.disk.fork(), ..start.clone() };
                 start.disk.set_mapping(steps.iter().map(|step| *step as usize).sum::<usize>() % 2 == 1);
                 let mut run = Run::start(&start);
                 let (mut from, mut loose_merges) = (0, 0);
                 for (at, step) in steps.iter().enumerate() {
-                    // The moments before the last step belong to the shorter workloads.
+                    // Earlier moments belong to the shorter workloads.
                     from = if at == 0 { 0 } else { run.disk.operations() };
                     loose_merges = run.loose_merges();
                     run.step(*step, at as u64);
@@ -53,7 +54,7 @@ impl Case {
         )
     }
 
-    /// Crashes at a moment, recovers, and judges. `nested` adds crashes inside the recovery, so many deep.
+    /// Crashes at a moment, recovers and judges. `nested` is the depth of crashes inside recovery.
     fn check(&self, moment: usize, policy: CrashPolicy, nested: u32, images: &Counter) {
         let last = || moment.checked_sub(1).map_or_else(String::new, |last| self.disk.operation_text(last));
         let (steps, to) = (&self.steps, self.to);
@@ -96,7 +97,7 @@ fn every_short_workload_that_merges_loose_runs_survives_a_crash_anywhere() {
     crash_anywhere(&start, volume(20_000), &workloads);
 }
 
-/// Crashes at the moments of the last step of each workload, about so many times in all.
+/// Crashes each workload at the moments of its last step, about `target` times in total.
 fn crash_anywhere(start: &Start, target: u64, workloads: &[Vec<Step>]) {
     let seed = common::seed();
     let boundaries = Counter::default();
@@ -104,14 +105,14 @@ fn crash_anywhere(start: &Start, target: u64, workloads: &[Vec<Step>]) {
         let case = Case::run(&workloads[index], start);
         boundaries.add((case.to - case.from + 1) as u64);
     });
-    // So many policies at each boundary, or, where the volume is small, one at each so many boundaries.
+    // Several policies at each boundary; with a small volume one policy at some boundaries.
     let boundaries = boundaries.get();
     let images = Counter::default();
     in_parallel(workloads.len(), |index| {
         let case = Case::run(&workloads[index], start);
         let mut random = Random::new(seed ^ ((index as u64) << 20));
         for moment in case.from..=case.to {
-            // About a fifth of the images come from the nested checks.
+            // Nested checks add about a fifth of the images.
             let part = target * 8 / 10;
             let count = part / boundaries + u64::from(random.below(boundaries) < part % boundaries);
             let mut policies = CrashPolicy::some(count, random.next_u64());

@@ -1,6 +1,5 @@
-//! Long random workloads under random options, crashed at random moments, half of them again inside the recovery, up to three deep.
-//!
-//! The pass rule is that of `crash_exhaustive.rs`.
+//! Long random workloads under random options, crashed at random moments. Half of the images crash
+//! again inside recovery, up to three levels deep. The pass rule is that of `crash_exhaustive.rs`.
 
 use crate::common;
 
@@ -12,10 +11,10 @@ use common::{
     workload::{ALPHABET, Run, Start, Step, check_recovery, recover},
 };
 
-/// Images taken from one workload.
+/// Images of each workload.
 const IMAGES_A_WORKLOAD: u64 = 25;
 
-/// Every ninth step or so does maintenance; the others commit.
+/// Four of thirty steps are maintenance; the others commit.
 fn any_step(random: &mut Random) -> Step {
     match random.below(30) {
         0 => Step::Flush,
@@ -50,7 +49,7 @@ fn long_workloads_survive_crashes_anywhere() {
         );
         let operations = run.disk.operations();
         let mut moments: Vec<usize> = (0..IMAGES_A_WORKLOAD).map(|_| random.index(operations + 1)).collect();
-        // Rising, so that the replay of the journal goes on from one to the next.
+        // Rising moments, so that the cached replay advances.
         moments.sort_unstable();
         for moment in moments {
             let mut policies = CrashPolicy::some(12, random.next_u64());

@@ -1,11 +1,12 @@
-//! A version names one write, whatever crashes come between.
+//! A version names one write, across crashes.
 //!
-//! The story: a commit that is not synced can be read, and its version handed out as an `ETag`. A power failure takes the commit and
-//! leaves no trace; the next commit got the same number and the same version, so a conditional write with the lost version changed a
-//! record that its caller had never seen.
+//! The story: an unsynced commit can be read and its version handed out as an `ETag`. A power
+//! failure removed the commit without a trace, and the next commit got the same number and version.
+//! A conditional write with the lost version then changed a record that its caller had never seen.
 //!
-//! Each write here stores a value of its own. A database goes through several lives, each of which ends with a clean close, a kill or a
-//! power failure at a random operation. Over all lives no version may name two values, and a value that survived keeps its version.
+//! Each write here stores a unique value. A database lives several lives, each ended by a clean
+//! close, a kill or a power failure at a random operation. No version may name two values, and a
+//! surviving value keeps its version.
 
 use crate::common;
 
@@ -17,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc};
 const LIVES: usize = 5;
 const KEYS: u64 = 6;
 
-/// The versions that were handed out, by value, and after which operation of the disk.
+/// The versions handed out, by value, with the disk operation after which it happened.
 type HandedOut = BTreeMap<u64, (Version, usize)>;
 
 struct World {
@@ -41,7 +42,7 @@ impl World {
         (db, tree)
     }
 
-    /// Notes that a value has this version.
+    /// Notes the version of a value.
     fn hand_out(&mut self, value: u64, version: Version) {
         let other = self.handed_out.iter().find(|(other, (known, _))| **other != value && *known == version);
         assert!(other.is_none(), "value {value} has the version {version} of another: {other:?}");
@@ -57,7 +58,7 @@ impl World {
         }
     }
 
-    /// No conditional write with the version of another value does anything.
+    /// Checks that no conditional write with the version of another value succeeds.
     fn check_conflicts(&self, tree: &Tree) {
         for key in 0..KEYS {
             let key = key.to_le_bytes();
@@ -96,7 +97,8 @@ impl World {
         }
     }
 
-    /// One life, from an open to a crash. Versions that were handed out after the moment of the crash do not count.
+    /// Lives from an open to a crash. Versions handed out after the moment of the crash do not
+    /// count.
     fn live(&mut self, random: &mut Random) {
         let from = self.disk.operations();
         let (mut db, mut tree) = self.open();
@@ -113,7 +115,7 @@ impl World {
         self.handed_out.retain(|_, (_, operation)| *operation <= moment);
         drop((db, tree));
         self.disk = image;
-        // The image counts its operations from nothing.
+        // The image counts its operations from zero.
         self.handed_out.values_mut().for_each(|(_, operation)| *operation = 0);
     }
 }
@@ -153,8 +155,9 @@ fn put_buffered(db: &Db, tree: &Tree) -> Version {
     db.version_of(db.write(batch, Durability::Buffered).expect("a write"))
 }
 
-/// The story: the tag that an open after a power failure had drawn was not stored, as nothing was committed before the close. The mark of
-/// the clean close then hid from the next open that commits were missing, and the lost commit's version was given out again.
+/// The story: an open after a power failure drew a new tag but did not store it, as nothing was
+/// committed before the close. The clean close then hid the missing commits from the next open, and
+/// the lost commit's version was reused.
 #[test]
 fn version_after_power_failure_and_idle_open_is_not_that_of_lost_commit() {
     let options = SmallOptions::default();
@@ -173,7 +176,7 @@ fn version_after_power_failure_and_idle_open_is_not_that_of_lost_commit() {
     assert!(versions.iter().all(|version| *version != lost), "{lost} is among {versions:?}");
 }
 
-/// A clean close ends no life: all versions keep their first half, and nothing is stored at the next open.
+/// After a clean close versions keep their first half, and the next open stores nothing.
 #[test]
 fn version_after_clean_close_keeps_its_life_and_after_kill_gets_another() {
     let options = SmallOptions::default();

@@ -1,10 +1,11 @@
-//! Crashes of a database that is watched: a follower that was killed with it, and goes on from its token, has what the
-//! database has, by changes alone; and what did not go to the log is gone as a whole, or there as a whole, to which the
-//! application cursor is the witness.
+//! Crashes of a watched database. A follower that was killed with it and resumes from its token
+//! reaches the same contents by changes alone. Commits without WAL survive or vanish in order, as
+//! the application cursor shows.
 //!
-//! The follower's own state is taken to be stored, with its token, at the moment when it was shown a commit. So whatever a crash leaves of the
-//! database must hold at least what the follower was shown; and resumed, it must be shown exactly the rest. Where it is told that
-//! the log lacks something it reads everything anew, and where the log was kept long enough, and all went to it, it is never told so.
+//! The follower stores its state with the token whenever it has seen a commit. So the recovered
+//! database must hold at least the commits that the follower has seen, and must then show exactly
+//! the others. The follower reads everything again if commits are missing from the log. That must
+//! never happen if the log had all commits and was retained.
 
 use crate::common;
 
@@ -21,20 +22,20 @@ use common::{
 };
 use std::{collections::BTreeMap, io::ErrorKind, ops::Bound, sync::Arc};
 
-/// Images taken from one workload.
+/// Images of each workload.
 const IMAGES_A_WORKLOAD: u64 = 20;
 
-/// What a follower has stored.
+/// The stored state of a follower.
 #[derive(Clone, Debug)]
 struct Follower {
     contents: Contents,
-    /// Tree numbers of the workload, by number in the database.
+    /// The workload's number of each tree, by id.
     trees: BTreeMap<u32, u32>,
     token: ResumeToken,
     cursor: u64,
 }
 
-/// What following met.
+/// Counts of events.
 #[derive(Debug, Default)]
 struct Seen {
     images: Counter,
@@ -49,7 +50,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl Follower {
-    /// Reads everything, and follows from there.
+    /// Reads everything and follows from there.
     fn new(db: &Db) -> Result<Follower> {
         let mut follower = Follower {
             contents: Contents::new(),
@@ -74,7 +75,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Takes in a commit; `false` if it was told that there is more to it.
+    /// Applies a commit; returns false on a gap.
     fn apply(&mut self, set: &ChangeSet) -> bool {
         for change in &set.changes {
             let tree = change.tree().and_then(|tree| self.trees.get(&tree.id).copied());
@@ -113,19 +114,19 @@ impl Follower {
     }
 }
 
-/// A database, a follower, and what was promised.
+/// A database, a follower, and the promises.
 struct World {
     options: SmallOptions,
-    /// How much of the log is kept.
+    /// Bytes of log retention.
     kept: u64,
-    /// Which durabilities there are.
+    /// The durabilities in use.
     durabilities: Vec<Durability>,
     disk: Arc<SimDisk>,
     db: Option<Db>,
     history: History,
     commits: u64,
     follower: Follower,
-    /// What the follower had stored, and since which operation.
+    /// The stored follower states, each with the disk operation since which it is stored.
     stored: Vec<(usize, Follower)>,
 }
 
@@ -140,7 +141,7 @@ impl World {
         open_trees(&db).expect("trees");
         let follower = Follower::new(&db).expect("a follower");
         db.close().expect("close");
-        // What is judged begins here.
+        // The judged history begins here.
         let disk = disk.fork();
         let db = builder(&options, kept, &disk, 2).open(PATH).expect("open");
         let stored = vec![(0, follower.clone())];
@@ -168,7 +169,7 @@ impl World {
                 _ => Change::Put(tree, key(random), value(random.below(120) as usize, tag + at)),
             });
         }
-        // So that no two states are alike.
+        // Makes all states differ.
         self.commits += 1;
         changes.push(Change::Put(0, b"number".to_vec(), self.commits.to_le_bytes().to_vec()));
         self.history.submit(self.disk.operations(), changes.clone());
@@ -188,7 +189,7 @@ impl World {
         Ok(())
     }
 
-    /// Has the follower go on from its token, as one that was killed.
+    /// Resumes the follower from its token, as after a kill.
     fn follow(&mut self, most: u64, seen: &Seen) -> Result<()> {
         let db = self.db().clone();
         let is_kept = self.is_kept();
@@ -197,7 +198,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether the log has everything.
+    /// The log has all commits and is retained.
     fn is_kept(&self) -> bool {
         self.kept > 1 << 30 && !self.durabilities.contains(&Durability::None)
     }
@@ -220,7 +221,7 @@ impl World {
     }
 }
 
-/// Shows the follower what there is, up to so many commits.
+/// Shows the follower up to `most` commits.
 fn follow(db: &Db, follower: &mut Follower, most: u64, is_kept: bool, seen: &Seen) -> Result<()> {
     let read = |follower: &mut Follower| -> Result<bool> {
         let mut watcher: Watcher = db.watch(WatchOptions::new().resume(follower.token))?;
@@ -249,7 +250,7 @@ fn follow(db: &Db, follower: &mut Follower, most: u64, is_kept: bool, seen: &See
     }
 }
 
-/// Opens what a crash has left, and has the follower go on.
+/// Opens a crash image and resumes the follower.
 fn check_image(world: &World, moment: usize, image: &Arc<SimDisk>, seen: &Seen) {
     let db = builder(&world.options, world.kept, image, 9).open(PATH);
     let db = db.unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
@@ -265,7 +266,7 @@ fn check_image(world: &World, moment: usize, image: &Arc<SimDisk>, seen: &Seen) 
     followed.unwrap_or_else(|e| panic!("following: {}", full_text(&e)));
     assert!(follower.contents == found, "the follower: {}", difference(&found, &follower.contents));
     assert_eq!(follower.cursor, cursor);
-    // What comes after goes on from there.
+    // Later commits follow without a gap.
     let trees = open_trees(&db).expect("trees");
     let mut batch = batch_of(&db, &trees, &[Change::Put(1, b"more".to_vec(), value(1500, 3))]);
     batch.set_application_cursor((cursor + 1).to_le_bytes());
@@ -275,7 +276,7 @@ fn check_image(world: &World, moment: usize, image: &Arc<SimDisk>, seen: &Seen) 
     seen.images.add(1);
 }
 
-/// Workloads of these durabilities, crashed at random moments.
+/// Workloads with these durabilities, crashed at random moments.
 fn survive(seed: u64, durabilities: &[Durability], images: u64) -> Seen {
     let seen = Seen::default();
     in_parallel(volume(images).div_ceil(IMAGES_A_WORKLOAD) as usize, |index| {
@@ -325,7 +326,8 @@ fn commits_that_go_to_the_log_and_others_survive_in_order() {
     assert!(seen.gaps.get() > 0);
 }
 
-/// Each call of a workload fails in turn: the follower is shown nothing but what is so, and is told what it misses.
+/// Each call of a workload fails in turn. The follower sees nothing wrong, and a gap for everything
+/// it misses.
 #[test]
 fn followers_of_a_failing_disk_are_shown_nothing_wrong() {
     let all = vec![Durability::None, Durability::Buffered, Durability::Sync, Durability::Buffered];
@@ -357,7 +359,8 @@ fn followers_of_a_failing_disk_are_shown_nothing_wrong() {
                 world.disk.inject(Fault::nth(call, kind));
                 let failed = work(&mut world, &seen);
                 if failed.is_err() {
-                    // What failed may have been done all the same, or not: then the follower begins with what is there.
+                    // The failed commit may have happened. The follower resumes with the reopened
+                    // database.
                     drop(world.db.take());
                     let db = builder(&world.options, world.kept, &world.disk, 8).open(PATH);
                     let db = db.unwrap_or_else(|e| panic!("open after {failed:?}: {}", full_text(&e)));

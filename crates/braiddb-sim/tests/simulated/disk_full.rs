@@ -1,5 +1,5 @@
-//! A disk that fills up: writes that found no space were not applied, reads go on, and writes resume by themselves
-//! when there is space again. A crash while the disk is full loses nothing that was acknowledged.
+//! A disk that fills up: refused writes were not applied, reads work, and writes resume when there
+//! is space again. A crash while the disk is full loses no acknowledged commit.
 
 use crate::common;
 
@@ -19,7 +19,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:03}").into_bytes()
 }
 
-/// With every other seed loose runs are merged among themselves.
+/// Odd seeds merge unindexed runs among themselves.
 fn options(seed: u64) -> SmallOptions {
     SmallOptions {
         memtable_bytes: 8 << 10,
@@ -29,7 +29,6 @@ fn options(seed: u64) -> SmallOptions {
     }
 }
 
-/// A random commit.
 fn changes(random: &mut Random) -> Vec<Change> {
     (0..=random.below(3))
         .map(|_| {
@@ -63,7 +62,7 @@ impl World {
         World { options, disk, db, trees, contents, full: 0 }
     }
 
-    /// Commits; whether there was space.
+    /// Commits; returns false if there was no space.
     fn commit(&mut self, changes: &[Change], durability: Durability) -> bool {
         match self.db.write(batch_of(&self.db, &self.trees, changes), durability) {
             Ok(_) => {
@@ -86,7 +85,7 @@ impl World {
     }
 }
 
-/// Fills the disk at some point of a random workload, and lets space come back.
+/// Fills the disk at random points of a random workload and frees space again.
 fn fill_and_free(seed: u64, counter: &Counter, coverage: &Coverage) {
     let mut random = Random::new(seed);
     let mut world = World::open(options(seed), empty_disk(seed), Contents::new());
@@ -115,7 +114,8 @@ fn fill_and_free(seed: u64, counter: &Counter, coverage: &Coverage) {
             }
         }
         if random.chance(1, 3) {
-            // The power fails while the disk is full. Without a promise for buffered commits all is kept here.
+            // A crash with a full disk. Buffered commits have no promise, so the policy keeps
+            // everything.
             let image = world.disk.crash_image(world.disk.operations(), CrashPolicy::KeepAll);
             let after = World::open(world.options.clone(), image, world.contents.clone());
             after.check("after a crash with a full disk");
@@ -151,7 +151,7 @@ fn a_full_disk_refuses_writes_and_recovers_without_reopening() {
     assert!(merged > 0 && folded > 0, "no loose runs were merged, or folded: {coverage:?}");
 }
 
-/// Each call that takes space fails once with a full disk, wherever it is.
+/// Each call that takes space finds the disk full once.
 #[test]
 fn each_write_in_turn_finds_the_disk_full() {
     let seed = common::seed();
@@ -215,7 +215,7 @@ fn on_a_disk_that_is_nearly_full_a_database_is_opened_and_made_smaller() {
         apply(&mut contents, &filling);
         db.close().unwrap();
     }
-    // Not enough for a log segment of the usual length.
+    // Too little for a log segment of the usual length.
     disk.set_capacity(Some(disk.used_bytes() + (200 << 10)));
     let db = large.open(&disk, 2).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
     let trees = open_trees(&db).unwrap();

@@ -1,8 +1,8 @@
-//! Each file-system call of a workload fails in turn.
+//! Each file system call of a workload fails in turn.
 //!
-//! Whatever fails: nothing panics; what is readable afterwards is the state with or without the call's own commit;
-//! after a log sync that failed no commit is accepted any more; and what a reopening, or a crash, finds is a prefix of
-//! the commits that holds all that were acknowledged as durable.
+//! After any failure nothing panics. The readable state is the one with or without the commit of
+//! the failed call. After a failed log sync no commit is accepted. A reopening or a crash finds a
+//! prefix of the commits with all that were acknowledged as durable.
 
 use crate::common;
 
@@ -70,13 +70,13 @@ const WORKLOAD: [Step; 50] = [
     Step::Compact,
 ];
 
-/// A workload on a disk that fails.
+/// A workload on a failing disk.
 struct Sweep {
     run: Run,
-    /// A commit whose outcome the engine says it does not know, and that cannot be read.
+    /// A commit of unknown outcome that cannot be read.
     unknown: Option<Vec<Change>>,
     errors: u64,
-    /// How many calls had failed when the database was opened.
+    /// Number of failed calls when the database was opened.
     failures_before: usize,
 }
 
@@ -88,7 +88,7 @@ impl Sweep {
             .any(|(call, path)| *call == Call::Sync && is_log(path))
     }
 
-    /// Reads everything; an error is none of this battery's if it is the one that was ordered.
+    /// Reads everything. The planned fault may hit once.
     fn readable(&mut self) -> Option<Contents> {
         let (db, _) = self.run.db.as_ref()?;
         match read_all(db) {
@@ -117,9 +117,9 @@ impl Sweep {
                 self.errors += 1;
                 let with = self.run.history.latest().clone();
                 let found = self.readable().expect("the database is open");
-                // A delete of what is not there looks the same either way.
+                // A delete of a missing key looks the same either way.
                 if found == with && self.run.history.before_latest() != &with {
-                    // It was published: it stays readable, whatever becomes of it.
+                    // It was published and stays readable, whatever its outcome.
                     assert!(matches!(e, Error::CommitUnknown { .. }), "applied, yet: {}", full_text(&e));
                     return;
                 }
@@ -148,7 +148,7 @@ impl Sweep {
         }
     }
 
-    /// Opens the database; the second time it must work.
+    /// Opens the database; a second attempt must succeed.
     fn open(&mut self) {
         if self.run.open().is_err() {
             self.errors += 1;
@@ -170,7 +170,7 @@ impl Sweep {
         self.settle(&found);
     }
 
-    /// What was unknown is known after a reopening.
+    /// A reopening resolves the unknown commit.
     fn settle(&mut self, found: &Contents) {
         let moment = self.run.disk.operations();
         if let Some(changes) = self.unknown.take() {
@@ -181,7 +181,7 @@ impl Sweep {
             }
         }
         let count = self.judge(moment, found).unwrap_or_else(|text| panic!("after reopening: {text}"));
-        // What a reopening serves is durable, and what it does not serve is gone.
+        // Everything that a reopening shows is durable; anything else is gone.
         let contents = self.run.history.state(count).clone();
         self.run.history = braiddb_sim::model::History::new(contents);
     }
@@ -195,7 +195,7 @@ impl Sweep {
     }
 }
 
-/// Runs the workload with a fault; whether it came to pass.
+/// Runs the workload with a fault; returns true if the fault hit.
 fn sweep(start: &Start, fault: Fault) -> bool {
     let run = Run::new(start);
     run.disk.inject(fault);
@@ -261,7 +261,7 @@ fn fail_each_call(start: &Start) {
     let fired = Counter::default();
     let sync_faults = Counter::default();
     in_parallel(cases.len() / every, |index| {
-        // A stride that is no multiple of the number of effects meets them all.
+        // The varying offset lets a sparse sweep meet every effect.
         let (call, effect, forever) = cases[index * every + index % every.min(5)];
         if forever {
             return sync_faults.add(u64::from(all_syncs_fail(start, call)));
@@ -278,7 +278,7 @@ fn fail_each_call(start: &Start) {
     assert!(fired.get() > 0);
 }
 
-/// From the `skip`-th sync on, no sync works any more: nothing that was acknowledged before may be lost.
+/// All syncs from the `skip`-th on fail. No commit acknowledged before may be lost.
 fn all_syncs_fail(start: &Start, skip: u64) -> bool {
     explained(
         || format!("every sync from the {skip}th on fails"),
@@ -293,7 +293,7 @@ fn all_syncs_fail(start: &Start, skip: u64) -> bool {
                         match step.write((&run.disk, db, trees), &changes, durability, at as u64) {
                             Ok(_) if durability == Durability::Sync => run.promise(),
                             Ok(_) => {}
-                            // Neither this one nor any later one is promised.
+                            // Neither this commit nor a later one is promised.
                             Err(_) => break,
                         }
                     }

@@ -1,4 +1,4 @@
-//! What commits may do to a flush while it is being put into force, at chosen moments rather than by luck.
+//! Commits at chosen moments of a flush's installation, instead of by luck.
 
 use crate::common;
 
@@ -17,7 +17,7 @@ use std::{
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// What is done once, before the next sync of a manifest.
+/// An action to run once, before the next sync of a manifest.
 #[derive(Clone, Default)]
 struct BeforeManifest(Arc<Mutex<Option<Hook>>>);
 
@@ -27,7 +27,7 @@ impl fmt::Debug for BeforeManifest {
     }
 }
 
-/// A disk on which something happens before a manifest is synced.
+/// A disk that runs the hook before it syncs a manifest.
 #[derive(Debug)]
 struct Interposed {
     disk: Arc<SimDisk>,
@@ -66,21 +66,21 @@ impl braiddb::platform::FileLayer for Manifest {
     }
 }
 
-/// What is left of the database if all is lost that was not synced.
+/// Opens the database after a crash that loses everything unsynced.
 fn after_crash(disk: &SimDisk) -> Db {
     let vfs: Arc<dyn Vfs> = disk.crash_image(disk.operations(), CrashPolicy::LoseAllUnsynced);
     let db = Db::builder().create_parents(true).vfs(vfs).runtime(SimRuntime::new(2)).background_threads(0).open(PATH);
     db.unwrap_or_else(|e| panic!("open after the crash: {}", full_text(&e)))
 }
 
-/// Bytes that cannot be compressed.
+/// Incompressible bytes.
 fn noise(len: usize, tag: u64) -> Vec<u8> {
     Random::new(tag).bytes(len)
 }
 
-/// While a flush of everything was being put into force, the log's last segment was sealed without another commit in
-/// it. So all of it was flushed, and it was given up, although the manifest had just said that recovery begins there:
-/// after a crash durable commits were lost, or the database could not be opened any more.
+/// While a flush of everything was installed, the log's last segment was sealed without another
+/// commit in it. Since all of it was flushed it was released, although the manifest named it as the
+/// start of recovery. After a crash durable commits were lost, or the database did not open.
 #[test]
 fn the_segment_where_recovery_begins_is_kept() {
     let disk = empty_disk(1);
@@ -98,13 +98,13 @@ fn the_segment_where_recovery_begins_is_kept() {
     let (other, other_db) = (tree.clone(), db.clone());
     *hook.0.lock().expect("nobody panics with it") = Some(Box::new(move || {
         let mut batch = other_db.batch();
-        // It does not fit what is left of the segment.
+        // Does not fit into the segment.
         batch.put(&other, b"meanwhile", noise(7000, 2));
         ok(other_db.write(batch, Durability::Sync));
     }));
     ok(db.flush());
     assert!(hook.0.lock().expect("nobody panics with it").is_none(), "the flush has synced a manifest");
-    // What was given up is used again, or removed.
+    // Released segments are reused or removed.
     for number in 0..4_u64 {
         ok(tree.put(number.to_be_bytes(), noise(7000, number)));
     }
@@ -119,8 +119,9 @@ fn the_segment_where_recovery_begins_is_kept() {
     }
 }
 
-/// Where nothing was committed for a while, the log goes on in a short segment, which recovery then begins in. While the manifest was told
-/// so, a commit that did not fit sealed that segment with nothing in it; all of it was flushed, and it was given up.
+/// An idle database continues its log in a short segment, where recovery then begins. While the
+/// manifest recorded that, a commit that did not fit sealed this empty segment. Since all of it was
+/// flushed it was released.
 #[test]
 fn the_short_segment_where_recovery_begins_is_kept() {
     const LEN: usize = 1 << 20;
@@ -135,7 +136,7 @@ fn the_short_segment_where_recovery_begins_is_kept() {
         .memory(128 << 20);
     let db = ok(builder.blob_threshold(16 << 20).open(PATH));
     let tree = ok(db.tree("left"));
-    // More than the first segment takes, so that there is a longer one.
+    // More than the first segment holds, so that a longer one follows.
     ok(tree.put(b"first", noise(LEN / 4 * 3, 1)));
     ok(tree.put(b"second", noise(LEN, 2)));
     ok(db.flush());
@@ -155,7 +156,7 @@ fn the_short_segment_where_recovery_begins_is_kept() {
     }));
     let seen = seen.recv_timeout(Duration::from_secs(30)).expect("an edit while nothing is committed");
     assert_eq!(seen.iter().filter(|len| **len == LEN as u64).count(), 1, "the log is short by then: {seen:?}");
-    // What was given up is used again, or removed.
+    // Released segments are reused or removed.
     ok(tree.put(b"last", noise(LEN, 4)));
     ok(db.sync());
     let after = after_crash(&disk);
@@ -169,8 +170,8 @@ fn the_short_segment_where_recovery_begins_is_kept() {
     }
 }
 
-/// A commit before a bulk load records that the log lacks the load. A watcher that saw this commit while the manifest was being
-/// written read the load too early, and never saw it.
+/// A commit ahead of a bulk load records that the log lacks the load. A watcher that saw this
+/// commit while the manifest was written read the tree too early and never saw the load.
 #[test]
 fn a_load_is_told_of_when_it_is_there() {
     let disk = empty_disk(1);

@@ -1,10 +1,10 @@
-//! The ten anomalies of Hermitage (Kleppmann, github.com/ept/hermitage), none of which can happen between optimistic
-//! transactions: each either sees what it should, or its commit is refused.
+//! The ten anomalies of Hermitage (Kleppmann, github.com/ept/hermitage). None can happen between
+//! optimistic transactions: each sees a correct state, or its commit is refused.
 //!
-//! As there, a table holds 10 under 1 and 20 under 2, and predicates are reads of the whole range whose rows are then looked
-//! through. Each case runs five times: with the window of recent commits reaching back far enough; with so much committed
-//! before each commit that it does not, and what was read is looked for where it is stored, in memory; the same when it was
-//! flushed; when the runs were folded into a view; and when they were merged.
+//! As there, a table holds 10 under 1 and 20 under 2, and a predicate reads the whole range and
+//! filters the rows. Each case runs five times, by the place where the commit finds conflicts. The
+//! first is the window of recent commits. The others flood the window, so that the commit checks
+//! stored keys: in the memtable, in flushed runs, in a view, and after a merge.
 
 use crate::common;
 
@@ -12,14 +12,14 @@ use braiddb::{Db, Durability, Result, SequenceNumber, Snapshot, Transaction, Tre
 use common::{SmallOptions, empty_disk, explained, threads::ok};
 use std::sync::Arc;
 
-/// What is committed so that the window of recent commits does not reach back: so many keys of so many bytes.
+/// Number and length of the keys of a flood: more than the window holds.
 const FLOOD_KEYS: u8 = 5;
 const FLOOD_KEY_LEN: usize = 60_000;
 
-/// Flushes after which loose runs have been folded into a view.
+/// Flushes after which unindexed runs have been folded into a view.
 const RUNS: u8 = 8;
 
-/// Where a commit is checked.
+/// The place where a commit finds conflicts.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Window,
@@ -38,7 +38,7 @@ struct Case {
 
 type Rows = Vec<(u8, u8)>;
 
-/// Runs a case once for each place where its commits are checked.
+/// Runs a case for each place.
 fn everywhere(body: impl Fn(&Case)) {
     for place in [Place::Window, Place::Memory, Place::Runs, Place::View, Place::Merged] {
         explained(
@@ -69,7 +69,7 @@ impl Case {
         ok(tx.put(&self.table, [key], [value]));
     }
 
-    /// The rows whose values a predicate holds for.
+    /// Rows whose value satisfies the predicate.
     fn select(&self, tx: &Transaction, holds: impl Fn(u8) -> bool) -> Rows {
         let rows = tx.iter(&self.table).map(ok).map(|(key, value)| (key[0], value[0]));
         rows.filter(|(_, value)| holds(*value)).collect()
@@ -79,12 +79,12 @@ impl Case {
         snapshot.iter(&self.table).map(ok).map(|(key, value)| (key[0], value[0])).collect()
     }
 
-    /// What is committed.
+    /// Committed rows.
     fn rows(&self) -> Rows {
         self.table.iter().map(ok).map(|(key, value)| (key[0], value[0])).collect()
     }
 
-    /// Commits where the case wants it to be checked.
+    /// Commits such that the conflict check takes place at `self.place`.
     fn try_commit(&self, tx: Transaction) -> Result<SequenceNumber> {
         if !matches!(self.place, Place::Window) {
             let mut batch = self.db.batch();
@@ -137,7 +137,7 @@ fn g0_write_cycles() {
     });
 }
 
-/// G1a: what is taken back, dropped or refused was never seen by others.
+/// G1a: no other transaction sees writes that were rolled back, dropped or refused.
 #[test]
 fn g1a_aborted_reads() {
     everywhere(|case| {
@@ -165,7 +165,7 @@ fn g1a_aborted_reads() {
     });
 }
 
-/// G1b: what a transaction writes over later was never seen by others.
+/// G1b: no other transaction sees a value that its writer overwrites later.
 #[test]
 fn g1b_intermediate_reads() {
     everywhere(|case| {
@@ -182,7 +182,8 @@ fn g1b_intermediate_reads() {
     });
 }
 
-/// G1c: each of two reads what the other writes. Neither sees it, and only one is committed.
+/// G1c: each of two transactions reads a key that the other writes. Neither sees the other's write,
+/// and only one commits.
 #[test]
 fn g1c_circular_information_flow() {
     everywhere(|case| {
@@ -197,7 +198,8 @@ fn g1c_circular_information_flow() {
     });
 }
 
-/// OTV, observed transaction vanishes: whoever has seen a part of a transaction sees the rest, and goes on to.
+/// OTV, observed transaction vanishes: a reader that saw a part of a transaction sees the whole,
+/// and continues to.
 #[test]
 fn otv_observed_transaction_vanishes() {
     everywhere(|case| {
@@ -220,8 +222,8 @@ fn otv_observed_transaction_vanishes() {
     });
 }
 
-/// PMP, predicate-many-preceders: a predicate holds for the same rows when it is asked again, and whoever writes on the
-/// strength of it is refused if others have changed that.
+/// PMP, predicate-many-preceders: a predicate selects the same rows when repeated. A transaction
+/// that writes based on it is refused if the selection has changed.
 #[test]
 fn pmp_predicate_many_preceders() {
     everywhere(|case| {
@@ -233,7 +235,7 @@ fn pmp_predicate_many_preceders() {
         case.put(&reader, 9, 90);
         case.is_refused(reader);
     });
-    // Where the predicate is that of a write.
+    // The predicate of a write.
     everywhere(|case| {
         let (adder, remover) = (case.begin(), case.begin());
         for (key, value) in case.select(&adder, |_| true) {
@@ -249,7 +251,7 @@ fn pmp_predicate_many_preceders() {
     });
 }
 
-/// P4, lost update: of two that read a key and write it, one is committed.
+/// P4, lost update: of two that read and write a key, only one commits.
 #[test]
 fn p4_lost_update() {
     everywhere(|case| {
@@ -262,7 +264,7 @@ fn p4_lost_update() {
         case.is_refused(two);
         assert_eq!(case.rows(), [(1, 11), (2, 20)]);
     });
-    // Of a key that is taken away meanwhile.
+    // A key deleted meanwhile.
     everywhere(|case| {
         let (one, two) = (case.begin(), case.begin());
         assert_eq!(case.get(&one, 1), Some(10));
@@ -274,7 +276,7 @@ fn p4_lost_update() {
         case.is_refused(two);
         assert_eq!(case.rows(), [(2, 20)]);
     });
-    // Of a key that is not there, and by a blind write that deletes a range.
+    // A missing key, and a blind range delete.
     everywhere(|case| {
         let (one, two) = (case.begin(), case.begin());
         assert_eq!(case.get(&one, 5), None);
@@ -289,7 +291,7 @@ fn p4_lost_update() {
     });
 }
 
-/// G-single, read skew: one that reads a key before and another after a commit that writes both sees them as they were before.
+/// G-single, read skew: reads before and after a commit that writes both keys see the old values.
 #[test]
 fn g_single_read_skew() {
     everywhere(|case| {
@@ -314,7 +316,7 @@ fn g_single_read_skew() {
         assert_eq!(case.select(&reader, |value| value % 3 == 0), []);
         case.commit(reader);
     });
-    // Where it writes on the strength of both.
+    // With a write based on both.
     everywhere(|case| {
         let (one, two) = (case.begin(), case.begin());
         assert_eq!(case.get(&one, 1), Some(10));
@@ -329,7 +331,7 @@ fn g_single_read_skew() {
     });
 }
 
-/// G2-item, write skew: two that read both keys and write one each.
+/// G2-item, write skew: both read two keys, and each writes one of them.
 #[test]
 fn g2_item_write_skew() {
     everywhere(|case| {
@@ -345,7 +347,8 @@ fn g2_item_write_skew() {
     });
 }
 
-/// G2, cycles of anti-dependencies: two that find no row for a predicate, and each put one; from either end of the range.
+/// G2, anti-dependency cycles: both find no row for a predicate, and each inserts one. From either
+/// end of the range.
 #[test]
 fn g2_anti_dependency_cycles() {
     for is_backward in [false, true] {
@@ -364,7 +367,8 @@ fn g2_anti_dependency_cycles() {
             assert_eq!(case.rows(), [(1, 10), (2, 20), (3, 30)]);
         });
     }
-    // Fekete's, with a third one that only reads: it sees the second and not the first, so the first must not be committed.
+    // Fekete's case with a third, read-only transaction: it sees the second and not the first, so
+    // the first must not commit.
     everywhere(|case| {
         let one = case.begin();
         assert_eq!(case.select(&one, |_| true), [(1, 10), (2, 20)]);

@@ -1,13 +1,14 @@
-//! Histories of transactions that get into each other's way, each judged by two checkers: one replays the commits on a model
-//! in the order of their sequence numbers, the other looks for cycles in what the values tell, and knows no numbers (see
-//! `braiddb_sim::{history, cycles}`).
+//! Histories of conflicting transactions, judged by two checkers. One replays the commits on a
+//! model in sequence number order. The other looks for cycles in the values alone, without the
+//! numbers (`braiddb_sim::{history, cycles}`).
 //!
-//! With a scheduler: some logical threads in one, each next operation by chance. The same seed gives the same history; one
-//! that is wrong is made as short as it can be at its end, and told with its seed. And with real threads, which come as they
-//! come: free, or all of them with their commits queued up behind an exclusive transaction, so that they become one group.
+//! Scheduled histories run logical threads in one thread, each next operation at random. A seed
+//! reproduces the history; a wrong one is cut to its shortest wrong prefix and reported with its
+//! seed. Histories with real threads run freely, or queue all commits behind an exclusive
+//! transaction so that they form one group.
 //!
-//! `BRAIDDB_SEED=n` gives the seed; `BRAIDDB_VOLUME=1` is the full number of histories, also in a debug build, and 3.4 ten
-//! thousand with a scheduler.
+//! `BRAIDDB_SEED=n` sets the seed. `BRAIDDB_VOLUME=1` is the full number of histories, also in a
+//! debug build; 3.4 gives ten thousand scheduled ones.
 
 use crate::common;
 
@@ -32,30 +33,30 @@ use std::{
     thread,
 };
 
-/// Histories with a scheduler, and transactions of each.
+/// Scheduled histories, and transactions of each.
 const SCHEDULED: u64 = 3_000;
 const TRANSACTIONS: u64 = 100;
 
-/// Histories with real threads, and transactions of each thread.
+/// Histories with free threads, and transactions of each thread.
 const FREE: u64 = 300;
 const TRANSACTIONS_OF_THREAD: u64 = 100;
 
-/// Histories whose commits queue up, and how often they do in each.
+/// Histories with queued commits, and rounds of each.
 const QUEUED: u64 = 300;
 const ROUNDS: u64 = 40;
 
-/// Transactions until there are other keys.
+/// Transactions after which the keys change.
 const EPOCH: u64 = 30;
 
-/// Histories with long spells of blind writes, and how many commits a spell has: after fewer without transactions the engine
-/// closes its window of recent commits.
+/// Histories with quiet spells of blind writes, and commits of a spell: more than after which the
+/// engine closes its window of recent commits.
 const QUIET: u64 = 40;
 const SPELL: u64 = 4200;
 
-/// The name of who is no logical thread.
+/// The name of a writer outside of the logical threads.
 const NOBODY: u64 = 99;
 
-/// What the histories have met.
+/// Counts of events.
 #[derive(Debug, Default)]
 struct Met {
     committed: Counter,
@@ -70,7 +71,7 @@ struct Met {
 }
 
 impl Met {
-    /// Judges a history; what is wrong is told with the records that show it.
+    /// Judges a history. An error shows the involved records.
     fn judge(&self, world: World) -> Result<(), String> {
         let finally = world.contents();
         let stats = world.db().stats();
@@ -79,7 +80,7 @@ impl Met {
         self.flushes.add(stats.flushes);
         self.merges.add(stats.merges + stats.folds);
         let records = world.into_records();
-        // Whoever does not trust the numbers goes first.
+        // First the checker that ignores sequence numbers.
         let bound =
             check_lists(&records, &finally, is_list).map_err(|wrong| format!("lists: {}", wrong.tell(&records)));
         let answers = check_replay(&records, &finally).map_err(|wrong| format!("replay: {}", wrong.tell(&records)));
@@ -100,7 +101,7 @@ impl Met {
         counter.add(1);
     }
 
-    /// Histories in which nothing gets into anything's way would show nothing.
+    /// Histories without conflicts would prove nothing.
     fn print_and_check(&self) {
         println!("{self:?}");
         let (committed, refused) = (self.committed.get(), self.refused.get());
@@ -110,20 +111,21 @@ impl Met {
     }
 }
 
-/// Logical threads, one of which does something next.
+/// Logical threads, one of which runs next.
 struct Scheduler {
     world: World,
     random: Random,
     threads: Vec<(Option<(Open, usize)>, u64)>,
     begun: u64,
-    /// The last commit, if the last thing done was one.
+    /// Number of the last blind commit.
     blind: u64,
 }
 
 impl Scheduler {
     fn new(seed: u64) -> Scheduler {
         let mut random = Random::new(seed);
-        // Large beside the versions of a long key that snapshots hold: a partition can always be split.
+        // Large compared with the versions of a long key that snapshots pin: a partition can always
+        // be split.
         let partition_bytes = 1 << (20 + random.below(3));
         let options = SmallOptions { blob_threshold: 2000, partition_bytes, ..SmallOptions::random(&mut random) };
         let builder = options.builder(&empty_disk(seed), seed).vfs(Arc::new(MemVfs::new()));
@@ -132,7 +134,8 @@ impl Scheduler {
         Scheduler { world, random, threads, begun: 0, blind: 0 }
     }
 
-    /// Does so many operations, or fewer if the history is over before; then all that is open is dropped. Whether it was over.
+    /// Runs up to `operations` operations, then drops open transactions. Returns true if the
+    /// history ended first.
     fn run(&mut self, operations: u64) -> bool {
         for _ in 0..operations {
             if self.begun >= TRANSACTIONS && self.threads.iter().all(|(open, _)| open.is_none()) {
@@ -152,7 +155,7 @@ impl Scheduler {
         }
     }
 
-    /// Many blind writes, while no thread does anything.
+    /// Many blind writes while all threads are idle.
     fn spell(&mut self) {
         for _ in 0..SPELL {
             let epoch = self.begun / EPOCH;
@@ -176,7 +179,7 @@ impl Scheduler {
         write(&self.world, (NOBODY, self.blind), &mut self.random);
     }
 
-    /// One thread does what it does next.
+    /// Runs the next operation of one thread.
     fn go_on(&mut self, epoch: u64) {
         let Scheduler { world, random, threads, begun, blind } = self;
         let thread = random.index(threads.len());
@@ -209,7 +212,7 @@ impl Scheduler {
         }
     }
 
-    /// The history of a seed, cut off after so many operations, judged.
+    /// Judges the history of a seed, cut off after `operations` operations.
     fn judge(seed: u64, operations: u64, met: &Met) -> Result<(), String> {
         let mut scheduler = Scheduler::new(seed);
         scheduler.run(operations);
@@ -217,7 +220,7 @@ impl Scheduler {
     }
 }
 
-/// The fewest operations after which a history is wrong, and what is wrong then.
+/// Returns the smallest number of operations after which a history is wrong, and the error.
 fn shortest(seed: u64, wrong: String) -> String {
     let (mut right, mut fails, mut told) = (0, 1 << 20, wrong);
     while right + 1 < fails {
@@ -246,8 +249,8 @@ fn scheduled_histories_are_serializable() {
     met.print_and_check();
 }
 
-/// Transactions that are open over a long spell are judged by all that was committed in it; and when there were none for as
-/// long, those that come after are again.
+/// Transactions open over a long spell are judged against all its commits. After a spell without
+/// transactions the window opens again.
 #[test]
 fn histories_with_quiet_spells_are_serializable() {
     let seed = common::seed();
@@ -272,7 +275,7 @@ fn histories_with_quiet_spells_are_serializable() {
     met.print_and_check();
 }
 
-/// The same seed gives the same history, or no failure could be told again.
+/// A seed gives one history; otherwise no failure could be reproduced.
 #[test]
 fn a_scheduled_history_follows_from_its_seed() {
     let records = |seed| {
@@ -285,8 +288,9 @@ fn a_scheduled_history_follows_from_its_seed() {
     assert!(records(seed) != records(seed + 1));
 }
 
-/// Runs histories with threads one after the other. Each has its own time limit: beside other busy processes, every one of
-/// their thousands of handovers waits for its turn on a core, and all of them together took longer than one limit.
+/// Runs threaded histories one after the other, each with its own time limit. On a busy machine
+/// each of the thousands of handovers waits for a core, and all histories together exceeded one
+/// limit.
 fn each_bounded(count: u64, history: fn(u64, &Met)) -> Arc<Met> {
     let seed = common::seed();
     let met = Arc::new(Met::default());
@@ -303,7 +307,7 @@ fn threaded(seed: u64, random: &mut Random) -> World {
     World::new(ok(builder.background_threads(2).open(common::PATH)), random)
 }
 
-/// Notes a failure for the other threads, so that they end too.
+/// Reports a panic to the other threads, so that they end too.
 struct Failing<'a>(&'a AtomicBool);
 
 impl Drop for Failing<'_> {
@@ -339,7 +343,7 @@ fn free(seed: u64, met: &Met) {
     judge_free(met, seed, world);
 }
 
-/// One transaction of a thread, and what it does beside it.
+/// One transaction of a thread, and work beside it.
 fn run_freely(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) {
     match random.below(60) {
         0 => ok(world.maintain(random)),
@@ -371,8 +375,9 @@ fn free_histories_are_serializable() {
     met.print_and_check();
 }
 
-/// In each round all threads read and write, then one takes the right to commit, and commits something when all others have
-/// come to their own commits: those looked ahead before it, and wait behind it as one group.
+/// In each round all threads read and write. Then one begins an exclusive transaction, and commits
+/// when all others have reached their own commits. These were prechecked before it and wait behind
+/// it as one group.
 fn queued(seed: u64, met: &Met) {
     let mut random = Random::new(seed);
     let world = threaded(seed, &mut random);
@@ -416,9 +421,9 @@ fn queued(seed: u64, met: &Met) {
     judge_free(met, seed, world);
 }
 
-/// Holds the others up until they have come, and a little longer.
+/// Holds the others up until all have arrived, and a little longer.
 fn lead(world: &World, round: u64, epoch: u64, random: &mut Random, wait: impl FnOnce()) {
-    // The others have something to look through before they wait.
+    // The flood gives the others something to check before they wait.
     let is_whole = random.chance(1, 8);
     world.flood((NOBODY, round), is_whole);
     let mut open = world.begin((0, round), Kind::Exclusive);

@@ -1,10 +1,12 @@
-//! Background work comes to an end.
+//! Background work ends.
 //!
-//! The story: a partition larger than twice `partition_bytes`, which a split gave back as one part (a large value or key at
-//! its end), is not split again before it has grown by half. Every merge of its runs was cut into several runs at twice
-//! `partition_bytes`. So a merge of the two newest loose runs gave two loose runs, and was planned again, for ever; and a
-//! merge of all gave several loose runs without a view, whose dead entries were counted in the oldest run alone, so that after
-//! the fold that followed more were dead than were known to be held by snapshots, and all was merged again, for ever.
+//! The story: a split returned a partition larger than twice `partition_bytes` as one part, because
+//! of a large value or key at its end. It is not split again before it has grown by half. Every
+//! merge of its runs was cut into several runs at twice `partition_bytes`. A merge of the two
+//! newest unindexed runs therefore gave two again, and was planned forever. A merge of all gave
+//! several unindexed runs without a view, with garbage counted in the oldest run alone. After the
+//! next fold there was more garbage than snapshots were known to pin, and everything was merged
+//! again, forever.
 
 use crate::common;
 
@@ -52,13 +54,13 @@ fn comes_to_an_end(fold_bytes_per_entry: u64, holds: bool) {
     is_done.recv_timeout(Duration::from_secs(20)).expect("background work comes to an end");
 }
 
-/// Loose merges: no snapshot is needed.
+/// Merges of unindexed runs; no snapshot is needed.
 #[test]
 fn merges_of_loose_runs_come_to_an_end() {
     comes_to_an_end(10_000, false);
 }
 
-/// With the default of `fold_bytes_per_entry`: a fold and a merge of all in turn, while snapshots hold what is dead.
+/// Default `fold_bytes_per_entry`: folds and full merges alternate while snapshots pin garbage.
 #[test]
 fn folds_and_merges_come_to_an_end() {
     comes_to_an_end(10, true);

@@ -1,4 +1,4 @@
-//! The batteries that need nothing but the simulated disk: one program, so that they are built once and share the processors.
+//! The batteries on the simulated disk: one program, built once, whose tests share the processors.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,8 +1,9 @@
-//! Commits that the log has no space for, and the log archive: their numbers are no gap in it, whenever a crash comes.
+//! Commits refused by a full log leave no gap in the log archive, at any moment of a crash.
 //!
-//! The story: a full disk refused commits; a flush had the manifest note that their numbers may have been used; the power failed before
-//! the next commit, which would have logged them as empty. The next open went on after them, so the archive lacked them, and every
-//! restore to a later commit was refused as one across a gap.
+//! The story: a full disk refused commits. A flush recorded in the manifest that their numbers may
+//! be used. The power failed before the next commit, which would have logged them as no-ops. The
+//! next open continued after these numbers, the archive lacked them, and every restore to a later
+//! commit failed as one across a gap.
 
 use crate::common;
 
@@ -12,7 +13,7 @@ use common::{PATH, SmallOptions, empty_disk, explained, full_text, value};
 use std::{io::ErrorKind, sync::Arc};
 
 const ARCHIVE: &str = "/archive";
-/// So many commits are refused: enough that the log has no space left for their numbers either.
+/// Commits to refuse: enough that the log has no space for their numbers either.
 const REFUSED: u64 = 100;
 const RESTORED: &str = "/restored";
 
@@ -32,7 +33,7 @@ fn contents(tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     tree.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).expect("an entry")).collect()
 }
 
-/// Writes until the log refuses a commit, and then some more.
+/// Writes until the log has refused `REFUSED` commits.
 fn fill_log(db: &Db, tree: &Tree) {
     let mut refused = 0;
     for at in 0..500_u64 {
@@ -42,7 +43,7 @@ fn fill_log(db: &Db, tree: &Tree) {
             Err(e) if e.is_disk_full() => refused += 1,
             done => drop(done.unwrap_or_else(|e| panic!("a write: {}", full_text(&e)))),
         }
-        // Those after the first fill the log to its last byte with the numbers of those before them.
+        // The later ones fill the log to the last byte with the numbers of earlier ones.
         if refused == REFUSED {
             return;
         }
@@ -71,7 +72,7 @@ fn archive_after_refused_commits_and_a_crash_anywhere_has_no_gap() {
             db.flush().expect("there is space for runs");
         }
         disk.clear_faults();
-        // The refused numbers are logged before it: a crash may come between the two records.
+        // This write first logs the refused numbers. A crash may come between the two records.
         tree.put("after", "2").expect("a write");
         db.sync().expect("a sync");
         let to = disk.operations();
@@ -100,8 +101,8 @@ fn archive_after_refused_commits_and_a_crash_anywhere_has_no_gap() {
     }
 }
 
-/// A snapshot may stand at a refused number. A crash gives that number to another commit, which whoever watches from the snapshot on must
-/// be shown.
+/// A snapshot may be at a refused number. After a crash another commit gets that number, and a
+/// watcher that began at the snapshot must see it.
 #[test]
 fn watcher_from_a_refused_number_is_shown_the_commit_that_gets_it_after_a_crash() {
     let options = SmallOptions { memtable_bytes: 1 << 20, ..SmallOptions::default() };

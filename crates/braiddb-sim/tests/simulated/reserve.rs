@@ -1,5 +1,5 @@
-//! The reserve on a disk that is full: deletes, a compaction and an opening use it, puts are refused until it is whole again, and a crash in the
-//! middle of any of that loses nothing.
+//! The disk reserve on a full disk. Deletes, a compaction and an open use it, and puts are refused
+//! until it is whole again. A crash at any moment loses nothing.
 
 use crate::common;
 
@@ -15,21 +15,21 @@ use std::{ops::Bound, sync::Arc};
 /// Bytes of the disk.
 const CAPACITY: u64 = 640 << 10;
 
-/// Puts in a row that find no space, after which the disk is full.
+/// Consecutive refused puts after which the disk counts as full.
 const REFUSALS: u32 = 12;
 
-/// How the database was filled.
+/// The way the database was filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filling {
-    /// Merges keep up, so that no partition is larger than the reserve.
+    /// Merges keep up: no partition is larger than the reserve.
     Merged,
-    /// No merge was done: one partition holds everything, in runs of ascending keys. Each commit also overwrites a note in a
-    /// second tree, as an import does that can be resumed, so that all runs end there.
+    /// Without merges: one partition holds everything in runs of ascending keys. Each commit also
+    /// overwrites a note in a second tree, as a resumable import does, so that all runs end there.
     Unmerged,
 }
 
 impl Filling {
-    /// Bytes of the reserve: for one large partition too few to merge a half of it at once.
+    /// Bytes of the reserve: too few to merge half of one large partition at once.
     fn reserve(self) -> u64 {
         match self {
             Filling::Merged => 192 << 10,
@@ -54,7 +54,7 @@ fn open(disk: &Arc<SimDisk>, filling: Filling, seed: u64) -> braiddb::Result<Db>
     filling.options().builder(disk, seed).disk_reserve(filling.reserve()).open(PATH)
 }
 
-/// A database, what it should hold, and where the journal was after each commit.
+/// A database, its expected contents, and the journal position and contents of each commit.
 struct World {
     filling: Filling,
     disk: Arc<SimDisk>,
@@ -77,7 +77,7 @@ impl World {
         Ok(())
     }
 
-    /// Puts until the disk is full; how many were stored.
+    /// Puts until the disk is full; returns the number of stored puts.
     fn fill(&mut self, random: &mut Random) -> u64 {
         let (mut refused, mut stored) = (0, 0);
         while refused < REFUSALS {
@@ -100,7 +100,7 @@ impl World {
         stored
     }
 
-    /// Deletes half of what there is, and compacts.
+    /// Deletes half of the rows and compacts.
     fn make_room(&mut self) {
         let keys: Vec<Vec<u8>> =
             self.contents.keys().filter(|(tree, _)| *tree == 0).map(|(_, key)| key.clone()).collect();
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-/// A database on a disk of its own that is full.
+/// A full disk with its database.
 fn full_world(filling: Filling, seed: u64) -> World {
     let disk = empty_disk(seed);
     disk.set_capacity(Some(CAPACITY));
@@ -131,7 +131,8 @@ fn full_world(filling: Filling, seed: u64) -> World {
     world
 }
 
-/// Half is deleted in rounds, with the disk full each time, and the database reopened on the full disk each other time.
+/// Deletes half of the rows in four rounds, each on a full disk. Odd rounds reopen the database
+/// there.
 fn delete_on_full_disk(filling: Filling, seed: u64) {
     let mut world = full_world(filling, seed);
     let mut random = Random::new(seed ^ 1);
@@ -160,8 +161,9 @@ fn delete_range_and_compact_on_full_disk_give_space_back() {
     });
 }
 
-/// The story: an import in key order was faster than the merges, so that one partition held all of a small volume. Its merge wrote
-/// all new runs before an old one could go, found no space, and `compact` failed on the full disk, also after a delete of half.
+/// The story: an import in key order outran the merges, so one partition held all of a small
+/// volume. Its merge wrote all new runs before it could remove an old one, and found no space.
+/// `compact` failed on the full disk, even after a delete of half.
 #[test]
 fn compact_of_one_large_partition_on_full_disk_gives_space_back() {
     let seed = common::seed();
@@ -171,11 +173,11 @@ fn compact_of_one_large_partition_on_full_disk_gives_space_back() {
     });
 }
 
-/// While the reserve is used, only what takes data away is accepted: single deletes, batches of them, range deletes and dropped trees.
+/// While the reserve is in use only deletes are accepted: of keys, batches, ranges and trees.
 #[test]
 fn writes_while_reserve_is_used_are_refused_unless_they_delete() {
     let mut world = full_world(Filling::Merged, 7);
-    // A compaction that finds nothing to give back uses the reserve, and so do deletes sooner or later.
+    // A compaction that finds no garbage uses the reserve; deletes use it sooner or later.
     let mut deleted = 0;
     while world.is_whole() {
         let first = world.contents.keys().next().unwrap().1.clone();
@@ -199,14 +201,15 @@ fn writes_while_reserve_is_used_are_refused_unless_they_delete() {
     world.db.write(deletes, Durability::Sync).unwrap();
     world.db.drop_tree(common::TREES[1]).unwrap();
     assert!(tree.get(&one).unwrap().is_none());
-    // Space from elsewhere: nobody need reopen anything.
+    // Space from elsewhere: no reopening is needed.
     world.disk.set_capacity(Some(4 * CAPACITY));
     world.db.flush().unwrap();
     tree.put(b"new", b"value").unwrap();
     assert!(world.is_whole());
 }
 
-/// A crash wherever the reserve is released, used and refilled: the next opening is on the full disk too.
+/// Crashes wherever the reserve is released, used and refilled. The next open is on the full disk
+/// too.
 fn crash_on_full_disk(filling: Filling, seed: u64, share: usize) {
     let mut world = full_world(filling, seed);
     let from = world.disk.operations();
@@ -225,7 +228,7 @@ fn open_after_crash(world: &World, at: usize, policy: CrashPolicy) {
     let filling = world.filling;
     let db = match open(&image, filling, 90) {
         Err(e) if e.is_disk_full() => {
-            // The reserve was used up when the power failed.
+            // The reserve was used up at the crash.
             image.set_capacity(None);
             open(&image, filling, 91).unwrap_or_else(|e| panic!("open with space: {}", full_text(&e)))
         }
@@ -254,7 +257,7 @@ fn crashes_with_reserve_in_use_lose_nothing() {
     in_parallel(volume(10).max(2) as usize, |index| crash_on_full_disk(Filling::Merged, seed + index as u64, share));
 }
 
-/// A crash between the parts of a merge that is put in force part by part, and in the middle of each.
+/// Crashes between and within the parts of a merge that is installed in parts.
 #[test]
 fn crashes_while_large_partition_is_merged_in_parts_lose_nothing() {
     let seed = common::seed() ^ 3;

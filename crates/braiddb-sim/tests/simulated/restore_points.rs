@@ -1,4 +1,4 @@
-//! Restores to a commit or a moment: from a backup and the log archive, exactly there, or refused.
+//! Restores from a backup and the log archive to a commit or a moment: exactly there, or refused.
 
 use crate::common;
 
@@ -16,18 +16,18 @@ use std::{collections::BTreeMap, io::ErrorKind, path::Path, sync::Arc};
 
 const BACKUPS: &str = "/backups";
 const ARCHIVE: &str = "/archive";
-/// So much later than a commit is the next one, at least.
+/// Minimum microseconds between commits.
 const NEXT_US: u64 = 1000;
 const RESTORED: &str = "/restored";
 
-/// A database with a log archive, and what it held after each commit.
+/// A database with a log archive, and its contents after each commit.
 struct World {
     options: SmallOptions,
     disk: Arc<SimDisk>,
     runtime: Arc<SimRuntime>,
     db: Option<Db>,
     now: Contents,
-    /// By sequence number: the state after that commit, and the clock's time then.
+    /// Contents and time after each commit, by sequence number.
     states: BTreeMap<u64, (Contents, u64)>,
     time_us: u64,
     steps: u64,
@@ -61,12 +61,12 @@ impl World {
         self.db.as_ref().expect("the database is open")
     }
 
-    /// The state now is that after this commit.
+    /// Notes the current state as that after commit `sequence`.
     fn note(&mut self, sequence: u64) {
         use braiddb::platform::Runtime;
         self.time_us = self.runtime.unix_time_us();
         self.states.insert(sequence, (self.now.clone(), self.time_us));
-        // So that each commit has a time of its own.
+        // Gives each commit its own time.
         self.runtime.advance_us(NEXT_US);
     }
 
@@ -91,7 +91,7 @@ impl World {
             }
             4 => drop(self.db().backup(&target(&self.disk).expect("a target")).expect("backup")),
             _ => {
-                // What goes past the log is a gap: see below.
+                // Commits without WAL leave a gap: see below.
                 let logged = |step: &Step| !matches!(step, Step::PutUnlogged | Step::Load | Step::Ingest);
                 let step = loop {
                     let step = ALPHABET[random.index(ALPHABET.len())];
@@ -109,7 +109,7 @@ impl World {
         builder.restore_to(&target(&self.disk)?, ARCHIVE, point, dir)
     }
 
-    /// Restores to a point, which is just after a commit.
+    /// Restores to a point that lies just after commit `sequence`.
     fn check(&self, point: RestorePoint, sequence: u64, dir: &str) {
         let restored = self.restore(point, dir).unwrap_or_else(|e| panic!("{point:?}: {}", full_text(&e)));
         assert_eq!(restored.sequence, sequence, "{point:?}");
@@ -117,22 +117,23 @@ impl World {
         assert_eq!(db.snapshot().sequence(), sequence);
         let (expected, _) = &self.states[&sequence];
         check_all_reads(&db, expected).unwrap_or_else(|e| panic!("{point:?}: {}", full_text(&e)));
-        // It goes on as a database of its own.
+        // The copy is a database of its own.
         let tree = db.tree("zero").expect("tree");
         assert!(tree.put(b"more", b"more").expect("put") > sequence);
     }
 }
 
-/// Where to restore to, and what must be there.
+/// Random restore points, each with the expected commit.
 fn some_points(world: &World, random: &mut Random, count: usize) -> Vec<(RestorePoint, u64)> {
     let sequences: Vec<u64> = world.states.keys().copied().collect();
     (0..count)
         .map(|_| {
-            // A moment needs a later commit, to tell that there was none before.
+            // A moment needs a later commit as proof that there was none in between.
             let index = random.index(sequences.len() - 1);
             let sequence = sequences[index];
             let at = world.states[&sequence].1;
-            // The first is that of the backup, which was taken some time after it: there is none of a moment before.
+            // The first commit is that of the backup, which was taken later: no backup precedes its
+            // moment.
             match if index == 0 { 0 } else { random.below(2) } {
                 0 => (RestorePoint::Version(sequence), sequence),
                 _ => (RestorePoint::Time(moment(at + random.below(NEXT_US))), sequence),
@@ -162,7 +163,8 @@ fn restores_land_exactly_on_the_point() {
                 }
                 world.db().archive_now().expect("archive");
                 world.states.retain(|sequence, _| *sequence >= first);
-                // Before it, the only backups are those that the steps have made.
+                // Points at or after this backup; earlier ones depend on the backups of random
+                // steps.
                 for (number, (point, sequence)) in some_points(&world, random, 20).into_iter().enumerate() {
                     world.check(point, sequence, &format!("{RESTORED}/{number}"));
                     restored.add(1);
@@ -173,10 +175,11 @@ fn restores_land_exactly_on_the_point() {
     println!("{} points", restored.get());
 }
 
-/// The database is crashed, and goes on: what was archived before and after leads to the state that it has.
+/// The database crashes and continues. The archive from before and after the crash restores its
+/// last state.
 ///
-/// The story: the numbers of commits that a crash took back were given to no other commit, which looked like a gap in the archive. Two
-/// of three restores across a crash were refused.
+/// The story: the numbers of commits that a crash removed were not reused, which looked like a gap
+/// in the archive. Two of three restores across a crash were refused.
 #[test]
 fn the_archive_survives_crashes_anywhere() {
     let seed = common::seed();
@@ -231,7 +234,7 @@ fn the_archive_survives_crashes_anywhere() {
     println!("{} images", images.get());
 }
 
-/// A world with a backup at its beginning, and some commits since, in several segments.
+/// A world with a backup at its beginning, then commits in several segments.
 fn small_world() -> World {
     let options = SmallOptions { log_segment_bytes: 4 << 10, memtable_bytes: 8 << 10, ..SmallOptions::default() };
     let mut world = World::new(options, 5);
@@ -284,9 +287,9 @@ fn each_gap_is_found_and_refused() {
                     for sequence in sequences {
                         let dir = format!("/some/{number}-{damage}-{sequence}");
                         match world.restore(RestorePoint::Version(sequence), &dir) {
-                            // What was there before the gap is right.
+                            // Restores to points before the gap are right.
                             Ok(_) => {
-                                // A damaged value may have been written over by then.
+                                // A damaged value may have been overwritten by then.
                                 let is_blob = gone.extension().is_some_and(|e| e == "blob");
                                 assert!(!refused || is_blob, "what is after a gap was restored");
                                 let db = world.options.builder(&world.disk, SEED).open(&dir).expect("open");
@@ -294,7 +297,8 @@ fn each_gap_is_found_and_refused() {
                             }
                             Err(e) => {
                                 refused = true;
-                                // Without its last segment an archive is whole, and ends earlier.
+                                // An archive without its last segment is complete, but ends
+                                // earlier.
                                 let is_end = *gone == segments[segments.len() - 1] && damage != "flipped";
                                 let is_past_end = is_end && matches!(e, Error::InvalidArgument(_));
                                 assert!(e.is_corruption() || e.is_archive_gap() || is_past_end, "{}", full_text(&e));
@@ -309,7 +313,7 @@ fn each_gap_is_found_and_refused() {
                             }
                         }
                     }
-                    // The oldest segment may hold nothing that is not in the backup.
+                    // The backup may hold all of the oldest segment.
                     assert!(
                         refused || number == 0 || gone.extension().is_some_and(|e| e == "blob"),
                         "nothing was refused"
@@ -321,7 +325,7 @@ fn each_gap_is_found_and_refused() {
     }
 }
 
-/// A life of the database without the archive leaves a gap, and so does what is not archived yet.
+/// A life without the archive leaves a gap, and unarchived commits cannot be restored.
 #[test]
 fn what_was_not_archived_is_not_restored() {
     let mut world = small_world();
@@ -344,7 +348,7 @@ fn what_was_not_archived_is_not_restored() {
     let refused = world.restore(RestorePoint::Version(after), "/after").expect_err("a gap");
     assert!(refused.is_archive_gap() && full_text(&refused).contains("gap"), "{}", full_text(&refused));
     assert!(world.disk.list(Path::new("/after")).unwrap_or_default().is_empty());
-    // A backup after the gap leads on.
+    // A backup after the gap makes later points available.
     world.db().backup(&target(&world.disk).expect("a target")).expect("backup");
     world.commit(Step::PutSync, 4).expect("commit");
     let not_archived = world.db().snapshot().sequence();
@@ -352,14 +356,14 @@ fn what_was_not_archived_is_not_restored() {
     assert!(full_text(&refused).contains("archive_now"), "{}", full_text(&refused));
     world.db().archive_now().expect("archive");
     world.check(RestorePoint::Version(not_archived), not_archived, "/archived");
-    // Of a moment that nothing was committed after it is not known what was there.
+    // Without a later commit the state at a moment is not known.
     let (_, time_us) = world.states[&not_archived];
     world.restore(RestorePoint::Time(moment(time_us + 1)), "/moment").expect_err("not known yet");
     let early = world.restore(RestorePoint::Time(moment(1)), "/early").expect_err("no backup");
     assert!(early.is_not_found(), "{}", full_text(&early));
 }
 
-/// Each call fails in turn while commits, flushes and the archive go on: nothing is lost for the archive.
+/// Each call fails in turn during commits, a flush and archiving. The archive misses nothing.
 #[test]
 fn calls_that_fail_leave_no_gap() {
     let act = |world: &mut World| -> Vec<Error> {
@@ -392,7 +396,7 @@ fn calls_that_fail_leave_no_gap() {
                 let errors = act(&mut world);
                 fired.add(u64::from(!errors.is_empty()));
                 world.disk.clear_faults();
-                // What failed may be there or not; what the database says after a reopening counts.
+                // A failed commit may exist; the reopened database decides.
                 drop(world.db.take());
                 world.open(true).unwrap_or_else(|e| panic!("open: {}", full_text(&e)));
                 world.now = read_all(world.db()).expect("read");
@@ -414,7 +418,7 @@ fn calls_that_fail_leave_no_gap() {
     assert!(fired.get() > 0);
 }
 
-/// A restore to a point that is cut off anywhere leaves no database, or the right one.
+/// A crash during a restore leaves no database, or the right one.
 #[test]
 fn restores_to_a_point_survive_crashes_anywhere() {
     let mut world = small_world();
@@ -458,7 +462,7 @@ impl World {
     }
 }
 
-/// The log does not have it, so it cannot be restored from that; nor anything after it.
+/// Commits without WAL cannot be restored from the archive, and no commit after them.
 #[test]
 fn what_came_past_the_log_is_a_gap() {
     for is_load in [true, false] {
@@ -483,8 +487,8 @@ fn what_came_past_the_log_is_a_gap() {
     }
 }
 
-/// The power fails anywhere while a gap is noted and the commits behind it are archived, also between the two: the gap is
-/// known afterwards, and no restore passes over it.
+/// A crash at each moment while a gap is noted and the later commits are archived. The gap is known
+/// afterwards, and no restore crosses it.
 #[test]
 fn gap_after_power_failure_anywhere_in_archiving_is_known() {
     let mut world = small_world();

@@ -1,17 +1,19 @@
-//! Random damage to every kind of file: one `verify` names a file and offset for every damaged unit, and never says
-//! "sound".
+//! Random damage to every kind of file. One `verify` names a file and an offset for every damaged
+//! unit and never reports a sound database.
 //!
-//! Units are not taken from the code under test. Every byte of a run, a view and a manifest is in a unit. These bytes
-//! are in none, and are left out by rule:
+//! The units do not come from the code under test. All bytes of runs, views and manifests are in
+//! units. These bytes are in none:
 //!
-//! 1. CURRENT: what stands between and behind the two slots of 80 bytes.
-//! 2. Blob files: all but the header and the records of live values, which are found by the values' bytes.
-//! 3. The log: segments whose loss changes no answer; what stands behind the last commit's record in a segment.
+//! 1. CURRENT: bytes between and after the two slots of 80 bytes.
+//! 2. Blob files: all but the header and the records of live values, which are found by the values'
+//!    bytes.
+//! 3. The log: segments whose loss changes no answer; bytes after the last commit's record in a
+//!    segment.
 //!
-//! And this damage cannot be noticed by anybody, since a log that ends there looks the same: zeros from the first byte
-//! of a record to the log's end; in a recycled segment, whose old bytes follow, also zeros in the last record, and zeros in
-//! the header of a record behind which no whole record stands. There, damage behind the first damaged record cannot be noticed
-//! either.
+//! Some damage is undetectable, because a log that ends there looks the same. That is: zeros from
+//! the start of a record to the end of the log. In a recycled segment, which has old bytes at its
+//! end, also: zeros in the last record; and zeros in the header of a record without a complete
+//! record after it, plus any damage behind that.
 //!
 //! `BRAIDDB_VOLUME` scales the number of damages; 4 means 2,000.
 
@@ -52,17 +54,17 @@ fn kind_of(path: &Path) -> String {
     }
 }
 
-/// A database, and what is known of its files by how they came about.
+/// A database and the known layout of its files.
 struct World {
     disk: Arc<SimDisk>,
     contents: Contents,
-    /// For each segment, where records end.
+    /// The ends of the records in each segment.
     ends: BTreeMap<PathBuf, BTreeSet<u64>>,
-    /// The segment that was written last.
+    /// The segment written last.
     last: PathBuf,
-    /// Values in blob files.
+    /// Keys and values in blob files.
     values: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The bytes of each file that are in units, and the file.
+    /// The bytes of each file, and its ranges in units.
     units: BTreeMap<PathBuf, (Vec<u8>, Vec<Range<u64>>)>,
 }
 
@@ -72,7 +74,7 @@ impl World {
         files.map(|(path, _)| (path.clone(), self.disk.read_file(&path).expect("read"))).collect()
     }
 
-    /// Notes what a step has appended to the log.
+    /// Notes the records that a step has appended to the log.
     fn note(&mut self, before: &BTreeMap<PathBuf, Vec<u8>>) {
         for (path, now) in self.logs() {
             let old = before.get(&path).cloned().unwrap_or_else(|| vec![0; now.len()]);
@@ -103,7 +105,7 @@ impl World {
         }
     }
 
-    /// Whether a database without this file gives another answer, or none.
+    /// Returns true if the database without this file gives another answer or an error.
     fn is_needed(&self, path: &Path) -> bool {
         let copy = self.disk.fork();
         copy.lose(path).expect("the file is there");
@@ -115,7 +117,7 @@ impl World {
         let mut ranges = once(0..64);
         for (key, value) in &self.values {
             if let Some(at) = bytes.windows(value.len()).position(|part| part == value) {
-                // Header, internal key, one chunk's entry, their checksum; then the value.
+                // Header, internal key, the entry of one chunk, their checksum; then the value.
                 let head = 40 + 4 + key.len() + 12 + 8;
                 ranges.push((at - head) as u64..(at + value.len()) as u64);
             }
@@ -124,8 +126,8 @@ impl World {
     }
 }
 
-/// A database with runs, views of several runs, values in blob files, and commits in several log segments; closed, or as a
-/// killed process leaves it.
+/// A database with runs, views of several runs, blob values, and commits in several log segments;
+/// closed cleanly or killed.
 fn world(is_closed: bool) -> World {
     let disk = empty_disk(SEED);
     let mut world = World {
@@ -182,12 +184,11 @@ fn world(is_closed: bool) -> World {
     world
 }
 
-/// A list of one range.
 fn once(range: Range<u64>) -> Vec<Range<u64>> {
     std::iter::once(range).collect()
 }
 
-/// Damage to one file: what it becomes; `None` if it is gone.
+/// Damage to one file: its new bytes, or `None` if it is lost.
 struct Damage {
     text: String,
     path: PathBuf,
@@ -201,7 +202,7 @@ fn random_damage(world: &World, random: &mut Random) -> Option<Damage> {
     let (bytes, ranges) = &world.units[path];
     let range = &ranges[random.index(ranges.len())];
     let len = range.end - range.start;
-    // Half of all in the last bytes, where the log's tail is.
+    // Half of the damage hits the last bytes: the tail of the log.
     let near_end = if random.chance(1, 2) { len } else { len.min(150) };
     let at = (range.end - 1 - random.below(near_end)) as usize;
     let mut damaged = bytes.clone();
@@ -226,7 +227,7 @@ fn random_damage(world: &World, random: &mut Random) -> Option<Damage> {
     Some(Damage { text, path: path.clone(), bytes: Some(damaged) })
 }
 
-/// The bytes in units that are not what they were; `None` if nobody can notice.
+/// Returns the changed bytes in units; `None` if the damage is undetectable.
 fn changed(world: &World, damage: &Damage) -> Option<Vec<u64>> {
     let (before, ranges) = &world.units[&damage.path];
     let Some(after) = &damage.bytes else { return Some(Vec::new()) };
@@ -257,11 +258,10 @@ fn changed(world: &World, damage: &Damage) -> Option<Vec<u64>> {
     Some(changed)
 }
 
-/// Bytes of a record's header: the fixed part, and five varints and a time.
+/// Maximum bytes of a record header: the fixed part, five varints and a time.
 const HEADER_LEN_MAX: u64 = 19 + 6 * 10;
 
-/// Whether a record without a changed byte stands behind the first that has one, and before the place from which all bytes
-/// are zeros now.
+/// Returns true if a complete record follows the first damaged one, before the zeros at the end.
 fn is_whole_record_behind(ends: &BTreeSet<u64>, log_ends: u64, changed: &[u64]) -> bool {
     let Some(&first) = changed.first() else { return true };
     let behind: Vec<u64> = ends.iter().copied().filter(|&end| end > first && end <= log_ends).collect();
@@ -291,7 +291,8 @@ fn check(world: &World, damage: &Damage, changed: &[u64]) {
         assert!(here.iter().any(|problem| problem.kind == ProblemKind::Missing), "{here:#?}");
         return;
     }
-    // Behind a damaged header of a segment or of a blob file, and without a footer or an index, nothing can be found.
+    // Nothing can be found behind a damaged header of a segment or blob file, or without a footer
+    // or an index.
     let hides = |problem: &&&braiddb::VerifyProblem| {
         let is_header = problem.offset < 136 && matches!(kind_of(&damage.path).as_str(), "wal" | "blob");
         problem.unchecked_bytes > 0 || is_header

@@ -1,4 +1,5 @@
-//! What the database was after each commit; crashes, and commits past the log, which leave it as it was after one of them.
+//! The state after each commit. A crash or an open without recent unlogged commits must restore one
+//! of these states.
 
 use super::{
     outcome::{Outcome, Said},
@@ -13,34 +14,35 @@ use braiddb_sim::{
 };
 use std::{ops::Bound, sync::Arc};
 
-/// How a commit came to be.
+/// The origin of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// When the database was opened: some of it is nobody's business.
+    /// Made by the open of the database; parts of it are internal.
     Open,
-    /// By the log.
+    /// Through the log.
     Log,
-    /// By a load, which the log does not have, but tells of.
+    /// A bulk load: the log records only that it happened.
     Load,
-    /// Without the log.
+    /// Without WAL.
     Unlogged,
-    /// By the log, but a crash may have taken it back: what is there is the same with it and without it.
+    /// Through the log, but a crash may have removed it: the contents are the same with and without
+    /// it.
     Doubtful,
 }
 
-/// What there is after a commit, but for the contents of trees of one value to a key, which the model keeps.
+/// The state after a commit, except for the contents of plain trees, which the model keeps.
 #[derive(Clone, Debug)]
 pub struct Boundary {
     pub sequence: u64,
     pub source: Source,
-    /// The model's numbers of the trees that are there.
+    /// The model's numbers of the existing trees.
     pub numbers: [Option<TreeNumber>; 2],
-    /// None if that tree is not there.
+    /// `None` if the tree does not exist.
     pub multi: Option<Arc<MultiModel>>,
     pub cursor: Option<u64>,
 }
 
-/// All that a database holds.
+/// All contents of a database.
 #[derive(PartialEq, Eq)]
 pub struct Found {
     trees: [Option<Vec<(Bytes, Bytes)>>; 2],
@@ -73,7 +75,7 @@ pub fn read_all(db: &Db) -> Outcome<Found> {
     Ok(found)
 }
 
-/// The first difference, in words.
+/// Describes the first difference.
 fn difference(expected: &Found, found: &Found) -> String {
     if expected.cursor != found.cursor {
         return format!("the cursor is {:?} instead of {:?}", found.cursor, expected.cursor);
@@ -104,12 +106,12 @@ impl World<'_> {
         self.boundaries.last().map_or(0, |boundary| boundary.sequence)
     }
 
-    /// Notes what is there, if there was a commit.
+    /// Notes the state, if there was a commit.
     pub fn note(&mut self, source: Source) {
         let there = |at: usize| (self.trees.len() > at || self.multi.is_some()).then_some(self.numbers[at]);
         let before = self.boundaries.last();
         let (numbers, multi) = match before {
-            // While it is opened.
+            // During an open.
             Some(before) if self.multi.is_none() => {
                 let known = |at: usize| before.numbers[at].or(there(at));
                 ([known(0), known(1)], before.multi.clone())
@@ -119,7 +121,7 @@ impl World<'_> {
         self.push_boundary(source, numbers, multi);
     }
 
-    /// Notes that a tree was dropped, which is created again right after.
+    /// Notes the drop of a tree that is created again right after.
     pub fn note_without(&mut self, tree: usize) {
         let mut numbers = self.numbers.map(Some);
         numbers[tree] = None;
@@ -133,7 +135,7 @@ impl World<'_> {
         }
     }
 
-    /// What must be there after a commit.
+    /// The expected contents after a commit.
     pub fn expected(&self, boundary: &Boundary) -> Found {
         let everything = (Bound::Unbounded, Bound::Unbounded);
         let rows = |number: TreeNumber| self.model.range(number, &everything, boundary.sequence);
@@ -144,12 +146,12 @@ impl World<'_> {
         }
     }
 
-    /// The last commit up to this one.
+    /// The last commit at or before `sequence`.
     pub fn boundary(&self, sequence: u64) -> Option<&Boundary> {
         self.boundaries[..self.boundaries.partition_point(|boundary| boundary.sequence <= sequence)].last()
     }
 
-    /// Compares a database with what was there after a commit.
+    /// Compares a database with the state after commit `sequence`.
     pub fn check_at(&self, db: &Db, sequence: u64) -> Outcome {
         let boundary = self.boundary(sequence).ok_or_else(|| format!("there is no commit up to {sequence}"))?;
         let (expected, found) = (self.expected(boundary), read_all(db)?);
@@ -157,7 +159,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Finds out which commit, from `least` on, a database shows the state after; how many commits were made after that.
+    /// Finds the commit, at or after `least`, whose state a database shows. Returns the number of
+    /// later commits.
     pub fn find_boundary(&self, db: &Db, least: u64) -> Outcome<usize> {
         let found = read_all(db)?;
         let is_it = |boundary: &&Boundary| self.expected(boundary) == found;
@@ -177,7 +180,8 @@ impl World<'_> {
         }
     }
 
-    /// A power failure: what is there then was there after some commit, and no later one than the last that is durable.
+    /// Simulates a power failure. The recovered state must be that after some commit at or after
+    /// the last durable one.
     pub fn crash(&mut self, policy: u64) -> Outcome {
         self.note_coverage()?;
         let random = &mut Random::new(policy);
@@ -193,7 +197,7 @@ impl World<'_> {
         self.open_trees()
     }
 
-    /// Opens, and finds out what is there, if commits may be missing.
+    /// Opens the database; finds the recovered commit if commits may be missing.
     pub fn open_after(&mut self, crash: bool) -> Outcome {
         let unlogged = self.boundaries.iter().rev().take_while(|b| b.source == Source::Unlogged).count();
         if crash || self.boundaries.iter().any(|boundary| boundary.source == Source::Unlogged) {
@@ -204,10 +208,10 @@ impl World<'_> {
         }
         let before = self.boundaries.len();
         self.open()?;
-        // What the opening itself has done comes after what was found.
+        // Commits made by the open come after the recovered state.
         self.boundaries.truncate(before);
         let least = if crash { self.durable } else { self.durable.max(self.last_kept()) };
-        // Of states that are alike, the last that may be it.
+        // Of equal states, the last possible one.
         let visible = self.db().snapshot().sequence().max(least);
         self.boundaries.truncate(self.boundaries.partition_point(|boundary| boundary.sequence <= visible));
         let lost = self.find_boundary(self.db(), least)?;
@@ -229,14 +233,15 @@ impl World<'_> {
         }
         self.durable = there.sequence;
         self.watchings.iter_mut().for_each(|watching| watching.note_loss(there.sequence));
-        // The number of a tree that is gone may be given to another.
+        // Another tree may get the number of a lost tree.
         self.exported.retain(|exported| there.numbers.contains(&Some(exported.number)));
         self.note(Source::Open);
         Ok(())
     }
 
-    /// After a crash what is there is the state after the first commit of those alike, and later ones of the log may be gone. What the
-    /// database's last number is does not tell: it passes over numbers that were used, even if what used them is gone.
+    /// Among equal states the crash may have kept only the first; later logged commits are
+    /// doubtful. The last sequence number does not decide: it skips used numbers even if their
+    /// commits are gone.
     fn doubt_alike(&mut self, least: u64) -> Outcome {
         let last = self.boundaries.last().expect("one was found");
         let found = self.expected(last);
@@ -248,12 +253,12 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The last commit that went to the log.
+    /// The last commit in the log.
     pub fn last_logged(&self) -> u64 {
         self.last_of(&[Source::Log])
     }
 
-    /// The last commit that files tell of, whether they are synced or not.
+    /// The last commit recorded in files, synced or not.
     pub fn last_kept(&self) -> u64 {
         self.last_of(&[Source::Log, Source::Load])
     }
@@ -263,7 +268,7 @@ impl World<'_> {
         last.map_or(0, |boundary| boundary.sequence)
     }
 
-    /// A batch that sets the application cursor.
+    /// Commits a batch that sets the application cursor.
     pub fn numbered(&mut self, writes: &[Write], durability: u8) -> Outcome {
         let (durability, source) = match durability {
             0 => (Durability::Sync, Source::Log),
@@ -282,7 +287,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Makes everything durable up to a cursor. Of one that is durable it may be said that it is not known any more.
+    /// Makes everything durable up to a cursor. A durable cursor may be reported as not found.
     pub fn flush_to(&mut self, back: usize) -> Outcome {
         let mut cursors: Vec<(u64, u64)> = Vec::new();
         for boundary in self.boundaries.iter().rev() {

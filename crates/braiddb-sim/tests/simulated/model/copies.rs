@@ -1,4 +1,5 @@
-//! Backups, checkpoints, and restores: what they hold is what the database held when they were made, or at the commit that was asked for.
+//! Backups, checkpoints, dumps and restores: each copy holds the state at its creation or at the
+//! requested commit.
 
 use super::{
     boundaries::Source,
@@ -10,14 +11,13 @@ use super::{
 use braiddb::{Builder, Compression, DirectoryTarget, DumpOptions, LoadOptions, RestorePoint, platform::Vfs};
 use std::sync::Arc;
 
-/// What copies there are.
 #[derive(Default)]
 pub struct Copies {
-    /// Backups by their numbers, and the commit that each holds.
+    /// Number and commit of each backup.
     backups: Vec<(u64, u64)>,
-    /// Directories, and the commit that each holds.
+    /// Directory and commit of each checkpoint.
     checkpoints: Vec<(String, u64)>,
-    /// So many directories were made.
+    /// Number of directories made.
     made: u64,
 }
 
@@ -70,7 +70,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What comes out of a dump is what went into it; nothing does if it is damaged.
+    /// A loaded dump equals its source; a damaged dump loads nothing.
     fn dump(&mut self, is_packed: bool, flipped: u32) -> Outcome {
         let compression = if is_packed { Compression::Lz4 } else { Compression::None };
         let mut dump = Vec::new();
@@ -97,7 +97,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Opens a copy, compares it, and has it verified.
+    /// Opens a copy, compares it, and verifies it.
     fn check_copy(&self, dir: &str, sequence: u64) -> Outcome {
         let db = self.builder_of_copy().open(dir).said("open a copy")?;
         self.check_at(&db, sequence)?;
@@ -106,13 +106,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// To a commit by the archive: exactly there, or refused where something after the newest backup before it did not go to the log.
+    /// Restores to a commit from the archive. It must land exactly there, or be refused if a commit
+    /// after the newest earlier backup is not in the log.
     fn restore_to(&mut self, which: usize) -> Outcome {
         if !self.settings.archives {
             return Ok(());
         }
         let Some((_, first)) = self.copies.backups.first().copied() else { return Ok(()) };
-        // A gap is an error once: what is missing did not go to the log.
+        // A gap is reported once, for commits without WAL.
         let archived = match self.db().archive_now() {
             Err(e) if e.is_archive_gap() => self.db().archive_now(),
             archived => archived,
@@ -121,7 +122,7 @@ impl World<'_> {
         ensure!(archived >= self.last_logged(), "{archived} is archived, not {}", self.last_logged());
         self.durable = self.durable.max(self.last_logged());
         let after: Vec<_> = self.boundaries.iter().filter(|boundary| boundary.sequence >= first).cloned().collect();
-        // When it is opened, numbers may be left out; what may be gone cannot be asked for.
+        // An open may skip numbers, and a doubtful commit cannot be requested.
         let is_commit =
             |boundary: &&super::boundaries::Boundary| !matches!(boundary.source, Source::Open | Source::Doubtful);
         let commits: Vec<_> = after.iter().filter(is_commit).collect();

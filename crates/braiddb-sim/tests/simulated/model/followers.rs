@@ -1,5 +1,5 @@
-//! A follower beside the database: each state that it shows is that after some commit, no older than the last one in the log, and stays
-//! as it is.
+//! A follower of the database: each of its states is that after some commit, at least as new as the
+//! last one in the log, and never changes.
 
 use super::{
     boundaries::{Found, read_all},
@@ -12,13 +12,12 @@ use braiddb::{Db, Follower};
 use braiddb_sim::SimRuntime;
 use std::sync::Arc;
 
-/// A follower, and what is known of it.
 pub struct Following {
     follower: Follower,
     runtime: Arc<SimRuntime>,
-    /// The last commit that it has shown.
+    /// The last commit that it showed.
     shown: u64,
-    /// A state of before, what was read of it, and the hour in which that was.
+    /// An older state, its contents, and the hour when they were read.
     kept: Option<(Db, Found, u64)>,
 }
 
@@ -29,7 +28,7 @@ impl World<'_> {
         }
     }
 
-    /// Looks for news, and compares. A new one begins at half of the times by looking in once, as for reading only.
+    /// Refreshes the follower and compares. A new follower first opens the database read-only.
     pub fn follow(&mut self, fresh: bool) -> Outcome {
         let least = self.last_kept();
         if fresh || self.following.is_none() {
@@ -66,14 +65,14 @@ impl World<'_> {
             following.kept = Some((before.clone(), read_all(&before)?, self.hours));
         }
         following.shown = refreshed.sequence;
-        // Nothing was written meanwhile.
+        // Nothing was written in between.
         let again = following.follower.refresh().said("refresh again")?;
         ensure!(!again.has_changed && again.records == 0, "there was no news: {again:?}");
         self.following = Some(following);
         Ok(())
     }
 
-    /// What a state of before shows does not change. It may be taken away after some minutes.
+    /// An older state does not change. It may expire after some minutes.
     pub fn read_follower(&mut self) -> Outcome {
         let hours = self.hours;
         let Some(following) = &mut self.following else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Steps with a tree of many values to a key.
+//! Steps with a tree of many values a key.
 
 use super::{
     outcome::{Outcome, Said, drain, unless_expired},
@@ -10,7 +10,6 @@ use braiddb_sim::model::{Bounds, Bytes, MultiModel, short};
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
 impl World<'_> {
-    /// The steps that concern multi-trees alone.
     pub fn step_of_multi(&mut self, step: &Step) -> Outcome {
         match step {
             Step::MultiFill { key: number, first, count } => {

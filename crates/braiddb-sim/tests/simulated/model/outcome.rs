@@ -1,11 +1,11 @@
-//! What a step gives, and comparing what iterators give.
+//! Results of steps, and comparison of iterators.
 
 use crate::common::full_text;
 use braiddb::Result;
 use braiddb_sim::model::{Bytes, short};
 use std::collections::VecDeque;
 
-/// What a step gives: the engine's error, or a wrong answer, in words.
+/// Result of a step. The error is the engine's, or describes a wrong answer.
 pub type Outcome<T = ()> = std::result::Result<T, String>;
 
 pub trait Said<T> {
@@ -18,7 +18,8 @@ impl<T> Said<T> for Result<T> {
     }
 }
 
-/// Takes entries from both ends, by the bits of `directions`, and compares each; `whole` demands that both end there.
+/// Takes entries from both ends, as the bits of `directions` say, and compares each. With `whole`,
+/// both must end together.
 pub fn drain<K, V>(
     iter: &mut impl DoubleEndedIterator<Item = Result<(K, V)>>,
     expected: &mut VecDeque<(Bytes, Bytes)>,
@@ -66,7 +67,7 @@ where
     Ok(())
 }
 
-/// Whether something was done; not, if it failed because its reader had expired, where that may be.
+/// Returns false if the call failed because its reader had expired, where `may_expire` allows that.
 pub fn unless_expired(done: Outcome, may_expire: bool) -> Outcome<bool> {
     match done {
         Err(text) if may_expire && text.contains("ReaderExpired") => Ok(false),

@@ -1,4 +1,4 @@
-//! Estimates, equal parts, clips, and tables: exported, built, taken in.
+//! Estimates, split points, clips, and tables: exported, built, ingested.
 
 use super::{
     boundaries::Source,
@@ -16,10 +16,10 @@ use std::{
     sync::Arc,
 };
 
-/// An estimate is good to so many keys for each run.
+/// Maximum error of an estimate, in keys a run.
 const OFF_BY_A_RUN: u64 = 80;
 
-/// Tables that were exported, and what is in them.
+/// Exported tables and their rows.
 #[derive(Clone)]
 pub struct Exported {
     pub number: TreeNumber,
@@ -27,7 +27,7 @@ pub struct Exported {
     rows: Vec<Row>,
 }
 
-/// A key, its value, and when it expires, in microseconds since 1970.
+/// A key, its value, and its expiry in microseconds since 1970.
 type Row = (Bytes, Bytes, Option<u64>);
 
 impl World<'_> {
@@ -62,7 +62,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// After a merge of everything that no reader keeps anything from, estimates of whole trees are as good as they are said to be.
+    /// After a full merge that no reader limits, estimates of whole trees are within their bound.
     pub fn check_estimates(&self) -> Outcome {
         let runs = self.runs();
         for (tree, number) in self.trees.iter().zip(self.numbers) {
@@ -128,7 +128,7 @@ impl World<'_> {
         self.note_ingest(tree, loaded, exported.rows)
     }
 
-    /// Builds tables of parts of these keys, and takes them in.
+    /// Builds tables of parts of these keys and ingests them.
     fn build(&mut self, tree: usize, numbers: &[u8], size: u8, tables: usize) -> Outcome {
         let keys: BTreeSet<Bytes> = numbers.iter().map(|number| key(*number)).collect();
         let mut rows = Vec::new();
@@ -150,10 +150,10 @@ impl World<'_> {
             ensure!(info.records == part.len() as u64, "{info:?} of {} records", part.len());
             paths.push(path);
         }
-        // In whichever order.
+        // The order must not matter.
         paths.reverse();
         let loaded = self.trees[tree].ingest(&paths);
-        // The database has names of its own for them.
+        // The database has its own hard links.
         for path in paths {
             self.disk.remove(Path::new(&path)).map_err(|e| format!("remove {path}: {e}"))?;
         }

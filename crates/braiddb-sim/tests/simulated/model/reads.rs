@@ -1,4 +1,4 @@
-//! Reading, and comparing with the model.
+//! Reads, compared with the model.
 
 use super::{
     outcome::{Outcome, Said, drain},
@@ -48,7 +48,7 @@ impl World<'_> {
             .map_err(|text| format!("{text}, in the range {bounds:?}"))
     }
 
-    /// Everything, in every way.
+    /// Reads everything by every kind of read.
     pub fn check_all(&self) -> Outcome {
         let everything = (Bound::Unbounded, Bound::Unbounded);
         let all_keys: Vec<u8> = (0..KEYS).collect();

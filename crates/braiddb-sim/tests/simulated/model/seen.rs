@@ -1,4 +1,4 @@
-//! What the cases have come to, so that one sees that they came to what they are there for.
+//! Counts of events, to prove that the cases met them.
 
 use crate::common::Counter;
 
@@ -24,7 +24,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Fails if there is anything that no case has come to.
+    /// Fails if an event never happened.
     pub fn check(&self) {
         let Seen {
             crashes,

@@ -1,11 +1,11 @@
-//! The options of a case: those of small databases, and what is kept of the log, and for how long readers may stay.
+//! The options of a case: those of a small database, log retention, and lifetime of readers.
 
 use crate::common::{PATH, SmallOptions};
 use braiddb::{Builder, platform::Vfs};
 use braiddb_sim::{Random, SimDisk, SimRuntime};
 use std::{path::Path, sync::Arc, time::Duration};
 
-/// Where other things than the database are.
+/// Directories outside of the database.
 pub const ARCHIVE: &str = "/archive";
 pub const BACKUPS: &str = "/backups";
 pub const COPIES: &str = "/copies";
@@ -14,13 +14,13 @@ pub const TABLES: &str = "/tables";
 #[derive(Clone, Debug)]
 pub struct Settings {
     options: SmallOptions,
-    /// How much of the log is kept for watchers.
+    /// Bytes of log retention for watchers.
     kept: u64,
-    /// Whether the log is archived.
+    /// The log is archived.
     pub archives: bool,
-    /// How long a reader may stay, if not for ever.
+    /// Maximum hours of a reader; `None` is unlimited.
     pub reader_hours_max: Option<u64>,
-    /// Whether the case has a crash in it.
+    /// The case has a crash in it.
     crashes: bool,
 }
 
@@ -35,12 +35,12 @@ impl Settings {
         }
     }
 
-    /// Whether the whole log is kept.
+    /// The whole log is retained.
     pub fn keeps_all(&self) -> bool {
         self.kept == u64::MAX
     }
 
-    /// An empty disk. One that can crash remembers all that is done to it.
+    /// An empty disk, with a journal if the case can crash.
     pub fn disk(&self) -> Arc<SimDisk> {
         let disk = if self.crashes { SimDisk::new(1) } else { SimDisk::without_journal(1) };
         for dir in [Path::new(PATH).parent().expect("a parent"), Path::new(COPIES), Path::new(TABLES)] {
@@ -64,7 +64,7 @@ impl Settings {
         }
     }
 
-    /// One of copies, and of those who look on.
+    /// A builder for copies and read-only opens.
     pub fn plain_builder(&self, disk: &Arc<SimDisk>, runtime: &Arc<SimRuntime>) -> Builder {
         self.options.builder_by(disk, Arc::clone(runtime))
     }

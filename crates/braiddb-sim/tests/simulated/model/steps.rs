@@ -1,19 +1,19 @@
-//! Steps, and how they are drawn.
+//! Steps and their random generators.
 
 use crate::common::{value, writer::Way};
 use braiddb_sim::model::{Bounds, Bytes};
 use proptest::{collection::vec, prelude::*};
 use std::ops::Bound;
 
-/// When the simulated clock begins, in microseconds since 1970.
+/// Start of the simulated clock, in microseconds since 1970.
 pub const START_US: u64 = 1_577_836_800_000_000;
 
 pub const HOUR_US: u64 = 3_600_000_000;
 
-/// How many keys there are.
+/// Number of keys.
 pub const KEYS: u8 = 44;
 
-/// A key by number: empty, zeros, the highest, many alike, some that differ in trailing zeros, some long.
+/// A key by number: empty, zeros, the highest, many similar ones, trailing zeros, long ones.
 pub fn key(number: u8) -> Bytes {
     match number % KEYS {
         0 => Vec::new(),
@@ -47,7 +47,7 @@ pub enum Write {
         key: u8,
         len: u8,
     },
-    /// A value that expires so many half hours after now; some of them have.
+    /// A value that expires in `after` hours and a half; a negative `after` is in the past.
     PutUntil {
         tree: usize,
         key: u8,
@@ -60,7 +60,7 @@ pub enum Write {
         key: u8,
         size: u8,
     },
-    /// More of it, from a reader.
+    /// An append from a reader.
     Extend {
         tree: usize,
         key: u8,
@@ -91,7 +91,7 @@ pub enum Step {
         sync: bool,
         way: Way,
     },
-    /// Reads a key and writes it if it is as it was read, or is not.
+    /// A conditional write, whose condition holds or fails.
     Conditional {
         tree: usize,
         key: u8,
@@ -108,7 +108,7 @@ pub enum Step {
         keys: Vec<u8>,
         size: u8,
     },
-    /// Many keys in a row, so that memtables fill and partitions split.
+    /// Many consecutive keys, so that memtables fill and partitions split.
     Fill {
         tree: usize,
         first: u16,
@@ -133,7 +133,7 @@ pub enum Step {
     Ends {
         tree: usize,
     },
-    /// An iterator that stays open while other things happen.
+    /// An iterator that stays open during other steps.
     Hold {
         tree: usize,
         bounds: RangeOf,
@@ -158,13 +158,13 @@ pub enum Step {
         key: u8,
         directions: u64,
     },
-    /// Many pairs of one key in a row, so that it has a part of its own in memtables, runs and views.
+    /// Many pairs of one key, so that it fills parts of memtables, runs and views.
     MultiFill {
         key: u8,
         first: u16,
         count: u8,
     },
-    /// Seeks by value and steps, within a key.
+    /// Seeks by value and steps within a key.
     MultiSeek {
         key: u8,
         value: u8,
@@ -175,7 +175,7 @@ pub enum Step {
         which: u8,
         key: u8,
     },
-    /// Pairs in a transaction, which are read before it ends.
+    /// Pairs in a transaction, read before it ends.
     MultiTransaction {
         pairs: Vec<(u8, u8, u8)>,
         is_exclusive: bool,
@@ -195,47 +195,47 @@ pub enum Step {
     Crash {
         policy: u64,
     },
-    /// A batch with an application cursor, and perhaps past the log.
+    /// A batch with an application cursor, sometimes without WAL.
     Numbered {
         writes: Vec<Write>,
         durability: u8,
     },
-    /// Up to the cursor of so many commits before the last.
+    /// Flushes up to the cursor that is `back` commits old.
     FlushTo {
         back: u8,
     },
     Watch(WatchStep),
     Copy(CopyStep),
     Range(RangeStep),
-    /// A follower looks for news; a new one if there is none, or if it is to be fresh.
+    /// A follower refreshes; a new one if there is none or with `fresh`.
     Follow {
         fresh: bool,
     },
-    /// A state that a follower has shown before is read.
+    /// Reads an older state of the follower.
     ReadFollower,
 }
 
-/// Steps of watchers of changes.
+/// Steps of watchers.
 #[derive(Clone, Debug)]
 pub enum WatchStep {
-    /// A new one: of all trees, of one, or of one's keys with a prefix.
+    /// A new watcher of all trees, of one, or of its keys with a prefix.
     Begin { filter: u8, tree: usize, prefix: (u8, u8), unsynced: bool },
-    /// One is shown what there is, up to so many commits.
+    /// Shows a watcher up to `most` commits.
     Read { which: u8, most: u8 },
-    /// One goes on from its token, as another.
+    /// Kills a watcher and resumes it from its token.
     Resume { which: u8 },
-    /// One is given up.
+    /// Drops a watcher.
     End { which: u8 },
 }
 
-/// Steps that make copies of the database, and look at them.
+/// Steps with copies of the database.
 #[derive(Clone, Debug)]
 pub enum CopyStep {
     Backup,
     Restore {
         which: u8,
     },
-    /// To some commit, by the newest backup before and the archive.
+    /// To a commit, by the newest earlier backup and the archive.
     RestoreTo {
         which: u16,
     },
@@ -243,14 +243,14 @@ pub enum CopyStep {
     OpenCheckpoint {
         which: u8,
     },
-    /// Into a dump, and out of it into another database; before that out of one with a bit flipped.
+    /// Dumps the database and loads the dump, first with a flipped bit.
     Dump {
         is_packed: bool,
         flipped: u32,
     },
 }
 
-/// Steps with a range of keys, or with tables.
+/// Steps with key ranges and tables.
 #[derive(Clone, Debug)]
 pub enum RangeStep {
     Estimate {
@@ -262,17 +262,17 @@ pub enum RangeStep {
         tree: usize,
         bounds: RangeOf,
     },
-    /// Writes a range as tables, which are taken in later.
+    /// Writes a range as tables for a later ingest.
     Export {
         tree: usize,
         bounds: RangeOf,
     },
-    /// Takes in what was exported, where it belongs.
+    /// Ingests exported tables.
     Ingest {
         tree: usize,
         which: u8,
     },
-    /// Builds so many tables and takes them in.
+    /// Builds `tables` tables and ingests them.
     Build {
         tree: usize,
         keys: Vec<u8>,
@@ -281,7 +281,7 @@ pub enum RangeStep {
     },
 }
 
-/// Bounds by the numbers of keys; 0: included, 1: excluded, 2: unbounded.
+/// Bounds by key number; 0: included, 1: excluded, 2: unbounded.
 #[derive(Clone, Debug)]
 pub struct RangeOf {
     pub from: (u8, u8),

@@ -1,4 +1,4 @@
-//! Watchers: what one is shown, carried out on a model of its own, is at each commit what the database's model says.
+//! Watchers: the changes shown, applied to a mirror, match the database's model at each commit.
 
 use super::{
     boundaries::Source,
@@ -13,36 +13,36 @@ use braiddb::{
 use braiddb_sim::model::{Bounds, Bytes, Change, Model, MultiModel, TreeNumber, prefix_bounds, short};
 use std::{ops::Bound, sync::Arc};
 
-/// So many at once.
+/// Maximum number of watchers.
 const WATCHERS_MAX: usize = 3;
 
-/// What a watcher is to be shown.
+/// The scope of a watcher.
 #[derive(Clone, Debug)]
 enum Of {
     All,
-    /// The tree of many values.
+    /// The multi-tree.
     Multi(u32),
-    /// A tree by its number in the database, and keys that begin so.
+    /// A tree by its id, and a prefix of its keys.
     Keys(u32, TreeNumber, Bytes),
 }
 
-/// A watcher, and what its user makes of what it shows.
+/// A watcher with the mirror that its user maintains.
 pub struct Watching {
     of: Of,
     is_unsynced: bool,
-    /// None while it is killed.
+    /// `None` while it is killed.
     watcher: Option<Watcher>,
     token: ResumeToken,
-    /// The commit up to which the mirror has come.
+    /// The commit that the mirror has reached.
     at: u64,
     mirror: Model,
     pairs: MultiModel,
-    /// Whether the mirror has what a crash took back, which a gap must tell.
+    /// The mirror has commits that a crash removed; a gap must report that.
     is_stale: bool,
 }
 
 impl Watching {
-    /// A crash has taken back all after this commit.
+    /// Notes that a crash removed all commits after this one.
     pub fn note_loss(&mut self, there: u64) {
         self.is_stale |= self.at > there;
     }
@@ -51,7 +51,7 @@ impl Watching {
         self.watcher = None;
     }
 
-    /// What of the model it is to know.
+    /// The keys of a tree within its scope.
     fn bounds_of(&self, number: TreeNumber) -> Option<Bounds> {
         match &self.of {
             Of::All => Some((Bound::Unbounded, Bound::Unbounded)),
@@ -74,7 +74,7 @@ impl Watching {
     }
 }
 
-/// What a tree in a change is: none is the tree of many values.
+/// The model's number of a tree in a change; `None` is the multi-tree.
 fn number_of(world: &World<'_>, watching: &Watching, tree: &ChangedTree) -> Outcome<Option<TreeNumber>> {
     let number = *world.ids.get(&tree.id).ok_or_else(|| format!("nobody knows of the tree {tree:?}"))?;
     let is_wanted = match &watching.of {
@@ -147,7 +147,7 @@ impl World<'_> {
         (count > 0).then(|| self.watchings.swap_remove(usize::from(which) % count))
     }
 
-    /// All watchers are shown what there is.
+    /// Shows all watchers everything.
     pub fn show_all(&mut self) -> Outcome {
         for mut watching in std::mem::take(&mut self.watchings) {
             self.show(&mut watching, usize::MAX)?;
@@ -155,9 +155,9 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Takes in what there is, and has it watch what comes after.
+    /// Copies the current state and watches from there.
     fn watch_from_now(&mut self, watching: &mut Watching) -> Outcome {
-        // A crash may have taken back that there was the tree, and its number may be another's.
+        // A crash may have removed the tree and given its id to another.
         if let Of::Keys(id, number, _) = &mut watching.of {
             *number = self.ids.get(id).copied().flatten().unwrap_or(*number);
         }
@@ -173,7 +173,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Reads all anew, as it was after a commit.
+    /// Copies the whole state after a commit.
     fn take_over(&self, watching: &mut Watching, sequence: u64) {
         (watching.at, watching.is_stale) = (sequence, false);
         watching.mirror = self.model.up_to(sequence);
@@ -181,7 +181,7 @@ impl World<'_> {
         watching.pairs = multi.map(|multi| MultiModel::clone(multi)).unwrap_or_default();
     }
 
-    /// Goes on where it was killed. Whether it could.
+    /// Resumes a killed watcher; returns false if its token was refused.
     fn resume(&mut self, watching: &mut Watching) -> Outcome<bool> {
         let bytes = watching.token.to_bytes();
         let token = ResumeToken::from_bytes(&bytes).said("a token as it was given")?;
@@ -193,7 +193,7 @@ impl World<'_> {
                 watching.watcher = Some(watcher);
                 Ok(true)
             }
-            // Whether it was synced cannot always be told.
+            // An unsynced token may or may not have become durable.
             Err(Error::InvalidArgument(_) | Error::WatchTooOld { .. }) if watching.is_unsynced && self.crashes > 0 => {
                 self.seen.refused_tokens.add(1);
                 Ok(false)
@@ -206,13 +206,13 @@ impl World<'_> {
         }
     }
 
-    /// Whether the log may lack what was committed since any commit.
+    /// The log may lack some commits.
     fn may_be_too_old(&self) -> bool {
         !self.settings.keeps_all()
             || self.boundaries.iter().any(|boundary| matches!(boundary.source, Source::Load | Source::Unlogged))
     }
 
-    /// Shows a watcher what there is, up to so many commits, and compares.
+    /// Shows a watcher up to `most` commits and compares.
     fn show(&mut self, watching: &mut Watching, most: usize) -> Outcome {
         if watching.watcher.is_none() && !self.resume(watching)? {
             return self.watch_from_now(watching);
@@ -228,7 +228,7 @@ impl World<'_> {
                 shown => shown.said("try_next")?,
             };
             if !watching.is_unsynced {
-                // What it shows is on the disk, if it did not have to be: the log up to there was synced.
+                // A watcher of synced commits shows only durable ones.
                 self.durable = self.durable.max(self.synced_by(watcher.token().sequence()));
             }
             let Some(set) = shown else { return self.check_all_shown(watching) };
@@ -238,13 +238,13 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The last commit up to this one, of those that the log has.
+    /// The last logged commit at or before this one.
     fn synced_by(&self, sequence: u64) -> u64 {
         let upto = self.boundaries.iter().rev().find(|b| b.sequence <= sequence && b.source == Source::Log);
         upto.map_or(0, |boundary| boundary.sequence)
     }
 
-    /// At the end, all that is in the log was shown, and led to what there is.
+    /// All logged commits were shown and led to the current state.
     fn check_all_shown(&self, watching: &mut Watching) -> Outcome {
         let told = watching.watcher.as_ref().expect("it was just asked").token();
         ensure!(told.sequence() >= self.last_logged(), "{} was shown, not {}", told.sequence(), self.last_logged());
@@ -276,7 +276,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Takes in a commit; what it touched must be as the model has it after that commit.
+    /// Applies a commit; the keys it changed must match the model at that commit.
     fn take_in(&self, watching: &mut Watching, set: &ChangeSet) -> Outcome {
         let before = watching.token.sequence();
         ensure!(set.sequence > before, "commit {} after {before}", set.sequence);
@@ -284,7 +284,8 @@ impl World<'_> {
         ensure!(!set.changes.is_empty(), "an empty commit");
         let gap = set.changes.iter().find_map(|change| if let Shown::Gap(gap) = change { Some(gap) } else { None });
         if watching.is_stale && gap.is_none() {
-            // Commits past the log that were not durable when it began to watch are gone; no change tells of that.
+            // Unlogged commits that were not durable when the watch began are gone, without a
+            // change that reports it.
             self.take_over(watching, set.sequence - 1);
         }
         if let Of::All = watching.of {
@@ -341,13 +342,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What the log does not tell is read anew: all of it, as it was after the last commit that is meant, or the load.
+    /// After a gap the mirror copies the whole state after the last missing commit, or after the
+    /// load.
     fn take_in_gap(&self, watching: &mut Watching, sequence: u64, gap: &Gap) -> Outcome {
         self.seen.gaps.add(1);
         match gap {
             Gap::Commits { up_to } => {
                 let is_there = self.boundaries.iter().any(|b| b.source == Source::Unlogged && b.sequence == *up_to);
-                // Or the log has lost it, or it was lost, and its number with it.
+                // Or a crash lost the commit, or its number too.
                 ensure!(is_there || !self.jumps.is_empty(), "no commit past the log is number {up_to}");
                 self.take_over(watching, *up_to);
             }
@@ -363,7 +365,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What a change means to the models.
+    /// Translates a change for the models.
     fn translate(&self, watching: &mut Watching, change: &Shown, changes: &mut Vec<Change>) -> Outcome {
         let Some(tree) = change.tree() else { return Ok(()) };
         let Some(number) = number_of(self, watching, tree)? else {

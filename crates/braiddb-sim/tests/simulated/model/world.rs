@@ -1,4 +1,4 @@
-//! The database and the model of it, and what steps do to the database as a whole.
+//! The database with its model, and steps on the database as a whole.
 
 use super::{
     boundaries::{Boundary, Source},
@@ -26,11 +26,10 @@ pub struct Held {
     pub iter: Iter,
     pub expected: VecDeque<(Bytes, Bytes)>,
     pub tree: TreeNumber,
-    /// The hour in which it was begun.
+    /// The hour when it began.
     pub since: u64,
 }
 
-/// The database and the model of it.
 pub struct World<'a> {
     pub coverage: &'a Coverage,
     pub seen: &'a Seen,
@@ -38,25 +37,25 @@ pub struct World<'a> {
     pub settings: Settings,
     pub db: Option<Db>,
     pub trees: Vec<Tree>,
-    /// The model's numbers of the trees: a dropped tree's number is never used again.
+    /// The model's numbers of the trees. A dropped tree's number is never reused.
     pub numbers: [TreeNumber; 2],
     pub next_number: TreeNumber,
     pub multi: Option<MultiTree>,
     pub model: Model,
     pub multi_model: Arc<MultiModel>,
-    /// The application cursor that was set last.
+    /// The last application cursor.
     pub cursor: Option<u64>,
-    /// What was there after each commit, oldest first; those of before the first step are one.
+    /// The state after each commit, oldest first; all before the first step count as one.
     pub boundaries: Vec<Boundary>,
-    /// The last commit that no crash may take.
+    /// The last commit that no crash may remove.
     pub durable: u64,
-    /// The trees by their numbers in the database; none for the one of many values.
+    /// The model's numbers by tree id; `None` for the multi-tree.
     pub ids: BTreeMap<u32, Option<TreeNumber>>,
     pub snapshots: Vec<(Snapshot, At, [TreeNumber; 2], u64)>,
-    /// With the hours in which they were taken.
+    /// With the hour when each was taken.
     pub multi_snapshots: Vec<(Snapshot, Arc<MultiModel>, u64)>,
     pub runtime: Arc<SimRuntime>,
-    /// How much time has passed.
+    /// Hours since the start.
     pub hours: u64,
     pub held: Vec<Held>,
     pub watchings: Vec<Watching>,
@@ -64,9 +63,9 @@ pub struct World<'a> {
     pub copies: Copies,
     pub exported: Vec<Exported>,
     pub tag: u64,
-    /// The last commits before openings that may have left out numbers.
+    /// The last commits before opens that may have skipped numbers.
     pub jumps: Vec<u64>,
-    /// How often the power has failed.
+    /// Number of crashes.
     pub crashes: u64,
 }
 
@@ -106,7 +105,7 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// A runtime whose clock shows the present time.
+    /// A runtime at the current time.
     pub fn new_runtime(&self) -> Arc<SimRuntime> {
         let runtime = SimRuntime::new(mix(self.tag, self.disk.next_session()));
         runtime.advance_us(self.hours * HOUR_US);
@@ -122,7 +121,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Opens the trees, and creates those that are not there.
+    /// Opens the trees; creates missing ones.
     pub fn open_trees(&mut self) -> Outcome {
         self.trees = vec![self.db().tree("left").said("tree")?];
         self.note(Source::Open);
@@ -133,7 +132,7 @@ impl<'a> World<'a> {
         self.note_ids()
     }
 
-    /// Notes under which numbers the database has its trees.
+    /// Notes the ids of the trees.
     pub fn note_ids(&mut self) -> Outcome {
         for tree in self.db().trees().said("trees")? {
             let number = ["left", "right"].iter().position(|name| *name == tree.name).map(|at| self.numbers[at]);
@@ -146,7 +145,7 @@ impl<'a> World<'a> {
         Arc::make_mut(&mut self.multi_model)
     }
 
-    /// The time of the runtime's clock, but for less than half an hour that passes while things are done.
+    /// The current time, without the less than half an hour that operations take.
     pub fn now_us(&self) -> u64 {
         START_US + self.hours * HOUR_US
     }
@@ -170,7 +169,7 @@ impl<'a> World<'a> {
             _ => false,
         };
         if sequence == self.model.last_sequence() && changes.iter().all(no_op) {
-            // Ranges that can hold no key make no commit.
+            // A range that can hold no key makes no commit.
             return Ok(());
         }
         ensure!(sequence > self.model.last_sequence(), "commit {sequence} after {}", self.model.last_sequence());
@@ -180,7 +179,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Does a step, and notes what is there after it, and what of it no crash may take.
+    /// Runs a step; notes the state after it and the part that is durable.
     pub fn step_and_note(&mut self, step: &Step) -> Outcome {
         let before = self.last();
         self.step(step)?;
@@ -188,7 +187,7 @@ impl<'a> World<'a> {
         let is_buffered = match step {
             Step::Batch { sync, .. } => !sync,
             Step::Fill { .. } | Step::MultiFill { .. } | Step::DropTree { .. } => true,
-            // These note it themselves.
+            // These steps note it themselves.
             Step::Numbered { .. } | Step::FlushTo { .. } | Step::Crash { .. } | Step::Reopen { .. } => true,
             _ => false,
         };
@@ -242,7 +241,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The steps that concern snapshots, open iterators, and the database as a whole.
+    /// Steps with snapshots, open iterators, and the whole database.
     pub fn step_of_state(&mut self, step: &Step) -> Outcome {
         match step {
             Step::Hold { tree, bounds } => {
@@ -330,7 +329,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Notes what the engine has come to do, and that no job failed.
+    /// Notes the engine's counters; fails if a background job failed.
     pub fn note_coverage(&self) -> Outcome {
         let stats = self.db().stats();
         ensure!(stats.background_errors == 0, "{} background jobs failed", stats.background_errors);
@@ -338,7 +337,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Lets go of all that is of the open database.
+    /// Drops everything that belongs to the open database.
     pub fn let_go(&mut self) {
         self.held.clear();
         self.snapshots.clear();
@@ -361,12 +360,12 @@ impl<'a> World<'a> {
         self.open_trees()
     }
 
-    /// Whether a reader of that hour may have expired by now.
+    /// A reader of that hour may have expired.
     pub fn may_expire(&self, since: u64) -> bool {
         self.settings.reader_hours_max.is_some_and(|most| self.hours - since >= most)
     }
 
-    /// After a look at all readers: those that are too old have expired, and are told of.
+    /// Checks that readers past their limit report that they expired.
     fn check_expired(&mut self) -> Outcome {
         let Some(most) = self.settings.reader_hours_max else { return Ok(()) };
         let (hours, tree) = (self.hours, &self.trees[0]);

@@ -15,7 +15,7 @@ use braiddb::{Durability, Transaction, Update};
 use braiddb_sim::model::{Bytes, Change, moment, short};
 use std::{collections::VecDeque, ops::Bound};
 
-/// Whether a batch cannot take a change after these: operands on a value of its own that expires, or may.
+/// A batch refuses operands on its own value if that expires or may.
 fn is_refused(before: &[Change], change: &Change) -> bool {
     let Change::Append(tree, key, _) = change else { return false };
     before.iter().any(|change| match change {
@@ -25,7 +25,8 @@ fn is_refused(before: &[Change], change: &Change) -> bool {
 }
 
 impl World<'_> {
-    /// The change of the model that a write makes; `None` for multi-trees, whose model is changed here.
+    /// Returns the model's change for a write; for multi-trees it changes their model and returns
+    /// `None`.
     pub fn change_of(&mut self, write: &Write) -> Option<Change> {
         self.tag += 1;
         match write {
@@ -33,7 +34,7 @@ impl World<'_> {
                 Some(Change::Put(self.numbers[*tree], key(*number), sized_value(*size, self.tag)))
             }
             Write::PutUntil { tree, key: number, size, after } => {
-                // Half an hour from when anything is read.
+                // Half an hour away from every read.
                 let expires_us = self.now_us().saturating_add_signed(i64::from(*after) * HOUR_US as i64) + HOUR_US / 2;
                 let value = sized_value(*size, self.tag);
                 Some(Change::PutUntil(self.numbers[*tree], key(*number), value, expires_us))
@@ -57,7 +58,7 @@ impl World<'_> {
         }
     }
 
-    /// Loads these keys in their order, each once; a snapshot and an iterator of before must not see it.
+    /// Loads these keys in order, each once. Older snapshots and iterators must not see it.
     pub fn load(&mut self, tree: usize, numbers: &[u8], size: u8) -> Outcome {
         let keys: std::collections::BTreeSet<Bytes> = numbers.iter().map(|number| key(*number)).collect();
         let mut records = Vec::new();
@@ -103,7 +104,7 @@ impl World<'_> {
         self.commit(result, change.as_slice())
     }
 
-    /// Begins a stream and gives it up, now and then.
+    /// Sometimes begins a stream and drops it.
     pub fn abandon(&self, tree: usize, key: &[u8], value: &[u8]) -> Outcome {
         if self.tag.is_multiple_of(3) {
             let pending = self.trees[tree].write_stream(key, value).said("write_stream")?;
@@ -122,16 +123,16 @@ impl World<'_> {
         self.commit(writer.commit(durability), &changes)
     }
 
-    /// Adds writes to a batch or a transaction; the changes that they make.
+    /// Adds writes to a batch or transaction; returns their changes.
     pub fn add_all(&mut self, writer: &mut Writer, writes: &[Write], way: Way) -> Outcome<Vec<Change>> {
-        // A batch cannot append to a stream of its own.
+        // A batch cannot append to its own stream.
         let appends = |write: &Write| matches!(write, Write::Append { .. } | Write::Extend { .. });
         let streams = way != Way::Batch || !writes.iter().any(appends);
         let mut changes = Vec::new();
         for write in writes {
             let mut change = self.change_of(write);
             if let (Some(Change::Extend(tree, key, more)), Way::Batch) = (&change, way) {
-                // What a batch does: by the merge function.
+                // In a batch, by the merge function.
                 change = Some(Change::Append(*tree, key.clone(), more.clone()));
             }
             if change.as_ref().is_some_and(|change| is_refused(&changes, change)) {
@@ -170,7 +171,7 @@ impl World<'_> {
         Ok(changes)
     }
 
-    /// What a transaction sees before it is committed, in both directions.
+    /// Checks a transaction's reads of its own writes, in both directions.
     pub fn check_own(&self, transaction: &Transaction, changes: &[Change]) -> Outcome {
         let mut model = self.model.clone();
         model.commit(u64::MAX, changes);
@@ -190,7 +191,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Writes of one key on a condition, which holds or does not.
+    /// Conditional writes of one key, whose condition holds or fails.
     pub fn conditional(&mut self, tree: usize, number: u8, size: u8, what: u8) -> Outcome {
         self.tag += 1;
         let (handle, key, new) = (self.trees[tree].clone(), key(number), sized_value(size, self.tag));
@@ -227,7 +228,7 @@ impl World<'_> {
         for number in 0..u16::from(count) {
             self.tag += 1;
             let key = format!("fill{:04}", first + number).into_bytes();
-            // Large values in a row would make the case slow.
+            // Consecutive large values would make the case slow.
             let value = sized_value(size % 7, self.tag);
             let mut batch = self.db().batch();
             batch.put(&self.trees[tree], &key, &value);
