@@ -14,25 +14,62 @@ pub(crate) type Name = Arc<Path>;
 /// One change or sync. Reads are not journaled.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Write { file: FileIndex, offset: u64, bytes: Arc<[u8]> },
-    SetLength { file: FileIndex, len: u64 },
+    Write {
+        file: FileIndex,
+        offset: u64,
+        bytes: Arc<[u8]>,
+    },
+    SetLength {
+        file: FileIndex,
+        len: u64,
+    },
     /// Reserves space and raises the length.
-    Reserve { file: FileIndex, len: u64 },
+    Reserve {
+        file: FileIndex,
+        len: u64,
+    },
     /// Gives a file its first or another name.
-    Link { name: Name, file: FileIndex },
-    Unlink { name: Name },
+    Link {
+        name: Name,
+        file: FileIndex,
+    },
+    Unlink {
+        name: Name,
+    },
     /// Moves a name; replaces the file that had the new name.
-    Rename { from: Name, to: Name, file: FileIndex },
-    MakeDirectory { name: Name },
+    Rename {
+        from: Name,
+        to: Name,
+        file: FileIndex,
+    },
+    MakeDirectory {
+        name: Name,
+    },
     /// Makes the file's operations before `upto` durable.
-    Sync { file: FileIndex, upto: usize },
+    Sync {
+        file: FileIndex,
+        upto: usize,
+    },
     /// Makes the writes before `upto` durable that lie wholly within the pages of these bytes.
-    SyncBytes { file: FileIndex, offset: u64, len: u64, upto: usize },
+    SyncBytes {
+        file: FileIndex,
+        offset: u64,
+        len: u64,
+        upto: usize,
+    },
     /// The file's operations before `upto` may be lost, even if a later sync succeeds.
-    SyncFailed { file: FileIndex, upto: usize },
+    SyncFailed {
+        file: FileIndex,
+        upto: usize,
+    },
     /// Makes the operations before `upto` on the directory's names durable.
-    SyncDirectory { name: Name, upto: usize },
-    SyncDirectoryFailed { name: Name },
+    SyncDirectory {
+        name: Name,
+        upto: usize,
+    },
+    SyncDirectoryFailed {
+        name: Name,
+    },
     /// Damage from outside, durable at once.
     Damage(Box<Operation>),
 }
