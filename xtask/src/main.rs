@@ -1,4 +1,4 @@
-//! `cargo xtask COMMAND`: checks of the source tree that neither cargo nor clippy makes.
+//! `cargo xtask COMMAND`: checks of the source tree beyond cargo and clippy.
 
 mod tidy;
 

@@ -1,19 +1,19 @@
-//! Where unsafe code may stand, and where the outside world may be touched.
+//! Checks that unsafe code and system access stay in their permitted files.
 
 use super::Finding;
 use super::run::ENGINE;
 use super::source::Source;
 use super::tokens;
 
-/// A place where unsafe code may stand, and why it has to.
+/// A path where unsafe code is permitted.
 struct Island {
-    /// What the path begins with, below the engine's `src` where it is the engine's.
+    /// Path prefix; for engine paths, below the engine's `src`.
     prefix: &'static str,
-    /// Why safe code would not do.
+    /// The reason that safe code does not suffice.
     reason: &'static str,
 }
 
-/// Those of the engine. Everywhere else unsafe code is an error.
+/// Islands of the engine. Elsewhere unsafe code is an error.
 const ISLANDS: [Island; 10] = [
     Island { prefix: "cache/", reason: "frames are lent out under an epoch and evicted meanwhile" },
     Island { prefix: "memtable/", reason: "an arena with one writer and readers that take no lock" },
@@ -27,7 +27,7 @@ const ISLANDS: [Island; 10] = [
     Island { prefix: "view/simd", reason: "vector instructions, chosen at run time" },
 ];
 
-/// Those outside the engine, seen from the root: single files, never folders.
+/// Islands outside the engine, relative to the root: single files, never folders.
 const ISLANDS_ELSEWHERE: [Island; 4] = [
     Island { prefix: "bench-compare/src/engines/lmdb.rs", reason: "a peer's C interface" },
     Island { prefix: "bench-compare/src/engines/lmdb_multi.rs", reason: "a peer's C interface" },
@@ -38,7 +38,7 @@ const ISLANDS_ELSEWHERE: [Island; 4] = [
     },
 ];
 
-/// Modules and types that belong to `platform/` whole.
+/// Modules and types reserved for `platform/`.
 const OUTSIDE: [&[&str]; 5] = [
     &["std", "fs"],
     &["std", "time", "Instant"],
@@ -47,8 +47,8 @@ const OUTSIDE: [&[&str]; 5] = [
     &["SystemTime", "now"],
 ];
 
-/// What of `std::thread` belongs to `platform/`: what starts a thread, sleeps or counts cores. Parking is a way to wait, as
-/// locks are, and is allowed.
+/// Items of `std::thread` reserved for `platform/`: starting threads, sleeping, counting cores.
+/// Parking is allowed, like locks.
 const OUTSIDE_OF_THREAD: [&str; 7] =
     ["spawn", "sleep", "sleep_ms", "sleep_until", "scope", "Builder", "available_parallelism"];
 
@@ -86,7 +86,7 @@ fn check_unsafe(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Whether a comment on the line, or right above the statement it belongs to, argues the safety.
+/// Returns true if a comment on the line, or right above its statement, argues the safety.
 fn is_argued(source: &Source, line: usize) -> bool {
     let argues = |line: usize| {
         let comment = &source.comments[line - 1];

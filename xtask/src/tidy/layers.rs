@@ -1,8 +1,9 @@
-//! The order of the engine's layers.
+//! Checks the order of the engine's layers.
 //!
-//! A layer is a folder of the engine's `src`, or `lib.rs`, `options.rs` and `inspect.rs` together. What each may import stands in [`LAYERS`];
-//! what it does import is read off its paths: `crate::X`, use trees below `crate`, and `super` chains that end at the root.
-//! Nobody imports through the root itself (`crate::Db`), or the order would say nothing.
+//! A layer is a folder of the engine's `src`; `lib.rs`, `options.rs` and `inspect.rs` form the top one.
+//! [`LAYERS`] lists the allowed imports. Actual imports are paths: `crate::X`, use trees below
+//! `crate`, and `super` chains that reach the root. Imports through the root itself (`crate::Db`)
+//! are errors, because they would bypass the order.
 
 use super::Finding;
 use super::run::ENGINE;
@@ -10,13 +11,13 @@ use super::source::Source;
 use super::tokens::{self, PathUse};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A layer and those it may import, by their places in [`LAYERS`].
+/// A layer and its allowed imports, as indexes into [`LAYERS`].
 struct Layer {
     name: &'static str,
     may_import: &'static [usize],
 }
 
-/// The name of the layer that the files beside the folders make.
+/// The name of the layer of the files beside the folders.
 const ROOT: &str = "lib";
 
 /// From the bottom up.
@@ -41,34 +42,34 @@ const LAYERS: [Layer; 18] = [
     Layer { name: ROOT, may_import: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16] },
 ];
 
-/// The place of a layer, by its name; `options` and `inspect` belong to the root's.
+/// Returns the index of a layer; `options` and `inspect` belong to the root.
 fn place(name: &str) -> Option<usize> {
     let name = if matches!(name, "options" | "inspect") { ROOT } else { name };
     LAYERS.iter().position(|layer| layer.name == name)
 }
 
-/// The layer of a file of the engine; an error names what stands where no layer is.
+/// Returns the layer of an engine file, or the name that is no layer as an error.
 fn layer_of(path: &str) -> Option<Result<usize, String>> {
     let inside = path.strip_prefix(ENGINE)?;
     let name = inside.split('/').next().unwrap_or_default().trim_end_matches(".rs");
     Some(place(name).ok_or_else(|| name.to_owned()))
 }
 
-/// What an import names.
+/// The target of an import.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     Layer(usize),
-    /// Something that is no layer, so it is taken through the root.
+    /// An item imported through the root.
     Root(String),
 }
 
-/// The imports of one file: what, and on which line.
+/// Returns the imports of a file with their lines.
 fn imports(source: &Source) -> Vec<(Target, usize)> {
     let found = tokens::paths(&source.tokens);
     found.iter().filter_map(|path| Some((target(source, path)?, path.line))).collect()
 }
 
-/// What a path names, if it begins at the root of the crate or climbs up to it.
+/// Returns the target of a path that begins at the crate root or climbs up to it.
 fn target(source: &Source, path: &PathUse) -> Option<Target> {
     let names: Vec<&str> = path.names.iter().map(String::as_str).collect();
     let below_root = match names.as_slice() {
@@ -79,7 +80,7 @@ fn target(source: &Source, path: &PathUse) -> Option<Target> {
     Some(place(first).filter(|_| first != ROOT).map_or_else(|| Target::Root(first.to_owned()), Target::Layer))
 }
 
-/// The names that follow a chain of `super` which ends at the crate's root.
+/// Returns the names after a `super` chain that ends at the crate root.
 fn climb<'a, 'b>(source: &Source, path: &PathUse, names: &'a [&'b str]) -> Option<&'a [&'b str]> {
     let steps = names.iter().take_while(|name| matches!(**name, "super" | "self")).count();
     let ups = names[..steps].iter().filter(|name| **name == "super").count();
@@ -92,7 +93,7 @@ fn climb<'a, 'b>(source: &Source, path: &PathUse, names: &'a [&'b str]) -> Optio
     (ups >= depth).then_some(&names[steps..])
 }
 
-/// Checks the imports of all files of the engine.
+/// Checks the imports of all engine files.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
@@ -121,7 +122,7 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a layer's import, if anything is.
+/// Returns the complaint about an import, if it is forbidden.
 fn complaint(layer: usize, target: &Target) -> Option<String> {
     let Layer { name, may_import } = &LAYERS[layer];
     match target {
@@ -146,13 +147,13 @@ fn complaint(layer: usize, target: &Target) -> Option<String> {
     }
 }
 
-/// Which layer imports which, with how many imports.
+/// The number of imports between each pair of layers.
 pub struct Graph {
     edges: BTreeMap<(usize, usize), usize>,
 }
 
 impl Graph {
-    /// The graph of the engine's files.
+    /// Counts the imports of the engine's files.
     pub fn of(sources: &[Source]) -> Graph {
         let mut edges = BTreeMap::new();
         for source in sources {
@@ -167,8 +168,8 @@ impl Graph {
         Graph { edges }
     }
 
-    /// The layers of a cycle and those between two of them, if there is a cycle: what is left when layers that nothing left
-    /// is imported by, and layers that import nothing left, are taken away again and again.
+    /// Returns the layers on cycles, or between two cycles, if there are any: repeatedly removes
+    /// layers that import no remaining layer or that no remaining layer imports.
     pub fn cycle(&self) -> Option<Vec<&'static str>> {
         let mut left: BTreeSet<usize> = self.edges.keys().flat_map(|&(from, to)| [from, to]).collect();
         loop {
@@ -188,7 +189,7 @@ impl Graph {
         }
     }
 
-    /// One line a layer, from the top down.
+    /// Draws one line per layer, from the top down.
     pub fn draw(&self) -> String {
         let mut lines = String::new();
         for (place, layer) in LAYERS.iter().enumerate().rev() {

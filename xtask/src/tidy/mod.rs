@@ -1,7 +1,7 @@
-//! `tidy`: the structure of the source tree, checked.
+//! `tidy`: checks the structure of the source tree.
 //!
-//! Each check takes sources and returns [`Finding`]s; `run.rs` reads the tree, runs the checks and prints.
-//! `source.rs` and `tokens.rs` know just enough of Rust's grammar for that: comments, strings, use trees, braces.
+//! Each check takes sources and returns [`Finding`]s; `run.rs` runs the checks. `source.rs` and
+//! `tokens.rs` parse just enough Rust: comments, strings, use trees, braces.
 
 mod islands;
 mod layers;

@@ -1,7 +1,8 @@
-//! The order of the rooms in the engine's top layer.
+//! Checks the order of the rooms in the engine's top layer.
 //!
-//! A room is a folder of `db/`. It imports only rooms before it in [`ROOMS`], and nothing through `db` itself. Tests may import
-//! anything. [`KNOWN`] lists the imports that break the order today; one that is cut must leave the list.
+//! A room is a folder of `db/`. It imports only rooms before it in [`ROOMS`], and nothing through
+//! `db` itself. Tests may import anything. [`KNOWN`] lists the present violations; a removed one
+//! must leave the list.
 
 use super::Finding;
 use super::run::ENGINE;
@@ -16,7 +17,7 @@ const ROOMS: [&str; 11] =
 /// Maximum files of production code in a folder of a room.
 const FILES_MAX: usize = 15;
 
-/// Files, and the rooms above theirs that they import.
+/// Files and the higher rooms that they import.
 const KNOWN: [(&str, &str); 4] = [
     ("db/engine/core.rs", "open"),
     ("db/handles/database.rs", "export"),
@@ -24,13 +25,13 @@ const KNOWN: [(&str, &str); 4] = [
     ("db/maintenance/verify/whole.rs", "export"),
 ];
 
-/// The room of a file of the top layer.
+/// Returns the room of a file of the top layer.
 fn room_of(path: &str) -> Option<&str> {
     let (room, _) = path.strip_prefix(ENGINE)?.strip_prefix("db/")?.split_once('/')?;
     Some(room)
 }
 
-/// The names of a path below `db`, if it leads there.
+/// Returns the names of a path below `db`, if it leads there.
 fn below_db<'a>(source: &Source, path: &'a PathUse) -> Option<&'a [String]> {
     let names = path.names.as_slice();
     if names.first()? == "crate" {
@@ -43,7 +44,7 @@ fn below_db<'a>(source: &Source, path: &'a PathUse) -> Option<&'a [String]> {
     (ups > 0 && ups + 1 == depth).then_some(&names[steps..])
 }
 
-/// Checks the imports between rooms, and how many files each has.
+/// Checks the imports between rooms and the number of files in each.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut files: BTreeMap<&str, usize> = BTreeMap::new();
@@ -60,7 +61,7 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
         for path in tokens::paths(&source.tokens).iter().filter(|path| !source.is_test_line(path.line)) {
             let Some(target) = below_db(source, path).and_then(|names| names.first()) else { continue };
             let above = ROOMS.iter().position(|name| name == target).is_none_or(|other| other > place);
-            // Visibility (`pub(in crate::db)`) and imports of the root's items are no room.
+            // Visibility (`pub(in crate::db)`) and items of the root name no room.
             if !above || !ROOMS.contains(&target.as_str()) {
                 continue;
             }
@@ -78,7 +79,7 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
         let message = format!("{count} files, {FILES_MAX} at most: make a room of some");
         findings.push(Finding { path: folder.to_owned(), line: 1, rule: "rooms", message });
     }
-    // A sample of the checks' own tests has no such files.
+    // Samples in the checks' own tests lack these files.
     for (file, room) in known.into_iter().filter(|(file, _)| sources.iter().any(|source| source.path.ends_with(file))) {
         let message = format!("it no longer imports `{room}`: take it off KNOWN in xtask");
         findings.push(Finding { path: format!("{ENGINE}{file}"), line: 1, rule: "rooms", message });

@@ -1,39 +1,39 @@
-//! Reads the tree, runs the checks, prints what they found.
+//! Reads the tree, runs the checks and prints their findings.
 //!
-//! Which files each check sees: layers, the platform rule and thin roots look at the engine's `src`; shape, words and unsafe
-//! look at every Rust file of the workspace; paths of a developer's machine are looked for in every text file.
+//! Scope: layers, rooms, the platform rule and thin roots check the engine's `src`; shape, words and
+//! unsafe check every Rust file; paths of a developer's machine are searched in every text file.
 
 use super::source::Source;
 use super::{islands, layers, rooms, shape, words};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Where the engine's sources are, seen from the workspace's root.
+/// The engine's sources, relative to the workspace root.
 pub const ENGINE: &str = "crates/braiddb/src/";
 
-/// Endings of the text files that are read besides Rust.
+/// Extensions of checked text files besides Rust.
 const TEXT: [&str; 8] = ["md", "toml", "sh", "py", "yml", "yaml", "json", "txt"];
 
-/// Something out of order, and what to do about it.
+/// A violated rule and its remedy.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The file, seen from the workspace's root.
+    /// The file, relative to the workspace root.
     pub path: String,
-    /// The line, counted from 1.
+    /// The line, from 1.
     pub line: usize,
     /// The rule's short name.
     pub rule: &'static str,
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     pub message: String,
 }
 
-/// The workspace that this very build belongs to.
+/// The workspace of this build.
 pub fn workspace_root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR"))).join("..")
 }
 
-/// Checks the tree under `root` and prints what is out of order.
+/// Checks the tree under `root` and prints the findings.
 pub fn main(root: &Path, graph: bool) -> ExitCode {
     let (sources, texts) = match read_tree(root) {
         Ok(files) => files,
@@ -63,7 +63,7 @@ pub fn main(root: &Path, graph: bool) -> ExitCode {
     }
 }
 
-/// All findings of all checks, by file and line.
+/// Returns all findings, ordered by file and line.
 pub fn check(sources: &[Source], texts: &[(String, String)]) -> Vec<Finding> {
     let mut findings = layers::check(sources);
     findings.extend(rooms::check(sources));
@@ -80,7 +80,7 @@ pub fn check(sources: &[Source], texts: &[(String, String)]) -> Vec<Finding> {
     findings
 }
 
-/// The Rust files, and the other text files with their contents.
+/// Rust files, and other text files as (path, contents).
 type Tree = (Vec<Source>, Vec<(String, String)>);
 
 fn read_tree(root: &Path) -> std::io::Result<Tree> {

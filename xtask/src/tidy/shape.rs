@@ -1,17 +1,17 @@
-//! Sizes of files and functions, and roots of modules that only declare.
+//! Limits the sizes of files and functions; module roots only declare.
 
 use super::Finding;
 use super::run::ENGINE;
 use super::source::Source;
 use super::tokens;
 
-/// The most lines of a file.
+/// Maximum lines of a file.
 const FILE_LINES: usize = 800;
-/// The most lines of a file of tests.
+/// Maximum lines of a test file.
 const TEST_FILE_LINES: usize = 1200;
-/// The most lines of a function, from the word `fn` to its closing brace.
+/// Maximum lines of a function, from `fn` to the closing brace.
 const FUNCTION_LINES: usize = 70;
-/// The most lines of a function in tests.
+/// Maximum lines of a test function.
 const TEST_FUNCTION_LINES: usize = 120;
 
 /// Checks one file.
@@ -45,7 +45,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// The items of a file that are neither `mod NAME;` nor `use`, each with its line and first word.
+/// Returns the line and first word of each item other than `mod NAME;` and `use`.
 fn definitions(source: &Source) -> Vec<(usize, String)> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
@@ -65,7 +65,7 @@ fn definitions(source: &Source) -> Vec<(usize, String)> {
         if !(first.text == "use" || (first.text == "mod" && !has_body)) {
             found.push((first.line, first.text.clone()));
         }
-        // A use tree has braces and then a semicolon; other items end with their bodies.
+        // A use tree has a semicolon after its braces; other items end with their bodies.
         at = if has_body { tokens::closing(tokens, end) + 1 } else { end + 1 };
         at += usize::from(tokens::text(tokens, at) == ";");
     }

@@ -1,31 +1,31 @@
-//! A Rust file split into code and comments.
+//! Splits a Rust file into code and comments.
 //!
-//! Both are as long as the text, line by line: where a comment or a literal stood, the code has blanks, and the comments have
-//! blanks where anything else stood. So a line number means the same in all three.
+//! INVARIANT: text, code and comments have the same lines. Blanks replace comments and literals in
+//! the code, and everything else in the comments.
 
 use super::tokens::{self, Token};
 use std::collections::HashSet;
 
 /// A Rust file as the checks see it.
 pub struct Source {
-    /// The path from the workspace's root, with forward slashes.
+    /// The path from the workspace root, with forward slashes.
     pub path: String,
-    /// The file as it is.
+    /// The unchanged text.
     pub text: String,
     /// The code's tokens.
     pub tokens: Vec<Token>,
     /// The lines of the code; comments and the insides of literals are blank.
     pub code: Vec<String>,
-    /// The lines of the comments; all else is blank.
+    /// The lines of the comments; code is blank.
     pub comments: Vec<String>,
-    /// Whether the whole file is compiled for tests only.
+    /// True if the whole file is compiled for tests only.
     pub is_test: bool,
-    /// Lines, both ends included, of modules that are compiled for tests only.
+    /// Inclusive line ranges of test-only modules.
     pub test_lines: Vec<(usize, usize)>,
 }
 
 impl Source {
-    /// Splits each of the files (path, text).
+    /// Splits files given as (path, text).
     pub fn parse_all(files: Vec<(String, String)>) -> Vec<Source> {
         let mut sources: Vec<Source> = files.into_iter().map(|(path, text)| Source::parse(path, text)).collect();
         let declared: HashSet<String> = sources.iter().flat_map(Source::test_modules).collect();
@@ -50,12 +50,12 @@ impl Source {
         Source { path, tokens, code: lines(code), comments: lines(comments), is_test, test_lines, text }
     }
 
-    /// Whether the line is compiled for tests only.
+    /// Returns true if the line is compiled for tests only.
     pub fn is_test_line(&self, line: usize) -> bool {
         self.is_test || self.test_lines.iter().any(|&(first, last)| (first..=last).contains(&line))
     }
 
-    /// The folder in which the modules that this file declares are.
+    /// Returns the folder of the modules that this file declares.
     pub fn module_folder(&self) -> String {
         let stem = self.path.trim_end_matches(".rs");
         match stem.rsplit_once('/') {
@@ -64,7 +64,7 @@ impl Source {
         }
     }
 
-    /// Paths without ending of the modules in other files that this one declares for tests only.
+    /// Returns the paths, without extension, of test-only modules declared here.
     fn test_modules(&self) -> Vec<String> {
         let folder = self.module_folder();
         let modules = tokens::test_modules(&self.tokens);
@@ -76,7 +76,7 @@ impl Source {
     }
 }
 
-/// What the characters are part of.
+/// The kind of text at a position.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Code,
@@ -86,7 +86,7 @@ enum Part {
     RawString(usize),
 }
 
-/// The code and the comments of a text, each with blanks for the other.
+/// Returns code and comments, each with blanks in place of the other.
 fn split(text: &str) -> (String, String) {
     let letters: Vec<char> = text.chars().collect();
     let (mut code, mut comments) = (String::with_capacity(text.len()), String::new());
@@ -94,7 +94,7 @@ fn split(text: &str) -> (String, String) {
     let mut at = 0;
     while let Some(&letter) = letters.get(at) {
         let (next, taken) = step(part, &letters, at);
-        // Delimiters of strings stay in the code; they mark where a literal stood.
+        // String delimiters stay in the code to mark the literal.
         let in_comment = |part| matches!(part, Part::LineComment | Part::BlockComment(_));
         let comment = in_comment(part) || in_comment(next);
         let literal = !comment && (part != Part::Code || next != Part::Code || (taken > 1 && letter == '\''));
@@ -109,7 +109,7 @@ fn split(text: &str) -> (String, String) {
     (code, comments)
 }
 
-/// What part follows and how many letters to take, being at `at` in the given part.
+/// Returns the next part and its length in letters, from position `at` in the given part.
 fn step(part: Part, letters: &[char], at: usize) -> (Part, usize) {
     let is = |offset: usize, wanted: char| letters.get(at + offset) == Some(&wanted);
     let hashes = |from: usize| letters[from.min(letters.len())..].iter().take_while(|&&letter| letter == '#').count();
@@ -133,7 +133,7 @@ fn step(part: Part, letters: &[char], at: usize) -> (Part, usize) {
     }
 }
 
-/// Whether the letter before belongs to a name, so that an `r` here begins no raw string; `br` begins one.
+/// Returns true if `at` continues a name, so that an `r` here begins no raw string. `br` begins one.
 fn follows_name(letters: &[char], at: usize) -> bool {
     let name = |at: usize| letters.get(at).is_some_and(|letter| letter.is_alphanumeric() || *letter == '_');
     match at {
@@ -143,7 +143,7 @@ fn follows_name(letters: &[char], at: usize) -> bool {
     }
 }
 
-/// The length of the character literal at `at`, if it is one and not a lifetime.
+/// Returns the length of the character literal at `at`, or none for a lifetime.
 fn character_literal(letters: &[char], at: usize) -> Option<usize> {
     if letters.get(at + 1)? == &'\\' {
         let end = letters[at + 3..].iter().take(12).position(|&letter| letter == '\'')?;

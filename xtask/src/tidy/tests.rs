@@ -1,10 +1,10 @@
-//! Each rule must find the sample made to break it, and must leave its good twin alone.
+//! Each rule must reject its bad sample and accept its good one.
 
 use super::layers::Graph;
 use super::run::{Finding, check};
 use super::source::Source;
 
-/// What is found in one file at `path` below the engine's `src`.
+/// Checks one file at `path` below the engine's `src`.
 fn engine(path: &str, text: &str) -> Vec<Finding> {
     files(&[(&format!("crates/braiddb/src/{path}"), text)])
 }

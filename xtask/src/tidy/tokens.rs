@@ -1,30 +1,30 @@
-//! Names and punctuation of a file, and what can be read off them: paths, functions, test modules.
+//! Tokenizes a file and finds its paths, functions and test modules.
 
 /// A name, a number or one punctuation mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The characters.
     pub text: String,
-    /// The line, counted from 1.
+    /// The line, from 1.
     pub line: usize,
 }
 
-/// A path as written, such as `crate::base::Error`; a use tree gives one for each leaf.
+/// A path as written, such as `crate::base::Error`; one for each leaf of a use tree.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PathUse {
     /// The names; a glob is `*`.
     pub names: Vec<String>,
-    /// The line on which it begins, or in a use tree its leaf.
+    /// The line of its first token, or of its leaf in a use tree.
     pub line: usize,
-    /// The place of its first token.
+    /// The index of its first token.
     pub token: usize,
 }
 
-/// A module that is compiled for tests only.
+/// A module compiled for tests only.
 pub struct TestModule {
     /// Its name.
     pub name: String,
-    /// The tokens of its opening and closing braces; none if it stands in a file of its own.
+    /// The indexes of its braces; none for a module in its own file.
     pub body: Option<(usize, usize)>,
 }
 
@@ -38,7 +38,7 @@ pub struct Function {
     pub last_line: usize,
 }
 
-/// Splits code that has no comments and only empty literals; `::` is one token.
+/// Splits code without comments and with empty literals; `::` is one token.
 pub fn tokenize(code: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     for (number, line) in code.lines().enumerate() {
@@ -58,17 +58,17 @@ pub fn tokenize(code: &str) -> Vec<Token> {
     tokens
 }
 
-/// The text of a token, empty past the end.
+/// Returns the text of a token; empty past the end.
 pub fn text(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.text.as_str())
 }
 
-/// Whether the token can be a part of a path.
+/// Returns true if the token can be part of a path.
 fn is_name(text: &str) -> bool {
     text.starts_with(|letter: char| letter.is_alphabetic() || letter == '_')
 }
 
-/// The token that closes the bracket at `open`; the last token if none does.
+/// Returns the token that closes the bracket at `open`, or the last token.
 pub fn closing(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -84,7 +84,7 @@ pub fn closing(tokens: &[Token], open: usize) -> usize {
     tokens.len().saturating_sub(1)
 }
 
-/// All paths of two names and more, and those that are only `crate` after `use`.
+/// Returns all paths of two or more names, and `crate` alone after `use`.
 pub fn paths(tokens: &[Token]) -> Vec<PathUse> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -98,7 +98,7 @@ pub fn paths(tokens: &[Token]) -> Vec<PathUse> {
                 names.push(tokens[at + 2].text.clone());
                 at += 2;
             }
-            // What a visibility is restricted to is no import.
+            // A visibility restriction is no import.
             if start == 0 || text(tokens, start - 1) != "in" {
                 found.push(PathUse { names, line: tokens[start].line, token: start });
             }
@@ -134,11 +134,11 @@ fn use_tree(tokens: &[Token], mut at: usize, prefix: &[String], found: &mut Vec<
         }
     }
     found.push(PathUse { names, line: tokens.get(start).map_or(0, |token| token.line), token: start });
-    // A leaf that is punctuation out of place must not be read for ever.
+    // Skip misplaced punctuation, to avoid an endless loop.
     if at == start && !matches!(text(tokens, at), "," | "}" | ";" | "") { at + 1 } else { at }
 }
 
-/// The functions with bodies.
+/// Returns the functions with bodies.
 pub fn functions(tokens: &[Token]) -> Vec<Function> {
     let mut found = Vec::new();
     for at in 0..tokens.len() {
@@ -157,7 +157,7 @@ pub fn functions(tokens: &[Token]) -> Vec<Function> {
     found
 }
 
-/// The modules under `#[cfg(test)]` or the like.
+/// Returns the modules under `#[cfg(test)]` or a similar condition.
 pub fn test_modules(tokens: &[Token]) -> Vec<TestModule> {
     let mut found = Vec::new();
     for at in 0..tokens.len() {
@@ -183,7 +183,7 @@ pub fn test_modules(tokens: &[Token]) -> Vec<TestModule> {
     found
 }
 
-/// The first token at or after `at` that belongs to no attribute.
+/// Returns the first token at or after `at` that belongs to no attribute.
 pub fn after_attributes(tokens: &[Token], mut at: usize) -> usize {
     while text(tokens, at) == "#" {
         at += if text(tokens, at + 1) == "!" { 2 } else { 1 };
@@ -192,7 +192,7 @@ pub fn after_attributes(tokens: &[Token], mut at: usize) -> usize {
     at
 }
 
-/// How many inline modules enclose the token at `place`.
+/// Returns the number of inline modules around the token at `place`.
 pub fn inline_module_depth(tokens: &[Token], place: usize) -> usize {
     let is_around =
         |&at: &usize| text(tokens, at) == "mod" && text(tokens, at + 2) == "{" && closing(tokens, at + 2) > place;

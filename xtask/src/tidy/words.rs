@@ -1,4 +1,4 @@
-//! Names and words that must not stay in the tree.
+//! Finds forbidden names and words.
 
 use super::Finding;
 use super::source::Source;
@@ -7,10 +7,10 @@ use super::tokens;
 /// Macros that mark unfinished work.
 const MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
 
-/// Words in comments that mark unfinished work. Written in halves, or this file would be found by itself.
+/// Words in comments that mark unfinished work, in halves so that this file passes.
 const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// Folders of one developer's machine.
+/// Folders of a developer's machine.
 const PLACES: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
 /// Checks one Rust file.
@@ -65,13 +65,13 @@ pub fn check_text(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether an absolute path that begins with `place` is in the line; `a/home/` is none.
+/// Returns true if the line has an absolute path that begins with `place`; `a/home/` is none.
 fn begins_path(line: &str, place: &str) -> bool {
     let is_inner = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.' | '}' | '/');
     line.match_indices(place).any(|(at, _)| !line[..at].ends_with(is_inner))
 }
 
-/// Whether a name ends with a version number, as in `merge_v2`.
+/// Returns true if a name ends with a version number, as in `merge_v2`.
 fn is_numbered(name: &str) -> bool {
     let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     stem.len() < name.len() && stem.to_ascii_lowercase().ends_with("_v")
