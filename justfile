@@ -1,37 +1,37 @@
-# `just` lists what there is; https://just.systems
+# `just` lists the recipes; https://just.systems
 
-# what there is
+# list the recipes
 default:
     @just --list --unsorted
 
-# what CI runs; or only some stages of it, as in `just check fmt clippy`
+# run the CI stages, or only some: `just check fmt clippy`
 check *stages:
     .ci/run {{stages}}
 
-# what is quick: before each commit
+# run the quick stages before each commit
 quick:
     .ci/run fmt tidy clippy
 
-# all tests, or those of a name
+# run all tests, or tests by name
 test *arguments:
     cargo test --workspace {{arguments}}
 
-# import a made-up FreeDB dump, kill the importer, resume, look up
+# import a generated FreeDB dump, kill the importer, resume, look up
 demo *arguments:
     cargo run --release -- demo {{arguments}}
 
-# measure beside RocksDB, LMDB and others: hours, and half an hour to build; see bench-compare/README.md
+# benchmark beside RocksDB, LMDB and others: hours, half an hour to build; see bench-compare/README.md
 compare *arguments:
     cd bench-compare && cargo run --release -- run {{arguments}}
 
-# the structure of the source tree, and which layer imports which
+# check the structure of the source tree and print the layer imports
 tidy:
     cargo xtask tidy --graph
 
-# the API's documentation, in a browser
+# open the API documentation in a browser
 docs:
     cargo doc --workspace --no-deps --open
 
-# in the one style
+# format all code
 fmt:
     cargo fmt --all

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Does the engine compile for systems that are not here? The compiler and the sources of the standard library are Debian's, which are
-# installed if need be; the library is checked for each target anew. Nothing is run: see scripts/test-foreign.sh for that.
+# Checks that the engine compiles for other systems, with Debian's compiler and standard library
+# sources (installed if missing). Runs nothing; see scripts/test-foreign.sh.
 #
 #   scripts/check-targets.sh             all targets
 #   scripts/check-targets.sh TARGET...   only these
-#   scripts/check-targets.sh --install   none: only sees to it that the compiler is there; ends with 3 if it cannot be had
+#   scripts/check-targets.sh --install   only installs the compiler; exits with 3 on failure
 #
-# Zstandard is left out everywhere: it needs a C compiler for the target.
+# Excludes Zstandard, which needs a C compiler for the target.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,19 +24,19 @@ if [[ ! -d /usr/lib/rustlib/src/rust/library ]] || ! dpkg -s rustc-web cargo-web
 fi
 [[ ${1-} != --install ]] || exit 0
 
-# Nothing is compiled to the end, so nothing need be optimised; and the standard library goes without what can be left out of it.
+# `check` generates no code, so optimisation and optional std features are off.
 export RUSTC=$rustc RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/targets
 "$rustc" --version
 [[ $# -gt 0 ]] || set -- "${engine[@]}"
 
-# A warning is an error: what is not used on a system is said to be so.
+# Warnings are errors: code unused on a system must be marked.
 check() {
     RUSTFLAGS="-D warnings" "$cargo" check --quiet --locked --package braiddb --no-default-features --features json \
         -Zbuild-std=std,panic_abort -Zbuild-std-features= "${@/#/--target=}"
 }
 
-# All together, which keeps all cores at work; where that fails, each for itself, to tell which.
+# All targets at once use all cores; after a failure, each separately to find the bad one.
 failed=()
 if check "$@"; then
     printf 'targets: %s compiles\n' "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Is docs/format.md right, and enough? The reader written from it alone must find in whole databases what the engine finds there,
-# and must refuse them where a byte is wrong.
+# Checks docs/format.md: a reader written from it alone must find the same contents in databases as
+# the engine does, and must refuse files with a wrong byte.
 #
-#   scripts/check_format.sh [BRAID EVERY_KIND]     the binaries, if they are built already
+#   scripts/check_format.sh [BRAID EVERY_KIND]     uses these binaries instead of building them
 set -Eeuo pipefail
 trap 'echo "format: line $LINENO ended with $?: $BASH_COMMAND" >&2' ERR
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ if ! python3 scripts/read_db.py --has-zstd; then
     zstd=(--without-zstd)
 fi
 
-# What the engine finds in a database, in the reader's notation. Changes nothing there.
+# Prints the engine's view of a database in the reader's notation. Read-only.
 scan() {
     local tree
     "$braid" trees "$1" --read-only --json >"$work/trees.json" || return
@@ -42,7 +42,7 @@ for name in sorted(json.loads(line)["name"] for line in open(sys.argv[1])):
     done <"$work/trees"
 }
 
-# Both find the same in a database.
+# Checks that reader and engine find the same contents.
 compare() {
     scan "$1" >"$work/expected"
     python3 scripts/read_db.py "$1" >"$work/found" 2>"$work/met" || die "the reader fails: $(<"$work/met")"
@@ -52,7 +52,7 @@ compare() {
     ((++compared))
 }
 
-# The reader of dumps finds the same in a dump of it, and refuses that where a byte is wrong.
+# Checks that the dump reader finds the same contents in a dump, and refuses flipped bytes.
 compare_dump() {
     local status byte
     rm -f "$work/dump"
@@ -70,14 +70,14 @@ compare_dump() {
     done
 }
 
-# Changes the byte of a file at an offset.
+# Flips a bit of the byte at an offset of a file.
 flip() {
     local byte
     byte=$(od -An -tu1 -j "$2" -N 1 "$1")
     printf "\\x$(printf %02x $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
-# The reader refuses a database while a byte of a file is flipped.
+# Checks that the reader refuses a database while a byte of a file is flipped.
 refuse() {
     local status=0
     flip "$1/$2" "$3"
@@ -87,8 +87,8 @@ refuse() {
     ((++refused))
 }
 
-# The log of a database ends earlier than it did, for the engine and for the reader, and verifying reports no more than why: a torn
-# tail, or a value without which its commit does not count.
+# Succeeds if `verify` reports only reasons for an earlier end of the log: a torn tail, or a missing
+# blob of a commit.
 log_ends_earlier() {
     local why='torn or damaged tail of the log'
     if python3 scripts/read_db.py "$1" 2>&1 >/dev/null | grep -q '[1-9][0-9]* records without their blobs, which end the log'; then
@@ -97,8 +97,8 @@ log_ends_earlier() {
     grep -Eq "^problem: .*($why)" "$work/complaint" && ! grep '^problem: ' "$work/complaint" | grep -Eqv "$why"
 }
 
-# Reader and engine agree on what was made of a database: both refuse it, or both find the same. The reader reads what is hidden
-# by something newer too, and so does verifying; a scan does not.
+# Checks that reader and engine agree on a damaged database: both refuse it, or both find the same.
+# Reader and `verify` also read superseded entries; a scan does not.
 agree() {
     local status=0
     if scan "$1" >"$work/expected" 2>"$work/complaint"; then
@@ -114,7 +114,7 @@ agree() {
     ((++refused))
 }
 
-# Three thousand records with an index, then some deleted and some changed, in several runs.
+# 3,000 records with an index, some then deleted or changed, in several runs.
 awk 'BEGIN { for (i = 0; i < 3000; i++)
     printf "{\"id\":\"k%05d\",\"artist\":\"Artist %d\",\"text\":\"%s\"}\n", i * 7919 % 3000, i % 97, substr("lorem ipsum dolor sit amet", 1, i % 26) }' \
     >"$work/records.jsonl"
@@ -129,7 +129,7 @@ compare "$work/db"
 "$braid" compact "$work/db" >/dev/null
 compare "$work/db"
 
-# All kinds of files and entries. Each number is a life that ends with a kill.
+# All kinds of files and entries. Each number is a process that ends with a kill.
 for lives in "300 5" "1200 150" "1500 3 1 2"; do
     # shellcheck disable=SC2086
     "$every_kind" ${zstd[@]+"${zstd[@]}"} "$work/kinds ($lives)" $lives
@@ -138,7 +138,7 @@ done
 "$braid" compact "$work/kinds (1500 3 1 2)" >/dev/null
 compare "$work/kinds (1500 3 1 2)"
 
-# The comparison says little of what did not occur.
+# Every kind must occur, or the comparison proves nothing about it.
 kinds=("views in files" "embedded views" "segments that continue another" "stale entries" "loose runs" "key chunks"
     "uncompressed blocks" "blocks of LZ4" "range tombstones in runs" "trees of many values" "blobs read" "streams read" "commits in the log"
     "blobs in the log" "streams in the log" "range deletes in the log" "sealed segments of the log" "entries of runs that expire"
@@ -149,7 +149,7 @@ for kind in "${kinds[@]}"; do
 done
 grep -q "^ *[2-9] epochs of the log" "$work/all_met" || die "no log here has two epochs"
 
-# Every byte of a run and of a view counts; so do those of the manifest, and those of the log and of blobs that something leads to.
+# Flipped bytes in runs, views, manifests and referenced blobs must be refused.
 db="$work/kinds (300 5)"
 for file in "$db"/*.run "$db"/*.view "$db"/MANIFEST-*; do
     length=$(wc -c <"$file")
@@ -167,7 +167,7 @@ done
 flip "$work/small/CURRENT" 70
 refuse "$work/small" CURRENT 4166
 
-# Where a log ends, damage may look like the end. The places, from the end back: both must see the same.
+# Damage near the log's end may look like its end; reader and engine must agree. Offsets backwards:
 read -r end wal < <(sed -n 's/^ *\([0-9]*\) is where the log ends, in \(.*\)/\1 \2/p' <(python3 scripts/read_db.py "$db" 2>&1 >/dev/null))
 for back in 1 20 60 200 1000 $((end - 140)); do
     flip "$db/$wal" $((end - back))

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Takes one safeguard after the other out of a copy of the engine, and tells which tests notice.
+"""Removes one safeguard at a time from a copy of the engine and reports which tests notice.
 
 usage: plant_bugs.py [NAME-PART...]
 
-Each plant is one sync, one checksum or one order that is left out. Tests of a plant run in the order given here until one is red; one that stays
-green in all of them is told as missed, and the exit status is 1. The working tree is not touched: what is tracked is copied to
-target/planted. The first plant builds everything; after that it takes half a minute, or some minutes where no test of the engine notices.
+Each plant removes one sync, checksum or ordering. Its tests run in the given order until one fails. A
+plant that no test notices is reported as missed, and the exit status is 1. Tracked files are copied to
+target/planted; the working tree is not changed. The first plant builds everything; later ones take
+half a minute, or some minutes if no engine test notices.
 """
 
 import os
@@ -21,14 +22,14 @@ COPY = ROOT / "target" / "planted" / "tree"
 BUILD = ROOT / "target" / "planted" / "build"
 SRC = "crates/braiddb/src/"
 
-# What runs for a plant: tests of the engine by name, and batteries on the simulated disk.
+# Tests for a plant: engine tests by name, and batteries on the simulated disk.
 WAL = ["wal::"]
 TABLES = ["table::", "view::"]
 MANIFEST = ["version::"]
 CRASHES = ["crash_exhaustive", "crash_random"]
 OK = "Ok::<(), std::io::Error>(())"
 
-# (name, file, what stands there, what is put in its place, filters of the engine's tests, filters of `simulated`)
+# (name, file, original text, replacement, filters of the engine's tests, filters of `simulated`)
 PLANTS = [
     ("log: the sync of a new segment's space", "wal/segment.rs",
      "spare.file.sync_data().map_err(|e| sync_failed(&spare.path, e))", f"{OK}.map_err(|e| sync_failed(&spare.path, e))", WAL, CRASHES),
@@ -109,7 +110,7 @@ PLANTS = [
 
 
 def copy_tree():
-    """Brings the copy up to date; what has not changed keeps its time, so that little is compiled."""
+    """Updates the copy; unchanged files keep their time, so that little is compiled."""
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout.decode().split("\0")
     for name in filter(None, names):
         source, target = ROOT / name, COPY / name
@@ -121,7 +122,7 @@ def copy_tree():
 
 
 def run(arguments):
-    """Whether tests are green; else the names of those that are red, or that it does not compile."""
+    """Returns whether the tests pass, and the failed tests or the compiler error."""
     environment = dict(os.environ, CARGO_TARGET_DIR=str(BUILD), RUSTFLAGS="--cap-lints allow")
     done = subprocess.run(["cargo", "test", "--no-fail-fast", *arguments], cwd=COPY, env=environment, capture_output=True, text=True)
     if done.returncode == 0:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Prints what a BraidDB database holds: an independent reader, written from docs/format.md alone.
+"""Prints the contents of a BraidDB database: an independent reader, written from docs/format.md alone.
 
     scripts/read_db.py DIR          each pair: tree, tab, key in hexadecimal, tab, value in hexadecimal
-    scripts/read_db.py --has-zstd   does this machine read Zstandard? Exits with 1 if not.
+    scripts/read_db.py --has-zstd   exits with 1 if this machine cannot read Zstandard
 
-Opens every file that the database consists of, checks all checksums, the runs against their views, the manifest against the files,
-and replays the log. What was met is counted on standard error. Changes nothing, and takes no lock. Standard library only; Zstandard
-needs Python 3.14 or the zstd command. For people and for tests, not for large databases.
+Opens every file, checks all checksums, the runs against their views and the manifest against the
+files, and replays the log. Counts each kind of item on standard error. Read-only, without a lock.
+Uses only the standard library; Zstandard needs Python 3.14 or the zstd command. Not for large databases.
 
-Exits with 3 if a file is damaged, with 4 if it needs Zstandard and cannot have it.
+Exits with 3 if a file is damaged, with 4 if Zstandard is needed and missing.
 """
 
 import sys

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Prints what a dump of a BraidDB database holds: an independent reader, written from docs/dump.md alone.
+"""Prints the contents of a dump of a BraidDB database: an independent reader, written from docs/dump.md alone.
 
     scripts/read_dump.py FILE       each pair: tree, tab, key in hexadecimal, tab, value in hexadecimal
 
-Checks every checksum, the order of frames and records, and the totals. Merge functions that are built in are applied. Standard library
-only; Zstandard needs Python 3.14 or the zstd command. For people and for tests, not for large databases.
+Checks every checksum, the order of frames and records, and the totals. Applies built-in merge
+functions. Uses only the standard library; Zstandard needs Python 3.14 or the zstd command. Not for
+large databases.
 
-Exits with 3 if the dump is damaged, with 4 if it needs Zstandard and cannot have it.
+Exits with 3 if the dump is damaged, with 4 if Zstandard is needed and missing.
 """
 
 import sys
@@ -30,7 +31,7 @@ class Dump:
         self.frames = self.records = self.bytes = 0
 
     def all_frames(self):
-        """(kind, tree, payload) of each frame but the last, which is checked."""
+        """Yields (kind, tree, payload) of each frame except the last, which is only checked."""
         at = 64
         while True:
             head = self.data[at : at + 32]
@@ -66,7 +67,7 @@ class Dump:
                 self.trees[tree.id] = tree
 
     def entries(self):
-        """[tree, flags, key, sequence number, value] of each record, those of a tree in order."""
+        """Yields [tree, flags, key, sequence number, value] of each record, in order per tree."""
         key, tree_before, missing, entry = None, 0, 0, None
         for kind, tree, payload in self.all_frames():
             if kind == CATALOG:
@@ -101,7 +102,7 @@ class Dump:
         require(missing == 0, "a long value ends early")
 
     def contents(self):
-        """(tree, key, value), merge functions applied."""
+        """Yields (tree, key, value) with merge functions applied."""
         before, waiting = None, None
         for tree, flags, key, _, value in self.entries():
             place = (tree, key, value) if self.trees[tree].is_multi else (tree, key)

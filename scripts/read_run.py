@@ -7,10 +7,10 @@
   --keys        key, sequence number and kind from the key chunks
   --view        key, sequence number and kind in the order of the embedded view, with its stale mark
   --tombstones  range tombstones: start, end, sequence number
-  --summary     what the footer says
+  --summary     the fields of the footer
 
-Checks the whole file first. Standard library only; Zstandard needs Python 3.14 or the zstd command. For people and for tests, not
-for large files. read_db.py reads a whole database.
+Checks the whole file first. Uses only the standard library; Zstandard needs Python 3.14 or the zstd
+command. Not for large files. read_db.py reads a whole database.
 """
 
 import sys

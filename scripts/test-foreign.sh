@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests of the engine on other processors, by qemu: 64-bit ARM, for its vector instructions, and s390x, for its big end. Compiler,
-# library sources, linkers and qemu are Debian's, which are installed if need be.
+# Tests the engine on other processors under qemu: 64-bit ARM (vector instructions) and s390x
+# (big-endian). Debian's compiler, library sources, linkers and qemu are installed if missing.
 #
-#   scripts/test-foreign.sh [aarch64|s390x]...     both unless told
+#   scripts/test-foreign.sh [aarch64|s390x]...     both by default
 set -euo pipefail
 cd "$(dirname "$0")/.."
 needed=(rustc-web cargo-web rust-web-src qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross)
@@ -22,6 +22,6 @@ for machine in "$@"; do
         /usr/bin/cargo test --locked --package braiddb --target "$target" -Zbuild-std=std,panic_abort,test "$@"
     }
     test --test golden
-    # The formats, and what compares bytes; whole databases under load take too long here.
+    # Formats and byte comparisons only; whole databases take too long under qemu.
     test --lib -- base:: codec:: memtable:: table:: view:: version:: wal:: --skip db:: --skip flipped
 done

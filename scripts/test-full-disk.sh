@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fills small file systems (ext4 on loop devices, and tmpfs), deletes on the full disk, and looks whether writes resume.
+# Fills small file systems (ext4 on loop devices, tmpfs), deletes, and checks that writes resume.
 # Needs root. Usage: scripts/test-full-disk.sh [MiB ...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ mkdir "$place"
 finish() { mountpoint -q "$place" && umount "$place"; rm -rf "$work"; }
 trap finish EXIT
 
-# Ends with a message unless a command ends with the exit code that is wanted.
+# Exits with a message unless the command exits with the expected code.
 must() {
     local want=$1 got=0
     shift
@@ -23,7 +23,7 @@ must() {
     [ "$got" = "$want" ] || { cat "$work/out"; echo "FAILED: $* ended with $got, not $want"; exit 1; }
 }
 
-# 100 MiB of records that no compression makes much shorter, keys in ascending order.
+# Prints about 100 MiB of incompressible records with ascending keys.
 records() {
     head -c 75000000 /dev/urandom | base64 -w 800 | awk '{printf "{\"id\":\"%07d\",\"text\":\"%s\"}\n", NR, $0}'
 }
@@ -34,7 +34,7 @@ try_command() {
     must 4 "$braid" import "$place/db" "$work/in.jsonl" --tree t --key id --resume
     must 0 "$braid" verify "$place/db"
     must 0 "$braid" get "$place/db" t 0000100
-    # One process a delete, each of which opens the database on the full disk.
+    # One process per delete; each opens the database on the full disk.
     for number in $(seq 1 60); do
         must 0 "$braid" del "$place/db" t "$(printf %07d "$number")"
     done

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# All tests as programs of Windows (x86_64-pc-windows-gnu), under Wine; and databases written there and read here, and the other way
-# round. Compilers, the sources of the standard library and Wine are Debian's, which are installed if need be.
+# Runs all tests as Windows programs (x86_64-pc-windows-gnu) under Wine, and exchanges databases
+# between both systems. Debian's compilers, library sources and Wine are installed if missing.
 #
-#   scripts/test-windows.sh [--full] [smoke|debug|release|files|debug-files]...   debug, release and files if none is named
-#   scripts/test-windows.sh --install                           nothing: only sees to it that all that is there; ends with 3 if it cannot be had
+#   scripts/test-windows.sh [--full] [smoke|debug|release|files|debug-files]...
+#                                         default: debug, release and files
+#   scripts/test-windows.sh --install     only installs the tools; exits with 3 on failure
 #
-#   smoke            in debug: each test of what meets the system, and one case or few of each battery
-#   debug, release   the tests, of that profile, with a tenth of their volumes; all of them with --full
-#   files            what each system writes, read by the other and by scripts/read_db.py: see scripts/check_format.sh
-#   debug-files      the same by programs of debug builds, which are there after the tests
+#   smoke            debug build: system-dependent tests, and a few cases of each battery
+#   debug, release   all tests in that profile at a tenth of their volume, or in full with --full
+#   files            databases written by each system, read by the other (scripts/check_format.sh)
+#   debug-files      the same with debug builds, which exist after the tests
 #
-# What Wine cannot show is told in docs/platforms.md.
+# docs/platforms.md lists the limits of Wine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,22 +39,22 @@ mkdir -p "$here/dll"
 here=$(cd "$here" && pwd)
 x86_64-w64-mingw32-gcc -shared -O2 -s -o "$here/dll/bcryptprimitives.dll" scripts/windows/bcryptprimitives.c -ladvapi32
 
-# A Wine of its own, which asks for nothing and shows no windows.
+# A separate Wine prefix without dialogs or windows.
 export WINEPREFIX=$here/prefix WINEDEBUG=-all WINEPATH="Z:${here//\//\\}\\dll" WINEDLLOVERRIDES="mscoree,mshtml="
 mkdir -p "$WINEPREFIX"
 trap 'wineserver -k >/dev/null 2>&1 || true' EXIT
-# Debian's ends with the last program, and turns away a program that begins at that moment: this one stays.
+# Debian's wineserver exits with the last program and rejects one that starts then; keep one alive.
 wineserver -k >/dev/null 2>&1 || true
 wineserver -p </dev/null >/dev/null 2>&1
 wineboot --init >/dev/null 2>&1
 wine cmd /c ver | tr -d '\r'
 
-# Runs a program. Of a few hundred, Wine fails to begin one: such a program, of which nothing was ever heard but Wine's own complaint,
-# is begun again, twice at most, and it is said. What it prints goes through files: Wine's services keep what they were given, so that
-# who reads from a pipe would wait for them too.
+# Runs a program. Wine fails to start one of a few hundred: a program with no output except Wine's
+# own error is restarted, at most twice. Output goes through files, because Wine's services inherit
+# pipes and would keep readers waiting.
 #
-# The batteries of one program run in a process each, and one test after the other: Wine's heap looks through all that was freed, and all
-# threads wait for it. The first of them takes 57 s so, and 163 with two tests at a time.
+# Each battery runs in its own process, one test at a time, because all threads wait while Wine's
+# heap scans freed memory: the first battery takes 57 s, or 163 s with two tests at a time.
 cat >"$here/runner" <<'RUNNER'
 #!/usr/bin/env bash
 said=$(mktemp) complaint=$(mktemp)
@@ -75,7 +76,7 @@ batteries=()
 if [[ $# -eq 1 && $1 == *simulated-*.exe ]]; then
     run "$1" --list >/dev/null || exit
     mapfile -t batteries < <(tr -d '\r' <"$said" | sed -n 's/^\([a-z0-9_]*\)::.*: test$/\1/p' | sort -u)
-    # A test outside of all batteries would be passed over.
+    # A test outside all batteries would be skipped silently.
     if [[ ${#batteries[@]} -eq 0 ]] || tr -d '\r' <"$said" | grep -q '^[a-z0-9_]*: test$'; then
         echo "windows: in $1 all tests should be in batteries" >&2
         exit 1
@@ -97,20 +98,20 @@ windows_cargo() {
         /usr/bin/cargo "$1" --locked --target "$target" -Zbuild-std=std,panic_abort,test "${@:2}"
 }
 
-# A program for Windows as one of this system.
+# Makes a Windows program callable from this system.
 wrapper() {
     printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$here/runner" "$2" >"$here/$1"
     chmod +x "$here/$1"
 }
 
-# Examples are not built: there is nothing to be tested in them. The engine's own tests are one large program, at which one processor compiles
-# for minutes while the others have nothing to do: the other programs' tests run meanwhile.
+# Examples have no tests and are not built. The engine's own tests are one large program that
+# compiles on one processor for minutes; the other tests run meanwhile.
 tests() {
     export BRAIDDB_VOLUME=${BRAIDDB_VOLUME:-$volume}
     local all=(--workspace --exclude xtask "$@") others=(--bins --test '*') said=$here/others.log failed=0
     windows_cargo test "${all[@]}" "${others[@]}" --no-run
     windows_cargo test "${all[@]}" "${others[@]}" --no-fail-fast >"$said" 2>&1 &
-    # Who compiles keeps others from it: not before these have begun.
+    # Cargo's build lock would block the other tests: wait until they run.
     while kill -0 $! 2>/dev/null && ! grep -q '^ *Running ' "$said"; do
         sleep 1
     done
@@ -120,7 +121,7 @@ tests() {
     [[ $failed -eq 0 ]] && windows_cargo test "${all[@]}" --lib --no-fail-fast
 }
 
-# Of the engine's own tests, the rooms whose code differs by system or that lean on it; without what computes in memory for minutes.
+# Engine tests that depend on the system, except those that compute in memory for minutes.
 readonly smoke_rooms=(platform:: wal:: version:: db:: cache:: dump:: salvage::tests::places)
 readonly smoke_skips=(wal::tests::damage db::engine::tests::scheduler db::handles::tests::multi db::read::tests::merge_operands db::maintenance::tests::io_throttle db::handles::tests::transactions db::handles::tests::cursor
     db::tests_review db::maintenance::garbage_limit all_is_as_in_a_model dump::tests::a_large_tree)
@@ -134,7 +135,7 @@ smoke() {
     windows_cargo test --package braiddb --lib -- "${smoke_rooms[@]}" "${skips[@]}"
 }
 
-# files FOLDER [--release]: with programs of that profile, which cargo puts into that folder.
+# files FOLDER [--release]: uses programs of that profile, which cargo puts into FOLDER.
 files() {
     local folder=$1 profile=("${@:2}")
     local what=("${profile[@]}" --package braid-cli --package braiddb --bins --example every_kind)

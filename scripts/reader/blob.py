@@ -13,7 +13,7 @@ class Reference:
 
 
 def references(kind, value):
-    """Those that an entry holds, in the order of its value."""
+    """Returns the references of an entry, in order."""
     kind, value = unwrapped(kind, value)
     if kind not in (BLOB, STREAM):
         return []
@@ -30,7 +30,7 @@ def references(kind, value):
 
 
 def unwrapped(kind, value):
-    """Kind and value of what an entry holds, its expiry taken off."""
+    """Returns kind and value of an entry without its expiry."""
     if kind != EXPIRING:
         return kind, value
     require(len(value) >= 9 and value[8] in (VALUE, BLOB, STREAM), "an expiring entry holds nothing that may expire")
@@ -46,7 +46,7 @@ class BlobFile:
         return checksum(self.file_id, offset, data) == total
 
     def value(self, reference, key):
-        """The value that the entry of `key` refers to."""
+        """Returns the value that the entry of `key` refers to."""
         at = reference.offset
         header = self.data[at : at + 40]
         require(header[:4] == b"BLOB" and not any(header[5:8]) and number(header, 28, 4) == 0, f"no blob record at {at}")
@@ -73,7 +73,7 @@ class BlobFile:
         return value
 
     def records(self):
-        """The offsets of the records that a walk over the file meets."""
+        """Yields the offset of each record in the file."""
         at = 64
         while at + 40 <= len(self.data):
             header = self.data[at : at + 40]

@@ -1,4 +1,4 @@
-"""A database directory: opens every file, checks it against the others, and finds the contents."""
+"""Reads a database directory, checks its files against each other, and returns the contents."""
 
 import time
 
@@ -14,7 +14,7 @@ BENEATH, ABSENT, GIVEN = range(3)
 
 
 def read_operands(stored):
-    """(base, value, reach, [(function, operand)]) of an entry of the kind merge."""
+    """Returns (base, value, reach, [(function, operand)]) of a merge entry."""
     reader = Reader(stored)
     base = reader.fixed(1)
     require(base <= GIVEN, "operands on an unknown base")
@@ -82,7 +82,7 @@ class Database:
         self.read_log()
 
     def during(self, name, read, *arguments):
-        """`read` of the file; a complaint gets its name."""
+        """Applies `read` to the file; errors get its name."""
         path = self.directory / name
         require(path.is_file(), f"{name} is missing")
         try:
@@ -122,7 +122,7 @@ class Database:
         return run
 
     def verify_blob_uses(self, run):
-        """Reads all values that the run refers to, those that are superseded too."""
+        """Reads all values that the run refers to, superseded ones too."""
         uses = {}
         for entry in run.entries():
             found = references(entry[2], entry[3])
@@ -135,7 +135,7 @@ class Database:
         require(found == run.blob_uses, f"the blob uses are {found}, and the run tells {run.blob_uses}")
 
     def read_partitions(self):
-        """All entries and range tombstones of runs, each as far as its partition counts it."""
+        """Collects entries and range tombstones of runs, clipped to their partition."""
         self.entries, self.tombstones = [], []
         for partition in self.manifest.partitions.values():
             bounds = partition.start, partition.end
@@ -152,7 +152,7 @@ class Database:
             self.count("loose runs", len(partition.loose))
 
     def read_view(self, partition, bounds):
-        """Checks the view of a partition. Its contents are taken from the runs."""
+        """Checks the view of a partition; the contents come from the runs."""
         meta, runs = partition.view, [self.runs[number] for number in partition.runs]
         name = f"{meta.number:06}.view"
         view = self.during(name, View.of_file, runs, bounds)
@@ -166,7 +166,7 @@ class Database:
         require(told == found, f"the manifest tells another view: {told}, not {found}")
 
     def segments(self):
-        """The log's segments; a file with a damaged header is none, and missed if the chain needs it."""
+        """Returns the log's segments; one with a damaged header is missing if the chain needs it."""
         found = {}
         for path in self.directory.glob("*.wal"):
             try:
@@ -176,7 +176,7 @@ class Database:
         return found
 
     def read_log(self):
-        """What the log has past the runs."""
+        """Adds the log's commits above the flushed sequence number."""
         log = Log(self.segments(), self.manifest.log, self.manifest.durable_lsn)
         self.count("epochs of the log", log.epochs)
         self.count("sealed segments of the log", log.seals)
@@ -200,7 +200,7 @@ class Database:
                         self.entries.append((key, sequence, kind, value))
 
     def has_blobs(self, batches):
-        """Are all values there that the batches refer to?"""
+        """Returns whether all values that the batches refer to are readable."""
         try:
             for sequence, operations in batches:
                 for kind, key, value in operations:
@@ -234,7 +234,7 @@ class Database:
         return self.during(f"{reference.file:06}.blob", lambda _: self.blobs[reference.file].value(reference, key))
 
     def merged(self, entry):
-        """What operands make of what is beneath them."""
+        """Applies the operands to the value beneath them."""
         operands, value = [], None
         while entry is not None and entry[2] == MERGE:
             key, sequence, _, stored = entry
@@ -249,7 +249,7 @@ class Database:
         return value
 
     def newest(self, key, at):
-        """What a reader at a sequence number sees of a key, if anything."""
+        """Returns the entry of a key visible at a sequence number, or None."""
         if self.by_key is None:
             self.by_key = {}
             for entry in self.entries:
@@ -269,7 +269,7 @@ class Database:
         return entry[2] == TOMBSTONE
 
     def live(self):
-        """The newest version of each key that is not deleted."""
+        """Yields the newest version of each live key."""
         before = None
         for entry in sorted(self.entries, key=lambda entry: (entry[0], -entry[1])):
             key, sequence, _, _ = entry
@@ -279,7 +279,7 @@ class Database:
                 yield entry
 
     def contents(self):
-        """(tree, key, value) of all trees, by name; the catalog is not one of them."""
+        """Yields (tree, key, value) of all trees by name, without the catalog."""
         trees, pairs, next_tree = {}, {}, None
         for entry in self.live():
             tree, key = int.from_bytes(entry[0][:4], "big"), entry[0][4:]
@@ -304,7 +304,7 @@ class Database:
 
 
 def version_tags(value):
-    """(first commit number, tag) of each tag in the catalog's entry."""
+    """Returns (first commit number, tag) of each tag in the catalog's entry."""
     reader, found, first = Reader(value), [], 0
     require(reader.fixed(1) == 1, "tags of an unknown version")
     for _ in range(reader.varint()):
@@ -318,7 +318,7 @@ def version_tags(value):
 
 
 def unescape(key, value):
-    """The key and the value of a pair in a tree of many values."""
+    """Returns key and value of a pair in a multi-tree."""
     require(value == b"", "a pair with a value of its own")
     found, at = bytearray(), 0
     while True:

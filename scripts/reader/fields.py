@@ -1,4 +1,4 @@
-"""What all files share: numbers, checksums, the file header, compression ("Conventions" in docs/format.md)."""
+"""Shared parts of all files: numbers, checksums, file header, compression ("Conventions" in docs/format.md)."""
 
 import subprocess
 
@@ -32,7 +32,7 @@ def number(data, at, length):
 
 
 class Reader:
-    """Takes fields off the front of some bytes."""
+    """Reads fields from the front of a byte string."""
 
     def __init__(self, data, at=0):
         self.data, self.at = data, at
@@ -85,7 +85,7 @@ class Header:
 
 
 def unpack(compression, packed, length):
-    """The contents of something stored, of which `length` bytes are to come out."""
+    """Decompresses to `length` bytes."""
     require(compression <= 2, "an unknown compression")
     if compression == 0:
         require(len(packed) == length, "stored bytes have another length")

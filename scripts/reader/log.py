@@ -1,4 +1,4 @@
-"""The log: its segments, the chain of their records, where it ends, and the commits in it ("The log" in docs/format.md)."""
+"""The log: segments, the chain of records, its end, and its commits ("The log" in docs/format.md)."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class Segment:
         return self.epoch != self.before_epoch
 
     def record(self, offset):
-        """The whole record that stands there, or None."""
+        """Returns the intact record at an offset, or None."""
         try:
             return self.parse(offset)
         except Corrupt:
@@ -74,7 +74,7 @@ class Segment:
         return Record(lsn, end, flags, *links, first, first + span, lsn - since_durable, stored, raw_length)
 
     def search(self, offset):
-        """Whole records from `offset` on, wherever they stand."""
+        """Yields intact records at any position from `offset` on."""
         while True:
             offset = self.data.find(b"\xf9", offset, self.length)
             if offset < 0:
@@ -93,7 +93,7 @@ def shortest(reader):
 
 
 class Log:
-    """The commit groups of the chain, from segment number `oldest` on; `durable_lsn` is how far the manifest knows it to be synced."""
+    """The commit groups from segment `oldest` on; the manifest knows the log as synced up to `durable_lsn`."""
 
     def __init__(self, segments, oldest, durable_lsn):
         self.segments, self.durable_lsn = segments, durable_lsn
@@ -107,7 +107,7 @@ class Log:
             segment = self.read_epoch(segment)
 
     def successor(self, epoch):
-        """The segment that begins the next epoch. Of several, made by openings that failed, the last one counts."""
+        """Returns the segment that begins the next epoch: the last one if failed opens left several."""
         found = [one for one in self.segments.values() if one.begins_epoch() and one.before_epoch == epoch]
         return max(found, key=lambda one: (one.epoch, one.number), default=None)
 
@@ -160,7 +160,7 @@ class Log:
         self.groups.append((record.lsn, batches))
 
     def check_end(self, segment, offset):
-        """Is the break the end of the log? It is none if something knows that more was synced."""
+        """Checks that the break is the log's end: nothing says that more was synced."""
         end_lsn, self.end = segment.start_lsn + offset, (segment.number, offset)
         later = [one for one in self.segments.values() if one.epoch == segment.epoch and one.start_lsn >= end_lsn]
         for one, begin in [(segment, offset)] + [(one, HEADER) for one in later]:
@@ -174,7 +174,7 @@ class Log:
 
 
 def read_batch(reader):
-    """(kind, key, value) of each operation."""
+    """Yields (kind, key, value) of each operation."""
     count = reader.varint()
     require(count & 1 == 0, "a reserved bit is set")
     before, has_range_deletes_only = None, True

@@ -5,7 +5,7 @@ The format: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
 
 
 def unpack(packed, length):
-    """The `length` bytes that `packed` holds; raises ValueError or IndexError if it holds no such thing."""
+    """Returns the `length` bytes in `packed`; raises ValueError or IndexError if it is malformed."""
     out = bytearray()
     at = 0
 

@@ -1,4 +1,4 @@
-"""CURRENT and the manifest: which runs and views there are, and where the log begins."""
+"""CURRENT and the manifest: the runs and views, and the start of the log."""
 
 from dataclasses import dataclass, field
 
@@ -50,7 +50,7 @@ class Partition:
 
 
 def read_current(data):
-    """(number of the manifest, how much of it is synced) from the valid slot of the higher generation."""
+    """Returns (manifest number, synced length) from the valid slot with the higher generation."""
     found = []
     for at in (0, 4096):
         slot = data[at : at + 80]

@@ -1,10 +1,10 @@
-"""A run: entries in order, the range tombstones, and where the view of itself stands ("Runs" in docs/format.md)."""
+"""A run: ordered entries, range tombstones, and the embedded view ("Runs" in docs/format.md)."""
 
 from .fields import EXPIRING, Header, RANGE_DELETE, Reader, TOMBSTONE, checksum, number, require, unpack
 
 
 def read_expiries(reader):
-    """How many entries expire, and some of the times when."""
+    """Reads the number of expiring entries and some of their times."""
     entries, count, times, time = reader.varint(), reader.varint(), [], 0
     require(1 <= count <= min(17, entries), "expiries of another form")
     for _ in range(count):
@@ -14,7 +14,7 @@ def read_expiries(reader):
 
 
 def expiry(entry):
-    """When an entry expires, or None."""
+    """Returns the expiry time of an entry, or None."""
     return number(entry[3], 0, 8) if entry[2] == EXPIRING else None
 
 
@@ -49,7 +49,7 @@ class Run:
         self.check_tail(start)
 
     def check_tail(self, footer_at):
-        """The zeros and the view between index and footer."""
+        """Checks the zeros and the view between index and footer."""
         end, view, length = (self.footer[name] for name in ("index_end", "view", "view_length"))
         if length == 0:
             require(view == 0 and self.footer["view_checksum"] == 0 and end == footer_at, "no view, and yet something there")
@@ -60,7 +60,7 @@ class Run:
         require(found == self.footer["view_checksum"], "the view's checksum does not match")
 
     def unit(self, offset, length):
-        """The contents of the unit that stands there."""
+        """Returns the contents of a unit."""
         require(13 <= length and offset + length <= len(self.data) - self.FOOTER, "a unit outside the file")
         unit = self.data[offset : offset + length]
         require(checksum(self.file_id, offset, unit[8:]) == number(unit, 0, 8), f"the unit at {offset}: wrong checksum")
@@ -94,7 +94,7 @@ class Run:
             at += length
         require(at == self.footer["range_tombstones_at"], "the key chunks do not end where the tombstones begin")
         require(len(self.blocks) == self.footer["blocks"] <= 60000, "another number of blocks")
-        # A run of range tombstones alone has no data blocks for key chunks to cover, whatever its flag says.
+        # A run with only range tombstones has no key chunks, whatever its flag.
         require(len(self.chunks) == 0 or self.footer["flags"] & 1 == 1, "key chunks without their flag")
         require(len(self.chunks) > 0 or self.footer["flags"] & 1 == 0 or not self.blocks, "a flag without key chunks")
         self.smallest, self.largest = reader.bytes(), reader.bytes()
@@ -103,7 +103,7 @@ class Run:
         require(reader.is_at_end(), "the index is too long")
 
     def block(self, number_of_block):
-        """The entries of a block: (key, sequence number, kind, value)."""
+        """Returns the entries of a block: (key, sequence number, kind, value)."""
         if number_of_block not in self.blocks_read:
             self.blocks_read[number_of_block] = list(self.read_block(number_of_block))
         return self.blocks_read[number_of_block]
@@ -126,7 +126,7 @@ class Run:
         require(reader.is_at_end(), "a gap before the slots")
 
     def places(self):
-        """((block, slot), entry) of every entry, in order."""
+        """Yields ((block, slot), entry) of every entry, in order."""
         before = None
         for block in range(len(self.blocks)):
             for slot, entry in enumerate(self.block(block)):
@@ -153,7 +153,7 @@ class Run:
         return (block, slot + 1) if slot + 1 < self.blocks[block][3] else (block + 1, 0)
 
     def chunk_keys(self, number_of_chunk):
-        """(key, sequence number, kind) from a key chunk."""
+        """Yields (key, sequence number, kind) from a key chunk."""
         _, offset, length = self.chunks[number_of_chunk]
         reader, key = Reader(self.unit(offset, length)), b""
         base, is_first = reader.fixed(8), True
@@ -170,7 +170,7 @@ class Run:
             yield from self.chunk_keys(chunk)
 
     def range_tombstones(self):
-        """(start, end, sequence number) of each."""
+        """Returns (start, end, sequence number) of each range tombstone."""
         start = self.footer["range_tombstones_at"]
         if start == self.footer["index"]:
             return []
@@ -181,14 +181,14 @@ class Run:
         return found
 
     def give(self, smallest, largest):
-        """Has all entries have the sequence number that the manifest gives to a run that tells none."""
+        """Sets the sequence number that the manifest gives to a run without numbers."""
         require(self.footer["largest_sequence"] == 0 and not self.range_tombstones(), "a run that should tell no sequence numbers")
         require(smallest == largest > 0, "the manifest does not give one sequence number")
         self.blocks_read, self.given = {}, largest
         self.footer["smallest_sequence"] = self.footer["largest_sequence"] = largest
 
     def verify(self):
-        """Does everything in the run agree with everything else?"""
+        """Checks all parts of the run against each other."""
         entries, tombstones = list(self.entries()), self.range_tombstones()
         sequences = [entry[1] for entry in entries] + [sequence for _, _, sequence in tombstones]
         bounds = [entry[0] for entry in entries] + [key for tombstone in tombstones for key in tombstone[:2]]

@@ -1,4 +1,4 @@
-"""A sorted view: the order in which the entries of its runs stand ("Sorted views" in docs/format.md)."""
+"""A sorted view: the order of the entries of its runs ("Sorted views" in docs/format.md)."""
 
 from .fields import BLOB, EXPIRING, Header, MERGE, Reader, STREAM, TOMBSTONE, checksum, number, require
 from .xxh3 import xxh3_64
@@ -7,7 +7,7 @@ PAGE, FOOTER = 4096, 96
 
 
 def first_difference(a, b):
-    """The first bit in which two different keys differ; a key goes on with zeros. None if they differ by zeros at the end alone."""
+    """Returns the first differing bit of two keys extended with zeros; None if only trailing zeros differ."""
     for at in range(max(len(a), len(b))):
         differing = (a[at] if at < len(a) else 0) ^ (b[at] if at < len(b) else 0)
         if differing:
@@ -20,7 +20,7 @@ def is_within(key, bounds):
 
 
 class View:
-    """The view in bytes `start..end` of a file, over `runs`, for the keys within `bounds`, a pair of which the second may be None."""
+    """The view in bytes `start..end` of a file, over `runs`, for keys within `bounds` (the end may be None)."""
 
     def __init__(self, data, start, end, file_id, runs, bounds):
         self.data, self.start, self.end, self.file_id = data, start, end, file_id
@@ -72,7 +72,7 @@ class View:
         require(reader.is_at_end(), "the directory is too long")
 
     def records(self):
-        """The segment records; checks the pages they stand in."""
+        """Reads the segment records and checks their pages."""
         pages = -(-self.segments // self.records_in_page)
         require(self.start + PAGE * pages == self.directory_at, "the directory does not follow the pages")
         left = self.segments
@@ -85,14 +85,14 @@ class View:
             left -= count
 
     def merged(self):
-        """What the view must tell: (run, place, entry) of all entries of its runs, in order."""
+        """Returns the expected contents: (run, place, entry) of all entries of its runs, in order."""
         found = []
         for run, source in enumerate(self.runs):
             found += [(run, place, entry) for place, entry in source.places() if is_within(entry[0], self.bounds)]
         return sorted(found, key=lambda item: (item[2][0], -item[2][1]))
 
     def verify(self):
-        """Checks all of it against the runs; returns what it tells: (run, place, entry, is stale) in order."""
+        """Checks the view against the runs; returns its (run, place, entry, is stale) in order."""
         expected, tombstones = self.merged(), [one for run in self.runs for one in run.range_tombstones()]
         require(len(expected) == self.entries, f"the view tells {self.entries} entries, the runs have {len(expected)}")
         marked, before = [], None

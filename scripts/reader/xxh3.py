@@ -1,4 +1,4 @@
-"""XXH3 with 64 bits of output, as the files of BraidDB use it for checksums. Standard library only, and slow.
+"""XXH3 with 64-bit output, the checksum of BraidDB's files. Standard library only; slow.
 
 The algorithm: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 """
@@ -141,7 +141,7 @@ def long(data, seed):
 
 
 def xxh3_64(data, seed=0):
-    """The hash of bytes, under a seed of 64 bits."""
+    """Returns the hash of bytes under a 64-bit seed."""
     if len(data) <= 16:
         return short(data, seed)
     return middle(data, seed) if len(data) <= 240 else long(data, seed)

@@ -1,4 +1,4 @@
-/* The one function that Rust's standard library wants of bcryptprimitives.dll, which Wine 8 has not: random bytes. */
+/* Random bytes: the function of bcryptprimitives.dll that Rust's standard library needs and Wine 8 lacks. */
 #include <windows.h>
 
 BOOLEAN NTAPI SystemFunction036(PVOID bytes, ULONG count); /* RtlGenRandom, of advapi32.dll */
