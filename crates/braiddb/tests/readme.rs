@@ -19,7 +19,7 @@ fn example() -> Result<(), braiddb::Error> {
         println!("{} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
     }
 
-    // Many values to a key; and a batch takes effect as a whole, across trees.
+    // Several values under one key. A batch is atomic across trees.
     let by_artist = db.multi_tree("by_artist")?;
     let mut batch = db.batch();
     batch.put(&albums, "0003", "Nirvana / In Utero");
@@ -28,13 +28,13 @@ fn example() -> Result<(), braiddb::Error> {
     assert!(by_artist.contains("nirvana", "0003")?);
     assert_eq!(by_artist.count("nirvana")?, 1);
 
-    // A snapshot reads as of now, for as long as it lives.
+    // A snapshot keeps reading the state of its creation.
     let snapshot = db.snapshot();
     albums.delete("0001")?;
     assert!(snapshot.contains(&albums, "0001")?);
     assert!(!albums.contains("0001")?);
 
-    // A transaction: what it has read is checked at its commit, and if others were in the way it runs again.
+    // A transaction: its reads are validated at commit, and on a conflict the closure runs again.
     let stock = db.tree("stock")?;
     stock.put("0003", [2])?;
     db.update(|tx| {
@@ -46,14 +46,14 @@ fn example() -> Result<(), braiddb::Error> {
         Ok(())
     })?;
 
-    // Counting without reading; and writing only what nobody has changed.
+    // A counter without a read, and a write that is refused if the record has changed.
     let add = db.merge_function("add")?;
     stock.merge("visits", &add, 1_i64.to_le_bytes())?;
     if let Some((value, version)) = stock.get_versioned("0003")? {
         assert!(stock.put_if_version("0003", [value[0] + 1], version)?.is_some());
     }
 
-    // Large values come from any reader, and are read from any place, in constant memory.
+    // Large values are written from any reader and read at any offset, in constant memory.
     let songs = db.tree("songs")?;
     songs.put_stream("0001/1", &b"Once upon a time"[..])?;
     songs.append_stream("0001/1", &b", I could lose myself"[..])?;
