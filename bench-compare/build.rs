@@ -1,4 +1,4 @@
-//! Tells the program which compiler made it.
+//! Passes the version of the compiler to the program.
 
 use std::{env, process::Command};
 

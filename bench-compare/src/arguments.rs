@@ -4,7 +4,6 @@ use crate::{engines, workloads};
 use anyhow::{Context, Result, bail, ensure};
 use std::{path::PathBuf, time::Duration};
 
-/// What `help` prints.
 pub const USAGE: &str = "\
 usage: bench-compare run [OPTIONS]           run what is not in the results yet, then report
        bench-compare parts [OPTIONS]         the parts of reading one by one, against LMDB loaded in order; then report
@@ -33,7 +32,6 @@ options of multi: --n N pairs (1000000), --rounds R of reads (7), --load-rounds 
 --values LIST a key has (1,100,all), --only TEXT of reads whose names have it (all), --folder DIR (data)
 ";
 
-/// What is asked for.
 pub enum Command {
     Run(RunOptions),
     Parts(PartsOptions),
@@ -45,7 +43,6 @@ pub enum Command {
     Help,
 }
 
-/// Of `run`.
 pub struct RunOptions {
     pub sizes: Vec<u64>,
     pub rounds: u32,
@@ -61,20 +58,18 @@ pub struct RunOptions {
     pub retry: bool,
 }
 
-/// Of `multi`.
 pub struct MultiOptions {
     pub n: u64,
     pub rounds: u32,
     pub load_rounds: u32,
-    /// How many a key has, of each shape.
+    /// Values of each key, one shape an entry.
     pub values: Vec<u64>,
-    /// Reads whose names have this alone.
+    /// Runs only reads whose name contains this.
     pub only: String,
     pub operations: u64,
     pub folder: PathBuf,
 }
 
-/// Of `parts`.
 pub struct PartsOptions {
     pub n: u64,
     pub rounds: u32,
@@ -83,19 +78,18 @@ pub struct PartsOptions {
     pub folder: PathBuf,
 }
 
-/// Of a child process.
 pub struct ChildOptions {
     pub workload: String,
     pub engine: String,
     pub n: u64,
     pub phase_limit: Duration,
     pub folder: PathBuf,
-    /// Where databases as loaded are kept, if they are.
+    /// Folder of kept databases, with `--keep-loads`.
     pub loads: Option<PathBuf>,
 }
 
 impl ChildOptions {
-    /// As arguments for [`parse`].
+    /// Formats the options as arguments for [`parse`].
     pub fn to_arguments(&self) -> Vec<String> {
         let seconds = self.phase_limit.as_secs().to_string();
         let folder = self.folder.display().to_string();
@@ -106,7 +100,6 @@ impl ChildOptions {
     }
 }
 
-/// Understands the command line.
 pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Command> {
     let arguments: Vec<String> = arguments.collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -161,12 +154,11 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
     for workload in &options.workloads {
         workloads::by_name(workload)?;
     }
-    // Some workloads take a small part of N.
+    // Some workloads use a small part of N.
     ensure!(options.sizes.iter().all(|n| *n >= 1600), "N is 1600 at least");
     Ok(options)
 }
 
-/// Understands an option of `run` that has a value.
 fn parse_value(options: &mut RunOptions, name: &str, value: Option<&&str>) -> Result<()> {
     let value = *value.with_context(|| format!("{name} wants a value"))?;
     let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();

@@ -1,17 +1,15 @@
-//! What BraidDB is held to: a figure of a measure, and how it has to stand to the peers' or by itself.
+//! The bars: figures that BraidDB must reach, relative to its peers or in absolute terms.
 
-/// Compared with whom.
+/// The peer to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versus {
-    /// The best of all peers, whichever it is.
+    /// The best peer.
     Best,
-    /// One peer.
     Engine(&'static str),
-    /// Nobody: the figure itself is bounded.
+    /// No peer: the figure itself is bounded.
     Nobody,
 }
 
-/// The bound of the ratio, or of the figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     AtLeast(f64),
@@ -19,7 +17,6 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Whether a ratio or figure is within it.
     pub fn is_met(self, value: f64) -> bool {
         match self {
             Bound::AtLeast(bound) => value >= bound,
@@ -27,14 +24,13 @@ impl Bound {
         }
     }
 
-    /// Its number.
     pub fn value(self) -> f64 {
         match self {
             Bound::AtLeast(bound) | Bound::AtMost(bound) => bound,
         }
     }
 
-    /// Which of two figures is the better one.
+    /// Returns true if `one` is better than `other`.
     pub fn is_better(self, one: f64, other: f64) -> bool {
         match self {
             Bound::AtLeast(_) => one > other,
@@ -43,7 +39,6 @@ impl Bound {
     }
 }
 
-/// A bar.
 #[derive(Clone, Copy, Debug)]
 pub struct Bar {
     pub measure: &'static str,
@@ -52,14 +47,14 @@ pub struct Bar {
     pub bound: Bound,
 }
 
-/// Measures of commits that must survive a power failure begin so.
+/// Prefixes of measures whose commits must survive a power failure.
 const DURABLE: [&str; 2] = ["commit_sync", "sync_cpu"];
-/// Peers that do not have a durable commit: sled's `flush` calls `sync_file_range`, which by its manual page "does not flush disk write
-/// caches and thus does not provide any data integrity".
+/// Peers without durable commits: sled's `flush` calls `sync_file_range`, which by its manual page
+/// "does not flush disk write caches and thus does not provide any data integrity".
 const WITHOUT_DURABLE: [&str; 1] = ["sled"];
 
 impl Bar {
-    /// Whether a peer does what the measure is about, so that it can be the best one at it.
+    /// Returns true if the peer does the measured work, so that it can be the best.
     pub fn counts(&self, peer: &str) -> bool {
         let is_durable = DURABLE.iter().any(|prefix| self.measure.starts_with(prefix));
         !(is_durable && WITHOUT_DURABLE.contains(&peer))
@@ -76,7 +71,6 @@ const fn at_most(measure: &'static str, figure: &'static str, versus: Versus, bo
 
 const ROCKSDB: Versus = Versus::Engine("rocksdb");
 
-/// All of them.
 pub const BARS: &[Bar] = &[
     at_least("fillseq_b100", 1.2),
     at_least("fillrandom_b100", 2.5),

@@ -1,18 +1,17 @@
-//! Keys, values and random choices, all computed from numbers, so that what an engine returns can be checked without a copy
-//! of the data.
+//! Keys, values and random choices, computed from row numbers: answers can be checked without a
+//! copy of the data.
 //!
-//! A value begins with a stamp of its row and version, then the version in the clear; half of the rest is random.
+//! A value begins with a stamp of row and version, then the plain version. Half of its other bytes
+//! are random.
 
 /// Bytes of a key.
 pub const KEY_LEN: usize = 16;
-/// Bytes of a key under [`KeyOrder::GroupedShort`].
 const SHORT_KEY_LEN: usize = 10;
-/// Bytes of the stamp and the version at the start of a value.
+/// Bytes of stamp and version at the start of a value.
 const HEADER_LEN: usize = 12;
-/// The random bytes that values are cut from.
+/// Bytes of the pool that values are cut from.
 const POOL_LEN: usize = 1 << 20;
 
-/// A key.
 pub type Key = [u8; KEY_LEN];
 
 /// A permutation of the 64-bit numbers (the finalizer of splitmix64).
@@ -23,26 +22,25 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// How rows are given keys.
+/// The mapping of rows to keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// Row by row in ascending order, in the form db_bench uses: the number, big-endian, padded with zeros.
+    /// Ascending, in the form of db_bench: the number in big-endian, then ASCII zeros.
     Ascending,
-    /// All 16 bytes random, so rows written one after the other lie anywhere.
+    /// 16 random bytes: consecutive rows lie anywhere.
     Random,
-    /// Sixteen rows share 8 random bytes, and differ in the next 8.
+    /// Sixteen rows share 8 random bytes and differ in the other 8.
     Grouped,
-    /// The same with 2 bytes that differ: the rest of the key is not to be used.
+    /// Sixteen rows share 8 random bytes and differ in 2 more; the key is 10 bytes long.
     GroupedShort,
 }
 
-/// Rows that share a prefix under [`KeyOrder::Grouped`] and [`KeyOrder::GroupedShort`].
+/// Rows that share a prefix.
 pub const GROUP_LEN: u64 = 16;
-/// Bytes of that prefix.
+/// Bytes of the prefix.
 pub const PREFIX_LEN: usize = 8;
 
 impl KeyOrder {
-    /// The key of a row.
     pub fn key(self, row: u64) -> Key {
         let (head, tail) = match self {
             KeyOrder::Ascending => (row, u64::from_be_bytes(*b"00000000")),
@@ -56,13 +54,12 @@ impl KeyOrder {
         key
     }
 
-    /// How many bytes of [`KeyOrder::key`] are the key.
+    /// The number of bytes of [`KeyOrder::key`] that are used.
     pub fn key_len(self) -> usize {
         if self == KeyOrder::GroupedShort { SHORT_KEY_LEN } else { KEY_LEN }
     }
 }
 
-/// Makes values.
 #[derive(Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -71,11 +68,10 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values of `len_min` to `len_min + len_spread` bytes.
     pub fn new(len_min: usize, len_spread: u64) -> Values {
         let mut pool = Vec::with_capacity(POOL_LEN + len_min);
         let mut state = 1;
-        // 32 random bytes, then 32 equal ones, and so on: half compressible wherever a value begins.
+        // 32 random bytes, then 32 equal ones: half compressible from any start.
         while pool.len() < POOL_LEN + len_min + len_spread as usize {
             for _ in 0..4 {
                 state = mix(state);
@@ -86,22 +82,19 @@ impl Values {
         Values { pool, len_min, len_spread }
     }
 
-    /// Values of 120 to 128 bytes.
     pub fn small() -> Values {
         Values::new(120, 8)
     }
 
-    /// Values of 1 KiB.
     pub fn kilobyte() -> Values {
         Values::new(1024, 0)
     }
 
-    /// The length of the values of a row.
     pub fn value_len(&self, row: u64) -> usize {
         self.len_min + (mix(row) % (self.len_spread + 1)) as usize
     }
 
-    /// Puts the value of a row in a version into `out`, in place of what is there.
+    /// Replaces `out` by the value of a row and version.
     pub fn fill(&self, row: u64, version: u32, out: &mut Vec<u8>) {
         let at = (mix(row ^ (u64::from(version) << 40)) % POOL_LEN as u64) as usize;
         out.clear();
@@ -110,18 +103,18 @@ impl Values {
         out[8..HEADER_LEN].copy_from_slice(&version.to_le_bytes());
     }
 
-    /// Bytes of keys and values of `rows` rows, about.
+    /// Approximate bytes of keys and values of `rows` rows.
     pub fn user_bytes(&self, rows: u64) -> u64 {
         rows * (KEY_LEN as u64 + self.len_min as u64 + self.len_spread / 2)
     }
 }
 
-/// What a value of a row in a version begins with.
+/// The first bytes of the value of a row and version.
 pub fn stamp(row: u64, version: u32) -> u64 {
     mix(row.rotate_left(17) ^ u64::from(version))
 }
 
-/// Whether a value belongs to the row, in whatever version it says.
+/// Returns true if the value belongs to the row, in the version that it contains.
 pub fn is_of_row(value: &[u8], row: u64) -> bool {
     match (value.first_chunk::<8>(), value.get(8..HEADER_LEN).and_then(<[u8]>::first_chunk::<4>)) {
         (Some(found), Some(version)) => u64::from_le_bytes(*found) == stamp(row, u32::from_le_bytes(*version)),
@@ -129,18 +122,15 @@ pub fn is_of_row(value: &[u8], row: u64) -> bool {
     }
 }
 
-/// A sum that does not depend on the order in which rows are met. It looks at the first bytes of the key, and at the stamp and
-/// the length of the value: enough to tell wrong answers, and little beside what is measured.
+/// A checksum independent of the order of rows. It covers the first bytes of the key, and stamp and
+/// length of the value: enough to find wrong answers, and cheap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum {
-    /// How many rows.
     pub count: u64,
-    /// The sum over them.
     pub sum: u64,
 }
 
 impl Checksum {
-    /// Adds a row that was read.
     #[inline]
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
         let head = key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -149,7 +139,7 @@ impl Checksum {
         self.sum = self.sum.wrapping_add((head ^ stamp).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value.len() as u64);
     }
 
-    /// Adds a row as it should be.
+    /// Adds an expected row.
     pub fn expect(&mut self, order: KeyOrder, values: &Values, row: u64, version: u32) {
         let key = order.key(row);
         let head = key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -158,37 +148,32 @@ impl Checksum {
         self.sum = self.sum.wrapping_add(term);
     }
 
-    /// Adds another sum.
     pub fn merge(&mut self, other: Checksum) {
         self.count += other.count;
         self.sum = self.sum.wrapping_add(other.sum);
     }
 }
 
-/// Random numbers from a seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Each seed has its own sequence.
     pub fn new(seed: u64) -> Random {
         Random(mix(seed))
     }
 
-    /// The next number.
     #[inline]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// A number below `bound`.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A fraction of one.
+    /// Returns a number in 0..1.
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -205,7 +190,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Over the numbers below `items`, the small ones being the frequent ones. O(items).
+    /// A distribution over `0..items`, small numbers being frequent. O(items).
     pub fn new(items: u64, theta: f64) -> Zipf {
         let zeta_of = |n: u64| (1..=n).map(|i| (i as f64).powf(-theta)).sum::<f64>();
         let (zeta, zeta_two) = (zeta_of(items), zeta_of(2));
@@ -213,7 +198,6 @@ impl Zipf {
         Zipf { items, theta, zeta, alpha: 1.0 / (1.0 - theta), eta }
     }
 
-    /// The next rank.
     pub fn next(&self, random: &mut Random) -> u64 {
         let u = random.fraction();
         let scaled = u * self.zeta;

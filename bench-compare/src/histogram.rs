@@ -1,12 +1,10 @@
-//! Latencies: counts in buckets that grow with the value, at most 1/64 wide, from 1 ns up. Four cache lines are touched by
-//! most recordings; percentiles are the upper ends of their buckets.
+//! A latency histogram. A bucket is at most 1/64 of its value wide; percentiles are the upper ends
+//! of buckets. Most recordings touch four cache lines.
 
 /// Buckets for each doubling.
 const PER_DOUBLING: u64 = 64;
-/// log2 of that.
 const BITS: u32 = PER_DOUBLING.ilog2();
 
-/// A histogram of nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -15,12 +13,10 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
     pub fn new() -> Histogram {
         Histogram { counts: vec![0; ((64 - BITS as usize) + 1) * PER_DOUBLING as usize], total: 0, max: 0 }
     }
 
-    /// Counts a latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.counts[bucket(ns)] += 1;
@@ -28,7 +24,6 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Adds all of another.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -37,17 +32,15 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many were counted.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The greatest of all.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The latency that this fraction of all does not exceed; 0 if none was counted.
+    /// Returns the latency that this fraction of recordings does not exceed; 0 without recordings.
     pub fn quantile(&self, fraction: f64) -> u64 {
         let wanted = ((self.total as f64 * fraction).ceil() as u64).max(1);
         let mut seen = 0;

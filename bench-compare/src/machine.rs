@@ -1,12 +1,10 @@
-//! What the figures were taken on.
+//! Description of the machine and the versions.
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-/// The locked dependencies this program was built with.
 const LOCK: &str = include_str!("../Cargo.lock");
 
-/// A machine and what ran on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     pub processor: String,
@@ -16,14 +14,14 @@ pub struct Machine {
     pub filesystem: String,
     pub rustc: String,
     pub c_compiler: String,
-    /// The commit BraidDB was at, with `-dirty` if files were changed.
+    /// BraidDB's commit, with `-dirty` for changed files.
     pub commit: String,
-    /// The packages of the engines, with their versions.
+    /// Package and version of each engine.
     pub versions: BTreeMap<String, String>,
 }
 
 impl Machine {
-    /// This one; `folder` is where databases will be.
+    /// Describes this machine; `folder` will hold the databases.
     pub fn here(folder: &Path) -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
@@ -53,7 +51,7 @@ impl Machine {
     }
 }
 
-/// The memory that can be had without having others make room; 0 if that is not told.
+/// Available memory in bytes; 0 if unknown.
 pub fn available_bytes() -> u64 {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -66,7 +64,7 @@ fn first_line(program: &str, arguments: &[&str]) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// The type and options of the file system a folder is in.
+/// Returns type and options of the folder's file system.
 fn filesystem_of(folder: &Path, mounts: &str) -> String {
     let folder = fs::canonicalize(folder).unwrap_or_default();
     let mut best = (0, String::new());
@@ -82,7 +80,7 @@ fn filesystem_of(folder: &Path, mounts: &str) -> String {
     best.1
 }
 
-/// The version of a package in Cargo.lock.
+/// Returns the version of a package in Cargo.lock.
 pub fn package_version(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"");
     let mut lines = LOCK.lines().skip_while(|line| *line != name).skip(1);

@@ -1,7 +1,7 @@
-//! What a process costs: processor time, memory, bytes written, space.
+//! Costs of a process: processor time, memory, bytes written, disk space.
 //!
-//! Memory is told twice. `VmHWM` counts mapped files too, which for an engine that maps its file is the page cache; the anonymous
-//! part, sampled every 50 ms, is what the process keeps for itself.
+//! There are two figures of memory. `VmHWM` includes mapped files, which are page cache for an
+//! engine that maps its file. Anonymous memory, sampled every 50 ms, is private to the process.
 
 use anyhow::{Context, Result};
 use rustix::{
@@ -20,53 +20,53 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two samples of memory.
+/// Interval of memory samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
-/// The engine has come to rest when hardly anything was written and computed for so long.
+/// The engine is idle when it hardly wrote or computed for this time.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 800 });
-/// Processor time within [`REST`] that still counts as rest.
+/// Processor time within [`REST`] that still counts as idle.
 const REST_CPU: Duration = Duration::from_millis(8);
-/// Bytes written within [`REST`] that still count as rest: sled writes half a megabyte twice a second, for ever.
+/// Bytes written within [`REST`] that still count as idle: sled writes half a megabyte twice a
+/// second, forever.
 const REST_BYTES: u64 = 2 << 20;
-/// The longest that is waited for rest.
+/// Maximum wait until the engine is idle.
 const REST_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 300 });
 
-/// Processor time of this process, all its threads, user and system.
+/// Processor time of all threads, user and system.
 pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Processor time of the calling thread.
 #[cfg(all(feature = "braiddb", feature = "lmdb"))]
 pub fn thread_cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// A number of bytes out of a file of /proc that has lines `name: number`.
+/// Returns the number of a line `name: number` of a /proc file.
 fn proc_number(path: &str, name: &str) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Bytes this process has given to storage, the page cache's later writing included.
+/// Bytes that the process caused to be written, including later write-back of the page cache.
 pub fn bytes_written() -> u64 {
     proc_number("/proc/self/io", "write_bytes")
 }
 
-/// Bytes this process had fetched from storage.
+/// Bytes that the process caused to be read from storage.
 pub fn bytes_fetched() -> u64 {
     proc_number("/proc/self/io", "read_bytes")
 }
 
-/// The most memory the process had, mapped files included.
+/// Peak resident memory, mapped files included.
 pub fn resident_peak() -> u64 {
     proc_number("/proc/self/status", "VmHWM") << 10
 }
 
-/// Samples the anonymous memory of the process until it is dropped.
+/// Samples the anonymous memory of the process until dropped.
 #[derive(Debug)]
 pub struct MemorySampler {
     peak: Arc<AtomicU64>,
@@ -74,7 +74,6 @@ pub struct MemorySampler {
 }
 
 impl MemorySampler {
-    /// Starts a thread that samples.
     pub fn start() -> MemorySampler {
         let sampler = MemorySampler { peak: Arc::default(), stop: Arc::default() };
         let (peak, stop) = (Arc::clone(&sampler.peak), Arc::clone(&sampler.stop));
@@ -87,7 +86,6 @@ impl MemorySampler {
         sampler
     }
 
-    /// The most so far.
     pub fn peak(&self) -> u64 {
         self.peak.fetch_max(anonymous(), Ordering::Relaxed).max(anonymous())
     }
@@ -104,7 +102,7 @@ fn anonymous() -> u64 {
     (proc_number(status, "RssAnon") + proc_number(status, "RssShmem")) << 10
 }
 
-/// Waits until the process hardly writes or computes any more; how long it took until then.
+/// Waits until the process is idle; returns the time until then.
 pub fn wait_for_rest() -> Duration {
     let start = Instant::now();
     let (mut since, mut written, mut cpu) = (Instant::now(), bytes_written(), cpu_time());
@@ -120,7 +118,7 @@ pub fn wait_for_rest() -> Duration {
     since - start
 }
 
-/// Bytes that a folder's files take on the device.
+/// Bytes that the files of a folder take on the device.
 pub fn folder_bytes(folder: &Path) -> u64 {
     let mut bytes = 0;
     for_each_file(folder, &mut |path| {
@@ -130,7 +128,7 @@ pub fn folder_bytes(folder: &Path) -> u64 {
     .map_or(0, |()| bytes)
 }
 
-/// Bytes of the files whose path satisfies `wanted`, by their length.
+/// Total length of the files whose path satisfies `wanted`.
 pub fn files_len(folder: &Path, wanted: impl Fn(&str) -> bool) -> u64 {
     let mut bytes = 0;
     let _ = for_each_file(folder, &mut |path| {
@@ -142,7 +140,7 @@ pub fn files_len(folder: &Path, wanted: impl Fn(&str) -> bool) -> u64 {
     bytes
 }
 
-/// Takes a folder's files out of the page cache. They must not be mapped.
+/// Drops the files of a folder from the page cache. They must not be mapped.
 pub fn drop_from_page_cache(folder: &Path) -> Result<()> {
     for_each_file(folder, &mut |path| {
         let file = File::open(path)?;

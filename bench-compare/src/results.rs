@@ -1,4 +1,4 @@
-//! The file of results: a line of JSON for each machine and each row, appended as it is known.
+//! The file of results: a line of JSON for each machine and row, appended at once.
 
 use crate::{machine::Machine, parts::PartsRow, workloads::Measure};
 use anyhow::{Context, Result};
@@ -19,7 +19,6 @@ pub enum Status {
     Timeout,
 }
 
-/// What tells rows apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RowKey {
     pub n: u64,
@@ -28,37 +27,35 @@ pub struct RowKey {
     pub round: u32,
 }
 
-/// One engine, one workload, one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     #[serde(flatten)]
     pub key: RowKey,
     pub status: Status,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Of the whole child, loading and verifying included.
+    /// Seconds of the whole child, loading and verification included.
     pub child_seconds: f64,
-    /// Whether loads were kept: the database may be a copy of one that was loaded by another workload, and was opened after the load.
+    /// Measured with `--keep-loads`: the database may be a copy, and was reopened after the load.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept_loads: bool,
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What a child found out.
+/// Results of a child.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The budget the engine was given, in bytes.
+    /// The engine's memory budget.
     pub budget_bytes: u64,
-    /// The most memory, mapped files included.
+    /// Peak memory with mapped files.
     pub resident_peak_bytes: u64,
-    /// The most anonymous memory; the harness itself takes about 4 MB.
+    /// Peak anonymous memory; the harness takes about 4 MB of it.
     pub anonymous_peak_bytes: u64,
     pub measures: Vec<Measure>,
 }
 
-/// A line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
@@ -67,10 +64,9 @@ pub enum Line {
     Parts(PartsRow),
 }
 
-/// All of a file.
 #[derive(Debug, Default)]
 pub struct Results {
-    /// The machines, in the order in which runs began.
+    /// In the order of the runs.
     pub machines: Vec<Machine>,
     /// The last row of each key.
     pub rows: BTreeMap<RowKey, Row>,
@@ -79,7 +75,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads a file; nothing if there is none. A last line cut short is left out.
+    /// Reads a file; a missing one is empty. Ignores an incomplete last line.
     pub fn read(path: &Path) -> Result<Results> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -101,7 +97,7 @@ impl Results {
     }
 }
 
-/// Appends a line, after cutting off a line that an earlier run left unfinished.
+/// Appends a line and removes an incomplete one before it.
 pub fn append(path: &Path, line: &Line) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

@@ -1,7 +1,7 @@
 //! Runs children one after the other, and is one.
 //!
-//! A child has a folder of its own, which is gone afterwards, a process group of its own, and a time limit. It prints what it found
-//! as JSON. However it ends there is a row.
+//! A child has its own folder, process group and time limit, and prints its results as JSON. Every
+//! child gives a row, however it ends.
 
 use crate::{
     arguments::{ChildOptions, RunOptions},
@@ -24,20 +24,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two looks at whether a child has ended.
+/// Interval of checks for the child's end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// So much memory is warmed for each byte of data, if that is more than was asked for: data is written several times, and what the system keeps of files that
-/// are gone is not used again at once.
+/// Bytes warmed for each byte of data, if that is more than `--warm-memory`. Data is written
+/// several times, and the system does not reuse the cache of removed files at once.
 const WARM_BYTES_PER_DATA_BYTE: u64 = 4;
 
-/// Runs what is not in the results yet, round by round, the engines of a workload one after the other; then reports.
+/// Runs all rows not in the results yet, round by round, then reports.
 pub fn run(options: &RunOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
-    // Some engines ask for the current folder where a path is relative.
+    // Some engines ask for the current folder if a path is relative.
     let folder = fs::canonicalize(&options.folder)?;
     let in_memory = &options.memory_folder;
-    // By a name that nothing else in that folder has: what an earlier run left is removed.
+    // A unique name in that folder: leftovers of an earlier run are removed.
     let loads = options.keep_loads.then(|| folder.join("bench-compare-loads"));
     loads.iter().for_each(|loads| drop(fs::remove_dir_all(loads)));
     let known = Results::read(&options.results)?;
@@ -66,7 +66,8 @@ pub fn run(options: &RunOptions) -> Result<()> {
     report::write(&options.results, into)
 }
 
-/// Says in the results what they are taken on, unless the last of them were taken on the same; databases will be in `folder`.
+/// Appends the machine to the results unless it is the last one there. `folder` will hold the
+/// databases.
 pub fn note_machine(results: &Path, folder: &Path) -> Result<()> {
     let machine = Machine::here(folder);
     if Results::read(results)?.machines.last() == Some(&machine) {
@@ -75,7 +76,7 @@ pub fn note_machine(results: &Path, folder: &Path) -> Result<()> {
     results::append(results, &Line::Machine(machine))
 }
 
-/// All rows, in the order in which they are run. Each round begins with another engine.
+/// All rows in the order of execution. Each round begins with another engine.
 fn plan(options: &RunOptions) -> Vec<RowKey> {
     let mut keys = Vec::new();
     for &n in &options.sizes {
@@ -135,15 +136,15 @@ fn run_one(options: &RunOptions, parent: &Path, loads: Option<&PathBuf>, key: Ro
     Ok(Row { key, status, reason, child_seconds, kept_loads: loads.is_some(), outcome })
 }
 
-/// Writes so much memory and lets go of it, so that each child finds as much that the host of a virtual machine has given. But a quarter of
-/// what is available at most, so that nothing has to make room.
+/// Writes and frees memory, so that each child gets the same share of memory backed by a virtual
+/// machine's host. At most a quarter of the available memory, so that nothing is evicted.
 fn warm_memory(bytes: u64) {
     let bytes = usize::try_from(bytes.min(machine::available_bytes() / 4)).unwrap_or(0);
-    // Not zeros, which the system has at hand.
+    // Not zeros: the system has zero pages ready.
     std::hint::black_box(vec![1u8; bytes]);
 }
 
-/// How the child ended; nothing if it had to be killed.
+/// Returns the exit status, or `None` if the child was killed at the limit.
 fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -160,13 +161,13 @@ fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// The end of what a failed child said.
+/// Describes the failure of a child by its last output.
 fn describe(status: ExitStatus, said: &str) -> String {
     let how = match (status.signal(), status.code()) {
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or(-1)),
     };
-    // An error that was returned says all there is; before a panic or a crash anything may have been said.
+    // A returned error is complete. Before a panic or crash, the output may be anything.
     if let Some(error) = said.lines().rev().find_map(|line| line.strip_prefix("bench-compare: ")) {
         return format!("{how}: {error}");
     }
@@ -174,7 +175,7 @@ fn describe(status: ExitStatus, said: &str) -> String {
     format!("{how}: {}", words.join(" | "))
 }
 
-/// Is a child: runs one workload and prints what it found.
+/// Runs one workload as the child and prints its results.
 pub fn run_child(options: &ChildOptions) -> Result<()> {
     let kind = engines::by_name(&options.engine)?;
     let context = Context {

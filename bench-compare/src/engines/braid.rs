@@ -1,4 +1,4 @@
-//! BraidDB, as it comes, but for the budget and compression (off for all).
+//! BraidDB with defaults, except for the memory budget and compression (off in all engines).
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit};
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a view may take.
+/// Maximum wait for a view.
 const VIEW_TIME_MAX: Duration = Duration::from_secs(120);
 
 pub struct Braid {
@@ -18,7 +18,6 @@ pub struct Braid {
     durability: Durability,
 }
 
-/// The one view of an unsplit database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewSize {
     pub entries: u64,
@@ -30,11 +29,11 @@ impl Braid {
         Braid::open_with(setup, |builder| builder)
     }
 
-    /// So that each eighth of the data that is flushed stays a run of its own, in one partition however large: memtables are not full
-    /// before, and there is no split, which would merge all runs.
+    /// Keeps each flushed eighth of the data as one run in one partition: memtables do not fill up
+    /// before, and no split merges the runs.
     pub fn open_unsplit(setup: Setup<'_>) -> Result<Braid> {
         let memtable_bytes = setup.data_bytes as usize / 4;
-        // Memory is set aside for two memtables, and the cache is still to hold all data.
+        // Memory is reserved for two memtables; the cache must still hold all data.
         let memory = setup.budget + 2 * memtable_bytes;
         let set = |builder: Builder| builder.memory(memory).memtable_bytes(memtable_bytes).partition_bytes(1 << 40);
         Braid::open_with(setup, set)
@@ -49,17 +48,16 @@ impl Braid {
         Ok(Braid { db, tree, durability })
     }
 
-    /// The database.
     pub fn db(&self) -> &Db {
         &self.db
     }
 
-    /// How often something was not in the cache and had to be read.
     pub fn cache_misses(&self) -> u64 {
         self.db.stats().cache_misses
     }
 
-    /// Waits until all runs are in the view, which it does once idle; an error if they are not `runs` in one partition.
+    /// Waits until the idle database has one partition with a view of `runs` runs and no unindexed
+    /// run.
     pub fn wait_for_view(&self, runs: usize) -> Result<ViewSize> {
         let start = Instant::now();
         loop {
@@ -120,8 +118,8 @@ impl Engine for Braid {
     }
 }
 
-/// Gets read what is there when they begin. The cursor is made when first needed, kept, and taken to the present before its next
-/// use after a refresh: a cursor that is kept idle would keep old versions.
+/// Gets read the latest state. The cursor is created on first use and kept; a refresh takes effect
+/// at its next use. An idle kept cursor pins old versions.
 struct BraidReader<'a> {
     tree: &'a Tree,
     cursor: Option<Cursor>,

@@ -1,4 +1,4 @@
-//! BraidDB's multi-trees, with the settings of its plain trees.
+//! BraidDB's multi-trees with the settings of its plain trees.
 
 use super::{
     Braid, Setup,
@@ -46,7 +46,7 @@ impl MultiEngine for BraidMulti {
     }
 }
 
-/// The cursor stays at one snapshot, as LMDB's transaction does; the others read what is there now.
+/// The cursor stays at one snapshot, like LMDB's transaction; other reads see the latest state.
 struct BraidMultiReader<'a> {
     tree: &'a MultiTree,
     cursor: MultiCursor,

@@ -1,9 +1,10 @@
-//! What every engine must be able to do.
+//! The interface of all engines.
 
 use anyhow::Result;
 use std::path::Path;
 
-/// What a workload mostly does; engines whose guides advise on it set themselves up for it.
+/// The main access pattern of a workload. Engines configure themselves for it as their guides
+/// advise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Writes, or writes among reads.
@@ -14,69 +15,68 @@ pub enum Access {
     Cold,
 }
 
-/// How a database is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     /// An empty folder, or one that the same engine has filled.
     pub folder: &'a Path,
-    /// Bytes for caches and buffers together. Engines that leave caching to the system take none.
+    /// Bytes for caches and buffers. Engines that leave caching to the system ignore it.
     pub budget: usize,
-    /// Bytes of keys and values that will be in it: sizes the memory maps.
+    /// Expected bytes of keys and values: sizes memory maps.
     pub data_bytes: u64,
-    /// What it is for.
     pub access: Access,
-    /// Whether each commit must survive a power failure. If not, it must survive the end of the process.
+    /// Commits must survive a power failure; otherwise only the end of the process.
     pub durable: bool,
-    /// Whether nothing need outlive the process. The folder is in memory too, for engines that have no other way.
+    /// Data need not outlive the process. The folder is on tmpfs for engines without an in-memory
+    /// mode.
     pub in_memory: bool,
-    /// How many bytes of the keys are prefixes that will be asked for, if the workload does that.
+    /// Bytes of the key prefixes that the workload asks for.
     pub prefix_len: Option<usize>,
 }
 
-/// A put, or a delete if there is no value.
+/// A put, or a delete without a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Op<'a> {
     pub key: &'a [u8],
     pub value: Option<&'a [u8]>,
 }
 
-/// Gets a row, and says whether it wants more.
+/// Receives a row; returns true to continue.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
 /// An open database, shared by threads.
 pub trait Engine: Send + Sync {
-    /// Commits these operations as one.
+    /// Commits the operations as one.
     fn write(&self, ops: &[Op<'_>]) -> Result<()>;
 
-    /// Commits puts of keys that follow all others, in order.
+    /// Commits puts of ascending keys after all others.
     fn append(&self, ops: &[Op<'_>]) -> Result<()> {
         self.write(ops)
     }
 
-    /// Loads rows, in order, into an empty database, in the way made for that.
+    /// Loads sorted rows into an empty database by the engine's bulk load.
     fn load_sorted(&self, rows: &mut dyn Rows) -> Result<()>;
 
-    /// For one thread to read with.
+    /// Returns a reader for one thread.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 
-    /// Writes out what is in memory only, as far as the engine has a call for that.
+    /// Writes buffered data out, as far as the engine has a call for that.
     fn flush(&self) -> Result<()>;
 
-    /// How many records of the log were replayed when it was opened, if there is a log.
+    /// Returns the number of log records replayed at the open.
     fn replayed(&self) -> Option<u64> {
         None
     }
 }
 
-/// Reads. What it sees is at least as new as its creation or its last refresh.
+/// Reads a state at least as new as its creation or last refresh.
 pub trait Reader {
-    /// From here on it sees everything that has been committed.
+    /// Makes all commits so far visible.
     fn refresh(&mut self) -> Result<()>;
 
-    /// Shows the value of a key; whether there is one.
+    /// Passes the value to `found`; returns false if there is none.
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Shows the values of those keys that have one, in any order, with the indices of their keys.
+    /// Passes each value found, in any order, with the index of its key.
     fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
         for (index, key) in keys.iter().enumerate() {
             self.get(key, &mut |value| found(index, value))?;
@@ -84,21 +84,19 @@ pub trait Reader {
         Ok(())
     }
 
-    /// Shows the rows from the first key at or above `from` on.
+    /// Visits the rows from `from` on.
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()>;
 
-    /// Shows all rows from the last one back.
+    /// Visits all rows backwards.
     fn scan_back(&mut self, visit: Visit<'_>) -> Result<()>;
 
-    /// Shows the rows whose keys begin with `prefix`.
+    /// Visits the rows with this prefix.
     fn scan_prefix(&mut self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
         self.scan(prefix, &mut |key, value| key.starts_with(prefix) && visit(key, value))
     }
 }
 
-/// Rows in key order.
 pub trait Rows {
-    /// The next one.
     fn next(&mut self) -> Option<(&[u8], &[u8])>;
 }
 

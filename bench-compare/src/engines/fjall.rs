@@ -1,5 +1,5 @@
-//! fjall. Buffered commits go to the operating system (`PersistMode::Buffer`, its default), durable ones are followed by
-//! `SyncData`, which its documentation says is enough where the file system is sound.
+//! fjall. Buffered commits go to the operating system (`PersistMode::Buffer`, its default). Durable
+//! ones call `SyncData`, which its documentation calls sufficient on a sound file system.
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit};
 use anyhow::Result;
@@ -13,8 +13,8 @@ pub struct Fjall {
 
 impl Fjall {
     pub fn open(setup: Setup<'_>) -> Result<Fjall> {
-        // The budget is shared between block cache and memtables: half each where much is written (a memtable is filled while
-        // the one before is flushed), nearly all to the cache where data is read.
+        // For writes, half of the budget is memtables, one filled while the other is flushed. For
+        // reads the block cache gets nearly all.
         let memtable = match setup.access {
             Access::Write => setup.budget / 4,
             Access::Read | Access::Cold => setup.budget / 16,
@@ -71,7 +71,7 @@ impl Engine for Fjall {
     }
 }
 
-/// Each call reads what is there when it begins.
+/// Each call reads the latest state.
 struct FjallReader<'a> {
     rows: &'a Keyspace,
 }

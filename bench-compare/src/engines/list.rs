@@ -1,19 +1,18 @@
-//! Which engines there are.
+//! The engines of this binary.
 
 use super::{Engine, Setup};
 use anyhow::{Context, Result};
 
-/// An engine that this binary has.
 pub struct EngineKind {
-    /// Its name in results and on the command line.
+    /// Name in results and on the command line.
     pub name: &'static str,
-    /// The package whose version in Cargo.lock says which it is.
+    /// Its package in Cargo.lock, for the version.
     pub package: &'static str,
     /// Opens or creates a database.
     pub open: fn(Setup<'_>) -> Result<Box<dyn Engine>>,
 }
 
-/// All of them, in the order of the table's columns.
+/// Returns all engines in column order.
 pub fn all() -> Vec<EngineKind> {
     vec![
         #[cfg(feature = "braiddb")]
@@ -55,7 +54,6 @@ pub fn all() -> Vec<EngineKind> {
     ]
 }
 
-/// The engine of this name.
 pub fn by_name(name: &str) -> Result<EngineKind> {
     let found = all().into_iter().find(|kind| kind.name == name);
     found.with_context(|| format!("there is no engine {name:?} in this binary"))

@@ -1,6 +1,8 @@
-//! LMDB, through its C interface: transactions and cursors are renewed rather than made anew, as its documentation advises.
+//! LMDB through its C interface. Transactions and cursors are renewed, not recreated, as its
+//! documentation advises.
 //!
-//! The environment and the dbi are used by many threads, as LMDB allows; a transaction or cursor stays with the one thread that made it.
+//! Threads share the environment and the dbi, as LMDB allows. A transaction or cursor stays with
+//! the thread that made it.
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::{Context, Result, bail};
@@ -13,7 +15,6 @@ use std::{
 
 /// Rows in a commit of a sorted load.
 const LOAD_BATCH_LEN: usize = 100_000;
-/// Reader slots.
 const READERS: u32 = 64;
 
 pub struct Lmdb {
@@ -21,8 +22,8 @@ pub struct Lmdb {
     dbi: ffi::MDB_dbi,
 }
 
-// SAFETY: an environment and its dbis may be used by all threads at once ("Thread safety" in lmdb.h); transactions, which may not,
-// never leave the call or the reader they were made for.
+// SAFETY: all threads may use an environment and its dbis ("Thread safety" in lmdb.h). Transactions
+// may not be shared; they never leave the call or reader they were made for.
 unsafe impl Send for Lmdb {}
 // SAFETY: as above.
 unsafe impl Sync for Lmdb {}
@@ -31,7 +32,7 @@ pub(super) fn check(code: i32) -> Result<()> {
     if code == ffi::MDB_SUCCESS {
         return Ok(());
     }
-    // SAFETY: mdb_strerror returns a string that lives on, for any code.
+    // SAFETY: mdb_strerror returns a static string for any code.
     let text = unsafe { CStr::from_ptr(ffi::mdb_strerror(code)) };
     bail!("LMDB: {} ({code})", text.to_string_lossy())
 }
@@ -42,12 +43,12 @@ pub(super) fn as_val(bytes: &[u8]) -> ffi::MDB_val {
 
 /// # Safety
 ///
-/// The value was filled by LMDB, and its transaction goes on for as long as the slice is used.
+/// LMDB has filled the value, and its transaction outlives the slice.
 pub(super) unsafe fn as_slice<'a>(val: &ffi::MDB_val) -> &'a [u8] {
     if val.mv_size == 0 {
         return &[];
     }
-    // SAFETY: the caller says that it points at that many bytes of the map.
+    // SAFETY: the caller promises that it points to that many bytes of the map.
     unsafe { std::slice::from_raw_parts(val.mv_data.cast(), val.mv_size) }
 }
 
@@ -56,12 +57,12 @@ impl Lmdb {
         Lmdb::open_with(setup, 0)
     }
 
-    /// With a database of other flags.
+    /// Opens a database with other flags.
     pub(super) fn open_with(setup: Setup<'_>, dbi_flags: u32) -> Result<Lmdb> {
         let mut flags = ffi::MDB_NOTLS | ffi::MDB_NOMEMINIT;
         if !setup.durable {
-            // lmdb.h: WRITEMAP may be faster where the data fits into memory. Without a sync at commit the page cache keeps what was
-            // written when the process ends.
+            // lmdb.h: WRITEMAP may be faster if the data fits into memory. Without a sync at
+            // commit, the page cache keeps the writes when the process ends.
             flags |= ffi::MDB_NOSYNC | ffi::MDB_WRITEMAP;
         }
         if setup.access == Access::Cold {
@@ -69,10 +70,11 @@ impl Lmdb {
             flags |= ffi::MDB_NORDAHEAD;
         }
         let path = CString::new(setup.folder.as_os_str().as_bytes())?;
-        // Room for pages half full, copies made by writes, and then some; the file is sparse.
+        // Space for half-full pages and copies made by writes; the file is sparse.
         let map_bytes = (8 * setup.data_bytes + (1 << 30)) as usize & !0xffff;
         let mut lmdb = Lmdb { env: ptr::null_mut(), dbi: 0 };
-        // SAFETY: the environment is made, set up and opened in the order lmdb.h asks for; on failure Drop closes it.
+        // SAFETY: create, configure and open follow the order of lmdb.h; on failure Drop closes the
+        // environment.
         unsafe {
             check(ffi::mdb_env_create(&mut lmdb.env))?;
             check(ffi::mdb_env_set_mapsize(lmdb.env, map_bytes as _))?;
@@ -103,7 +105,8 @@ impl Lmdb {
         let txn = self.begin(0)?;
         let done = ops.iter().try_for_each(|op| {
             let mut key = as_val(op.key);
-            // SAFETY: the transaction is open and this thread's; LMDB copies key and value, and changes neither.
+            // SAFETY: the transaction is open and this thread's; LMDB copies key and value and
+            // changes neither.
             let code = unsafe {
                 match op.value {
                     Some(value) => ffi::mdb_put(txn, self.dbi, &mut key, &mut as_val(value), put_flags),
@@ -126,7 +129,7 @@ impl Lmdb {
 impl Drop for Lmdb {
     fn drop(&mut self) {
         if !self.env.is_null() {
-            // SAFETY: readers borrow this, so none is left; nor is a transaction.
+            // SAFETY: readers and transactions borrow this, so none is left.
             unsafe { ffi::mdb_env_close(self.env) };
         }
     }
@@ -167,7 +170,7 @@ struct LmdbReader<'a> {
 }
 
 impl LmdbReader<'_> {
-    /// Moves the cursor and shows rows from there on, as long as there are any and they are wanted.
+    /// Moves the cursor and visits rows while wanted.
     fn show(
         &mut self,
         from: &[u8],
@@ -178,12 +181,12 @@ impl LmdbReader<'_> {
         let (mut key, mut value) = (as_val(from), as_val(&[]));
         let mut operation = first;
         loop {
-            // SAFETY: the cursor's transaction is open, and this thread's.
+            // SAFETY: the cursor's transaction is open and this thread's.
             match unsafe { ffi::mdb_cursor_get(self.cursor, &mut key, &mut value, operation) } {
                 ffi::MDB_NOTFOUND => return Ok(()),
                 code => check(code)?,
             }
-            // SAFETY: filled by LMDB just now; the transaction goes on.
+            // SAFETY: just filled by LMDB; the transaction is still open.
             if !unsafe { visit(as_slice(&key), as_slice(&value)) } {
                 return Ok(());
             }
@@ -194,7 +197,7 @@ impl LmdbReader<'_> {
 
 impl Reader for LmdbReader<'_> {
     fn refresh(&mut self) -> Result<()> {
-        // SAFETY: a read transaction is reset, then renewed, and its cursor after it.
+        // SAFETY: reset, then renewal of the read transaction and its cursor, as LMDB demands.
         unsafe {
             ffi::mdb_txn_reset(self.txn);
             check(ffi::mdb_txn_renew(self.txn))?;
@@ -204,18 +207,18 @@ impl Reader for LmdbReader<'_> {
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut value = as_val(&[]);
-        // SAFETY: the transaction is open, and this thread's.
+        // SAFETY: the transaction is open and this thread's.
         match unsafe { ffi::mdb_get(self.txn, self.lmdb.dbi, &mut as_val(key), &mut value) } {
             ffi::MDB_NOTFOUND => return Ok(false),
             code => check(code)?,
         }
-        // SAFETY: filled by LMDB just now; the transaction goes on.
+        // SAFETY: just filled by LMDB; the transaction is still open.
         found(unsafe { as_slice(&value) });
         Ok(true)
     }
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
-        // An empty key is no key to LMDB.
+        // LMDB has no empty keys.
         let first = if from.is_empty() { ffi::MDB_FIRST } else { ffi::MDB_SET_RANGE };
         self.show(from, first, ffi::MDB_NEXT, visit)
     }
@@ -227,7 +230,7 @@ impl Reader for LmdbReader<'_> {
 
 impl Drop for LmdbReader<'_> {
     fn drop(&mut self) {
-        // SAFETY: a read transaction's cursor is closed by hand, then the transaction ends; neither is used again.
+        // SAFETY: cursor and transaction end here and are not used again.
         unsafe {
             if !self.cursor.is_null() {
                 ffi::mdb_cursor_close(self.cursor);

@@ -1,4 +1,4 @@
-//! LMDB with `MDB_DUPSORT`: one read transaction and one cursor for all reads, as for its plain rows.
+//! LMDB with `MDB_DUPSORT`: one read transaction and one cursor, as for its plain rows.
 
 use super::{
     Lmdb, Setup,
@@ -23,7 +23,8 @@ impl MultiEngine for LmdbMulti {
     fn add(&self, pairs: &[(Key, Key)]) -> Result<()> {
         let txn = self.0.begin(0)?;
         let done = pairs.iter().try_for_each(|(key, value)| {
-            // SAFETY: the transaction is open and this thread's; LMDB copies key and value, and changes neither.
+            // SAFETY: the transaction is open and this thread's; LMDB copies key and value and
+            // changes neither.
             check(unsafe { ffi::mdb_put(txn, self.0.dbi(), &mut as_val(key), &mut as_val(value), 0) })
         });
         // SAFETY: either call ends the transaction, which is not used again.
@@ -56,9 +57,9 @@ struct LmdbMultiReader<'a> {
 }
 
 impl LmdbMultiReader<'_> {
-    /// Moves the cursor; whether there is what was asked for, which `key` and `value` then are.
+    /// Moves the cursor; returns true and sets `key` and `value` if it found a pair.
     fn go(&mut self, key: &mut ffi::MDB_val, value: &mut ffi::MDB_val, operation: ffi::MDB_cursor_op) -> Result<bool> {
-        // SAFETY: the cursor's transaction is open, and this thread's.
+        // SAFETY: the cursor's transaction is open and this thread's.
         match unsafe { ffi::mdb_cursor_get(self.cursor, key, value, operation) } {
             ffi::MDB_NOTFOUND => Ok(false),
             code => check(code).map(|()| true),
@@ -75,7 +76,7 @@ impl LmdbMultiReader<'_> {
         let (mut key, mut value) = (as_val(key), as_val(&[]));
         let mut operation = first;
         while self.go(&mut key, &mut value, operation)? {
-            // SAFETY: filled by LMDB just now; the transaction goes on.
+            // SAFETY: just filled by LMDB; the transaction is still open.
             unsafe { visit(as_slice(&key), as_slice(&value)) };
             operation = next;
         }
@@ -89,7 +90,8 @@ impl MultiReader for LmdbMultiReader<'_> {
     }
 
     fn count(&mut self, key: &[u8]) -> Result<u64> {
-        // SAFETY: the transaction is this thread's, read-only and open; the cursor is its. Neither is used in between.
+        // SAFETY: the read transaction is open and this thread's, and owns the cursor. Neither is
+        // used in between.
         unsafe {
             ffi::mdb_txn_reset(self.txn);
             check(ffi::mdb_txn_renew(self.txn))?;
@@ -103,7 +105,7 @@ impl MultiReader for LmdbMultiReader<'_> {
             return Ok(0);
         }
         let mut count = 0;
-        // SAFETY: the cursor stands on a key.
+        // SAFETY: the cursor is on a key.
         check(unsafe { ffi::mdb_cursor_count(self.cursor, &mut count) })?;
         Ok(count as u64)
     }
@@ -115,7 +117,7 @@ impl MultiReader for LmdbMultiReader<'_> {
     fn seek_value(&mut self, key: &[u8], value: &[u8], visit: VisitPair<'_>) -> Result<()> {
         let mut found = as_val(value);
         if self.go(&mut as_val(key), &mut found, ffi::MDB_GET_BOTH_RANGE)? {
-            // SAFETY: filled by LMDB just now; the transaction goes on.
+            // SAFETY: just filled by LMDB; the transaction is still open.
             visit(key, unsafe { as_slice(&found) });
         }
         Ok(())
@@ -128,7 +130,7 @@ impl MultiReader for LmdbMultiReader<'_> {
 
 impl Drop for LmdbMultiReader<'_> {
     fn drop(&mut self) {
-        // SAFETY: a read transaction's cursor is closed by hand, then the transaction ends; neither is used again.
+        // SAFETY: cursor and transaction end here and are not used again.
         unsafe {
             if !self.cursor.is_null() {
                 ffi::mdb_cursor_close(self.cursor);

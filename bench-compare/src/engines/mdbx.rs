@@ -1,6 +1,8 @@
-//! libmdbx, through its C interface: transactions and cursors are renewed rather than made anew, as its documentation advises.
+//! libmdbx through its C interface. Transactions and cursors are renewed, not recreated, as its
+//! documentation advises.
 //!
-//! The environment and the dbi are used by many threads, as libmdbx allows; a transaction or cursor stays with the one thread that made it.
+//! Threads share the environment and the dbi, as libmdbx allows. A transaction or cursor stays with
+//! the thread that made it.
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::{Context, Result, bail};
@@ -13,7 +15,6 @@ use std::{
 
 /// Rows in a commit of a sorted load.
 const LOAD_BATCH_LEN: usize = 100_000;
-/// Reader slots.
 const READERS: u64 = 64;
 
 pub struct Mdbx {
@@ -21,8 +22,8 @@ pub struct Mdbx {
     dbi: ffi::MDBX_dbi,
 }
 
-// SAFETY: an environment and its dbis may be used by all threads at once ("Thread safety" in mdbx.h); transactions, which may not,
-// never leave the call or the reader they were made for.
+// SAFETY: all threads may use an environment and its dbis ("Thread safety" in mdbx.h). Transactions
+// may not be shared; they never leave the call or reader they were made for.
 unsafe impl Send for Mdbx {}
 // SAFETY: as above.
 unsafe impl Sync for Mdbx {}
@@ -31,7 +32,7 @@ fn check(code: i32) -> Result<()> {
     if code == ffi::MDBX_SUCCESS {
         return Ok(());
     }
-    // SAFETY: mdbx_strerror returns a string that lives on, for any code.
+    // SAFETY: mdbx_strerror returns a static string for any code.
     let text = unsafe { CStr::from_ptr(ffi::mdbx_strerror(code)) };
     bail!("libmdbx: {} ({code})", text.to_string_lossy())
 }
@@ -42,22 +43,22 @@ fn as_val(bytes: &[u8]) -> ffi::MDBX_val {
 
 /// # Safety
 ///
-/// The value was filled by libmdbx, and its transaction goes on for as long as the slice is used.
+/// libmdbx has filled the value, and its transaction outlives the slice.
 unsafe fn as_slice<'a>(val: &ffi::MDBX_val) -> &'a [u8] {
     if val.iov_len == 0 {
         return &[];
     }
-    // SAFETY: the caller says that it points at that many bytes of the map.
+    // SAFETY: the caller promises that it points to that many bytes of the map.
     unsafe { std::slice::from_raw_parts(val.iov_base.cast(), val.iov_len) }
 }
 
 impl Mdbx {
     pub fn open(setup: Setup<'_>) -> Result<Mdbx> {
-        // Its header advises to take freed pages last in, first out: they are still in a cache.
+        // mdbx.h advises to reuse freed pages last in, first out: they are still cached.
         let mut flags = ffi::MDBX_NOSTICKYTHREADS | ffi::MDBX_NOMEMINIT | ffi::MDBX_LIFORECLAIM;
         if !setup.durable {
-            // mdbx.h: WRITEMAP is faster where the data fits into memory. UTTERLY_NOSYNC is what LMDB calls NOSYNC: what was written
-            // survives the end of the process, not a power failure.
+            // mdbx.h: WRITEMAP is faster if the data fits into memory. UTTERLY_NOSYNC is LMDB's
+            // NOSYNC: writes survive the end of the process, but not a power failure.
             flags |= ffi::MDBX_UTTERLY_NOSYNC | ffi::MDBX_WRITEMAP;
         }
         if setup.access == Access::Cold {
@@ -65,13 +66,14 @@ impl Mdbx {
             flags |= ffi::MDBX_NORDAHEAD;
         }
         let path = CString::new(setup.folder.as_os_str().as_bytes())?;
-        // Room for pages half full, copies made by writes, and then some.
+        // Space for half-full pages and copies made by writes.
         let map_bytes = (8 * setup.data_bytes + (1 << 30)) as usize & !0xffff;
         let mut mdbx = Mdbx { env: ptr::null_mut(), dbi: 0 };
-        // SAFETY: the environment is made, set up and opened in the order mdbx.h asks for; on failure Drop closes it.
+        // SAFETY: create, configure and open follow the order of mdbx.h; on failure Drop closes the
+        // environment.
         unsafe {
             check(ffi::mdbx_env_create(&mut mdbx.env))?;
-            // The file is not shrunk meanwhile, or it would grow again; all else by default.
+            // The file must not shrink, only to grow again; other settings are defaults.
             check(ffi::mdbx_env_set_geometry(mdbx.env, 0, -1, map_bytes as isize, -1, 0, -1))?;
             check(ffi::mdbx_env_set_option(mdbx.env, ffi::MDBX_opt_max_readers, READERS))?;
             check(ffi::mdbx_env_open(mdbx.env, path.as_ptr(), flags, 0o644)).context("mdbx_env_open")?;
@@ -96,7 +98,8 @@ impl Mdbx {
         let txn = self.begin(0)?;
         let done = ops.iter().try_for_each(|op| {
             let key = as_val(op.key);
-            // SAFETY: the transaction is open and this thread's; libmdbx copies key and value, and changes neither.
+            // SAFETY: the transaction is open and this thread's; libmdbx copies key and value and
+            // changes neither.
             let code = unsafe {
                 match op.value {
                     Some(value) => ffi::mdbx_put(txn, self.dbi, &key, &mut as_val(value), put_flags),
@@ -119,7 +122,7 @@ impl Mdbx {
 impl Drop for Mdbx {
     fn drop(&mut self) {
         if !self.env.is_null() {
-            // SAFETY: readers borrow this, so none is left; nor is a transaction.
+            // SAFETY: readers and transactions borrow this, so none is left.
             unsafe { ffi::mdbx_env_close_ex(self.env, false) };
         }
     }
@@ -150,7 +153,7 @@ impl Engine for Mdbx {
     fn flush(&self) -> Result<()> {
         // SAFETY: the environment is open.
         match unsafe { ffi::mdbx_env_sync_ex(self.env, true, false) } {
-            // There was nothing to sync.
+            // Nothing to sync.
             ffi::MDBX_RESULT_TRUE => Ok(()),
             code => check(code),
         }
@@ -164,7 +167,7 @@ struct MdbxReader<'a> {
 }
 
 impl MdbxReader<'_> {
-    /// Moves the cursor and shows rows from there on, as long as there are any and they are wanted.
+    /// Moves the cursor and visits rows while wanted.
     fn show(
         &mut self,
         from: &[u8],
@@ -175,12 +178,12 @@ impl MdbxReader<'_> {
         let (mut key, mut value) = (as_val(from), as_val(&[]));
         let mut operation = first;
         loop {
-            // SAFETY: the cursor's transaction is open, and this thread's.
+            // SAFETY: the cursor's transaction is open and this thread's.
             match unsafe { ffi::mdbx_cursor_get(self.cursor, &mut key, &mut value, operation) } {
                 ffi::MDBX_NOTFOUND => return Ok(()),
                 code => check(code)?,
             }
-            // SAFETY: filled by libmdbx just now; the transaction goes on.
+            // SAFETY: just filled by libmdbx; the transaction is still open.
             if !unsafe { visit(as_slice(&key), as_slice(&value)) } {
                 return Ok(());
             }
@@ -191,7 +194,7 @@ impl MdbxReader<'_> {
 
 impl Reader for MdbxReader<'_> {
     fn refresh(&mut self) -> Result<()> {
-        // SAFETY: a read transaction is reset, then renewed, and its cursor after it.
+        // SAFETY: reset, then renewal of the read transaction and its cursor, as libmdbx demands.
         unsafe {
             check(ffi::mdbx_txn_reset(self.txn))?;
             check(ffi::mdbx_txn_renew(self.txn))?;
@@ -201,18 +204,18 @@ impl Reader for MdbxReader<'_> {
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut value = as_val(&[]);
-        // SAFETY: the transaction is open, and this thread's.
+        // SAFETY: the transaction is open and this thread's.
         match unsafe { ffi::mdbx_get(self.txn, self.mdbx.dbi, &as_val(key), &mut value) } {
             ffi::MDBX_NOTFOUND => return Ok(false),
             code => check(code)?,
         }
-        // SAFETY: filled by libmdbx just now; the transaction goes on.
+        // SAFETY: just filled by libmdbx; the transaction is still open.
         found(unsafe { as_slice(&value) });
         Ok(true)
     }
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
-        // An empty key is no key to libmdbx.
+        // libmdbx has no empty keys.
         let first = if from.is_empty() { ffi::MDBX_FIRST } else { ffi::MDBX_SET_RANGE };
         self.show(from, first, ffi::MDBX_NEXT, visit)
     }
@@ -224,7 +227,7 @@ impl Reader for MdbxReader<'_> {
 
 impl Drop for MdbxReader<'_> {
     fn drop(&mut self) {
-        // SAFETY: a read transaction's cursor is closed by hand, then the transaction ends; neither is used again.
+        // SAFETY: cursor and transaction end here and are not used again.
         unsafe {
             if !self.cursor.is_null() {
                 ffi::mdbx_cursor_close(self.cursor);

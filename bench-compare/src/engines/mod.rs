@@ -1,4 +1,4 @@
-//! The engines, each behind the same interface, each with the settings its own guide advises.
+//! The engines behind one interface, each with the settings of its own guide.
 
 #[cfg(feature = "braiddb")]
 mod braid;

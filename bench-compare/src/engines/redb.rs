@@ -1,5 +1,6 @@
-//! redb. Its commits are durable, or they are in memory until the next durable one: nothing between survives the end of the
-//! process. Buffered workloads use the second kind, so redb promises less there than the others; `open_after_kill` shows it.
+//! redb. A commit is durable, or stays in memory until the next durable one. Buffered workloads use
+//! the second kind: unlike those of other engines, they do not survive the end of the process.
+//! `open_after_kill` shows it.
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::Result;
@@ -7,9 +8,11 @@ use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable,
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
-/// Pages freed by commits that are not durable come back with the next durable one ("Durability::None"), so there is one now and then.
+/// Commits between durable ones. Only a durable commit frees the pages of the others
+/// ("Durability::None").
 const COMMITS_PER_DURABLE: u64 = 1000;
-/// Rows in a commit of a sorted load: one transaction for many inserts is what redb's documentation advises.
+/// Rows in a commit of a sorted load: redb's documentation advises one transaction for many
+/// inserts.
 const LOAD_BATCH_LEN: usize = 100_000;
 
 pub struct Redb {

@@ -1,5 +1,6 @@
-//! RocksDB, by its wiki: "Setup Options and Basic Tuning", "Memory usage in RocksDB", "WAL Performance", "Prefix Seek", "Creating and
-//! Ingesting SST files"; in memory by "PlainTable Format" and "Hash based memtable implementations"; compression off, as for all.
+//! RocksDB by its wiki: "Setup Options and Basic Tuning", "Memory usage in RocksDB", "WAL
+//! Performance", "Prefix Seek", "Creating and Ingesting SST files"; in memory "PlainTable Format"
+//! and "Hash based memtable implementations". Compression is off, as in all engines.
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit};
 use anyhow::Result;
@@ -10,7 +11,6 @@ use rocksdb::{
 };
 use std::path::PathBuf;
 
-/// The one column family.
 const FAMILY: &str = "default";
 
 pub struct Rocks {
@@ -26,14 +26,15 @@ impl Rocks {
     pub fn open(setup: Setup<'_>) -> Result<Rocks> {
         let folder = setup.folder.join("db");
         let options = options(&setup);
-        // The log of an earlier process, in bytes; see `replayed`.
+        // Bytes of the earlier process's log.
         let log_bytes =
             if folder.exists() { crate::meter::files_len(&folder, |path| path.ends_with(".log")) } else { 0 };
-        // By name, since batched gets want a handle.
+        // By name, because batched gets need a handle.
         let db = DB::open_cf_with_opts(&options, &folder, [(FAMILY, options.clone())])?;
         let mut write_options = WriteOptions::default();
         write_options.set_sync(setup.durable);
-        // A record of the log: 7 bytes of framing, 12 of batch header, 3 of tags and lengths, key and value.
+        // A log record: 7 bytes of framing, 12 of batch header, 3 of tags and lengths, key and
+        // value.
         let replayed = log_bytes / (7 + 12 + 3 + 16 + 124);
         Ok(Rocks { db, options, write_options, folder, prefix_len: setup.prefix_len, replayed })
     }
@@ -75,10 +76,10 @@ fn options(setup: &Setup<'_>) -> Options {
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
     if setup.access == Access::Write {
-        // Basic Tuning. Where point reads are measured the default of 4 KiB is better, and stays.
+        // Basic Tuning. For point reads the default of 4 KiB is better.
         table.set_block_size(16 << 10);
     } else {
-        // "Data Block Hash Index": for point lookups that are bound by the processor.
+        // "Data Block Hash Index": for point lookups bound by the processor.
         table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
         table.set_data_block_hash_ratio(0.75);
     }
@@ -89,15 +90,15 @@ fn options(setup: &Setup<'_>) -> Options {
         options.set_memtable_prefix_bloom_ratio(0.1);
     }
     if setup.durable {
-        // WAL Performance: a recycled file's size does not change, so a sync writes no metadata.
+        // WAL Performance: a recycled file keeps its size, so a sync writes no metadata.
         options.set_recycle_log_file_num(4);
     }
     options
 }
 
-/// For files in memory: mapped, found by a hash of the prefix, and nothing cached or copied. Each prefix has a list of its own in
-/// memtables, which then take one writer at a time; the buckets, of eight bytes each, must be small beside the memtable, or it would be
-/// full before it has rows.
+/// Files in memory: mapped, found by a hash of the prefix, without cache or copy. In memtables each
+/// prefix has its own list, and only one thread writes. The buckets (8 bytes each) must be small
+/// compared with the memtable, or they fill it.
 fn set_plain_table(options: &mut Options, prefix_len: usize, write_buffer: usize) {
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix_len));
     options.set_allow_mmap_reads(true);
@@ -169,8 +170,8 @@ impl Engine for Rocks {
     }
 }
 
-/// Gets read what is there when they begin; iterators are made when first needed, kept, and refreshed before their next use
-/// ("Iterator": making one anew costs more).
+/// Gets read the latest state. Iterators are created on first use, kept, and refreshed before the
+/// next use ("Iterator": recreating one costs more).
 struct RocksReader<'a> {
     rocks: &'a Rocks,
     gets: ReadOptions,
@@ -178,7 +179,6 @@ struct RocksReader<'a> {
     prefix_rows: Kept<'a>,
 }
 
-/// An iterator that is kept.
 #[derive(Default)]
 struct Kept<'a> {
     iterator: Option<DBRawIterator<'a>>,
@@ -197,7 +197,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// With a prefix extractor an iterator over everything has to say so.
+/// With a prefix extractor, an iterator over all rows needs this option.
 fn all_rows() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_total_order_seek(true);
@@ -232,7 +232,7 @@ impl Reader for RocksReader<'_> {
 
     fn scan(&mut self, from: &[u8], visit: Visit<'_>) -> Result<()> {
         let rows = self.rows.fresh(&self.rocks.db, all_rows)?;
-        // A plain table with a hash index finds its first row, but not any row.
+        // A plain table with a hash index can seek to its first row only.
         if from.is_empty() {
             rows.seek_to_first()
         } else {

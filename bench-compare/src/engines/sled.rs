@@ -1,5 +1,6 @@
-//! sled 0.34. Buffered commits are in sled's own buffer until it flushes, by default twice a second: they do not survive the end of
-//! the process, which `open_after_kill` shows. A durable commit is followed by `flush`.
+//! sled 0.34. Buffered commits stay in sled's buffer until it flushes, twice a second by default:
+//! they do not survive the end of the process, as `open_after_kill` shows. A durable commit calls
+//! `flush`.
 
 use super::engine::{Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::Result;
@@ -18,7 +19,7 @@ impl Sled {
         let db = sled::Config::new()
             .path(setup.folder.join("db"))
             .cache_capacity(setup.budget as u64)
-            // Its documentation: for speed rather than space.
+            // Its documentation: for speed at the cost of space.
             .mode(Mode::HighThroughput)
             .open()?;
         Ok(Sled { db, durable: setup.durable })
@@ -59,7 +60,7 @@ impl Engine for Sled {
     }
 }
 
-/// Each call reads what is there when it begins.
+/// Each call reads the latest state.
 struct SledReader<'a> {
     db: &'a Db,
 }

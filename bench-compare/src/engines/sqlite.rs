@@ -1,5 +1,5 @@
-//! SQLite: one table WITHOUT ROWID, WAL. Its documentation advises `synchronous=NORMAL` with WAL where a commit need only survive the
-//! end of the process, and `FULL` where it must survive a power failure.
+//! SQLite: one table WITHOUT ROWID, WAL mode. As its documentation advises, `synchronous` is
+//! `NORMAL` if commits need only survive the end of the process, and `FULL` for power failures.
 
 use super::engine::{Access, Engine, Op, Reader, Rows, Setup, Visit, append_in_batches};
 use anyhow::Result;
@@ -11,7 +11,7 @@ use std::{
 
 /// Rows in a commit of a sorted load: its FAQ advises one transaction for many inserts.
 const LOAD_BATCH_LEN: usize = 100_000;
-/// Prepared statements that a connection keeps.
+/// Prepared statements of a connection.
 const STATEMENTS: usize = 16;
 
 pub struct Sqlite {
@@ -24,7 +24,7 @@ pub struct Sqlite {
 impl Sqlite {
     pub fn open(setup: Setup<'_>) -> Result<Sqlite> {
         let path = setup.folder.join("rows.sqlite");
-        // Mapping spares a copy for each page (mmap.html); its use is within the page cache, as it is for LMDB.
+        // Mapping saves a copy of each page (mmap.html). It uses the page cache, like LMDB.
         let map_bytes = if setup.access == Access::Cold { 0 } else { 4 * setup.data_bytes + (64 << 20) };
         let writer = connect(&path, setup.budget, map_bytes)?;
         writer.pragma_update(None, "journal_mode", "WAL")?;
@@ -58,7 +58,7 @@ fn run(writer: &Connection, ops: &[Op<'_>]) -> Result<()> {
 impl Engine for Sqlite {
     fn write(&self, ops: &[Op<'_>]) -> Result<()> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        // One statement alone is a transaction by itself.
+        // A single statement is its own transaction.
         if ops.len() == 1 {
             return run(&writer, ops);
         }
@@ -84,8 +84,9 @@ impl Engine for Sqlite {
     }
 }
 
-/// Reads within one transaction, which spares a lock and a look at the log for each statement, until it is refreshed for the first
-/// time: who wants news reads by single statements, or the log could never be begun anew ("checkpoint starvation", wal.html).
+/// Reads in one transaction until the first refresh, which saves a lock and a check of the log for
+/// each statement. Afterwards each statement is its own transaction; otherwise the log could never
+/// restart ("checkpoint starvation", wal.html).
 struct SqliteReader {
     connection: Connection,
     begun: bool,

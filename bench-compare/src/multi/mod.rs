@@ -1,4 +1,5 @@
-//! Many values to a key: BraidDB's multi-trees beside LMDB's dupsort, at one, a hundred and all values a key.
+//! Many values a key: BraidDB's multi-trees beside LMDB's dupsort, with one, a hundred and all
+//! values a key.
 
 #[cfg(all(feature = "braiddb", feature = "lmdb"))]
 mod run;

@@ -1,7 +1,8 @@
-//! Loads both, asks both in turns, prints nanoseconds an operation and their ratio.
+//! Loads both engines, queries them in turns, and prints nanoseconds an operation with their ratio.
 //!
-//! Adds are told by the clock, from the first commit to the last, and with the processor time of all threads until rest; reads by the reading
-//! thread's processor time, once what was written has come to rest. Each answer is checked.
+//! Adds have two times: wall clock until the last commit, and processor time of all threads until
+//! idle. Reads have the processor time of their thread, with the engine idle. All answers are
+//! checked.
 
 use crate::{
     arguments::MultiOptions,
@@ -14,17 +15,15 @@ use std::{fs, path::Path, time::Instant};
 
 /// Pairs in a commit.
 const BATCH_LEN: usize = 1000;
-/// Names, in the order of all pairs of figures.
+/// Names in the order of all pairs of figures.
 const NAMES: [&str; 2] = ["BraidDB", "LMDB"];
 
-/// So many keys with so many values each.
 struct Shape {
     keys: u64,
     values: u64,
 }
 
 impl Shape {
-    /// A pair, by number.
     fn pair(&self, number: u64) -> (Key, Key) {
         let mut value = KeyOrder::Random.key(mix(number));
         value[0] |= 0x80;
@@ -35,7 +34,6 @@ impl Shape {
         self.keys * self.values
     }
 
-    /// All pairs, in random order.
     fn shuffled(&self, seed: u64) -> Vec<(Key, Key)> {
         let mut numbers: Vec<u64> = (0..self.pairs()).collect();
         let mut random = Random::new(seed);
@@ -46,16 +44,14 @@ impl Shape {
     }
 }
 
-/// What is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Question {
     Contains,
     Count,
-    /// The same through a cursor.
+    /// The same by a cursor.
     CountByCursor,
-    /// All pairs.
     IterateAll,
-    /// The values of one key, first to last; told a value.
+    /// All values of one key, timed a value.
     IterateKey,
     /// The first value at or after another.
     SeekValue,
@@ -82,7 +78,7 @@ impl Question {
         }
     }
 
-    /// Asks; how many operations that were. `seen` sums up the answers.
+    /// Runs the operations, adds the answers to `seen`, and returns their number.
     fn ask(self, reader: &mut dyn MultiReader, shape: &Shape, operations: u64, seen: &mut Checksum) -> Result<u64> {
         let mut random = Random::new(7 + self as u64);
         let mut asked = 0;
@@ -90,7 +86,7 @@ impl Question {
             Question::Contains => {
                 for _ in 0..operations {
                     let (key, mut value) = shape.pair(random.below(shape.pairs()));
-                    // No value has this bit cleared.
+                    // All values have this bit set.
                     value[0] &= if random.below(2) == 0 { 0xff } else { 0x7f };
                     if reader.contains(&key, &value)? {
                         seen.add(&key, &value);
@@ -138,7 +134,6 @@ impl Question {
     }
 }
 
-/// Measures all shapes and prints a table.
 pub fn run(options: &MultiOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
     let folder = fs::canonicalize(&options.folder)?.join("multi");
@@ -172,7 +167,8 @@ fn open(subject: usize, folder: &Path, shape: &Shape) -> Result<Box<dyn MultiEng
     Ok(if subject == 0 { Box::new(BraidMulti::open(setup)?) } else { Box::new(LmdbMulti::open(setup)?) })
 }
 
-/// The pairs as rows of a plain tree: nanoseconds of the clock and of all processors, and bytes, a row.
+/// Puts the pairs as rows of a plain tree. Returns wall nanoseconds, processor nanoseconds and
+/// bytes a row.
 fn put_plainly(pairs: &[(Key, Key)], folder: &Path) -> Result<[f64; 3]> {
     fs::create_dir_all(folder)?;
     let setup = Setup {
@@ -225,7 +221,7 @@ fn measure(options: &MultiOptions, shape: &Shape, folder: &Path) -> Result<()> {
             engine.settle()?;
             cpu[subject].push((meter::cpu_time() - cpu_start).as_secs_f64() * 1e9 / pairs.len() as f64);
             bytes[subject].push(meter::folder_bytes(&folder) as f64 / pairs.len() as f64);
-            // Pairs that are there already, one a commit: nothing is to change.
+            // Existing pairs, one a commit: no change.
             let again = &pairs[..pairs.len().min(options.operations as usize / 2)];
             let start = Instant::now();
             for pair in again {
@@ -250,13 +246,12 @@ fn measure(options: &MultiOptions, shape: &Shape, folder: &Path) -> Result<()> {
     ask_all(options, shape, [&**braiddb, &**lmdb])
 }
 
-/// Asks both everything, in turns.
 fn ask_all(options: &MultiOptions, shape: &Shape, [braiddb, lmdb]: [&dyn MultiEngine; 2]) -> Result<()> {
     let mut readers = [braiddb.reader()?, lmdb.reader()?];
     for question in Question::ALL.into_iter().filter(|question| question.name().contains(&options.only)) {
         let mut times = [vec![], vec![]];
         let mut expected = None;
-        // The round before the first one warms up.
+        // The first round only warms up.
         for round in 0..=options.rounds as usize {
             for turn in 0..2 {
                 let subject = (round + turn) % 2;

@@ -1,4 +1,4 @@
-//! In place of `run.rs` where one of the two engines is left out.
+//! Replaces `run.rs` in a build without one of the two engines.
 
 use crate::arguments::MultiOptions;
 use anyhow::{Result, bail};

@@ -1,5 +1,6 @@
-//! Parts of reading that BraidDB is held to one by one, against LMDB at its best: warm, one thread, LMDB loaded in key order and
-//! read through its C interface with one transaction and one cursor; BraidDB with eight runs in one view.
+//! Kinds of reads one by one, against LMDB at its best. All data is warm, and one thread reads.
+//! LMDB is loaded in key order and read through its C interface with one transaction and cursor;
+//! BraidDB has eight runs in one view.
 
 mod part;
 #[cfg(all(feature = "braiddb", feature = "lmdb"))]

@@ -1,4 +1,4 @@
-//! The parts: what each asks, and what is right.
+//! The kinds of reads, with their operations and expected answers.
 
 use crate::{
     data::{Checksum, Key, KeyOrder, Random, Values},
@@ -7,18 +7,17 @@ use crate::{
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-/// A part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     GetHit,
     GetMiss,
-    /// Each key depends on what the get before found.
+    /// Each key depends on the answer before.
     GetChained,
-    /// From a key that is there.
+    /// From an existing key.
     SeekHit,
-    /// From a key that is not there.
+    /// From a missing key.
     SeekMiss,
-    /// From keys that are not there.
+    /// From missing keys.
     SeekFifty,
     Scan,
     ScanBack,
@@ -26,11 +25,9 @@ pub enum Part {
 
 /// Rows of [`Part::SeekFifty`].
 const SEEK_LEN: u64 = 50;
-/// The keys.
 const ORDER: KeyOrder = KeyOrder::Random;
 
 impl Part {
-    /// All of them.
     pub const ALL: [Part; 8] = [
         Part::GetHit,
         Part::GetMiss,
@@ -42,7 +39,6 @@ impl Part {
         Part::ScanBack,
     ];
 
-    /// Its name in results.
     pub fn name(self) -> &'static str {
         match self {
             Part::GetHit => "get, hit",
@@ -56,7 +52,7 @@ impl Part {
         }
     }
 
-    /// The most of LMDB's time that it may take, if it is held to that.
+    /// The maximum fraction of LMDB's time, if there is a bar.
     pub fn bar(self) -> Option<f64> {
         match self {
             Part::GetHit => Some(0.40),
@@ -70,12 +66,12 @@ impl Part {
         }
     }
 
-    /// Rows read from each seek.
+    /// Rows read after each seek.
     fn seek_len(self) -> u64 {
         if self == Part::SeekFifty { SEEK_LEN } else { 1 }
     }
 
-    /// The keys asked for, made beforehand; none where they follow from the answers.
+    /// The keys of all operations; empty if they depend on the answers.
     pub fn keys(self, n: u64, operations: u64) -> Vec<Key> {
         let mut random = Random::new(150 + self as u64);
         let mut keys = |count: u64, first: u64| (0..count).map(|_| ORDER.key(first + random.below(n))).collect();
@@ -87,7 +83,7 @@ impl Part {
         }
     }
 
-    /// Asks for everything; how many operations, or rows of scans, that were.
+    /// Runs all operations; returns their number, or the rows of scans.
     pub fn ask(
         self,
         reader: &mut dyn Reader,
@@ -139,7 +135,7 @@ impl Part {
         }
     }
 
-    /// What must be seen. `sorted` has all keys in order, each with its row.
+    /// The expected checksum. `sorted` has all keys in order with their rows.
     pub fn expected(self, sorted: &[(Key, u64)], values: &Values, keys: &[Key], operations: u64) -> Checksum {
         let mut expected = Checksum::default();
         let mut expect = |row: u64| expected.expect(ORDER, values, row, 0);
@@ -165,7 +161,7 @@ impl Part {
     }
 }
 
-/// The row that a chain of gets goes to after a value that begins with `found`.
+/// The next row of a chain, after a value that begins with `found`.
 #[inline]
 fn chained(found: u64, number: u64, n: u64) -> u64 {
     let random = (found ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -177,33 +173,30 @@ fn head(value: &[u8]) -> u64 {
     value.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// What a part took: nanoseconds an operation, a figure a round.
+/// Nanoseconds an operation, one figure a round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartFigure {
     pub part: String,
     pub braiddb_ns: Vec<f64>,
     pub lmdb_ns: Vec<f64>,
-    /// Medians, one to the other.
+    /// Ratio of the medians.
     pub ratio: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bar: Option<f64>,
 }
 
 impl PartFigure {
-    /// Whether the bar is met, if there is one.
     pub fn is_met(&self) -> Option<bool> {
         self.bar.map(|bar| self.ratio <= bar)
     }
 }
 
-/// All parts, of one run of `parts`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartsRow {
     pub n: u64,
     pub operations: u64,
-    /// Runs in BraidDB's view.
     pub view_runs: u64,
-    /// Bytes of its view file for each key.
+    /// Bytes of the view file a key.
     pub view_bytes_per_key: f64,
     pub figures: Vec<PartFigure>,
 }

@@ -1,6 +1,7 @@
-//! Loads both, asks both in turns, writes the results.
+//! Loads both engines, queries them in turns, and writes the results.
 //!
-//! What is told is the reading thread's processor time: on a quiet machine that is the clock's, on a shared one it is steadier.
+//! Times are processor time of the reading thread: equal to wall clock on a quiet machine, and
+//! steadier on a shared one.
 
 use super::part::{Part, PartFigure, PartsRow};
 use crate::{
@@ -15,12 +16,10 @@ use crate::{
 use anyhow::{Result, ensure};
 use std::{fs, path::Path};
 
-/// Runs in the view.
 const RUNS: u64 = 8;
-/// Rows in a commit while BraidDB is loaded.
+/// Rows in a commit of the load.
 const BATCH_LEN: usize = 1000;
 
-/// Measures, appends a line to the results, and reports.
 pub fn run(options: &PartsOptions) -> Result<()> {
     fs::create_dir_all(&options.folder)?;
     let folder = fs::canonicalize(&options.folder)?.join("parts");
@@ -38,7 +37,7 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
     sorted.sort_unstable();
     let setup = |folder| Setup {
         folder,
-        // Twice the data: all of it is in memory, whoever keeps it there.
+        // Twice the data, so that all of it is in memory.
         budget: 2 * values.user_bytes(n) as usize + (32 << 20),
         data_bytes: values.user_bytes(n),
         access: Access::Read,
@@ -74,7 +73,7 @@ fn measure(options: &PartsOptions, folder: &Path) -> Result<PartsRow> {
     })
 }
 
-/// Puts the rows in slices, each flushed into a run that spans all keys.
+/// Puts the rows in slices; each is flushed into a run that spans all keys.
 fn load_in_runs(braid: &Braid, n: u64, values: &Values) -> Result<()> {
     let mut batch = Batch::new(BATCH_LEN);
     for slice in 0..RUNS {
@@ -100,14 +99,14 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// Asks both in turns; each round begins with the other.
+    /// Queries both in turns; each round begins with the other one.
     fn part(&mut self, part: Part) -> Result<PartFigure> {
         let (n, operations) = (self.options.n, self.options.operations);
         let keys = part.keys(n, operations);
         let expected = part.expected(self.sorted, self.values, &keys, operations);
         let mut times = [Vec::new(), Vec::new()];
         let mut misses = 0;
-        // The round before the first one warms up.
+        // The first round only warms up.
         for round in 0..=self.options.rounds as usize {
             for turn in 0..2 {
                 let subject = (round + turn) % 2;
@@ -135,7 +134,6 @@ impl Contest<'_> {
     }
 }
 
-/// Rows in key order.
 struct Sorted<'a> {
     rows: std::slice::Iter<'a, (Key, u64)>,
     values: &'a Values,

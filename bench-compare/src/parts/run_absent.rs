@@ -1,9 +1,8 @@
-//! Without BraidDB or LMDB there is nothing to compare.
+//! Replaces `run.rs` in a build without BraidDB or LMDB.
 
 use crate::arguments::PartsOptions;
 use anyhow::{Result, bail};
 
-/// Says so.
 pub fn run(_options: &PartsOptions) -> Result<()> {
     bail!("this binary lacks BraidDB or LMDB")
 }

@@ -1,4 +1,4 @@
-//! Each part on a sorted list: right answers are taken for right, and each wrong one is found.
+//! Tests each part on a sorted list: correct answers pass, and each wrong one is found.
 
 use super::part::Part;
 use crate::{
@@ -11,7 +11,7 @@ const ROWS: u64 = 500;
 
 struct List {
     rows: Vec<(Key, Vec<u8>)>,
-    /// Leaves this row out.
+    /// Leaves out this row.
     hole: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ fn a_list_answers_right_and_one_with_a_hole_does_not() -> Result<()> {
             list.hole = hole;
             let mut seen = Checksum::default();
             part.ask(&mut list, &keys, (ROWS, 4000), &mut seen)?;
-            // What is not there cannot be missed.
+            // A miss does not notice a missing row.
             let is_right = hole.is_none() || part == Part::GetMiss;
             assert_eq!(seen == expected, is_right, "{} with hole {hole:?}", part.name());
         }

@@ -1,4 +1,4 @@
-//! Latency against load: what of `latency_load` each engine did, as a table and as SVG.
+//! Latency against load: the results of `latency_load` as a table and as SVG.
 
 use super::summary::Summaries;
 use crate::workloads::{LOAD_SHARES, load_measure_name};
@@ -9,21 +9,19 @@ const PANEL_WIDTH: f64 = 440.0;
 const PANEL_HEIGHT: f64 = 230.0;
 const LEFT: f64 = 60.0;
 const TOP: f64 = 60.0;
-/// The figures, with what they are called.
+/// Figures and their titles.
 const FIGURES: [(&str, &str); 3] = [("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9")];
 const KINDS: [&str; 2] = ["writes", "reads"];
-/// One for each engine, in the order of their names.
+/// In the order of the engines' names.
 const COLOURS: [&str; 8] = ["#1b6ca8", "#e9a23b", "#588157", "#8d6cab", "#6b4f3a", "#c8553d", "#3aa6a6", "#777777"];
 
-/// An engine's points: operations offered a second, and microseconds.
+/// Offered operations a second, and microseconds.
 type Points = Vec<(f64, f64)>;
 
-/// Whether a measure is shown here.
 pub fn has(measure: &str) -> bool {
     LOAD_SHARES.into_iter().any(|share| KINDS.into_iter().any(|kind| load_measure_name(share, kind) == measure))
 }
 
-/// The table: a row for each engine and share.
 pub fn table(summaries: &Summaries) -> String {
     let mut text = String::from(
         "| engine | share | offered/s | done/s | writes p50 | p99 | p99.9 | reads p50 | p99 | p99.9 |\n\
@@ -45,7 +43,7 @@ pub fn table(summaries: &Summaries) -> String {
     text
 }
 
-/// The plot; none if nothing was measured.
+/// Draws the plot, if there are results.
 pub fn draw(summaries: &Summaries, n: u64) -> Option<String> {
     let first = summaries.by_measure.get(&load_measure_name(LOAD_SHARES[0], KINDS[0]))?;
     let engines: Vec<(&str, &str)> = first.keys().map(String::as_str).zip(COLOURS.into_iter().cycle()).collect();
@@ -81,7 +79,7 @@ fn points(summaries: &Summaries, engine: &str, kind: &str, figure: &str) -> Poin
     LOAD_SHARES.into_iter().filter_map(point).collect()
 }
 
-/// Both axes are logarithmic, with a line at each power of ten.
+/// Draws a panel with two logarithmic axes and a line at each power of ten.
 fn push_panel(svg: &mut String, title: &str, (left, top): (f64, f64), lines: &[(&str, Points)]) {
     let (width, height) = (PANEL_WIDTH - LEFT - 20.0, PANEL_HEIGHT - 50.0);
     let bounds = |pick: fn(&(f64, f64)) -> f64| {

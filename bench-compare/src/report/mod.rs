@@ -1,4 +1,5 @@
-//! Tables and plots of the results: `report.md`, `ratios.svg` and, where there are several N, `sizes.svg`.
+//! Tables and plots of the results: `report.md`, `ratios-N.svg`, `load-N.svg` and, with several N,
+//! `sizes.svg`.
 
 mod load;
 mod parts;

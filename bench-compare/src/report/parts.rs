@@ -1,11 +1,10 @@
-//! The parts of reading, as a table.
+//! The table of `parts`.
 
 use super::summary::median;
 use crate::parts::{PartFigure, PartsRow};
 use anyhow::Result;
 use std::fmt::Write as _;
 
-/// Appends the table of one run of `parts`.
 pub fn push_parts(text: &mut String, row: &PartsRow) -> Result<()> {
     let PartsRow { n, operations, view_runs, view_bytes_per_key, figures } = row;
     let rounds = figures.first().map_or(0, |figure| figure.lmdb_ns.len());

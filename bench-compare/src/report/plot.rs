@@ -1,4 +1,4 @@
-//! SVG, written by hand.
+//! Hand-written SVG.
 
 use super::{
     standing::{OURS, Standing},
@@ -12,11 +12,11 @@ const WIDTH: f64 = 900.0;
 const ROW_HEIGHT: f64 = 20.0;
 const LABEL_WIDTH: f64 = 270.0;
 const MARGIN: f64 = 40.0;
-/// Ratios shown: beyond these they end at the edge.
+/// Range of shown ratios; others end at the edge.
 const RATIO_MIN: f64 = 0.1;
 const RATIO_MAX: f64 = 20.0;
 
-/// Costs shown against size, and those of other engines drawn beside ours.
+/// Measures shown against N, and the engines shown.
 const SIZE_MEASURES: [&str; 6] =
     ["readrandom", "seek_next1", "seek_next50", "scan_all", "fillrandom_b100", "sync_cpu_1"];
 const SIZE_ENGINES: [(&str, &str); 3] = [(OURS, "#1b6ca8"), ("rocksdb", "#c8553d"), ("lmdb", "#588157")];
@@ -30,7 +30,8 @@ fn head(svg: &mut String, height: f64, title: &str) {
     );
 }
 
-/// A bar for each ratio to a peer; better is longer, so ratios that should be small are turned over. A line marks what is asked for.
+/// A bar for each ratio to a peer. Longer is better: ratios that should be small are inverted. A
+/// line marks the bar to reach.
 pub fn ratios(standings: &[Standing], n: u64) -> String {
     let shown: Vec<&Standing> = standings.iter().filter(|s| s.bar.versus != Versus::Nobody).collect();
     let height = MARGIN + ROW_HEIGHT * (shown.len() as f64 + 2.0);

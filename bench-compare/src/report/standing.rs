@@ -1,30 +1,29 @@
-//! How BraidDB stands to each bar.
+//! BraidDB's results against each bar.
 
 use super::summary::Summaries;
 use crate::bars::{BARS, Bar, Versus};
 
-/// The engine that is held to the bars.
+/// The engine that the bars are for.
 pub const OURS: &str = "braiddb";
 
-/// A bar and what there is to say of it.
 #[derive(Debug)]
 pub struct Standing {
     pub bar: Bar,
     pub ours: Option<f64>,
     /// The peer compared with, and its figure.
     pub peer: Option<(String, f64)>,
-    /// Ours to the peer's; ours itself where there is no peer to compare with.
+    /// BraidDB's figure relative to the peer's, or itself without a peer.
     pub ratio: Option<f64>,
 }
 
 impl Standing {
-    /// Whether the bar is met; nothing if a figure is missing.
+    /// `None` if a figure is missing.
     pub fn is_met(&self) -> Option<bool> {
         self.ratio.map(|ratio| self.bar.bound.is_met(ratio))
     }
 }
 
-/// All bars of which a measure is there.
+/// All bars with a measure in the results.
 pub fn standings(summaries: &Summaries) -> Vec<Standing> {
     let has_measure = |bar: &&Bar| summaries.by_measure.contains_key(bar.measure);
     BARS.iter().filter(has_measure).map(|bar| standing(summaries, *bar)).collect()

@@ -1,34 +1,31 @@
-//! Rounds brought together: of each figure the median.
+//! Medians over the rounds.
 
 use crate::results::{Results, Row, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An engine's figures of a measure.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     pub figures: BTreeMap<String, f64>,
-    /// Rounds that went well.
+    /// Successful rounds.
     pub rounds: usize,
-    /// Whether all answers were right.
+    /// All answers were right.
     pub correct: bool,
-    /// What was seen in each round, to compare engines by.
+    /// Count and checksum of each round, to compare engines.
     pub seen: BTreeSet<(u64, String)>,
 }
 
-/// The summaries at one N: by measure, then by engine.
+/// The summaries at one N, by measure and engine.
 #[derive(Debug, Default)]
 pub struct Summaries {
     pub by_measure: BTreeMap<String, BTreeMap<String, Summary>>,
-    /// By workload, then by engine: the medians of anonymous peak, resident peak and budget, in bytes.
+    /// Medians of anonymous peak, resident peak and budget in bytes, by workload and engine.
     pub memory: BTreeMap<String, BTreeMap<String, [f64; 3]>>,
-    /// Rows that went wrong.
     pub failed: Vec<Row>,
-    /// Measures in the order of the workloads.
+    /// Measures in workload order.
     pub order: Vec<String>,
 }
 
 impl Summaries {
-    /// Of all rows of this size.
     pub fn of(results: &Results, n: u64) -> Summaries {
         let mut all = Summaries::default();
         let mut figures: BTreeMap<(String, String, String), Vec<f64>> = BTreeMap::new();
@@ -71,18 +68,18 @@ impl Summaries {
         all
     }
 
-    /// A figure, if its answers were right.
+    /// Returns a figure if its answers were right.
     pub fn figure(&self, measure: &str, engine: &str, figure: &str) -> Option<f64> {
         let summary = self.by_measure.get(measure)?.get(engine)?;
         summary.figures.get(figure).copied().filter(|_| summary.correct)
     }
 
-    /// Measures whose answers differ between engines, though each went all the way.
+    /// Measures with different answers between engines for the same number of rows.
     pub fn disagreeing(&self) -> Vec<&str> {
         let differ = |engines: &BTreeMap<String, Summary>| {
             let seen: BTreeSet<_> = engines.values().flat_map(|summary| &summary.seen).collect();
             let counts: BTreeSet<u64> = seen.iter().map(|(count, _)| *count).collect();
-            // A phase that its limit cut short has another count.
+            // A phase cut short by its limit has another count.
             seen.len() > counts.len()
         };
         let found = self.by_measure.iter().filter(|(_, engines)| differ(engines));
@@ -90,7 +87,7 @@ impl Summaries {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// Returns the median; the mean of the middle two for an even count.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

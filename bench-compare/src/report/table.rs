@@ -1,4 +1,4 @@
-//! The Markdown.
+//! The report in Markdown.
 
 use super::{
     load, plot,
@@ -13,7 +13,7 @@ use crate::{
 use anyhow::{Result, ensure};
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
-/// Figures shown of each measure, with their headings.
+/// Figures of each measure with their headings.
 const COLUMNS: [(&str, &str); 9] = [
     ("rate", "per second"),
     ("p50_us", "p50"),
@@ -26,7 +26,7 @@ const COLUMNS: [(&str, &str); 9] = [
     ("settle_s", "rest after"),
 ];
 
-/// Writes the report of a file of results into a folder.
+/// Writes the report of a results file into a folder.
 pub fn write(results: &Path, into: &Path) -> Result<()> {
     let results = Results::read(results)?;
     ensure!(!results.rows.is_empty() || !results.parts.is_empty(), "there are no results yet");
@@ -71,7 +71,7 @@ pub fn write(results: &Path, into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Says how many rows began with a load that was kept, if any: they are not to be compared with others as they stand.
+/// Warns of rows with kept loads, which are not comparable with others.
 fn kept_loads<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let (mut all, mut kept) = (0, 0);
     for row in rows {
@@ -157,7 +157,7 @@ fn push_measures(text: &mut String, summaries: &Summaries) -> Result<()> {
     Ok(())
 }
 
-/// Figures that have no column of their own.
+/// Figures without a column.
 fn others(summary: &Summary) -> String {
     const HIDDEN: [&str; 4] = ["ops", "seconds", "written_bytes", "space_bytes"];
     let is_other = |name: &str| !HIDDEN.contains(&name) && COLUMNS.iter().all(|(column, _)| *column != name);
@@ -205,7 +205,7 @@ fn push_troubles(text: &mut String, summaries: &Summaries) -> Result<()> {
     Ok(())
 }
 
-/// A row, for who watches.
+/// The progress line of a row.
 pub fn one_line(row: &Row) -> String {
     let key = &row.key;
     let mut line = format!("{} round {} {:22} {:8}", key.n, key.round, key.workload, key.engine);
@@ -225,7 +225,7 @@ pub fn one_line(row: &Row) -> String {
     line
 }
 
-/// A figure as people read it.
+/// Formats a figure.
 fn figure(name: &str, value: f64) -> String {
     match name {
         "rate" | "bytes_per_second" | "replayed" | "lost" => with_unit(value),

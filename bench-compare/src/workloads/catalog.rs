@@ -1,26 +1,21 @@
-//! The list of workloads.
-
 use super::{Context, Measure, kill, large, load, memory, mixed, read, sync, write, ycsb};
 use anyhow::{Context as _, Result};
 
-/// A workload.
 pub struct Workload {
-    /// Its name in results and on the command line.
+    /// Name in results and on the command line.
     pub name: &'static str,
-    /// What it does, for `list`.
+    /// Description for `list`.
     pub what: &'static str,
-    /// Runs it.
     pub run: fn(&Context<'_>) -> Result<Vec<Measure>>,
-    /// Whether databases are made in memory.
+    /// The database is in memory.
     pub in_memory: bool,
-    /// Bytes of data for each of N rows, about.
+    /// Approximate bytes of data for each of N rows.
     pub row_bytes: u64,
-    /// The only engines it is run for, where not all are: where it is long and its bar is about these.
+    /// Runs only these engines: it takes long, and its bar is about them.
     pub only: Option<&'static [&'static str]>,
 }
 
 impl Workload {
-    /// Whether it is run for an engine.
     pub fn includes(&self, engine: &str) -> bool {
         self.only.is_none_or(|engines| engines.contains(&engine))
     }
@@ -45,7 +40,7 @@ const fn workload(name: &'static str, what: &'static str, run: fn(&Context<'_>) 
     Workload { name, what, run, in_memory: false, row_bytes: 144, only: None }
 }
 
-/// All of them, in the order of the table.
+/// Returns all workloads in table order.
 pub fn all() -> Vec<Workload> {
     vec![
         workload("fillseq_b100", "N puts in key order, 100 a commit, buffered", write::fillseq_b100),
@@ -91,7 +86,6 @@ pub fn all() -> Vec<Workload> {
     ]
 }
 
-/// The workload of this name.
 pub fn by_name(name: &str) -> Result<Workload> {
     all().into_iter().find(|workload| workload.name == name).with_context(|| format!("there is no workload {name:?}"))
 }

@@ -1,4 +1,4 @@
-//! What all workloads share: opening with the right budget, loading, settling, verifying.
+//! Helpers of all workloads: budgets, opening, loading, settling, verification.
 
 use super::Measure;
 use crate::{
@@ -9,42 +9,39 @@ use crate::{
 use anyhow::{Context as _, Result, ensure};
 use std::{cell::Cell, fs, path::Path, process::Command, time::Duration};
 
-/// Bytes of budget for a record where much is written: 128 MiB at 2 M, 512 MiB at 8 M.
+/// Budget in bytes a row for writes: 128 MiB at 2 M rows, 512 MiB at 8 M.
 const WRITE_BUDGET_PER_ROW: u64 = 64;
-/// The least budget.
+/// Minimum budget.
 const BUDGET_MIN: u64 = 16 << 20;
-/// The least budget of a cold workload, whose budget must not hold the data.
+/// Minimum budget of a cold workload, which must not hold the data.
 const COLD_BUDGET_MIN: u64 = 4 << 20;
-/// Rows in a commit while data is loaded that is not measured.
+/// Rows in a commit of a load that is not measured.
 const LOAD_BATCH_LEN: usize = 1000;
 
-/// What a workload runs with.
 pub struct Context<'a> {
-    /// The engine.
     pub kind: &'a EngineKind,
     /// A fresh folder.
     pub folder: &'a Path,
-    /// Where databases as loaded are kept for other workloads that begin with the same, if they are.
+    /// Folder of kept loads, for workloads that begin with the same rows.
     pub loads: Option<&'a Path>,
-    /// Rows.
+    /// Number of rows.
     pub n: u64,
-    /// The longest a phase may take; it stops then with what it has done.
+    /// Maximum time of a phase, which then stops with the work done so far.
     pub limit: Duration,
-    /// Samples memory.
     pub sampler: MemorySampler,
-    /// The largest budget given.
+    /// Largest budget given.
     pub budget: Cell<u64>,
-    /// The most anonymous memory before answers were verified.
+    /// Peak anonymous memory before verification.
     pub anonymous_peak: Cell<u64>,
-    /// The most resident memory before answers were verified.
+    /// Peak resident memory before verification.
     pub resident_peak: Cell<u64>,
 }
 
-/// How a database is opened; see [`Setup`].
+/// Options of an open; see [`Setup`].
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub access: Access,
-    /// Sizes the budget where much is written.
+    /// Sizes the budget for writes.
     pub rows: u64,
     pub durable: bool,
     pub data_bytes: u64,
@@ -53,22 +50,21 @@ pub struct Need {
 }
 
 impl Context<'_> {
-    /// Buffered, of N small rows.
+    /// Buffered commits, N small rows.
     pub fn need(&self, access: Access) -> Need {
         self.need_of_rows(access, self.n)
     }
 
-    /// Buffered, of so many small rows.
+    /// Buffered commits, `rows` small rows.
     pub fn need_of_rows(&self, access: Access, rows: u64) -> Need {
         let data_bytes = Values::small().user_bytes(rows);
         Need { access, rows, durable: false, data_bytes, prefix_len: None, in_memory: false }
     }
 
-    /// Opens the database of this context's folder.
     pub fn open(&self, need: Need) -> Result<Box<dyn Engine>> {
         let budget = match need.access {
             Access::Write => (need.rows * WRITE_BUDGET_PER_ROW).max(BUDGET_MIN),
-            // All of it, with room for what an engine keeps beside it.
+            // All data, and space for the engine's overhead.
             Access::Read => 2 * need.data_bytes + (32 << 20),
             Access::Cold => (need.data_bytes / 8).max(COLD_BUDGET_MIN),
         };
@@ -84,8 +80,8 @@ impl Context<'_> {
         })
     }
 
-    /// Opens the database of this context's folder and has it hold rows 0 to `rows`, in version 0, put in that order, at rest. Where loads are
-    /// kept, it was opened anew after the load.
+    /// Opens a database that holds rows 0 to `rows` in version 0, put in that order, and is idle.
+    /// With kept loads it was reopened after the load.
     pub fn open_loaded(&self, need: Need, order: KeyOrder, values: &Values, rows: u64) -> Result<Box<dyn Engine>> {
         let Some(loads) = self.loads else {
             let engine = self.open(need)?;
@@ -99,7 +95,7 @@ impl Context<'_> {
             let engine = self.open(need)?;
             self.load(&*engine, order, values, rows)?;
             drop(engine);
-            // Under its name only once it is whole.
+            // Renamed only when complete.
             let copy = loads.join("incomplete");
             let _ = fs::remove_dir_all(&copy);
             copy_folder(self.folder, &copy)?;
@@ -111,7 +107,7 @@ impl Context<'_> {
         self.open(need)
     }
 
-    /// Puts rows 0 to `rows`, in version 0, in that order, and lets the engine come to rest.
+    /// Puts rows 0 to `rows` in version 0, in that order, and waits until idle.
     pub fn load(&self, engine: &dyn Engine, order: KeyOrder, values: &Values, rows: u64) -> Result<()> {
         let mut batch = Batch::new(LOAD_BATCH_LEN);
         let mut next = 0;
@@ -125,13 +121,13 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Notes what memory the process needed, before verifying takes its own.
+    /// Notes peak memory before verification takes its own.
     pub fn note_memory(&self) {
         self.anonymous_peak.set(self.anonymous_peak.get().max(self.sampler.peak()));
         self.resident_peak.set(self.resident_peak.get().max(meter::resident_peak()));
     }
 
-    /// Adds bytes written, counted until the engine came to rest, and space, to the measure of a phase that wrote.
+    /// Adds bytes written until idle, and disk space, to the measure of a writing phase.
     pub fn settled(&self, engine: &dyn Engine, measure: Measure, costs: Costs) -> Result<Measure> {
         let rest = settle(engine)?;
         self.note_memory();
@@ -146,7 +142,8 @@ impl Context<'_> {
     }
 }
 
-/// Copies a folder with what is in it, holes in files as holes, until it is on the device: nobody is to wait for that later.
+/// Copies a folder with sparse files and syncs the copy, so that no later phase waits for its
+/// write-back.
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().context("a folder without a parent")?)?;
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status()?;
@@ -155,7 +152,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What [`Context::settled`] compares with.
+/// Reference values for [`Context::settled`].
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     pub written_before: u64,
@@ -163,7 +160,7 @@ pub struct Costs {
     pub live_bytes: u64,
 }
 
-/// Flushes, and waits until nothing is done in the background any more.
+/// Flushes and waits until idle.
 pub fn settle(engine: &dyn Engine) -> Result<Duration> {
     let start = std::time::Instant::now();
     engine.flush()?;
@@ -171,7 +168,6 @@ pub fn settle(engine: &dyn Engine) -> Result<Duration> {
     Ok(flushed + meter::wait_for_rest())
 }
 
-/// A checksum of all rows.
 pub fn scan_checksum(reader: &mut dyn Reader) -> Result<Checksum> {
     let mut seen = Checksum::default();
     reader.scan(b"", &mut |key, value| {
@@ -181,7 +177,7 @@ pub fn scan_checksum(reader: &mut dyn Reader) -> Result<Checksum> {
     Ok(seen)
 }
 
-/// Operations to commit together; its memory is used again.
+/// The operations of a commit; reuses its memory.
 pub struct Batch {
     keys: Vec<Key>,
     key_len: usize,
@@ -190,12 +186,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// For up to `len` operations.
     pub fn new(len: usize) -> Batch {
         Batch { keys: Vec::with_capacity(len), key_len: KEY_LEN, values: Vec::new(), is_put: Vec::with_capacity(len) }
     }
 
-    /// Operations on these rows, each a put of a version or a delete, in place of those before.
+    /// Replaces the operations: for each row a put of a version, or a delete.
     pub fn fill(&mut self, order: KeyOrder, values: &Values, rows: impl Iterator<Item = (u64, Option<u32>)>) {
         self.keys.clear();
         self.key_len = order.key_len();
@@ -212,7 +207,6 @@ impl Batch {
         }
     }
 
-    /// Commits them.
     pub fn commit(&self, engine: &dyn Engine) -> Result<()> {
         if let ([key], [true]) = (&self.keys[..], &self.is_put[..]) {
             return engine.write(&[Op { key: &key[..self.key_len], value: Some(&self.values[0]) }]);
@@ -220,7 +214,7 @@ impl Batch {
         engine.write(&self.ops())
     }
 
-    /// Commits them as rows that follow all others.
+    /// Commits them as rows after all others.
     pub fn append(&self, engine: &dyn Engine) -> Result<()> {
         engine.append(&self.ops())
     }

@@ -1,5 +1,5 @@
-//! `open_after_kill`: another process commits and is killed; this one opens what it left, and looks for each commit that was
-//! acknowledged.
+//! `open_after_kill`: another process commits and is killed. This one opens its database and looks
+//! for each acknowledged commit.
 
 use super::{Context, Measure, context::Batch, measure::Phase};
 use crate::{
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// The commits, of `n`.
+/// Number of commits.
 const fn rows(n: u64) -> u64 {
     n / 4
 }
@@ -35,7 +35,7 @@ pub fn open_after_kill(context: &Context<'_>) -> Result<Vec<Measure>> {
     let phase = Phase::begin(context.limit);
     let engine = context.open(context.need(Access::Write))?;
     let mut reader = engine.reader()?;
-    // Opening is over when something can be read.
+    // The open ends with the first successful read.
     reader.get(&order.key(0), &mut |_| ())?;
     let seconds = phase.elapsed().as_secs_f64();
     let measure = phase.end("open_after_kill", 1);
@@ -49,13 +49,13 @@ pub fn open_after_kill(context: &Context<'_>) -> Result<Vec<Measure>> {
     if let Some(replayed) = engine.replayed().filter(|replayed| *replayed > 0) {
         measure = measure.with("replayed", replayed as f64).with("ns_per_record", seconds * 1e9 / replayed as f64);
     }
-    // What is lost is told by its figure; only a wrong answer is an error of the row.
+    // Lost commits have their own figure; only wrong answers make the row incorrect.
     let mut measure = measure.checked(Checksum::default(), Checksum::default());
     measure.correct = wrong == 0;
     Ok(vec![measure])
 }
 
-/// The other process: commits, and kills itself. Returns only on failure.
+/// Commits and kills its own process. Returns only on failure.
 pub fn write_and_die(kind: &EngineKind, n: u64, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let context = Context {

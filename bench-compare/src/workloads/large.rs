@@ -1,4 +1,4 @@
-//! Values of 1 MiB: put one a commit, then read in random order, each byte's cache line looked at.
+//! Values of 1 MiB: put one a commit, then read in random order, touching each cache line.
 
 use super::{Context, Measure, context::Costs, measure::Phase};
 use crate::{
@@ -10,9 +10,9 @@ use anyhow::Result;
 
 /// Bytes of a value.
 const LEN: usize = 1 << 20;
-/// Different values; making each anew would cost more than some engines take to write it.
+/// Distinct values. To create each would cost more than some engines take to write it.
 const DISTINCT: u64 = 8;
-/// How often each is read.
+/// Reads of each value.
 const PASSES: u64 = 4;
 
 pub fn large_values(context: &Context<'_>) -> Result<Vec<Measure>> {
@@ -61,7 +61,7 @@ fn in_bytes(measure: Measure) -> Measure {
     measure.with("bytes_per_second", rate)
 }
 
-/// Adds up a word of each cache line: who hands out memory without copying it has to have it read, too.
+/// Adds a word of each cache line, so that engines without a copy read all memory too.
 fn add(seen: &mut Checksum, value: &[u8]) {
     seen.count += 1;
     for line in value.chunks(64) {

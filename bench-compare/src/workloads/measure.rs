@@ -1,4 +1,4 @@
-//! What a workload found out.
+//! Measures of a workload.
 
 use crate::{data::Checksum, histogram::Histogram, meter};
 use serde::{Deserialize, Serialize};
@@ -7,32 +7,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Reads are timed one in so many: two looks at the clock would be a good part of the fastest of them.
+/// Times one read of this many: two clock readings cost much compared with the fastest reads.
 pub const READS_PER_SAMPLE: u64 = 8;
 
-/// The figures of one phase of a workload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measure {
-    /// Its name in the table.
+    /// Name in the table.
     pub name: String,
-    /// Figures by name: `rate` is operations a second, latencies are in microseconds.
+    /// Figures by name: `rate` in operations a second, latencies in microseconds.
     pub figures: BTreeMap<String, f64>,
-    /// Rows seen, to compare engines by.
+    /// Rows read, to compare engines.
     pub count: u64,
-    /// The sum over them.
+    /// Checksum of the rows.
     pub checksum: String,
-    /// Whether they were what they should be.
+    /// The rows were as expected.
     pub correct: bool,
 }
 
 impl Measure {
-    /// One more figure.
     pub fn with(mut self, name: &str, value: f64) -> Measure {
         self.figures.insert(name.to_owned(), value);
         self
     }
 
-    /// What was seen, and what should have been.
+    /// Sets the checksum read, and compares it with the expected one.
     pub fn checked(mut self, seen: Checksum, expected: Checksum) -> Measure {
         self.count = seen.count;
         self.checksum = format!("{:016x}", seen.sum);
@@ -41,7 +39,7 @@ impl Measure {
     }
 }
 
-/// A phase being measured, by one thread.
+/// A phase in progress, measured by one thread.
 #[derive(Debug)]
 pub struct Phase {
     started: Instant,
@@ -52,25 +50,24 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Starts the clocks. After `limit` the phase is over, done or not.
+    /// Starts the clocks. The phase ends after `limit` at the latest.
     pub fn begin(limit: Duration) -> Phase {
         let cpu = meter::cpu_time();
         let started = Instant::now();
         Phase { started, last: started, cpu, limit, histogram: Histogram::new() }
     }
 
-    /// Since it began.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Whether the time is up. Looks at the clock once in 256 operations.
+    /// Returns true if the time is up. Reads the clock once in 256 operations.
     #[inline]
     pub fn is_over(&self, ops: u64) -> bool {
         ops.is_multiple_of(256) && self.started.elapsed() >= self.limit
     }
 
-    /// Counts the time since the last lap as a latency.
+    /// Records the time since the last lap as a latency.
     #[inline]
     pub fn lap(&mut self) {
         let now = Instant::now();
@@ -78,7 +75,7 @@ impl Phase {
         self.last = now;
     }
 
-    /// Runs an operation, and times it if its turn has come.
+    /// Runs an operation and times every [`READS_PER_SAMPLE`]th one.
     #[inline]
     pub fn sampled<R>(&mut self, number: u64, operation: impl FnOnce() -> R) -> R {
         if !number.is_multiple_of(READS_PER_SAMPLE) {
@@ -90,7 +87,7 @@ impl Phase {
         result
     }
 
-    /// Does what is not part of it, with the clocks stopped.
+    /// Runs `work` with the clocks stopped.
     pub fn pause<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let (cpu, start) = (meter::cpu_time(), Instant::now());
         let result = work();
@@ -101,17 +98,15 @@ impl Phase {
         result
     }
 
-    /// Adds what another thread saw.
+    /// Adds the latencies of another thread.
     pub fn merge(&mut self, latencies: &Histogram) {
         self.histogram.merge(latencies);
     }
 
-    /// The latencies alone.
     pub fn into_latencies(self) -> Histogram {
         self.histogram
     }
 
-    /// Stops the clocks.
     pub fn end(self, name: &str, ops: u64) -> Measure {
         let seconds = self.started.elapsed().as_secs_f64();
         let cpu = meter::cpu_time() - self.cpu;

@@ -1,8 +1,9 @@
-//! All in memory: gets and prefixes beside a writer that is held to a rate, in the shape of the tests on RocksDB's wiki page "RocksDB
-//! In Memory Workload Performance" (10 K and 80 K writes a second, point lookups and prefix ranges); and the same with the keys of 10
-//! and values of 800 bytes of RocksDB's notes on its performance on Windows.
+//! In memory: gets and prefix scans beside a writer at a fixed rate. Rates follow RocksDB's wiki
+//! page "RocksDB In Memory Workload Performance" (10 K and 80 K writes a second). `memory_large`
+//! has keys of 10 and values of 800 bytes, as RocksDB's notes on performance on Windows.
 //!
-//! Nothing need outlive the process. An engine that has a mode for that is in it; the others have their files in memory (tmpfs).
+//! Data need not outlive the process. Engines use their in-memory mode if they have one, otherwise
+//! files on tmpfs.
 
 use super::{
     Context, Measure,
@@ -14,9 +15,9 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Puts a second, and what they are called.
+/// Puts a second, and their names.
 const RATES: [(u64, &str); 2] = [(10_000, "10k"), (80_000, "80k")];
-/// What is read, and what that is called.
+/// Kinds of reads, and their names.
 const READS: [(Reads, &str); 2] = [(Reads::Gets, "get"), (Reads::Prefixes, "prefix")];
 
 pub fn small(context: &Context<'_>) -> Result<Vec<Measure>> {

@@ -1,4 +1,5 @@
-//! Reads beside writes: one thread reads random rows, as new as they come, one overwrites random rows.
+//! Reads beside writes: one thread reads random rows in their latest version, one overwrites random
+//! rows.
 
 use super::{
     Context, Measure,
@@ -17,12 +18,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long both go on, for each row there is; 10 s at 2 M.
+/// Duration for each row; 10 s at 2 M rows.
 const TIME_PER_ROW: Duration = Duration::from_micros(5);
-/// The bounds of that.
+/// Bounds of the duration.
 const TIME_MIN: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// One in so many prefixes has each of its rows checked.
+/// One of this many prefix scans checks each of its rows.
 const PREFIXES_PER_CHECK: u64 = 8;
 
 pub fn at_rate(context: &Context<'_>) -> Result<Vec<Measure>> {
@@ -42,33 +43,29 @@ fn run(context: &Context<'_>, name: &str, puts_per_second: Option<u64>) -> Resul
     Ok(measures)
 }
 
-/// How long reads and writes go on.
+/// Duration of a phase.
 pub fn time(context: &Context<'_>) -> Duration {
     (TIME_PER_ROW * context.n as u32).clamp(TIME_MIN, TIME_MAX).min(context.limit)
 }
 
-/// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// Single rows.
     Gets,
-    /// All rows of a prefix; the keys are grouped.
+    /// All rows of a prefix, with grouped keys.
     Prefixes,
 }
 
-/// Rows that are read and overwritten at once.
 #[derive(Clone, Copy)]
 pub struct Both<'a> {
     pub engine: &'a dyn Engine,
     pub order: KeyOrder,
     pub values: &'a Values,
-    /// Rows that were loaded.
+    /// Loaded rows.
     pub rows: u64,
-    /// How long it goes on.
     pub time: Duration,
 }
 
-/// What the reader saw: reads, reads that found all there is, rows that were not what they should be.
+/// Reads; reads that found everything; wrong rows.
 #[derive(Default)]
 struct Seen {
     reads: u64,
@@ -95,7 +92,8 @@ impl Both<'_> {
         writes.merge(&write_latencies);
         let reads = reads.end(&format!("{name}_reads"), seen.reads);
         let writes = writes.end(&format!("{name}_writes"), puts);
-        // How much was read differs; that each read found its rows, in some version, is what is checked.
+        // The number of reads differs, so the check is that each read found its rows in some
+        // version.
         let checked = |measure: Measure, is_correct: bool| {
             let mut measure = measure.checked(Checksum::default(), Checksum::default());
             measure.correct = is_correct;
@@ -134,7 +132,7 @@ impl Both<'_> {
     fn scan_prefix(self, reader: &mut dyn Reader, group: u64, seen: &mut Seen) -> Result<()> {
         let first = group * GROUP_LEN;
         let len = (self.rows - first).min(GROUP_LEN);
-        // One late in the round of those that are timed, so that checking is in no latency.
+        // Never a timed scan, so that checks are in no latency.
         let is_checked = seen.reads % PREFIXES_PER_CHECK == PREFIXES_PER_CHECK - 1;
         let keys: Vec<Key> =
             if is_checked { (first..first + len).map(|row| self.order.key(row)).collect() } else { Vec::new() };

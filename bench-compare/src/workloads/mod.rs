@@ -1,4 +1,5 @@
-//! What is run. Names are those of the bars' table; each workload is one child process and yields one measure or more.
+//! The workloads. Their names are those of the bars; each runs in a child process and gives one
+//! measure or more.
 
 mod catalog;
 mod context;

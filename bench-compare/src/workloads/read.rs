@@ -1,4 +1,4 @@
-//! Workloads that read: gets, seeks, scans. The data was loaded in random order and has come to rest.
+//! Gets, seeks and scans of data that was loaded in random order and is idle.
 
 use super::{Context, Measure, measure::Phase};
 use crate::{
@@ -10,22 +10,21 @@ use crate::{
 use anyhow::{Context as _, Result};
 use std::thread;
 
-/// Keys asked for at once.
+/// Keys of a multi-get.
 const MULTI_LEN: u64 = 16;
-/// Scans of everything go on for so long at least.
+/// Minimum seconds of full scans.
 const SCAN_SECONDS_MIN: f64 = 1.0;
 
-/// A database with all rows, at rest.
 fn loaded(context: &Context<'_>, order: KeyOrder, values: &Values) -> Result<Box<dyn Engine>> {
     let mut need = context.need(Access::Read);
     need.prefix_len = (order == KeyOrder::Grouped).then_some(PREFIX_LEN);
     let engine = context.open_loaded(need, order, values, context.n)?;
-    // What is read is warm: each row has been read once.
+    // Warms the data: reads each row once.
     super::context::scan_checksum(&mut *engine.reader()?)?;
     Ok(engine)
 }
 
-/// Gets of random rows; what was seen, and how many gets.
+/// Gets random rows; returns checksum and number of gets.
 fn get_random(reader: &mut dyn Reader, seed: u64, n: u64, ops: u64, phase: &mut Phase) -> Result<(Checksum, u64)> {
     let (mut seen, mut random, mut done) = (Checksum::default(), Random::new(seed), 0);
     while done < ops && !phase.is_over(done) {
@@ -53,7 +52,6 @@ pub fn readrandom(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![measure.checked(seen, expect_random(21, context.n, done, &values))])
 }
 
-/// The seeds of two threads.
 const SEEDS: [u64; 2] = [31, 32];
 
 pub fn readrandom_two_threads(context: &Context<'_>) -> Result<Vec<Measure>> {
@@ -127,7 +125,7 @@ pub fn seek_fifty(context: &Context<'_>) -> Result<Vec<Measure>> {
     seek(context, "seek_next50", 50, context.n / 4)
 }
 
-/// Seeks to keys that are not there, and `len` rows from each.
+/// Seeks to missing keys and reads `len` rows from each.
 fn seek(context: &Context<'_>, name: &str, len: u64, ops: u64) -> Result<Vec<Measure>> {
     let (values, n) = (Values::small(), context.n);
     let engine = loaded(context, KeyOrder::Random, &values)?;
@@ -227,22 +225,22 @@ fn scan(
     (0..n).for_each(|row| one.expect(KeyOrder::Random, &values, row, 0));
     let mut expected = Checksum::default();
     (0..passes).for_each(|_| expected.merge(one));
-    // How many passes fit into the time differs; what is compared between engines is one of them.
+    // The number of passes differs between engines; the compared checksum is that of one pass.
     let is_correct = seen == expected;
     let mut measure = measure.checked(if is_correct { one } else { seen }, one);
     measure.correct = is_correct;
     Ok(vec![measure])
 }
 
-/// Random gets with the page cache dropped before, and too small a cache to hold much. So few that hardly a page is met twice, or
-/// the page cache would be the cache again.
+/// Random gets with a dropped page cache and a small block cache. Few enough that pages are hardly
+/// read twice, or the page cache would serve them.
 pub fn cold_read(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::small(), KeyOrder::Random, context.n);
     drop(context.open_loaded(context.need(Access::Write), order, &values, n)?);
     meter::drop_from_page_cache(context.folder)?;
     let engine = context.open(context.need(Access::Cold))?;
     let mut reader = engine.reader()?;
-    // Once more: opening may have read everything.
+    // Again, because the open may have read everything.
     meter::drop_from_page_cache(context.folder)?;
     let (mut seen, mut random, mut done) = (Checksum::default(), Random::new(mix(81)), 0);
     let ops = (n / 100).clamp(500, 20_000);

@@ -1,4 +1,4 @@
-//! Durable commits: how many a second, beside what the device can do, and what each costs the processor.
+//! Durable commits: their rate relative to the device's, and their processor time.
 
 use super::{
     Context, Measure,
@@ -22,9 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a bare write: about what a log record of one put takes.
+/// Bytes of a bare write: about a log record of one put.
 const BARE_LEN: usize = 192;
-/// So many commits are followed by as many bare writes: what the device takes differs from second to second.
+/// Commits and bare writes alternate in groups of this size, because the device's speed changes by
+/// the second.
 const BARE_EVERY: u64 = 200;
 
 pub fn commit_sync_one(context: &Context<'_>) -> Result<Vec<Measure>> {
@@ -61,7 +62,7 @@ pub fn commit_sync_one(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![measure.with("bare_us", bare_us).with("over_bare", commit_us / bare_us)])
 }
 
-/// How many durable commits, all threads together.
+/// Number of durable commits of all threads.
 fn commits(context: &Context<'_>) -> u64 {
     (context.n / 100).clamp(400, 20_000)
 }
@@ -110,13 +111,13 @@ fn commit_sync(context: &Context<'_>, name: &str, threads: u64) -> Result<Measur
     let done = done.load(Ordering::Relaxed);
     let measure = phase.end(name, done);
     context.note_memory();
-    // Each row taken was committed, so they are the first ones.
+    // Each row taken was committed, so they are the first rows.
     let mut expected = Checksum::default();
     (0..done).for_each(|row| expected.expect(order, values, row, 0));
     Ok(measure.checked(scan_checksum(&mut *engine.reader()?)?, expected))
 }
 
-/// What a sync costs when nothing else is done: a small write into a file that is there in whole, and `fdatasync`.
+/// The cost of a sync alone: a small write into a preallocated file, and `fdatasync`.
 struct Bare {
     path: PathBuf,
     file: File,
@@ -125,7 +126,7 @@ struct Bare {
 }
 
 impl Bare {
-    /// The file's length: writes begin anew at its end.
+    /// Length of the file; writes wrap around.
     const FILE_LEN: u64 = 4 << 20;
 
     fn new(folder: &Path) -> Result<Bare> {
@@ -148,7 +149,7 @@ impl Bare {
         Ok(())
     }
 
-    /// Microseconds for one.
+    /// Microseconds a write.
     fn us(&self) -> f64 {
         self.taken.as_secs_f64() * 1e6 / self.writes.max(1) as f64
     }
@@ -160,10 +161,11 @@ impl Drop for Bare {
     }
 }
 
-/// Single commits of `sync_cpu`, whatever the size of the database; those of 100 puts are a tenth as many.
+/// Single commits of `sync_cpu`; commits of 100 puts are a tenth of it.
 const SYNC_CPU_COMMITS: u64 = if cfg!(test) { 100 } else { 1000 };
 
-/// Processor time and wall time of durable commits on a large database: they should not grow with its size.
+/// Processor and wall time of durable commits on a large database, which should not depend on its
+/// size.
 pub fn sync_cpu(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, n) = (Values::kilobyte(), KeyOrder::Random, context.n);
     let mut need = context.need(Access::Write);
@@ -171,12 +173,13 @@ pub fn sync_cpu(context: &Context<'_>) -> Result<Vec<Measure>> {
     drop(context.open_loaded(need, order, &values, n)?);
     need.durable = true;
     let engine = context.open(need)?;
-    // Not zeroed, but written: else the first counting of a row would have the system clear a page, in the engine's time.
+    // Written, not just zeroed: a first write would make the system clear a page during the
+    // measurement.
     let mut versions: Vec<u32> = (0..n).map(|_| std::hint::black_box(0)).collect();
     let mut random = Random::new(101);
     let mut measures = Vec::new();
     for (name, len, commits) in [("sync_cpu_1", 1, SYNC_CPU_COMMITS), ("sync_cpu_100", 100, SYNC_CPU_COMMITS / 10)] {
-        // What is to be committed is there before the clocks run: they are to show what the engine takes.
+        // Batches are built before the clocks run, so that the time is the engine's.
         let rows: Vec<u64> = (0..commits * len).map(|_| random.below(n)).collect();
         let batches: Vec<Batch> = rows
             .chunks(len as usize)

@@ -1,4 +1,4 @@
-//! The workloads against a map in memory: all is right with it, and each of its planted faults is found.
+//! The workloads on a map in memory: they accept correct answers and detect each planted fault.
 
 use super::Context;
 use crate::{
@@ -18,26 +18,26 @@ use std::{
     time::Duration,
 };
 
-/// Few, but with many groups and batches.
+/// Few rows, but many groups and batches.
 const ROWS: u64 = 3200;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What is wrong with the map.
+/// A fault of the map.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Some puts do nothing.
+    /// Ignores some puts.
     LosesPuts,
-    /// Some deletes do nothing.
+    /// Ignores some deletes.
     KeepsDeleted,
-    /// The second write of a key does nothing.
+    /// Ignores overwrites of some keys.
     KeepsOldVersions,
-    /// Gets of some keys find nothing, though the rows are there.
+    /// Gets miss some existing keys.
     MissesGets,
-    /// Keys that are not there are found.
+    /// Gets find missing keys.
     InventsRows,
-    /// Scans leave out a row now and then.
+    /// Scans skip some rows.
     SkipsInScans,
 }
 
@@ -46,7 +46,7 @@ struct Fake {
     fault: Fault,
 }
 
-/// The maps by folder, so that they can be closed and opened again.
+/// Maps by folder, so that they can be reopened.
 static MAPS: Mutex<BTreeMap<PathBuf, Arc<RwLock<Map>>>> = Mutex::new(BTreeMap::new());
 
 impl Fake {
@@ -65,7 +65,6 @@ impl Fake {
     }
 }
 
-/// Whether a fault strikes this key.
 fn is_struck(key: &[u8]) -> bool {
     mix(key.iter().fold(0, |sum: u64, byte| sum.rotate_left(8) ^ u64::from(*byte))).is_multiple_of(40)
 }
@@ -146,12 +145,10 @@ impl FakeReader<'_> {
     }
 }
 
-/// Whether all measures of a workload on this map are said to be correct.
 fn is_correct(workload: &str, open: fn(Setup<'_>) -> Result<Box<dyn Engine>>) -> Result<bool> {
     is_correct_on(workload, &EngineKind { name: "fake", package: "fake", open }, None)
 }
 
-/// The same on any engine.
 fn is_correct_on(workload: &str, kind: &EngineKind, loads: Option<&Path>) -> Result<bool> {
     let folder = new_folder()?;
     let context = Context {
@@ -179,7 +176,7 @@ fn new_folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Each engine there is, but not in memory: that cannot be copied.
+/// All engines on disk: a database in memory cannot be copied.
 #[test]
 fn loads_that_are_kept_hold_the_same_rows() -> Result<()> {
     let workloads =
@@ -191,7 +188,7 @@ fn loads_that_are_kept_hold_the_same_rows() -> Result<()> {
         }
         let kept: Vec<PathBuf> = std::fs::read_dir(&loads)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         assert_eq!(kept.len(), 5, "gets, prefixes, writes, ycsb_a, ycsb_c: {kept:?}");
-        // Nobody loads what is kept.
+        // Emptied loads must make the workloads fail: kept rows are not loaded again.
         for folder in kept {
             std::fs::remove_dir_all(&folder)?;
             std::fs::create_dir(&folder)?;
@@ -206,7 +203,7 @@ fn loads_that_are_kept_hold_the_same_rows() -> Result<()> {
 
 #[test]
 fn answers_that_are_right_are_said_to_be() -> Result<()> {
-    // What is killed has to be a process.
+    // The kill needs a real process.
     for workload in super::all().iter().filter(|workload| workload.name != "open_after_kill") {
         assert!(is_correct(workload.name, |setup| Ok(Fake::open(setup, Fault::None)))?, "{}", workload.name);
     }

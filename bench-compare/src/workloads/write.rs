@@ -1,4 +1,4 @@
-//! Workloads that write: fills, overwrites, deletes, sorted loads.
+//! Fills, overwrites, deletes, sorted loads.
 
 use super::{
     Context, Measure,
@@ -12,7 +12,7 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Operations in a commit, where there are many.
+/// Operations of a large commit.
 const BATCH_LEN: u64 = 100;
 
 pub fn fillseq_b100(context: &Context<'_>) -> Result<Vec<Measure>> {
@@ -27,7 +27,7 @@ pub fn fillrandom_b1(context: &Context<'_>) -> Result<Vec<Measure>> {
     fill(context, "fillrandom_b1", KeyOrder::Random, 1)
 }
 
-/// Commits operations, `batch_len` at a time, until there are no more or the time is up; how many were committed.
+/// Commits batches of operations until they or the time run out; returns their number.
 fn write_all(
     engine: &dyn Engine,
     (order, values, batch_len): (KeyOrder, &Values, u64),
@@ -71,7 +71,7 @@ pub fn overwrite(context: &Context<'_>) -> Result<Vec<Measure>> {
     overwrite_rows(context, "overwrite", context.n)
 }
 
-/// Where a store has more levels, or partitions, than at N.
+/// A size at which stores have more levels, or partitions, than at N.
 pub fn overwrite_sixteen(context: &Context<'_>) -> Result<Vec<Measure>> {
     overwrite_rows(context, "overwrite_16n", 16 * context.n)
 }
@@ -80,12 +80,12 @@ fn overwrite_rows(context: &Context<'_>, name: &str, n: u64) -> Result<Vec<Measu
     let (values, order) = (Values::small(), KeyOrder::Random);
     let engine = context.open_loaded(context.need_of_rows(Access::Write, n), order, &values, n)?;
     let written_before = meter::bytes_written();
-    // The number of the operation is the version, so the last of several writes can be told.
+    // The operation's number is the version: it identifies the last of several writes.
     let choices = || {
         let mut random = Random::new(11);
         (1..=(n / 2) as u32).map(move |version| (random.below(n), Some(version)))
     };
-    // So that a limit meant for N rows does not cut short what is about the long run.
+    // Scales the limit, which is meant for N rows.
     let mut phase = Phase::begin(context.limit * (n / context.n) as u32);
     let done = write_all(&*engine, (order, &values, BATCH_LEN), &mut choices(), &mut phase)?;
     let measure = phase.end(name, done);
@@ -111,7 +111,7 @@ pub fn deleterandom(context: &Context<'_>) -> Result<Vec<Measure>> {
     let done = write_all(&*engine, (order, &values, BATCH_LEN), &mut deletes, &mut phase)?;
     let deletes = phase.end("deleterandom", done);
 
-    // At once, over what the deletes left behind.
+    // At once, over the deleted rows.
     let phase = Phase::begin(context.limit);
     let seen = scan_checksum(&mut *engine.reader()?)?;
     let scan = phase.end("deleterandom_scan", seen.count);
@@ -128,7 +128,7 @@ pub fn deleterandom(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![deletes.checked(seen, expected), scan.checked(seen, expected)])
 }
 
-/// Rows in ascending order, made as they are asked for.
+/// Rows in ascending order, computed on demand.
 struct Ascending<'a> {
     values: &'a Values,
     row: u64,
@@ -165,7 +165,7 @@ pub fn bulk_sorted(context: &Context<'_>) -> Result<Vec<Measure>> {
     Ok(vec![measure.checked(scan_checksum(&mut *engine.reader()?)?, expected)])
 }
 
-/// Documents of 1.1 KB: the space they take once all is quiet.
+/// Disk space of documents of 1.1 KB when idle.
 pub fn kilobyte_documents(context: &Context<'_>) -> Result<Vec<Measure>> {
     let (values, order, rows) = (Values::new(1050, 100), KeyOrder::Random, context.n / 2);
     let mut need = context.need(Access::Write);

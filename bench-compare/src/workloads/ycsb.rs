@@ -1,4 +1,4 @@
-//! YCSB's six core workloads, one thread, rows of 1 KiB: A to F as its paper has them (Cooper et al., SoCC 2010).
+//! YCSB's core workloads A to F (Cooper et al., SoCC 2010): one thread, rows of 1 KiB.
 
 use super::{
     Context, Measure,
@@ -11,21 +11,19 @@ use crate::{
 };
 use anyhow::Result;
 
-/// YCSB's constant.
 const THETA: f64 = 0.99;
-/// The longest scan.
+/// Maximum rows of a scan.
 const SCAN_LEN_MAX: u64 = 100;
-/// The keys.
 const ORDER: KeyOrder = KeyOrder::Random;
 
-/// Shares of operations in percent; the rest are reads.
+/// Percentages of operations; reads fill up to 100.
 #[derive(Clone, Copy, Default)]
 struct Mix {
     updates: u64,
     inserts: u64,
     scans: u64,
     read_modify_writes: u64,
-    /// The newest rows are the frequent ones.
+    /// Prefers the newest rows.
     latest: bool,
 }
 
@@ -53,23 +51,35 @@ pub fn f(context: &Context<'_>) -> Result<Vec<Measure>> {
     run(context, "ycsb_f", Mix { read_modify_writes: 50, ..Mix::default() }, context.n / 4)
 }
 
-/// One of a workload's operations, and what is known of it before it is done.
+/// An operation with its known parameters.
 #[derive(Clone, Copy)]
 enum Operation {
-    /// Of a row that is in this version.
-    Read { row: u32, version: u32 },
-    /// To this version.
-    Update { row: u32, version: u32 },
-    /// Of a new row.
-    Insert { row: u32 },
-    /// Of so many rows from one on.
-    Scan { row: u32, len: u32 },
-    /// Of a row that is in the version before this one, which it is put to.
-    ReadModifyWrite { row: u32, version: u32 },
+    /// Reads a row that is in this version.
+    Read {
+        row: u32,
+        version: u32,
+    },
+    /// Writes this version.
+    Update {
+        row: u32,
+        version: u32,
+    },
+    Insert {
+        row: u32,
+    },
+    Scan {
+        row: u32,
+        len: u32,
+    },
+    /// Reads a row in the version before this one, and writes this one.
+    ReadModifyWrite {
+        row: u32,
+        version: u32,
+    },
 }
 
-/// Chooses all operations, before the clock runs: the distribution's powers and the versions' places in memory take a good part of
-/// what a read takes.
+/// Chooses all operations before the clock runs: random numbers and version lookups would take much
+/// of a read's time.
 fn choose(shares: Mix, rows: u64, ops: u64) -> Vec<Operation> {
     let (zipf, mut random) = (Zipf::new(rows, THETA), Random::new(121));
     let mut versions = vec![0u32; rows as usize];
@@ -98,14 +108,13 @@ fn choose(shares: Mix, rows: u64, ops: u64) -> Vec<Operation> {
     (0..ops).map(|_| choose_one()).collect()
 }
 
-/// What is done, and what was met.
 struct State<'a> {
     engine: &'a dyn Engine,
     values: Values,
     batch: Batch,
-    /// Over what reads and scans showed.
+    /// Checksum of reads and scans.
     seen: Checksum,
-    /// Reads that did not find the row in its present version.
+    /// Reads that did not find the current version.
     wrong: u64,
 }
 
@@ -154,14 +163,14 @@ impl State<'_> {
 
 fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<Measure>> {
     let (values, rows) = (Values::kilobyte(), context.n / 4);
-    // Half writes is a mixed load with its budget; the others read mostly, and the budget holds the data.
+    // Half writes is a mixed load with the budget for writes; otherwise the budget holds the data.
     let is_mostly_read = shares.updates + shares.read_modify_writes < 50;
     let mut need = context.need(if is_mostly_read { Access::Read } else { Access::Write });
     need.data_bytes = values.user_bytes(rows + ops / 10);
     let engine = context.open_loaded(need, ORDER, &values, rows)?;
     let mut reader = engine.reader()?;
     if is_mostly_read {
-        // What is read is warm, as in the workloads that read alone: each row has been read once.
+        // Warms the data: reads each row once.
         scan_checksum(&mut *reader)?;
         reader.refresh()?;
     }
@@ -181,7 +190,7 @@ fn run(context: &Context<'_>, name: &str, shares: Mix, ops: u64) -> Result<Vec<M
     finish(measure, &mut *reader, state, rows, &operations[..done as usize])
 }
 
-/// Looks at all rows once more.
+/// Checks all rows.
 fn finish(
     measure: Measure,
     reader: &mut dyn Reader,
@@ -205,7 +214,7 @@ fn finish(
     }
     reader.refresh()?;
     let left = scan_checksum(reader)?;
-    // Scans are compared between engines alone.
+    // Scans are compared between engines only.
     let mut measure = measure.checked(state.seen, state.seen);
     measure.correct = state.wrong == 0 && left == expected;
     Ok(vec![measure])
