@@ -5,31 +5,33 @@ use anyhow::{Context, Result, bail, ensure};
 use std::{path::PathBuf, time::Duration};
 
 pub const USAGE: &str = "\
-usage: bench-compare run [OPTIONS]           run what is not in the results yet, then report
-       bench-compare parts [OPTIONS]         the parts of reading one by one, against LMDB loaded in order; then report
-       bench-compare multi [OPTIONS]         many values to a key, against LMDB's dupsort; prints a table
+usage: bench-compare run [OPTIONS]           run all rows not in the results yet, then report
+       bench-compare parts [OPTIONS]         compare single kinds of reads with LMDB, then report
+       bench-compare multi [OPTIONS]         compare many values a key with LMDB's dupsort; prints a table
        bench-compare report RESULTS FOLDER   write report.md and SVG plots into the folder
-       bench-compare list                    the engines and workloads there are
+       bench-compare list                    list the engines and workloads
 
-options of run, those marked * of parts as well:
-* --n N             rows (2000000); for run several, separated by commas, one after the other
-* --rounds R        rounds (3; 9 for parts)
-  --engines LIST    all
-  --workloads LIST  all
-* --results FILE    lines of JSON (results/rows.jsonl)
-* --folder DIR      where databases are made (data); gone afterwards
-  --memory-folder DIR  where they are made that are to be in memory (/dev/shm/bench-compare); gone afterwards
-  --limit S         seconds for a child (900); above that it is killed, and its row says so
-  --phase-limit S   seconds for a phase (60); it stops there and is measured by what it did
-  --warm-memory M   MiB that are written and let go of before each child (2048; four times the data if that is more, a quarter of what is
-                    available at most; 0 for nothing): virtual machines give free memory back to their hosts, and who takes it anew waits for it
-  --keep-loads      workloads of the same engine that begin with the same rows load them once in a run, and then copy the database; it is
-                    opened anew after the load by each of them. Much sooner done where loads take long
-  --retry           run again what failed
-* --operations N    gets and seeks of each kind in a round (200000), of parts alone
+options of run; parts has those marked *:
+* --n N                number of rows (2000000); run accepts several, separated by commas
+* --rounds R           number of rounds (3; 9 for parts)
+  --engines LIST       engines to run (all)
+  --workloads LIST     workloads to run (all)
+* --results FILE       results as lines of JSON (results/rows.jsonl)
+* --folder DIR         folder of the databases (data); they are removed afterwards
+  --memory-folder DIR  folder of in-memory databases (/dev/shm/bench-compare); removed afterwards
+  --limit S            maximum seconds of a child (900); a longer one is killed and reported
+  --phase-limit S      maximum seconds of a phase (60); only the work done until then is measured
+  --warm-memory M      MiB to write and free before each child (2048; at least four times the data, at most
+                       a quarter of the available memory; 0 for none), because virtual machines are slow
+                       to get memory back from their hosts
+  --keep-loads         load each distinct set of rows once and copy the database; it is reopened after
+                       the load. Faster if loads take long
+  --retry              repeat failed rows
+* --operations N       gets and seeks of each kind in a round (200000); parts only
 
-options of multi: --n N pairs (1000000), --rounds R of reads (7), --load-rounds R (3), --operations N of each kind in a round (200000),
---values LIST a key has (1,100,all), --only TEXT of reads whose names have it (all), --folder DIR (data)
+options of multi: --n N pairs (1000000), --rounds R of reads (7), --load-rounds R (3), --operations N of each
+kind in a round (200000), --values LIST of values a key (1, 100 and all), --only TEXT in the names of reads (all),
+--folder DIR (data)
 ";
 
 pub enum Command {
@@ -121,7 +123,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Command> {
             Ok(Command::WriteAndDie { engine: engine.to_string(), n: n.parse()?, folder: folder.into() })
         }
         [] | ["help" | "-h" | "--help"] => Ok(Command::Help),
-        _ => bail!("not understood; see `bench-compare help`"),
+        _ => bail!("unknown command; see `bench-compare help`"),
     }
 }
 
@@ -155,12 +157,12 @@ fn parse_run(words: &[&str]) -> Result<RunOptions> {
         workloads::by_name(workload)?;
     }
     // Some workloads use a small part of N.
-    ensure!(options.sizes.iter().all(|n| *n >= 1600), "N is 1600 at least");
+    ensure!(options.sizes.iter().all(|n| *n >= 1600), "N must be at least 1600");
     Ok(options)
 }
 
 fn parse_value(options: &mut RunOptions, name: &str, value: Option<&&str>) -> Result<()> {
-    let value = *value.with_context(|| format!("{name} wants a value"))?;
+    let value = *value.with_context(|| format!("{name} needs a value"))?;
     let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
     let seconds = |text: &str| -> Result<Duration> { Ok(Duration::from_secs(text.parse()?)) };
     match name {
@@ -191,7 +193,7 @@ fn parse_multi(words: &[&str]) -> Result<MultiOptions> {
     };
     let mut words = words.iter();
     while let Some(&name) = words.next() {
-        let value = *words.next().with_context(|| format!("{name} wants a value"))?;
+        let value = *words.next().with_context(|| format!("{name} needs a value"))?;
         match name {
             "--n" => options.n = value.parse()?,
             "--rounds" => options.rounds = value.parse()?,
@@ -204,7 +206,7 @@ fn parse_multi(words: &[&str]) -> Result<MultiOptions> {
         }
     }
     let is_enough = options.n >= 1000 && options.rounds > 0 && options.load_rounds > 0 && options.operations > 1;
-    ensure!(is_enough, "too little to measure");
+    ensure!(is_enough, "these numbers are too small to measure");
     Ok(options)
 }
 
@@ -218,7 +220,7 @@ fn parse_parts(words: &[&str]) -> Result<PartsOptions> {
     };
     let mut words = words.iter();
     while let Some(&name) = words.next() {
-        let value = *words.next().with_context(|| format!("{name} wants a value"))?;
+        let value = *words.next().with_context(|| format!("{name} needs a value"))?;
         match name {
             "--n" => options.n = value.parse()?,
             "--rounds" => options.rounds = value.parse()?,
@@ -228,6 +230,9 @@ fn parse_parts(words: &[&str]) -> Result<PartsOptions> {
             _ => bail!("unknown option {name}; see `bench-compare help`"),
         }
     }
-    ensure!(options.n >= 10_000 && options.rounds > 0 && options.operations > 0, "too little to measure");
+    ensure!(
+        options.n >= 10_000 && options.rounds > 0 && options.operations > 0,
+        "these numbers are too small to measure"
+    );
     Ok(options)
 }

@@ -72,7 +72,7 @@ impl Braid {
             if start.elapsed() > VIEW_TIME_MAX {
                 let shapes: Vec<(usize, usize)> =
                     stats.partitions.iter().map(|partition| (partition.runs.len(), partition.loose.len())).collect();
-                bail!("no view of {runs} runs came to be; runs in views and loose ones are {shapes:?}");
+                bail!("no view of {runs} runs; each partition's runs in the view and unindexed runs: {shapes:?}");
             }
             thread::sleep(Duration::from_millis(20));
         }

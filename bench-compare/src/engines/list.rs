@@ -56,5 +56,5 @@ pub fn all() -> Vec<EngineKind> {
 
 pub fn by_name(name: &str) -> Result<EngineKind> {
     let found = all().into_iter().find(|kind| kind.name == name);
-    found.with_context(|| format!("there is no engine {name:?} in this binary"))
+    found.with_context(|| format!("no engine {name:?} in this binary"))
 }

@@ -262,7 +262,7 @@ fn ask_all(options: &MultiOptions, shape: &Shape, [braiddb, lmdb]: [&dyn MultiEn
                 if question == Question::IterateAll {
                     let mut all = Checksum::default();
                     shape.shuffled(0).iter().for_each(|(key, value)| all.add(key, value));
-                    ensure!(seen == all, "the pairs of {} are not those that were added", NAMES[subject]);
+                    ensure!(seen == all, "the pairs of {} differ from those added", NAMES[subject]);
                 }
                 if question == Question::Count {
                     let (key, _) = shape.pair(0);

@@ -122,11 +122,7 @@ impl Contest<'_> {
                 misses = self.braid.cache_misses();
             }
         }
-        ensure!(
-            self.braid.cache_misses() == misses,
-            "{}: BraidDB's cache did not hold what was asked for",
-            part.name()
-        );
+        ensure!(self.braid.cache_misses() == misses, "{}: BraidDB's cache did not hold all data", part.name());
         let [braiddb_ns, lmdb_ns] = times;
         let ratio = report::median(braiddb_ns.clone()) / report::median(lmdb_ns.clone());
         eprintln!("{:40} {ratio:.2}", part.name());

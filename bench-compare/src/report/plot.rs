@@ -36,7 +36,7 @@ pub fn ratios(standings: &[Standing], n: u64) -> String {
     let shown: Vec<&Standing> = standings.iter().filter(|s| s.bar.versus != Versus::Nobody).collect();
     let height = MARGIN + ROW_HEIGHT * (shown.len() as f64 + 2.0);
     let mut svg = String::new();
-    head(&mut svg, height, &format!("How many times better than the peer (N = {n}); the line is the bar"));
+    head(&mut svg, height, &format!("Factor by which BraidDB beats the peer (N = {n}); the line is the bar to reach"));
     let span = WIDTH - LABEL_WIDTH - MARGIN;
     let x_of = |ratio: f64| {
         let place = (ratio.clamp(RATIO_MIN, RATIO_MAX) / RATIO_MIN).ln() / (RATIO_MAX / RATIO_MIN).ln();

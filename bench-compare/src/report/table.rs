@@ -81,7 +81,7 @@ fn kept_loads<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     match kept {
         0 => String::new(),
         _ => format!(
-            "{kept} of {all} rows were measured while loads were kept: their databases were opened after the load.\n\n"
+            "{kept} of {all} rows were measured with `--keep-loads`: their databases were reopened after the load.\n\n"
         ),
     }
 }
@@ -98,8 +98,8 @@ fn push_machine(text: &mut String, machine: &Machine) -> Result<()> {
 fn push_bars(text: &mut String, standings: &[Standing], summaries: &Summaries) -> Result<()> {
     writeln!(
         text,
-        "Medians of the rounds. The ratio is BraidDB to the peer named; a figure by itself has none. \
-         sled's `flush` does not reach through to the device, so its durable commits are shown below but compared with nobody.\n"
+        "Medians of the rounds. The ratio is BraidDB's figure to the named peer's. sled's `flush` does not \
+         reach the device, so its durable commits are shown below, but never as the best peer.\n"
     )?;
     writeln!(text, "| workload | figure | BraidDB | peer | RocksDB | ratio | bar | met |")?;
     writeln!(text, "|---|---|--:|--:|--:|--:|--:|---|")?;
@@ -132,7 +132,7 @@ fn push_bars(text: &mut String, standings: &[Standing], summaries: &Summaries) -
 fn push_measures(text: &mut String, summaries: &Summaries) -> Result<()> {
     writeln!(
         text,
-        "### Each workload\n\nLatencies and processor time in µs; wrong answers are told beside the name.\n"
+        "### Each workload\n\nLatencies and processor time in µs. Wrong answers are marked beside the name.\n"
     )?;
     for name in summaries.order.iter().filter(|name| !load::has(name)) {
         let engines = &summaries.by_measure[name];
@@ -170,7 +170,7 @@ fn push_memory(text: &mut String, summaries: &Summaries) -> Result<()> {
     let names: Vec<&str> = engines.iter().map(|engine| engine.as_str()).collect();
     writeln!(
         text,
-        "### Peak memory\n\nAnonymous memory in MiB, and in brackets with mapped files; about 4 MiB are the harness's.\n"
+        "### Peak memory\n\nAnonymous memory in MiB, in brackets with mapped files. The harness takes about 4 MiB.\n"
     )?;
     writeln!(text, "| workload | budget | {} | {OURS} within |", names.join(" | "))?;
     writeln!(text, "|---|--:|{}---|", "--:|".repeat(names.len()))?;

@@ -54,7 +54,7 @@ pub fn all() -> Vec<Workload> {
         workload("readrandom", "gets of random rows, one thread", read::readrandom),
         workload("readrandom_t2", "gets of random rows, two threads", read::readrandom_two_threads),
         workload("multi_get16", "gets of 16 random rows at a time", read::multi_get),
-        workload("readmissing", "gets of keys that are not there", read::readmissing),
+        workload("readmissing", "gets of missing keys", read::readmissing),
         workload("seek_next1", "seeks to random places, one row each", read::seek_one),
         workload("seek_next50", "seeks to random places, 50 rows each", read::seek_fifty),
         workload("prefix_scan", "scans of the 16 rows of a random prefix", read::prefix_scan),
@@ -87,5 +87,5 @@ pub fn all() -> Vec<Workload> {
 }
 
 pub fn by_name(name: &str) -> Result<Workload> {
-    all().into_iter().find(|workload| workload.name == name).with_context(|| format!("there is no workload {name:?}"))
+    all().into_iter().find(|workload| workload.name == name).with_context(|| format!("no workload {name:?}"))
 }
