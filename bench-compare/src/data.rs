@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_tells_its_row_and_a_damaged_one_is_found() {
+    fn value_damaged_or_of_other_row_is_detected() {
         let values = Values::small();
         let mut value = Vec::new();
         values.fill(7, 3, &mut value);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_does_not_depend_on_order_and_sees_versions() {
+    fn checksum_of_reordered_rows_is_equal_and_of_other_version_differs() {
         let (values, order) = (Values::small(), KeyOrder::Random);
         let (mut forward, mut backward, mut expected, mut other) = Default::default();
         let mut value = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_prefers_small_ranks_and_stays_in_bounds() {
+    fn zipf_of_1000_items_prefers_small_ranks() {
         let (zipf, mut random) = (Zipf::new(1000, 0.99), Random::new(1));
         let mut counts = vec![0u32; 1000];
         for _ in 0..100_000 {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn grouped_keys_share_prefixes_of_sixteen() {
+    fn grouped_keys_of_sixteen_rows_share_prefix() {
         let prefix = |row| KeyOrder::Grouped.key(row)[..PREFIX_LEN].to_vec();
         assert_eq!(prefix(0), prefix(15));
         assert_ne!(prefix(15), prefix(16));

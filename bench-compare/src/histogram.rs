@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_value_lies_in_its_bucket_to_one_in_64() {
+    fn bucket_of_value_ends_within_one_64th() {
         for ns in (0..5000).chain([1 << 20, (1 << 20) + 12_345, u64::MAX / 3, u64::MAX]) {
             let end = upper_end(bucket(ns));
             assert!(end >= ns && end - ns <= ns / 64, "{ns}: {end}");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_where_they_should_be() {
+    fn quantile_of_merged_histograms_is_exact_to_one_bucket() {
         let mut histogram = Histogram::new();
         (1..=1000).for_each(|ns| histogram.record(ns));
         let mut other = Histogram::new();

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_innermost_mount_and_a_locked_version_are_found() {
+    fn machine_lookups_find_innermost_mount_and_locked_version() {
         let mounts = "/dev/a / ext4 rw,noatime 0 0\ntmpfs /tmp/nothere tmpfs rw 0 0\n";
         assert_eq!(filesystem_of(Path::new("/"), mounts), "ext4 (rw,noatime)");
         assert_eq!(package_version("sled"), "0.34.7");

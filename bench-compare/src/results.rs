@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_row_of_a_key_counts_and_a_torn_line_is_replaced() -> Result<()> {
+    fn results_with_torn_line_keep_last_row_of_each_key() -> Result<()> {
         let path = std::env::temp_dir().join(format!("bench-compare-results-{}", std::process::id()));
         for line in [row(1, Status::Timeout), row(1, Status::Ok), row(2, Status::Failed)] {
             append(&path, &line)?;

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_interleave_engines_and_begin_with_another_each() {
+    fn plan_of_two_rounds_interleaves_and_rotates_engines() {
         let words = ["run", "--n", "2000", "--rounds", "2", "--workloads", "overwrite,seek_next1"];
         let Ok(crate::arguments::Command::Run(mut options)) =
             crate::arguments::parse(words.into_iter().map(str::to_owned))
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_hangs_is_killed_and_one_that_fails_tells_why() -> Result<()> {
+    fn child_that_hangs_is_killed_and_failure_is_described() -> Result<()> {
         let mut hanging = Command::new("sleep");
         assert!(wait(hanging.arg("60").process_group(0).spawn()?, Duration::from_millis(50))?.is_none());
         let status = wait(Command::new("false").process_group(0).spawn()?, Duration::from_secs(10))?;

@@ -44,7 +44,7 @@ impl Reader for List {
 }
 
 #[test]
-fn a_list_answers_right_and_one_with_a_hole_does_not() -> Result<()> {
+fn parts_on_list_with_missing_row_fail() -> Result<()> {
     let values = Values::small();
     let mut sorted: Vec<(Key, u64)> = (0..ROWS).map(|row| (KeyOrder::Random.key(row), row)).collect();
     sorted.sort_unstable();

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_that_takes_too_long_is_said_to() -> Result<()> {
+    fn part_above_bar_is_marked_not_met() -> Result<()> {
         let figure = |ratio, bar| PartFigure {
             part: "scan".to_owned(),
             braiddb_ns: vec![1.0, 2.0, 9.0],

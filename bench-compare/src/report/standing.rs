@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_peer_counts_but_not_one_with_wrong_answers() {
+    fn best_peer_with_wrong_answers_is_ignored() {
         let results = results(&[("braiddb", 30.0, true), ("lmdb", 10.0, true), ("sled", 100.0, false)]);
         let standings = standings(&Summaries::of(&results, 1));
         assert_eq!(standings.len(), 1);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_whose_sync_is_none_is_no_peer_of_durable_commits() {
+    fn peer_without_durable_sync_is_ignored_for_durable_commits() {
         let rates = [("braiddb", 30.0, true), ("lmdb", 10.0, true), ("sled", 100.0, true)];
         let peer = |workload| standings(&Summaries::of(&results_of(workload, &rates), 1))[0].peer.clone();
         assert_eq!(peer("commit_sync_4"), Some(("lmdb".to_owned(), 10.0)));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn without_our_own_right_answers_no_bar_is_met() {
+    fn bar_with_own_wrong_answers_is_not_judged() {
         let results = results(&[("braiddb", 30.0, false), ("lmdb", 10.0, true)]);
         assert_eq!(standings(&Summaries::of(&results, 1))[0].is_met(), None);
     }

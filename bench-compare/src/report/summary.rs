@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_in_the_middle() {
+    fn median_of_even_count_is_mean_of_middle_two() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
     }

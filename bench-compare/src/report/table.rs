@@ -253,7 +253,7 @@ mod tests {
     use crate::results::{Outcome, RowKey};
 
     #[test]
-    fn rows_with_kept_loads_are_said_to_be() {
+    fn rows_with_kept_loads_are_reported() {
         let row = |round, kept_loads| {
             let key = RowKey { n: 5, workload: "overwrite".into(), engine: "sled".into(), round };
             let (reason, outcome) = (String::new(), Outcome::default());

@@ -178,7 +178,7 @@ fn new_folder() -> Result<PathBuf> {
 
 /// All engines on disk: a database in memory cannot be copied.
 #[test]
-fn loads_that_are_kept_hold_the_same_rows() -> Result<()> {
+fn workloads_with_kept_loads_read_same_rows() -> Result<()> {
     let workloads =
         ["readrandom", "scan_all", "prefix_scan", "overwrite", "deleterandom", "cold_read", "ycsb_a", "ycsb_c"];
     for kind in crate::engines::all() {
@@ -202,7 +202,7 @@ fn loads_that_are_kept_hold_the_same_rows() -> Result<()> {
 }
 
 #[test]
-fn answers_that_are_right_are_said_to_be() -> Result<()> {
+fn workloads_without_fault_are_correct() -> Result<()> {
     // The kill needs a real process.
     for workload in super::all().iter().filter(|workload| workload.name != "open_after_kill") {
         assert!(is_correct(workload.name, |setup| Ok(Fake::open(setup, Fault::None)))?, "{}", workload.name);
@@ -211,7 +211,7 @@ fn answers_that_are_right_are_said_to_be() -> Result<()> {
 }
 
 #[test]
-fn faults_are_found_by_the_workloads_that_can_meet_them() -> Result<()> {
+fn workloads_with_planted_fault_are_incorrect() -> Result<()> {
     type Open = fn(Setup<'_>) -> Result<Box<dyn Engine>>;
     let faults: [(Open, &[&str]); 6] = [
         (
