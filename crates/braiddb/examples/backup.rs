@@ -1,4 +1,4 @@
-//! A checkpoint, two backups, a restore, and going back to a commit.
+//! A checkpoint, two backups, a restore, and a return to an earlier commit.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example backup

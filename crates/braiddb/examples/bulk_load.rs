@@ -1,10 +1,11 @@
-//! How fast records get in: loaded sorted, loaded unsorted, put in batches, and taken in as tables that were built before.
+//! Speed of loading: sorted, unsorted, in batches, and as ingested tables.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example bulk_load -- RECORDS [TABLES [MEMORY_MIB [DIR]]]
 //! ```
 //!
-//! Records have keys of 16 bytes and values of 100, half of which can be compressed; the database has its default settings but for the memory.
+//! Records have 16-byte keys and half compressible 100-byte values. Settings are defaults except
+//! for the memory.
 
 #![expect(clippy::disallowed_methods, reason = "this measures time")]
 
@@ -29,12 +30,12 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Another number below 2^bits for each, in an order that looks like none.
+/// A permutation of the numbers below 2^bits in a seemingly random order.
 fn scattered(number: u64, bits: u32) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ((1 << bits) - 1)
 }
 
-/// The most memory that the process has had, in MiB, where the system tells.
+/// Peak memory of the process in MiB, on Linux.
 fn memory_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();

@@ -1,12 +1,13 @@
-//! Moves a database by a dump, through a pipe in the process, and says how fast.
+//! Moves a database by a dump and reports the speed.
 //!
 //! ```text
 //! cargo run --release --example dump_load -- [RECORDS] [DIRECTORY]
 //! ```
 //!
-//! It fills a database with records of 16-byte keys and 100-byte values, half of which can be compressed, and a film of 64 MiB; dumps it into a file, checks the
-//! file, and makes a database of it. Then it does both at once: one thread dumps into a pipe while another loads from it. Each figure is of keys and
-//! values, in MB (a million bytes) a second.
+//! Fills a database with records of 16-byte keys and half compressible 100-byte values, and a film
+//! of 64 MiB. Dumps it into a file, checks the file, and loads it. Then one thread dumps into a
+//! pipe while another loads from it. Speeds count keys and values, in MB (a million bytes) a
+//! second.
 
 #![expect(clippy::disallowed_methods, reason = "this measures time, and has a file for the dump")]
 
@@ -18,10 +19,8 @@ use std::{
     time::Instant,
 };
 
-/// Values are of so many bytes.
 const VALUE_LEN: usize = 100;
 
-/// The length of the film.
 const FILM_LEN: u64 = 64 << 20;
 
 fn next(state: &mut u64) -> u64 {
@@ -37,7 +36,7 @@ fn fill(db: &Db, records: u64) -> Result<()> {
         value[..VALUE_LEN / 2].fill_with(|| next(&mut state) as u8);
         (format!("{number:016}"), value)
     }))?;
-    // Not all of it is in one place.
+    // Spreads the data over several places.
     for number in (0..records).step_by(100) {
         albums.put(format!("{number:016}"), b"changed since")?;
     }
@@ -84,7 +83,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         println!("load, {threads} threads: {:.0} MB/s", rate(report.bytes, start));
     }
 
-    // Both at once, and nothing in between.
+    // Dump and load at once, without a file.
     let (mut from, to) = std::io::pipe()?;
     let start = Instant::now();
     let report = std::thread::scope(|scope| {

@@ -4,9 +4,10 @@
 //! cargo run --release -p braiddb --example every_kind -- [--without-zstd] DIR BATCHES...
 //! ```
 //!
-//! Each number is a life of the database, a process of its own: it opens the database, writes so many batches, syncs the log, and is killed.
-//! So the log has an epoch for each of the last lives, and commits that no run has. There are no background threads, and the generator
-//! of the operations is its own: each call makes the same contents.
+//! Each number is a life of the database in its own process: it opens the database, writes this
+//! many batches, syncs the log, and aborts. So the log has an epoch for each of the last lives,
+//! with commits that are in no run. Without background threads and with its own random numbers,
+//! each call makes the same contents.
 
 use braiddb::{Batch, Compression, Db, Durability, Result, TableBuilder, Tree, TreeOptions, encode_set};
 use std::{
@@ -21,18 +22,17 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 struct Random(u64);
 
 impl Random {
-    /// A number below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 
-    /// Half of it can be compressed.
+    /// Half compressible bytes.
     fn bytes(&mut self, length: u64) -> Vec<u8> {
         (0..length).map(|i| if i / 16 % 2 == 0 { self.below(256) as u8 } else { b'a' }).collect()
     }
 
-    /// Short and long ones, with bytes 00 and ff, many of them prefixes of others.
+    /// Short and long keys with bytes 00 and ff, many of them prefixes of others.
     fn key(&mut self) -> Vec<u8> {
         let number = self.below(KEYS);
         let mut key = format!("{:02x}", number / 30).into_bytes();
@@ -65,7 +65,6 @@ fn compressed(db: &Db, name: &str, compression: Compression) -> Result<Tree> {
     db.tree_with(name, TreeOptions { compression: Some(compression), ..TreeOptions::default() })
 }
 
-/// The tree whose values go to blob files.
 fn large_values(db: &Db) -> Result<Tree> {
     db.tree_with("large", TreeOptions { blob_threshold: Some(200), ..TreeOptions::default() })
 }
@@ -108,7 +107,8 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
                     batch.merge(&merged, number.to_be_bytes(), &functions[number as usize % 3], operand)
                 }
                 58..64 => {
-                    // Long before this runs, or long after. By itself, since operands of the batch may follow.
+                    // Expires long before or after this run. Not in the batch, because operands may
+                    // follow there.
                     let (length, years) = (random.below(300), [20, 200][random.below(2) as usize]);
                     tree.put_until(key, random.bytes(length), UNIX_EPOCH + years * YEAR)?;
                     &mut batch
@@ -137,7 +137,7 @@ fn write(db: &Db, seed: u64, batches: u64, with_zstd: bool) -> Result<()> {
     Ok(())
 }
 
-/// A stream, in the batch, or more of one by itself.
+/// Puts a stream in the batch, or appends to one directly.
 fn write_stream(streams: &Tree, batch: &mut Batch, random: &mut Random) -> Result<()> {
     let (number, length) = (random.below(4), 10_000 + random.below(30_000));
     let bytes = random.bytes(length);
@@ -149,7 +149,7 @@ fn write_stream(streams: &Tree, batch: &mut Batch, random: &mut Random) -> Resul
     Ok(())
 }
 
-/// A bulk load over some of what is there, large values among it, and a table; then something newer.
+/// A bulk load over existing keys with large values, an ingested table, then a newer put.
 #[expect(clippy::disallowed_methods, reason = "a table that was taken in is the program's own to remove")]
 fn load(db: &Db, directory: &str, number: u64) -> Result<()> {
     let (loaded, mut random) = (compressed(db, "lz4", Compression::Lz4)?, Random(number));
@@ -169,7 +169,6 @@ fn load(db: &Db, directory: &str, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// One life.
 fn live(directory: &str, number: u64, batches: u64, with_zstd: bool) -> Result<()> {
     let db = open(directory)?;
     if number == 1 {
@@ -177,13 +176,14 @@ fn live(directory: &str, number: u64, batches: u64, with_zstd: bool) -> Result<(
         db.tree("renamed")?;
         db.tree("empty")?;
     }
-    // Snapshots keep all versions of a key, more than fit into one segment of a view.
+    // Snapshots pin all versions of a key: more than fit into one segment of a view.
     let mut snapshots = Vec::new();
     for version in 0..if number == 1 { 100 } else { 0 } {
         db.tree("versions")?.put("hot", version.to_string())?;
         snapshots.push(db.snapshot());
     }
-    // In long lives alone: it has what is in memory flushed and merged, and with that versions that only snapshots held.
+    // Only in long lives: the load flushes and merges, which removes versions that only snapshots
+    // pinned.
     if batches > 100 {
         load(&db, directory, number)?;
     }
@@ -196,7 +196,8 @@ fn live(directory: &str, number: u64, batches: u64, with_zstd: bool) -> Result<(
     process::abort() // Not closed: what the memtable has is in the log alone.
 }
 
-/// Whether a process has ended as lives do, by `abort`: it has no exit code then, or on Windows one of its own.
+/// Returns true if a process ended by `abort`: without an exit code, on Windows with one of its
+/// own.
 fn is_killed(status: ExitStatus) -> bool {
     const STATUS_STACK_BUFFER_OVERRUN: i32 = 0xC000_0409_u32 as i32;
     if cfg!(windows) { status.code() == Some(STATUS_STACK_BUFFER_OVERRUN) } else { status.code().is_none() }

@@ -1,8 +1,9 @@
-//! One process writes, another reads beside it: how old what the reader shows is, and what a look for news costs it.
+//! One process writes, another reads beside it: the age of the shown state, and the cost of a
+//! refresh.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example follower             # ten seconds
-//! cargo run --release -p braiddb --example follower -- DIR 600  # so many, in this directory
+//! cargo run --release -p braiddb --example follower -- DIR 600  # this many, in this directory
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "this shows what happens while time passes")]
@@ -19,13 +20,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The sum of all balances, whatever is moved between them.
+/// Number of accounts and the balance of each at first. Transfers keep the sum.
 const ACCOUNTS: u64 = 100_000;
 const EACH: u64 = 100;
-/// The reader looks for news so often.
+/// Pause between refreshes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Moves money between accounts until it is killed. Each commit notes when it was made.
+/// Moves money between accounts until killed. Each commit stores its time.
 fn write(dir: &Path) -> Result<()> {
     let db = Db::builder().memory(32 << 20).durability(Durability::Buffered).open(dir)?;
     let (accounts, noted) = (db.tree("accounts")?, db.tree("noted")?);
@@ -56,7 +57,6 @@ fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Puts the accounts in, all with the same balance.
 fn fill(dir: &Path) -> Result<()> {
     let db = Db::open(dir)?;
     let accounts = db.tree("accounts")?;
@@ -69,7 +69,6 @@ fn fill(dir: &Path) -> Result<()> {
     db.close()
 }
 
-/// What was seen.
 #[derive(Default)]
 struct Seen {
     took_us: Vec<u64>,

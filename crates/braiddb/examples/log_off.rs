@@ -1,16 +1,17 @@
-//! A consumer of a queue that needs no log: what it has consumed can be had again from the queue.
+//! A queue consumer without WAL: the queue can replay consumed messages.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example log_off -- DIR
 //! ```
 //!
-//! Each batch carries the place in the queue as application cursor and does not go to the log. Now and then everything up to a place is made
-//! durable, and the queue may forget it. After a crash the database is exactly as one of the batches left it, in all trees, and its cursor says
-//! which: from there the consumer goes on. Run it, kill it, run it again.
+//! Each batch has the position in the queue as its application cursor and skips the WAL. Sometimes
+//! everything up to a position is flushed, and the queue may drop it. After a crash the database is
+//! exactly as after one of the batches, in all trees; its cursor says which one, and the consumer
+//! resumes there. Run it, kill it, run it again.
 
 use braiddb::{Db, Durability};
 
-/// What the queue holds.
+/// Messages in the queue.
 const MESSAGES: u64 = 300_000;
 
 const BATCH: u64 = 100;
@@ -47,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("all up to message {end} is durable: the queue may forget it");
         }
     }
-    // Whatever happened on the way, each message counts once.
+    // Each message counts once, whatever happened before.
     let total = totals.get(b"messages")?.ok_or("there is no total")?;
     assert_eq!(u64::from_le_bytes(total[..].try_into()?), MESSAGES);
     let stats = db.stats();

@@ -1,13 +1,14 @@
-//! Many databases in one process, with one memory budget, one cache and one set of threads; and what each costs while it is idle.
+//! Many databases in one process that share memory budget, cache and threads, and the cost of each
+//! when idle.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example many_databases         # five hundred
 //! cargo run --release -p braiddb --example many_databases -- 50
 //! ```
 //!
-//! Opens as many databases (500), one for each user, and puts a thousand records into each. Tells what they take of memory, threads and
-//! descriptors once they are idle, on Linux, and how busy the process is then. After that one user writes as fast as can be, while
-//! the others write a record now and then, durably: how long that takes them is told beside how long it took before.
+//! Opens a database for each user, puts a thousand records into each, and reports memory, threads,
+//! descriptors and processor time when idle (Linux). Then one user writes at full speed, while the
+//! others write durably now and then; reports their latency alone and beside the busy one.
 
 #![expect(clippy::disallowed_methods, reason = "this shows what happens while time passes")]
 
@@ -49,7 +50,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits until all is quiet, and tells what it costs.
+/// Waits until idle and prints the cost.
 fn tell_what_idle_ones_cost(count: usize, before: &Option<Taken>) {
     thread::sleep(Duration::from_secs(3));
     let Some((before, idle)) = before.as_ref().zip(Taken::now()) else {
@@ -69,7 +70,7 @@ fn tell_what_idle_ones_cost(count: usize, before: &Option<Taken>) {
     );
 }
 
-/// One writes as fast as it can, and a few others now and then.
+/// Compares the latency of the others alone and beside a busy writer.
 fn tell_how_others_fare(users: &[Db]) -> Result<()> {
     let Some((busy, others)) = users.split_first() else { return Ok(()) };
     let quiet = times_of(others)?;
@@ -94,7 +95,7 @@ fn tell_how_others_fare(users: &[Db]) -> Result<()> {
     Ok(())
 }
 
-/// How long durable puts take that come every few milliseconds, for five seconds.
+/// Latencies of durable puts every few milliseconds, for five seconds.
 fn times_of(users: &[Db]) -> Result<String> {
     let mut times = Vec::new();
     let began = Instant::now();
@@ -113,7 +114,7 @@ fn times_of(users: &[Db]) -> Result<String> {
     Ok(format!("median {:.2?}, 99 % {:.2?}, longest {:.2?}", at(500), at(990), at(1000)))
 }
 
-/// What the process takes.
+/// Resources of the process.
 struct Taken {
     kib: u64,
     mapped_kib: u64,
@@ -123,7 +124,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// As the system tells it, if it is Linux.
+    /// Reads /proc; `None` on other systems than Linux.
     fn now() -> Option<Taken> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         let of = |name: &str| {
@@ -131,7 +132,8 @@ impl Taken {
             line.split_whitespace().nth(1)?.parse().ok()
         };
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // After the name: user and system time are the twelfth and thirteenth, in hundredths of a second.
+        // User and system time are the twelfth and thirteenth fields after the name, in hundredths
+        // of a second.
         let ticks = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok());
         Some(Taken {
             kib: of("RssAnon:")?,

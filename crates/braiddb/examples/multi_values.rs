@@ -1,4 +1,4 @@
-//! Many values to a key: an index of albums by artist.
+//! Many values a key: an index of albums by artist.
 //!
 //! ```text
 //! cargo run -p braiddb --example multi_values
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
         ("0004", "Pearl Jam", "Vitalogy"),
     ];
 
-    // A record and its place in the index are one commit.
+    // A record and its index entry are one commit.
     for (id, artist, title) in rows {
         let mut batch = db.batch();
         batch.put(&albums, id, title).add(&by_artist, artist, id);
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     assert_eq!(by_artist.count("Pearl Jam")?, 3);
     assert!(by_artist.contains("Nirvana", "0003")?);
 
-    // All albums of each artist; a cursor lends what it stands on.
+    // All albums of each artist. A cursor lends its current pair.
     let mut cursor = by_artist.cursor();
     while cursor.next_key()? {
         println!("{}: {} albums", String::from_utf8_lossy(cursor.key()), cursor.count()?);
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
         }
     }
 
-    // By value: the first album at or after a number, the last before it, and all between two.
+    // By value: the first album at or after a number, the last before it, and a range.
     assert!(cursor.seek_value("Pearl Jam", "0003")?);
     assert_eq!(cursor.value(), b"0004");
     assert!(cursor.seek_value_before("Pearl Jam", "0003")?);
@@ -46,7 +46,8 @@ fn main() -> Result<()> {
     let newest_first: Vec<_> = by_artist.values_range("Pearl Jam", "0001"..="0002").rev().collect::<Result<_>>()?;
     assert_eq!(newest_first[0].1, b"0002");
 
-    // What a transaction counts is checked: had somebody added an album meanwhile, it would run again.
+    // The count is part of the transaction's reads: if another album is added meanwhile, it runs
+    // again.
     db.update(|tx| {
         if tx.count(&by_artist, "Nirvana")? < 2 {
             tx.add(&by_artist, "Nirvana", "0005")?;

@@ -1,5 +1,5 @@
-//! A program that starts the engine's threads itself: it knows them by name, keeps those that merge away from the first processor, and sees how much
-//! they run.
+//! A program that starts the engine's threads itself. It logs their names and keeps merge threads
+//! off the first processor.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example own_threads
@@ -15,11 +15,12 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Threads as this program wants them; clock and chance are the system's.
+/// Starts threads in its own way; clock and randomness are the system's.
 #[derive(Debug)]
 struct OwnThreads {
     anywhere: SystemRuntime,
-    /// For threads whose work nobody waits for, if the system can put them somewhere, and there is more than one processor.
+    /// For threads that no caller waits for, if there are several processors and the system can pin
+    /// threads.
     aside: Option<SystemRuntime>,
     started: Mutex<Vec<String>>,
 }

@@ -1,4 +1,5 @@
-//! Sessions that expire, with a tree whose values all do, and one counter that starts anew each second.
+//! Expiring sessions, with a time to live for a whole tree, and a counter that restarts each
+//! second.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example sessions
@@ -9,24 +10,24 @@
 use braiddb::{Db, Result, Tree, TreeOptions, Update};
 use std::{thread::sleep, time::Duration};
 
-/// A session lives for so long after it was last used.
+/// Lifetime of an unused session.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// Whose session it is; using it prolongs it. Nobody else's change is lost.
+/// Returns the user of a session and prolongs it, without losing a concurrent change.
 fn use_session(sessions: &Tree, id: &str) -> Result<Option<String>> {
     let user = sessions.fetch_update(id, |user| match user {
-        // The tree's own time to live counts from now on again.
+        // Restarts the tree's time to live.
         Some(user) => Update::Put(user.to_vec()),
         None => Update::Keep,
     })?;
     Ok(user.map(|user| String::from_utf8_lossy(&user).into_owned()))
 }
 
-/// Whether one more request is within the limit of three in a second.
+/// Returns true if the user made fewer than three requests in this second.
 fn is_within_limit(requests: &Tree, user: &str) -> Result<bool> {
     let before = requests.fetch_update(user, |count| match count {
         None => Update::PutWithTtl(vec![1], Duration::from_secs(1)),
-        // The limit is reached: the second that was begun goes on.
+        // At the limit: the current second continues.
         Some(&[count, ..]) if count >= 3 => Update::Keep,
         Some(count) => Update::PutWithTtl(vec![count[0] + 1], Duration::from_secs(1)),
     })?;

@@ -1,14 +1,14 @@
-//! Large values as streams: written, read, appended to. And measured.
+//! Large values as streams: written, read, appended to, and measured.
 //!
 //! ```text
-//! cargo run --release -p braiddb --example streams                  # shows how
-//! cargo run --release -p braiddb --example streams -- DIR 2048      # measures a stream of so many MiB
-//! cargo run --release -p braiddb --example streams -- DIR 1024 beside # and what small durable commits feel of it
+//! cargo run --release -p braiddb --example streams                  # shows the calls
+//! cargo run --release -p braiddb --example streams -- DIR 2048      # measures a stream of this many MiB
+//! cargo run --release -p braiddb --example streams -- DIR 1024 beside # and small durable commits beside it
 //! ```
 //!
-//! What is measured: the bytes that the process has written, by its own count and by the system's (`/proc/self/io`); how much more
-//! memory the process has had at most than before; the speed both ways; and whether what comes out is what went in. Noise, so nothing
-//! is packed.
+//! Reports bytes written by the engine's count and by the system's (`/proc/self/io`), the growth of
+//! peak memory, and the speed of writes and reads. It checks that the stream comes out unchanged.
+//! The data is incompressible noise.
 
 #![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and /proc")]
 
@@ -29,7 +29,7 @@ type Done<T = ()> = Result<T, Box<dyn Error>>;
 
 const MIB: u64 = 1 << 20;
 
-/// Noise of a length, from a seed, summed up as it is read.
+/// Seeded noise that hashes the bytes read.
 struct Noise {
     state: u64,
     left: u64,
@@ -68,22 +68,21 @@ fn main() -> Done {
     }
 }
 
-/// How streams are used.
 fn show() -> Done {
     let db = Db::in_memory()?;
     let (files, names) = (db.tree("files")?, db.tree("names")?);
 
-    // From whatever can be read. The value is there when the call returns, and not before.
+    // From any reader. The value appears when the call returns.
     files.put_stream(b"1", Noise::new(1, 5 * MIB))?;
 
-    // Or as it comes.
+    // Or piece by piece.
     let mut writer = files.stream_writer(b"2")?;
     for line in 0..100_000 {
         writeln!(writer, "line {line}")?;
     }
     writer.commit()?;
 
-    // Read from wherever one likes, as it was when it was opened.
+    // Reads from any position; the reader sees the value as of its open.
     let mut reader = files.stream(b"2")?.ok_or("it was written")?;
     reader.seek(SeekFrom::End(-11))?;
     let mut end = String::new();
@@ -91,10 +90,10 @@ fn show() -> Done {
     println!("of {} bytes, the last are {end:?}", reader.len());
     println!("bytes 5 to 10: {:?}", files.read_range(b"2", 5..10)?.map(String::from_utf8).transpose()?);
 
-    // Only what is new is written.
+    // Writes only the new bytes.
     files.append_stream(b"2", &b"and one more\n"[..])?;
 
-    // Together with other writes, or not at all.
+    // Atomically with other writes.
     let tx = db.begin()?;
     tx.put_stream(&files, b"3", Noise::new(3, 3 * MIB))?;
     tx.put(&names, b"3", b"noise")?;
@@ -103,14 +102,14 @@ fn show() -> Done {
     Ok(())
 }
 
-/// A number of KiB in `/proc/self/status`, in bytes.
+/// A field of `/proc/self/status`, converted from KiB to bytes.
 fn status(name: &str) -> Done<u64> {
     let text = fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or("not in /proc/self/status")?;
     Ok(line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>()? * 1024)
 }
 
-/// What the process has had written to disk so far.
+/// Bytes that the process has written to disk.
 fn written() -> Done<u64> {
     let text = fs::read_to_string("/proc/self/io")?;
     let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: ")).ok_or("not in /proc/self/io")?;
@@ -129,7 +128,7 @@ fn measure(dir: &Path, len: u64) -> Done {
     let db = open(dir)?;
     let tree = db.tree("large")?;
     tree.put(b"before", b"so that the database has its files and its memory")?;
-    // Forgets the highest so far.
+    // Resets the peak memory.
     fs::write("/proc/self/clear_refs", "5")?;
     let (memory, system) = (status("VmRSS:")?, written()?);
     let stats = db.stats();
@@ -170,7 +169,7 @@ fn measure(dir: &Path, len: u64) -> Done {
     if is_same { Ok(()) } else { Err("what came out is not what went in".into()) }
 }
 
-/// Small durable commits, one after the other, until told to stop: how long each took.
+/// Makes small durable commits until stopped; returns their latencies.
 fn commits(db: &Db, stop: &AtomicBool) -> Done<Vec<Duration>> {
     let tree = db.tree("small")?;
     let mut times = Vec::new();

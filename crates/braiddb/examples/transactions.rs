@@ -1,12 +1,12 @@
-//! What transactions cost beside the same work without them.
+//! The cost of transactions compared with the same work without them.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example transactions -- [--rows N] [--rounds R]
 //! ```
 //!
-//! Each round does all kinds of work one after the other, so that what disturbs one disturbs its neighbours as well; medians of
-//! the rounds are shown, in nanoseconds for each operation. Commits are buffered, keys have 16 bytes and values 120, and all is in
-//! memory or in the page cache.
+//! Each round does all kinds of work in turn, so that a disturbance hits neighbours too. Prints
+//! medians in nanoseconds an operation. Commits are buffered; keys have 16 bytes, values 120; all
+//! data is in memory or in the page cache.
 #![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and starts threads")]
 
 use braiddb::{Compression, Db, Durability, Error, Tree, Update, Version};
@@ -22,13 +22,13 @@ use std::{
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Operations of a kind in a round.
+/// Operations of each kind in a round.
 const OPERATIONS: u64 = 100_000;
 /// Gets in a transaction or snapshot.
 const GETS: u64 = 1000;
-/// Threads that count in one record.
+/// Threads that increment one record.
 const THREADS: u64 = 8;
-/// How far each of them counts.
+/// Increments of each thread.
 const COUNTS: u64 = 20_000;
 
 fn mix(mut x: u64) -> u64 {
@@ -45,12 +45,11 @@ fn key(row: u64) -> [u8; 16] {
     key
 }
 
-/// Random rows, the same in each round.
 fn picks(rows: u64) -> impl Iterator<Item = u64> {
     (0..OPERATIONS).map(move |n| mix(n ^ 0x5eed) % rows)
 }
 
-/// Nanoseconds an operation.
+/// Runs `work`; returns nanoseconds an operation.
 fn timed(operations: u64, work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
     let start = Instant::now();
     work()?;
@@ -63,7 +62,7 @@ fn option(name: &str, default: u64) -> u64 {
     at.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(default)
 }
 
-/// A kind of work, and what it is.
+/// Name and function of a kind of work.
 type Kind = (&'static str, fn(&Db, &Tree, u64) -> Result<f64, Failure>);
 
 const KINDS: &[Kind] = &[
@@ -209,7 +208,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Has threads count in one record, each in its turn or not; nothing may be lost.
+/// Lets threads increment one record; no increment may be lost.
 fn count(
     db: &Db,
     tree: &Tree,

@@ -1,11 +1,12 @@
-//! Follows a database by its change stream, stops in the middle, and goes on where it stood.
+//! Follows a database by its change stream, stops, and resumes.
 //!
 //! ```text
 //! cargo run --release -p braiddb --example watch
 //! ```
 //!
-//! The follower keeps an index of albums by artist in a database of its own. It stores its place together with what it makes of the
-//! changes, as application cursor of the same batch: so whenever it is killed, it has seen each change exactly once.
+//! The follower keeps an index of albums by artist in its own database. It stores its token as the
+//! application cursor in the same batch as the index changes: if it is killed at any time, it has
+//! still applied each change exactly once.
 
 use braiddb::{Change, ChangeSet, Db, Durability, Error, ResumeToken, WatchOptions, Watcher};
 
@@ -25,7 +26,7 @@ fn main() -> braiddb::Result<()> {
     follow(&index, &first.into_iter().collect::<Vec<_>>())?;
     println!("after one commit: {} artists", artists(&index)?);
 
-    // The follower is killed, and begins again from what it has stored.
+    // The follower is killed and restarts from its stored token.
     drop(watcher);
     albums.put("0005", "Mudhoney / Superfuzz Bigmuff")?;
     let mut watcher = begin(&source, &index)?;
@@ -38,7 +39,7 @@ fn main() -> braiddb::Result<()> {
     Ok(())
 }
 
-/// A watcher that goes on where the index stands. Where that is not possible, the index is made anew from a snapshot.
+/// Resumes a watcher from the index's token, or rebuilds the index from a snapshot.
 fn begin(source: &Db, index: &Db) -> braiddb::Result<Watcher> {
     let options = WatchOptions::new().tree(&source.tree("albums")?);
     if let Some(token) = index.application_cursor()? {
@@ -61,7 +62,7 @@ fn begin(source: &Db, index: &Db) -> braiddb::Result<Watcher> {
     Ok(watcher)
 }
 
-/// Brings the index up to date, and notes how far it is.
+/// Applies commits to the index together with their token.
 fn follow(index: &Db, commits: &[ChangeSet]) -> braiddb::Result<()> {
     let by_artist = index.tree("by artist")?;
     for commit in commits {
@@ -69,7 +70,7 @@ fn follow(index: &Db, commits: &[ChangeSet]) -> braiddb::Result<()> {
         for change in &commit.changes {
             match change {
                 Change::Put { key, value, .. } => _ = batch.put(&by_artist, artist_of(value), key),
-                // What else there is this example does not do. `Change::Gap` would mean to read all anew.
+                // The example ignores other changes. `Change::Gap` would mean to rebuild the index.
                 other => println!("not followed: {other:?}"),
             }
         }

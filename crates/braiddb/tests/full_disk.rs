@@ -1,8 +1,9 @@
-//! A small file system that is really full: deletes and a compaction give space back, also after the database was closed and opened
-//! there. It is mounted in namespaces of its own, so this needs Linux and a kernel that admits them.
+//! Deletes and a compaction on a small file system that is really full give space back, also after
+//! a reopening. It is mounted in namespaces of its own, which needs Linux and a kernel that admits
+//! them.
 //!
-//! The story: a delete needs a segment of the log, a flush needs a run, and a merge needs its output before its inputs go. On a full disk
-//! there was none of it, so nothing could be deleted any more.
+//! The story: a delete needs a log segment, a flush needs a run, and a merge needs its output
+//! before it can remove its inputs. A full disk had space for none, so nothing could be deleted.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a real file system, and a process of its own on it")]
@@ -14,16 +15,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Names the directory of the small file system to the process that works there.
+/// Environment of the child: the directory of the small file system.
 const PLACE: &str = "BRAIDDB_FULL_DISK_DIR";
 
-/// Whether keys come in order there.
+/// Environment of the child: the order of keys.
 const ORDER: &str = "BRAIDDB_FULL_DISK_ORDER";
 
-/// Refusals in a row after which the disk counts as full.
+/// Consecutive refusals after which the disk counts as full.
 const REFUSALS: u64 = 30;
 
-/// Runs `test` of this program on a file system of so many MiB.
+/// Runs `test` of this program on a file system of `mib` MiB.
 fn on_volume(mib: u32, order: &str, test: &str) {
     let place = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
@@ -43,7 +44,7 @@ fn on_volume(mib: u32, order: &str, test: &str) {
     assert!(output.status.success() && told.contains("1 passed"), "{mib} MiB, keys {order}: {told}");
 }
 
-/// A database on the small file system, and which of its keys were acknowledged.
+/// A database on the small file system; which of its keys are there.
 struct World {
     db: Db,
     tree: Tree,
@@ -63,7 +64,7 @@ impl World {
         if self.in_order { number } else { number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }.to_be_bytes()
     }
 
-    /// Bytes that no compression makes shorter.
+    /// Incompressible bytes.
     fn value(number: usize) -> Vec<u8> {
         let mut state = number as u64 + 1;
         let mut value = Vec::new();
@@ -74,7 +75,7 @@ impl World {
         value
     }
 
-    /// Puts new keys until the disk is full; how many were stored.
+    /// Puts new keys until the disk is full; returns the number of stored ones.
     fn fill(&mut self) -> usize {
         let (mut refused, mut stored) = (0, 0);
         while refused < REFUSALS {
@@ -86,7 +87,7 @@ impl World {
                 }
                 Err(Error::DiskFull { .. }) => {
                     refused += 1;
-                    // The background's turn: so much puts cannot fill by chance of timing.
+                    // Flushes, so that the timing of background threads cannot end the fill early.
                     let _ = self.db.flush();
                 }
                 Err(error) => panic!("{error}"),
@@ -107,7 +108,7 @@ impl World {
         assert_eq!(rows.len(), there);
     }
 
-    /// Deletes the half of the keys that come first.
+    /// Deletes the first half of the keys.
     fn delete_half(&mut self) {
         let mut keys: Vec<[u8; 8]> = (0..self.acknowledged.len()).map(|number| self.key(number)).collect();
         keys.retain(|key| self.tree.contains(key).unwrap());
@@ -119,7 +120,7 @@ impl World {
         }
     }
 
-    /// A thread may have the files of before in use for a moment after the compaction.
+    /// After the compaction a thread may use old files for a moment.
     fn wait_for_reserve(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -153,7 +154,7 @@ fn fill_delete_and_go_on(place: &Path, in_order: bool) {
         assert!(stored > 500, "only {stored} keys were stored in round {round}");
         world.check();
         if round > 0 {
-            // On the full disk.
+            // Reopens on the full disk.
             let World { db, tree, acknowledged, .. } = world;
             drop(tree);
             db.close().unwrap();

@@ -1,14 +1,13 @@
-//! Golden databases: directories as builds of earlier days left them on a little-endian machine, opened on whatever machine this is.
+//! Golden databases: directories written by earlier builds on a little-endian machine.
 //!
-//! `format-N.tar.zst` of the command's fixtures has a database (`db`) and what the build that wrote it found there (`expected`): for each pair,
-//! tree, key and value in hexadecimal, no more than 120 characters of that, and its length. How versions 1 and 2 were made is told in the
-//! command's `tests/command/upgrade.rs`. Version 3 has, beside an import with an index, all that `every_kind` makes: views in files and in runs,
-//! loose runs, key chunks, blocks of each compression, range tombstones, blobs, streams, operands, values that expire, trees of many values,
-//! runs that are given a sequence number, and a log of several epochs that no run has yet. `scripts/test-foreign.sh` runs this on a
-//! big-endian machine.
+//! `format-N.tar.zst` of the command's fixtures has a database (`db`) and its pairs as that build
+//! saw them (`expected`): tree, key and value in hexadecimal, cut at 120 characters, and the
+//! length. The command's `tests/command/upgrade.rs` documents versions 1 and 2. Version 3 has an
+//! indexed import and everything that `every_kind` makes. `scripts/test-foreign.sh` runs this test
+//! on a big-endian machine.
 //!
-//! `zstd-blobs.tar.zst` has a database alone, of a process that was killed: forty values that are blobs in a tree with Zstandard, and as many in one with
-//! LZ4, by turns, in a log that was not synced.
+//! `zstd-blobs.tar.zst` has a database of a killed process: forty blob values in a tree with
+//! Zstandard and forty in one with LZ4, in turns, in an unsynced log.
 
 #![expect(clippy::disallowed_methods, reason = "fixtures are read")]
 
@@ -21,10 +20,9 @@ use tempfile::TempDir;
 
 const VERSIONS: [u32; 3] = [1, 2, 3];
 
-/// How much of a line is compared.
+/// Characters of a line to compare.
 const LINE_LEN: usize = 120;
 
-/// A copy of the database of a version, and what is in it.
 fn golden(version: u32) -> (TempDir, PathBuf, String) {
     let (dir, db) = unpacked(&format!("format-{version}"));
     let expected = fs::read_to_string(dir.path().join("expected")).unwrap();
@@ -42,12 +40,11 @@ fn unpacked(name: &str) -> (TempDir, PathBuf) {
     (dir, db)
 }
 
-/// The value of a key in `zstd-blobs`.
 fn blob_of(key: u32) -> Vec<u8> {
     format!("{key} is told again, ").repeat(500).into_bytes()
 }
 
-/// The lines of a tree, or the error that reading it ends with.
+/// The lines of a tree, or the error of its read.
 fn lines_of(db: &Db, name: &str, multi: bool) -> Result<String> {
     let mut lines = String::new();
     let mut add = |key: &[u8], value: &[u8]| {
@@ -78,7 +75,7 @@ fn contents(db: &Db) -> Result<String> {
     db.trees()?.iter().map(|tree| lines_of(db, &tree.name, tree.multi)).collect()
 }
 
-/// Read as it stands, replayed, verified, merged into new files, and read once more.
+/// Reads each database as it is, after recovery, and after a merge into new files.
 #[test]
 #[cfg(feature = "zstd")]
 fn golden_databases_are_read_and_written_anew() {
@@ -99,7 +96,7 @@ fn golden_databases_are_read_and_written_anew() {
     }
 }
 
-/// Every key is found by itself, by the hash bytes of its view, and its neighbours are where the iterator saw them.
+/// Gets every key, a missing neighbour of it, and the range behind.
 #[test]
 #[cfg(feature = "zstd")]
 fn golden_databases_are_searched() {
@@ -124,8 +121,9 @@ fn golden_databases_are_searched() {
     }
 }
 
-/// A build without Zstandard opens the database, and says what is the matter with what it cannot read: blocks that are compressed with it,
-/// and those behind which a reader needs one of them (the first of a tree, that follows another tree's last).
+/// A build without Zstandard opens the database and names the cause of each read error. Unreadable
+/// are compressed blocks, and blocks whose reader needs one of them (the first of a tree, after
+/// another tree's last).
 #[test]
 #[cfg(not(feature = "zstd"))]
 fn zstandard_is_missing_by_name() {
@@ -151,7 +149,7 @@ fn zstandard_is_missing_by_name() {
     }
 }
 
-/// It is refused where it is asked for; nothing is stored in another way behind one's back.
+/// Options with Zstandard are refused; no other compression replaces it.
 #[test]
 #[cfg(not(feature = "zstd"))]
 fn zstandard_is_not_promised() {
@@ -167,7 +165,8 @@ fn zstandard_is_not_promised() {
     assert!(db.trees().unwrap().is_empty());
 }
 
-/// Values that recovery looks at and cannot unpack are no end of the log: all that was committed is there, and what can be read is read.
+/// Values that recovery cannot decompress do not end the log: all commits are there, and readable
+/// values are read.
 #[test]
 #[cfg(not(feature = "zstd"))]
 fn values_in_zstandard_are_kept_though_they_are_not_read() {
@@ -187,7 +186,7 @@ fn values_in_zstandard_are_kept_though_they_are_not_read() {
         );
         is_unreadable(&db, key);
     }
-    // What is left of the blob file is to be moved elsewhere, and cannot be.
+    // The rest of the blob file is due to be moved, which fails.
     for key in 0..36_u32 {
         for tree in ["plain", "zstd"] {
             db.open_tree(tree).unwrap().delete(key.to_be_bytes()).unwrap();
@@ -198,7 +197,7 @@ fn values_in_zstandard_are_kept_though_they_are_not_read() {
     let db = open();
     (36..40).for_each(|key| is_unreadable(&db, key));
     assert_eq!(db.open_tree("plain").unwrap().iter().collect::<Result<Vec<_>>>().unwrap().len(), 4);
-    // New values of that tree are written in another way, and can be read.
+    // New values of that tree use another compression and are readable.
     let tree = db.open_tree("zstd").unwrap();
     tree.put(40_u32.to_be_bytes(), blob_of(40)).unwrap();
     db.compact().unwrap();

@@ -1,8 +1,8 @@
-//! The example in README.md compiles, and does what it says.
+//! Compiles and runs the example in README.md.
 
 use std::{env, fs};
 
-/// The example, line by line as it stands in README.md.
+/// The example; the same lines as in README.md.
 fn example() -> Result<(), braiddb::Error> {
     // README begins.
     use braiddb::{Db, Durability};
@@ -62,7 +62,7 @@ fn example() -> Result<(), braiddb::Error> {
     Ok(())
 }
 
-/// The lines between two markers, without the indentation that all have.
+/// The lines between two markers, without their common indentation.
 fn lines_between<'a>(text: &'a str, begin: &str, end: &str, indentation: &str) -> Vec<&'a str> {
     let lines = text.lines().skip_while(|line| line.trim() != begin).skip(1).take_while(|line| line.trim() != end);
     lines.map(|line| line.strip_prefix(indentation).unwrap_or(line)).collect()
@@ -75,7 +75,7 @@ fn the_example_of_the_readme_works() {
     assert!(shown.len() > 10, "README.md has no Rust example");
     assert_eq!(shown, lines_between(include_str!("readme.rs"), "// README begins.", "// README ends.", "    "));
 
-    // This binary has no other test that would mind.
+    // This binary has no other test that it could affect.
     let dir = tempfile::tempdir().unwrap();
     env::set_current_dir(dir.path()).unwrap();
     example().unwrap();

@@ -1,10 +1,10 @@
-//! Latencies: counts in buckets that grow with the value, each at most 1/32 wide.
+//! A latency histogram whose buckets are at most 1/32 of their value wide.
 
 /// Buckets for each doubling.
 const PER_DOUBLING: u64 = 32;
 const BITS: u32 = PER_DOUBLING.ilog2();
 
-/// A second's latencies in microseconds: small, since an hour of seconds is kept.
+/// Latencies of one second in microseconds. Small, because an hour of them is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
     pub count: u64,
@@ -14,7 +14,6 @@ pub struct Summary {
     pub max_us: f64,
 }
 
-/// A histogram of nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -29,14 +28,12 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a latency.
     pub fn record(&mut self, ns: u64) {
         self.counts[bucket(ns)] += 1;
         self.total += 1;
         self.max = self.max.max(ns);
     }
 
-    /// Adds all of another.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -45,13 +42,11 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         (self.total, self.max) = (0, 0);
     }
 
-    /// What is kept of a second.
     pub fn summary(&self) -> Summary {
         Summary {
             count: self.total,
@@ -62,7 +57,6 @@ impl Histogram {
         }
     }
 
-    /// The greatest, in microseconds.
     pub fn max_us(&self) -> f64 {
         self.max as f64 / 1e3
     }
@@ -89,7 +83,6 @@ fn bucket(ns: u64) -> usize {
     (u64::from(shift + 1) * PER_DOUBLING + (ns >> shift) - PER_DOUBLING) as usize
 }
 
-/// The greatest value of a bucket.
 fn upper_end(index: usize) -> u64 {
     let index = index as u64;
     if index < PER_DOUBLING {

@@ -1,4 +1,5 @@
-//! An hour of mixed load at four fifths of what the database can take: does it keep its latencies, its memory, its space?
+//! An hour of mixed load at 80 % of the maximum rate: do latencies, memory and space stay within
+//! their bars?
 //!
 //! ```text
 //! cargo run --release -p braiddb --example soak -- [--minutes M] [--find-minutes M] [--records N] [--memory MIB]
@@ -6,15 +7,16 @@
 //! ```
 //!
 //! 1. Loads the records in random order.
-//! 2. Finds the highest sustained rate: threads work as fast as they can for `--find-minutes`; the mean of the second half
-//!    counts. `--rate` says it instead.
-//! 3. For `--minutes`, operations are due at fixed times, at 80 % of that rate. A latency counts from when the operation
-//!    was due: one that waited behind a slow one was slow.
-//! 4. Checks every record, prints verdicts, and writes `soak.csv` (a line a second), `soak.json` and `soak.svg`.
+//! 2. Finds the highest sustained rate: threads run at full speed for `--find-minutes`, and the
+//!    mean of the second half counts. `--rate` sets it instead.
+//! 3. Runs for `--minutes` at 80 % of that rate. Operations are due at fixed times, and latency
+//!    counts from the due time.
+//! 4. Checks every record, prints verdicts, and writes `soak.csv` (a line a second), `soak.json`
+//!    and `soak.svg`.
 //!
-//! Half of the operations write (nine in ten a put, else a delete, of a random record), nine in twenty get a record, one in
-//! twenty reads twenty rows from a random place. Each thread has its own records, so it knows what each must be. Keys have 16
-//! bytes, values 120; compression is off, or space would say little.
+//! Half of the operations write a random record (90 % puts, 10 % deletes), 45 % get one, and 5 %
+//! read twenty rows from a random place. Each thread owns its records, so it knows their values.
+//! Keys have 16 bytes, values 120; compression is off, so that space amplification has a meaning.
 #![expect(clippy::disallowed_methods, reason = "a measuring program at the edge: it asks the clock and /proc")]
 
 mod histogram;
@@ -34,7 +36,7 @@ use worker::{Pace, Shared, Worker};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Of the highest rate.
+/// Share of the highest rate.
 const LOAD_SHARE: f64 = 0.8;
 
 fn main() -> Result<(), Failure> {
@@ -44,7 +46,7 @@ fn main() -> Result<(), Failure> {
     let shared = Arc::new(Shared::new(options.threads));
     let mut workers: Vec<Worker> =
         (0..options.threads).map(|id| Worker::new(id, options.threads, options.records)).collect();
-    // What this program itself takes is not the engine's.
+    // Memory of this program, not the engine's.
     let own_kib = process::memory_kib();
     let mut builder = Db::builder()
         .memory(options.memory_mib << 20)
@@ -100,7 +102,7 @@ fn minutes(minutes: f64) -> Duration {
     Duration::from_secs_f64(minutes * 60.0)
 }
 
-/// Tells of every tenth second.
+/// Prints every tenth second.
 fn show(phase: &str, sample: &Sample) {
     if sample.second % 10 == 9 {
         eprintln!("{phase} {:5} s: {}", sample.second + 1, sample.one_line());

@@ -3,33 +3,31 @@
 use super::Failure;
 use std::{path::PathBuf, process, thread};
 
-/// What is asked for.
 pub struct Options {
     pub minutes: f64,
     pub find_minutes: f64,
     pub records: u64,
     pub memory_mib: usize,
     pub threads: usize,
-    /// Instead of finding the highest rate.
+    /// Sets the highest rate instead of finding it.
     pub rate: Option<f64>,
     pub durable: bool,
-    /// Threads that merge.
+    /// Background threads.
     pub background: usize,
-    /// What `Builder::dead_percent` is told, if anything.
+    /// Value for `Builder::dead_percent`.
     pub dead_percent: Option<u8>,
     pub dir: PathBuf,
     pub out: PathBuf,
 }
 
 impl Options {
-    /// Understands the arguments.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Failure> {
         let mut options = Options {
             minutes: 60.0,
             find_minutes: 3.0,
             records: 2_000_000,
             memory_mib: 128,
-            // The database has threads of its own.
+            // The database has its own threads.
             threads: thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
             rate: None,
             durable: false,

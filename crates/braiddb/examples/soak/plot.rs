@@ -13,17 +13,15 @@ const PANEL_HEIGHT: f64 = 170.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
-/// More points than this are drawn as the highest of their neighbours.
+/// Maximum points of a line. With more samples, a point is the maximum of its neighbours.
 const POINTS_MAX: usize = 800;
 
-/// A line of a panel.
 struct Line {
     name: &'static str,
     colour: &'static str,
     values: Vec<f64>,
 }
 
-/// Lines over the same time.
 struct Panel {
     title: &'static str,
     is_logarithmic: bool,
@@ -32,7 +30,6 @@ struct Panel {
     lines: Vec<Line>,
 }
 
-/// All panels.
 pub fn draw(outcome: &Outcome<'_>) -> String {
     let panels = panels(outcome);
     let height = TOP + PANEL_HEIGHT * panels.len() as f64;

@@ -1,4 +1,4 @@
-//! What the system counts of this process (on Linux; zeros elsewhere), and the files of a folder.
+//! The system's counters of this process (on Linux, zeros elsewhere), and file sizes of a folder.
 
 use std::{fs, path::Path};
 
@@ -8,17 +8,17 @@ fn field(path: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// The anonymous and shared part of the resident set.
+/// Anonymous and shared memory.
 pub fn memory_kib() -> u64 {
     field("/proc/self/status", "RssAnon") + field("/proc/self/status", "RssShmem")
 }
 
-/// Bytes given to storage, the page cache's later writing included.
+/// Bytes written to storage, later write-back of the page cache included.
 pub fn written_bytes() -> u64 {
     field("/proc/self/io", "write_bytes")
 }
 
-/// Bytes of all files of a folder, and of the log's among them.
+/// Bytes of all files of a folder, and of its log.
 pub fn space_bytes(folder: &Path) -> (u64, u64) {
     let (mut all, mut log) = (0, 0);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -1,20 +1,19 @@
-//! Verdicts, and the files that hold what they rest on.
+//! Verdicts, and the output files.
 
 use super::{options::Options, sample::Sample, worker::Tally};
 use std::fmt::Write as _;
 
-/// The most that the slowest of a thousand writes may take, in milliseconds.
+/// Maximum milliseconds of the 99.9th percentile of writes.
 const WRITE_P999_MS_MAX: f64 = 5.0;
-/// The most that any write may take, in milliseconds.
+/// Maximum milliseconds of any write.
 const STALL_MS_MAX: f64 = 100.0;
-/// The most bytes of files for each byte that is there.
+/// Maximum space amplification.
 pub const SPACE_AMPLIFICATION_MAX: f64 = 1.35;
-/// The most that memory may grow from the first third of the time to the last.
+/// Maximum growth of memory from the first third of the time to the last.
 const MEMORY_GROWTH_MAX: f64 = 1.05;
-/// The least of the operations due that must have been done.
+/// Minimum share of due operations that were done.
 const DONE_SHARE_MIN: f64 = 0.99;
 
-/// A bar, and whether it is met.
 pub struct Verdict {
     pub what: &'static str,
     pub figure: f64,
@@ -22,12 +21,11 @@ pub struct Verdict {
     pub is_met: bool,
 }
 
-/// What came out.
 pub struct Outcome<'a> {
     pub options: &'a Options,
     pub highest_rate: f64,
     pub target_rate: f64,
-    /// Of the time at the target rate.
+    /// Samples at the target rate.
     pub samples: &'a [Sample],
     /// All latencies of that time.
     pub totals: &'a Tally,
@@ -38,7 +36,7 @@ impl Outcome<'_> {
         self.samples.iter().map(pick).fold(0.0, f64::max)
     }
 
-    /// Memory in the last third of the time to that in the first.
+    /// Memory in the last third relative to the first.
     fn memory_growth(&self) -> f64 {
         let mean = |samples: &[Sample]| {
             samples.iter().map(|sample| sample.memory_bytes as f64).sum::<f64>() / samples.len().max(1) as f64
@@ -52,18 +50,16 @@ impl Outcome<'_> {
         operations as f64 / self.samples.iter().map(|sample| sample.seconds).sum::<f64>()
     }
 
-    /// The budget in bytes.
     pub fn budget_bytes(&self) -> f64 {
         (self.options.memory_mib << 20) as f64
     }
 
-    /// Bytes given to storage for each byte of keys and values written.
     pub fn write_amplification(&self) -> f64 {
         let sum = |pick: fn(&Sample) -> u64| self.samples.iter().map(pick).sum::<u64>() as f64;
         sum(|sample| sample.written_bytes) / sum(|sample| sample.user_bytes).max(1.0)
     }
 
-    /// What the database says of it: how often writers waited for a flush, and for how many milliseconds they were slowed down.
+    /// Stalls of writers, and milliseconds that they were throttled, by the engine's counters.
     fn held_up(&self) -> (u64, f64) {
         match self.samples {
             [first, .., last] => (last.stalls - first.stalls, (last.slowed_us - first.slowed_us) as f64 / 1e3),
@@ -71,7 +67,6 @@ impl Outcome<'_> {
         }
     }
 
-    /// All bars.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let at_most = |what, figure: f64, bar: f64| Verdict { what, figure, bar, is_met: figure <= bar };
         let writes = &self.totals.writes;
@@ -92,7 +87,6 @@ impl Outcome<'_> {
         ]
     }
 
-    /// For the terminal.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let Options { records, memory_mib, threads, durable, .. } = self.options;
@@ -181,7 +175,6 @@ impl Outcome<'_> {
         text
     }
 
-    /// The whole in one object.
     pub fn to_json(&self) -> String {
         let verdicts: Vec<String> = self
             .verdicts()

@@ -1,4 +1,4 @@
-//! Once a second: what was done, how long it took, what it costs.
+//! Samples each second: operations, latencies, costs.
 
 use super::{
     Failure,
@@ -14,48 +14,44 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two samples.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A second.
 #[derive(Debug)]
 pub struct Sample {
-    /// Since the phase began, the first being 0.
+    /// Number since the start of the phase.
     pub second: u64,
-    /// How long it was.
+    /// Length.
     pub seconds: f64,
     pub operations: u64,
-    /// From when they were due.
+    /// From the due time.
     pub writes: Summary,
-    /// From when they were called.
+    /// From the call.
     pub writes_called: Summary,
     pub reads: Summary,
-    /// Of the process, without what it had before the database was opened.
+    /// Of the process, without its memory before the open.
     pub memory_bytes: u64,
-    /// What the database says it uses.
+    /// By the engine's count.
     pub memory_counted_bytes: u64,
-    /// Of all files, and of the log's among them.
+    /// All files, and the log's among them.
     pub space_bytes: u64,
     pub log_bytes: u64,
-    /// Of keys and values that are there.
+    /// Live keys and values.
     pub live_bytes: u64,
-    /// Within this second: of keys and values, and to storage.
+    /// Keys and values written in this second, and bytes written to storage.
     pub user_bytes: u64,
     pub written_bytes: u64,
     /// Backpressure, from 0 to 1000.
     pub pressure_per_mille: u64,
-    /// Since the database was opened: how often writers waited for a flush, and how long they were slowed down.
+    /// Stalls of writers since the open, and microseconds that they were throttled.
     pub stalls: u64,
     pub slowed_us: u64,
 }
 
 impl Sample {
-    /// Bytes of files to bytes of what is there.
     pub fn space_amplification(&self) -> f64 {
         self.space_bytes as f64 / self.live_bytes.max(1) as f64
     }
 
-    /// For who watches.
     pub fn one_line(&self) -> String {
         format!(
             "{:.0} ops/s, writes p50 {:.0} us, p99.9 {:.0} us, max {:.1} ms, {} MiB, space {:.2}",
@@ -69,21 +65,21 @@ impl Sample {
     }
 }
 
-/// Runs phases, and takes samples meanwhile.
+/// Runs phases and takes samples.
 pub struct Sampler {
     db: Db,
     dir: PathBuf,
     shared: Arc<Shared>,
     own_kib: u64,
     samples: Vec<Sample>,
-    /// All latencies since the samples were last taken, and those of the last second.
+    /// All latencies since the last [`Sampler::take_samples`], and those of the last second.
     totals: Tally,
     second: Tally,
     written_before: u64,
 }
 
 impl Sampler {
-    /// `own_kib` is the memory that is this program's.
+    /// `own_kib` is the memory of this program.
     pub fn new(db: &Db, dir: PathBuf, shared: &Arc<Shared>, own_kib: u64) -> Sampler {
         let written_before = process::written_bytes();
         Sampler {
@@ -98,7 +94,7 @@ impl Sampler {
         }
     }
 
-    /// Has threads work for so long, or until they are done.
+    /// Runs the workers for `time`, or until they are done.
     pub fn run(
         &mut self,
         workers: Vec<Worker>,
@@ -118,7 +114,7 @@ impl Sampler {
             })
             .collect();
         let mut last = start;
-        // A thread that has ended by itself is done, or has failed: the others may end too.
+        // A thread that ended is done or has failed: the others may end too.
         while time.is_none_or(|time| start.elapsed() < time) && !threads.iter().any(|thread| thread.is_finished()) {
             thread::sleep((last + INTERVAL).saturating_duration_since(Instant::now()));
             let now = Instant::now();
@@ -133,7 +129,7 @@ impl Sampler {
         threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?).collect()
     }
 
-    /// The samples since the last call, and all their latencies.
+    /// Returns the samples since the last call, and all their latencies.
     pub fn take_samples(&mut self) -> (Vec<Sample>, Tally) {
         (std::mem::take(&mut self.samples), std::mem::take(&mut self.totals))
     }

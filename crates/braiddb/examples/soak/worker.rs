@@ -1,4 +1,4 @@
-//! Threads that read and write. Each has every so-manieth record for its own, and knows the version of each.
+//! Reader and writer threads. Each owns every `threads`-th record and knows its version.
 
 use super::{Failure, histogram::Histogram};
 use braiddb::{Cursor, Tree};
@@ -14,45 +14,41 @@ use std::{
 
 pub const KEY_LEN: usize = 16;
 pub const VALUE_LEN: usize = 120;
-/// Bytes of key and value of a record.
 pub const RECORD_LEN: u64 = (KEY_LEN + VALUE_LEN) as u64;
 /// Rows of a scan.
 const SCAN_LEN: usize = 20;
-/// Further ahead than this, a thread sleeps; nearer it looks at the clock again and again, since a sleep may end that much later
-/// than it was asked to.
+/// Maximum busy wait for the next operation. A sleep may end this much too late.
 const SPIN_MAX: Duration = Duration::from_micros(120);
 
-/// When operations begin.
+/// Pace of the operations.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
-    /// Puts of all records, one after the other.
+    /// Puts all records, one after the other.
     Load,
-    /// Each after the one before.
+    /// Each operation follows the one before.
     Closed,
-    /// Each when it is due: nanoseconds between two.
+    /// Operations are due at this interval.
     Open { interval_ns: f64 },
 }
 
 impl Pace {
-    /// So many operations a second.
     pub fn open(rate: f64) -> Pace {
         Pace::Open { interval_ns: 1e9 / rate }
     }
 }
 
-/// What a thread did since this was last looked at.
+/// Latencies of a thread since the last sample.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// From when they were due.
+    /// From the due time.
     pub writes: Histogram,
-    /// From when they were called.
+    /// From the call.
     pub writes_called: Histogram,
     pub reads: Histogram,
     pub user_bytes: u64,
 }
 
 impl Tally {
-    /// Adds what another did.
     pub fn merge(&mut self, other: &Tally) {
         self.writes.merge(&other.writes);
         self.writes_called.merge(&other.writes_called);
@@ -60,7 +56,6 @@ impl Tally {
         self.user_bytes += other.user_bytes;
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         self.writes.clear();
         self.writes_called.clear();
@@ -69,29 +64,26 @@ impl Tally {
     }
 }
 
-/// What threads and the sampler share.
 #[derive(Debug)]
 pub struct Shared {
     pub stop: AtomicBool,
-    /// Records that are there.
+    /// Existing records.
     pub live: AtomicU64,
     tallies: Vec<Mutex<Tally>>,
 }
 
 impl Shared {
-    /// For so many threads.
     pub fn new(threads: usize) -> Shared {
         let tallies = (0..threads).map(|_| Mutex::default()).collect();
         Shared { stop: AtomicBool::new(false), live: AtomicU64::new(0), tallies }
     }
 
-    /// A thread's.
     pub fn tally(&self, id: usize) -> MutexGuard<'_, Tally> {
         self.tallies[id].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A permutation of the 64-bit numbers, which serves as a source of random ones too.
+/// A permutation of the 64-bit numbers, also used as a random generator.
 fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -106,7 +98,7 @@ fn key(record: u64) -> [u8; KEY_LEN] {
     key
 }
 
-/// The version, 56 bytes computed from record and version, and equal ones.
+/// The version, 56 random bytes, and padding.
 fn value(record: u64, version: u32) -> [u8; VALUE_LEN] {
     let mut value = [b'x'; VALUE_LEN];
     value[..4].copy_from_slice(&version.to_le_bytes());
@@ -118,35 +110,31 @@ fn value(record: u64, version: u32) -> [u8; VALUE_LEN] {
     value
 }
 
-/// Whether a row is some version of the record that its key names.
+/// Returns true if a row is some version of the record that its key names.
 fn is_sound(row_key: &[u8], row_value: &[u8]) -> bool {
     let record = row_key.last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
     let version = row_value.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
     record.zip(version).is_some_and(|(record, version)| row_key == key(record) && row_value == value(record, version))
 }
 
-/// A thread's records, and its place in its random numbers.
 pub struct Worker {
     id: usize,
     threads: usize,
-    /// The version of each of its records; 0 for one that is not there.
+    /// Versions of the worker's records; 0 for a missing one.
     versions: Vec<u32>,
-    /// The version last given to any.
     last_version: u32,
     random: u64,
 }
 
-/// What an operation was.
 enum Done {
     Write { user_bytes: u64 },
     Read,
 }
 
 impl Worker {
-    /// One of so many threads, without any record yet.
     pub fn new(id: usize, threads: usize, records: u64) -> Worker {
         let own = records as usize / threads + usize::from(id < records as usize % threads);
-        // Written, not only asked for, so that the memory is this program's from the beginning.
+        // Written, so that the memory counts as this program's from the start.
         let versions = (0..own).map(|_| std::hint::black_box(0)).collect();
         Worker { id, threads, versions, last_version: 0, random: mix(id as u64) }
     }
@@ -160,10 +148,10 @@ impl Worker {
         ((u128::from(self.random) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Works until told to stop, or all is loaded.
+    /// Works until stopped or, in the load, until done.
     pub fn run(&mut self, tree: &Tree, pace: Pace, shared: &Shared) -> Result<(), Failure> {
         let start = Instant::now();
-        // Made by the first scan: until then it would only keep old versions and memtables.
+        // Created by the first scan: an idle cursor pins old versions and memtables.
         let mut cursor = None;
         let mut number = 0;
         while !shared.stop.load(Ordering::Relaxed) {
@@ -253,7 +241,7 @@ impl Worker {
         Ok(Done::Read)
     }
 
-    /// Whether a record is in the version that it must be in.
+    /// Checks that a record has its expected version.
     fn check(&self, tree: &Tree, index: usize) -> Result<(), Failure> {
         let (record, version) = (self.record(index), self.versions[index]);
         let expected = (version != 0).then(|| value(record, version));
@@ -265,7 +253,7 @@ impl Worker {
     }
 }
 
-/// Waits; false if told to stop meanwhile.
+/// Waits until `due`; returns false if stopped.
 fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
     loop {
         let ahead = due.saturating_duration_since(Instant::now());
@@ -279,7 +267,7 @@ fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
     }
 }
 
-/// Checks every record, by gets and by a scan of all; how many there are.
+/// Checks every record by a get, and counts all by a scan; returns the count.
 pub fn check_all(tree: &Tree, workers: &[Worker]) -> Result<u64, Failure> {
     let mut live = 0;
     for worker in workers {

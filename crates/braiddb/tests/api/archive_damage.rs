@@ -1,4 +1,4 @@
-//! A damaged segment of a log archive is no unfinished one.
+//! Damaged segments of a log archive.
 
 use braiddb::{
     Builder, DirectoryTarget, Durability, RestorePoint,
@@ -11,8 +11,8 @@ fn builder(vfs: &Arc<dyn Vfs>) -> Builder {
     builder.background_threads(0).durability(Durability::Buffered).log_archive("/archive")
 }
 
-/// A restore to the latest commit took a segment whose header was damaged for one that a killed process had left, and silently
-/// restored an older commit.
+/// A restore to the latest commit mistook a segment with a damaged header for one left by a killed
+/// process, and silently restored an older commit.
 #[test]
 fn restore_with_a_damaged_segment_header_is_refused_and_with_an_unfinished_one_ends_before_it() {
     let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
@@ -31,7 +31,7 @@ fn restore_with_a_damaged_segment_header_is_refused_and_with_an_unfinished_one_e
     let restore =
         |dir: &str| Builder::new().vfs(Arc::clone(&vfs)).restore_to(&target, "/archive", RestorePoint::Latest, dir);
     assert_eq!(restore("/whole").unwrap().sequence, last);
-    // The segment that has the last commit: without it, the restore ends at the one before.
+    // Finds the segment with the last commit: without it, the restore ends at the commit before.
     let mut seen = (0, 0);
     for (number, name) in names.iter().enumerate() {
         let path = life.join(name);

@@ -1,4 +1,4 @@
-//! Backups of a database that is written to meanwhile, what they share, and what becomes of what is not whole.
+//! Backups beside writers: their contents, shared files, retention and damage.
 
 use braiddb::{
     BackupTarget, Backups, Builder, Db, DirectoryTarget, Durability, Error, RestorePoint, Retention,
@@ -32,7 +32,8 @@ fn ids(target: &DirectoryTarget) -> Vec<u64> {
     Backups::new(target).list().unwrap().iter().map(|info| info.id).collect()
 }
 
-/// Each commit writes its round to each of its keys, short and long; a state that is no commit's shows.
+/// Each commit writes its round to all of its keys, short and long: a state between commits is
+/// detected.
 fn write_rounds(db: &Db, writer: u8, stop: &AtomicBool, committed: &AtomicU64) {
     let (a, b) = (db.tree("a").unwrap(), db.tree("b").unwrap());
     for round in 1_u64.. {
@@ -103,7 +104,7 @@ fn under_full_load_a_backup_is_the_state_at_a_commit() {
         assert_eq!(builder(&vfs).restore(&target, Some(info.id), &dir).unwrap().sequence, info.sequence);
         check_rounds(&builder(&vfs).open(&dir).unwrap(), info.sequence);
     }
-    // And any commit after the first backup.
+    // Restores to any commit after the first backup work too.
     let first = taken[0].sequence;
     for number in 0..20 {
         let version = first + (last - first) * number / 19;
@@ -128,7 +129,7 @@ fn only_new_files_are_copied() {
     tree.put(b"more", [8; 1000]).unwrap();
     let second = db.backup(&target).unwrap();
     assert!(second.files_copied == 2 && second.bytes_copied < 10_000, "{second:?}");
-    // In the target there is what was copied, and two descriptions more.
+    // The target holds the copied bytes and two more descriptions.
     let stored: u64 = target.list().unwrap().iter().filter(|o| !o.name.ends_with("backup")).map(|o| o.len).sum();
     assert_eq!(stored, first.bytes + second.bytes_copied);
     drop((tree, db));
@@ -137,7 +138,8 @@ fn only_new_files_are_copied() {
     assert_eq!(tree.get(b"more").unwrap().as_deref(), Some(&[8; 1000][..]));
 }
 
-/// After a restore, numbers of files come again with other contents. They are not taken for what an earlier backup has.
+/// After a restore, file numbers are reused for other contents. They must not be taken for files of
+/// an earlier backup.
 #[test]
 fn files_are_known_by_their_identity_and_not_by_their_number() {
     let (vfs, db, target) = world();
@@ -180,7 +182,7 @@ fn what_is_kept_is_what_was_asked_for() {
     assert_eq!(retain(None, Some(0), 9), [0_u64; 0]);
     assert!(matches!(backups.delete(4), Err(Error::NotFound(_))));
     assert!(backups.verify(None).unwrap().problems.is_empty());
-    // A number is not given again, as long as something of the backup is there.
+    // A number is not reused while a part of its backup is left.
     assert_eq!(db.backup(&target).unwrap().id, 6);
 }
 
@@ -195,7 +197,7 @@ fn two_at_once_get_in_nobodys_way() {
     db.backup(&target).unwrap();
 }
 
-/// A description that was damaged keeps all files: nobody knows what it refers to.
+/// A damaged description protects all files, because its references are unknown.
 #[test]
 fn nothing_is_removed_beside_a_damaged_description() {
     let (vfs, db, target) = world();
@@ -224,7 +226,7 @@ fn nothing_is_removed_beside_a_damaged_description() {
     assert!(backups.verify(None).unwrap().problems.is_empty());
 }
 
-/// What stands in the target of others stays.
+/// Objects of others stay in the target.
 #[test]
 fn other_objects_are_left_alone() {
     let (vfs, db, target) = world();
@@ -237,7 +239,7 @@ fn other_objects_are_left_alone() {
     assert!(vfs.open(&path, OpenMode::Read).is_ok());
 }
 
-/// Damage in the database is told of, and not kept for data.
+/// Damage in the database is reported and not backed up.
 #[test]
 fn what_is_damaged_is_not_backed_up() {
     let (vfs, db, target) = world();
@@ -262,7 +264,7 @@ fn what_is_damaged_is_not_backed_up() {
     builder(&vfs).open(DIR).unwrap().backup(&target).unwrap();
 }
 
-/// The moments at which the records of a tree expire.
+/// The expiry of each record.
 fn ends(db: &Db) -> Vec<(Vec<u8>, Option<SystemTime>)> {
     let tree = db.open_tree("sessions").unwrap();
     let (mut rows, mut cursor) = (Vec::new(), tree.cursor());

@@ -1,4 +1,4 @@
-//! Where databases may be created, and where not.
+//! Directories in which a database may or may not be created.
 
 use braiddb::{
     Builder, Db, DirectoryTarget, DumpOptions, Error, LoadOptions, Result,
@@ -23,7 +23,7 @@ fn make_file(vfs: &Arc<dyn Vfs>, path: &str) {
     vfs.open(Path::new(path), OpenMode::CreateNew).unwrap();
 }
 
-/// Fails to open, and what there was is as it was.
+/// Fails to open, and changes nothing.
 fn refused(vfs: &Arc<dyn Vfs>, path: &str) -> Error {
     let listed = || {
         let mut names: Vec<String> =
@@ -37,7 +37,8 @@ fn refused(vfs: &Arc<dyn Vfs>, path: &str) -> Error {
     error
 }
 
-/// A database was made in any directory: beside the files of others, inside a backup, below parents that nobody had made.
+/// A database was created in any directory: beside other files, inside a backup, below missing
+/// parents.
 #[test]
 fn create_in_a_directory_that_is_not_empty_is_refused() {
     let vfs = mem();
@@ -57,7 +58,7 @@ fn create_beside_a_lock_hidden_files_and_lost_and_found_works() {
     }
     vfs.create_dir_all(Path::new("/mount/lost+found")).unwrap();
     open(&vfs, "/mount").unwrap().close().unwrap();
-    // Beside whatever comes later, it opens.
+    // Later files do not prevent an open.
     make_file(&vfs, "/mount/notes.txt");
     open(&vfs, "/mount").unwrap();
 }
@@ -88,8 +89,8 @@ fn create_inside_backups_a_log_archive_or_another_database_is_refused() {
     }
 }
 
-/// A load, a restore and a checkpoint made their database where `open` refuses one: inside backups, and in a log archive, which has
-/// only directories.
+/// Load, restore and checkpoint created databases where `open` refuses: inside backups, and in a
+/// log archive, which holds only directories.
 #[test]
 fn load_restore_and_checkpoint_into_backups_or_archive_are_refused() {
     let vfs = mem();
@@ -100,7 +101,7 @@ fn load_restore_and_checkpoint_into_backups_or_archive_are_refused() {
     db.archive_now().unwrap();
     let mut dump = Vec::new();
     db.dump(&mut dump, DumpOptions::default()).unwrap();
-    // A target of backups has a lock of its own.
+    // A backup target has a lock file.
     let names = |path| vfs.list(Path::new(path)).map(|all| all.into_iter().map(|e| e.name).collect::<Vec<_>>()).ok();
     for path in ["/backups", "/backups/new", "/archive", "/archive/new", "/db/new"] {
         let before = names(path);
@@ -116,7 +117,7 @@ fn load_restore_and_checkpoint_into_backups_or_archive_are_refused() {
     builder(&vfs).load("/new", &mut dump.as_slice(), LoadOptions::default()).unwrap();
 }
 
-/// A file whose name ends like a backup's, beside a database, had it refused.
+/// A file with a backup's name beside a database made its open fail.
 #[test]
 fn database_with_a_file_named_like_a_backup_opens() {
     let vfs = mem();
@@ -125,7 +126,7 @@ fn database_with_a_file_named_like_a_backup_opens() {
     open(&vfs, "/db").unwrap();
 }
 
-/// Archiving into the database's own directory mixed the files of both.
+/// An archive in the database's own directory mixed the files of both.
 #[test]
 fn log_archive_in_the_directory_of_a_database_is_refused() {
     let vfs = mem();

@@ -1,8 +1,7 @@
-//! Handles print their name and path alone.
-
 use braiddb::{Builder, WatchOptions};
 
-/// The debug form of a handle printed the engine's inside, with all keys and values of a database in memory.
+/// The debug form of a handle printed the engine's internals, with all keys and values of an
+/// in-memory database.
 #[test]
 fn debug_of_every_handle_is_short_and_shows_no_data() {
     let db = Builder::new().open_in_memory().unwrap();

@@ -1,12 +1,12 @@
-//! A kernel that denies io_uring: from the beginning, or of late. The test runs itself again as a process that has a seccomp
-//! filter put on, as containers have.
+//! A kernel that denies io_uring, from the start or later. The test runs itself again as a process
+//! with a seccomp filter, as containers have.
 
 #![cfg(target_os = "linux")]
 
 use braiddb::{Db, platform::BatchReads};
 use std::{path::Path, process::Command};
 
-/// Says to the child where the database is, and what is denied.
+/// Environment of the child: the directory of the database, and the denied calls.
 const DIRECTORY: &str = "BRAIDDB_TEST_DENIED_DIRECTORY";
 const WHAT: &str = "BRAIDDB_TEST_DENIED";
 
@@ -16,13 +16,13 @@ fn key(n: u32) -> [u8; 4] {
     n.to_be_bytes()
 }
 
-/// Denies a range of system calls to this thread, and those that it starts, for good.
+/// Denies a range of system calls to this thread and its later threads.
 fn deny(calls: std::ops::RangeInclusive<libc::c_long>) {
     let number = |call: libc::c_long| u32::try_from(call).unwrap();
     let statement =
         |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: u16::try_from(code).unwrap(), jt, jf, k };
     let mut program = [
-        // The number of the call stands first in what the filter is shown.
+        // The number of the call is the first word of the filter's input.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         statement(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, number(*calls.start()), 0, 2),
         statement(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, number(*calls.end()), 1, 0),
@@ -30,7 +30,7 @@ fn deny(calls: std::ops::RangeInclusive<libc::c_long>) {
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
     ];
     let program = libc::sock_fprog { len: 5, filter: program.as_mut_ptr() };
-    // SAFETY: the program is there during the calls, and the kernel copies it.
+    // SAFETY: the program outlives the calls, and the kernel copies it.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
@@ -39,11 +39,11 @@ fn deny(calls: std::ops::RangeInclusive<libc::c_long>) {
 }
 
 fn open(dir: &Path) -> Db {
-    // Past the cache, so that blocks are read by the batch whatever the system has in memory.
+    // Direct I/O, so that blocks are read in batches whatever the system has cached.
     Db::builder().direct_io(true).memory(16 << 20).open(dir).unwrap()
 }
 
-/// Reads all rows of a database that was just opened, many at once.
+/// Reads all rows of a newly opened database, many at once.
 fn read_all(db: &Db) {
     let tree = db.tree("t").unwrap();
     for first in 0..100 {
@@ -54,7 +54,6 @@ fn read_all(db: &Db) {
     }
 }
 
-/// What the child does.
 fn child(dir: &Path, what: &str) {
     match what {
         "setup" => deny(libc::SYS_io_uring_setup..=libc::SYS_io_uring_register),
@@ -114,7 +113,7 @@ fn reads_are_right_where_io_uring_is_denied() {
         }
         let told: Vec<_> = text.lines().filter(|line| line.contains("refused: ")).collect();
         assert_eq!(told.len(), 2, "{what}: {text}");
-        // A kernel that has none at all says so at the first call.
+        // A kernel without io_uring fails at the first call.
         let fits = told.iter().all(|line| line.contains(reason) || line.contains("io_uring_setup"));
         assert!(fits && told[0].ends_with(told[1].trim_start()), "{what}: {told:?}");
     }

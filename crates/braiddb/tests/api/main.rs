@@ -1,4 +1,4 @@
-//! The public interface, used as a program would: one program, since each costs seconds to build.
+//! Tests of the public interface, in one program: each costs seconds to build.
 
 mod archive_damage;
 mod backups;

@@ -1,5 +1,5 @@
-//! A process that may open 64 files has a database of 2,000 tables; in debug builds of 400, since each is synced more than once. And one
-//! that retains, and archives, 160 segments of its log.
+//! A process limited to 64 open files uses a database of 2,000 tables (400 in debug builds), and
+//! one with 160 retained and archived log segments.
 
 #![cfg(target_os = "linux")]
 
@@ -8,13 +8,13 @@ use std::{path::Path, process::Command};
 
 const CHILD: &str = "BRAIDDB_OPEN_FILES_CHILD";
 const KEYS: u32 = if cfg!(debug_assertions) { 8_000 } else { 40_000 };
-/// Twenty keys to a table.
+/// Twenty keys a table.
 const TABLES: usize = KEYS as usize / 20;
 const VALUE_BYTES: usize = 1000;
 
-/// So many keys, of 1000 bytes each, have a log of 160 segments.
+/// With 1000 bytes each, they need 160 segments.
 const LOG_KEYS: u32 = 10_000;
-/// And the tree is made.
+/// One more for the creation of the tree.
 const LOG_CHANGES: u32 = LOG_KEYS + 1;
 
 #[test]
@@ -62,7 +62,7 @@ fn log_child() {
     assert_eq!(descriptors(), before, "descriptors are left open");
 }
 
-/// How many there are, but for those of io_uring, which the process keeps.
+/// Open descriptors, without the ones that io_uring keeps.
 fn descriptors() -> usize {
     let links =
         std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
@@ -98,7 +98,7 @@ fn write(db: &Db, round: u32, step: usize, end: u32) {
     }
 }
 
-/// Writes and merges, until there are so many tables.
+/// Writes and merges to `TABLES` tables.
 fn fill(path: &Path) {
     let db = open(path);
     write(&db, 0, 1, KEYS);
@@ -147,7 +147,7 @@ fn read_all(path: &Path) {
     db.close().unwrap();
 }
 
-/// A follower's state reads what its owner has removed meanwhile.
+/// A follower's state reads tables that the owner has removed.
 fn beside(path: &Path) {
     let owner = open(path);
     let follower = builder().refresh_every(None).open_follower(path).unwrap();
@@ -179,7 +179,8 @@ fn copies(dir: &Path, path: &Path) {
     }
 }
 
-/// The log is watched from its beginning while it grows and afterwards, read beside its owner, and restored from.
+/// Watches the log from its beginning while and after it grows, reads it beside its owner, and
+/// restores from it.
 fn long_log(dir: &Path, path: &Path) {
     let archive = dir.join("archive");
     let builder = || builder().log_segment_bytes(64 << 10).log_retention(1 << 30).log_archive(&archive);
@@ -197,7 +198,7 @@ fn long_log(dir: &Path, path: &Path) {
     };
     assert!(segments(path) >= 150, "{} segments", segments(path));
     assert_eq!(changes(&db), LOG_CHANGES);
-    // Another process's, as it were: it has the log to itself, too.
+    // A reader as in another process, with all segments to read.
     let reader = self::builder().open_follower(path).unwrap();
     assert_eq!(reader.db().open_tree("t").unwrap().iter().count(), LOG_KEYS as usize);
     drop(reader);
@@ -218,7 +219,7 @@ fn long_log(dir: &Path, path: &Path) {
     db.close().unwrap();
 }
 
-/// How many changes the log tells of.
+/// Number of changes in the log.
 fn changes(db: &Db) -> u32 {
     let mut watcher = db.watch(WatchOptions::new().from_oldest()).unwrap();
     let mut changes = 0;

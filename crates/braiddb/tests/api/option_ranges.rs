@@ -1,4 +1,4 @@
-//! Options out of their ranges.
+//! Options out of range.
 
 use braiddb::{
     Builder, BulkOptions, DumpOptions, Error, LoadOptions, SharedRuntime,
@@ -10,7 +10,7 @@ fn mem() -> Arc<dyn Vfs> {
     Arc::new(MemVfs::new())
 }
 
-/// An option out of its range was taken as the nearest that could be, without a word; too many threads ended the process.
+/// Options out of range were silently clamped; too many threads ended the process.
 #[test]
 fn open_with_an_option_out_of_range_names_the_range_and_makes_nothing() {
     type Set = fn(Builder) -> Builder;
@@ -76,7 +76,7 @@ fn open_with_options_at_the_ends_of_their_ranges_works() {
     }
 }
 
-/// The same of the options of a load, a dump and a follower.
+/// Options of a load, a dump and a follower.
 #[test]
 fn call_with_an_option_out_of_range_names_the_range_and_changes_nothing() {
     let vfs = mem();

@@ -1,21 +1,20 @@
-//! A scan of everything does not take from the block cache what others read all the time.
+//! A full scan does not evict frequently read blocks from the cache.
 
 use braiddb::{Db, Durability, Tree};
 
 const ROWS: u32 = 150_000;
 
-/// Keys that are read all the time. Each stands in a block of its own: together half of the cache, and the pages of the index
-/// come on top.
+/// Frequently read keys, each in its own block: half of the cache, plus index pages.
 const HOT: u32 = 800;
 
-/// A scan must not cost the hot set as much of its hits, in per cent.
+/// Maximum loss of hits by a scan, in percent.
 const LOST_PERCENT: u64 = 5;
 
 fn key(row: u32) -> [u8; 8] {
     u64::from(row).to_be_bytes()
 }
 
-/// Bytes that cannot be compressed.
+/// Incompressible bytes.
 fn value(row: u32) -> [u8; 100] {
     let mut state = u64::from(row);
     std::array::from_fn(|_| {
@@ -24,8 +23,8 @@ fn value(row: u32) -> [u8; 100] {
     })
 }
 
-/// A database in memory, with its rows put in the order of `row_at`: more than twice as much as its cache holds. Its tables are read through the
-/// cache, as they are where they are compressed or cannot be mapped.
+/// An in-memory database twice as large as its cache, with rows put in the order of `row_at`.
+/// Tables are read through the cache, as when they are compressed or cannot be mapped.
 fn database(row_at: impl Fn(u32) -> u32) -> (Db, Tree) {
     let builder = Db::builder().background_threads(0).memory(8 << 20).memtable_bytes(512 << 10).read_in_place(false);
     let db = builder.open_in_memory().unwrap();
@@ -41,7 +40,7 @@ fn database(row_at: impl Fn(u32) -> u32) -> (Db, Tree) {
     (db, tree)
 }
 
-/// What the cache did while `work` was done: hits and misses.
+/// Hits and misses of the cache during `work`.
 fn counted(db: &Db, work: impl FnOnce()) -> (u64, u64) {
     let before = db.stats();
     work();
@@ -57,7 +56,7 @@ fn read_hot(db: &Db, tree: &Tree) -> (u64, u64) {
     })
 }
 
-/// Warms the hot set up in a cache that is full, and has it read after scans and beside one.
+/// Warms the hot set up in a full cache, then reads it after scans and beside one.
 fn scan_beside_hot_set(db: &Db, tree: &Tree) {
     assert_eq!(tree.iter().count() as u32, ROWS);
     let stats = db.stats();
@@ -83,22 +82,22 @@ fn scan_beside_hot_set(db: &Db, tree: &Tree) {
     }
 }
 
-/// One test, since another thread's reads keep evicted units in memory longer.
+/// One test for both cases, because reads of another thread keep evicted units in memory longer.
 #[test]
 fn a_hot_set_keeps_its_place_beside_scans() {
     // One run.
     let (db, tree) = database(|at| at);
     db.compact().unwrap();
     scan_beside_hot_set(&db, &tree);
-    // A view of several, and loose runs: each five hundred rows are spread over all. Here a tenth and more of the hits were
-    // lost to each scan.
+    // A view of several runs, and unindexed runs: each five hundred rows are spread over all. Each
+    // scan once cost a tenth of the hits here.
     let (db, tree) = database(|at| at % 500 * (ROWS / 500) + at / 500);
     let partition = &db.stats().partitions[0];
     assert!(partition.runs.len() > 2 && partition.loose.len() > 1, "{partition:?}");
     scan_beside_hot_set(&db, &tree);
 }
 
-/// Tables in memory are memory already: where they may be read in place, they take no room in the cache.
+/// In-memory tables take no cache space if they may be read in place.
 #[test]
 fn tables_in_memory_are_read_where_they_are() {
     for in_place in [true, false] {
