@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_reads_as_of_each_commit() {
+    fn model_read_at_each_commit_returns_its_state() {
         let mut model = Model::new();
         model.commit(3, &[put("a", "1"), put("b", "1")]);
         let all = (Bound::Unbounded, Bound::Unbounded);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_knows_what_expires() {
+    fn model_read_after_expiry_hides_expired_value() {
         let mut model = Model::new();
         model.now_us = 10;
         model.commit(1, &[Change::PutUntil(1, "a".into(), "1".into(), 20)]);
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_knows_what_may_be_lost() {
+    fn history_after_crash_accepts_only_permitted_losses() {
         let mut history = History::new(Contents::new());
         history.submit(10, vec![put("a", "1")]);
         history.promise(15);

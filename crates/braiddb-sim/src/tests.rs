@@ -42,7 +42,7 @@ fn outcomes(disk: &SimDisk, path: &str, images: u64) -> BTreeSet<Option<Vec<u8>>
 }
 
 #[test]
-fn the_simulated_disk_conforms() {
+fn simulated_disk_passes_conformance() {
     let disk = SimDisk::new(7);
     conformance::check(&*disk, Path::new("/root"));
     // Freed files return their space.
@@ -57,7 +57,7 @@ fn the_simulated_disk_conforms() {
 }
 
 #[test]
-fn what_was_synced_survives_every_policy() {
+fn synced_bytes_after_crash_survive_every_policy() {
     let disk = disk();
     let file = durable(&disk, A, &[7; 9000]);
     file.write_at(&[8; 9000], 9000).unwrap();
@@ -71,7 +71,7 @@ fn what_was_synced_survives_every_policy() {
 }
 
 #[test]
-fn of_a_file_whose_bytes_are_synced_others_may_be_lost() {
+fn writes_around_synced_bytes_may_be_lost() {
     let disk = disk();
     let file = durable(&disk, A, &[1; 12_288]);
     file.write_at(&[2; 8192], 0).unwrap();
@@ -90,7 +90,7 @@ fn of_a_file_whose_bytes_are_synced_others_may_be_lost() {
 }
 
 #[test]
-fn an_image_is_of_its_moment() {
+fn crash_image_at_moment_has_its_synced_state() {
     let disk = disk();
     let file = durable(&disk, A, b"1");
     let mut moments = vec![disk.operations()];
@@ -109,7 +109,7 @@ fn an_image_is_of_its_moment() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_image() {
+fn crash_image_of_same_seed_is_equal() {
     let disk = disk();
     let file = durable(&disk, A, &[1; 5000]);
     file.write_at(&[2; 20_000], 3000).unwrap();
@@ -124,7 +124,7 @@ fn the_same_seed_gives_the_same_image() {
 }
 
 #[test]
-fn names_are_kept_or_lost_each_on_its_own() {
+fn unsynced_names_after_crash_are_kept_or_lost_independently() {
     let disk = disk();
     let file = durable(&disk, A, b"a");
     create(&disk, B).sync_data().unwrap();
@@ -139,7 +139,7 @@ fn names_are_kept_or_lost_each_on_its_own() {
 }
 
 #[test]
-fn a_directory_that_was_not_synced_into_its_parent_may_vanish() {
+fn directory_unsynced_in_parent_may_vanish() {
     let disk = SimDisk::new(1);
     disk.create_dir_all(Path::new("/db/deep")).unwrap();
     create(&disk, "/db/deep/f").sync_data().unwrap();
@@ -153,7 +153,7 @@ fn a_directory_that_was_not_synced_into_its_parent_may_vanish() {
 }
 
 #[test]
-fn a_rename_is_old_or_new() {
+fn rename_after_crash_is_old_or_new() {
     let disk = disk();
     durable(&disk, A, b"old");
     let new = create(&disk, B);
@@ -170,7 +170,7 @@ fn a_rename_is_old_or_new() {
 }
 
 #[test]
-fn later_writes_may_survive_earlier_ones() {
+fn later_write_may_survive_without_earlier_one() {
     let disk = disk();
     let file = durable(&disk, A, &[0; 8192]);
     file.write_at(b"first", 0).unwrap();
@@ -183,7 +183,7 @@ fn later_writes_may_survive_earlier_ones() {
 }
 
 #[test]
-fn writes_tear_at_sectors_and_in_small_files_at_each_byte() {
+fn unsynced_write_tears_at_sectors_and_in_small_files_at_bytes() {
     let disk = disk();
     let file = durable(&disk, A, &[0; 16384]);
     file.write_at(&[1; 16384], 0).unwrap();
@@ -201,7 +201,7 @@ fn writes_tear_at_sectors_and_in_small_files_at_each_byte() {
 }
 
 #[test]
-fn a_length_may_survive_without_its_data() {
+fn length_after_crash_may_survive_without_data() {
     let disk = disk();
     let file = durable(&disk, A, b"abc");
     file.write_at(&[5; 1000], 3).unwrap();
@@ -217,7 +217,7 @@ fn a_length_may_survive_without_its_data() {
 }
 
 #[test]
-fn a_later_sync_does_not_save_what_a_failed_one_left() {
+fn sync_after_failed_sync_does_not_cover_earlier_writes() {
     let disk = disk();
     let file = durable(&disk, A, &[0; 8192]);
     file.write_at(&[1; 8192], 0).unwrap();
@@ -239,7 +239,7 @@ fn a_later_sync_does_not_save_what_a_failed_one_left() {
 }
 
 #[test]
-fn a_crash_in_a_crash_image_starts_from_what_survived() {
+fn crash_image_of_crash_image_starts_from_surviving_state() {
     let disk = disk();
     durable(&disk, A, b"kept").write_at(b"lost", 0).unwrap();
     let image = now(&disk, CrashPolicy::LoseAllUnsynced);
@@ -252,7 +252,7 @@ fn a_crash_in_a_crash_image_starts_from_what_survived() {
 }
 
 #[test]
-fn calls_fail_when_told() {
+fn calls_with_planned_fault_fail() {
     let disk = disk();
     let file = create(&disk, A);
     let before = disk.calls(None);
@@ -280,7 +280,7 @@ fn calls_fail_when_told() {
 }
 
 #[test]
-fn a_full_disk_takes_part_of_a_write_and_space_comes_back() {
+fn write_on_full_disk_is_partial_and_freed_space_is_reusable() {
     let disk = disk();
     disk.set_capacity(Some(16384));
     let file = create(&disk, A);
@@ -307,7 +307,7 @@ fn a_full_disk_takes_part_of_a_write_and_space_comes_back() {
 }
 
 #[test]
-fn a_slow_disk_shares_its_time_between_streams() {
+fn slow_disk_with_two_streams_shares_its_time() {
     let runtime = SimRuntime::new(3);
     let disk = disk();
     let speed = DiskSpeed { bytes_per_second: 10 << 20, sync_us: 20_000, unsynced_bytes_max: 4 << 20 };
@@ -332,7 +332,7 @@ fn a_slow_disk_shares_its_time_between_streams() {
 }
 
 #[test]
-fn a_sync_covers_only_what_was_written_before_it_began() {
+fn sync_covers_only_writes_before_its_start() {
     let runtime = SimRuntime::in_real_time(3);
     let disk = disk();
     let file = durable(&disk, A, &[0; 2]);
@@ -353,7 +353,7 @@ fn a_sync_covers_only_what_was_written_before_it_began() {
 }
 
 #[test]
-fn damage_is_on_disk_at_once() {
+fn damage_without_sync_is_durable() {
     let disk = disk();
     let file = durable(&disk, A, b"abc");
     durable(&disk, B, b"b");
@@ -373,7 +373,7 @@ fn damage_is_on_disk_at_once() {
 }
 
 #[test]
-fn simulated_time_passes_by_sleeping_and_threads_are_refused() {
+fn simulated_runtime_advances_by_sleep_and_refuses_threads() {
     let runtime = SimRuntime::new(1);
     let (unix, monotonic) = (runtime.unix_time_us(), runtime.monotonic_ns());
     runtime.sleep_us(3_600_000_000);
@@ -390,7 +390,7 @@ fn simulated_time_passes_by_sleeping_and_threads_are_refused() {
 /// blob file, written at the same offset of an older file, had the right checksum, and recovery
 /// took them for the newer value.
 #[test]
-fn copies_and_crash_images_give_no_session_number_again() {
+fn session_number_in_copies_and_crash_images_is_unique() {
     let disk = disk();
     let first = disk.next_session();
     let (copy, image) = (disk.fork(), now(&disk, CrashPolicy::KeepAll));

@@ -34,7 +34,7 @@ fn fill(db: &Db, tree: &Tree) -> Vec<(Bytes, Bytes)> {
 }
 
 #[test]
-fn iterators_and_snapshots_outlive_their_handles() {
+fn iterator_and_snapshot_outlive_dropped_handles() {
     for place in [Place::memory(0), Place::disk(2)] {
         bounded(move || {
             let db = place.open();
@@ -60,7 +60,7 @@ fn iterators_and_snapshots_outlive_their_handles() {
 }
 
 #[test]
-fn a_database_is_opened_once() {
+fn database_already_open_is_locked() {
     for place in [Place::memory(0), Place::disk(2)] {
         bounded(move || {
             let db = place.open();
@@ -185,13 +185,13 @@ fn close_while_in_use(place: &Place, seed: u64, times: u64) {
 }
 
 #[test]
-fn closing_while_in_use_in_memory() {
+fn close_while_in_use_in_memory_keeps_acknowledged_commits() {
     let seed = common::seed();
     bounded(move || close_while_in_use(&Place::memory(seed), seed, scaled(100)));
 }
 
 #[test]
-fn closing_while_in_use_on_disk() {
+fn close_while_in_use_on_disk_keeps_acknowledged_commits() {
     let seed = common::seed();
     bounded(move || close_while_in_use(&Place::disk(seed + 2), seed, scaled(100) / 5));
 }

@@ -31,7 +31,7 @@ fn commit(db: &Db, tree: &str, number: u64, value: &[u8], durability: Durability
 }
 
 #[test]
-fn a_busy_database_does_not_starve_the_rest() {
+fn commits_beside_busy_database_are_not_starved() {
     let place = tempfile::tempdir().expect("a directory");
     let shared = SharedRuntime::builder().memory(24 << 20).background_threads(1).build().expect("threads");
     let open = |index: u64| {
@@ -128,7 +128,7 @@ impl Together {
 }
 
 #[test]
-fn a_crash_leaves_each_as_one_of_its_commits_did() {
+fn databases_sharing_memory_after_crash_are_prefixes_of_their_commits() {
     let seed = common::seed();
     let mut flushed_for_others = 0;
     for round in 0..volume(20).max(4) {

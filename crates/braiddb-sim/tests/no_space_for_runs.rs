@@ -41,7 +41,7 @@ impl braiddb::platform::VfsLayer for FullForRuns {
 }
 
 #[test]
-fn writers_are_refused_and_go_on_and_nobody_waits_for_ever() {
+fn writers_without_space_for_runs_are_refused_and_resume() {
     let vfs = Arc::new(FullForRuns { inner: MemVfs::new(), is_full: AtomicBool::new(false) });
     let builder = Db::builder()
         .create_parents(true)

@@ -63,7 +63,7 @@ impl Latencies {
 }
 
 #[test]
-fn no_commit_waits_for_the_writing_of_runs() {
+fn commits_on_slow_disk_do_not_wait_for_runs() {
     let seed = common::seed();
     let seconds = if cfg!(debug_assertions) { 4 } else { 10 };
     let runtime = SimRuntime::in_real_time(seed);

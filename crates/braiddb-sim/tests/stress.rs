@@ -575,19 +575,19 @@ fn check_end(world: &World, db: &Db, trees: &[Tree], steps: u64) {
 }
 
 #[test]
-fn readers_are_never_wrong_in_memory() {
+fn readers_beside_writers_in_memory_see_exact_states() {
     let seed = common::seed();
     bounded(move || stress(&Place::memory(seed), seed, volume(STEPS[0])));
 }
 
 #[test]
-fn readers_are_never_wrong_on_disk() {
+fn readers_beside_writers_on_disk_see_exact_states() {
     let seed = common::seed();
     bounded(move || stress(&Place::disk(seed + 2), seed + 1, volume(STEPS[1])));
 }
 
 #[test]
-fn readers_are_never_wrong_past_the_systems_cache() {
+fn readers_beside_writers_with_direct_io_see_exact_states() {
     let seed = common::seed();
     bounded(move || stress(&Place::direct(seed + 4), seed + 3, volume(STEPS[1])));
 }

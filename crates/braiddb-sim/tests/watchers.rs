@@ -146,7 +146,7 @@ fn watchers_killed_and_resumed_see_each_change_once_in_order() {
 /// No watcher keeps up, and yet the writers finish. A slow watcher gets the retained changes, or an
 /// error for older ones.
 #[test]
-fn a_slow_watcher_never_holds_writers_up() {
+fn writers_beside_slow_watcher_never_wait() {
     let place = tempfile::tempdir().expect("a directory");
     for kept in [0, 2 << 20] {
         let dir = place.path().join(kept.to_string());
@@ -202,7 +202,7 @@ fn read_slowly(watcher: &mut Watcher, done: &AtomicBool) -> u64 {
 }
 
 #[test]
-fn a_stopped_watcher_ends_whoever_waits_in_it() {
+fn watcher_stopped_while_waiting_returns_none() {
     let db = Db::in_memory().expect("open");
     let mut watcher = db.watch(WatchOptions::new()).expect("a watcher");
     let stopper: WatchStopper = watcher.stopper();

@@ -78,7 +78,7 @@ fn contents(db: &Db) -> Result<String> {
 /// Reads each database as it is, after recovery, and after a merge into new files.
 #[test]
 #[cfg(feature = "zstd")]
-fn golden_databases_are_read_and_written_anew() {
+fn golden_database_is_read_and_rewritten_equally() {
     for version in VERSIONS {
         let (_dir, path, expected) = golden(version);
         let db = Db::open_read_only(&path).unwrap();
@@ -99,7 +99,7 @@ fn golden_databases_are_read_and_written_anew() {
 /// Gets every key, a missing neighbour of it, and the range behind.
 #[test]
 #[cfg(feature = "zstd")]
-fn golden_databases_are_searched() {
+fn golden_database_finds_each_key() {
     for version in VERSIONS {
         let (_dir, path, _) = golden(version);
         let db = Db::open_read_only(&path).unwrap();
@@ -126,7 +126,7 @@ fn golden_databases_are_searched() {
 /// another tree's last).
 #[test]
 #[cfg(not(feature = "zstd"))]
-fn zstandard_is_missing_by_name() {
+fn read_without_zstandard_names_it() {
     for version in VERSIONS {
         let (_dir, path, expected) = golden(version);
         let db = Db::open_read_only(&path).unwrap();
@@ -152,7 +152,7 @@ fn zstandard_is_missing_by_name() {
 /// Options with Zstandard are refused; no other compression replaces it.
 #[test]
 #[cfg(not(feature = "zstd"))]
-fn zstandard_is_not_promised() {
+fn option_zstandard_without_it_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let is_refused = |error: braiddb::Error| {
         assert!(error.to_string().contains("feature `zstd`"), "{error}");
@@ -169,7 +169,7 @@ fn zstandard_is_not_promised() {
 /// values are read.
 #[test]
 #[cfg(not(feature = "zstd"))]
-fn values_in_zstandard_are_kept_though_they_are_not_read() {
+fn values_in_zstandard_without_it_are_kept() {
     let (_dir, path) = unpacked("zstd-blobs");
     let is_unreadable = |db: &Db, key: u32| match db.open_tree("zstd").unwrap().get(key.to_be_bytes()) {
         Err(braiddb::Error::Unsupported { path, detail }) => {

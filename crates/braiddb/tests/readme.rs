@@ -69,7 +69,7 @@ fn lines_between<'a>(text: &'a str, begin: &str, end: &str, indentation: &str) -
 }
 
 #[test]
-fn the_example_of_the_readme_works() {
+fn readme_example_runs() {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
     let shown = lines_between(&readme, "```rust", "```", "");
     assert!(shown.len() > 10, "README.md has no Rust example");

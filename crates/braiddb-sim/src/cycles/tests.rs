@@ -37,7 +37,7 @@ fn wrong(records: &[Record], finally: &[(&str, &[u64])]) -> String {
 }
 
 #[test]
-fn a_right_history_is_right() {
+fn correct_history_passes() {
     let own = vec![get("a", &[]), put("a", &[1]), get("a", &[1]), put("a", &[1, 2]), all(&[("a", &[1, 2])])];
     let regrets = vec![
         Step::Savepoint(1),
@@ -58,7 +58,7 @@ fn a_right_history_is_right() {
 }
 
 #[test]
-fn a_lost_update_is_found() {
+fn history_with_lost_update_fails() {
     let add = |name, number| transaction(name, (0, 9), vec![get("a", &[]), put("a", &[number])]);
     let told = wrong(&[add(1, 1), add(2, 2)], &[("a", &[2])]);
     assert!(told.contains("an update was lost") && told.contains("T1.0") && told.contains("T2.0"), "{told}");
@@ -67,7 +67,7 @@ fn a_lost_update_is_found() {
 }
 
 #[test]
-fn a_write_skew_is_found() {
+fn history_with_write_skew_fails() {
     let both = || [get("a", &[]), get("b", &[])];
     let one = transaction(1, (0, 9), [&both()[..], &[put("a", &[1])]].concat());
     let other = transaction(2, (0, 9), [&both()[..], &[put("b", &[2])]].concat());
@@ -76,7 +76,7 @@ fn a_write_skew_is_found() {
 }
 
 #[test]
-fn aborted_and_intermediate_reads_are_found() {
+fn history_with_aborted_or_intermediate_read_fails() {
     let mut aborted = transaction(1, (0, 9), vec![get("a", &[]), put("a", &[1])]);
     aborted.outcome = Outcome::Refused;
     let reader = |list: &[u64]| transaction(2, (0, 9), vec![get("a", list)]);
@@ -92,21 +92,21 @@ fn aborted_and_intermediate_reads_are_found() {
 }
 
 #[test]
-fn circular_information_flow_is_found() {
+fn history_with_circular_information_flow_fails() {
     let one = transaction(1, (0, 9), vec![put("a", &[1]), get("b", &[2])]);
     let other = transaction(2, (0, 9), vec![put("b", &[2]), get("a", &[1])]);
     assert!(wrong(&[one, other], &[("a", &[1]), ("b", &[2])]).starts_with("a cycle (G1c)"));
 }
 
 #[test]
-fn a_read_skew_is_found() {
+fn history_with_read_skew_fails() {
     let writer = transaction(1, (0, 9), vec![get("a", &[]), get("b", &[]), put("a", &[1]), put("b", &[2])]);
     let reader = transaction(2, (0, 9), vec![get("a", &[]), get("b", &[2])]);
     assert!(wrong(&[writer, reader], &[("a", &[1]), ("b", &[2])]).starts_with("a cycle (G-single)"));
 }
 
 #[test]
-fn a_long_fork_is_found() {
+fn history_with_long_fork_fails() {
     let one = transaction(1, (0, 9), vec![get("a", &[]), put("a", &[1])]);
     let other = transaction(2, (0, 9), vec![get("b", &[]), put("b", &[2])]);
     let sees = |name, a: &[u64], b: &[u64]| transaction(name, (0, 9), vec![get("a", a), get("b", b)]);
@@ -115,7 +115,7 @@ fn a_long_fork_is_found() {
 }
 
 #[test]
-fn a_phantom_is_found() {
+fn history_with_phantom_fails() {
     let one = transaction(1, (0, 9), vec![all(&[]), put("a", &[1])]);
     let other = transaction(2, (0, 9), vec![all(&[]), put("b", &[2])]);
     let told = wrong(&[one.clone(), other], &[("a", &[1]), ("b", &[2])]);
@@ -125,7 +125,7 @@ fn a_phantom_is_found() {
 }
 
 #[test]
-fn what_was_over_before_comes_before() {
+fn history_that_violates_real_time_order_fails() {
     let writer = transaction(1, (0, 5), vec![get("a", &[]), put("a", &[1])]);
     let idle = transaction(3, (2, 3), vec![]);
     let stale = |began| transaction(2, (began, 9), vec![get("a", &[])]);

@@ -40,7 +40,7 @@ fn wrong(records: &[Record], finally: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_right_history_is_right() {
+fn correct_history_passes() {
     let savepoint = vec![
         range("a", "z", &[Some(("a", "0")), Some(("b", "0")), None]),
         Step::Savepoint(7),
@@ -63,7 +63,7 @@ fn a_right_history_is_right() {
 }
 
 #[test]
-fn a_lost_update_is_found() {
+fn history_with_lost_update_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![get("a", Some("0")), put("a", "1")]);
     let other = committed(2, (2, 6), 1, 3, vec![get("a", Some("0")), put("a", "2")]);
     let told = wrong(&[first(), one, other], &[("a", "2"), ("b", "0")]);
@@ -71,7 +71,7 @@ fn a_lost_update_is_found() {
 }
 
 #[test]
-fn a_write_skew_is_found() {
+fn history_with_write_skew_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![get("a", Some("0")), get("b", Some("0")), put("a", "1")]);
     let other = committed(2, (2, 6), 1, 3, vec![get("a", Some("0")), get("b", Some("0")), put("b", "2")]);
     let told = wrong(&[first(), one, other], &[("a", "1"), ("b", "2")]);
@@ -79,7 +79,7 @@ fn a_write_skew_is_found() {
 }
 
 #[test]
-fn an_aborted_read_is_found() {
+fn history_with_aborted_read_fails() {
     let mut dropped = committed(1, (2, 5), 1, 0, vec![put("a", "1")]);
     dropped.outcome = Outcome::Dropped;
     let mut reader = committed(2, (3, 6), 1, 0, vec![get("a", Some("1"))]);
@@ -89,7 +89,7 @@ fn an_aborted_read_is_found() {
 }
 
 #[test]
-fn a_long_fork_is_found() {
+fn history_with_long_fork_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![put("a", "1")]);
     let other = committed(2, (2, 6), 1, 3, vec![put("b", "1")]);
     let sees = |name, a, b| committed(name, (3, 7), 2, 2, vec![get("a", Some(a)), get("b", Some(b))]);
@@ -98,7 +98,7 @@ fn a_long_fork_is_found() {
 }
 
 #[test]
-fn a_phantom_is_found() {
+fn history_with_phantom_fails() {
     let whole = || range("a", "z", &[Some(("a", "0")), Some(("b", "0")), None]);
     let one = committed(1, (2, 5), 1, 2, vec![whole(), put("c", "1")]);
     let other = committed(2, (2, 6), 1, 3, vec![whole(), put("d", "1")]);
@@ -112,7 +112,7 @@ fn a_phantom_is_found() {
 }
 
 #[test]
-fn numbers_out_of_order_are_found() {
+fn history_with_sequence_numbers_out_of_order_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![put("a", "1")]);
     let both = [("a", "1"), ("b", "0")];
     let same = committed(2, (2, 6), 1, 2, vec![put("c", "1")]);
@@ -132,7 +132,7 @@ fn numbers_out_of_order_are_found() {
 }
 
 #[test]
-fn a_needless_refusal_is_found() {
+fn history_with_needless_refusal_fails() {
     let one = committed(1, (2, 5), 1, 2, vec![put("b", "1"), Step::Write(Change::DeleteRange(0, open("c", "e")))]);
     let finally = [("a", "0"), ("b", "1")];
     let refused = |steps: Vec<Step>| {

@@ -155,7 +155,7 @@ fn wait_for(what: &str, is_there: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_follower_shows_commit_boundaries_alone_whatever_the_writer_does() {
+fn follower_beside_killed_writer_shows_only_commit_boundaries() {
     let seed = common::seed();
     let runtime = SystemRuntime::new();
     let place = tempfile::tempdir().expect("a directory");

@@ -271,7 +271,7 @@ fn keep(database: Database) -> String {
 }
 
 #[test]
-fn killed_processes_lose_no_acknowledged_commit() {
+fn killed_process_keeps_acknowledged_commits() {
     let seed = common::seed();
     let mut random = Random::new(seed);
     let mut seen = Seen::default();

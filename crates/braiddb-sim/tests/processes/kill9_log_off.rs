@@ -21,7 +21,7 @@ const KILLS: f64 = 100.0;
 const KILLS_A_DATABASE: u64 = 50;
 
 #[test]
-fn what_a_killed_process_leaves_is_what_the_commit_of_the_cursor_left() {
+fn killed_process_without_wal_leaves_state_of_its_cursor() {
     let seed = common::seed();
     let kills = children::times(KILLS);
     let (mut random, runtime) = (Random::new(seed), SystemRuntime::new());

@@ -148,7 +148,7 @@ fn crash_each(
 }
 
 #[test]
-fn backups_survive_crashes_anywhere() {
+fn backups_after_crash_anywhere_are_complete() {
     let (images, complete) = (Counter::default(), Counter::default());
     for start in [Start::small(), Start::loose()] {
         let (run, mut known) = with_backups(&start);
@@ -189,7 +189,7 @@ fn check_nothing_is_left_over(disk: &Arc<SimDisk>) {
 }
 
 #[test]
-fn deletions_of_backups_survive_crashes_anywhere() {
+fn backup_deletion_with_crash_anywhere_keeps_other_backups() {
     let start = Start::small();
     let (run, known) = with_backups(&start);
     let first = run.disk.operations();
@@ -202,7 +202,7 @@ fn deletions_of_backups_survive_crashes_anywhere() {
 }
 
 #[test]
-fn checkpoints_restores_and_loads_survive_crashes_anywhere() {
+fn copy_with_crash_anywhere_is_complete_or_does_not_open() {
     let (images, complete) = (Counter::default(), Counter::default());
     for what in ["checkpoint", "restore", "load"] {
         let start = Start::small();
@@ -286,7 +286,7 @@ fn fail_each_call(
 }
 
 #[test]
-fn a_backup_that_fails_leaves_the_earlier_ones() {
+fn backup_that_fails_keeps_earlier_ones() {
     fail_each_call(
         "backup",
         |run| db(run).backup(&try_target(&run.disk)?).map(|_| ()),
@@ -301,7 +301,7 @@ fn a_backup_that_fails_leaves_the_earlier_ones() {
 }
 
 #[test]
-fn a_checkpoint_restore_or_load_that_fails_leaves_nothing() {
+fn checkpoint_restore_or_load_that_fails_leaves_no_files() {
     let check = |run: &Run, is_done: bool, expected: &Contents| {
         if is_done {
             assert!(check_copy(&run.options, &run.disk, expected));
@@ -335,7 +335,7 @@ fn a_checkpoint_restore_or_load_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn files_are_copied_where_they_cannot_be_linked() {
+fn checkpoint_without_hard_links_copies_files() {
     let (run, _) = with_backups(&Start::small());
     let refused = Fault { call: Some(Call::Link), ..Fault::all_from(0, ErrorKind::Unsupported) };
     run.disk.inject(refused);
@@ -351,7 +351,7 @@ fn files_are_copied_where_they_cannot_be_linked() {
 /// `verify` reports each flipped bit, and `restore` fails and leaves no files. Volume limits the
 /// bits.
 #[test]
-fn a_flipped_bit_is_found_and_refused() {
+fn backup_with_flipped_bit_is_reported_and_refused() {
     let (mut run, known) = with_backups(&Start::small());
     run.close();
     let objects: Vec<_> = run.disk.files().into_iter().filter(|(path, _)| path.starts_with(BACKUPS)).collect();
@@ -390,7 +390,7 @@ fn a_flipped_bit_is_found_and_refused() {
 
 /// Every object truncated, extended, or missing.
 #[test]
-fn what_is_cut_or_missing_is_found_and_refused() {
+fn backup_with_cut_or_missing_object_is_reported_and_refused() {
     let (mut run, known) = with_backups(&Start::small());
     run.close();
     let objects: Vec<_> = run.disk.files().into_iter().filter(|(path, _)| path.starts_with(BACKUPS)).collect();
@@ -418,7 +418,7 @@ fn what_is_cut_or_missing_is_found_and_refused() {
 }
 
 #[test]
-fn what_a_full_backup_has_is_its_own() {
+fn full_backup_survives_deletion_of_earlier_ones() {
     let (run, mut known) = with_backups(&Start::small());
     let target = target(&run.disk);
     let full = db(&run).backup_with(&target, BackupOptions { full: true }).expect("backup");

@@ -184,7 +184,7 @@ fn files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
 }
 
 #[test]
-fn the_undamaged_database_reads_right() {
+fn database_without_damage_reads_right() {
     let (disk, states) = database();
     for (path, len) in files(&disk) {
         println!("{} {len}", path.display());
@@ -197,7 +197,7 @@ fn the_undamaged_database_reads_right() {
 }
 
 #[test]
-fn every_flipped_bit_is_healed_or_reported() {
+fn database_with_any_flipped_bit_heals_or_reports_it() {
     let seed = common::seed();
     let (disk, states) = database();
     let files = files(&disk);
@@ -217,7 +217,7 @@ fn every_flipped_bit_is_healed_or_reported() {
 }
 
 #[test]
-fn every_truncation_is_healed_or_reported() {
+fn database_with_any_truncation_heals_or_reports_it() {
     let seed = common::seed();
     let (disk, states) = database();
     let mut random = Random::new(seed);
@@ -234,7 +234,7 @@ fn every_truncation_is_healed_or_reported() {
 }
 
 #[test]
-fn every_lost_file_is_healed_or_reported() {
+fn database_with_any_lost_file_heals_or_reports_it() {
     let (disk, states) = database();
     let cases: Vec<_> = files(&disk).into_iter().map(|(path, len)| (path, len, Damage::Gone)).collect();
     try_all(&disk, &states, &cases);

@@ -84,12 +84,12 @@ fn workloads() -> Vec<Vec<Step>> {
 }
 
 #[test]
-fn every_short_workload_survives_a_crash_anywhere() {
+fn short_workload_after_crash_anywhere_is_prefix_of_commits() {
     crash_anywhere(&Start::small(), volume(100_000), &workloads());
 }
 
 #[test]
-fn every_short_workload_that_merges_loose_runs_survives_a_crash_anywhere() {
+fn short_merging_workload_after_crash_anywhere_is_prefix_of_commits() {
     let start = Start::loose();
     let mut workloads = workloads();
     workloads.retain(|steps| Case::run(steps, &start).loose_merges > 0);
@@ -131,7 +131,7 @@ fn crash_anywhere(start: &Start, target: u64, workloads: &[Vec<Step>]) {
 }
 
 #[test]
-fn a_torn_write_is_survived_at_each_byte() {
+fn workload_with_write_torn_at_any_byte_is_prefix_of_commits() {
     let start = Start::small();
     let images = Counter::default();
     let every = if cfg!(debug_assertions) { 17 } else { 1 };
@@ -150,7 +150,7 @@ fn a_torn_write_is_survived_at_each_byte() {
 }
 
 #[test]
-fn a_database_being_created_survives_a_crash_anywhere() {
+fn new_database_after_crash_anywhere_is_prefix_of_commits() {
     let seed = common::seed();
     let empty = Start::empty();
     let images = Counter::default();

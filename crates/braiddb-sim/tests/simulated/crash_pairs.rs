@@ -96,7 +96,7 @@ fn workload(options: &SmallOptions, disk: &Arc<SimDisk>, random: &mut Random) ->
 }
 
 #[test]
-fn pairs_survive_crashes_anywhere() {
+fn pairs_after_crash_anywhere_are_prefix_of_commits() {
     let seed = common::seed();
     let (images, kept) = (Counter::default(), Counter::default());
     let workloads = volume(5_000).div_ceil(IMAGES_A_WORKLOAD) as usize;

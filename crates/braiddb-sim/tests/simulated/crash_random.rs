@@ -26,7 +26,7 @@ fn any_step(random: &mut Random) -> Step {
 }
 
 #[test]
-fn long_workloads_survive_crashes_anywhere() {
+fn long_workload_after_crash_anywhere_is_prefix_of_commits() {
     let seed = common::seed();
     let small = Start::small();
     let (images, coverage) = (Counter::default(), Coverage::default());

@@ -121,7 +121,7 @@ impl World {
 }
 
 #[test]
-fn version_over_lives_that_end_in_crashes_names_one_value() {
+fn version_across_crashes_names_one_value() {
     let seed = common::seed();
     let lost = Counter::default();
     in_parallel(volume(400).max(20) as usize, |index| {
@@ -178,7 +178,7 @@ fn version_after_power_failure_and_idle_open_is_not_that_of_lost_commit() {
 
 /// After a clean close versions keep their first half, and the next open stores nothing.
 #[test]
-fn version_after_clean_close_keeps_its_life_and_after_kill_gets_another() {
+fn version_after_clean_close_keeps_its_life_and_after_kill_gets_new_one() {
     let options = SmallOptions::default();
     let disk = empty_disk(5);
     let first_half = |version: Version| version.etag()[..17].to_owned();

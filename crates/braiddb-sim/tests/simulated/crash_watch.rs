@@ -309,18 +309,18 @@ fn survive(seed: u64, durabilities: &[Durability], images: u64) -> Seen {
 }
 
 #[test]
-fn followers_see_each_commit_once_whatever_a_crash_leaves() {
+fn follower_resumed_after_crash_sees_each_commit_once() {
     let seen = survive(common::seed(), &[Durability::Sync, Durability::Buffered, Durability::Buffered], 5_000);
     assert!(seen.shown.get() > seen.images.get() && seen.resumed_behind.get() > 0);
 }
 
 #[test]
-fn what_did_not_go_to_the_log_is_there_up_to_a_cursor_in_all_trees() {
+fn unlogged_commits_after_crash_end_at_the_cursor_in_all_trees() {
     survive(common::seed() + 1, &[Durability::None], 5_000);
 }
 
 #[test]
-fn commits_that_go_to_the_log_and_others_survive_in_order() {
+fn logged_and_unlogged_commits_after_crash_survive_in_order() {
     let all = [Durability::None, Durability::None, Durability::Buffered, Durability::Sync];
     let seen = survive(common::seed() + 2, &all, 5_000);
     assert!(seen.gaps.get() > 0);
@@ -329,7 +329,7 @@ fn commits_that_go_to_the_log_and_others_survive_in_order() {
 /// Each call of a workload fails in turn. The follower sees nothing wrong, and a gap for everything
 /// it misses.
 #[test]
-fn followers_of_a_failing_disk_are_shown_nothing_wrong() {
+fn follower_on_failing_disk_is_shown_no_wrong_change() {
     let all = vec![Durability::None, Durability::Buffered, Durability::Sync, Durability::Buffered];
     let work = |world: &mut World, seen: &Seen| -> Result<()> {
         let mut random = Random::new(5);

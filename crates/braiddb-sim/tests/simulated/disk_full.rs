@@ -137,7 +137,7 @@ fn fill_and_free(seed: u64, counter: &Counter, coverage: &Coverage) {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_and_recovers_without_reopening() {
+fn writes_on_full_disk_are_refused_and_resume_without_reopening() {
     let seed = common::seed();
     let cases = volume(400) as usize;
     let (refused, coverage) = (Counter::default(), Coverage::default());
@@ -153,7 +153,7 @@ fn a_full_disk_refuses_writes_and_recovers_without_reopening() {
 
 /// Each call that takes space finds the disk full once.
 #[test]
-fn each_write_in_turn_finds_the_disk_full() {
+fn write_that_finds_disk_full_is_not_applied() {
     let seed = common::seed();
     let calls = [Call::Write, Call::Reserve, Call::Create];
     for (call, seed) in calls.into_iter().flat_map(|call| [(call, seed), (call, seed + 1)]) {
@@ -203,7 +203,7 @@ fn one_refusal(seed: u64, call: Call, skip: u64) -> bool {
 }
 
 #[test]
-fn on_a_disk_that_is_nearly_full_a_database_is_opened_and_made_smaller() {
+fn database_on_nearly_full_disk_opens_and_accepts_deletes() {
     let disk = empty_disk(5);
     let large = SmallOptions { log_segment_bytes: 1 << 20, memtable_bytes: 256 << 10, ..SmallOptions::default() };
     let mut contents = Contents::new();

@@ -236,12 +236,12 @@ fn run_whole(start: &Start) -> Run {
 }
 
 #[test]
-fn each_call_in_turn_fails() {
+fn workload_with_each_call_failing_keeps_its_promises() {
     fail_each_call(&Start::small());
 }
 
 #[test]
-fn each_call_in_turn_fails_where_loose_runs_are_merged() {
+fn merging_workload_with_each_call_failing_keeps_its_promises() {
     fail_each_call(&Start::loose());
 }
 
@@ -316,7 +316,7 @@ fn all_syncs_fail(start: &Start, skip: u64) -> bool {
 }
 
 #[test]
-fn the_workload_uses_every_kind_of_file_and_merges_loose_runs() {
+fn workload_without_faults_uses_every_kind_of_file() {
     for (start, merges_loose) in [(Start::small(), false), (Start::loose(), true)] {
         let mut run = run_whole(&start);
         let names: Vec<String> = run.disk.files().iter().map(|(path, _)| path.display().to_string()).collect();

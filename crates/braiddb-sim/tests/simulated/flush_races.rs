@@ -82,7 +82,7 @@ fn noise(len: usize, tag: u64) -> Vec<u8> {
 /// commit in it. Since all of it was flushed it was released, although the manifest named it as the
 /// start of recovery. After a crash durable commits were lost, or the database did not open.
 #[test]
-fn the_segment_where_recovery_begins_is_kept() {
+fn segment_sealed_during_flush_is_kept_for_recovery() {
     let disk = empty_disk(1);
     let hook = BeforeManifest::default();
     let vfs = Arc::new(Interposed { disk: disk.clone(), hook: hook.clone() });
@@ -123,7 +123,7 @@ fn the_segment_where_recovery_begins_is_kept() {
 /// manifest recorded that, a commit that did not fit sealed this empty segment. Since all of it was
 /// flushed it was released.
 #[test]
-fn the_short_segment_where_recovery_begins_is_kept() {
+fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
     const LEN: usize = 1 << 20;
     let disk = empty_disk(1);
     let hook = BeforeManifest::default();
@@ -173,7 +173,7 @@ fn the_short_segment_where_recovery_begins_is_kept() {
 /// A commit ahead of a bulk load records that the log lacks the load. A watcher that saw this
 /// commit while the manifest was written read the tree too early and never saw the load.
 #[test]
-fn a_load_is_told_of_when_it_is_there() {
+fn watcher_during_load_is_shown_gap_after_installation() {
     let disk = empty_disk(1);
     let hook = BeforeManifest::default();
     let vfs = Arc::new(Interposed { disk: disk.clone(), hook: hook.clone() });

@@ -121,7 +121,7 @@ impl Case {
 
 /// G0: two transactions write the same keys in turn. Their writes do not mix.
 #[test]
-fn g0_write_cycles() {
+fn g0_write_cycles_are_prevented() {
     everywhere(|case| {
         let (one, two) = (case.begin(), case.begin());
         case.put(&one, 1, 11);
@@ -139,7 +139,7 @@ fn g0_write_cycles() {
 
 /// G1a: no other transaction sees writes that were rolled back, dropped or refused.
 #[test]
-fn g1a_aborted_reads() {
+fn g1a_aborted_reads_are_prevented() {
     everywhere(|case| {
         let (dropped, refused, reader) = (case.begin(), case.begin(), case.begin());
         case.put(&dropped, 1, 101);
@@ -167,7 +167,7 @@ fn g1a_aborted_reads() {
 
 /// G1b: no other transaction sees a value that its writer overwrites later.
 #[test]
-fn g1b_intermediate_reads() {
+fn g1b_intermediate_reads_are_prevented() {
     everywhere(|case| {
         let (writer, reader) = (case.begin(), case.begin());
         case.put(&writer, 1, 101);
@@ -185,7 +185,7 @@ fn g1b_intermediate_reads() {
 /// G1c: each of two transactions reads a key that the other writes. Neither sees the other's write,
 /// and only one commits.
 #[test]
-fn g1c_circular_information_flow() {
+fn g1c_circular_information_flow_is_prevented() {
     everywhere(|case| {
         let (one, two) = (case.begin(), case.begin());
         case.put(&one, 1, 11);
@@ -201,7 +201,7 @@ fn g1c_circular_information_flow() {
 /// OTV, observed transaction vanishes: a reader that saw a part of a transaction sees the whole,
 /// and continues to.
 #[test]
-fn otv_observed_transaction_vanishes() {
+fn otv_vanishing_of_observed_transaction_is_prevented() {
     everywhere(|case| {
         let (one, two) = (case.begin(), case.begin());
         case.put(&one, 1, 11);
@@ -225,7 +225,7 @@ fn otv_observed_transaction_vanishes() {
 /// PMP, predicate-many-preceders: a predicate selects the same rows when repeated. A transaction
 /// that writes based on it is refused if the selection has changed.
 #[test]
-fn pmp_predicate_many_preceders() {
+fn pmp_predicate_many_preceders_is_prevented() {
     everywhere(|case| {
         let (reader, writer) = (case.begin(), case.begin());
         assert_eq!(case.select(&reader, |value| value == 30), []);
@@ -253,7 +253,7 @@ fn pmp_predicate_many_preceders() {
 
 /// P4, lost update: of two that read and write a key, only one commits.
 #[test]
-fn p4_lost_update() {
+fn p4_lost_update_is_prevented() {
     everywhere(|case| {
         let (one, two) = (case.begin(), case.begin());
         assert_eq!(case.get(&one, 1), Some(10));
@@ -293,7 +293,7 @@ fn p4_lost_update() {
 
 /// G-single, read skew: reads before and after a commit that writes both keys see the old values.
 #[test]
-fn g_single_read_skew() {
+fn g_single_read_skew_is_prevented() {
     everywhere(|case| {
         let (reader, writer) = (case.begin(), case.begin());
         let snapshot = reader.snapshot();
@@ -333,7 +333,7 @@ fn g_single_read_skew() {
 
 /// G2-item, write skew: both read two keys, and each writes one of them.
 #[test]
-fn g2_item_write_skew() {
+fn g2_item_write_skew_is_prevented() {
     everywhere(|case| {
         let (one, two) = (case.begin(), case.begin());
         for tx in [&one, &two] {
@@ -350,7 +350,7 @@ fn g2_item_write_skew() {
 /// G2, anti-dependency cycles: both find no row for a predicate, and each inserts one. From either
 /// end of the range.
 #[test]
-fn g2_anti_dependency_cycles() {
+fn g2_anti_dependency_cycles_are_prevented() {
     for is_backward in [false, true] {
         everywhere(|case| {
             let (one, two) = (case.begin(), case.begin());

@@ -234,7 +234,7 @@ fn shortest(seed: u64, wrong: String) -> String {
 }
 
 #[test]
-fn scheduled_histories_are_serializable() {
+fn scheduled_history_is_serializable() {
     let seed = common::seed();
     let met = Met::default();
     in_parallel(volume(SCHEDULED) as usize, |case| {
@@ -252,7 +252,7 @@ fn scheduled_histories_are_serializable() {
 /// Transactions open over a long spell are judged against all its commits. After a spell without
 /// transactions the window opens again.
 #[test]
-fn histories_with_quiet_spells_are_serializable() {
+fn history_with_quiet_spells_is_serializable() {
     let seed = common::seed();
     let met = Met::default();
     in_parallel(volume(QUIET) as usize, |case| {
@@ -277,7 +277,7 @@ fn histories_with_quiet_spells_are_serializable() {
 
 /// A seed gives one history; otherwise no failure could be reproduced.
 #[test]
-fn a_scheduled_history_follows_from_its_seed() {
+fn scheduled_history_of_same_seed_is_equal() {
     let records = |seed| {
         let mut scheduler = Scheduler::new(seed);
         assert!(scheduler.run(u64::MAX));
@@ -369,7 +369,7 @@ fn judge_free(met: &Met, seed: u64, world: World) {
 }
 
 #[test]
-fn free_histories_are_serializable() {
+fn history_of_free_threads_is_serializable() {
     let met = each_bounded(volume(FREE), free);
     assert!(met.exclusive.get() > 0);
     met.print_and_check();
@@ -443,7 +443,7 @@ fn take_over(world: &World, name: (u64, u64), epoch: u64, random: &mut Random) -
 }
 
 #[test]
-fn commits_that_queue_up_are_serializable() {
+fn history_of_queued_commits_is_serializable() {
     let met = each_bounded(volume(QUEUED), queued);
     println!("{met:?}");
     assert!(met.exclusive.get() > 0 && met.refused.get() > met.committed.get() / 20);

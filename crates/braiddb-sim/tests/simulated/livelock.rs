@@ -56,12 +56,12 @@ fn comes_to_an_end(fold_bytes_per_entry: u64, holds: bool) {
 
 /// Merges of unindexed runs; no snapshot is needed.
 #[test]
-fn merges_of_loose_runs_come_to_an_end() {
+fn merges_of_unindexed_runs_with_large_partition_end() {
     comes_to_an_end(10_000, false);
 }
 
 /// Default `fold_bytes_per_entry`: folds and full merges alternate while snapshots pin garbage.
 #[test]
-fn folds_and_merges_come_to_an_end() {
+fn folds_and_merges_with_large_partition_end() {
     comes_to_an_end(10, true);
 }

@@ -52,7 +52,7 @@ fn fill_log(db: &Db, tree: &Tree) {
 }
 
 #[test]
-fn archive_after_refused_commits_and_a_crash_anywhere_has_no_gap() {
+fn archive_after_refused_commits_and_crash_anywhere_has_no_gap() {
     let options = SmallOptions { memtable_bytes: 1 << 20, ..SmallOptions::default() };
     for has_flush in [true, false] {
         let disk = empty_disk(3);
@@ -104,7 +104,7 @@ fn archive_after_refused_commits_and_a_crash_anywhere_has_no_gap() {
 /// A snapshot may be at a refused number. After a crash another commit gets that number, and a
 /// watcher that began at the snapshot must see it.
 #[test]
-fn watcher_from_a_refused_number_is_shown_the_commit_that_gets_it_after_a_crash() {
+fn watcher_from_refused_number_is_shown_commit_that_reuses_it() {
     let options = SmallOptions { memtable_bytes: 1 << 20, ..SmallOptions::default() };
     let disk = empty_disk(4);
     let retained =

@@ -175,7 +175,7 @@ fn compact_of_one_large_partition_on_full_disk_gives_space_back() {
 
 /// While the reserve is in use only deletes are accepted: of keys, batches, ranges and trees.
 #[test]
-fn writes_while_reserve_is_used_are_refused_unless_they_delete() {
+fn writes_with_reserve_in_use_are_refused_unless_they_delete() {
     let mut world = full_world(Filling::Merged, 7);
     // A compaction that finds no garbage uses the reserve; deletes use it sooner or later.
     let mut deleted = 0;

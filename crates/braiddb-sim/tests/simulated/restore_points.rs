@@ -143,7 +143,7 @@ fn some_points(world: &World, random: &mut Random, count: usize) -> Vec<(Restore
 }
 
 #[test]
-fn restores_land_exactly_on_the_point() {
+fn restore_to_point_lands_exactly_on_it() {
     let seed = common::seed();
     let restored = Counter::default();
     in_parallel(volume(60).max(6) as usize, |index| {
@@ -181,7 +181,7 @@ fn restores_land_exactly_on_the_point() {
 /// The story: the numbers of commits that a crash removed were not reused, which looked like a gap
 /// in the archive. Two of three restores across a crash were refused.
 #[test]
-fn the_archive_survives_crashes_anywhere() {
+fn archive_after_crash_anywhere_restores_last_state() {
     let seed = common::seed();
     let images = Counter::default();
     in_parallel(volume(40).max(4) as usize, |index| {
@@ -254,7 +254,7 @@ fn archived(disk: &SimDisk, kind: &str) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn each_gap_is_found_and_refused() {
+fn restore_across_damaged_archive_is_refused() {
     let mut world = small_world();
     let last = world.db().archive_now().expect("archive");
     drop(world.db.take());
@@ -327,7 +327,7 @@ fn each_gap_is_found_and_refused() {
 
 /// A life without the archive leaves a gap, and unarchived commits cannot be restored.
 #[test]
-fn what_was_not_archived_is_not_restored() {
+fn restore_of_unarchived_commit_is_refused() {
     let mut world = small_world();
     let before = world.db().archive_now().expect("archive");
     world.db.take().expect("open").close().expect("close");
@@ -365,7 +365,7 @@ fn what_was_not_archived_is_not_restored() {
 
 /// Each call fails in turn during commits, a flush and archiving. The archive misses nothing.
 #[test]
-fn calls_that_fail_leave_no_gap() {
+fn archive_after_failed_call_has_no_gap() {
     let act = |world: &mut World| -> Vec<Error> {
         let mut errors = Vec::new();
         for at in 30..36 {
@@ -420,7 +420,7 @@ fn calls_that_fail_leave_no_gap() {
 
 /// A crash during a restore leaves no database, or the right one.
 #[test]
-fn restores_to_a_point_survive_crashes_anywhere() {
+fn restore_to_point_with_crash_anywhere_leaves_right_or_no_database() {
     let mut world = small_world();
     let last = world.db().archive_now().expect("archive");
     drop(world.db.take());
@@ -464,7 +464,7 @@ impl World {
 
 /// Commits without WAL cannot be restored from the archive, and no commit after them.
 #[test]
-fn what_came_past_the_log_is_a_gap() {
+fn restore_across_unlogged_commit_is_refused() {
     for is_load in [true, false] {
         let mut world = small_world();
         let before = world.db().archive_now().expect("archive");

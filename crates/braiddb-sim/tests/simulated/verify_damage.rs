@@ -311,7 +311,7 @@ fn check(world: &World, damage: &Damage, changed: &[u64]) {
 }
 
 #[test]
-fn verify_names_every_damaged_unit() {
+fn verify_of_damaged_file_names_every_damaged_unit() {
     let mut random = Random::new(common::seed());
     let worlds = [world(false), world(true)];
     for world in &worlds {

@@ -14,7 +14,7 @@ fn builder(vfs: &Arc<dyn Vfs>) -> Builder {
 /// A restore to the latest commit mistook a segment with a damaged header for one left by a killed
 /// process, and silently restored an older commit.
 #[test]
-fn restore_with_a_damaged_segment_header_is_refused_and_with_an_unfinished_one_ends_before_it() {
+fn restore_with_damaged_segment_header_is_refused() {
     let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
     let db = builder(&vfs).open("/db").unwrap();
     let target = DirectoryTarget::open_in(Arc::clone(&vfs), "/backups").unwrap();

@@ -76,7 +76,7 @@ fn check_rounds(db: &Db, sequence: u64) {
 }
 
 #[test]
-fn under_full_load_a_backup_is_the_state_at_a_commit() {
+fn backup_under_full_load_is_state_of_a_commit() {
     let (vfs, db, target) = world();
     drop(db);
     let db = builder(&vfs).background_threads(2).log_archive("/archive").open(DIR).unwrap();
@@ -115,7 +115,7 @@ fn under_full_load_a_backup_is_the_state_at_a_commit() {
 }
 
 #[test]
-fn only_new_files_are_copied() {
+fn backup_after_another_copies_only_new_files() {
     let (vfs, db, target) = world();
     let tree = db.tree("t").unwrap();
     for i in 0..2000_u32 {
@@ -141,7 +141,7 @@ fn only_new_files_are_copied() {
 /// After a restore, file numbers are reused for other contents. They must not be taken for files of
 /// an earlier backup.
 #[test]
-fn files_are_known_by_their_identity_and_not_by_their_number() {
+fn backup_after_restore_does_not_share_files_by_number() {
     let (vfs, db, target) = world();
     db.tree("t").unwrap().put(b"k", b"before").unwrap();
     let first = db.backup(&target).unwrap();
@@ -160,7 +160,7 @@ fn files_are_known_by_their_identity_and_not_by_their_number() {
 }
 
 #[test]
-fn what_is_kept_is_what_was_asked_for() {
+fn retain_by_count_and_age_keeps_matching_backups() {
     let (_, db, target) = world();
     let tree = db.tree("t").unwrap();
     for round in 0..5_u8 {
@@ -187,7 +187,7 @@ fn what_is_kept_is_what_was_asked_for() {
 }
 
 #[test]
-fn two_at_once_get_in_nobodys_way() {
+fn backup_beside_another_is_locked() {
     let (_, db, target) = world();
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
     let lock = target.lock().unwrap();
@@ -199,7 +199,7 @@ fn two_at_once_get_in_nobodys_way() {
 
 /// A damaged description protects all files, because its references are unknown.
 #[test]
-fn nothing_is_removed_beside_a_damaged_description() {
+fn delete_beside_damaged_description_keeps_all_files() {
     let (vfs, db, target) = world();
     let tree = db.tree("t").unwrap();
     for round in 0..3_u8 {
@@ -228,7 +228,7 @@ fn nothing_is_removed_beside_a_damaged_description() {
 
 /// Objects of others stay in the target.
 #[test]
-fn other_objects_are_left_alone() {
+fn backup_target_with_other_objects_keeps_them() {
     let (vfs, db, target) = world();
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
     let path = Path::new(BACKUPS).join("README.txt");
@@ -241,7 +241,7 @@ fn other_objects_are_left_alone() {
 
 /// Damage in the database is reported and not backed up.
 #[test]
-fn what_is_damaged_is_not_backed_up() {
+fn backup_of_damaged_database_is_refused() {
     let (vfs, db, target) = world();
     let tree = db.tree("t").unwrap();
     tree.put(b"long", [5; 3000]).unwrap();
@@ -275,7 +275,7 @@ fn ends(db: &Db) -> Vec<(Vec<u8>, Option<SystemTime>)> {
 }
 
 #[test]
-fn restores_keep_when_records_expire() {
+fn restore_of_expiring_records_keeps_their_expiry() {
     let (vfs, db, target) = world();
     drop(db);
     let db = builder(&vfs).log_archive("/archive").open(DIR).unwrap();

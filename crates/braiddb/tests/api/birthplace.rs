@@ -40,7 +40,7 @@ fn refused(vfs: &Arc<dyn Vfs>, path: &str) -> Error {
 /// A database was created in any directory: beside other files, inside a backup, below missing
 /// parents.
 #[test]
-fn create_in_a_directory_that_is_not_empty_is_refused() {
+fn create_in_nonempty_directory_is_refused() {
     let vfs = mem();
     make_file(&vfs, "/place/letter.txt");
     let error = refused(&vfs, "/place");
@@ -51,7 +51,7 @@ fn create_in_a_directory_that_is_not_empty_is_refused() {
 }
 
 #[test]
-fn create_beside_a_lock_hidden_files_and_lost_and_found_works() {
+fn create_beside_lock_hidden_files_and_lost_and_found_succeeds() {
     let vfs = mem();
     for name in ["LOCK", ".gitignore"] {
         make_file(&vfs, &format!("/mount/{name}"));
@@ -64,7 +64,7 @@ fn create_beside_a_lock_hidden_files_and_lost_and_found_works() {
 }
 
 #[test]
-fn create_below_a_missing_parent_is_refused_unless_asked_for() {
+fn create_below_missing_parent_is_refused_unless_requested() {
     let vfs = mem();
     let error = refused(&vfs, "/a/b/c");
     assert!(matches!(error, Error::NotFound(_)) && error.to_string().contains("create_parents"), "{error}");
@@ -74,7 +74,7 @@ fn create_below_a_missing_parent_is_refused_unless_asked_for() {
 }
 
 #[test]
-fn create_inside_backups_a_log_archive_or_another_database_is_refused() {
+fn create_inside_backups_archive_or_database_is_refused() {
     let vfs = mem();
     let db = builder(&vfs).log_archive("/archive").open("/db").unwrap();
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
@@ -119,7 +119,7 @@ fn load_restore_and_checkpoint_into_backups_or_archive_are_refused() {
 
 /// A file with a backup's name beside a database made its open fail.
 #[test]
-fn database_with_a_file_named_like_a_backup_opens() {
+fn open_beside_file_named_like_backup_succeeds() {
     let vfs = mem();
     open(&vfs, "/db").unwrap().close().unwrap();
     make_file(&vfs, "/db/CURRENT.backup");
@@ -128,7 +128,7 @@ fn database_with_a_file_named_like_a_backup_opens() {
 
 /// An archive in the database's own directory mixed the files of both.
 #[test]
-fn log_archive_in_the_directory_of_a_database_is_refused() {
+fn log_archive_in_directory_of_database_is_refused() {
     let vfs = mem();
     open(&vfs, "/other").unwrap().close().unwrap();
     for archive in ["/db", "/db/", "/db/archive", "/x/../db/./archive", "/other", "/other/archive"] {
@@ -142,7 +142,7 @@ fn log_archive_in_the_directory_of_a_database_is_refused() {
 }
 
 #[test]
-fn open_of_a_file_or_of_an_empty_path_says_so() {
+fn open_of_file_or_empty_path_names_the_cause() {
     let vfs = mem();
     make_file(&vfs, "/place/letter.txt");
     let error = open(&vfs, "/place/letter.txt").unwrap_err();
@@ -152,7 +152,7 @@ fn open_of_a_file_or_of_an_empty_path_says_so() {
 }
 
 #[test]
-fn second_open_in_the_same_process_says_so() {
+fn second_open_in_same_process_names_the_cause() {
     let vfs = mem();
     let db = open(&vfs, "/db").unwrap();
     let error = open(&vfs, "/db").unwrap_err();

@@ -81,7 +81,7 @@ fn child(dir: &Path, what: &str) {
 }
 
 #[test]
-fn reads_are_right_where_io_uring_is_denied() {
+fn reads_with_io_uring_denied_are_right() {
     if let (Some(dir), Ok(what)) = (std::env::var_os(DIRECTORY), std::env::var(WHAT)) {
         return child(Path::new(&dir), &what);
     }
@@ -97,7 +97,7 @@ fn reads_are_right_where_io_uring_is_denied() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "io_uring_denied::reads_are_right_where_io_uring_is_denied",
+                "io_uring_denied::reads_with_io_uring_denied_are_right",
                 "--nocapture",
                 "--test-threads=1",
             ])

@@ -18,12 +18,12 @@ const LOG_KEYS: u32 = 10_000;
 const LOG_CHANGES: u32 = LOG_KEYS + 1;
 
 #[test]
-fn many_more_tables_than_files_may_be_open() {
+fn database_with_more_tables_than_open_files_works() {
     in_a_process_of_64_files("open_files::tables_child");
 }
 
 #[test]
-fn many_more_log_segments_than_files_may_be_open() {
+fn database_with_more_segments_than_open_files_works() {
     in_a_process_of_64_files("open_files::log_child");
 }
 

@@ -12,7 +12,7 @@ fn mem() -> Arc<dyn Vfs> {
 
 /// Options out of range were silently clamped; too many threads ended the process.
 #[test]
-fn open_with_an_option_out_of_range_names_the_range_and_makes_nothing() {
+fn open_with_option_out_of_range_names_range_and_creates_nothing() {
     type Set = fn(Builder) -> Builder;
     let bad: [(&str, &str, Set); 16] = [
         ("memory is 0:", "65536", |b| b.memory(0)),
@@ -57,7 +57,7 @@ fn open_with_an_option_out_of_range_names_the_range_and_makes_nothing() {
 }
 
 #[test]
-fn open_with_options_at_the_ends_of_their_ranges_works() {
+fn open_with_options_at_ends_of_range_succeeds() {
     let least = |b: Builder| {
         let b = b.memory(64 << 10).background_threads(0).memtable_bytes(1 << 10).partition_bytes(4 << 10);
         b.loose_runs(2).dead_percent(5).log_segment_bytes(1 << 10).block_bytes(64).open_files_max(4)
@@ -78,7 +78,7 @@ fn open_with_options_at_the_ends_of_their_ranges_works() {
 
 /// Options of a load, a dump and a follower.
 #[test]
-fn call_with_an_option_out_of_range_names_the_range_and_changes_nothing() {
+fn call_with_option_out_of_range_names_range_and_changes_nothing() {
     let vfs = mem();
     let builder = || Builder::new().vfs(Arc::clone(&vfs));
     let db = builder().open("/db").unwrap();

@@ -84,7 +84,7 @@ fn scan_beside_hot_set(db: &Db, tree: &Tree) {
 
 /// One test for both cases, because reads of another thread keep evicted units in memory longer.
 #[test]
-fn a_hot_set_keeps_its_place_beside_scans() {
+fn hot_set_beside_scans_stays_cached() {
     // One run.
     let (db, tree) = database(|at| at);
     db.compact().unwrap();
@@ -99,7 +99,7 @@ fn a_hot_set_keeps_its_place_beside_scans() {
 
 /// In-memory tables take no cache space if they may be read in place.
 #[test]
-fn tables_in_memory_are_read_where_they_are() {
+fn in_memory_tables_are_read_in_place() {
     for in_place in [true, false] {
         let builder = Db::builder().background_threads(0).memory(8 << 20).memtable_bytes(512 << 10);
         let db = builder.read_in_place(in_place).open_in_memory().unwrap();

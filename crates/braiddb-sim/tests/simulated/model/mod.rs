@@ -85,21 +85,21 @@ fn run_part(part: u64) {
 }
 
 #[test]
-fn random_operations_part_0() {
+fn random_operations_of_part_0_match_model() {
     run_part(0);
 }
 
 #[test]
-fn random_operations_part_1() {
+fn random_operations_of_part_1_match_model() {
     run_part(1);
 }
 
 #[test]
-fn random_operations_part_2() {
+fn random_operations_of_part_2_match_model() {
     run_part(2);
 }
 
 #[test]
-fn random_operations_part_3() {
+fn random_operations_of_part_3_match_model() {
     run_part(3);
 }
