@@ -6,13 +6,13 @@ use self::ahead::FILLING_LEN_MIN;
 use super::{
     context::{WalContext, WalOptions, WalStats},
     format::{Epoch, Link, Lsn, MAX_TIME_US, SEGMENT_HEADER_LEN, SegmentHeader},
+    reader::{LogReader, SegmentSource},
     record::{
         CLEAN_CLOSE, RECORD_HEADER_LEN_MAX, RecordFlags, RecordHeader, SEAL_LEN_MAX, encode_seal, payload_checksum,
     },
     retention::{Pin, Retained, RetentionLimit},
     segment::{FinishedSegment, MakeError, Segment, SegmentInfo, Spare, WalStart, remove_segment, sync_failed},
     sync::{Latch, SyncStage},
-    tape::{HeldLog, LogReader},
 };
 use crate::{
     base::{Error, FileNumber, MAX_SEQUENCE, Result, SequenceNumber},
@@ -738,7 +738,7 @@ impl Wal {
     }
 }
 
-impl HeldLog for Wal {
+impl SegmentSource for Wal {
     fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
         let segments = self.segments.lock();
         let retained = self.retained.lock();

@@ -6,19 +6,19 @@
 mod context;
 mod damage;
 mod damaged;
-mod early;
 mod format;
 mod inspect;
 mod log;
+mod reader;
 mod record;
 mod recovery;
+mod recovery_prefetch;
 mod remains;
 mod retention;
 mod scan;
 mod segment;
 mod sync;
 mod tail;
-mod tape;
 #[cfg(test)]
 mod tests;
 
@@ -28,9 +28,9 @@ pub use damaged::{DamagedLog, DamagedLogInput, read_damaged_log};
 pub use format::{Lsn, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path};
 pub use inspect::{first_group, inspect_segment, read_groups, record_payload};
 pub use log::{GroupHeader, Wal};
+pub use reader::{ClosedLog, Gone, LogItem, LogReader, ReadError, SegmentSource, end_of_epoch, visit_groups};
 pub use record::RecordHeader;
 pub use recovery::{CutTail, RecordInfo, RecoveryInput, RecoveryOutcome, Visit, recover, recover_with};
 pub use retention::RetentionLimit;
 pub use segment::{FinishedSegment, Segment, WalStart};
 pub use tail::{Followed, Tail};
-pub use tape::{ClosedLog, Gone, HeldLog, LogItem, LogReader, ReadError, end_of_epoch, visit_groups};

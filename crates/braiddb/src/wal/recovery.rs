@@ -21,15 +21,15 @@
 //! the epoch before ended.
 
 use super::{
-    early::{Early, Look},
     format::{Epoch, Link, Lsn, MAX_LSN, SEGMENT_HEADER_LEN, SegmentHeader, segment_number, segment_path},
+    reader::{ClosedLog, floor_of},
     record::{CLEAN_CLOSE, Record, RecordFlags, decode_seal},
+    recovery_prefetch::{RecoveryPrefetch, SegmentProbe},
     remains::{Remains, remains},
     retention::{RetentionLimit, find_retained},
     scan::{Beyond, Found, SegmentReader},
     segment::{Segment, SegmentInfo, WalStart},
     tail::Tail,
-    tape::{ClosedLog, floor_of},
 };
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
@@ -248,12 +248,12 @@ pub fn recover_with(
         beyond: Beyond::default(),
         found: Found::Nothing,
         remains: None,
-        early: None,
+        prefetch: None,
     };
     if let Some(oldest) = input.oldest_segment {
         let written_back = if input.is_to_sync { files.from(oldest) } else { Vec::new() };
-        match helper.and_then(|runtime| Early::start(runtime, files.looked_through(), written_back.clone())) {
-            Some(early) => chain.early = Some(early),
+        match helper.and_then(|runtime| RecoveryPrefetch::start(runtime, files.probed(), written_back.clone())) {
+            Some(prefetch) => chain.prefetch = Some(prefetch),
             None => written_back.iter().for_each(|(file, len)| file.start_write_back(0, *len)),
         }
         chain.follow(oldest)?;
@@ -301,7 +301,7 @@ struct Chain<'a> {
     /// What of that is neither zero nor of an earlier life of the file.
     remains: Option<Remains>,
     /// Who helps, until its answers are needed.
-    early: Option<Early>,
+    prefetch: Option<RecoveryPrefetch>,
 }
 
 impl<'a> Chain<'a> {
@@ -332,8 +332,8 @@ impl<'a> Chain<'a> {
         let mut reader = SegmentReader::new(header, &*candidate.file, &candidate.path);
         let segment = candidate.segment()?;
         self.used.push(segment.clone());
-        if let Some(early) = &self.early {
-            early.reach(header.start_lsn);
+        if let Some(prefetch) = &self.prefetch {
+            prefetch.reach(header.start_lsn);
         }
         loop {
             segment.close(position.lsn);
@@ -439,13 +439,13 @@ impl<'a> Chain<'a> {
         }
         self.found = found;
         self.beyond = reader.beyond(position.offset)?;
-        let looked_through = self.early.take().map(Early::finish).unwrap_or_default();
+        let probed = self.prefetch.take().map(RecoveryPrefetch::finish).unwrap_or_default();
         for (later, header) in self.files.valid() {
             if header.epoch == position.epoch && header.start_lsn >= position.lsn {
                 self.durable_lsn = self.durable_lsn.max(header.durable_lsn);
-                self.beyond.add(match looked_through.get(&header.number) {
+                self.beyond.add(match probed.get(&header.number) {
                     Some(beyond) => *beyond,
-                    None => later.look(header).through()?,
+                    None => later.probe(header).read()?,
                 });
             }
         }
@@ -617,13 +617,13 @@ impl Candidate {
 
     /// What stands in it, if nothing before it is known.
     pub fn beyond(&self, header: &SegmentHeader) -> Result<Beyond> {
-        self.look(header).through()
+        self.probe(header).read()
     }
 
     /// What is there of it to be looked through: a cut file shows what it still has.
-    fn look(&self, header: &SegmentHeader) -> Look {
+    fn probe(&self, header: &SegmentHeader) -> SegmentProbe {
         let header = SegmentHeader { len: header.len.min(self.file_len), ..*header };
-        Look { header, path: self.path.clone(), file: self.file.clone() }
+        SegmentProbe { header, path: self.path.clone(), file: self.file.clone() }
     }
 
     fn first_position(&self, header: &SegmentHeader, link: Link, last_sequence: SequenceNumber) -> Position {
@@ -693,10 +693,10 @@ impl SeenFiles {
     }
 
     /// Those that may stand past the log's end: of the last epoch all but the first.
-    fn looked_through(&self) -> Vec<Look> {
+    fn probed(&self) -> Vec<SegmentProbe> {
         let last = self.valid().map(|(_, header)| header.epoch).max();
         let segments = self.valid().filter(|(_, header)| Some(header.epoch) == last && !header.begins_epoch());
-        segments.map(|(candidate, header)| candidate.look(header)).collect()
+        segments.map(|(candidate, header)| candidate.probe(header)).collect()
     }
 
     fn required(&self, number: FileNumber, what: &str) -> Result<&Candidate> {

@@ -25,46 +25,46 @@ use std::{
 
 /// No more than so many segments are looked through: more than so many are not made ahead, and in one that holds a part of the log it
 /// is in vain.
-const LOOKED_THROUGH_MAX: usize = 4;
+const PROBED_MAX: usize = 4;
 
 /// A segment to be looked through. Its length is no more than the file's.
-pub struct Look {
+pub struct SegmentProbe {
     pub header: SegmentHeader,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
 }
 
-impl Look {
+impl SegmentProbe {
     /// What stands in it.
-    pub fn through(&self) -> Result<Beyond> {
+    pub fn read(&self) -> Result<Beyond> {
         SegmentReader::new(&self.header, &*self.file, &self.path).beyond(0)
     }
 }
 
 /// The second thread.
-pub struct Early {
+pub struct RecoveryPrefetch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
     /// What nobody has begun, in the order of the log.
-    segments: Mutex<Vec<Look>>,
+    segments: Mutex<Vec<SegmentProbe>>,
     found: Mutex<BTreeMap<FileNumber, Beyond>>,
     /// Where the segment begins that the walk is in. That one and those before it need not be looked through.
     reached: AtomicU64,
 }
 
-impl Early {
+impl RecoveryPrefetch {
     /// Starts it; `None` if there is nothing to do for it, or no thread to be had. `segments` are those of the last epoch but its first one, in any order;
     /// `written_back` those that the system is to write, and how much of each.
     pub fn start(
         runtime: &dyn Runtime,
-        mut segments: Vec<Look>,
+        mut segments: Vec<SegmentProbe>,
         written_back: Vec<(Arc<dyn File>, u64)>,
-    ) -> Option<Early> {
-        segments.sort_unstable_by_key(|look| look.header.start_lsn);
-        let segments = segments.split_off(segments.len().saturating_sub(LOOKED_THROUGH_MAX));
+    ) -> Option<RecoveryPrefetch> {
+        segments.sort_unstable_by_key(|probe| probe.header.start_lsn);
+        let segments = segments.split_off(segments.len().saturating_sub(PROBED_MAX));
         if segments.is_empty() {
             return None;
         }
@@ -75,10 +75,10 @@ impl Early {
             for (file, len) in written_back {
                 file.start_write_back(0, len);
             }
-            while of_thread.look_through_one() {}
+            while of_thread.probe_one() {}
         };
-        let thread = runtime.spawn("braiddb-look", Box::new(body)).ok()?;
-        Some(Early { shared, thread: Some(thread) })
+        let thread = runtime.spawn("braiddb-log-probe", Box::new(body)).ok()?;
+        Some(RecoveryPrefetch { shared, thread: Some(thread) })
     }
 
     /// The walk is in the segment that begins there.
@@ -88,7 +88,7 @@ impl Early {
 
     /// Does what it has not begun, waits for it, and gives what stands in each segment that was looked through.
     pub fn finish(mut self) -> BTreeMap<FileNumber, Beyond> {
-        while self.shared.look_through_one() {}
+        while self.shared.probe_one() {}
         self.join();
         std::mem::take(&mut *self.shared.found.lock())
     }
@@ -102,20 +102,20 @@ impl Early {
 
 impl Shared {
     /// Looks through the last segment that nobody has begun, unless the walk is in it or past it; whether there was one.
-    fn look_through_one(&self) -> bool {
-        let Some(look) = self.segments.lock().pop() else { return false };
-        if look.header.start_lsn <= self.reached.load(Ordering::Relaxed) {
+    fn probe_one(&self) -> bool {
+        let Some(probe) = self.segments.lock().pop() else { return false };
+        if probe.header.start_lsn <= self.reached.load(Ordering::Relaxed) {
             return false;
         }
         // What fails here fails once more where it counts.
-        if let Ok(beyond) = look.through() {
-            self.found.lock().insert(look.header.number, beyond);
+        if let Ok(beyond) = probe.read() {
+            self.found.lock().insert(probe.header.number, beyond);
         }
         true
     }
 }
 
-impl Drop for Early {
+impl Drop for RecoveryPrefetch {
     fn drop(&mut self) {
         self.reach(Lsn::MAX);
         self.join();
@@ -132,7 +132,7 @@ mod tests {
     use std::{path::Path, sync::atomic::AtomicBool, thread};
 
     /// Segments without records, of which all but the last are cut short.
-    fn segments(count: u64) -> Vec<Look> {
+    fn segments(count: u64) -> Vec<SegmentProbe> {
         let (vfs, len) = (MemVfs::new(), 1 << 20);
         let segment = |number: u64| {
             let path = Path::new("/").join(number.to_string());
@@ -152,7 +152,7 @@ mod tests {
                 base_time_us: 0,
                 is_zeroed: false,
             };
-            Look { header, path, file }
+            SegmentProbe { header, path, file }
         };
         (0..count).map(segment).collect()
     }
@@ -160,12 +160,12 @@ mod tests {
     #[test]
     fn the_last_segments_are_looked_through_and_no_more() {
         let runtime = SystemRuntime::new();
-        assert!(Early::start(&runtime, Vec::new(), Vec::new()).is_none());
+        assert!(RecoveryPrefetch::start(&runtime, Vec::new(), Vec::new()).is_none());
         for count in 1..=7 {
-            let early = Early::start(&runtime, segments(count), Vec::new()).unwrap();
-            let found = early.finish();
+            let prefetch = RecoveryPrefetch::start(&runtime, segments(count), Vec::new()).unwrap();
+            let found = prefetch.finish();
             // The first one begins where the walk does.
-            let expected = count.saturating_sub(LOOKED_THROUGH_MAX as u64).max(1)..count;
+            let expected = count.saturating_sub(PROBED_MAX as u64).max(1)..count;
             assert!(found.keys().copied().eq(expected), "{:?} of {count}", found.keys());
             assert!(found.values().all(|beyond| *beyond == Beyond::default()));
         }
@@ -175,8 +175,8 @@ mod tests {
     fn what_the_thread_has_not_begun_is_not_waited_for() {
         let late = GatedRuntime::new();
         let gate = late.hold_back();
-        let early = Early::start(&*late, segments(4), Vec::new()).unwrap();
-        let shared = Arc::clone(&early.shared);
+        let prefetch = RecoveryPrefetch::start(&*late, segments(4), Vec::new()).unwrap();
+        let shared = Arc::clone(&prefetch.shared);
         let (system, is_first) = (SystemRuntime::new(), Arc::new(AtomicBool::new(false)));
         let told = Arc::clone(&is_first);
         let opener = move || {
@@ -189,7 +189,7 @@ mod tests {
             gate.wait();
         };
         let opener = system.spawn("opener", Box::new(opener)).unwrap();
-        let found = early.finish();
+        let found = prefetch.finish();
         opener.join().unwrap();
         assert!(is_first.load(Ordering::Relaxed), "before the thread did anything");
         assert!(found.keys().copied().eq(1..4), "{:?}", found.keys());
@@ -199,7 +199,7 @@ mod tests {
     fn what_cannot_be_read_is_left_to_the_walk() {
         let mut segments = segments(3);
         segments[2].header.len *= 2;
-        let found = Early::start(&SystemRuntime::new(), segments, Vec::new()).unwrap().finish();
+        let found = RecoveryPrefetch::start(&SystemRuntime::new(), segments, Vec::new()).unwrap().finish();
         assert!(found.keys().copied().eq([1]), "{:?}", found.keys());
     }
 }

@@ -30,7 +30,7 @@ pub enum LogItem {
 }
 
 /// The segments that are held, in log order, whoever holds them.
-pub trait HeldLog {
+pub trait SegmentSource {
     /// Calls `look` with the segments, which stay held meanwhile, and the floor.
     fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R;
 }
@@ -56,7 +56,7 @@ impl ClosedLog {
     }
 }
 
-impl HeldLog for ClosedLog {
+impl SegmentSource for ClosedLog {
     fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
         look(&mut self.segments.iter(), self.floor)
     }
@@ -101,7 +101,7 @@ impl From<Error> for ReadError {
 
 impl LogReader {
     /// A reader of what was committed after `after`.
-    pub fn seek(log: &impl HeldLog, after: SequenceNumber) -> std::result::Result<LogReader, Gone> {
+    pub fn seek(log: &impl SegmentSource, after: SequenceNumber) -> std::result::Result<LogReader, Gone> {
         log.with_segments(|segments, floor| {
             if after < floor {
                 return Err(Gone { floor });
@@ -151,7 +151,7 @@ impl LogReader {
     /// where it has come to the limit: none, if nothing is left before that.
     pub fn read(
         &mut self,
-        log: &impl HeldLog,
+        log: &impl SegmentSource,
         limit: Lsn,
         bytes_max: usize,
         items: &mut VecDeque<LogItem>,
@@ -243,7 +243,7 @@ impl LogReader {
     }
 
     /// Goes on in the segment that follows the present one, which ends at `end`; whether there is one yet.
-    fn go_on(&mut self, log: &impl HeldLog, end: Lsn) -> std::result::Result<bool, ReadError> {
+    fn go_on(&mut self, log: &impl SegmentSource, end: Lsn) -> std::result::Result<bool, ReadError> {
         let next = log.with_segments(|segments, floor| {
             let mut segments = segments;
             let next = Iterator::find(&mut segments, |segment| segment.header.start_lsn >= end);
@@ -269,7 +269,7 @@ impl LogReader {
 }
 
 /// Where an epoch ended, as far as what is held tells: `u64::MAX` for the last one.
-pub fn end_of_epoch(log: &impl HeldLog, epoch: Epoch) -> Option<Lsn> {
+pub fn end_of_epoch(log: &impl SegmentSource, epoch: Epoch) -> Option<Lsn> {
     log.with_segments(|segments, _| {
         let mut end = None;
         for segment in segments {
