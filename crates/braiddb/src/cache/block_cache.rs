@@ -22,7 +22,7 @@ use super::{
     arena::{Arena, Hint, Pin, SINGLE_BIT, Trailer},
     clock::{Clock, IN_PLACE, TIME_MASK, Ticket, VACANT},
     mapped::PinnedUnit,
-    tally::Tally,
+    striped_counter::StripedCounter,
 };
 use crate::base::Result;
 use crossbeam_epoch::Guard;
@@ -64,7 +64,7 @@ pub struct BlockCache {
     /// The highest ticket whose epoch has passed. Raised with release by deferred functions, read with acquire: the
     /// readers who were there before the ticket are done with the units it was for.
     passed: Arc<AtomicU64>,
-    hits: Tally,
+    hits: StripedCounter,
     misses: AtomicU64,
     checked: AtomicU64,
     loaded_bytes: AtomicU64,
@@ -78,7 +78,7 @@ impl BlockCache {
             arena: Arena::new(),
             clock: Mutex::new(Clock::new(capacity_bytes)),
             passed: Arc::default(),
-            hits: Tally::default(),
+            hits: StripedCounter::default(),
             misses: AtomicU64::new(0),
             checked: AtomicU64::new(0),
             loaded_bytes: AtomicU64::new(0),

@@ -7,7 +7,7 @@
 
 use super::{
     arena::{Hint, Pin},
-    tally,
+    striped_counter,
 };
 use crate::platform::{Disposal, ReadMapping};
 use crossbeam_epoch::Guard;
@@ -84,7 +84,7 @@ impl MappedFile {
     #[inline]
     pub fn pin(&self, range: Range<u64>) -> Option<PinnedUnit> {
         let bytes = self.part(range)?;
-        let holder = Arc::clone(&self.holders[tally::shard() % HOLDERS]);
+        let holder = Arc::clone(&self.holders[striped_counter::shard() % HOLDERS]);
         Some(PinnedUnit { bytes, _keeper: Keeper::Mapped { _holder: holder } })
     }
 

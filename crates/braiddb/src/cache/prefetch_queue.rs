@@ -12,13 +12,13 @@ const RANGES: usize = 4;
 /// Ranges of addresses that are asked for in order. They are only ever fetched, by and for nothing else, so they may lie anywhere; but
 /// whoever asks for all of one asks for each of its lines.
 #[derive(Debug, Default)]
-pub struct Soon {
+pub struct PrefetchQueue {
     ranges: [Range<usize>; RANGES],
     at: u32,
     end: u32,
 }
 
-impl Soon {
+impl PrefetchQueue {
     /// Adds a range, after all that are there; if there is no room, it is asked for now.
     #[inline]
     pub fn add(&mut self, range: Range<usize>) {
@@ -95,56 +95,59 @@ fn prefetch_range(range: Range<usize>) {
 mod tests {
     use super::*;
 
-    fn left(soon: &Soon) -> Vec<(usize, usize)> {
-        soon.ranges[soon.at as usize..soon.end as usize].iter().map(|range| (range.start, range.end)).collect()
+    fn left(prefetches: &PrefetchQueue) -> Vec<(usize, usize)> {
+        prefetches.ranges[prefetches.at as usize..prefetches.end as usize]
+            .iter()
+            .map(|range| (range.start, range.end))
+            .collect()
     }
 
     #[test]
     fn ranges_are_passed_in_order() {
-        let mut soon = Soon::default();
-        soon.prefetch::<4>();
-        assert_eq!(left(&soon), []);
-        soon.add(640..1000);
-        soon.add(64..64);
-        soon.add(6400..6528);
-        soon.prefetch::<4>();
-        assert_eq!(left(&soon), [(896, 1000), (6400, 6528)]);
-        soon.prefetch::<4>();
-        assert_eq!(left(&soon), [(6400, 6528)]);
-        soon.prefetch::<2>();
-        assert_eq!(left(&soon), []);
-        soon.prefetch::<2>();
-        soon.add(128..256);
-        assert_eq!(left(&soon), [(128, 256)]);
-        soon.prefetch_all();
-        assert_eq!(left(&soon), []);
+        let mut prefetches = PrefetchQueue::default();
+        prefetches.prefetch::<4>();
+        assert_eq!(left(&prefetches), []);
+        prefetches.add(640..1000);
+        prefetches.add(64..64);
+        prefetches.add(6400..6528);
+        prefetches.prefetch::<4>();
+        assert_eq!(left(&prefetches), [(896, 1000), (6400, 6528)]);
+        prefetches.prefetch::<4>();
+        assert_eq!(left(&prefetches), [(6400, 6528)]);
+        prefetches.prefetch::<2>();
+        assert_eq!(left(&prefetches), []);
+        prefetches.prefetch::<2>();
+        prefetches.add(128..256);
+        assert_eq!(left(&prefetches), [(128, 256)]);
+        prefetches.prefetch_all();
+        assert_eq!(left(&prefetches), []);
     }
 
     #[test]
     fn what_has_no_room_is_not_kept() {
-        let mut soon = Soon::default();
+        let mut prefetches = PrefetchQueue::default();
         for at in 0..2 * RANGES {
-            soon.add(at * 64..at * 64 + 64);
+            prefetches.add(at * 64..at * 64 + 64);
         }
-        assert_eq!(left(&soon).len(), RANGES);
-        (1..RANGES).for_each(|_| soon.prefetch::<1>());
-        soon.add(0..64);
-        assert_eq!(left(&soon), [((RANGES - 1) * 64, RANGES * 64)], "room comes back with the last");
-        soon.prefetch::<1>();
-        assert_eq!(left(&soon), []);
-        soon.add(0..64);
-        assert_eq!(left(&soon), [(0, 64)]);
+        assert_eq!(left(&prefetches).len(), RANGES);
+        (1..RANGES).for_each(|_| prefetches.prefetch::<1>());
+        prefetches.add(0..64);
+        assert_eq!(left(&prefetches), [((RANGES - 1) * 64, RANGES * 64)], "room comes back with the last");
+        prefetches.prefetch::<1>();
+        assert_eq!(left(&prefetches), []);
+        prefetches.add(0..64);
+        assert_eq!(left(&prefetches), [(0, 64)]);
     }
 
     #[test]
     fn addresses_may_be_any() {
-        let mut soon = Soon::default();
-        soon.add(usize::MAX - 100..usize::MAX);
-        soon.prefetch::<1>();
-        soon.prefetch_all();
-        assert_eq!(left(&soon), []);
-        soon.add(usize::MAX - 100..usize::MAX);
-        soon.prefetch::<8>();
-        assert_eq!(left(&soon), []);
+        let mut prefetches = PrefetchQueue::default();
+        prefetches.add(usize::MAX - 100..usize::MAX);
+        prefetches.prefetch::<1>();
+        prefetches.prefetch_all();
+        assert_eq!(left(&prefetches), []);
+        prefetches.add(usize::MAX - 100..usize::MAX);
+        prefetches.prefetch::<8>();
+        assert_eq!(left(&prefetches), []);
     }
 }

@@ -31,9 +31,9 @@ pub(super) fn shard() -> usize {
 /// A count in as many shards as there may be threads. It is exact while at most [`SHARDS`] threads ever ran; with
 /// more, two threads of one shard may lose a few counts to each other.
 #[derive(Debug, Default)]
-pub(super) struct Tally([Shard; SHARDS]);
+pub(super) struct StripedCounter([Shard; SHARDS]);
 
-impl Tally {
+impl StripedCounter {
     /// Counts one up. A load and a store instead of an atomic addition: it is on the path of every hit.
     #[inline]
     pub fn add_one(&self) {

@@ -8,7 +8,7 @@ use super::{
     block::{average_entry_bytes, slot_before_end},
     format::{PAGE_BYTES, UNIT_HEADER_LEN},
 };
-use crate::cache::{Ahead, Hint, Soon};
+use crate::cache::{Ahead, Hint, PrefetchQueue};
 
 /// Most keys end within so many bytes of their entries.
 const KEY_BYTES_MOSTLY: usize = 24;
@@ -85,9 +85,15 @@ impl Run {
     }
 
     /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
-    /// of a block first if it begins there, or anyway. The entries are asked for little by little if they are wanted `soon`.
+    /// of a block first if it begins there, or anyway. The entries are asked for little by little if they are wanted `prefetches`.
     #[inline]
-    pub fn prefetch_rows(&self, mut position: Position, mut rows: u32, with_ends: bool, mut soon: Option<&mut Soon>) {
+    pub fn prefetch_rows(
+        &self,
+        mut position: Position,
+        mut rows: u32,
+        with_ends: bool,
+        mut prefetches: Option<&mut PrefetchQueue>,
+    ) {
         while rows > 0 && usize::from(position.block) < self.slots.units() {
             let entries = self.block_entries(position.block);
             let here = rows.min(u32::from(entries.saturating_sub(position.slot)));
@@ -97,7 +103,7 @@ impl Run {
                 if with_end {
                     page_end.prefetch_page_end();
                 }
-                prefetch_items(page_end, before_end, here, self.stride, soon.as_deref_mut());
+                prefetch_items(page_end, before_end, here, self.stride, prefetches.as_deref_mut());
             } else {
                 let note = self.note(position.block);
                 let stride = average_entry_bytes(note.len(), note.mark());
@@ -106,7 +112,7 @@ impl Run {
                     hint.prefetch([1, slot_before_end(entries as u8, position.slot)]);
                 }
                 let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
-                prefetch_items(hint, before_end, here, stride, soon.as_deref_mut());
+                prefetch_items(hint, before_end, here, stride, prefetches.as_deref_mut());
             }
             rows -= here;
             position = Position { block: position.block.saturating_add(1), slot: 0 };
@@ -123,9 +129,9 @@ impl Run {
 
 /// [`Hint::prefetch_items`], now or soon.
 #[inline]
-fn prefetch_items(unit: Hint, before_end: usize, items: u32, stride: usize, soon: Option<&mut Soon>) {
-    match (soon, unit.lines_of_items(before_end, items, stride)) {
-        (Some(soon), Some(lines)) => soon.add(lines),
+fn prefetch_items(unit: Hint, before_end: usize, items: u32, stride: usize, prefetches: Option<&mut PrefetchQueue>) {
+    match (prefetches, unit.lines_of_items(before_end, items, stride)) {
+        (Some(prefetches), Some(lines)) => prefetches.add(lines),
         _ => unit.prefetch_items(before_end, items, stride),
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! [`validate`] is called when a block is loaded, or checked to be read in place: afterwards every slot leads to a whole entry, and
 //! entries fill the block without gaps. [`entry`] checks all bounds nevertheless: it costs little, and what this process wrote a
-//! short while ago may be read before it is checked (`lately.rs`).
+//! short while ago may be read before it is checked (`recent_writes.rs`).
 
 use crate::{
     base::{

@@ -1,6 +1,6 @@
 //! What tables need, and how their entries are named.
 
-use super::{Demand, Lately, Moment, NewFilters};
+use super::{Demand, Moment, NewFilters, RecentWrites};
 use crate::{
     cache::BlockCache,
     platform::{Disposal, Runtime, SystemRuntime, Vfs},
@@ -21,7 +21,7 @@ pub struct TableContext {
     /// Whether blocks may be read where their file is mapped.
     pub in_place: bool,
     /// What was written of them a short while ago.
-    pub lately: Arc<Lately>,
+    pub recent_writes: Arc<RecentWrites>,
     /// Filters of runs that were written and not opened yet.
     pub new_filters: Arc<NewFilters>,
     /// Who removes files and closes them.
@@ -33,8 +33,8 @@ impl TableContext {
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
         let demand = Arc::new(Demand::new(u64::MAX));
         let runtime = Arc::new(SystemRuntime::new());
-        let (lately, new_filters, disposal) = Default::default();
-        TableContext { vfs, cache, demand, runtime, in_place: true, lately, new_filters, disposal }
+        let (recent_writes, new_filters, disposal) = Default::default();
+        TableContext { vfs, cache, demand, runtime, in_place: true, recent_writes, new_filters, disposal }
     }
 
     /// What moment it is.

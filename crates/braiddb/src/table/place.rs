@@ -9,7 +9,7 @@
 //! - What was checked is checked again when it is looked up more than [`CHECKED_FOR_NS`] later. The system may have dropped the
 //!   block meanwhile and may read it from the disk again, and there is no way to be told. Blocks fall due at different times,
 //!   so that this is never much work at once. (Who pins a block has it as it is for as long as that lasts.)
-//! - What this process wrote a short while ago counts as checked then, if it was written without compression (`lately.rs`).
+//! - What this process wrote a short while ago counts as checked then, if it was written without compression (`recent_writes.rs`).
 //! - Where some blocks of a **region** were checked in that time and the system has all of it in memory, all of it is made ready
 //!   at once, and the other blocks need no call.
 

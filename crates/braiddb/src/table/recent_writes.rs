@@ -20,7 +20,7 @@ pub(super) fn is_sample(file: FileId, part: u64) -> bool {
 
 /// Parts of files that were written lately. Shared by all threads.
 #[derive(Debug, Default)]
-pub struct Lately {
+pub struct RecentWrites {
     written: Mutex<Vec<Written>>,
 }
 
@@ -31,7 +31,7 @@ struct Written {
     since: Moment,
 }
 
-impl Lately {
+impl RecentWrites {
     /// Notes that whatever stands in a file at `from` and after it was written at `since` or later, in a way that can be read in
     /// place.
     pub(super) fn note(&self, file: FileId, from: u64, since: Moment) {

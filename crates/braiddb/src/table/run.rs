@@ -12,9 +12,9 @@ use super::{
     block::{self, Rows, entry_count},
     exact::{average_stride, start_on_grid},
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
-    lately::is_sample,
     meta::RunMeta,
     place::{Moment, Place},
+    recent_writes::is_sample,
     scan::{KeyScan, RunScan},
     sequence::Sequence,
     tail::{FOOTER_LEN, Footer, Index},
@@ -137,7 +137,7 @@ impl Run {
             disposal: Arc::clone(&ctx.disposal),
             is_obsolete: AtomicBool::new(false),
         };
-        if let Some(since) = ctx.lately.since(run.meta.file_id, 0).filter(|_| ctx.in_place) {
+        if let Some(since) = ctx.recent_writes.since(run.meta.file_id, 0).filter(|_| ctx.in_place) {
             let blocks = (0..run.end().block).filter(|&block| !is_sample(run.meta.file_id, block.into()));
             blocks.for_each(|block| run.slots.set_written(block.into(), since.span_of(block.into())));
         }

@@ -75,7 +75,7 @@ fn what_was_written_lately_is_not_at_hand_where_files_cannot_be_mapped() {
 
 /// What another process has of it: what that writes has not been written lately here.
 fn elsewhere(ctx: &TableContext) -> TableContext {
-    TableContext { lately: Arc::default(), ..ctx.clone() }
+    TableContext { recent_writes: Arc::default(), ..ctx.clone() }
 }
 
 fn dir() -> PathBuf {

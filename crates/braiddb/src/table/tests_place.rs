@@ -3,7 +3,7 @@
 use super::{
     KeyBlocks, Position, Run, RunMeta, RunOptions, RunWriter, Spot, TableContext,
     blob::{BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext},
-    lately::is_sample,
+    recent_writes::is_sample,
 };
 use crate::{
     base::{EntryKind, EntryRef, Error},
@@ -143,7 +143,7 @@ impl Fixture {
 
     /// The context of one who has written nothing.
     fn reader(&self) -> TableContext {
-        TableContext { lately: Arc::default(), ..self.ctx.clone() }
+        TableContext { recent_writes: Arc::default(), ..self.ctx.clone() }
     }
 
     /// A run of so many rows, opened by one who has not written it, and where they stand.
@@ -408,7 +408,7 @@ fn blob_writer(fixture: &Fixture) -> BlobWriter {
         runtime: Arc::clone(&fixture.ctx.runtime),
         next_file_number: Arc::new(|| 5),
         file_len: 1 << 30,
-        lately: Arc::clone(&fixture.ctx.lately),
+        recent_writes: Arc::clone(&fixture.ctx.recent_writes),
         sync_failed: Arc::new(|| {}),
     })
 }

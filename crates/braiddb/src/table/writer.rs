@@ -4,7 +4,7 @@
 //! [`RunWriter::finish`]: the keys compressed, a few bytes each; the index 16 bytes a block.
 
 use super::{
-    Expiries, ExpiryCounter, KeyFilter, Lately, Moment, NewFilters, Position, TableContext,
+    Expiries, ExpiryCounter, KeyFilter, Moment, NewFilters, Position, RecentWrites, TableContext,
     block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_ENTRY_BYTES},
     format::{PAGE_BYTES, UNIT_HEADER_LEN, encode_tombstones, put_unit, stamp_unit},
     key_block::{KeyBlockBuilder, KeyBlocks},
@@ -88,7 +88,7 @@ pub struct RunWriter {
     footer: Footer,
     number: FileNumber,
     file_id: FileId,
-    lately: Arc<Lately>,
+    recent_writes: Arc<RecentWrites>,
     new_filters: Arc<NewFilters>,
     /// The hashes of the keys, if it is to have a filter.
     hashes: Vec<u64>,
@@ -146,7 +146,7 @@ impl RunWriter {
             },
             number,
             file_id,
-            lately: Arc::clone(&ctx.lately),
+            recent_writes: Arc::clone(&ctx.recent_writes),
             new_filters: Arc::clone(&ctx.new_filters),
             hashes: Vec::new(),
             begun: Moment::now(&*ctx.runtime),
@@ -276,7 +276,7 @@ impl RunWriter {
         self.flush()?;
         debug_assert_eq!(meta.file_bytes, self.written);
         if self.blocks.iter().all(BlockEntry::is_plain) {
-            self.lately.note(self.file_id, 0, self.begun);
+            self.recent_writes.note(self.file_id, 0, self.begun);
         }
         if self.options.has_filter {
             self.new_filters.put(self.number, self.file_id, KeyFilter::of(&self.hashes));

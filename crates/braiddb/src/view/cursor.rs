@@ -20,7 +20,7 @@ use super::format::{
 use super::reader::View;
 use super::rows::{Decode, HeldRuns, LONG_SCAN, RowBatch, RowPlace};
 use crate::base::{Beyond, Cursor, EntryKind, EntryRef, Result, SequenceNumber, near_lane};
-use crate::cache::Soon;
+use crate::cache::PrefetchQueue;
 use crate::table::{Moment, PinnedBlock, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
@@ -110,16 +110,23 @@ impl Loaded {
     /// Asks for the entries of some lanes, now or soon, unless that was done before; with the ends of all their blocks, if none of
     /// them has been read yet.
     #[inline]
-    fn prefetch(&mut self, view: &View, runs: &[Arc<Run>], lanes: u32, with_ends: bool, soon: Option<&mut Soon>) {
+    fn prefetch(
+        &mut self,
+        view: &View,
+        runs: &[Arc<Run>],
+        lanes: u32,
+        with_ends: bool,
+        prefetches: Option<&mut PrefetchQueue>,
+    ) {
         let lanes = lanes & !self.fetched & !self.queued;
         if lanes == 0 || self.segment.is_none() {
             return;
         }
-        *(if soon.is_some() { &mut self.queued } else { &mut self.fetched }) |= lanes;
+        *(if prefetches.is_some() { &mut self.queued } else { &mut self.fetched }) |= lanes;
         let segment = self.parsed(view);
         let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
         let span = lanes_below(end) & !lanes_below(first);
-        view.simd.run(PrefetchRows { runs, segment, first, span, with_ends, soon });
+        view.simd.run(PrefetchRows { runs, segment, first, span, with_ends, prefetches });
     }
 }
 
@@ -216,11 +223,18 @@ impl ViewCursor {
     }
 
     /// Asks for so many rows of the segment after or before one that is read, or has them asked for soon.
-    fn prefetch_coming(&mut self, next: u32, rows: usize, is_forward: bool, guard: &Guard, soon: Option<&mut Soon>) {
+    fn prefetch_coming(
+        &mut self,
+        next: u32,
+        rows: usize,
+        is_forward: bool,
+        guard: &Guard,
+        prefetches: Option<&mut PrefetchQueue>,
+    ) {
         let ViewCursor { view, runs, coming, hidden, .. } = self;
         // What is wrong with it is told to who comes there.
         if next < view.directory.segments() && coming.load(view, next, *hidden, guard).is_ok() {
-            coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false, soon);
+            coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false, prefetches);
         }
     }
 
@@ -436,9 +450,9 @@ impl ViewCursor {
 
     /// Loads the record of a segment in which a lane was found, and asks for the rows of the next that are likely to be wanted.
     #[inline]
-    fn load_found(&mut self, found: &Found<'_>, guard: &Guard, soon: Option<&mut Soon>) {
+    fn load_found(&mut self, found: &Found<'_>, guard: &Guard, prefetches: Option<&mut PrefetchQueue>) {
         if found.left > 0 {
-            self.prefetch_coming(found.number + 1, found.left, true, guard, soon);
+            self.prefetch_coming(found.number + 1, found.left, true, guard, prefetches);
         }
         if self.loaded.segment != Some(found.number) {
             self.loaded.take(&self.view, found.number, self.hidden, (found.record, &found.segment));
@@ -488,7 +502,7 @@ impl ViewCursor {
             Some(found) if found.is_shown => found,
             _ => return Ok(false),
         };
-        self.load_found(&found, guard, Some(batch.soon()));
+        self.load_found(&found, guard, Some(batch.prefetches()));
         batch.begin_with_seek(found.number);
         if self.fill_from(found.number, found.lane, true, batch, (moment, guard)).is_err() {
             batch.fail();
@@ -568,7 +582,7 @@ impl ViewCursor {
         let is_long = batch.rounds() >= LONG_SCAN;
         if batch.rounds() > 0 {
             // The rows that are decoded now were not all asked for yet.
-            batch.soon().prefetch_all();
+            batch.prefetches().prefetch_all();
         }
         let likely = batch.likely_rows();
         let few = if likely > 0 { likely } else { FEW_LANES };
@@ -585,7 +599,7 @@ impl ViewCursor {
             let coming = if batch.rounds() == 0 { likely } else { likely.max(chunk_rows + FEW_LANES) };
             self.prefetch_ahead([lanes, chunk], [next, step(next)], coming, batch, guard);
             if chunk_rows < ROWS_SOON_MIN {
-                batch.soon().prefetch_all();
+                batch.prefetches().prefetch_all();
             }
         }
         let ViewCursor { view, runs, loaded, .. } = self;
@@ -636,7 +650,7 @@ impl ViewCursor {
         } else if left > 0 {
             // Rows that are merged with others are not passed one by one.
             let is_passed = batch.is_forward() && !batch.is_to_merge();
-            self.prefetch_coming(next, left, batch.is_forward(), guard, is_passed.then(|| batch.soon()));
+            self.prefetch_coming(next, left, batch.is_forward(), guard, is_passed.then(|| batch.prefetches()));
             self.view.prefetch_record(after_next);
         } else {
             view.prefetch_record(next);

@@ -5,7 +5,7 @@ use super::reader::View;
 use super::search::{candidate, compare_counted, correct};
 use super::simd::{Simd, Task};
 use crate::base::{EntryRef, Result};
-use crate::cache::Soon;
+use crate::cache::PrefetchQueue;
 use crate::table::{Moment, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct PrefetchRows<'a> {
     pub(super) span: u32,
     pub(super) with_ends: bool,
     /// Takes the entries in, if they are not to be asked for at once.
-    pub(super) soon: Option<&'a mut Soon>,
+    pub(super) prefetches: Option<&'a mut PrefetchQueue>,
 }
 
 impl Task for PrefetchRows<'_> {
@@ -26,7 +26,7 @@ impl Task for PrefetchRows<'_> {
 
     #[inline(always)]
     fn run(self, _simd: Simd) {
-        let PrefetchRows { runs, segment, first, span, with_ends, mut soon } = self;
+        let PrefetchRows { runs, segment, first, span, with_ends, mut prefetches } = self;
         for (index, run) in runs.iter().enumerate() {
             let lanes = segment.lanes_of_run(index);
             let rows = (lanes & span).count_ones();
@@ -34,7 +34,7 @@ impl Task for PrefetchRows<'_> {
                 && let Some(cursor) = segment.cursor(index)
             {
                 let from = run.advance(cursor, (lanes & lanes_below(first)).count_ones());
-                run.prefetch_rows(from, rows, with_ends, soon.as_deref_mut());
+                run.prefetch_rows(from, rows, with_ends, prefetches.as_deref_mut());
             }
         }
     }
@@ -78,7 +78,7 @@ impl Task for FindLane<'_> {
                 first: span.trailing_zeros() as usize,
                 span,
                 with_ends: true,
-                soon: None,
+                prefetches: None,
             });
         } else if lane + 1 < segment.count() {
             // A query that is greater mostly belongs right after, where a reader will look next.
@@ -167,7 +167,14 @@ impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
         let (run, position) = view.locate(runs, number, &segment, lane)?;
         if likely > 0 {
             (fetched, left) = likely_lanes(&segment, lane, likely, true);
-            view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true, soon: None });
+            view.simd.run(PrefetchRows {
+                runs,
+                segment,
+                first: lane,
+                span: fetched,
+                with_ends: true,
+                prefetches: None,
+            });
         } else {
             // A query that is greater mostly belongs right after.
             runs[run].prefetch_next_key(position);

@@ -270,11 +270,11 @@ impl HashIndex {
         (run, Spot { block, offset: place })
     }
 
-    /// Asks for what [`HashIndex::read`] will need, or, `soon`, for what asking for that will need; all of it at once where that can be told
+    /// Asks for what [`HashIndex::read`] will need, or, `prefetches`, for what asking for that will need; all of it at once where that can be told
     /// already.
     #[inline(always)]
-    pub(crate) fn prefetch_entry(&self, Word { block, place, .. }: Word, run: &Run, soon: bool) {
-        match (self.fields.is_exact, soon) {
+    pub(crate) fn prefetch_entry(&self, Word { block, place, .. }: Word, run: &Run, prefetches: bool) {
+        match (self.fields.is_exact, prefetches) {
             (true, true) => {
                 run.prefetch_slot(block);
                 run.prefetch_at(Spot { block, offset: place });

@@ -40,14 +40,14 @@ impl Core {
         drop(by_name);
         let sequence = dropped.as_ref().map_or_else(|_| self.snapshots.visible(), |sequence| *sequence);
         let floor = self.wal.as_ref().map_or(0, Wal::floor);
-        let mut lately = self.catalog.dropped.write();
-        lately.retain(|_, tree| tree.sequence > floor);
-        lately.extend(
+        let mut recent_writes = self.catalog.dropped.write();
+        recent_writes.retain(|_, tree| tree.sequence > floor);
+        recent_writes.extend(
             trees
                 .iter()
                 .map(|(name, tree)| (tree.id, DroppedTree { name: (*name).to_owned(), multi: tree.multi, sequence })),
         );
-        drop(lately);
+        drop(recent_writes);
         dropped.map(|_| ())
     }
 }

@@ -59,7 +59,7 @@ pub(in crate::db) fn table_context(settings: &Settings) -> TableContext {
         demand: Arc::new(Demand::new(settings.hash_index_after)),
         runtime: Arc::clone(&settings.runtime),
         in_place: settings.read_in_place,
-        lately: Arc::default(),
+        recent_writes: Arc::default(),
         new_filters: Arc::default(),
         disposal: Arc::default(),
     }

@@ -386,7 +386,7 @@ fn open_blobs(
         runtime: Arc::clone(&settings.runtime),
         next_file_number: number_source(next_file),
         file_len: settings.blob_file_bytes,
-        lately: Arc::clone(&table.lately),
+        recent_writes: Arc::clone(&table.recent_writes),
         sync_failed: {
             let (vfs, dir) = (Arc::clone(&table.vfs), dir.to_owned());
             Arc::new(move || leave_marker(&*vfs, &dir))

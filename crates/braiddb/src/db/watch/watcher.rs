@@ -19,8 +19,8 @@ use crate::{
     platform::UNIX_EPOCH,
     version::{Layout, Manifest},
     wal::{
-        ClosedLog, Gone, HeldLog, LogItem, LogReader, Lsn, ReadError, RecordInfo, RecoveryInput, RetentionLimit,
-        Segment, Visit, end_of_epoch, recover,
+        ClosedLog, Gone, LogItem, LogReader, Lsn, ReadError, RecordInfo, RecoveryInput, RetentionLimit, Segment,
+        SegmentSource, Visit, end_of_epoch, recover,
     },
 };
 use std::{
@@ -586,7 +586,7 @@ fn check_reached(commit: SequenceNumber, last: SequenceNumber) -> Result<()> {
     )))
 }
 
-impl HeldLog for Source {
+impl SegmentSource for Source {
     fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
         match (&self.core.wal, &self.closed) {
             (Some(wal), _) => wal.with_segments(look),

@@ -7,7 +7,7 @@ use crate::{
     base::FileId,
     cache::{CheckTime, MappedFile},
     platform::{Disposal, File, Runtime},
-    table::{Lately, TableContext, lately::is_sample, place::Moment},
+    table::{RecentWrites, TableContext, place::Moment, recent_writes::is_sample},
 };
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ pub(super) struct BlobPlace {
     /// The file's length when a value was wanted that the map lacks, and when that was.
     wanted: Mutex<(u64, Option<CheckTime>)>,
     runtime: Arc<dyn Runtime>,
-    lately: Arc<Lately>,
+    recent_writes: Arc<RecentWrites>,
     disposal: Arc<Disposal>,
     is_allowed: bool,
 }
@@ -52,7 +52,7 @@ impl BlobPlace {
             mapped: ArcSwapOption::empty(),
             wanted: Mutex::default(),
             runtime: Arc::clone(&ctx.runtime),
-            lately: Arc::clone(&ctx.lately),
+            recent_writes: Arc::clone(&ctx.recent_writes),
             disposal: Arc::clone(&ctx.disposal),
             is_allowed: ctx.in_place,
         }
@@ -101,7 +101,7 @@ impl BlobPlace {
 
     /// Whether the record at an offset was written in this span of time and need not be checked for that.
     pub fn is_written(&self, file: FileId, offset: u64, now: CheckTime) -> bool {
-        !is_sample(file, offset) && self.lately.since(file, offset).is_some_and(|since| since.span_of(0) == now)
+        !is_sample(file, offset) && self.recent_writes.since(file, offset).is_some_and(|since| since.span_of(0) == now)
     }
 
     /// The present span of time: what was checked in another is to be checked again.

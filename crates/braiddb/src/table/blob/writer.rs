@@ -7,7 +7,7 @@ use crate::{
     base::{Error, FileId, FileNumber, Result, limits},
     codec::{Compression, FILE_HEADER_LEN, FileHeader, FileKind, checksum, compress},
     platform::{File, OpenMode, Runtime, Vfs},
-    table::{Lately, Moment},
+    table::{Moment, RecentWrites},
 };
 use parking_lot::Mutex;
 use std::{
@@ -41,7 +41,7 @@ pub struct BlobWriterContext {
     /// A file that has grown to this length is followed by another.
     pub file_len: u64,
     /// Where what was written is noted.
-    pub lately: Arc<Lately>,
+    pub recent_writes: Arc<RecentWrites>,
     /// Called when a sync has failed.
     pub sync_failed: Arc<dyn Fn() + Send + Sync>,
 }
@@ -230,7 +230,7 @@ impl BlobWriter {
         let since = Moment::now(&*self.context.runtime);
         let reservation = self.reserve(stored_len, lane)?;
         let (file, offset) = (&reservation.file, reservation.offset);
-        self.context.lately.note(file.file_id, offset, since);
+        self.context.recent_writes.note(file.file_id, offset, since);
         let (mut head, sum) = packed.head(&header, internal_key, file.file_id, offset);
         debug_assert_eq!(head.len() as u64, head_len);
         let written = if packed.bytes.len() <= WHOLE_WRITE_LEN {

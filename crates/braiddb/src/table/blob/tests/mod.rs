@@ -34,7 +34,7 @@ fn writer(vfs: &FaultVfs, file_len: u64) -> BlobWriter {
         runtime: Arc::new(SystemRuntime::new()),
         next_file_number: Arc::new(move || next.fetch_add(1, Ordering::Relaxed)),
         file_len,
-        lately: Arc::default(),
+        recent_writes: Arc::default(),
         sync_failed: Arc::new(|| {}),
     })
 }
