@@ -3,7 +3,7 @@
 use super::catalog::TreeState;
 use crate::{
     base::{Error, Result, TreeId, limits},
-    read::Sought,
+    read::LookupKey,
 };
 use std::ops::Deref;
 
@@ -62,11 +62,11 @@ impl KeyBuf {
 
     /// Puts the key of `user_key` in an open tree in its place, to be looked up. Fails as [`KeyBuf::of`] does.
     #[inline(always)]
-    pub fn seek_of<'k>(&'k mut self, tree: &TreeState, user_key: &'k [u8]) -> Result<Sought<'k>> {
+    pub fn seek_of<'k>(&'k mut self, tree: &TreeState, user_key: &'k [u8]) -> Result<LookupKey<'k>> {
         tree.check()?;
         check_key(user_key)?;
         self.set_in(tree.id, user_key);
-        Ok(Sought::of_parts(self, tree.id.first_key(), user_key))
+        Ok(LookupKey::of_parts(self, tree.id.first_key(), user_key))
     }
 
     /// Puts the key of `user_key` in `tree` in its place.

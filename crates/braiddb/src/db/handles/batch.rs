@@ -16,7 +16,7 @@ use crate::{
             key::check_key,
             settings::Durability,
         },
-        write::{pending_blobs::OnTheWay, piece_writer::Placed, pipeline::Terms},
+        write::{pending_blobs::PendingBlobs, piece_writer::Placed, pipeline::Terms},
     },
 };
 use std::{
@@ -34,7 +34,7 @@ pub struct Batch {
     /// By id.
     trees: Vec<Arc<TreeState>>,
     /// What streams have written that it refers to.
-    streams: Vec<Arc<OnTheWay>>,
+    streams: Vec<Arc<PendingBlobs>>,
 }
 
 impl std::fmt::Debug for Batch {
@@ -61,10 +61,10 @@ impl Batch {
         self.raw.push(kind, &[&tree.state().id.first_key(), key], value);
     }
 
-    pub(in crate::db) fn push_placed(&mut self, tree: &Tree, key: &[u8], placed: &Placed, on_the_way: Arc<OnTheWay>) {
+    pub(in crate::db) fn push_placed(&mut self, tree: &Tree, key: &[u8], placed: &Placed, pending: Arc<PendingBlobs>) {
         self.push(placed.kind, tree, key, &placed.value);
         self.raw.count_placed(placed.len.saturating_sub(placed.value.len() as u64));
-        self.streams.push(on_the_way);
+        self.streams.push(pending);
     }
 
     /// Makes the batch fail when it is written.

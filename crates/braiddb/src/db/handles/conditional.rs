@@ -13,7 +13,7 @@ use crate::{
         write::{conflict_window::Membership, pipeline::Terms},
     },
     platform::SystemTime,
-    read::Sought,
+    read::LookupKey,
     txn::{Check, ReadSet},
 };
 use std::{borrow::Cow, slice, sync::Arc, time::Duration};
@@ -182,7 +182,7 @@ impl Tree {
         let core = self.db().core();
         self.update_from(&internal, || {
             let mut update = None;
-            core.get_entry(Sought::of(&internal), None, |value, sequence| {
+            core.get_entry(LookupKey::of(&internal), None, |value, sequence| {
                 update = Some(decide(Some((&value, sequence))))
             })?;
             Ok(update.unwrap_or_else(|| decide(None)))
@@ -232,6 +232,6 @@ impl Core {
     /// The value of an internal key and its version, at a snapshot, or now.
     pub fn get_versioned(self: &Arc<Self>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
         let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), self.versions.of(sequence));
-        self.get_entry(Sought::of(key), snapshot, own)
+        self.get_entry(LookupKey::of(key), snapshot, own)
     }
 }

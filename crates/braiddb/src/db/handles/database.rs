@@ -20,7 +20,7 @@ use crate::{
         record::version::Version,
         write::update_scope::meant,
     },
-    read::Sought,
+    read::LookupKey,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -232,7 +232,7 @@ impl Db {
     /// The application cursor that was committed last: see [`Batch::set_application_cursor`]. After an open, that of the last commit
     /// that has survived and had one.
     pub fn application_cursor(&self) -> Result<Option<Vec<u8>>> {
-        self.core().get(Sought::of(&application_cursor_key()), None, |value| value.into_owned())
+        self.core().get(LookupKey::of(&application_cursor_key()), None, |value| value.into_owned())
     }
 
     /// Makes all earlier commits survive a power failure. Those that did not go to the log ([`Durability::None`]) are flushed.

@@ -231,12 +231,12 @@ impl EntryLoader {
             None => Ok(()),
             Some(Long::Operands { bytes, .. }) => self.operands(&bytes),
             Some(Long::Value { pieces, expires_us, .. }) => {
-                let (placed, on_the_way) = pieces.finish()?;
+                let (placed, pending) = pieces.finish()?;
                 let mut room = Vec::new();
                 let content = Content { kind: placed.kind, value: &placed.value, expires_us };
                 let (kind, value) = content.entry(&mut room);
                 self.writer.add_placed(&self.key, sequence, kind, value)?;
-                self.writer.keep_stream(on_the_way);
+                self.writer.keep_stream(pending);
                 Ok(())
             }
         }

@@ -144,7 +144,7 @@ impl Spiller {
     }
 
     fn try_spill(&mut self, mut full: Buffer) -> Result<Buffer> {
-        if self.spills.len() + self.on_the_way() >= self.fan_in {
+        if self.spills.len() + self.in_flight() >= self.fan_in {
             self.merge_spills()?;
         }
         self.numbered += 1;
@@ -169,8 +169,8 @@ impl Spiller {
     }
 
     /// How many buffers are being written.
-    fn on_the_way(&self) -> usize {
-        self.threads.as_ref().map_or(0, |threads| threads.on_the_way)
+    fn in_flight(&self) -> usize {
+        self.threads.as_ref().map_or(0, |threads| threads.in_flight)
     }
 
     /// Waits until one more buffer is written.
@@ -183,7 +183,7 @@ impl Spiller {
 
     /// Waits until all buffers are written, and lets go of them: their memory is needed to merge with.
     fn await_all(&mut self) -> Result<()> {
-        while self.on_the_way() > 0 {
+        while self.in_flight() > 0 {
             self.await_one()?;
         }
         self.made -= self.spare.len();
@@ -230,7 +230,7 @@ type Written = Result<(Spill, Buffer)>;
 struct SpillThreads {
     full_to: Option<SyncSender<(u64, Buffer)>>,
     written_from: Receiver<Written>,
-    on_the_way: usize,
+    in_flight: usize,
     handles: Vec<JoinHandle<()>>,
 }
 
@@ -241,7 +241,7 @@ impl SpillThreads {
         let (written_to, written_from) = mpsc::sync_channel(count + 1);
         let full_from = Arc::new(Mutex::new(full_from));
         let mut threads =
-            SpillThreads { full_to: Some(full_to), written_from, on_the_way: 0, handles: Vec::with_capacity(count) };
+            SpillThreads { full_to: Some(full_to), written_from, in_flight: 0, handles: Vec::with_capacity(count) };
         for _ in 0..count {
             let (place, full_from, written_to) = (place.clone(), Arc::clone(&full_from), written_to.clone());
             let (core, runtime) = (Arc::clone(&place.core), Arc::clone(&place.core.settings.runtime));
@@ -258,12 +258,12 @@ impl SpillThreads {
 
     fn send(&mut self, number: u64, full: Buffer) -> Result<()> {
         self.full_to.as_ref().ok_or_else(panicked)?.send((number, full)).map_err(|_| panicked())?;
-        self.on_the_way += 1;
+        self.in_flight += 1;
         Ok(())
     }
 
     fn receive(&mut self) -> Written {
-        self.on_the_way -= 1;
+        self.in_flight -= 1;
         self.written_from.recv().map_err(|_| panicked())?
     }
 }

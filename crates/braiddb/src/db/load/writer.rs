@@ -12,7 +12,7 @@ use crate::{
     compaction::PART_BLOCKS_MAX,
     db::{
         engine::{catalog::TreeState, core::Core, settings::Durability},
-        write::pending_blobs::OnTheWay,
+        write::pending_blobs::PendingBlobs,
     },
     platform::{BehindVfs, WriteBehind},
     table::{
@@ -141,7 +141,7 @@ pub struct LoadWriter {
     user_bytes: u64,
     rows: u64,
     /// What streams were written to.
-    streams: Option<OnTheWay>,
+    streams: Option<PendingBlobs>,
     is_in_force: bool,
 }
 
@@ -228,10 +228,10 @@ impl LoadWriter {
     }
 
     /// Keeps what a stream was written to until all is in force.
-    pub fn keep_stream(&mut self, on_the_way: OnTheWay) {
+    pub fn keep_stream(&mut self, pending: PendingBlobs) {
         match &mut self.streams {
-            Some(streams) => streams.absorb(on_the_way),
-            none => *none = Some(on_the_way),
+            Some(streams) => streams.absorb(pending),
+            none => *none = Some(pending),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
         },
         files::names::damaged_view,
     },
-    read::{self, GROUP_KEYS, Lookup, ReadState, Sought},
+    read::{self, GROUP_KEYS, Lookup, LookupKey, ReadState},
     table::blob::BlobValue,
     view::{Absent, Quick, read_absent},
 };
@@ -106,14 +106,14 @@ impl Core {
     #[inline(never)]
     fn get_anew<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
         let whole = KeyBuf::new(tree, key);
-        self.get(Sought::of_parts(&whole, tree.first_key(), key), None, read)
+        self.get(LookupKey::of_parts(&whole, tree.first_key(), key), None, read)
     }
 
     /// Shows the value of an internal key at a snapshot, or now, to `read`, as [`Core::get_now`] does.
     #[inline]
     pub fn get<R>(
         &self,
-        key: Sought<'_>,
+        key: LookupKey<'_>,
         snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>) -> R,
     ) -> Result<Option<R>> {
@@ -124,7 +124,7 @@ impl Core {
     #[inline]
     pub fn get_entry<R>(
         &self,
-        key: Sought<'_>,
+        key: LookupKey<'_>,
         snapshot: Option<&Hold>,
         read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
     ) -> Result<Option<R>> {
@@ -135,7 +135,7 @@ impl Core {
     #[inline(always)]
     fn get_with<R>(
         &self,
-        key: Sought<'_>,
+        key: LookupKey<'_>,
         snapshot: Option<&Hold>,
         with_sequence: bool,
         read: impl FnOnce(Cow<'_, [u8]>, SequenceNumber) -> R,
@@ -440,7 +440,7 @@ fn internal<'k>(tree: TreeId, keys: impl Iterator<Item = &'k [u8]>, lookups: &mu
     let mut internal = Vec::with_capacity(GROUP_KEYS);
     for (key, lookup) in keys.zip(lookups) {
         let whole = KeyBuf::new(tree, key);
-        *lookup = Lookup::of(Sought::of_parts(&whole, tree.first_key(), key));
+        *lookup = Lookup::of(LookupKey::of_parts(&whole, tree.first_key(), key));
         internal.push(whole);
     }
     internal

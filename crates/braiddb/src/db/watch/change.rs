@@ -6,7 +6,7 @@ use crate::{
     db::{
         engine::{core::Core, settings::TreeOptions},
         record::version::Version,
-        write::pending_blobs::OnTheWay,
+        write::pending_blobs::PendingBlobs,
     },
     platform::SystemTime,
     table::blob::Pieces,
@@ -200,7 +200,7 @@ pub struct LoggedStream {
     pub(super) core: Arc<Core>,
     pub(super) pieces: Pieces,
     /// Keeps the files.
-    pub(super) _files: OnTheWay,
+    pub(super) _files: PendingBlobs,
 }
 
 impl LoggedStream {

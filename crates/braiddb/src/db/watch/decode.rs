@@ -8,7 +8,7 @@ use crate::{
     db::{
         engine::{catalog::TreeState, core::Core},
         handles::multi::tree::{bounds_of, split as split_multi_key, unescape},
-        write::{pending_blobs::OnTheWay, wal_bypass::Marker},
+        write::{pending_blobs::PendingBlobs, wal_bypass::Marker},
     },
     platform::{SystemTime, UNIX_EPOCH},
     table::blob::Pieces,
@@ -283,7 +283,7 @@ impl Decoder<'_> {
 
     /// A value in blob files, which are kept; an error if they are gone.
     fn stream(&self, pieces: Pieces) -> Result<LoggedStream> {
-        let mut files = OnTheWay::new(self.core);
+        let mut files = PendingBlobs::new(self.core);
         let are_there = match self.core.wal {
             Some(_) => files.pin(&pieces),
             // Files that are open stay.

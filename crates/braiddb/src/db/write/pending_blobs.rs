@@ -20,7 +20,7 @@ use std::{
 /// Dropped, it says what became of the commit. If there was none, what was written is given up: files that hold nothing
 /// else go at once, and of others, merges move out what still counts once that is less than half of them.
 #[derive(Debug)]
-pub struct OnTheWay {
+pub struct PendingBlobs {
     core: Arc<Core>,
     files: BTreeSet<FileNumber>,
     /// Those of them that something was written to for this commit.
@@ -29,10 +29,10 @@ pub struct OnTheWay {
     sequence: AtomicU64,
 }
 
-impl OnTheWay {
+impl PendingBlobs {
     /// No files.
-    pub fn new(core: &Arc<Core>) -> OnTheWay {
-        OnTheWay {
+    pub fn new(core: &Arc<Core>) -> PendingBlobs {
+        PendingBlobs {
             core: Arc::clone(core),
             files: BTreeSet::new(),
             written: BTreeSet::new(),
@@ -72,7 +72,7 @@ impl OnTheWay {
     }
 
     /// Takes over what another has.
-    pub fn absorb(&mut self, mut other: OnTheWay) {
+    pub fn absorb(&mut self, mut other: PendingBlobs) {
         self.written.append(&mut other.written);
         for number in std::mem::take(&mut other.files) {
             if !self.files.insert(number) {
@@ -103,7 +103,7 @@ impl OnTheWay {
     }
 }
 
-impl Drop for OnTheWay {
+impl Drop for PendingBlobs {
     fn drop(&mut self) {
         let files: Vec<FileNumber> = self.files.iter().copied().collect();
         let sequence = Some(*self.sequence.get_mut()).filter(|sequence| *sequence > 0);

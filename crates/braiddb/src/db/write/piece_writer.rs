@@ -10,7 +10,7 @@
 //! however short the appends. And of the pieces at the end that are not long yet, each is more than twice as long as the next: there
 //! are no more than 23 of them, and any two neighbours among the others make a long piece or more.
 
-use super::pending_blobs::OnTheWay;
+use super::pending_blobs::PendingBlobs;
 use crate::{
     base::{Content, EntryKind, Error, Result, limits},
     codec::Compression,
@@ -92,7 +92,7 @@ pub struct PieceWriter {
     /// What is no piece yet, in its first bytes.
     buffer: Vec<u8>,
     filled: usize,
-    on_the_way: OnTheWay,
+    pending: PendingBlobs,
     unsynced: u64,
     has_failed: bool,
 }
@@ -109,7 +109,7 @@ impl PieceWriter {
             written: 0,
             buffer: Vec::new(),
             filled: 0,
-            on_the_way: OnTheWay::new(core),
+            pending: PendingBlobs::new(core),
             unsynced: 0,
             has_failed: false,
         }
@@ -205,13 +205,13 @@ impl PieceWriter {
     }
 
     fn try_write_piece(&mut self, lane: Lane) -> Result<()> {
-        let piece = self.on_the_way.write(lane, &self.key, &self.buffer[..self.filled], self.compression)?;
+        let piece = self.pending.write(lane, &self.key, &self.buffer[..self.filled], self.compression)?;
         self.pieces.list.push(piece);
         self.written += self.filled as u64;
         self.filled = 0;
         self.unsynced += piece.stored_len;
         if self.unsynced >= SYNC_BYTES {
-            self.on_the_way.sync()?;
+            self.pending.sync()?;
             self.unsynced = 0;
         }
         Ok(())
@@ -224,25 +224,25 @@ impl PieceWriter {
     }
 
     /// The value as it is to stand in an entry, and the files that the entry refers to.
-    pub fn finish(mut self) -> Result<(Placed, OnTheWay)> {
+    pub fn finish(mut self) -> Result<(Placed, PendingBlobs)> {
         self.finish_pieces()?;
         if self.pieces.list.is_empty() {
             if self.filled < self.threshold {
                 self.buffer.truncate(self.filled);
-                return Ok((Placed::value(self.buffer), self.on_the_way));
+                return Ok((Placed::value(self.buffer), self.pending));
             }
             self.write_piece(Lane::Values)?;
         }
-        Ok((Placed::pieces(&self.pieces), self.on_the_way))
+        Ok((Placed::pieces(&self.pieces), self.pending))
     }
 
     /// Ends the value, to be appended to others: [`Tail::onto`].
-    pub fn into_tail(mut self) -> Result<(Tail, OnTheWay)> {
+    pub fn into_tail(mut self) -> Result<(Tail, PendingBlobs)> {
         self.finish_pieces()?;
         self.buffer.truncate(self.filled);
-        let PieceWriter { core, key, compression, threshold, pieces, buffer, on_the_way, .. } = self;
+        let PieceWriter { core, key, compression, threshold, pieces, buffer, pending, .. } = self;
         let short = if pieces.list.is_empty() { buffer } else { Vec::new() };
-        Ok((Tail { core, key, compression, threshold, pieces, short }, on_the_way))
+        Ok((Tail { core, key, compression, threshold, pieces, short }, pending))
     }
 }
 
@@ -266,7 +266,7 @@ impl Tail {
     }
 
     /// The value that begins with `base`, whose files are on their way with those of the commit.
-    pub fn onto(&self, base: Option<Base>, on_the_way: &mut OnTheWay) -> Result<Placed> {
+    pub fn onto(&self, base: Option<Base>, pending: &mut PendingBlobs) -> Result<Placed> {
         if base.as_ref().map_or(0, Base::len) + self.len() > self.core.settings.stream_len_max {
             return Err(too_long());
         }
@@ -288,7 +288,7 @@ impl Tail {
             lane = Lane::Values;
         }
         for piece in bytes.chunks(long) {
-            list.list.push(on_the_way.write(lane, &self.key, piece, self.compression)?);
+            list.list.push(pending.write(lane, &self.key, piece, self.compression)?);
         }
         list.list.extend_from_slice(&self.pieces.list);
         Ok(Placed::pieces(&list))

@@ -6,7 +6,7 @@ use crate::{
         engine::{core::Core, key::KeyBuf, read_hold::Hold},
         handles::database::Db,
         read::merge_operands::FoundOperands,
-        write::{pending_blobs::OnTheWay, piece_writer::Base},
+        write::{pending_blobs::PendingBlobs, piece_writer::Base},
     },
     read::{self, ReadState},
     table::blob::{BLOB_CHUNK_LEN, BlobRef, Pieces},
@@ -38,7 +38,7 @@ enum Source {
     /// Pieces of an entry of the database, and where each begins.
     Stored { hold: Hold, key: KeyBuf, state: Arc<ReadState>, pieces: Pieces, starts: Vec<u64> },
     /// Pieces that a transaction has written, and not committed yet.
-    Own { pieces: Pieces, starts: Vec<u64>, _on_the_way: OnTheWay },
+    Own { pieces: Pieces, starts: Vec<u64>, _pending: PendingBlobs },
 }
 
 /// Reads a value as of one moment, a part at a time: [`Read`] and [`Seek`]. Takes about a mebibyte of memory, whatever the
@@ -124,13 +124,13 @@ impl Core {
         &self,
         key: &[u8],
         hold: Option<&Hold>,
-        on_the_way: &mut OnTheWay,
+        pending: &mut PendingBlobs,
     ) -> Result<Option<(Base, Option<u64>)>> {
         loop {
             let Some(Found { state, base, expires_us }) = self.find_value(key, hold)? else { return Ok(None) };
             let is_pinned = match &base {
                 Base::Value(_) => true,
-                Base::Pieces(pieces) => on_the_way.pin(pieces),
+                Base::Pieces(pieces) => pending.pin(pieces),
             };
             if is_pinned {
                 return Ok(Some((base, expires_us)));
@@ -172,9 +172,9 @@ impl StreamReader {
     }
 
     /// Over pieces whose files are on their way.
-    pub(in crate::db) fn own(db: &Db, pieces: Pieces, on_the_way: OnTheWay) -> StreamReader {
+    pub(in crate::db) fn own(db: &Db, pieces: Pieces, pending: PendingBlobs) -> StreamReader {
         let (len, starts) = (pieces.len(), starts_of(&pieces));
-        StreamReader::over(db, len, Source::Own { pieces, starts, _on_the_way: on_the_way })
+        StreamReader::over(db, len, Source::Own { pieces, starts, _pending: pending })
     }
 
     fn over(db: &Db, len: u64, source: Source) -> StreamReader {

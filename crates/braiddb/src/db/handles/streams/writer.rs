@@ -24,7 +24,7 @@ use crate::{
         },
         write::{
             conflict_window::Membership,
-            pending_blobs::OnTheWay,
+            pending_blobs::PendingBlobs,
             piece_writer::{PieceWriter, Placed, Tail},
             pipeline::Terms,
         },
@@ -45,7 +45,7 @@ pub(in crate::db) fn commit_streams(
     trees: &[Arc<TreeState>],
     durability: Durability,
     terms: Terms,
-    streams: &[Arc<OnTheWay>],
+    streams: &[Arc<PendingBlobs>],
 ) -> Result<SequenceNumber> {
     for stream in streams {
         if !stream.is_of(db.core()) {
@@ -72,7 +72,7 @@ pub struct PendingStream {
     tree: Tree,
     key: Vec<u8>,
     placed: Placed,
-    on_the_way: Arc<OnTheWay>,
+    pending: Arc<PendingBlobs>,
 }
 
 impl std::fmt::Debug for PendingStream {
@@ -167,9 +167,9 @@ impl StreamWriter {
     /// Ends it, to be committed with other writes.
     pub fn finish(self) -> Result<PendingStream> {
         let StreamWriter { tree, key, pieces } = self;
-        let (placed, on_the_way) = pieces.finish()?;
+        let (placed, pending) = pieces.finish()?;
         let placed = placed.expiring(tree.db().core().default_expiry(tree.state()));
-        Ok(PendingStream { tree, key, placed, on_the_way: Arc::new(on_the_way) })
+        Ok(PendingStream { tree, key, placed, pending: Arc::new(pending) })
     }
 
     /// Ends it, to be put or appended by a transaction.
@@ -220,18 +220,18 @@ impl Tree {
         self.append_tail(&KeyBuf::of(self.state(), key.as_ref())?, &tail, Arc::new(written))
     }
 
-    fn append_tail(&self, internal: &KeyBuf, tail: &Tail, written: Arc<OnTheWay>) -> Result<SequenceNumber> {
+    fn append_tail(&self, internal: &KeyBuf, tail: &Tail, written: Arc<PendingBlobs>) -> Result<SequenceNumber> {
         let core = self.db().core();
         let _membership = Membership::new(core);
         let mut retries = 0;
         loop {
             // Before the read: it is checked from here on.
             let visible = core.snapshots.visible();
-            let mut on_the_way = OnTheWay::new(core);
-            let found = core.find_and_pin(internal, None, &mut on_the_way)?;
+            let mut pending = PendingBlobs::new(core);
+            let found = core.find_and_pin(internal, None, &mut pending)?;
             let (base, expires_us) = found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us));
             let expires_us = if base.is_none() { core.default_expiry(self.state()) } else { expires_us };
-            let placed = tail.onto(base, &mut on_the_way)?.expiring(expires_us);
+            let placed = tail.onto(base, &mut pending)?.expiring(expires_us);
             let mut batch = RawBatch::default();
             batch.push(placed.kind, &[internal], &placed.value);
             batch.count_placed(tail.len());
@@ -239,7 +239,7 @@ impl Tree {
             reads.add_key(internal);
             let terms = Terms::Unchanged(Box::new(Check::new(reads, visible, None)));
             let durability = core.settings.durability;
-            let streams = [Arc::clone(&written), Arc::new(on_the_way)];
+            let streams = [Arc::clone(&written), Arc::new(pending)];
             match commit_streams(self.db(), batch, slice::from_ref(self.state()), durability, terms, &streams) {
                 Err(e) if e.is_conflict() => self.db().pause(retries, e)?,
                 committed => return committed,
@@ -291,8 +291,8 @@ impl Batch {
     /// # }
     /// ```
     pub fn put_stream(&mut self, stream: PendingStream) -> &mut Batch {
-        let PendingStream { tree, key, placed, on_the_way } = stream;
-        self.push_placed(&tree, &key, &placed, on_the_way);
+        let PendingStream { tree, key, placed, pending } = stream;
+        self.push_placed(&tree, &key, &placed, pending);
         self
     }
 }

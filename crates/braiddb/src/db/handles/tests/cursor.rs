@@ -8,7 +8,7 @@ use crate::{
         tests_common::{DIR, mem, open, small},
     },
     platform::OpenMode,
-    read::{self, GROUP_KEYS, Lookup, ReadState, Sought},
+    read::{self, GROUP_KEYS, Lookup, LookupKey, ReadState},
     version::FileSet,
 };
 use std::{collections::BTreeMap, path::Path};
@@ -359,7 +359,7 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
         };
         let key = |i: u32| OpensView { key: KeyBuf::new(tree.state().id, &number(900 + i)), open: &open };
         let keys: Vec<_> = (0..GROUP_KEYS as u32).map(key).collect();
-        let mut lookups = std::array::from_fn(|at| Lookup::of(Sought::of(&keys[at].key)));
+        let mut lookups = std::array::from_fn(|at| Lookup::of(LookupKey::of(&keys[at].key)));
         let guard = crossbeam_epoch::pin();
         read::prepare(&state, &keys, &mut lookups, &guard, |_| {});
         for (key, lookup) in keys.iter().zip(&lookups) {

@@ -8,7 +8,7 @@ use crate::{
     db::{
         Db, Durability, Settings,
         tests_common::{DIR, bounded, mem, open, small},
-        write::pending_blobs::OnTheWay,
+        write::pending_blobs::PendingBlobs,
     },
 };
 use std::{
@@ -173,7 +173,7 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
         other => panic!("{other:?}"),
     };
     let old = find();
-    let mut kept = OnTheWay::new(db.core());
+    let mut kept = PendingBlobs::new(db.core());
     assert!(kept.pin(&old));
     // While it is kept, no file of it goes, whatever becomes of the key.
     t.put_stream(b"k", &value[..19_000]).unwrap();
@@ -183,8 +183,8 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     drop(kept);
     t.put(b"l", b"x").unwrap();
     db.compact().unwrap();
-    assert!(!OnTheWay::new(db.core()).pin(&old), "it was let go of");
-    assert!(OnTheWay::new(db.core()).pin(&find()));
+    assert!(!PendingBlobs::new(db.core()).pin(&old), "it was let go of");
+    assert!(PendingBlobs::new(db.core()).pin(&find()));
 }
 
 /// A list that leads to a file which is not there is damage, and no reason to look for ever whether it was moved.

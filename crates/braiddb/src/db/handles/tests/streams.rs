@@ -6,7 +6,7 @@ use crate::{
     db::{
         Db, Durability, Settings, Tree,
         tests_common::{DIR, fault, killed, mem, open, small},
-        write::pending_blobs::OnTheWay,
+        write::pending_blobs::PendingBlobs,
     },
     platform::{Vfs, fault_vfs::FaultVfs},
     read,
@@ -465,7 +465,7 @@ fn what_is_too_long_is_refused() {
         checksum: 0,
     };
     let base = crate::db::write::piece_writer::Base::Pieces(Pieces { list: vec![long] });
-    let refused = tail.onto(Some(base), &mut OnTheWay::new(db.core())).unwrap_err();
+    let refused = tail.onto(Some(base), &mut PendingBlobs::new(db.core())).unwrap_err();
     assert!(refused.to_string().contains("longer than 4294967295 bytes"), "{refused}");
 }
 

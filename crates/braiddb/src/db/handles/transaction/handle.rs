@@ -30,12 +30,12 @@ use crate::{
         },
         write::{
             conflict_window::{Exclusive, Membership},
-            pending_blobs::OnTheWay,
+            pending_blobs::PendingBlobs,
             pipeline::Terms,
             update_scope::meant,
         },
     },
-    read::Sought,
+    read::LookupKey,
     txn::{Check, Overlay, ReadSet, Savepoint, Written},
 };
 use std::{
@@ -96,7 +96,7 @@ pub struct Transaction {
     /// Those written to, by id.
     trees: RefCell<Vec<Arc<TreeState>>>,
     /// What its streams have written, or refer to.
-    pub(in crate::db) streams: RefCell<OnTheWay>,
+    pub(in crate::db) streams: RefCell<PendingBlobs>,
     bytes_max: usize,
     /// Whether a failure has left it without something it should have: it cannot be committed.
     failed: Cell<bool>,
@@ -132,7 +132,7 @@ impl Transaction {
             reads: RefCell::default(),
             writes: RefCell::default(),
             trees: RefCell::default(),
-            streams: RefCell::new(OnTheWay::new(db.core())),
+            streams: RefCell::new(PendingBlobs::new(db.core())),
             bytes_max: db.core().settings.transaction_bytes_max(),
             failed: Cell::new(false),
         }
@@ -215,7 +215,7 @@ impl Transaction {
                     return value.map(Some).map_err(|e| core.with_tree(e, key));
                 }
                 self.note_key(key)?;
-                let base = core.get(Sought::of(key), Some(&self.hold), |value| value.into_owned())?;
+                let base = core.get(LookupKey::of(key), Some(&self.hold), |value| value.into_owned())?;
                 let applied = core.functions.apply(user_key, base.as_deref(), &operands);
                 applied.map(Some).map_err(|e| core.with_tree(e, key))
             }
@@ -238,7 +238,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(Value::new)),
-            None => self.db.core().get(Sought::of(&key), Some(&self.hold), |value| Value::new(value.into_owned())),
+            None => self.db.core().get(LookupKey::of(&key), Some(&self.hold), |value| Value::new(value.into_owned())),
         }
     }
 
@@ -262,7 +262,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(|value| read(&value))),
-            None => self.db.core().get(Sought::of(&key), Some(&self.hold), |value| read(&value)),
+            None => self.db.core().get(LookupKey::of(&key), Some(&self.hold), |value| read(&value)),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
         engine::key::KeyBuf,
         handles::{streams::reader::StreamReader, tree::Tree},
         write::{
-            pending_blobs::OnTheWay,
+            pending_blobs::PendingBlobs,
             piece_writer::{Base, Placed},
         },
     },
@@ -23,9 +23,9 @@ impl Transaction {
         self.check_tree(tree.db(), tree.state())?;
         let mut writer = tree.stream_writer(&key)?;
         writer.read_from(reader)?;
-        let (placed, on_the_way) = writer.into_pieces().finish()?;
+        let (placed, pending) = writer.into_pieces().finish()?;
         let placed = placed.expiring(self.db().core().default_expiry(tree.state()));
-        self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, on_the_way)
+        self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, pending)
     }
 
     /// Appends all that `reader` has to the value of `key`; no value counts as empty. It counts as a read of the key: see
@@ -34,13 +34,13 @@ impl Transaction {
         self.check_tree(tree.db(), tree.state())?;
         let mut writer = tree.stream_writer(&key)?;
         writer.read_from(reader)?;
-        let (tail, mut on_the_way) = writer.into_pieces().into_tail()?;
+        let (tail, mut pending) = writer.into_pieces().into_tail()?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         let own = self.writes().borrow().get(&key).cloned();
         let (base, expires_us) = match own {
             None => {
                 self.note_key(&key)?;
-                let found = self.db().core().find_and_pin(&key, Some(self.hold()), &mut on_the_way)?;
+                let found = self.db().core().find_and_pin(&key, Some(self.hold()), &mut pending)?;
                 found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
             }
             // Its files are on their way with this transaction.
@@ -54,11 +54,11 @@ impl Transaction {
             }
         };
         let expires_us = if base.is_none() { self.db().core().default_expiry(tree.state()) } else { expires_us };
-        let placed = tail.onto(base, &mut on_the_way)?.expiring(expires_us);
-        self.write_placed(tree, &key, placed, on_the_way)
+        let placed = tail.onto(base, &mut pending)?.expiring(expires_us);
+        self.write_placed(tree, &key, placed, pending)
     }
 
-    fn write_placed(&self, tree: &Tree, key: &KeyBuf, placed: Placed, on_the_way: OnTheWay) -> Result<()> {
+    fn write_placed(&self, tree: &Tree, key: &KeyBuf, placed: Placed, pending: PendingBlobs) -> Result<()> {
         self.make_room(key.len() + placed.value.len())?;
         self.touch(tree.state());
         let written = match placed.kind {
@@ -66,7 +66,7 @@ impl Transaction {
             kind => Written::Placed(kind, placed.value, placed.len),
         };
         self.writes().borrow_mut().set(key, written);
-        self.streams.borrow_mut().absorb(on_the_way);
+        self.streams.borrow_mut().absorb(pending);
         Ok(())
     }
 
@@ -122,10 +122,10 @@ impl Transaction {
                     Some((Base::Value(value), _)) => return Ok(Some(StreamReader::whole(self.db(), value))),
                     Some((Base::Pieces(pieces), _)) => pieces,
                 };
-                let mut on_the_way = OnTheWay::new(self.db().core());
-                let are_known = on_the_way.pin(&pieces);
+                let mut pending = PendingBlobs::new(self.db().core());
+                let are_known = pending.pin(&pieces);
                 assert!(are_known, "the files of a transaction's streams stay as long as it does");
-                Ok(Some(StreamReader::own(self.db(), pieces, on_the_way)))
+                Ok(Some(StreamReader::own(self.db(), pieces, pending)))
             }
             Some(written) => {
                 self.hold().check()?;
