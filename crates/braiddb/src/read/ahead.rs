@@ -4,7 +4,7 @@
 //! must be looked at by itself (a blob, an older snapshot, the next partition, damage), every cursor is put on its
 //! strand's next row, and the scan goes on as a merge of cursors.
 
-use super::{Batch, Item, Merge, PartitionSource, STRANDS_MAX, Source, Strand, Strands};
+use super::{BATCHES_MAX, Batch, BatchMerger, Item, Merge, PartitionSource, ScanBatch, Source};
 use crate::{
     base::{Beyond, Cursor, Result, SequenceNumber},
     memtable::{EntryBatch, MemtableCursor},
@@ -36,16 +36,19 @@ impl Limits<'_> {
 
 impl Leaf<'_> {
     /// Whether a strand is of its kind.
-    fn suits(&self, strand: &Strand) -> bool {
-        matches!((self, &strand.batch), (Leaf::Memtable(_), Batch::Entries(_)) | (Leaf::Partition(_), Batch::Rows(_)))
+    fn suits(&self, scan_batch: &ScanBatch) -> bool {
+        matches!(
+            (self, &scan_batch.batch),
+            (Leaf::Memtable(_), Batch::Entries(_)) | (Leaf::Partition(_), Batch::Rows(_))
+        )
     }
 
-    fn new_strand(&self, index: usize) -> Strand {
+    fn new_strand(&self, index: usize) -> ScanBatch {
         let batch = match self {
             Leaf::Memtable(_) => Batch::Entries(EntryBatch::default()),
             Leaf::Partition(_) => Batch::Rows(RowBatch::to_merge()),
         };
-        Strand::new(batch, index as u8)
+        ScanBatch::new(batch, index as u8)
     }
 
     fn sequences(&self) -> (SequenceNumber, SequenceNumber) {
@@ -56,8 +59,8 @@ impl Leaf<'_> {
     }
 
     /// Decodes rows from where the cursor stands.
-    fn begin(&mut self, strand: &mut Strand, limits: &Limits<'_>) {
-        match (self, &mut strand.batch) {
+    fn begin(&mut self, scan_batch: &mut ScanBatch, limits: &Limits<'_>) {
+        match (self, &mut scan_batch.batch) {
             (Leaf::Memtable(cursor), Batch::Entries(batch)) if cursor.valid() => {
                 cursor.fill(limits.is_forward, batch);
                 batch.keep(limits.is_forward, |key| limits.allow(key));
@@ -73,8 +76,8 @@ impl Leaf<'_> {
     }
 
     /// Decodes the rows that come after those of the strand.
-    fn go_on(&mut self, strand: &mut Strand, limits: &Limits<'_>) {
-        match (self, &mut strand.batch) {
+    fn go_on(&mut self, scan_batch: &mut ScanBatch, limits: &Limits<'_>) {
+        match (self, &mut scan_batch.batch) {
             (Leaf::Memtable(cursor), Batch::Entries(batch)) => {
                 cursor.fill_next(limits.is_forward, batch);
                 batch.keep(limits.is_forward, |key| limits.allow(key));
@@ -89,14 +92,14 @@ impl Leaf<'_> {
     }
 
     /// Puts the cursor on the row that the strand comes to next.
-    fn leave(&mut self, strand: &mut Strand, is_forward: bool) -> Result<()> {
-        let lane = strand.first().map(Item::lane);
-        let beyond = strand.batch.beyond();
+    fn leave(&mut self, scan_batch: &mut ScanBatch, is_forward: bool) -> Result<()> {
+        let lane = scan_batch.first().map(Item::lane);
+        let beyond = scan_batch.batch.beyond();
         let next = match (lane, beyond) {
             (Some(lane), _) | (None, Beyond::Row(lane) | Beyond::Outside(lane)) => Some(lane),
             (None, Beyond::More | Beyond::End) => None,
         };
-        match (self, &mut strand.batch) {
+        match (self, &mut scan_batch.batch) {
             (Leaf::Memtable(cursor), _) => match next {
                 Some(lane) => cursor.go_to(lane),
                 None if beyond == Beyond::End => cursor.go_past(),
@@ -123,25 +126,25 @@ impl Leaf<'_> {
 /// cursor alone.
 fn each(
     merge: &mut Merge<Source>,
-    strands: &mut Vec<Strand>,
+    scan_batches: &mut Vec<ScanBatch>,
     prefix: &[u8],
-    mut with: impl FnMut(&mut Leaf<'_>, &mut Strand, &Limits<'_>) -> bool,
+    mut with: impl FnMut(&mut Leaf<'_>, &mut ScanBatch, &Limits<'_>) -> bool,
 ) -> bool {
     let (sources, is_forward) = merge.sources();
-    let Some((Source::Partitions(chain, _), memtables)) = sources.split_last_mut() else { return false };
-    if !chain.is_plain() {
+    let Some((Source::Partitions(concat, _), memtables)) = sources.split_last_mut() else { return false };
+    if !concat.is_plain() {
         return false;
     }
     let mut count = 0;
     let mut run = |leaf: &mut Leaf<'_>, limits: &Limits<'_>| {
-        if count == STRANDS_MAX {
+        if count == BATCHES_MAX {
             return false;
         }
-        let strand = strand_for(leaf, strands, count);
+        let scan_batch = batch_for(leaf, scan_batches, count);
         count += 1;
-        with(leaf, strand, limits)
+        with(leaf, scan_batch, limits)
     };
-    let (start, end) = chain.bounds();
+    let (start, end) = concat.bounds();
     for source in memtables {
         let Source::Memtable(cursor, _) = source else { return false };
         if !run(&mut Leaf::Memtable(cursor), &Limits { prefix, start, end, is_forward }) {
@@ -149,86 +152,86 @@ fn each(
         }
     }
     let limits = Limits { prefix, start: b"", end: None, is_forward };
-    if !chain.sources().iter_mut().all(|source| run(&mut Leaf::Partition(source), &limits)) {
+    if !concat.sources().iter_mut().all(|source| run(&mut Leaf::Partition(source), &limits)) {
         return false;
     }
-    strands.truncate(count);
+    scan_batches.truncate(count);
     true
 }
 
 /// The strand of a source, made if there is none of its kind.
-fn strand_for<'a>(leaf: &Leaf<'_>, strands: &'a mut Vec<Strand>, index: usize) -> &'a mut Strand {
-    match strands.get(index) {
-        Some(strand) if leaf.suits(strand) => {}
-        Some(_) => strands[index] = leaf.new_strand(index),
-        None => strands.push(leaf.new_strand(index)),
+fn batch_for<'a>(leaf: &Leaf<'_>, scan_batches: &'a mut Vec<ScanBatch>, index: usize) -> &'a mut ScanBatch {
+    match scan_batches.get(index) {
+        Some(scan_batch) if leaf.suits(scan_batch) => {}
+        Some(_) => scan_batches[index] = leaf.new_strand(index),
+        None => scan_batches.push(leaf.new_strand(index)),
     }
-    &mut strands[index]
+    &mut scan_batches[index]
 }
 
 /// Has all sources decode rows ahead from where they stand, and stands on the row that the merge stands on. Returns false if
 /// that cannot be; nothing has changed then. Precondition: the merge is valid, and goes that way.
-pub fn begin(merge: &mut Merge<Source>, strands: &mut Strands, prefix: &[u8]) -> bool {
+pub fn begin(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: &[u8]) -> bool {
     // Else rows that come first would be taken for some past all that are wanted.
     if !merge.key().starts_with(prefix) {
         return false;
     }
-    let are_there = each(merge, &mut strands.strands, prefix, |leaf, strand, _| {
-        strand.set_sequences(leaf.sequences());
+    let are_there = each(merge, &mut scan_batches.scan_batches, prefix, |leaf, scan_batch, _| {
+        scan_batch.set_sequences(leaf.sequences());
         true
     });
     if !are_there {
         return false;
     }
-    let heads = strands.begin(merge.is_forward());
-    let has_begun = each(merge, &mut strands.strands, prefix, |leaf, strand, limits| {
-        leaf.begin(strand, limits);
-        strand.begin(heads);
-        !strand.is_used_up()
+    let heads = scan_batches.begin(merge.is_forward());
+    let has_begun = each(merge, &mut scan_batches.scan_batches, prefix, |leaf, scan_batch, limits| {
+        leaf.begin(scan_batch, limits);
+        scan_batch.begin(heads);
+        !scan_batch.is_used_up()
     });
     if has_begun {
-        strands.merge();
+        scan_batches.merge();
     }
-    if !strands.is_on_row() {
-        strands.release();
+    if !scan_batches.is_on_row() {
+        scan_batches.release();
     }
-    strands.is_on_row()
+    scan_batches.is_on_row()
 }
 
 /// Goes on past the last pick. Returns false if there are no more: [`leave`] is to be called then.
-pub fn go_on(merge: &mut Merge<Source>, strands: &mut Strands, prefix: &[u8]) -> bool {
-    strands.leave();
-    while !strands.is_on_row() {
-        if !strands.may_go_on() {
+pub fn go_on(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger, prefix: &[u8]) -> bool {
+    scan_batches.leave();
+    while !scan_batches.is_on_row() {
+        if !scan_batches.may_go_on() {
             return false;
         }
-        let heads = strands.heads();
-        let is_filled = each(merge, &mut strands.strands, prefix, |leaf, strand, limits| {
-            if strand.is_used_up() {
-                leaf.go_on(strand, limits);
-                strand.begin(heads);
+        let heads = scan_batches.heads();
+        let is_filled = each(merge, &mut scan_batches.scan_batches, prefix, |leaf, scan_batch, limits| {
+            if scan_batch.is_used_up() {
+                leaf.go_on(scan_batch, limits);
+                scan_batch.begin(heads);
             }
-            !strand.is_used_up()
+            !scan_batch.is_used_up()
         });
         if !is_filled {
             return false;
         }
-        strands.merge();
+        scan_batches.merge();
     }
     true
 }
 
 /// Has the merge go on where the strands are: on the next row, which may be a tombstone of a memtable.
-pub fn leave(merge: &mut Merge<Source>, strands: &mut Strands) -> Result<()> {
+pub fn leave(merge: &mut Merge<Source>, scan_batches: &mut BatchMerger) -> Result<()> {
     let mut left = Ok(());
     let is_forward = merge.is_forward();
-    each(merge, &mut strands.strands, b"", |leaf, strand, _| {
-        left = std::mem::replace(&mut left, Ok(())).and_then(|()| leaf.leave(strand, is_forward));
+    each(merge, &mut scan_batches.scan_batches, b"", |leaf, scan_batch, _| {
+        left = std::mem::replace(&mut left, Ok(())).and_then(|()| leaf.leave(scan_batch, is_forward));
         left.is_ok()
     });
-    strands.release();
-    if let (Ok(()), Some(Source::Partitions(chain, _))) = (&left, merge.sources().0.last_mut()) {
-        left = chain.restore(is_forward);
+    scan_batches.release();
+    if let (Ok(()), Some(Source::Partitions(concat, _))) = (&left, merge.sources().0.last_mut()) {
+        left = concat.restore(is_forward);
     }
     match &left {
         Ok(()) => merge.restore(),

@@ -9,7 +9,7 @@
 //! foretold, and a wrong guess costs more than all else. Afterwards rows of equal heads are neighbours, and are put in order if
 //! their keys turn out to differ. If age does not tell strands apart, the round is merged by keys instead.
 
-use super::{Heads, Item, Strand};
+use super::{Heads, Item, ScanBatch};
 use crate::base::{Beyond, shared_prefix_len};
 
 /// So many bytes a head has.
@@ -17,12 +17,12 @@ const HEAD_BYTES: usize = 8;
 /// So many bytes of a head must tell keys apart before heads are taken elsewhere.
 const HEAD_BYTES_USED_MIN: usize = 4;
 /// There are no more strands than this.
-pub const STRANDS_MAX: usize = 256;
+pub const BATCHES_MAX: usize = 256;
 
 /// Strands, and the rows of them that come next. While there are picks, the scan stands on the one at `at`.
 #[derive(Debug)]
-pub struct Strands {
-    pub strands: Vec<Strand>,
+pub struct BatchMerger {
+    pub scan_batches: Vec<ScanBatch>,
     heads: Heads,
     /// What all keys have in common, of the length that `heads` says.
     prefix: Vec<u8>,
@@ -46,10 +46,10 @@ pub struct Strands {
     ties: Vec<usize>,
 }
 
-impl Default for Strands {
-    fn default() -> Strands {
-        Strands {
-            strands: Vec::new(),
+impl Default for BatchMerger {
+    fn default() -> BatchMerger {
+        BatchMerger {
+            scan_batches: Vec::new(),
             heads: Heads { prefix_len: 0, is_forward: true },
             prefix: Vec::new(),
             by_age: Vec::new(),
@@ -68,7 +68,7 @@ impl Default for Strands {
     }
 }
 
-impl Strands {
+impl BatchMerger {
     /// Whether it stands on a row.
     #[inline]
     pub fn is_on_row(&self) -> bool {
@@ -87,7 +87,7 @@ impl Strands {
             return None;
         }
         let item = self.picks[self.at];
-        self.strands[item.strand()].batch.slots().row(item.lane())
+        self.scan_batches[item.scan_batch()].batch.slots().row(item.lane())
     }
 
     /// Goes on to the next row in a direction, if it is here.
@@ -101,7 +101,7 @@ impl Strands {
     /// How many rows come after the one it stands on, going forward, whose keys are kept, as far as there is none between that is not.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
         let after = self.picks.get(self.at + 1..self.picked).filter(|_| self.is_forward()).unwrap_or_default();
-        let is_kept = |item: &Item| is_kept(self.strands[item.strand()].key(*item));
+        let is_kept = |item: &Item| is_kept(self.scan_batches[item.scan_batch()].key(*item));
         match after.last() {
             Some(last) if is_kept(last) => after.len() as u32,
             _ => after.iter().take_while(|item| is_kept(item)).count() as u32,
@@ -116,21 +116,21 @@ impl Strands {
     /// Lets go of all rows, and of the memory they stand in.
     pub fn release(&mut self) {
         self.leave();
-        self.strands.iter_mut().for_each(Strand::release);
+        self.scan_batches.iter_mut().for_each(ScanBatch::release);
         self.has_begun = false;
     }
 
     /// The same, and lets go of the runs.
     pub fn release_runs(&mut self) {
         self.leave();
-        self.strands.iter_mut().for_each(Strand::release_runs);
+        self.scan_batches.iter_mut().for_each(ScanBatch::release_runs);
     }
 
-    /// The same as [`Strands::release`], where a scan ends and another begins.
+    /// The same as [`BatchMerger::release`], where a scan ends and another begins.
     pub fn restart(&mut self) {
         self.leave();
         if self.has_begun {
-            self.strands.iter_mut().for_each(Strand::restart);
+            self.scan_batches.iter_mut().for_each(ScanBatch::restart);
             self.has_begun = false;
         }
     }
@@ -143,24 +143,25 @@ impl Strands {
     /// Whether some strand has rows left, or may have more of them that can be decoded ahead, and none has a row next that
     /// cannot.
     pub fn may_go_on(&self) -> bool {
-        let is_blocked = |s: &Strand| s.items().is_empty() && matches!(s.batch.beyond(), Beyond::Row(_));
-        self.strands.iter().any(|s| !s.items().is_empty() || s.is_used_up()) && !self.strands.iter().any(is_blocked)
+        let is_blocked = |s: &ScanBatch| s.items().is_empty() && matches!(s.batch.beyond(), Beyond::Row(_));
+        self.scan_batches.iter().any(|s| !s.items().is_empty() || s.is_used_up())
+            && !self.scan_batches.iter().any(is_blocked)
     }
 
     /// Begins to go in a direction. Finds out whether all rows of one strand are newer than all of another, as where memtables
     /// follow each other. To be called before rows are decoded, and once the strands know their sequence numbers.
     pub fn begin(&mut self, is_forward: bool) -> Heads {
         self.has_begun = true;
-        let strands = &mut self.strands;
+        let scan_batches = &mut self.scan_batches;
         self.by_age.clear();
-        self.by_age.extend((0..strands.len()).map(|index| index as u8));
-        self.by_age.sort_by_key(|&index| std::cmp::Reverse(strands[usize::from(index)].sequences()));
+        self.by_age.extend((0..scan_batches.len()).map(|index| index as u8));
+        self.by_age.sort_by_key(|&index| std::cmp::Reverse(scan_batches[usize::from(index)].sequences()));
         self.are_apart = self.by_age.windows(2).all(|pair| {
-            let [newer, older] = [0, 1].map(|at| strands[usize::from(pair[at])].sequences());
+            let [newer, older] = [0, 1].map(|at| scan_batches[usize::from(pair[at])].sequences());
             older.1 < newer.0
         });
         let has_sequences = !self.are_apart;
-        strands.iter_mut().for_each(|strand| strand.set_has_sequences(has_sequences));
+        scan_batches.iter_mut().for_each(|scan_batch| scan_batch.set_has_sequences(has_sequences));
         self.heads.is_forward = is_forward;
         self.solo_rounds = 0;
         self.heads
@@ -184,12 +185,12 @@ impl Strands {
         if self.are_heads_good() {
             return;
         }
-        let Strands { strands, heads, prefix, .. } = self;
+        let BatchMerger { scan_batches, heads, prefix, .. } = self;
         // All of them are looked at now.
-        for strand in &mut *strands {
-            strand.take_news();
+        for scan_batch in &mut *scan_batches {
+            scan_batch.take_news();
         }
-        let keys = strands.iter().flat_map(|s| s.ends().into_iter().flatten().map(|item| s.key(item)));
+        let keys = scan_batches.iter().flat_map(|s| s.ends().into_iter().flatten().map(|item| s.key(item)));
         let mut some_key = None;
         let prefix_len = keys.map(|key| shared_prefix_len(some_key.get_or_insert(key), key)).min().unwrap_or_default();
         let is_elsewhere =
@@ -200,18 +201,18 @@ impl Strands {
         prefix.extend_from_slice(some_key.and_then(|key| key.get(..heads_at)).unwrap_or_default());
         if is_elsewhere {
             heads.prefix_len = prefix_len;
-            strands.iter_mut().for_each(|strand| strand.take_heads(*heads));
+            scan_batches.iter_mut().for_each(|scan_batch| scan_batch.take_heads(*heads));
         }
     }
 
     /// Whether heads need not be taken elsewhere, found out without a look at keys that have been looked at before.
     fn are_heads_good(&mut self) -> bool {
-        let Strands { strands, prefix, .. } = self;
+        let BatchMerger { scan_batches, prefix, .. } = self;
         let (mut least, mut greatest) = (u64::MAX, 0);
-        for strand in strands {
-            let Some(ends) = strand.ends() else { continue };
-            let is_new = strand.take_news();
-            if is_new && !ends.iter().all(|item| strand.key(*item).starts_with(prefix)) {
+        for scan_batch in scan_batches {
+            let Some(ends) = scan_batch.ends() else { continue };
+            let is_new = scan_batch.take_news();
+            if is_new && !ends.iter().all(|item| scan_batch.key(*item).starts_with(prefix)) {
                 return false;
             }
             (least, greatest) = (least.min(ends[0].head), greatest.max(ends[1].head));
@@ -224,12 +225,12 @@ impl Strands {
     fn merge_by_heads(&mut self) {
         // Past the last row of a strand that may have more, nothing is known yet.
         let head = self.find_limit();
-        let Strands { strands, heads, by_age, merged, spare, ends, solo_rounds, limit, .. } = self;
+        let BatchMerger { scan_batches, heads, by_age, merged, spare, ends, solo_rounds, limit, .. } = self;
         let limit = head.map(|head| (head, limit.as_slice()));
         merged.clear();
         ends.clear();
         for &index in &*by_age {
-            let items = strands[usize::from(index)].take(limit, *heads);
+            let items = scan_batches[usize::from(index)].take(limit, *heads);
             merged.extend_from_slice(items);
             if !items.is_empty() {
                 ends.push(merged.len());
@@ -238,24 +239,24 @@ impl Strands {
         *solo_rounds = if ends.len() == 1 { *solo_rounds + 1 } else { 0 };
         merge_runs(merged, spare, ends);
         self.pick_merged();
-        self.strands.iter_mut().for_each(Strand::pass_taken);
+        self.scan_batches.iter_mut().for_each(ScanBatch::pass_taken);
     }
 
     /// The head of the first of the last rows of all strands that may have more, if there are any such; its key stands in `limit` then.
     fn find_limit(&mut self) -> Option<u64> {
-        let Strands { strands, heads, limit, .. } = self;
-        let lasts = strands.iter().filter(|s| s.may_have_more()).filter_map(|s| Some((s, *s.items().last()?)));
+        let BatchMerger { scan_batches, heads, limit, .. } = self;
+        let lasts = scan_batches.iter().filter(|s| s.may_have_more()).filter_map(|s| Some((s, *s.items().last()?)));
         let first =
             lasts.min_by(|(a, x), (b, y)| x.head.cmp(&y.head).then_with(|| heads.compare(a.key(*x), b.key(*y))));
-        let (strand, last) = first?;
+        let (scan_batch, last) = first?;
         limit.clear();
-        limit.extend_from_slice(strand.key(last));
+        limit.extend_from_slice(scan_batch.key(last));
         Some(last.head)
     }
 
     /// Picks the first row of each key, unless it is a tombstone. Rows of one head mostly are of one key.
     fn pick_merged(&mut self) {
-        let Strands { strands, merged, picks, ties, .. } = self;
+        let BatchMerger { scan_batches, merged, picks, ties, .. } = self;
         let room = merged.len() + 1;
         if picks.len() < room {
             picks.resize(room, Item::default());
@@ -273,7 +274,7 @@ impl Strands {
             ties[tied] = place;
             tied += usize::from(is_tied);
         }
-        let key = |item: Item| strands[item.strand()].key(item);
+        let key = |item: Item| scan_batches[item.scan_batch()].key(item);
         if ties[..tied].iter().all(|&place| are_equal(key(merged[place - 1]), key(merged[place]))) {
             self.picked = picked;
         } else {
@@ -285,8 +286,8 @@ impl Strands {
     /// Puts rows of one head in order, the newest of each key first, as they stand if the keys are the same. So it is where the keys of a group have
     /// more in common than a head holds, and rows of other groups are at hand, which have less.
     fn sort_ties(&mut self) {
-        let Strands { strands, heads, merged, spare, .. } = self;
-        let key = |item: &Item| strands[item.strand()].key(*item);
+        let BatchMerger { scan_batches, heads, merged, spare, .. } = self;
+        let key = |item: &Item| scan_batches[item.scan_batch()].key(*item);
         let rest = Heads { prefix_len: heads.prefix_len + HEAD_BYTES, ..*heads };
         for tied in merged.chunk_by_mut(|a, b| a.head == b.head).filter(|tied| tied.len() > 1) {
             let head = tied[0].head;
@@ -301,10 +302,10 @@ impl Strands {
         }
     }
 
-    /// [`Strands::pick_merged`] where rows of one head may be of several keys.
+    /// [`BatchMerger::pick_merged`] where rows of one head may be of several keys.
     fn pick_sorted(&mut self) {
-        let Strands { strands, merged, picks, .. } = self;
-        let key = |item: Item| strands[item.strand()].key(item);
+        let BatchMerger { scan_batches, merged, picks, .. } = self;
+        let key = |item: Item| scan_batches[item.scan_batch()].key(item);
         let mut picked = 0;
         for (place, item) in merged.iter().enumerate() {
             let is_hidden = place
@@ -319,23 +320,23 @@ impl Strands {
 
     /// A round by whole keys and sequence numbers.
     fn merge_by_keys(&mut self) {
-        let Strands { strands, heads, picks, picked, .. } = self;
+        let BatchMerger { scan_batches, heads, picks, picked, .. } = self;
         self.solo_rounds = 0;
-        while let Some(first) = first_strand(strands, *heads) {
-            let Some(item) = strands[first].first() else { break };
-            for other in (0..strands.len()).filter(|&other| other != first) {
-                let is_hidden = |of: Item| strands[other].key(of) == strands[first].key(item);
-                if strands[other].first().is_some_and(is_hidden) {
-                    strands[other].pass_first();
+        while let Some(first) = first_strand(scan_batches, *heads) {
+            let Some(item) = scan_batches[first].first() else { break };
+            for other in (0..scan_batches.len()).filter(|&other| other != first) {
+                let is_hidden = |of: Item| scan_batches[other].key(of) == scan_batches[first].key(item);
+                if scan_batches[other].first().is_some_and(is_hidden) {
+                    scan_batches[other].pass_first();
                 }
             }
-            strands[first].pass_first();
+            scan_batches[first].pass_first();
             if !item.is_tombstone() {
                 picks.truncate(*picked);
                 picks.push(item);
                 *picked += 1;
             }
-            if strands.iter().any(Strand::is_used_up) {
+            if scan_batches.iter().any(ScanBatch::is_used_up) {
                 break;
             }
         }
@@ -343,10 +344,10 @@ impl Strands {
 }
 
 /// The strand whose row comes first; of rows of one key, that of the newest.
-fn first_strand(strands: &[Strand], heads: Heads) -> Option<usize> {
-    let firsts = (0..strands.len()).filter_map(|index| Some((index, strands[index].first()?)));
+fn first_strand(scan_batches: &[ScanBatch], heads: Heads) -> Option<usize> {
+    let firsts = (0..scan_batches.len()).filter_map(|index| Some((index, scan_batches[index].first()?)));
     let first = firsts.min_by(|&(a, x), &(b, y)| {
-        let (a, b) = (&strands[a], &strands[b]);
+        let (a, b) = (&scan_batches[a], &scan_batches[b]);
         heads.compare(a.key(x), b.key(y)).then_with(|| b.sequence(y).cmp(&a.sequence(x)))
     });
     first.map(|(index, _)| index)

@@ -1,6 +1,6 @@
 //! Point reads.
 
-use super::{ReadState, Sought};
+use super::{LookupKey, ReadState};
 use crate::{
     base::{EntryKind, EntryRef, Result, SequenceNumber},
     table::RunMeta,
@@ -33,8 +33,8 @@ pub struct Lookup {
 impl Lookup {
     /// Of a key that is to be got ready.
     #[inline]
-    pub fn of(sought: Sought<'_>) -> Lookup {
-        Lookup { hash: sought.hash(), head: sought.head(), ..Lookup::default() }
+    pub fn of(lookup_key: LookupKey<'_>) -> Lookup {
+        Lookup { hash: lookup_key.hash(), head: lookup_key.head(), ..Lookup::default() }
     }
 
     /// Of the same key, of which nothing else is known yet.
@@ -54,20 +54,20 @@ pub fn get<'g>(
     snapshot: SequenceNumber,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
-    get_with(state, Sought::of(key), snapshot, true, guard)
+    get_with(state, LookupKey::of(key), snapshot, true, guard)
 }
 
 /// [`get`]; the sequence number of a plain value means something only `with_sequence`.
 #[inline(always)]
 pub fn get_with<'g>(
     state: &'g ReadState,
-    sought: Sought<'_>,
+    lookup_key: LookupKey<'_>,
     snapshot: SequenceNumber,
     with_sequence: bool,
     guard: &'g Guard,
 ) -> Result<Option<EntryRef<'g>>> {
-    let (key, hash) = (sought.key(), sought.hash());
-    let partition = &state.version.partitions[state.version.find_by_head(sought.head(), key)];
+    let (key, hash) = (lookup_key.key(), lookup_key.hash());
+    let partition = &state.version.partitions[state.version.find_by_head(lookup_key.head(), key)];
     let only_view = partition.only_view();
     if let Some((view, _)) = only_view {
         view.prefetch_by_hash(hash);

@@ -8,27 +8,27 @@ use crate::{
 /// An internal key that is looked up, with its hash and its first eight bytes: where both could be had from words, without a wait for the key to be
 /// written down ([`hash64_of_words`]).
 #[derive(Clone, Copy, Debug)]
-pub struct Sought<'a> {
+pub struct LookupKey<'a> {
     key: &'a [u8],
     hash: u64,
     head: u64,
 }
 
-impl<'a> Sought<'a> {
+impl<'a> LookupKey<'a> {
     /// A key as it stands.
     #[inline]
-    pub fn of(key: &'a [u8]) -> Sought<'a> {
+    pub fn of(key: &'a [u8]) -> LookupKey<'a> {
         debug_assert!(key.len() >= 4, "internal keys begin with a tree's id");
-        Sought { key, hash: hash64(key), head: key_head(key) }
+        LookupKey { key, hash: hash64(key), head: key_head(key) }
     }
 
     /// The key that these parts make, which stands in `key`.
     #[inline(always)]
-    pub fn of_parts(key: &'a [u8], prefix: [u8; 4], rest: &'a [u8]) -> Sought<'a> {
+    pub fn of_parts(key: &'a [u8], prefix: [u8; 4], rest: &'a [u8]) -> LookupKey<'a> {
         debug_assert_eq!(key, [&prefix, rest].concat());
-        match Sought::hash_and_head_of_words(prefix, rest) {
-            Some((hash, head)) => Sought { key, hash, head },
-            None => Sought::of(key),
+        match LookupKey::hash_and_head_of_words(prefix, rest) {
+            Some((hash, head)) => LookupKey { key, hash, head },
+            None => LookupKey::of(key),
         }
     }
 

@@ -140,7 +140,7 @@ const KEPT: usize = 64;
 
 /// All partitions of a version, shown as one cursor over keys that are not deleted.
 #[derive(Debug)]
-pub struct PartitionChain {
+pub struct PartitionConcatIter {
     version: Arc<Version>,
     snapshot: SequenceNumber,
     /// The open partition, its place in `kept`, and whether it has range tombstones; nothing before the first seek.
@@ -163,10 +163,10 @@ enum Entry<'a> {
     Last,
 }
 
-impl PartitionChain {
+impl PartitionConcatIter {
     /// A cursor over all runs of `version`, at `snapshot`.
-    pub fn new(version: Arc<Version>, snapshot: SequenceNumber) -> PartitionChain {
-        PartitionChain {
+    pub fn new(version: Arc<Version>, snapshot: SequenceNumber) -> PartitionConcatIter {
+        PartitionConcatIter {
             version,
             snapshot,
             index: 0,
@@ -314,7 +314,7 @@ impl PartitionChain {
 }
 
 /// Rows decoded ahead, for whoever looks after the batches. What range tombstones of runs delete must be found row by row.
-impl PartitionChain {
+impl PartitionConcatIter {
     /// Seeks in one go, where a key's partition has one source, and decodes rows from there on if the batch says that some are likely to be wanted.
     /// Returns whether the cursor stands on a row then, which is that of the batch if that has any; if not, it stands nowhere.
     #[inline]
@@ -366,7 +366,7 @@ impl PartitionChain {
     }
 }
 
-impl Cursor for PartitionChain {
+impl Cursor for PartitionConcatIter {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.enter(self.version.find(key), Entry::At(key))?;
         self.settle_forward()

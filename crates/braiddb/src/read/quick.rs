@@ -5,7 +5,7 @@
 //! the memory that the get before it waits for: so the processor, which looks some hundred instructions ahead, is at work on the next get
 //! while this one waits. What the case is not is left to the other way, which asks the same again.
 
-use super::{GROUP_KEYS, ReadState, Sought};
+use super::{GROUP_KEYS, LookupKey, ReadState};
 use crate::{
     base::SequenceNumber,
     codec::hash64,
@@ -144,7 +144,7 @@ fn begin<'s, K: Deref<Target = [u8]>>(
     whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
     snapshot: impl FnOnce() -> SequenceNumber,
 ) -> Result<BegunIn<'s>, Quick<'s>> {
-    let (hash, head) = match Sought::hash_and_head_of_words(prefix, key) {
+    let (hash, head) = match LookupKey::hash_and_head_of_words(prefix, key) {
         Some(known) => known,
         None => hash_and_head(prefix, key, whole),
     };

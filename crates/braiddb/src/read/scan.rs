@@ -3,7 +3,7 @@
 //! The partitions leave out their own deleted keys. Here remain the tombstones and range tombstones of memtables. A range
 //! tombstone of a memtable deletes everything older that it covers, so older sources jump over its whole range.
 
-use super::{Merge, PartitionChain, PartitionSource, ReadState, Strands, ahead};
+use super::{BatchMerger, Merge, PartitionConcatIter, PartitionSource, ReadState, ahead};
 use crate::{
     base::{Cursor, EntryKind, EntryRef, RangeTombstoneSet, Result, SequenceNumber, TreeId},
     memtable::{Memtable, MemtableCursor},
@@ -17,7 +17,7 @@ const PAUSE_SHIFT_MAX: u32 = 6;
 #[derive(Debug)]
 pub enum Source {
     Memtable(MemtableCursor, SequenceNumber),
-    Partitions(PartitionChain, SequenceNumber),
+    Partitions(PartitionConcatIter, SequenceNumber),
 }
 
 /// Forwards a call to whichever source it is.
@@ -101,7 +101,7 @@ impl Cursor for Source {
 fn sources(
     state: &ReadState,
     snapshot: SequenceNumber,
-    chain: PartitionChain,
+    concat: PartitionConcatIter,
     kept: &mut Vec<Source>,
     tombstones: &mut Vec<Arc<RangeTombstoneSet>>,
 ) -> Vec<Source> {
@@ -128,7 +128,7 @@ fn sources(
         }
     }
     // The partitions come last: see `reset`.
-    sources.push(Source::Partitions(chain, flushed));
+    sources.push(Source::Partitions(concat, flushed));
     sources
 }
 
@@ -149,8 +149,8 @@ const SOLO_ROUNDS_MAX: u32 = 4;
 /// The source that comes first, if it is one of the partitions, and the keys that others stand on.
 fn first(merge: &mut Merge<Source>, forward: bool) -> Option<(&mut PartitionSource, [Option<&[u8]>; 2])> {
     match merge.first_two(forward)? {
-        (Source::Partitions(chain, _), other) => {
-            let (source, second) = chain.first_two(forward)?;
+        (Source::Partitions(concat, _), other) => {
+            let (source, second) = concat.first_two(forward)?;
             Some((source, [other.map(Cursor::key), second.map(Cursor::key)]))
         }
         (Source::Memtable(..), _) => None,
@@ -170,7 +170,7 @@ pub struct ScanCursor {
     /// Rows ahead of the merge; if it has one to stand on, the cursor stands there.
     batch: Box<RowBatch>,
     /// The same of several sources. Never are there rows in both.
-    strands: Strands,
+    merger: BatchMerger,
     /// Rows are decoded ahead only of keys that begin so.
     prefix: [u8; 4],
     /// How many attempts in a row were in vain, and how many steps are made without another.
@@ -192,15 +192,15 @@ impl ScanCursor {
     /// A cursor over `state` at `snapshot`, which must not be older than what the state keeps. Rows of `tree` are decoded
     /// ahead, so the cursor is quick within it.
     pub fn new(state: &ReadState, snapshot: SequenceNumber, tree: TreeId) -> ScanCursor {
-        let chain = PartitionChain::new(Arc::clone(&state.version), snapshot);
+        let concat = PartitionConcatIter::new(Arc::clone(&state.version), snapshot);
         let mut tombstones = Vec::new();
-        let sources = sources(state, snapshot, chain, &mut Vec::new(), &mut tombstones);
+        let sources = sources(state, snapshot, concat, &mut Vec::new(), &mut tombstones);
         ScanCursor {
             merge: Merge::new(sources),
             tombstones,
             snapshot,
             batch: Box::default(),
-            strands: Strands::default(),
+            merger: BatchMerger::default(),
             prefix: tree.first_key(),
             vain_attempts: 0,
             pause: 0,
@@ -219,20 +219,20 @@ impl ScanCursor {
         self.end();
         self.has_ended = true;
         let mut kept = self.merge.take_sources();
-        let chain = match kept.pop() {
-            Some(Source::Partitions(mut chain, _)) if chain.is_over(&state.version) => {
-                chain.set_snapshot(snapshot);
-                chain
+        let concat = match kept.pop() {
+            Some(Source::Partitions(mut concat, _)) if concat.is_over(&state.version) => {
+                concat.set_snapshot(snapshot);
+                concat
             }
             _ => {
                 self.batch.release_runs();
-                self.strands.release_runs();
-                PartitionChain::new(Arc::clone(&state.version), snapshot)
+                self.merger.release_runs();
+                PartitionConcatIter::new(Arc::clone(&state.version), snapshot)
             }
         };
         self.snapshot = snapshot;
         self.tombstones.clear();
-        self.merge.set_sources(sources(state, snapshot, chain, &mut kept, &mut self.tombstones));
+        self.merge.set_sources(sources(state, snapshot, concat, &mut kept, &mut self.tombstones));
     }
 
     /// The newest range tombstone of a memtable that deletes the current entry, and its range.
@@ -279,20 +279,20 @@ impl ScanCursor {
     /// Moves to the next row (or going backward the one before) if that is decoded already.
     #[inline]
     pub fn step_ahead(&mut self, forward: bool) -> bool {
-        self.batch.step(forward) || self.strands.step(forward)
+        self.batch.step(forward) || self.merger.step(forward)
     }
 
     /// Whether the row it stands on was decoded ahead.
     #[inline]
     pub fn is_ahead(&self) -> bool {
-        self.batch.is_on_row() || self.strands.is_on_row()
+        self.batch.is_on_row() || self.merger.is_on_row()
     }
 
     /// Internal key and value of the row it stands on, if that was decoded ahead.
     #[inline]
     pub fn row_ahead(&self) -> Option<(&[u8], &[u8])> {
         match self.batch.row() {
-            None if self.strands.is_on_row() => self.strands.row(),
+            None if self.merger.is_on_row() => self.merger.row(),
             row => row,
         }
     }
@@ -322,7 +322,7 @@ impl ScanCursor {
 
     /// How many rows after this one, in order, have been decoded ahead and have internal keys that are kept.
     pub fn rows_after(&self, is_kept: impl Fn(&[u8]) -> bool) -> u32 {
-        if self.batch.is_on_row() { self.batch.rows_after(is_kept) } else { self.strands.rows_after(is_kept) }
+        if self.batch.is_on_row() { self.batch.rows_after(is_kept) } else { self.merger.rows_after(is_kept) }
     }
 
     /// Whether all rows after this one are known to have keys that differ from its own within so many bytes: where one source
@@ -332,7 +332,7 @@ impl ScanCursor {
             return false;
         }
         match self.merge.first_two(true) {
-            Some((Source::Partitions(chain, _), None)) => match chain.first_two(true) {
+            Some((Source::Partitions(concat, _), None)) => match concat.first_two(true) {
                 Some((source, None)) => source.is_last_with(prefix_len),
                 _ => false,
             },
@@ -354,7 +354,7 @@ impl ScanCursor {
         merge.sources().0.iter_mut().for_each(|source| source.expect_seek(key));
         // The partitions are the last source: see `sources`.
         let is_there = merge.seek_last_by(key, |source| match source {
-            Source::Partitions(chain, _) => chain.seek_rows(key, batch),
+            Source::Partitions(concat, _) => concat.seek_rows(key, batch),
             Source::Memtable(..) => Ok(false),
         });
         // A seek that failed stands nowhere.
@@ -418,14 +418,14 @@ impl ScanCursor {
         self.crowded_scans = if is_crowded { CROWDED_SCANS } else { self.crowded_scans.saturating_sub(1) };
         self.begins_crowded = self.crowded_scans > 0;
         self.batch.restart();
-        self.strands.restart();
+        self.merger.restart();
     }
 
     fn step(&mut self, forward: bool) -> Result<()> {
         if self.step_ahead(forward) {
             return Ok(());
         }
-        if self.strands.is_on_row() {
+        if self.merger.is_on_row() {
             return self.step_strands(forward);
         }
         let was_ahead = self.batch.is_on_row();
@@ -459,7 +459,7 @@ impl ScanCursor {
         self.begins_crowded = false;
         self.batch.release();
         if goes_on {
-            if ahead::begin(&mut self.merge, &mut self.strands, &self.prefix) {
+            if ahead::begin(&mut self.merge, &mut self.merger, &self.prefix) {
                 return self.step_strands(forward);
             }
             self.is_contested = false;
@@ -507,8 +507,8 @@ impl ScanCursor {
     /// Has the batch's source, which stands where it was begun, stand on the first of the rows kept for later, and the merge on what comes first.
     fn go_aside(&mut self, place: RowPlace, forward: bool) -> Result<()> {
         first(&mut self.merge, forward).map_or(Ok(()), |(source, _)| source.go_to(place))?;
-        if let Some(Source::Partitions(chain, _)) = self.merge.sources().0.last_mut() {
-            chain.restore(forward)?;
+        if let Some(Source::Partitions(concat, _)) = self.merge.sources().0.last_mut() {
+            concat.restore(forward)?;
         }
         self.merge.restore();
         self.settle(forward)
@@ -540,27 +540,27 @@ impl ScanCursor {
 
     /// A step from the strands' present row, with what has been decoded or without.
     fn step_strands(&mut self, forward: bool) -> Result<()> {
-        if self.strands.is_forward() != forward {
+        if self.merger.is_forward() != forward {
             return self.turn_from_strands(forward);
         }
-        if self.strands.step(forward) {
+        if self.merger.step(forward) {
             return Ok(());
         }
-        let is_solo = self.strands.solo_rounds() >= SOLO_ROUNDS_MAX;
-        if !is_solo && ahead::go_on(&mut self.merge, &mut self.strands, &self.prefix) {
+        let is_solo = self.merger.solo_rounds() >= SOLO_ROUNDS_MAX;
+        if !is_solo && ahead::go_on(&mut self.merge, &mut self.merger, &self.prefix) {
             self.judge(true);
             return Ok(());
         }
         self.judge(is_solo);
         self.is_contested &= !is_solo;
-        ahead::leave(&mut self.merge, &mut self.strands)?;
+        ahead::leave(&mut self.merge, &mut self.merger)?;
         self.settle(forward)
     }
 
     /// The same where the direction changes.
     fn turn_from_strands(&mut self, forward: bool) -> Result<()> {
-        let key = self.strands.row().map(|(key, _)| key.to_vec()).unwrap_or_default();
-        self.strands.release();
+        let key = self.merger.row().map(|(key, _)| key.to_vec()).unwrap_or_default();
+        self.merger.release();
         if forward {
             self.merge.seek(&key)?;
             if self.merge.valid() && self.merge.key() == key.as_slice() {

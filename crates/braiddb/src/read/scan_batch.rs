@@ -55,8 +55,8 @@ pub struct Item {
 
 impl Item {
     #[inline(always)]
-    fn new(strand: u8, lane: usize, is_tombstone: bool) -> Item {
-        Item { head: 0, tag: u64::from(is_tombstone) << 16 | u64::from(strand) << 8 | lane as u64 }
+    fn new(scan_batch: u8, lane: usize, is_tombstone: bool) -> Item {
+        Item { head: 0, tag: u64::from(is_tombstone) << 16 | u64::from(scan_batch) << 8 | lane as u64 }
     }
 
     /// The same row with another head.
@@ -71,7 +71,7 @@ impl Item {
     }
 
     #[inline(always)]
-    pub fn strand(self) -> usize {
+    pub fn scan_batch(self) -> usize {
         (self.tag >> 8 & 0xff) as usize
     }
 
@@ -117,7 +117,7 @@ const NEAR: usize = 7;
 
 /// A batch, and how far it has been merged.
 #[derive(Debug)]
-pub struct Strand {
+pub struct ScanBatch {
     pub batch: Batch,
     index: u8,
     /// The rows of the batch in the order in which they come. Heads are read in one go, since a merge that waited for each
@@ -134,11 +134,11 @@ pub struct Strand {
     has_news: bool,
 }
 
-impl Strand {
+impl ScanBatch {
     /// One that has no rows. `index` is its place among others.
-    pub fn new(batch: Batch, index: u8) -> Strand {
+    pub fn new(batch: Batch, index: u8) -> ScanBatch {
         let items = [Item::default(); ROW_LANES];
-        Strand {
+        ScanBatch {
             batch,
             index,
             items,
@@ -206,7 +206,7 @@ impl Strand {
         }
     }
 
-    /// The same as [`Strand::release`], where a scan ends and another begins.
+    /// The same as [`ScanBatch::release`], where a scan ends and another begins.
     pub fn restart(&mut self) {
         let rest = self.items().iter().fold(0, |lanes, item| lanes | 1 << item.lane());
         if let Batch::Rows(batch) = &mut self.batch {
@@ -223,7 +223,7 @@ impl Strand {
     }
 
     /// The rows that have not been passed and come no later than one of this head and this key, if there is such a limit; to be passed by
-    /// [`Strand::pass_taken`].
+    /// [`ScanBatch::pass_taken`].
     #[inline]
     pub fn take(&mut self, limit: Option<(u64, &[u8])>, heads: Heads) -> &[Item] {
         let rest = &self.items[self.at..self.count];
