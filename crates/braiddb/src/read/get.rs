@@ -5,7 +5,7 @@ use crate::{
     base::{EntryKind, EntryRef, Result, SequenceNumber},
     table::RunMeta,
     version::{Partition, is_counted},
-    view::{Absent, Leaf, View},
+    view::{CacheMiss, Leaf, View},
 };
 use crossbeam_epoch::Guard;
 use std::ops::Deref;
@@ -92,7 +92,7 @@ pub fn prepare<'a, K: Deref<Target = [u8]>>(
     keys: &[K],
     lookups: &mut [Lookup; GROUP_KEYS],
     guard: &Guard,
-    mut is_absent: impl FnMut(Absent<'a>),
+    mut is_absent: impl FnMut(CacheMiss<'a>),
 ) {
     let partitions = &state.version.partitions;
     let main_view = |lookup: &Lookup| partitions[lookup.partition].main_view();

@@ -3,11 +3,11 @@
 mod ahead;
 mod batch_merger;
 mod count;
+mod fast_path;
 mod get;
 mod lookup_key;
 mod merge;
 mod partition_concat;
-mod quick;
 mod scan;
 mod scan_batch;
 mod since;
@@ -18,11 +18,11 @@ mod tests;
 
 pub use batch_merger::{BATCHES_MAX, BatchMerger};
 pub use count::{Counted, Survey, count, count_kept, survey};
+pub use fast_path::{fast_get, fast_get_many};
 pub use get::{GROUP_KEYS, Lookup, get, get_prepared, get_with, prepare};
 pub use lookup_key::LookupKey;
 pub use merge::Merge;
 pub use partition_concat::{PartitionConcatIter, Source as PartitionSource};
-pub use quick::{get_many_quickly, get_quickly};
 pub use scan::{ScanCursor, Source};
 pub use scan_batch::{Batch, Heads, Item, ScanBatch};
 pub use since::{is_written_after, newest_sequence};

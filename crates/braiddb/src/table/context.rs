@@ -1,6 +1,6 @@
 //! What tables need, and how their entries are named.
 
-use super::{Demand, Moment, NewFilters, RecentWrites};
+use super::{IndexTrigger, Moment, NewFilters, RecentWrites};
 use crate::{
     cache::BlockCache,
     platform::{Disposal, Runtime, SystemRuntime, Vfs},
@@ -15,7 +15,7 @@ pub struct TableContext {
     /// The block cache.
     pub cache: Arc<BlockCache>,
     /// What readers ask for.
-    pub demand: Arc<Demand>,
+    pub trigger: Arc<IndexTrigger>,
     /// The clock.
     pub runtime: Arc<dyn Runtime>,
     /// Whether blocks may be read where their file is mapped.
@@ -31,10 +31,10 @@ pub struct TableContext {
 impl TableContext {
     /// A context without demand, of the system's time.
     pub fn new(vfs: Arc<dyn Vfs>, cache: Arc<BlockCache>) -> TableContext {
-        let demand = Arc::new(Demand::new(u64::MAX));
+        let trigger = Arc::new(IndexTrigger::new(u64::MAX));
         let runtime = Arc::new(SystemRuntime::new());
         let (recent_writes, new_filters, disposal) = Default::default();
-        TableContext { vfs, cache, demand, runtime, in_place: true, recent_writes, new_filters, disposal }
+        TableContext { vfs, cache, trigger, runtime, in_place: true, recent_writes, new_filters, disposal }
     }
 
     /// What moment it is.

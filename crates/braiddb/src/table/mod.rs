@@ -2,7 +2,7 @@
 //!
 //! `format.rs` has the layout of a run file and the framing of its units, `block.rs` the data block, `key_block.rs`
 //! the keys that stand apart, `tail.rs` index and footer, `meta.rs` what the manifest knows of a run, with `expiries.rs`. `writer.rs`
-//! writes a run once, `run.rs` reads it, `ahead.rs` what is asked for before, `exact.rs` where places are known to the byte, `scan.rs` streams it, `verify.rs` checks it whole, `damaged.rs` reads what
+//! writes a run once, `run.rs` reads it, `ahead.rs` what is asked for before, `direct_offset.rs` where places are known to the byte, `scan.rs` streams it, `verify.rs` checks it whole, `damaged.rs` reads what
 //! is left of a damaged one.
 
 mod ahead;
@@ -11,10 +11,10 @@ mod block;
 mod context;
 mod damage;
 mod damaged;
-mod demand;
-mod exact;
+mod direct_offset;
 mod expiries;
 mod format;
+mod index_trigger;
 mod key_block;
 mod key_filter;
 mod meta;
@@ -36,9 +36,9 @@ pub use block::{MAX_BLOCK_BYTES, Rows};
 pub use context::{Position, TableContext};
 pub use damage::{DamagedUnit, walk_run_units};
 pub use damaged::{Damage, DamagedRun, Opened, Step};
-pub use demand::Demand;
-pub use exact::{OFFSET_BITS, Spot};
+pub use direct_offset::{EntryOffset, OFFSET_BITS};
 pub use expiries::{Expiries, ExpiryCounter};
+pub use index_trigger::IndexTrigger;
 pub use key_block::KeyBlocks;
 pub use key_filter::{KeyFilter, NewFilters};
 pub use meta::{BlobUse, RunMeta};

@@ -10,7 +10,7 @@
 use super::{
     Position, TableContext,
     block::{self, Rows, entry_count},
-    exact::{average_stride, start_on_grid},
+    direct_offset::{average_stride, start_on_grid},
     format::{Contents, PAGE_BYTES, UNIT_HEADER_LEN, decode_tombstones, open_unit, read_unit},
     meta::RunMeta,
     place::{Moment, Place},

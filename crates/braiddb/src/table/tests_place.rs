@@ -1,7 +1,7 @@
 //! Blocks and values that are read where their file is mapped: found there, checked in time, and an error where the disk fails.
 
 use super::{
-    KeyBlocks, Position, Run, RunMeta, RunOptions, RunWriter, Spot, TableContext,
+    EntryOffset, KeyBlocks, Position, Run, RunMeta, RunOptions, RunWriter, TableContext,
     blob::{BlobFile, BlobRef, BlobValue, BlobWriter, BlobWriterContext},
     recent_writes::is_sample,
 };
@@ -178,9 +178,9 @@ fn value(row: u32) -> Vec<u8> {
 }
 
 /// Where to the byte an entry begins.
-fn spot(run: &Run, position: Position) -> Spot {
+fn entry_offset(run: &Run, position: Position) -> EntryOffset {
     let offset = run.block(position.block, &pin()).unwrap().rows().unwrap().offsets(position.slot).next().unwrap();
-    Spot { block: position.block, offset: u16::try_from(offset).unwrap() }
+    EntryOffset { block: position.block, offset: u16::try_from(offset).unwrap() }
 }
 
 fn check(run: &Run, positions: &[Position]) {
@@ -188,7 +188,7 @@ fn check(run: &Run, positions: &[Position]) {
         let guard = pin();
         let entry = run.read(position, &guard).unwrap();
         assert_eq!((entry.key, entry.value), (&*key(row), &*value(row)));
-        assert_eq!(run.read_at(spot(run, position), true, &guard).unwrap(), entry);
+        assert_eq!(run.read_at(entry_offset(run, position), true, &guard).unwrap(), entry);
         run.prefetch(position);
         run.prefetch_rows(position, 3, true, None);
         run.ahead(position.block).prefetch::<2>(0);
@@ -263,8 +263,8 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
     let Some(fixture) = Fixture::new() else { return };
     let (run, meta, positions) = fixture.run(20_000, Compression::None);
     let path = fixture.path("000007.run");
-    let spots = [50, 15_000].map(|at: usize| spot(&run, positions[at]));
-    let read = |spot: Spot| run.read_at(spot, false, &pin()).map(|entry| entry.value.to_vec());
+    let spots = [50, 15_000].map(|at: usize| entry_offset(&run, positions[at]));
+    let read = |entry_offset: EntryOffset| run.read_at(entry_offset, false, &pin()).map(|entry| entry.value.to_vec());
     fixture.flip(&path, 100);
     // It was checked a moment ago, so nobody looks.
     assert_eq!(read(spots[0]).unwrap(), value(50));
@@ -274,16 +274,21 @@ fn damage_is_found_by_who_knows_where_entries_begin() {
     fixture.flip(&path, 100);
     assert_eq!(read(spots[0]).unwrap(), value(50));
     // The same of who reads only what need not be checked.
-    let at_hand = |spot: Spot| run.entry_at_hand(spot, run.moment()).map(|entry| entry.value.to_vec());
+    let at_hand =
+        |entry_offset: EntryOffset| run.entry_at_hand(entry_offset, run.moment()).map(|entry| entry.value.to_vec());
     assert_eq!(at_hand(spots[0]), Some(value(50)));
     fixture.pass(LATER_NS);
-    assert!(spots.iter().all(|&spot| at_hand(spot).is_none()), "nothing was checked in this time");
+    assert!(spots.iter().all(|&entry_offset| at_hand(entry_offset).is_none()), "nothing was checked in this time");
     assert_eq!(read(spots[1]).unwrap(), value(15_000));
     assert_eq!((at_hand(spots[0]), at_hand(spots[1])), (None, Some(value(15_000))));
     assert_eq!(read(spots[0]).unwrap(), value(50));
     // Nor is a place outside of the block or the run an entry, nor one past its entries.
     let (block, last) = (spots[0].block, u16::try_from(meta.blocks).unwrap());
-    for wrong in [Spot { block, offset: 4095 }, Spot { block, offset: u16::MAX }, Spot { block: last, offset: 0 }] {
+    for wrong in [
+        EntryOffset { block, offset: 4095 },
+        EntryOffset { block, offset: u16::MAX },
+        EntryOffset { block: last, offset: 0 },
+    ] {
         assert!(read(wrong).unwrap_err().is_corruption());
         assert_eq!(at_hand(wrong), None);
     }

@@ -3,7 +3,7 @@
 //! A version never changes. Readers hold one while they need it; files that no version in use names any more are
 //! removed when their last handle goes.
 
-use super::{Layout, Partition, PartitionLayout, RunHandle, heads::Heads};
+use super::{Layout, Partition, PartitionLayout, RunHandle, partition_index::PartitionIndex};
 use crate::{
     base::{FileNumber, Result},
     table::{Run, TableContext},
@@ -21,14 +21,14 @@ pub struct Version {
     /// The partitions; they cover the whole keyspace.
     pub partitions: Vec<Arc<Partition>>,
     /// The first eight bytes of where each begins, as a number.
-    heads: Heads,
+    partition_index: PartitionIndex,
 }
 
 impl Version {
     /// A version of these partitions, which are in order.
     fn new(partitions: Vec<Arc<Partition>>) -> Version {
-        let heads = Heads::new(partitions.iter().map(|p| key_head(&p.layout.start)).collect());
-        Version { partitions, heads }
+        let partition_index = PartitionIndex::new(partitions.iter().map(|p| key_head(&p.layout.start)).collect());
+        Version { partitions, partition_index }
     }
 
     /// The runs that partitions other than this one read.
@@ -46,24 +46,24 @@ impl Version {
     /// [`Version::find`] for who has the key's [`key_head`].
     #[inline(always)]
     pub fn find_by_head(&self, head: u64, key: &[u8]) -> usize {
-        match self.told_by_head(head) {
+        match self.find_by_prefix(head) {
             Some(number) => number,
-            None => self.find_slowly(head, key),
+            None => self.find_slow(head, key),
         }
     }
 
     /// The same, if the head alone tells it.
     #[inline(always)]
-    pub fn told_by_head(&self, head: u64) -> Option<usize> {
-        self.heads.find(head).filter(|&number| number < self.partitions.len())
+    pub fn find_by_prefix(&self, head: u64) -> Option<usize> {
+        self.partition_index.find(head).filter(|&number| number < self.partitions.len())
     }
 
     /// The same for heads that several partitions may begin with.
     #[inline(never)]
-    pub fn find_slowly(&self, head: u64, key: &[u8]) -> usize {
-        let first = self.heads.before(head);
+    pub fn find_slow(&self, head: u64, key: &[u8]) -> usize {
+        let first = self.partition_index.before(head);
         // Only partitions that begin alike must be looked at.
-        let ties = self.heads.ties(first, head);
+        let ties = self.partition_index.ties(first, head);
         let at_most = self.partitions[first..first + ties].partition_point(|p| p.layout.start.as_slice() <= key);
         (first + at_most).saturating_sub(1)
     }

@@ -5,10 +5,10 @@ mod damage;
 mod damaged;
 mod edit;
 mod file_set;
-mod heads;
 mod layout;
 mod manifest;
 mod partition;
+mod partition_index;
 
 #[cfg(test)]
 mod tests;

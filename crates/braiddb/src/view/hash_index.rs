@@ -22,7 +22,7 @@ use super::simd::{Simd, Words, match_words_twice};
 use crate::base::{EntryRef, Result};
 use crate::cache::prefetch;
 use crate::platform::pages::{Line, Zeroed, bytes_in_huge_pages};
-use crate::table::{Moment, OFFSET_BITS, Position, Run, Spot};
+use crate::table::{EntryOffset, Moment, OFFSET_BITS, Position, Run};
 use crossbeam_epoch::Guard;
 use std::sync::{
     Arc,
@@ -47,7 +47,7 @@ type Bucket = Line;
 #[derive(Clone, Debug)]
 struct Fields {
     /// Whether the lowest bits are an offset, and not a slot.
-    is_exact: bool,
+    has_direct_offsets: bool,
     place_bits: u32,
     position_bits: u32,
     /// For each run.
@@ -133,9 +133,9 @@ impl HashIndex {
         let spans: Box<[Span]> = parts.iter().map(span).collect();
         let block_bits = bits(blocks.saturating_sub(1));
         let has_spots = parts.iter().all(|part| part.has_spots);
-        let is_exact = has_spots && block_bits + OFFSET_BITS <= 32 - EXACT_TAG_BITS_MIN;
+        let has_direct_offsets = has_spots && block_bits + OFFSET_BITS <= 32 - EXACT_TAG_BITS_MIN;
         let (place_bits, tag_bits_min) =
-            if is_exact { (OFFSET_BITS, EXACT_TAG_BITS_MIN) } else { (bits(slots.into()), TAG_BITS_MIN) };
+            if has_direct_offsets { (OFFSET_BITS, EXACT_TAG_BITS_MIN) } else { (bits(slots.into()), TAG_BITS_MIN) };
         let position_bits = block_bits + place_bits;
         if position_bits > 32 - tag_bits_min {
             return None;
@@ -143,7 +143,7 @@ impl HashIndex {
         let buckets = u32::try_from(keys / KEYS_PER_BUCKET + 1).ok()?;
         Some(HashIndex {
             buckets: Zeroed::in_huge_pages(buckets as usize),
-            fields: Fields { is_exact, place_bits, position_bits, spans },
+            fields: Fields { has_direct_offsets, place_bits, position_bits, spans },
             is_used: AtomicBool::new(false),
         })
     }
@@ -154,7 +154,7 @@ impl HashIndex {
         let fields = &self.fields;
         let span = fields.spans[site.run];
         let block = span.before + u32::from(site.block - span.first);
-        let place = if fields.is_exact { site.offset } else { site.slot };
+        let place = if fields.has_direct_offsets { site.offset } else { site.slot };
         if bits(place.into()) > fields.place_bits {
             // It cannot be told, so it is searched for.
             let at = self.bucket_of(hash);
@@ -212,7 +212,7 @@ impl HashIndex {
 
     /// What a word tells.
     #[inline(always)]
-    pub(crate) fn told(&self, word: u32) -> Word {
+    pub(crate) fn decode(&self, word: u32) -> Word {
         let fields = &self.fields;
         let word = word & !(u32::MAX << fields.position_bits);
         let block = word >> fields.place_bits;
@@ -235,10 +235,10 @@ impl HashIndex {
         with_sequence: bool,
         guard: &'g Guard,
     ) -> Option<Result<EntryRef<'g>>> {
-        let Word { run, block, place } = self.told(word);
+        let Word { run, block, place } = self.decode(word);
         let run = runs.get(run)?;
-        Some(match self.fields.is_exact {
-            true => run.read_at(Spot { block, offset: place }, with_sequence, guard),
+        Some(match self.fields.has_direct_offsets {
+            true => run.read_at(EntryOffset { block, offset: place }, with_sequence, guard),
             false => run.read(Position { block, slot: place }, guard),
         })
     }
@@ -246,8 +246,8 @@ impl HashIndex {
     /// The entry that a word tells of, to the byte, if it can be read in place at once. The sequence number of a plain value means nothing.
     #[inline(always)]
     pub(crate) fn entry_in_place<'r>(&self, word: u32, runs: &'r [Arc<Run>], now: Moment) -> Option<EntryRef<'r>> {
-        let (run, spot) = self.spot(word);
-        runs.get(run)?.entry_at_hand(spot, now)
+        let (run, entry_offset) = self.entry_offset(word);
+        runs.get(run)?.entry_at_hand(entry_offset, now)
     }
 
     /// The key, if it has so many bytes, and the value that a word tells of, to the byte, if that is a plain one that can be read in place at once.
@@ -259,25 +259,25 @@ impl HashIndex {
         key_len: usize,
         now: Moment,
     ) -> Option<(&'r [u8], &'r [u8])> {
-        let (run, spot) = self.spot(word);
-        runs.get(run)?.plain_at_hand(spot, key_len, now)
+        let (run, entry_offset) = self.entry_offset(word);
+        runs.get(run)?.plain_at_hand(entry_offset, key_len, now)
     }
 
     /// The run and the place in it that a word tells of, to the byte, if words tell that.
     #[inline(always)]
-    pub(crate) fn spot(&self, word: u32) -> (usize, Spot) {
-        let Word { run, block, place } = self.told(word);
-        (run, Spot { block, offset: place })
+    pub(crate) fn entry_offset(&self, word: u32) -> (usize, EntryOffset) {
+        let Word { run, block, place } = self.decode(word);
+        (run, EntryOffset { block, offset: place })
     }
 
     /// Asks for what [`HashIndex::read`] will need, or, `prefetches`, for what asking for that will need; all of it at once where that can be told
     /// already.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, Word { block, place, .. }: Word, run: &Run, prefetches: bool) {
-        match (self.fields.is_exact, prefetches) {
+        match (self.fields.has_direct_offsets, prefetches) {
             (true, true) => {
                 run.prefetch_slot(block);
-                run.prefetch_at(Spot { block, offset: place });
+                run.prefetch_at(EntryOffset { block, offset: place });
             }
             (true, false) => {}
             (false, true) => run.prefetch_soon(Position { block, slot: place }),
@@ -289,7 +289,7 @@ impl HashIndex {
     #[cold]
     pub(crate) fn prefetch_entries(&self, candidates: Candidates<'_>, runs: &[Arc<Run>]) {
         for word in candidates {
-            let word = self.told(word);
+            let word = self.decode(word);
             if let Some(run) = runs.get(word.run) {
                 self.prefetch_entry(word, run, true);
             }
@@ -311,8 +311,8 @@ impl HashIndex {
 
     /// Whether words tell to the byte where entries begin.
     #[inline(always)]
-    pub(crate) fn is_exact(&self) -> bool {
-        self.fields.is_exact
+    pub(crate) fn has_direct_offsets(&self) -> bool {
+        self.fields.has_direct_offsets
     }
 
     /// Asks for the line that [`HashIndex::find`] will read.
@@ -392,7 +392,7 @@ mod tests {
             let parts = parts(runs, blocks.min(65_535 - 7 * runs as u16 + 7), entries, has_spots);
             let keys = 5_000u64;
             let mut index = HashIndex::new(keys, &parts).unwrap();
-            assert_eq!(index.is_exact(), has_spots && (usize::from(blocks) + 1) * runs <= 1 << 16);
+            assert_eq!(index.has_direct_offsets(), has_spots && (usize::from(blocks) + 1) * runs <= 1 << 16);
             let site = |key: u64| {
                 let part = parts[key as usize % runs];
                 let blocks = u64::from(part.blocks.1 - part.blocks.0) + 1;
@@ -412,8 +412,8 @@ mod tests {
                     assert_eq!(at_once.is_complete(), found.is_complete());
                     assert!(at_once.eq(found), "key {key} of {runs} runs");
                     let Site { run, block, slot, offset } = site(key);
-                    let told = Word { run, block, place: if index.is_exact() { offset } else { slot } };
-                    let is_found = found.into_iter().any(|word| index.told(word) == told);
+                    let decode = Word { run, block, place: if index.has_direct_offsets() { offset } else { slot } };
+                    let is_found = found.into_iter().any(|word| index.decode(word) == decode);
                     if key < keys {
                         assert!(is_found || !found.is_complete(), "key {key} of {runs} runs");
                         left_out += u64::from(!is_found);

@@ -4,12 +4,11 @@
 //! specifies the bytes, [`anchors`] and [`search`] the two steps of a search, [`builder`] and [`fold`] how a view
 //! comes to be, [`cursor`] how it is walked.
 
-mod absent;
 mod anchors;
 mod bits;
 mod build;
 mod builder;
-mod by_hash;
+mod cache_miss;
 mod count;
 mod count_memo;
 mod counters;
@@ -21,6 +20,7 @@ mod find;
 mod first_blocks;
 mod fold;
 mod format;
+mod hash_get;
 mod hash_index;
 mod hold;
 mod indexing;
@@ -35,15 +35,15 @@ mod tests;
 mod verify;
 mod writer;
 
-pub use absent::{Absent, read_absent};
 pub use build::{Bounds, build_view};
-pub use by_hash::{Begun, Likely, Quick, value_on_its_way};
+pub use cache_miss::{CacheMiss, read_misses};
 pub use counters::{key_comparisons, segments_read};
 pub use cursor::ViewCursor;
 pub use damage::{damaged_view, damaged_view_file};
 pub use fold::{FoldStats, fold_view};
 pub(crate) use format::PAGE_BYTES;
 pub use format::ViewMeta;
+pub use hash_get::{FastGet, Likely, Probe, prefetched_value};
 pub use hold::Held;
 pub use reader::{Leaf, View};
 pub use rows::{RowBatch, RowPlace};

@@ -3,9 +3,9 @@
 //! Nothing here changes after `open`, so any number of threads read at once. The runs are not part of it: the caller
 //! passes the very runs, in the order, that the view was built over.
 
-use super::absent::Absent;
 pub use super::anchors::Leaf;
 use super::bits::is_equal;
+use super::cache_miss::CacheMiss;
 use super::count::LiveCounts;
 use super::counters::count_segment_read;
 use super::directory::Directory;
@@ -21,7 +21,7 @@ use crate::base::{EntryRef, Error, FileId, Result, SequenceNumber};
 use crate::cache::{CacheSlots, UnitNote};
 use crate::codec::{FILE_HEADER_LEN, FileHeader, FileKind, checksum, hash64};
 use crate::platform::{Disposal, File, OpenMode, ReadRequest, Vfs};
-use crate::table::{Demand, Position, Run, TableContext};
+use crate::table::{IndexTrigger, Position, Run, TableContext};
 use crossbeam_epoch::Guard;
 use std::{
     path::{Path, PathBuf},
@@ -47,7 +47,7 @@ impl<'g> Task for Get<'_, 'g> {
     fn run(self, simd: Simd) -> Self::Output {
         let Get { view, runs, number, query, guard } = self;
         if let Some(index) = view.hash_index(query.snapshot)
-            && let Some(found) = view.get_by_hash(simd, index, runs, query, guard)?
+            && let Some(found) = view.hash_get(simd, index, runs, query, guard)?
         {
             return Ok(found);
         }
@@ -76,13 +76,13 @@ struct PrefetchEntry<'a, 'g> {
 }
 
 impl<'a> Task for PrefetchEntry<'a, '_> {
-    type Output = Option<Absent<'a>>;
+    type Output = Option<CacheMiss<'a>>;
 
     #[inline(always)]
-    fn run(self, simd: Simd) -> Option<Absent<'a>> {
+    fn run(self, simd: Simd) -> Option<CacheMiss<'a>> {
         let PrefetchEntry { view, runs, number, key, hash, slot_only, guard } = self;
         let (page, at) = view.layout.place(number);
-        let Some(bytes) = view.pages.get(page, guard) else { return Some(Absent::Page(view, page)) };
+        let Some(bytes) = view.pages.get(page, guard) else { return Some(CacheMiss::Page(view, page)) };
         // What is wrong is the read's to tell.
         let record = bytes.get(at..at + view.layout.record_bytes)?;
         let segment = view.parse(number, record).ok()?;
@@ -105,9 +105,9 @@ impl<'a> Task for PrefetchEntry<'a, '_> {
 
 /// Asks for what a read of an entry will need; its block if that is not at hand.
 #[inline(always)]
-fn look_ahead(run: &Arc<Run>, position: Position) -> Option<Absent<'_>> {
+fn look_ahead(run: &Arc<Run>, position: Position) -> Option<CacheMiss<'_>> {
     run.prefetch(position);
-    run.is_absent(position.block).then_some(Absent::Block(run, position.block))
+    run.is_absent(position.block).then_some(CacheMiss::Block(run, position.block))
 }
 
 /// [`View::find_leaf`].
@@ -174,7 +174,7 @@ pub struct View {
     pub(super) had_its_chance: AtomicBool,
     /// How often it wanted a hash index and could not have one.
     pub(super) refusals: AtomicU32,
-    pub(super) demand: Arc<Demand>,
+    pub(super) trigger: Arc<IndexTrigger>,
     /// How many keys stand where, once ranges were counted.
     pub(super) live_counts: LiveCounts,
     /// Where segments begin, once seeks have read them.
@@ -285,7 +285,7 @@ impl View {
             searches: AtomicU64::new(0),
             had_its_chance: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
-            demand: Arc::clone(&ctx.demand),
+            trigger: Arc::clone(&ctx.trigger),
             live_counts: LiveCounts::default(),
             first_blocks: FirstBlocks::default(),
             obsolete: AtomicBool::new(false),
@@ -450,7 +450,7 @@ impl View {
         key: &[u8],
         hash: u64,
         guard: &Guard,
-    ) -> Option<Absent<'a>> {
+    ) -> Option<CacheMiss<'a>> {
         self.simd.run(PrefetchEntry { view: self, runs, number, key, hash, slot_only: false, guard })
     }
 

@@ -118,15 +118,15 @@ impl Check<'_> {
             },
         };
         let same_key = order == Ordering::Equal;
-        let told = segment.differences()[lane];
+        let decode = segment.differences()[lane];
         let is_continuation = self.view.directory.is_continuation(number);
-        let told_same = if lane == 0 { is_continuation } else { told == SAME_KEY };
+        let told_same = if lane == 0 { is_continuation } else { decode == SAME_KEY };
         if told_same != same_key {
             return bad("versions of a key are not told as such");
         }
         if lane > 0 && !same_key && segment.base() != BASE_BISECT {
             let relative = bit.and_then(|bit| bit.checked_sub(8 * u32::from(segment.base())));
-            if relative != Some(u32::from(told)) || relative > Some(MAX_DIFFERENCE) {
+            if relative != Some(u32::from(decode)) || relative > Some(MAX_DIFFERENCE) {
                 return bad("a difference is wrong");
             }
         }

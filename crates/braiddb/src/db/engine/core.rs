@@ -220,7 +220,7 @@ pub struct Core {
     pub limited: Option<LimitedWork>,
     pub state: ArcSwap<ReadState>,
     /// The same state, for who reads it for one get.
-    pub quick_state: Published<ReadState>,
+    pub fast_state: Published<ReadState>,
     /// What it shares with other databases, and its part in that.
     pub member: Membership,
     /// Whether the active memtable is to be frozen for the sake of another database.
@@ -385,7 +385,7 @@ impl Core {
         let state = Arc::new(state);
         self.measure_pressure(&state);
         self.state.store(Arc::clone(&state));
-        self.quick_state.replace(state);
+        self.fast_state.replace(state);
         self.signal_work();
     }
 

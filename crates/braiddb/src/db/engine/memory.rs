@@ -321,7 +321,7 @@ impl Core {
     pub fn start_workers(self: &Arc<Core>) -> Result<()> {
         let Membership { common, id, .. } = &self.member;
         let core = Arc::downgrade(self);
-        self.table.demand.on_raise(move || {
+        self.table.trigger.on_raise(move || {
             if let Some(core) = core.upgrade() {
                 core.signal_work();
             }

@@ -572,7 +572,7 @@ impl Core {
         self.snapshots.look(self.coarse_now_ns(), u64::MAX, 0);
         let nothing = Arc::new(ReadState::empty());
         self.state.store(Arc::clone(&nothing));
-        self.quick_state.replace(nothing);
+        self.fast_state.replace(nothing);
         self.disk.lock().files = FileSet::new(&self.dir, &self.table);
         self.blobs.let_go_of_all();
     }

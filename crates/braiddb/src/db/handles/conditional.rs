@@ -209,7 +209,7 @@ impl Tree {
                 Update::Put(value) => put(&value, core.default_expiry(self.state())),
                 Update::PutKeepTtl(value) => {
                     // If the key was written since `decide` read it, the commit is refused.
-                    let end = core.get_slowly(internal, None)?.map(|found| found.expires_us);
+                    let end = core.get_unresolved(internal, None)?.map(|found| found.expires_us);
                     put(&value, end.unwrap_or_else(|| core.default_expiry(self.state())));
                 }
                 Update::PutWithTtl(value, ttl) => put(&value, Some(core.expiry_after(ttl))),

@@ -353,7 +353,7 @@ impl Cursor {
         match entry.kind {
             EntryKind::Expiring => Ok(Content::of(entry.kind, entry.value).and_then(|content| content.expires_us)),
             EntryKind::Merge => {
-                let found = self.core().get_slowly(entry.key, Some(&self.hold))?;
+                let found = self.core().get_unresolved(entry.key, Some(&self.hold))?;
                 Ok(found.and_then(|found| found.expires_us))
             }
             _ => Ok(None),
@@ -616,7 +616,7 @@ impl Cursor {
             return Err(e);
         }
         // What is beneath operands is looked up, and a damaged view set aside on the way.
-        match core.get_slowly(entry.key, Some(&self.hold))? {
+        match core.get_unresolved(entry.key, Some(&self.hold))? {
             Some(resolved) => Ok(resolved.value),
             None => Err(e),
         }

@@ -84,7 +84,7 @@ impl Core {
         snapshot: Option<&Hold>,
     ) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_open()?;
-        let found = self.get_slowly(key, snapshot)?;
+        let found = self.get_unresolved(key, snapshot)?;
         Ok(found.map(|Resolved { value, expires_us, .. }| {
             (Value::new(value.into_vec()), expires_us.and_then(|us| self.wall_time(us)))
         }))
@@ -224,7 +224,7 @@ impl Transaction {
         let end = match own {
             None => {
                 self.note_key(&internal)?;
-                core.get_slowly(&internal, Some(self.hold()))?.map(|found| found.expires_us)
+                core.get_unresolved(&internal, Some(self.hold()))?.map(|found| found.expires_us)
             }
             Some(written) if written == Written::Gone || self.is_expired(&written) => None,
             Some(written) => Some(self.end_of(&internal, &written)?),
@@ -244,7 +244,7 @@ impl Transaction {
                 if Operands::decode(operands).is_some_and(|operands| operands.base == Base::Beneath) =>
             {
                 self.note_key(key)?;
-                let beneath = self.db().core().get_slowly(key, Some(self.hold()))?;
+                let beneath = self.db().core().get_unresolved(key, Some(self.hold()))?;
                 Ok(beneath.and_then(|found| found.expires_us))
             }
             _ => Ok(None),

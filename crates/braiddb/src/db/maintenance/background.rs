@@ -99,7 +99,7 @@ impl Core {
     pub fn refuse_calls(&self) {
         self.closing.store(true, Ordering::Release);
         // Gets that would not look whether it is open find no state, and are refused on the other way.
-        self.quick_state.retire();
+        self.fast_state.retire();
         self.signal_work();
         self.wake_leaders();
         self.watches.wake();

@@ -33,7 +33,7 @@ const ENTRIES_AT_REST_MIN: u64 = 2048;
 impl Core {
     /// Makes hash indexes for the views that want one.
     pub fn index_what_is_searched(&self) {
-        if !self.table.demand.take() {
+        if !self.table.trigger.take() {
             return;
         }
         let _indexing = self.indexing.lock();

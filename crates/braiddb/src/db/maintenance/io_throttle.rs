@@ -4,7 +4,7 @@
 use crate::{
     db::engine::{core::Core, parts::limited_work::timed, settings::Settings},
     platform::{Hurry, Pace, Urgency},
-    table::{Demand, TableContext, UnbufferedTables},
+    table::{IndexTrigger, TableContext, UnbufferedTables},
 };
 use std::sync::{Arc, atomic::Ordering};
 
@@ -56,7 +56,7 @@ pub(in crate::db) fn table_context(settings: &Settings) -> TableContext {
     TableContext {
         vfs: timed(if settings.direct_io { Arc::new(UnbufferedTables::new(vfs)) } else { vfs }, settings),
         cache: Arc::clone(&settings.common().cache),
-        demand: Arc::new(Demand::new(settings.hash_index_after)),
+        trigger: Arc::new(IndexTrigger::new(settings.hash_index_after)),
         runtime: Arc::clone(&settings.runtime),
         in_place: settings.read_in_place,
         recent_writes: Arc::default(),

@@ -197,7 +197,7 @@ impl Core {
             limited: LimitedWork::new(&settings, &table),
             table,
             state: ArcSwap::new(Arc::clone(&state)),
-            quick_state: Published::new(state),
+            fast_state: Published::new(state),
             member: Membership::new(Arc::clone(settings.common())),
             is_to_freeze: AtomicBool::new(false),
             change: Mutex::new(()),

@@ -13,7 +13,7 @@ use crate::{
     },
     read::{self, GROUP_KEYS, Lookup, LookupKey, ReadState},
     table::blob::BlobValue,
-    view::{Absent, Quick, read_absent},
+    view::{CacheMiss, FastGet, read_misses},
 };
 use crossbeam_epoch::Guard;
 use std::{borrow::Cow, cell::OnceCell, sync::Arc};
@@ -86,25 +86,25 @@ impl Core {
     /// Shows the value that a key of a tree has now to `read`. A large value, which was read for this call, is the reader's own.
     #[inline]
     pub fn get_now<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
-        if let Some(state) = self.quick_state.borrow() {
+        if let Some(state) = self.fast_state.borrow() {
             // The state comes first, as in `state_for`.
             let at = || self.snapshots.visible();
-            let answer = read::get_quickly(&state, (tree.first_key(), key), whole_key, at, || self.table.moment());
+            let answer = read::fast_get(&state, (tree.first_key(), key), whole_key, at, || self.table.moment());
             #[cfg(test)]
             super::tests::fast_path::note(&answer);
             // Once the database refuses calls there is no state to borrow; who has one was there before.
             match answer {
-                Quick::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
-                Quick::Absent => return Ok(None),
-                Quick::Unknown => {}
+                FastGet::Value(value) => return Ok(Some(read(Cow::Borrowed(value)))),
+                FastGet::Absent => return Ok(None),
+                FastGet::Unknown => {}
             }
         }
-        self.get_anew(tree, key, read)
+        self.get_slow(tree, key, read)
     }
 
     /// [`Core::get_now`] of what is not known at once; a function of its own, since with it the other has not registers enough.
     #[inline(never)]
-    fn get_anew<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
+    fn get_slow<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
         let whole = KeyBuf::new(tree, key);
         self.get(LookupKey::of_parts(&whole, tree.first_key(), key), None, read)
     }
@@ -158,7 +158,7 @@ impl Core {
                 _ => {}
             }
         }
-        Ok(self.get_slowly(key.key(), snapshot)?.map(|Resolved { value, sequence, .. }| match value {
+        Ok(self.get_unresolved(key.key(), snapshot)?.map(|Resolved { value, sequence, .. }| match value {
             BlobValue::Owned(value) => read(Cow::Owned(value), sequence),
             BlobValue::InPlace(value) => read(Cow::Borrowed(&value), sequence),
         }))
@@ -175,7 +175,7 @@ impl Core {
 
     /// [`Core::get`] of a large value, and of whatever must be healed first.
     #[cold]
-    pub fn get_slowly(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
+    pub fn get_unresolved(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
         self.healing(|| {
             // The state stays until a blob has been read.
             let (state, at) = self.state_for(snapshot)?;
@@ -251,7 +251,7 @@ impl Core {
         let mut room = [&[][..]; GROUP_KEYS];
         if snapshot.is_none() && keys.len() <= GROUP_KEYS {
             let keys = checked(keys, &mut room)?;
-            if self.get_group_quickly(tree, keys, None, &mut read) {
+            if self.fast_get_group(tree, keys, None, &mut read) {
                 return Ok(());
             }
             let hold = Hold::now(self, ReaderKind::MultiGet);
@@ -263,7 +263,7 @@ impl Core {
         for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
             let keys = checked(keys, &mut room)?;
             let mut read = |i, value: Option<&[u8]>| read(group * GROUP_KEYS + i, value);
-            if !self.get_group_quickly(tree, keys, snapshot, &mut read) {
+            if !self.fast_get_group(tree, keys, snapshot, &mut read) {
                 self.get_group_healing(tree, keys, snapshot, &mut read)?;
             }
         }
@@ -271,16 +271,16 @@ impl Core {
     }
 
     /// Shows the values of a group of keys as they are in one state, at a snapshot or now, if nearly all are known at once
-    /// ([`read::get_many_quickly`]) and all are plain. If it returns `false` it has shown nothing.
+    /// ([`read::fast_get_many`]) and all are plain. If it returns `false` it has shown nothing.
     #[inline(always)]
-    fn get_group_quickly(
+    fn fast_get_group(
         &self,
         tree: TreeId,
         keys: &[&[u8]],
         snapshot: Option<&Hold>,
         read: &mut impl FnMut(usize, Option<&[u8]>),
     ) -> bool {
-        let Some(state) = self.quick_state.borrow() else { return false };
+        let Some(state) = self.fast_state.borrow() else { return false };
         // The state comes first, as in `state_for`.
         let at = match snapshot {
             None => self.snapshots.visible(),
@@ -290,9 +290,9 @@ impl Core {
         let now = || self.table.moment();
         let guard = OnceCell::new();
         let mut values = [None; GROUP_KEYS];
-        let answer = read::get_many_quickly(&state, (tree.first_key(), keys), whole_key, at, now, &mut values);
+        let answer = read::fast_get_many(&state, (tree.first_key(), keys), whole_key, at, now, &mut values);
         let Some(unknown) = answer else { return false };
-        if unknown != 0 && !self.get_others(&state, tree, keys, unknown, at, &mut values, &guard) {
+        if unknown != 0 && !self.get_remaining(&state, tree, keys, unknown, at, &mut values, &guard) {
             return false;
         }
         #[cfg(test)]
@@ -307,7 +307,7 @@ impl Core {
     /// they are not plain values, or something is damaged.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "they are those of the one call that there is")]
-    fn get_others<'g>(
+    fn get_remaining<'g>(
         &self,
         state: &'g ReadState,
         tree: TreeId,
@@ -386,11 +386,11 @@ impl Core {
     /// Gets keys ready, and reads what of them is not in memory, at once: pages of views first, then the blocks that those lead to.
     fn prepare(&self, state: &ReadState, keys: &[KeyBuf], lookups: &mut [Lookup; GROUP_KEYS]) {
         for _ in 0..2 {
-            let mut absent = Vec::new();
-            read::prepare(state, keys, lookups, &crossbeam_epoch::pin(), |missing| absent.push(missing));
-            let has_pages = absent.iter().any(|absent| matches!(absent, Absent::Page(..)));
-            if absent.len() > 1 || has_pages {
-                read_absent(&*self.table.vfs, &mut absent);
+            let mut misses = Vec::new();
+            read::prepare(state, keys, lookups, &crossbeam_epoch::pin(), |missing| misses.push(missing));
+            let has_pages = misses.iter().any(|misses| matches!(misses, CacheMiss::Page(..)));
+            if misses.len() > 1 || has_pages {
+                read_misses(&*self.table.vfs, &mut misses);
             }
             if !has_pages {
                 break;

@@ -16,7 +16,10 @@ fn places_to_the_byte_answer_as_a_sorted_list() {
         }
         let view = world.build(&Bounds::default());
         world.check(&view, &Bounds::default());
-        assert!(view.hash_index.get().is_some_and(|index| index.is_exact()), "the blocks of {runs} runs have pages");
+        assert!(
+            view.hash_index.get().is_some_and(|index| index.has_direct_offsets()),
+            "the blocks of {runs} runs have pages"
+        );
 
         // For who does not look at the numbers of values, all else is the same.
         let guard = crossbeam_epoch::pin();
@@ -60,7 +63,7 @@ fn places_to_the_byte_are_read_from_the_cache_too() {
     world.add_run(Shape::Hashed, 1500, 0);
     let view = world.build(&Bounds::default());
     world.check(&view, &Bounds::default());
-    assert!(view.hash_index.get().is_some_and(|index| index.is_exact()));
+    assert!(view.hash_index.get().is_some_and(|index| index.has_direct_offsets()));
     // The same run, opened by who may not read it in place: its blocks go through the cache.
     let meta = world.runs[0].meta().clone();
     let path = world.runs[0].path().to_owned();

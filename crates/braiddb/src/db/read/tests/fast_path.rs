@@ -9,8 +9,8 @@ use crate::{
         tests_common::{Clock, DIR, SECOND_NS, fault, open, small},
     },
     platform::fault_vfs::FaultVfs,
-    read::get_quickly,
-    view::Quick,
+    read::fast_get,
+    view::FastGet,
 };
 use std::{
     cell::Cell,
@@ -32,8 +32,8 @@ thread_local! {
 }
 
 /// Called with what a get was answered at once.
-pub(in crate::db) fn note(answer: &Quick<'_>) {
-    ANSWERED.set(ANSWERED.get() + u64::from(*answer != Quick::Unknown));
+pub(in crate::db) fn note(answer: &FastGet<'_>) {
+    ANSWERED.set(ANSWERED.get() + u64::from(*answer != FastGet::Unknown));
 }
 
 /// Keys of all the lengths that are hashed from words, and of some that are not.
@@ -61,11 +61,11 @@ fn quickly(db: &Db, tree: &Tree, key: &[u8]) -> Option<Option<Vec<u8>>> {
     let core = db.core();
     let parts = (tree.state().id.first_key(), key);
     let whole = |prefix: [u8; 4], key: &[u8]| [&prefix, key].concat();
-    let state = core.quick_state.borrow().unwrap();
-    match get_quickly(&state, parts, whole, || core.snapshots.visible(), || core.table.moment()) {
-        Quick::Value(value) => Some(Some(value.to_vec())),
-        Quick::Absent => Some(None),
-        Quick::Unknown => None,
+    let state = core.fast_state.borrow().unwrap();
+    match fast_get(&state, parts, whole, || core.snapshots.visible(), || core.table.moment()) {
+        FastGet::Value(value) => Some(Some(value.to_vec())),
+        FastGet::Absent => Some(None),
+        FastGet::Unknown => None,
     }
 }
 
@@ -367,7 +367,7 @@ fn a_get_within_a_get_sees_what_is_there() {
     let panics = AssertUnwindSafe(|| tree.get_with(key(8), |_| panic!("as a test does")));
     let panicked = catch_unwind(panics);
     assert!(panicked.is_err());
-    assert!(db.core().quick_state.borrow().is_some());
+    assert!(db.core().fast_state.borrow().is_some());
 }
 
 /// A seek of one row reads an entry to see where its key belongs, and hands on what it has read if that is the row, or the one after it.

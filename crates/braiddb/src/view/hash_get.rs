@@ -1,12 +1,12 @@
 //! Gets by the hash index, and the searches that are counted until there is one.
 
-use super::absent::Absent;
 use super::bits::{is_equal, is_joined};
+use super::cache_miss::CacheMiss;
 use super::hash_index::{Asked, HashIndex, index_bytes};
 use super::reader::{Query, View};
 use super::simd::{Simd, Task};
 use crate::base::{EntryKind, EntryRef, Result, SequenceNumber};
-use crate::table::{Moment, Run, Spot};
+use crate::table::{EntryOffset, Moment, Run};
 use crossbeam_epoch::Guard;
 use std::{
     cell::Cell,
@@ -29,22 +29,22 @@ struct PrefetchCandidate<'a> {
 }
 
 impl<'a> Task for PrefetchCandidate<'a> {
-    type Output = Option<Absent<'a>>;
+    type Output = Option<CacheMiss<'a>>;
 
     #[inline(always)]
-    fn run(self, simd: Simd) -> Option<Absent<'a>> {
+    fn run(self, simd: Simd) -> Option<CacheMiss<'a>> {
         let PrefetchCandidate { view, runs, hash, slot_only } = self;
         let index = view.hash_index.get()?;
-        let word = index.told(index.find(simd, hash).next()?);
+        let word = index.decode(index.find(simd, hash).next()?);
         let run = runs.get(word.run)?;
         index.prefetch_entry(word, run, slot_only);
-        (!slot_only && run.is_absent(word.block)).then_some(Absent::Block(run, word.block))
+        (!slot_only && run.is_absent(word.block)).then_some(CacheMiss::Block(run, word.block))
     }
 }
 
 /// What is known of a key at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quick<'a> {
+pub enum FastGet<'a> {
     /// Its value.
     Value(&'a [u8]),
     /// That there is none.
@@ -53,81 +53,81 @@ pub enum Quick<'a> {
     Unknown,
 }
 
-impl<'a> Quick<'a> {
+impl<'a> FastGet<'a> {
     /// What the newest entry of a key says.
     #[inline(always)]
-    pub fn of(entry: EntryRef<'a>) -> Quick<'a> {
+    pub fn of(entry: EntryRef<'a>) -> FastGet<'a> {
         match entry.kind {
-            EntryKind::Value => Quick::Value(entry.value),
-            EntryKind::Tombstone => Quick::Absent,
-            _ => Quick::Unknown,
+            EntryKind::Value => FastGet::Value(entry.value),
+            EntryKind::Tombstone => FastGet::Absent,
+            _ => FastGet::Unknown,
         }
     }
 }
 
 /// A get that has begun: a bucket of a hash index is on its way.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun<'v> {
+pub struct Probe<'v> {
     index: &'v HashIndex,
     bucket: Asked<'v>,
     hash: u64,
     is_only: bool,
 }
 
-impl Begun<'_> {
+impl Probe<'_> {
     /// What the index says of the key, and what stands there, in files that can be read in place.
     ///
     /// The first candidate is nearly always the key's, and has little after it: the next get can be under way while this one's entry is waited for.
     #[inline(always)]
-    pub fn finish<'r>(self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> Quick<'r> {
-        let Begun { index, bucket, hash, is_only } = self;
+    pub fn resolve<'r>(self, runs: &'r [Arc<Run>], key: ([u8; 4], &[u8]), now: Moment) -> FastGet<'r> {
+        let Probe { index, bucket, hash, is_only } = self;
         let mut candidates = index.find_at_once(hash, bucket);
         let Some(word) = candidates.next() else {
-            return if candidates.is_complete() && is_only { Quick::Absent } else { Quick::Unknown };
+            return if candidates.is_complete() && is_only { FastGet::Absent } else { FastGet::Unknown };
         };
         if let Some((found, value)) = index.plain_in_place(word, runs, 4 + key.1.len(), now) {
             super::counters::count_key_comparison();
             if is_joined(found, key) {
-                return Quick::Value(value);
+                return FastGet::Value(value);
             }
         }
-        self.finish_anew(runs, key.0, key.1, now)
+        self.resolve_slow(runs, key.0, key.1, now)
     }
 
     /// What the index says, with the entry that is most likely the key's asked for: for who has others to look after until that is there.
     #[inline(always)]
-    pub fn go_on<'r>(&self, runs: &'r [Arc<Run>]) -> Likely<'r> {
+    pub fn prefetch<'r>(&self, runs: &'r [Arc<Run>]) -> Likely<'r> {
         let mut candidates = self.index.find_at_once(self.hash, self.bucket);
         let Some(word) = candidates.next() else {
             return if candidates.is_complete() && self.is_only { Likely::Absent } else { Likely::Unknown };
         };
-        let (run, spot) = self.index.spot(word);
+        let (run, offset) = self.index.entry_offset(word);
         let Some(run) = runs.get(run) else { return Likely::Unknown };
-        run.prefetch_at_hand(spot);
-        Likely::Entry(run, spot)
+        run.prefetch_at_hand(offset);
+        Likely::Entry(run, offset)
     }
 
-    /// [`Begun::finish`] from the start, for keys of which the first candidate was not a plain value of theirs: of plain values one in some twenty, and all others.
+    /// [`Probe::resolve`] from the start, for keys of which the first candidate was not a plain value of theirs: of plain values one in some twenty, and all others.
     #[cold]
     #[inline(never)]
-    pub fn finish_anew<'r>(&self, runs: &'r [Arc<Run>], prefix: [u8; 4], key: &[u8], now: Moment) -> Quick<'r> {
+    pub fn resolve_slow<'r>(&self, runs: &'r [Arc<Run>], prefix: [u8; 4], key: &[u8], now: Moment) -> FastGet<'r> {
         let candidates = self.index.find_at_once(self.hash, self.bucket);
         let is_complete = candidates.is_complete() && self.is_only;
         for word in candidates {
-            let Some(entry) = self.index.entry_in_place(word, runs, now) else { return Quick::Unknown };
+            let Some(entry) = self.index.entry_in_place(word, runs, now) else { return FastGet::Unknown };
             super::counters::count_key_comparison();
             if is_joined(entry.key, (prefix, key)) {
-                return Quick::of(entry);
+                return FastGet::of(entry);
             }
         }
-        if is_complete { Quick::Absent } else { Quick::Unknown }
+        if is_complete { FastGet::Absent } else { FastGet::Unknown }
     }
 }
 
 /// The plain value of a key that stands at a spot that was asked for; `None` if it is anything else.
 #[inline(always)]
-pub fn value_on_its_way<'r>(run: &'r Run, spot: Spot, key: ([u8; 4], &[u8]), now: Moment) -> Option<&'r [u8]> {
-    let (found, value) = run.plain_on_its_way(spot, 4 + key.1.len(), now)?;
+pub fn prefetched_value<'r>(run: &'r Run, offset: EntryOffset, key: ([u8; 4], &[u8]), now: Moment) -> Option<&'r [u8]> {
+    let (found, value) = run.plain_prefetched(offset, 4 + key.1.len(), now)?;
     super::counters::count_key_comparison();
     is_joined(found, key).then_some(value)
 }
@@ -136,7 +136,7 @@ pub fn value_on_its_way<'r>(run: &'r Run, spot: Spot, key: ([u8; 4], &[u8]), now
 #[derive(Clone, Copy, Debug)]
 pub enum Likely<'r> {
     /// There, or elsewhere.
-    Entry(&'r Run, Spot),
+    Entry(&'r Run, EntryOffset),
     /// It is not there.
     Absent,
     /// The index does not know.
@@ -147,10 +147,10 @@ impl View {
     /// Begins a get by the hash index, if there is one that tells places to the byte, and of what the snapshot sees. That there is no such key is known only
     /// if the view `is_only`: nothing else can have it.
     #[inline(always)]
-    pub fn begin_quickly(&self, hash: u64, snapshot: SequenceNumber, is_only: bool) -> Option<Begun<'_>> {
-        let index = self.hash_index(snapshot).filter(|index| index.is_exact())?;
+    pub fn probe(&self, hash: u64, snapshot: SequenceNumber, is_only: bool) -> Option<Probe<'_>> {
+        let index = self.hash_index(snapshot).filter(|index| index.has_direct_offsets())?;
         index.note_use();
-        Some(Begun { index, bucket: index.ask(hash), hash, is_only })
+        Some(Probe { index, bucket: index.ask(hash), hash, is_only })
     }
 
     /// The hash index, if there is one and the snapshot sees each key's newest version, which it tells of.
@@ -161,7 +161,7 @@ impl View {
 
     /// What the hash index says: an entry, or that there is none; `None` if it does not know.
     #[inline(always)]
-    pub(super) fn get_by_hash<'g>(
+    pub(super) fn hash_get<'g>(
         &self,
         simd: Simd,
         index: &HashIndex,
@@ -205,7 +205,7 @@ impl View {
 
     /// Asks for what a get reads next.
     #[inline]
-    pub fn prefetch_candidate<'a>(&'a self, runs: &'a [Arc<Run>], hash: u64, slot_only: bool) -> Option<Absent<'a>> {
+    pub fn prefetch_candidate<'a>(&'a self, runs: &'a [Arc<Run>], hash: u64, slot_only: bool) -> Option<CacheMiss<'a>> {
         self.simd.run(PrefetchCandidate { view: self, runs, hash, slot_only })
     }
 
@@ -214,7 +214,7 @@ impl View {
     pub(super) fn note_search(&self) {
         let count = SEARCHES.get() + 1;
         SEARCHES.set(count);
-        let sample = self.demand.sample();
+        let sample = self.trigger.sample();
         if count.is_multiple_of(sample) {
             self.note_searches(sample);
         }
@@ -224,13 +224,13 @@ impl View {
     fn note_searches(&self, count: u64) {
         self.searches.fetch_add(count, Relaxed);
         if self.wants_hash_index() {
-            self.demand.raise();
+            self.trigger.raise();
         }
     }
 
     /// Whether so many searches were made that a hash index pays.
     pub fn wants_hash_index(&self) -> bool {
-        let searches_min = self.demand.searches_min().max(self.meta.entries / 32);
+        let searches_min = self.trigger.searches_min().max(self.meta.entries / 32);
         let refusals = self.refusals.load(Relaxed).min(REFUSALS_MAX);
         self.hash_index.get().is_none() && self.searches.load(Relaxed) >= searches_min.saturating_mul(1 << refusals)
     }

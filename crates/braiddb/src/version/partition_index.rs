@@ -25,8 +25,8 @@ const MANY: u32 = u32::MAX - 1;
 
 /// The heads of all partitions, in order.
 #[derive(Debug, Default)]
-pub struct Heads {
-    heads: Vec<u64>,
+pub struct PartitionIndex {
+    partition_index: Vec<u64>,
     slots: Vec<Slot>,
     /// The second head, with which the first slot begins. (The first partition begins before all keys.)
     lowest: u64,
@@ -34,33 +34,33 @@ pub struct Heads {
     shift: u32,
 }
 
-impl Heads {
+impl PartitionIndex {
     /// These, which are in order.
-    pub fn new(heads: Vec<u64>) -> Heads {
-        let (Some(&lowest), Some(&highest)) = (heads.get(1), heads.last()) else {
+    pub fn new(partition_index: Vec<u64>) -> PartitionIndex {
+        let (Some(&lowest), Some(&highest)) = (partition_index.get(1), partition_index.last()) else {
             // All heads there are belong to the first partition.
-            let slots = vec![Slot { border: u64::MAX, partition: 0 }; heads.len()];
-            return Heads { heads, slots, ..Heads::default() };
+            let slots = vec![Slot { border: u64::MAX, partition: 0 }; partition_index.len()];
+            return PartitionIndex { partition_index, slots, ..PartitionIndex::default() };
         };
         let width = highest - lowest;
-        let slots_max = (SLOTS_PER_HEAD * heads.len()).min(SLOTS_MAX).next_power_of_two();
+        let slots_max = (SLOTS_PER_HEAD * partition_index.len()).min(SLOTS_MAX).next_power_of_two();
         let shift = (u64::BITS - width.leading_zeros()).saturating_sub(slots_max.ilog2());
         let count = (width >> shift) + 1;
         // The first has what comes before it as well, and the last what comes after.
         let before = |slot: u64| match slot {
-            slot if slot == count => heads.len(),
-            slot => heads.partition_point(|&head| head < lowest + (slot << shift)),
+            slot if slot == count => partition_index.len(),
+            slot => partition_index.partition_point(|&head| head < lowest + (slot << shift)),
         };
         let slot = |number: u64| {
             let (first, end) = (before(number), before(number + 1));
             match (u32::try_from(first), end - first) {
                 (Ok(first @ 1..MANY), 0) => Slot { border: u64::MAX, partition: first - 1 },
-                (Ok(first @ 1..MANY), 1) => Slot { border: heads[first as usize], partition: first - 1 },
+                (Ok(first @ 1..MANY), 1) => Slot { border: partition_index[first as usize], partition: first - 1 },
                 _ => Slot { border: u64::MAX, partition: MANY },
             }
         };
         let slots = (0..count).map(slot).collect();
-        Heads { heads, slots, lowest, shift }
+        PartitionIndex { partition_index, slots, lowest, shift }
     }
 
     /// The number of the partition that all keys with this head are in; `None`, or that of no partition, if the table does not tell that.
@@ -76,12 +76,12 @@ impl Heads {
 
     /// How many heads are less than this one.
     pub fn before(&self, head: u64) -> usize {
-        self.heads.partition_point(|&other| other < head)
+        self.partition_index.partition_point(|&other| other < head)
     }
 
     /// How many partitions have this head, from one of them on.
     pub fn ties(&self, first: usize, head: u64) -> usize {
-        self.heads[first..].partition_point(|&other| other == head)
+        self.partition_index[first..].partition_point(|&other| other == head)
     }
 }
 
@@ -99,21 +99,21 @@ mod tests {
     }
 
     /// As a search that halves would have it. Returns how many of the heads the table told.
-    fn check(heads: &[u64], chance: &mut Chance) -> (usize, usize) {
-        let table = Heads::new(heads.to_vec());
-        let near = heads.iter().flat_map(|&head| [head.wrapping_sub(1), head, head.saturating_add(1)]);
+    fn check(partition_index: &[u64], chance: &mut Chance) -> (usize, usize) {
+        let table = PartitionIndex::new(partition_index.to_vec());
+        let near = partition_index.iter().flat_map(|&head| [head.wrapping_sub(1), head, head.saturating_add(1)]);
         let others = (0..200).map(|_| chance.next() >> (chance.next() % 64));
-        let between = heads.windows(2).map(|pair| pair[0] + (pair[1] - pair[0]) / 2);
+        let between = partition_index.windows(2).map(|pair| pair[0] + (pair[1] - pair[0]) / 2);
         let (mut told, mut all) = (0, 0);
         for head in near.chain(others).chain(between).chain([0, 1, u64::MAX]) {
-            let less = heads.partition_point(|&other| other < head);
+            let less = partition_index.partition_point(|&other| other < head);
             assert_eq!(table.before(head), less);
             all += 1;
-            if let Some(found) = table.find(head).filter(|&found| found < heads.len()) {
-                let is_first = found == 0 && heads.get(1).is_none_or(|&second| head < second);
+            if let Some(found) = table.find(head).filter(|&found| found < partition_index.len()) {
+                let is_first = found == 0 && partition_index.get(1).is_none_or(|&second| head < second);
                 assert!(
-                    is_first || (heads.get(less) != Some(&head) && found + 1 == less),
-                    "{head} in {heads:?}: {found}"
+                    is_first || (partition_index.get(less) != Some(&head) && found + 1 == less),
+                    "{head} in {partition_index:?}: {found}"
                 );
                 told += 1;
             }
@@ -128,7 +128,7 @@ mod tests {
         for round in 0..400u64 {
             let len = 1 + chance.next() % if round % 40 == 0 { 3000 } else { 40 };
             let shape = round % 5;
-            let mut heads: Vec<u64> = (0..len)
+            let mut partition_index: Vec<u64> = (0..len)
                 .map(|_| match shape {
                     // Spread evenly; in one tree; in a few trees, most in one; close together; with ties.
                     0 => chance.next(),
@@ -138,9 +138,9 @@ mod tests {
                     _ => chance.next() % 10,
                 })
                 .collect();
-            heads.push(0);
-            heads.sort_unstable();
-            check(&heads, &mut chance);
+            partition_index.push(0);
+            partition_index.sort_unstable();
+            check(&partition_index, &mut chance);
         }
     }
 
@@ -148,10 +148,11 @@ mod tests {
     fn heads_that_are_spread_evenly_are_told_by_the_table() {
         let mut chance = Chance(3);
         for len in [1, 2, 9, 100] {
-            let mut heads: Vec<u64> = (0..len).map(|number| (number << 26) | (chance.next() % (1 << 25))).collect();
-            heads[0] = 0;
-            heads.sort_unstable();
-            let table = Heads::new(heads);
+            let mut partition_index: Vec<u64> =
+                (0..len).map(|number| (number << 26) | (chance.next() % (1 << 25))).collect();
+            partition_index[0] = 0;
+            partition_index.sort_unstable();
+            let table = PartitionIndex::new(partition_index);
             let told = (0..1000).filter(|_| table.find(chance.next() % (len << 26)).is_some_and(|p| p < len as usize));
             assert!(told.count() > 900, "{table:?}");
         }

@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 
 /// Where an entry stands in a run: its block, and where in that it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spot {
+pub struct EntryOffset {
     /// The block.
     pub block: u16,
     /// The bytes before the entry in it.
@@ -30,7 +30,7 @@ pub struct Spot {
 pub const OFFSET_BITS: u32 = PAGE_BYTES.trailing_zeros();
 
 impl Run {
-    /// Whether [`Spot`]s tell where entries of these blocks begin, and that is known before the blocks are looked at: they stand in a mapped file as
+    /// Whether [`EntryOffset`]s tell where entries of these blocks begin, and that is known before the blocks are looked at: they stand in a mapped file as
     /// they are, and all offsets are those of bytes in a page.
     pub fn has_spots(&self, mut blocks: RangeInclusive<u16>) -> bool {
         let has_small_offsets = |block| self.note(block).len() as u64 <= PAGE_BYTES || self.note(block).mark() == 1;
@@ -45,9 +45,9 @@ impl Run {
 
     /// Asks the processor for the entry at a spot: its first lines, which is where a short one stands.
     #[inline(always)]
-    pub fn prefetch_at(&self, spot: Spot) {
+    pub fn prefetch_at(&self, entry_offset: EntryOffset) {
         if let Some(file) = self.place.get() {
-            file.hint(self.contents_start(spot.block) + u64::from(spot.offset)).prefetch_item();
+            file.hint(self.contents_start(entry_offset.block) + u64::from(entry_offset.offset)).prefetch_item();
         }
     }
 
@@ -75,13 +75,18 @@ impl Run {
     /// The entry at a spot, as [`Run::read`]. The sequence number of a plain value is told only `with_sequence`; without, what stands in
     /// its place means nothing.
     #[inline(always)]
-    pub fn read_at<'g>(&self, spot: Spot, with_sequence: bool, guard: &'g Guard) -> Result<EntryRef<'g>> {
-        let Spot { block, offset } = spot;
+    pub fn read_at<'g>(
+        &self,
+        entry_offset: EntryOffset,
+        with_sequence: bool,
+        guard: &'g Guard,
+    ) -> Result<EntryRef<'g>> {
+        let EntryOffset { block, offset } = entry_offset;
         let no_such_entry = || self.no_such_entry(Position { block, slot: 0 });
         if usize::from(block) >= self.slots.units() {
             return Err(no_such_entry());
         }
-        self.prefetch_at(spot);
+        self.prefetch_at(entry_offset);
         let bytes = match self.at_hand_in_place(block, || self.moment()) {
             Some((file, range)) => file.get(range, guard).ok_or_else(no_such_entry)?,
             None => self.block_elsewhere(block, guard)?,
@@ -92,34 +97,35 @@ impl Run {
 
     /// [`Run::read_at`] without the sequence number, if the block is read in place and need not be checked again.
     #[inline(always)]
-    pub fn entry_at_hand(&self, spot: Spot, now: Moment) -> Option<EntryRef<'_>> {
+    pub fn entry_at_hand(&self, entry_offset: EntryOffset, now: Moment) -> Option<EntryRef<'_>> {
         let file = self.place.get()?;
-        let start = self.contents_start(spot.block);
-        file.hint(start + u64::from(spot.offset)).prefetch_item();
-        entry_at(self.contents_in(file, start, spot, now)?, usize::from(spot.offset), false)
+        let start = self.contents_start(entry_offset.block);
+        file.hint(start + u64::from(entry_offset.offset)).prefetch_item();
+        entry_at(self.contents_in(file, start, entry_offset, now)?, usize::from(entry_offset.offset), false)
     }
 
     /// The key, if it has so many bytes, and the value of [`Run::entry_at_hand`], if that is a plain one with a usual header.
     #[inline(always)]
-    pub fn plain_at_hand(&self, spot: Spot, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
+    pub fn plain_at_hand(&self, entry_offset: EntryOffset, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
         let file = self.place.get()?;
-        let start = self.contents_start(spot.block);
-        file.hint(start + u64::from(spot.offset)).prefetch_item();
-        plain_at(self.contents_in(file, start, spot, now)?, usize::from(spot.offset), key_len)
+        let start = self.contents_start(entry_offset.block);
+        file.hint(start + u64::from(entry_offset.offset)).prefetch_item();
+        plain_at(self.contents_in(file, start, entry_offset, now)?, usize::from(entry_offset.offset), key_len)
     }
 
     /// Asks the processor for the first lines of an entry, and for what is known of the block.
     #[inline(always)]
-    pub fn prefetch_at_hand(&self, spot: Spot) {
-        self.prefetch_slot(spot.block);
-        self.prefetch_at(spot);
+    pub fn prefetch_at_hand(&self, entry_offset: EntryOffset) {
+        self.prefetch_slot(entry_offset.block);
+        self.prefetch_at(entry_offset);
     }
 
     /// [`Run::plain_at_hand`] of a spot that was asked for before.
     #[inline(always)]
-    pub fn plain_on_its_way(&self, spot: Spot, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
-        let contents = self.contents_in(self.place.get()?, self.contents_start(spot.block), spot, now)?;
-        plain_at(contents, usize::from(spot.offset), key_len)
+    pub fn plain_prefetched(&self, entry_offset: EntryOffset, key_len: usize, now: Moment) -> Option<(&[u8], &[u8])> {
+        let contents =
+            self.contents_in(self.place.get()?, self.contents_start(entry_offset.block), entry_offset, now)?;
+        plain_at(contents, usize::from(entry_offset.offset), key_len)
     }
 
     /// Where the contents of a block begin.
@@ -132,9 +138,15 @@ impl Run {
     }
 
     #[inline(always)]
-    fn contents_in<'r>(&'r self, file: &'r MappedFile, start: u64, spot: Spot, now: Moment) -> Option<&'r [u8]> {
-        let (checked, note) = self.slots.in_place(u32::from(spot.block))?;
-        if checked != now.span_of(spot.block.into()) {
+    fn contents_in<'r>(
+        &'r self,
+        file: &'r MappedFile,
+        start: u64,
+        entry_offset: EntryOffset,
+        now: Moment,
+    ) -> Option<&'r [u8]> {
+        let (checked, note) = self.slots.in_place(u32::from(entry_offset.block))?;
+        if checked != now.span_of(entry_offset.block.into()) {
             return None;
         }
         self.slots.note_hit();

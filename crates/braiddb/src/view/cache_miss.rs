@@ -9,33 +9,33 @@ use std::{ptr, sync::Arc};
 
 /// Something that would have to be read from its file.
 #[derive(Clone, Copy, Debug)]
-pub enum Absent<'a> {
+pub enum CacheMiss<'a> {
     /// A page of a view.
     Page(&'a View, u32),
     /// A block of a run.
     Block(&'a Arc<Run>, u16),
 }
 
-impl Absent<'_> {
+impl CacheMiss<'_> {
     /// What tells it from others.
     fn identity(&self) -> (usize, u32) {
         match *self {
-            Absent::Page(view, page) => (ptr::from_ref(view).addr(), page),
-            Absent::Block(run, block) => (Arc::as_ptr(run).addr(), u32::from(block)),
+            CacheMiss::Page(view, page) => (ptr::from_ref(view).addr(), page),
+            CacheMiss::Block(run, block) => (Arc::as_ptr(run).addr(), u32::from(block)),
         }
     }
 
     fn request(&self) -> Option<ReadRequest> {
         match *self {
-            Absent::Page(view, page) => Some(view.page_request(page)),
-            Absent::Block(run, block) => run.request(block),
+            CacheMiss::Page(view, page) => Some(view.page_request(page)),
+            CacheMiss::Block(run, block) => run.request(block),
         }
     }
 
     fn take_in(&self, read: &ReadRequest) {
         match *self {
-            Absent::Page(view, page) => view.take_in_page(page, read),
-            Absent::Block(run, block) => run.take_in(block, read),
+            CacheMiss::Page(view, page) => view.take_in_page(page, read),
+            CacheMiss::Block(run, block) => run.take_in(block, read),
         }
     }
 }
@@ -43,13 +43,13 @@ impl Absent<'_> {
 /// Reads all of these into the cache, as many at once as the system will, each once. What cannot be read, or is damaged, is left to be found so by
 /// whoever needs it. No guard may be held: others could not reclaim meanwhile.
 #[cold]
-pub fn read_absent(vfs: &dyn Vfs, absent: &mut Vec<Absent<'_>>) {
-    absent.sort_unstable_by_key(Absent::identity);
-    absent.dedup_by_key(|absent| absent.identity());
+pub fn read_misses(vfs: &dyn Vfs, misses: &mut Vec<CacheMiss<'_>>) {
+    misses.sort_unstable_by_key(CacheMiss::identity);
+    misses.dedup_by_key(|misses| misses.identity());
     let (wanted, mut requests): (Vec<_>, Vec<_>) =
-        absent.drain(..).filter_map(|absent| Some((absent, absent.request()?))).unzip();
-    if requests.len() > 1 || matches!(wanted[..], [Absent::Page(..)]) {
+        misses.drain(..).filter_map(|misses| Some((misses, misses.request()?))).unzip();
+    if requests.len() > 1 || matches!(wanted[..], [CacheMiss::Page(..)]) {
         vfs.read_many(&mut requests);
-        wanted.iter().zip(&requests).for_each(|(absent, read)| absent.take_in(read));
+        wanted.iter().zip(&requests).for_each(|(misses, read)| misses.take_in(read));
     }
 }

@@ -11,7 +11,7 @@ use std::{
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// Lets readers tell background work that something was asked for so often that it is worth an index.
-pub struct Demand {
+pub struct IndexTrigger {
     searches_min: u64,
     is_raised: AtomicBool,
     wake: OnceLock<Wake>,
@@ -20,10 +20,10 @@ pub struct Demand {
 /// Of so many searches a thread counts one, as so many.
 const SAMPLE: u64 = 32;
 
-impl Demand {
+impl IndexTrigger {
     /// Demand that is raised after so many searches of one thing, or more if it is large.
-    pub fn new(searches_min: u64) -> Demand {
-        Demand { searches_min, is_raised: AtomicBool::new(false), wake: OnceLock::new() }
+    pub fn new(searches_min: u64) -> IndexTrigger {
+        IndexTrigger { searches_min, is_raised: AtomicBool::new(false), wake: OnceLock::new() }
     }
 
     /// After how many searches of one thing it is raised at the soonest.
@@ -58,7 +58,7 @@ impl Demand {
     }
 }
 
-impl fmt::Debug for Demand {
+impl fmt::Debug for IndexTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Demand").field("is_raised", &self.is_raised).finish_non_exhaustive()
     }

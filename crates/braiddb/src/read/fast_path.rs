@@ -10,39 +10,39 @@ use crate::{
     base::SequenceNumber,
     codec::hash64,
     memtable::Memtable,
-    table::{Moment, Run, Spot},
+    table::{EntryOffset, Moment, Run},
     version::{FirstView, is_counted, key_head},
-    view::{Begun, Likely, Quick, value_on_its_way},
+    view::{FastGet, Likely, Probe, prefetched_value},
 };
 use std::{ops::Deref, sync::Arc};
 
 /// With more keys of a group unknown than this, the rest is not looked at: most of it would be done twice.
 const UNKNOWN_MAX: u32 = 4;
 
-/// [`Quick`] of a key in a state, in two parts. What is found is a plain value, and its sequence number means nothing. The key is made as a whole, by
+/// [`FastGet`] of a key in a state, in two parts. What is found is a plain value, and its sequence number means nothing. The key is made as a whole, by
 /// `whole`, only where it is needed so.
 #[inline(always)]
-pub fn get_quickly<'s, K: Deref<Target = [u8]>>(
+pub fn fast_get<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
     (prefix, key): ([u8; 4], &[u8]),
     whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
     snapshot: impl FnOnce() -> SequenceNumber,
     now: impl FnOnce() -> Moment,
-) -> Quick<'s> {
-    match begin(state, prefix, key, whole, snapshot) {
-        Ok((begun, runs)) => begun.finish(runs, (prefix, key), now()),
+) -> FastGet<'s> {
+    match probe_key(state, prefix, key, whole, snapshot) {
+        Ok((probe, runs)) => probe.resolve(runs, (prefix, key), now()),
         Err(known) => known,
     }
 }
 
-/// [`get_quickly`] of several keys that begin with the same four bytes: what each of them needs from memory is asked for before any is waited for, but for
+/// [`fast_get`] of several keys that begin with the same four bytes: what each of them needs from memory is asked for before any is waited for, but for
 /// the filters of runs that stand apart. Puts
 /// the values of those that are there into `values`, and returns a bit for each key of which nothing is known; `None` if that is so of many. The
 /// keys are made as a whole, by `whole`, only where they are needed so.
 ///
 /// Each stage is a function of its own: one for all of them has not registers enough, and takes some twenty instructions a key more.
 #[inline(always)]
-pub fn get_many_quickly<'s, K: Deref<Target = [u8]>>(
+pub fn fast_get_many<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
     (prefix, keys): ([u8; 4], &[&[u8]]),
     whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
@@ -50,32 +50,32 @@ pub fn get_many_quickly<'s, K: Deref<Target = [u8]>>(
     now: impl FnOnce() -> Moment,
     values: &mut [Option<&'s [u8]>; GROUP_KEYS],
 ) -> Option<u32> {
-    let (mut begun, mut likely) = ([None; GROUP_KEYS], [None; GROUP_KEYS]);
-    let unknown = begin_all(state, (prefix, keys), whole, snapshot, &mut begun, values)?;
-    let unknown = go_on_with_all(&begun, &mut likely, unknown)?;
-    finish_all((prefix, keys), &begun, &likely, now(), values, unknown)
+    let (mut probe, mut likely) = ([None; GROUP_KEYS], [None; GROUP_KEYS]);
+    let unknown = probe_all(state, (prefix, keys), whole, snapshot, &mut probe, values)?;
+    let unknown = prefetch_all(&probe, &mut likely, unknown)?;
+    resolve_all((prefix, keys), &probe, &likely, now(), values, unknown)
 }
 
 /// A get that has begun, and the runs that it is of.
-type BegunIn<'s> = (Begun<'s>, &'s [Arc<Run>]);
+type ProbeIn<'s> = (Probe<'s>, &'s [Arc<Run>]);
 
 /// Begins the gets of which nothing is known yet.
 #[inline(never)]
-fn begin_all<'s, K: Deref<Target = [u8]>>(
+fn probe_all<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
     (prefix, keys): ([u8; 4], &[&[u8]]),
     whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
     snapshot: SequenceNumber,
-    begun: &mut [Option<BegunIn<'s>>; GROUP_KEYS],
+    probe: &mut [Option<ProbeIn<'s>>; GROUP_KEYS],
     values: &mut [Option<&'s [u8]>; GROUP_KEYS],
 ) -> Option<u32> {
     let mut unknown = 0;
-    for (at, (&key, (begun, value))) in keys.iter().zip(begun.iter_mut().zip(values)).enumerate() {
-        match begin(state, prefix, key, whole, || snapshot) {
-            Ok(on) => *begun = Some(on),
-            Err(Quick::Value(known)) => *value = Some(known),
-            Err(Quick::Absent) => {}
-            Err(Quick::Unknown) => unknown = one_more(unknown, at)?,
+    for (at, (&key, (probe, value))) in keys.iter().zip(probe.iter_mut().zip(values)).enumerate() {
+        match probe_key(state, prefix, key, whole, || snapshot) {
+            Ok(on) => *probe = Some(on),
+            Err(FastGet::Value(known)) => *value = Some(known),
+            Err(FastGet::Absent) => {}
+            Err(FastGet::Unknown) => unknown = one_more(unknown, at)?,
         }
     }
     Some(unknown)
@@ -83,15 +83,15 @@ fn begin_all<'s, K: Deref<Target = [u8]>>(
 
 /// Asks for the entries that the buckets tell of.
 #[inline(never)]
-fn go_on_with_all<'s>(
-    begun: &[Option<BegunIn<'s>>; GROUP_KEYS],
-    likely: &mut [Option<(&'s Run, Spot)>; GROUP_KEYS],
+fn prefetch_all<'s>(
+    probe: &[Option<ProbeIn<'s>>; GROUP_KEYS],
+    likely: &mut [Option<(&'s Run, EntryOffset)>; GROUP_KEYS],
     mut unknown: u32,
 ) -> Option<u32> {
-    for (at, (on, likely)) in begun.iter().zip(likely).enumerate() {
-        let Some((begun, runs)) = on else { continue };
-        match begun.go_on(runs) {
-            Likely::Entry(run, spot) => *likely = Some((run, spot)),
+    for (at, (on, likely)) in probe.iter().zip(likely).enumerate() {
+        let Some((probe, runs)) = on else { continue };
+        match probe.prefetch(runs) {
+            Likely::Entry(run, entry_offset) => *likely = Some((run, entry_offset)),
             Likely::Absent => {}
             Likely::Unknown => unknown = one_more(unknown, at)?,
         }
@@ -101,25 +101,25 @@ fn go_on_with_all<'s>(
 
 /// Reads the entries.
 #[inline(never)]
-fn finish_all<'s>(
+fn resolve_all<'s>(
     (prefix, keys): ([u8; 4], &[&[u8]]),
-    begun: &[Option<BegunIn<'s>>; GROUP_KEYS],
-    likely: &[Option<(&'s Run, Spot)>; GROUP_KEYS],
+    probe: &[Option<ProbeIn<'s>>; GROUP_KEYS],
+    likely: &[Option<(&'s Run, EntryOffset)>; GROUP_KEYS],
     now: Moment,
     values: &mut [Option<&'s [u8]>; GROUP_KEYS],
     mut unknown: u32,
 ) -> Option<u32> {
     for (at, ((&key, likely), value)) in keys.iter().zip(likely).zip(values).enumerate() {
-        let Some((run, spot)) = *likely else { continue };
-        if let Some(known) = value_on_its_way(run, spot, (prefix, key), now) {
+        let Some((run, entry_offset)) = *likely else { continue };
+        if let Some(known) = prefetched_value(run, entry_offset, (prefix, key), now) {
             *value = Some(known);
             continue;
         }
-        let begun = begun.get(at).copied().flatten();
-        match begun.map_or(Quick::Unknown, |(begun, runs)| begun.finish_anew(runs, prefix, key, now)) {
-            Quick::Value(known) => *value = Some(known),
-            Quick::Absent => {}
-            Quick::Unknown => unknown = one_more(unknown, at)?,
+        let probe = probe.get(at).copied().flatten();
+        match probe.map_or(FastGet::Unknown, |(probe, runs)| probe.resolve_slow(runs, prefix, key, now)) {
+            FastGet::Value(known) => *value = Some(known),
+            FastGet::Absent => {}
+            FastGet::Unknown => unknown = one_more(unknown, at)?,
         }
     }
     Some(unknown)
@@ -137,28 +137,28 @@ fn one_more(unknown: u32, at: usize) -> Option<u32> {
 /// A processor looks some three hundred instructions ahead. What it does while it waits for the entry of the get before must lead it to the bucket of this
 /// one: so the bucket is asked for as soon as it can be told, and all that is to be made sure of comes after that.
 #[inline(always)]
-fn begin<'s, K: Deref<Target = [u8]>>(
+fn probe_key<'s, K: Deref<Target = [u8]>>(
     state: &'s ReadState,
     prefix: [u8; 4],
     key: &[u8],
     whole: impl Fn([u8; 4], &[u8]) -> K + Copy,
     snapshot: impl FnOnce() -> SequenceNumber,
-) -> Result<BegunIn<'s>, Quick<'s>> {
+) -> Result<ProbeIn<'s>, FastGet<'s>> {
     let (hash, head) = match LookupKey::hash_and_head_of_words(prefix, key) {
         Some(known) => known,
         None => hash_and_head(prefix, key, whole),
     };
-    let number = match state.version.told_by_head(head) {
+    let number = match state.version.find_by_prefix(head) {
         Some(number) => number,
-        None => find_slowly(state, head, prefix, key, whole),
+        None => find_slow(state, head, prefix, key, whole),
     };
-    let partition = state.version.partitions.get(number).ok_or(Quick::Unknown)?;
+    let partition = state.version.partitions.get(number).ok_or(FastGet::Unknown)?;
     if let Some((view, _)) = partition.main_view() {
         view.prefetch_bucket(hash);
     }
     let snapshot = snapshot();
-    let FirstView { view, runs, is_only, apart } = partition.first_view_with(hash).ok_or(Quick::Unknown)?;
-    let begun = view.begin_quickly(hash, snapshot, is_only).ok_or(Quick::Unknown)?;
+    let FirstView { view, runs, is_only, apart } = partition.first_view_with(hash).ok_or(FastGet::Unknown)?;
+    let probe = view.probe(hash, snapshot, is_only).ok_or(FastGet::Unknown)?;
     if let Some(run) = apart.filter(|_| is_counted(hash)) {
         run.note_read(1);
     }
@@ -174,7 +174,7 @@ fn begin<'s, K: Deref<Target = [u8]>>(
             }
         }
     }
-    Ok((begun, runs))
+    Ok((probe, runs))
 }
 
 // What is seldom needed, or takes long anyway, is not inlined: with it the rest has not registers enough.
@@ -193,14 +193,14 @@ fn hash_and_head<K: Deref<Target = [u8]>>(
 /// The partition of a key of which the head does not tell it.
 #[cold]
 #[inline(never)]
-fn find_slowly<K: Deref<Target = [u8]>>(
+fn find_slow<K: Deref<Target = [u8]>>(
     state: &ReadState,
     head: u64,
     prefix: [u8; 4],
     key: &[u8],
     whole: impl Fn([u8; 4], &[u8]) -> K,
 ) -> usize {
-    state.version.find_slowly(head, &whole(prefix, key))
+    state.version.find_slow(head, &whole(prefix, key))
 }
 
 /// What a memtable says of a key; `None` if it has nothing to say.
@@ -212,12 +212,12 @@ fn ask<'s, K: Deref<Target = [u8]>>(
     whole: impl Fn([u8; 4], &[u8]) -> K,
     hash: u64,
     snapshot: SequenceNumber,
-) -> Option<Quick<'s>> {
+) -> Option<FastGet<'s>> {
     if memtable.is_empty() {
         return None;
     }
     if memtable.has_range_tombstones() {
-        return Some(Quick::Unknown);
+        return Some(FastGet::Unknown);
     }
     if !memtable.may_contain(hash) {
         return None;
@@ -233,6 +233,6 @@ fn get_in<'s, K: Deref<Target = [u8]>>(
     whole: impl Fn([u8; 4], &[u8]) -> K,
     hash: u64,
     snapshot: SequenceNumber,
-) -> Option<Quick<'s>> {
-    memtable.get_hashed(&whole(prefix, key), hash, snapshot).map(Quick::of)
+) -> Option<FastGet<'s>> {
+    memtable.get_hashed(&whole(prefix, key), hash, snapshot).map(FastGet::of)
 }
