@@ -85,14 +85,14 @@ impl Run {
     }
 
     /// Asks the processor to fetch so many entries from a position on, as far as their blocks are cached, and what is read
-    /// of a block first if it begins there, or anyway. The entries are asked for little by little if they are wanted `prefetches`.
+    /// of a block first if it begins there, or anyway. The entries are asked for little by little if they are wanted `queue`.
     #[inline]
     pub fn prefetch_rows(
         &self,
         mut position: Position,
         mut rows: u32,
         with_ends: bool,
-        mut prefetches: Option<&mut PrefetchQueue>,
+        mut queue: Option<&mut PrefetchQueue>,
     ) {
         while rows > 0 && usize::from(position.block) < self.slots.units() {
             let entries = self.block_entries(position.block);
@@ -103,7 +103,7 @@ impl Run {
                 if with_end {
                     page_end.prefetch_page_end();
                 }
-                prefetch_items(page_end, before_end, here, self.stride, prefetches.as_deref_mut());
+                prefetch_items(page_end, before_end, here, self.stride, queue.as_deref_mut());
             } else {
                 let note = self.note(position.block);
                 let stride = average_entry_bytes(note.len(), note.mark());
@@ -112,7 +112,7 @@ impl Run {
                     hint.prefetch([1, slot_before_end(entries as u8, position.slot)]);
                 }
                 let before_end = note.len().saturating_sub(usize::from(position.slot) * stride);
-                prefetch_items(hint, before_end, here, stride, prefetches.as_deref_mut());
+                prefetch_items(hint, before_end, here, stride, queue.as_deref_mut());
             }
             rows -= here;
             position = Position { block: position.block.saturating_add(1), slot: 0 };
@@ -129,9 +129,9 @@ impl Run {
 
 /// [`Hint::prefetch_items`], now or soon.
 #[inline]
-fn prefetch_items(unit: Hint, before_end: usize, items: u32, stride: usize, prefetches: Option<&mut PrefetchQueue>) {
-    match (prefetches, unit.lines_of_items(before_end, items, stride)) {
-        (Some(prefetches), Some(lines)) => prefetches.add(lines),
+fn prefetch_items(unit: Hint, before_end: usize, items: u32, stride: usize, queue: Option<&mut PrefetchQueue>) {
+    match (queue, unit.lines_of_items(before_end, items, stride)) {
+        (Some(queue), Some(lines)) => queue.add(lines),
         _ => unit.prefetch_items(before_end, items, stride),
     }
 }

@@ -1,16 +1,10 @@
-//! Walking a view at a snapshot.
+//! A cursor over a view at a snapshot.
 //!
-//! A cursor stands on a lane of a segment whose record it has copied. A seek finds its segment by the anchors and its
-//! lane by blind search: one key read. From there, `next` and `prev` follow the selectors without a comparison. Who goes
-//! on in one direction has the rest of a segment decoded at once ([`ViewCursor::fill`]), and who went on after the seek
-//! before has rows decoded with the seek ([`ViewCursor::seek_rows`]).
+//! A seek finds its segment by the anchors and its lane by blind search, with one key read. `next` and `prev` then follow
+//! the selectors without comparisons. [`ViewCursor::fill`] decodes ahead; [`ViewCursor::seek_rows`] seeks and decodes.
 //!
-//! A snapshot at or above the view's highest sequence number sees each key's newest version, or nothing where a range
-//! tombstone marked it stale: which lanes show is a matter of the record alone. A lower snapshot shows, of each key,
-//! the first version that is old enough, and reads entries to find out.
-//!
-//! Each run's last block stays pinned, so that entries are borrowed without a copy, and without an epoch held. The
-//! present entry borrows from such a block for longer than the compiler can see: [`Present`], an island of unsafe.
+//! At or above the view's highest sequence number the record alone decides which lanes show. Below it, entries are read
+//! to find the first version of each key that is old enough.
 
 use super::find::{FindLane, FindShown, Found, InPlace, Locate, PrefetchRows};
 use super::format::{
@@ -116,17 +110,17 @@ impl Loaded {
         runs: &[Arc<Run>],
         lanes: u32,
         with_ends: bool,
-        prefetches: Option<&mut PrefetchQueue>,
+        queue: Option<&mut PrefetchQueue>,
     ) {
         let lanes = lanes & !self.fetched & !self.queued;
         if lanes == 0 || self.segment.is_none() {
             return;
         }
-        *(if prefetches.is_some() { &mut self.queued } else { &mut self.fetched }) |= lanes;
+        *(if queue.is_some() { &mut self.queued } else { &mut self.fetched }) |= lanes;
         let segment = self.parsed(view);
         let (first, end) = (lanes.trailing_zeros() as usize, 32 - lanes.leading_zeros() as usize);
         let span = lanes_below(end) & !lanes_below(first);
-        view.simd.run(PrefetchRows { runs, segment, first, span, with_ends, prefetches });
+        view.simd.run(PrefetchRows { runs, segment, first, span, with_ends, queue });
     }
 }
 
@@ -229,12 +223,12 @@ impl ViewCursor {
         rows: usize,
         is_forward: bool,
         guard: &Guard,
-        prefetches: Option<&mut PrefetchQueue>,
+        queue: Option<&mut PrefetchQueue>,
     ) {
         let ViewCursor { view, runs, coming, hidden, .. } = self;
         // What is wrong with it is told to who comes there.
         if next < view.directory.segments() && coming.load(view, next, *hidden, guard).is_ok() {
-            coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false, prefetches);
+            coming.prefetch(view, runs, first_lanes(coming.shown, rows, is_forward), false, queue);
         }
     }
 
@@ -450,9 +444,9 @@ impl ViewCursor {
 
     /// Loads the record of a segment in which a lane was found, and asks for the rows of the next that are likely to be wanted.
     #[inline]
-    fn load_found(&mut self, found: &Found<'_>, guard: &Guard, prefetches: Option<&mut PrefetchQueue>) {
+    fn load_found(&mut self, found: &Found<'_>, guard: &Guard, queue: Option<&mut PrefetchQueue>) {
         if found.left > 0 {
-            self.prefetch_coming(found.number + 1, found.left, true, guard, prefetches);
+            self.prefetch_coming(found.number + 1, found.left, true, guard, queue);
         }
         if self.loaded.segment != Some(found.number) {
             self.loaded.take(&self.view, found.number, self.hidden, (found.record, &found.segment));
@@ -502,7 +496,7 @@ impl ViewCursor {
             Some(found) if found.is_shown => found,
             _ => return Ok(false),
         };
-        self.load_found(&found, guard, Some(batch.prefetches()));
+        self.load_found(&found, guard, Some(batch.queue()));
         batch.begin_with_seek(found.number);
         if self.fill_from(found.number, found.lane, true, batch, (moment, guard)).is_err() {
             batch.fail();
@@ -582,7 +576,7 @@ impl ViewCursor {
         let is_long = batch.rounds() >= LONG_SCAN;
         if batch.rounds() > 0 {
             // The rows that are decoded now were not all asked for yet.
-            batch.prefetches().prefetch_all();
+            batch.queue().prefetch_all();
         }
         let likely = batch.likely_rows();
         let few = if likely > 0 { likely } else { FEW_LANES };
@@ -599,7 +593,7 @@ impl ViewCursor {
             let coming = if batch.rounds() == 0 { likely } else { likely.max(chunk_rows + FEW_LANES) };
             self.prefetch_ahead([lanes, chunk], [next, step(next)], coming, batch, guard);
             if chunk_rows < ROWS_SOON_MIN {
-                batch.prefetches().prefetch_all();
+                batch.queue().prefetch_all();
             }
         }
         let ViewCursor { view, runs, loaded, .. } = self;
@@ -650,7 +644,7 @@ impl ViewCursor {
         } else if left > 0 {
             // Rows that are merged with others are not passed one by one.
             let is_passed = batch.is_forward() && !batch.is_to_merge();
-            self.prefetch_coming(next, left, batch.is_forward(), guard, is_passed.then(|| batch.prefetches()));
+            self.prefetch_coming(next, left, batch.is_forward(), guard, is_passed.then(|| batch.queue()));
             self.view.prefetch_record(after_next);
         } else {
             view.prefetch_record(next);

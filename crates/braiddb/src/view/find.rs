@@ -18,7 +18,7 @@ pub(super) struct PrefetchRows<'a> {
     pub(super) span: u32,
     pub(super) with_ends: bool,
     /// Takes the entries in, if they are not to be asked for at once.
-    pub(super) prefetches: Option<&'a mut PrefetchQueue>,
+    pub(super) queue: Option<&'a mut PrefetchQueue>,
 }
 
 impl Task for PrefetchRows<'_> {
@@ -26,7 +26,7 @@ impl Task for PrefetchRows<'_> {
 
     #[inline(always)]
     fn run(self, _simd: Simd) {
-        let PrefetchRows { runs, segment, first, span, with_ends, mut prefetches } = self;
+        let PrefetchRows { runs, segment, first, span, with_ends, mut queue } = self;
         for (index, run) in runs.iter().enumerate() {
             let lanes = segment.lanes_of_run(index);
             let rows = (lanes & span).count_ones();
@@ -34,7 +34,7 @@ impl Task for PrefetchRows<'_> {
                 && let Some(cursor) = segment.cursor(index)
             {
                 let from = run.advance(cursor, (lanes & lanes_below(first)).count_ones());
-                run.prefetch_rows(from, rows, with_ends, prefetches.as_deref_mut());
+                run.prefetch_rows(from, rows, with_ends, queue.as_deref_mut());
             }
         }
     }
@@ -78,7 +78,7 @@ impl Task for FindLane<'_> {
                 first: span.trailing_zeros() as usize,
                 span,
                 with_ends: true,
-                prefetches: None,
+                queue: None,
             });
         } else if lane + 1 < segment.count() {
             // A query that is greater mostly belongs right after, where a reader will look next.
@@ -167,14 +167,7 @@ impl<'g, const LOCATES: bool> Task for FindShown<'_, 'g, LOCATES> {
         let (run, position) = view.locate(runs, number, &segment, lane)?;
         if likely > 0 {
             (fetched, left) = likely_lanes(&segment, lane, likely, true);
-            view.simd.run(PrefetchRows {
-                runs,
-                segment,
-                first: lane,
-                span: fetched,
-                with_ends: true,
-                prefetches: None,
-            });
+            view.simd.run(PrefetchRows { runs, segment, first: lane, span: fetched, with_ends: true, queue: None });
         } else {
             // A query that is greater mostly belongs right after.
             runs[run].prefetch_next_key(position);

@@ -270,11 +270,11 @@ impl HashIndex {
         (run, EntryOffset { block, offset: place })
     }
 
-    /// Asks for what [`HashIndex::read`] will need, or, `prefetches`, for what asking for that will need; all of it at once where that can be told
+    /// Asks for what [`HashIndex::read`] will need, or, `queue`, for what asking for that will need; all of it at once where that can be told
     /// already.
     #[inline(always)]
-    pub(crate) fn prefetch_entry(&self, Word { block, place, .. }: Word, run: &Run, prefetches: bool) {
-        match (self.fields.has_direct_offsets, prefetches) {
+    pub(crate) fn prefetch_entry(&self, Word { block, place, .. }: Word, run: &Run, queue: bool) {
+        match (self.fields.has_direct_offsets, queue) {
             (true, true) => {
                 run.prefetch_slot(block);
                 run.prefetch_at(EntryOffset { block, offset: place });

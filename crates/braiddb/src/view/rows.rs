@@ -106,7 +106,7 @@ pub struct RowBatch {
     /// How far past each row on which it comes to stand lines are asked for, as a number to add; 0 if none are. Then none are when rows are decoded.
     bytes_ahead: usize,
     /// The lines of rows of the next segment that are likely to be wanted, asked for as rows of the batch are passed; going forward alone.
-    prefetches: PrefetchQueue,
+    queue: PrefetchQueue,
     /// Whether what is filled in next belongs to the same scan, though it does not come right after.
     is_interrupted: bool,
     /// Whether its scan's first row was decoded with the seek, and it has met none of another source: that one row was passed by whoever did no
@@ -139,7 +139,7 @@ impl Default for RowBatch {
             passed_rows: 0,
             likely_rows: 0,
             bytes_ahead: 0,
-            prefetches: PrefetchQueue::default(),
+            queue: PrefetchQueue::default(),
             is_interrupted: false,
             begins_with_seek: false,
             runs: None,
@@ -212,7 +212,7 @@ impl RowBatch {
         self.lanes = lanes;
         self.at = near_lane(lanes, forward);
         self.prefetch_ahead(self.at);
-        self.prefetches.prefetch::<LINES_SOON>();
+        self.queue.prefetch::<LINES_SOON>();
         true
     }
 
@@ -238,7 +238,7 @@ impl RowBatch {
             }
             (lanes, at) = (rest, near_lane(rest, FORWARD));
             self.prefetch_ahead(at);
-            self.prefetches.prefetch::<LINES_SOON>();
+            self.queue.prefetch::<LINES_SOON>();
         };
         let steps = self.lanes.count_ones() - lanes.count_ones();
         (self.lanes, self.at) = (lanes, at);
@@ -246,8 +246,8 @@ impl RowBatch {
     }
 
     /// What is asked for as rows are passed.
-    pub(super) fn prefetches(&mut self) -> &mut PrefetchQueue {
-        &mut self.prefetches
+    pub(super) fn queue(&mut self) -> &mut PrefetchQueue {
+        &mut self.queue
     }
 
     /// Asks for lines that a long scan comes to soon after the row at `at`. Little by little, as rows are passed: when they are decoded, the processor would do nothing
@@ -406,7 +406,7 @@ impl RowBatch {
 
     /// As [`RowBatch::release`], where a row of another source comes, and then the scan goes on.
     pub fn interrupt(&mut self) {
-        self.prefetches.prefetch_all();
+        self.queue.prefetch_all();
         let counts = (self.rounds, self.passed_rows);
         self.release();
         (self.rounds, self.passed_rows) = counts;
@@ -417,7 +417,7 @@ impl RowBatch {
     pub fn release(&mut self) {
         self.is_interrupted = false;
         self.begins_with_seek = false;
-        self.prefetches.clear();
+        self.queue.clear();
         (self.lanes, self.aside) = (0, 0);
         self.from = None;
         (self.rounds, self.passed_rows) = (0, 0);
@@ -599,9 +599,9 @@ fn lanes_after(lanes: u32, at: usize, is_forward: bool) -> u32 {
 }
 
 /// A block that comes soon, for a long scan.
-fn ahead_of(run: &Run, prefetches: Option<u16>, rounds: u32) -> Ahead {
-    match prefetches {
-        Some(prefetches) if rounds >= LONG_SCAN => run.ahead(prefetches),
+fn ahead_of(run: &Run, queue: Option<u16>, rounds: u32) -> Ahead {
+    match queue {
+        Some(queue) if rounds >= LONG_SCAN => run.ahead(queue),
         _ => Ahead::default(),
     }
 }

@@ -70,21 +70,21 @@ fn rows_of_the_next_segment_are_asked_for_as_rows_are_passed() {
     let mut queued = 0;
     for at in [500, 1000, 1507, 2003, 2511] {
         batch.restart();
-        assert!(batch.prefetches().is_empty(), "what another scan wanted is forgotten");
+        assert!(batch.queue().is_empty(), "what another scan wanted is forgotten");
         assert!(cursor.seek_rows(&rows[at], &mut batch).unwrap());
         assert_eq!(batch.key(), Some(&*rows[at]));
         let left = batch.rows_left() as usize;
-        assert_eq!(left < 8, batch.prefetches().is_empty(), "{left} rows come before those of the next segment");
+        assert_eq!(left < 8, batch.queue().is_empty(), "{left} rows come before those of the next segment");
         if left >= 8 {
             queued += 1;
-            let before = batch.prefetches().bytes_left();
+            let before = batch.queue().bytes_left();
             if queued % 2 == 0 {
                 pass(&mut cursor, &mut batch, left - 1);
             } else {
                 let (steps, flow) = batch.visit(|_, _| ControlFlow::<()>::Continue(()));
                 assert_eq!((steps as usize, flow), (left - 1, ControlFlow::Continue(())));
             }
-            assert!(batch.prefetches().bytes_left() < before, "as rows are passed");
+            assert!(batch.queue().bytes_left() < before, "as rows are passed");
             pass(&mut cursor, &mut batch, 1);
             assert_eq!(batch.key(), Some(&*rows[at + left]));
         }
@@ -104,9 +104,9 @@ fn what_an_interrupted_scan_wanted_is_asked_for() {
         batch.restart();
         cursor.seek_rows(&rows[at], &mut batch).unwrap() && batch.rows_left() >= 8
     });
-    assert!(at.is_some() && !batch.prefetches().is_empty());
+    assert!(at.is_some() && !batch.queue().is_empty());
     batch.interrupt();
-    assert!(batch.prefetches().is_empty());
+    assert!(batch.queue().is_empty());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn rows_that_are_merged_are_asked_for_at_once() {
         cursor.seek(&rows[at]).unwrap();
         for _ in 0..3 {
             cursor.fill(true, &mut batch);
-            assert!(batch.lanes() != 0 && batch.prefetches().is_empty());
+            assert!(batch.lanes() != 0 && batch.queue().is_empty());
             batch.pass(0);
         }
     }
