@@ -2,9 +2,7 @@
 //!
 //! A seek finds its segment by the anchors and its lane by blind search, with one key read. `next` and `prev` then follow
 //! the selectors without comparisons. [`ViewCursor::fill`] decodes ahead; [`ViewCursor::seek_rows`] seeks and decodes.
-//!
-//! At or above the view's highest sequence number the record alone decides which lanes show. Below it, entries are read
-//! to find the first version of each key that is old enough.
+//! At or above the view's highest sequence number the record alone decides which lanes show; below it, entries are read.
 
 use super::find::{FindLane, FindShown, Found, InPlace, Locate, PrefetchRows};
 use super::format::{
@@ -31,7 +29,6 @@ pub struct ViewCursor {
     view: Arc<View>,
     runs: Arc<HeldRuns>,
     snapshot: SequenceNumber,
-    /// Whether the snapshot sees each key's newest version.
     sees_all: bool,
     /// The selector bits of entries that do not show if the snapshot sees all.
     hidden: u8,
