@@ -104,7 +104,7 @@ impl History {
         for number in list {
             let whose = self.owners.get(number).filter(|(_, of)| of == key);
             let Some((writer, _)) = whose else {
-                return Err(self.wrong(format!("{} holds {number}, which nobody wrote", name(key)), [reader]));
+                return Err(self.wrong(format!("{} holds {number}, which no transaction wrote", name(key)), [reader]));
             };
             let involved = [*writer, reader];
             if !seen.insert(number) {
@@ -117,7 +117,7 @@ impl History {
             let is_own = |n: &&u64| self.owners.get(*n).is_some_and(|(of, _)| of == writer);
             if left.iter().filter(is_own).any(|own| !list.contains(own)) {
                 return Err(
-                    self.wrong(format!("intermediate read: a part of what was left in {}", name(key)), involved)
+                    self.wrong(format!("intermediate read: only a part of the writes to {}", name(key)), involved)
                 );
             }
         }
@@ -158,7 +158,7 @@ impl History {
             if kept.len() < list.len() {
                 let lost = list[kept.len()];
                 let involved = self.owners.get(&lost).map(|(owner, _)| *owner);
-                let text = format!("{lost} in {} was committed, and is not there in the end", name(key));
+                let text = format!("{lost} in {} was committed, but is missing at the end", name(key));
                 return Err(self.wrong(text, involved.into_iter().collect::<Vec<_>>()));
             }
         }

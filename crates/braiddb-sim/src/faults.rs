@@ -158,9 +158,7 @@ impl Faults {
 impl Effect {
     pub(crate) fn error(self) -> io::Error {
         match self {
-            Effect::Fail(error) | Effect::Short { error, .. } => {
-                io::Error::new(error, "this call was told to fail by the test")
-            }
+            Effect::Fail(error) | Effect::Short { error, .. } => io::Error::new(error, "planned fault of the test"),
         }
     }
 }

@@ -126,7 +126,7 @@ impl Writes {
             Step::Savepoint(name) => self.savepoints.push((*name, self.changes.len())),
             Step::RollBack(name) => {
                 let at = self.savepoints.iter().position(|(known, _)| known == name);
-                let at = at.expect("a savepoint is gone back to only if it was set");
+                let at = at.expect("only existing savepoints are rolled back to");
                 self.savepoints.truncate(at + 1);
                 self.changes.truncate(self.savepoints[at].1);
             }
@@ -180,7 +180,7 @@ pub fn check_replay(records: &[Record], finally: &Contents) -> Result<u64, Wrong
             (_, Some(sequence)) => compared += check_answers(&model, &commits, records, index, sequence - 1)?,
             (Outcome::Committed(sequence), None) if sequence != record.snapshot => {
                 return Err(Wrong::new(
-                    format!("nothing was written, and yet it is told to be at {sequence}"),
+                    format!("it wrote nothing, yet its commit has sequence number {sequence}"),
                     [index],
                 ));
             }
@@ -306,7 +306,7 @@ fn differs(contents: &Contents, step: &Step) -> Option<String> {
 fn check_reason(commits: &[(u64, usize)], records: &[Record], index: usize) -> Result<(), Wrong> {
     let record = &records[index];
     if record.kind != Kind::Optimistic {
-        return Err(Wrong::new("what nobody can be in the way of was refused", [index]));
+        return Err(Wrong::new("a transaction that cannot conflict was refused", [index]));
     }
     let mut writes = Writes::default();
     let mut coverage = Coverage::default();
@@ -315,14 +315,14 @@ fn check_reason(commits: &[(u64, usize)], records: &[Record], index: usize) -> R
         writes.follow(step);
     }
     if !writes.changes.iter().any(is_felt) {
-        return Err(Wrong::new("it wrote nothing, and was refused", [index]));
+        return Err(Wrong::new("it wrote nothing and was refused", [index]));
     }
     let later = &commits[commits.partition_point(|(sequence, _)| *sequence <= record.snapshot)..];
     let mut later = later.iter().map(|(_, index)| &records[*index]).filter(|other| other.began < record.ended);
     if later.any(|other| other.changes().iter().any(|change| coverage.meets(change))) {
         return Ok(());
     }
-    Err(Wrong::new("it was refused, though nothing that it read was written since", [index]))
+    Err(Wrong::new("it was refused although no later commit wrote a key that it read", [index]))
 }
 
 /// The read set: keys, and ranges with an inclusive start and an exclusive or open end.

@@ -20,7 +20,7 @@ impl Random {
 
     /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "there is no number below zero");
+        assert!(bound > 0, "the bound must not be zero");
         // The bias is below 2^-32 for every bound in use.
         self.next_u64() % bound
     }

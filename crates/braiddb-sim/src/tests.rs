@@ -84,9 +84,9 @@ fn writes_around_synced_bytes_may_be_lost() {
         assert_eq!(bytes[50..150], [3; 100], "{policy:?}");
         fates.insert((bytes[0], bytes[4096], bytes[8191], bytes[8192]));
     }
-    assert_eq!(fates.iter().filter(|fate| fate.3 != 1).count(), 0, "what nobody wrote stays");
-    assert!(fates.contains(&(1, 1, 1, 1)), "the writes around them may be lost: {fates:?}");
-    assert!(fates.contains(&(2, 4, 2, 1)), "or kept: {fates:?}");
+    assert_eq!(fates.iter().filter(|fate| fate.3 != 1).count(), 0, "unwritten bytes must not change");
+    assert!(fates.contains(&(1, 1, 1, 1)), "the surrounding writes may be lost: {fates:?}");
+    assert!(fates.contains(&(2, 4, 2, 1)), "the surrounding writes may be kept: {fates:?}");
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn unsynced_write_tears_at_sectors_and_in_small_files_at_bytes() {
     for bytes in outcomes(&disk, A, 2000).into_iter().flatten() {
         cuts.extend((1..bytes.len()).filter(|i| bytes[*i] != bytes[*i - 1]));
     }
-    assert!((1..32).all(|sector| cuts.contains(&(sector * 512))), "each sector's edge");
-    assert!(cuts.iter().filter(|cut| *cut % 512 != 0).count() > 100, "many other places");
+    assert!((1..32).all(|sector| cuts.contains(&(sector * 512))), "a cut at each sector boundary");
+    assert!(cuts.iter().filter(|cut| *cut % 512 != 0).count() > 100, "cuts at many other bytes");
     for bytes in [0, 1, 511, 16383, 16384] {
         let image = now(&disk, CrashPolicy::TornLast { bytes: bytes as u64 }).read_file(A).unwrap();
         assert_eq!(image.iter().filter(|byte| **byte == 1).count(), bytes);
@@ -227,7 +227,7 @@ fn sync_after_failed_sync_does_not_cover_earlier_writes() {
     file.sync_data().unwrap();
     for image in outcomes(&disk, A, 200) {
         let bytes = image.unwrap();
-        assert!(bytes[4096..] == [2; 4096], "what was written after the failure is durable");
+        assert!(bytes[4096..] == [2; 4096], "writes after the failed sync are durable");
     }
     assert!(now(&disk, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap()[..4096] == [0; 4096]);
     assert!(now(&disk, CrashPolicy::KeepAll).read_file(A).unwrap()[..4096] == [1; 4096]);
@@ -248,7 +248,7 @@ fn crash_image_of_crash_image_starts_from_surviving_state() {
     create(&image, B);
     assert_eq!(now(&image, CrashPolicy::LoseAllUnsynced).read_file(A).unwrap(), b"kept");
     assert_eq!(now(&image, CrashPolicy::KeepAll).read_file(A).unwrap(), b"keptagain");
-    assert_eq!(now(&disk, CrashPolicy::KeepAll).read_file(A).unwrap(), b"lost", "the original is as it was");
+    assert_eq!(now(&disk, CrashPolicy::KeepAll).read_file(A).unwrap(), b"lost", "the original disk is unchanged");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn write_on_full_disk_is_partial_and_freed_space_is_reusable() {
     assert_eq!(file.write_at(b"x", 4096).unwrap_err().kind(), ErrorKind::StorageFull);
     other.write_at(&[4; 12_288], 0).unwrap();
     disk.remove(Path::new(B)).unwrap();
-    assert_eq!(disk.used_bytes(), 16384, "removed, but open");
+    assert_eq!(disk.used_bytes(), 16384, "a removed open file keeps its space");
     drop(other);
     assert_eq!(disk.used_bytes(), 4096);
     file.write_at(&[5; 12_288], 4096).unwrap();
@@ -318,9 +318,9 @@ fn slow_disk_with_two_streams_shares_its_time() {
         (runtime.monotonic_ns() - before) / 1_000_000
     };
     let (file, small) = (create(&disk, A), create(&disk, B));
-    assert_eq!(took(&|| file.write_at(&vec![1; 4 << 20], 0).unwrap()), 0, "within what may be unsynced");
+    assert_eq!(took(&|| file.write_at(&vec![1; 4 << 20], 0).unwrap()), 0, "below the limit of unsynced bytes");
     let second = took(&|| file.write_at(&vec![1; 1 << 20], 4 << 20).unwrap());
-    assert!((99..110).contains(&second), "{second} ms for 1 MiB past it");
+    assert!((99..110).contains(&second), "{second} ms for 1 MiB above the limit");
     let sync = took(&|| file.sync_data().unwrap());
     assert!((419..440).contains(&sync), "{sync} ms for 4 MiB and the sync");
     small.write_at(b"x", 0).unwrap();

@@ -47,7 +47,7 @@ fn iterator_and_snapshot_outlive_dropped_handles() {
             drop((tree, db));
             // The iterator keeps the database open.
             assert!(is_locked(&place.try_open()));
-            compare(iter, &rows[10..], || "an iterator that is left".to_owned());
+            compare(iter, &rows[10..], || "an iterator after the close".to_owned());
             assert!(is_locked(&place.try_open()));
             drop(snapshot);
             let db = place.open();

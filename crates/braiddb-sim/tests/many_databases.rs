@@ -77,10 +77,10 @@ fn commits_beside_busy_database_are_not_starved() {
     let longest = Duration::from_micros(longest_us.into_inner());
     println!("the longest commit of the others took {longest:?}; {:?}", shared.stats());
     assert!(longest < LONGEST, "a commit took {longest:?}");
-    assert!(busy.stats().flushes > 0, "the busy one was not that busy");
+    assert!(busy.stats().flushes > 0, "the busy database never flushed");
     // Background threads flush for all databases.
     let flushed = others.iter().filter(|db| db.stats().flushes > 0).count();
-    assert!(flushed > 0, "no other was flushed");
+    assert!(flushed > 0, "no other database was flushed");
     assert!(shared.stats().memtable_bytes < 24 << 20);
     for db in &others {
         assert_eq!(db.tree("t").expect("a tree").iter().count() as u64, each);
@@ -150,7 +150,10 @@ fn databases_sharing_memory_after_crash_are_prefixes_of_their_commits() {
                 let crashed = Together::open(&image, random.next_u64());
                 for index in 0..TOGETHER {
                     let stands = crashed.stands(index);
-                    assert!((synced[index]..=written[index]).contains(&stands), "{stands} in {index}");
+                    assert!(
+                        (synced[index]..=written[index]).contains(&stands),
+                        "database {index} has {stands} commits"
+                    );
                     // The database accepts writes.
                     commit(&crashed.dbs[index], "t", stands, &[stands as u8; 3000], Durability::Sync);
                     assert_eq!(crashed.stands(index), stands + 1);

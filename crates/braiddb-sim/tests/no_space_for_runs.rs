@@ -83,7 +83,7 @@ fn writers_without_space_for_runs_are_refused_and_resume() {
         // On a busy machine writers are throttled for long before they reach the limit.
         let mut waited_ms = full_ms;
         while refused.load(Ordering::Relaxed) == before.0 {
-            assert!(waited_ms < 20_000, "nobody was refused: {:?}", db.stats());
+            assert!(waited_ms < 20_000, "no writer was refused: {:?}", db.stats());
             thread::sleep(Duration::from_millis(5));
             waited_ms += 5;
         }
@@ -92,7 +92,7 @@ fn writers_without_space_for_runs_are_refused_and_resume() {
         vfs.is_full.store(false, Ordering::Relaxed);
         let (sofar, mut waited_ms) = (written.load(Ordering::Relaxed), 0);
         while written.load(Ordering::Relaxed) == sofar {
-            assert!(waited_ms < 20_000, "writes do not go on: {:?}", db.stats());
+            assert!(waited_ms < 20_000, "writes do not resume: {:?}", db.stats());
             thread::sleep(Duration::from_millis(5));
             waited_ms += 5;
         }

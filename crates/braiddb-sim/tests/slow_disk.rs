@@ -116,7 +116,7 @@ fn commits_on_slow_disk_do_not_wait_for_runs() {
     buffered.print("buffered");
     durable.print("durable");
     disk.set_speed(None, runtime.clone());
-    assert!(stats.flushes >= 2, "runs were written meanwhile");
+    assert!(stats.flushes >= 2, "too few flushes during the test");
     assert!(buffered.at(1000) <= BUFFERED_MS_MAX as f64, "a buffered commit took {} ms", buffered.at(1000));
     assert!(durable.at(1000) <= DURABLE_MS_MAX as f64, "a durable commit took {} ms", durable.at(1000));
     assert_eq!(bulk.iter().count() as u64, written / VALUE_LEN as u64);

@@ -364,10 +364,14 @@ impl<'a> Reader<'a> {
                 to -= 1;
                 (rows.next_back(), &expected[to])
             };
-            let (key, value) = ok(row.expect("a row is missing between two ends"));
-            assert!(*key == *expected.0 && *value == *expected.1, "a row between two ends: {}", short(&expected.0));
+            let (key, value) = ok(row.expect("iteration from both ends: a row is missing"));
+            assert!(
+                *key == *expected.0 && *value == *expected.1,
+                "iteration from both ends: wrong row for {}",
+                short(&expected.0)
+            );
         }
-        assert!(rows.next().is_none() && rows.next_back().is_none(), "a row too many between two ends");
+        assert!(rows.next().is_none() && rows.next_back().is_none(), "iteration from both ends: an extra row");
     }
 
     /// Begins an iterator that is read slowly. Its first row determines the others.
@@ -534,7 +538,7 @@ fn stress(place: &Place, seed: u64, steps: u64) {
     });
     let (seen, stats) = (&world.seen, world.db.stats());
     println!(
-        "{} commits, {} flushes, {} merges ({} of loose runs), {} folds, {} partitions; {} gets, {} snapshots, {} rows, {} slow iterators, {} snapshots read again",
+        "{} commits, {} flushes, {} merges ({} of unindexed runs), {} folds, {} partitions; {} gets, {} snapshots, {} rows, {} slow iterators, {} snapshots read again",
         stats.commits,
         stats.flushes,
         stats.merges,
@@ -547,7 +551,7 @@ fn stress(place: &Place, seed: u64, steps: u64) {
         seen.iterators.get(),
         seen.reread.get()
     );
-    assert_eq!(stats.snapshots, 0, "a snapshot was not given back");
+    assert_eq!(stats.snapshots, 0, "a snapshot was leaked");
     check_end(&world, &world.db, &world.trees, steps);
     check_order(&world);
     let World { db, trees, .. } = world;

@@ -140,7 +140,7 @@ fn watchers_killed_and_resumed_see_each_change_once_in_order() {
         assert_eq!(stored.lock().expect("alone").next, [of_writer; WRITERS as usize]);
     }
     println!("{} changes to each of {WATCHERS} watchers, {killed:?} kills", of_writer * WRITERS);
-    assert!(killed.into_inner() >= kills, "too few were killed");
+    assert!(killed.into_inner() >= kills, "too few kills");
 }
 
 /// No watcher keeps up, and yet the writers finish. A slow watcher gets the retained changes, or an
@@ -161,14 +161,14 @@ fn writers_beside_slow_watcher_never_wait() {
             // Only now: a slow reader cannot have seen much.
             done.store(true, Ordering::Release);
             let seen = reader.join().expect("the reader");
-            assert!(seen < of_writer / 100, "it saw {seen} commits, and was to be slow");
+            assert!(seen < of_writer / 100, "the slow watcher saw {seen} commits");
         });
         // After the flush only the retained part of the log is left. A watcher that has read
         // nothing has that and at most one segment left to read.
         db.flush().expect("a flush");
         let error = loop {
             match idle.try_next() {
-                Ok(set) => assert!(set.is_some(), "all of it was still there"),
+                Ok(set) => assert!(set.is_some(), "the log still had all changes: no error came"),
                 Err(e) => break e,
             }
         };

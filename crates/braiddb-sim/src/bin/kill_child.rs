@@ -83,7 +83,7 @@ fn batch_of(db: &Db, changes: &[Change]) -> Batch {
         match change {
             // Large values: a stream that is dropped first, then one from a reader.
             Change::Put(of, key, value) if value.len() > 600 => {
-                drop(tree(of).write_stream(key, &value[..value.len() / 2]).expect("a stream that is given up"));
+                drop(tree(of).write_stream(key, &value[..value.len() / 2]).expect("a stream to drop"));
                 batch.put_stream(tree(of).write_stream(key, value.as_slice()).expect("a stream"))
             }
             Change::Put(of, key, value) => batch.put(&tree(of), key, value),

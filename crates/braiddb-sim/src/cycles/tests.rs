@@ -33,7 +33,7 @@ fn judge(records: &[Record], finally: &[(&str, &[u64])]) -> Result<u64, String> 
 }
 
 fn wrong(records: &[Record], finally: &[(&str, &[u64])]) -> String {
-    judge(records, finally).expect_err("it is wrong")
+    judge(records, finally).expect_err("the history must fail")
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn history_with_lost_update_fails() {
     let told = wrong(&[add(1, 1), add(2, 2)], &[("a", &[2])]);
     assert!(told.contains("an update was lost") && told.contains("T1.0") && told.contains("T2.0"), "{told}");
     let told = wrong(&[add(1, 1)], &[]);
-    assert!(told.contains("1 in 0/\"a\" was committed, and is not there"), "{told}");
+    assert!(told.contains("1 in 0/\"a\" was committed, but is missing"), "{told}");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn history_with_aborted_or_intermediate_read_fails() {
     assert!(wrong(&[transaction(1, (0, 9), back), reader(&[1])], &[("a", &[2])]).starts_with("aborted read: 1"));
     let once = transaction(1, (0, 9), vec![put("a", &[1])]);
     assert!(wrong(&[once.clone(), reader(&[1, 1])], &[("a", &[1])]).contains("holds 1 twice"));
-    assert!(wrong(&[once, reader(&[1, 7])], &[("a", &[1])]).contains("holds 7, which nobody wrote"));
+    assert!(wrong(&[once, reader(&[1, 7])], &[("a", &[1])]).contains("holds 7, which no transaction wrote"));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn first() -> Record {
 }
 
 fn wrong(records: &[Record], finally: &[(&str, &str)]) -> String {
-    check_replay(records, &holding(finally)).expect_err("it is wrong").tell(records)
+    check_replay(records, &holding(finally)).expect_err("the history must fail").tell(records)
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn history_with_sequence_numbers_out_of_order_fails() {
     let early = committed(2, (2, 7), 2, 2, vec![put("c", "1")]);
     assert!(wrong(&[first(), early], &both).contains("is not after its snapshot"));
     let nothing = committed(2, (2, 7), 1, 9, vec![get("a", Some("0"))]);
-    assert!(wrong(&[first(), nothing], &both).contains("nothing was written, and yet"));
+    assert!(wrong(&[first(), nothing], &both).contains("it wrote nothing, yet"));
     assert!(wrong(&[first(), one], &[("a", "1")]).starts_with("in the end: 0/\"b\" is missing"));
 }
 
@@ -142,12 +142,12 @@ fn history_with_needless_refusal_fails() {
     };
     assert!(refused(vec![get("a", Some("0")), put("x", "")]));
     assert!(!refused(vec![get("b", Some("0")), put("x", "")]));
-    assert!(refused(vec![get("b", Some("0"))]), "it wrote nothing");
-    assert!(refused(vec![put("b", "2"), get("b", Some("2"))]), "its own writes are not others'");
-    assert!(!refused(vec![get("c\0", None), put("x", "")]), "a range was deleted there");
-    assert!(refused(vec![get("c", None), put("x", "")]), "the range does not begin yet");
+    assert!(refused(vec![get("b", Some("0"))]), "it wrote nothing, so nothing can conflict");
+    assert!(refused(vec![put("b", "2"), get("b", Some("2"))]), "its own write is no conflict");
+    assert!(!refused(vec![get("c\0", None), put("x", "")]), "a deleted range covers the key");
+    assert!(refused(vec![get("c", None), put("x", "")]), "the deleted range begins after the key");
     assert!(!refused(vec![range("a", "b\0", &[Some(("a", "0")), Some(("b", "0"))]), put("x", "")]));
-    assert!(refused(vec![range("a", "z", &[Some(("a", "0"))]), put("x", "")]), "it did not come so far");
+    assert!(refused(vec![range("a", "z", &[Some(("a", "0"))]), put("x", "")]), "it did not read the changed row");
     assert!(!refused(vec![range("d", "z", &[None]), put("x", "")]));
     assert!(refused(vec![range("e", "z", &[None]), put("x", "")]));
 }

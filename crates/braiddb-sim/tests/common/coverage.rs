@@ -45,7 +45,7 @@ impl Coverage {
     pub fn check(&self, cases: usize) {
         let often = if cases < CASES_FOR_ALL { 4 } else { self.counters().len() - 2 };
         for (what, count) in self.counters().into_iter().take(often) {
-            assert!(count.get() > 0, "none of {cases} cases came to a {what}: {self:?}");
+            assert!(count.get() > 0, "no {what} in {cases} cases: {self:?}");
         }
     }
 
@@ -68,10 +68,10 @@ impl Coverage {
             ("merge", merges),
             ("split", splits),
             ("blob", blob_bytes),
-            ("merge of loose runs", loose_merges),
+            ("merge of unindexed runs", loose_merges),
             ("fold", folds),
             ("view", view_bytes),
-            ("value that had expired", expired),
+            ("expired value", expired),
             // Last, because they need reads, which not all batteries do.
             ("block read in place", blocks_in_place),
             ("hash index", hash_indexes),

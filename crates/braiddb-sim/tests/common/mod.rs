@@ -218,7 +218,7 @@ pub fn batch_of(db: &Db, trees: &[Tree], changes: &[Change]) -> braiddb::Batch {
 }
 
 pub fn append_of(db: &Db) -> MergeFunctionHandle {
-    db.merge_function("append").expect("a function that is built in")
+    db.merge_function("append").expect("a built-in function")
 }
 
 /// Half noise, half repetition, so that compression has an effect. Each tag gives another value.

@@ -102,7 +102,7 @@ pub fn compare(
     let mut expected = expected.iter();
     for row in rows {
         let (key, value) = ok(row);
-        let Some(next) = expected.next() else { panic!("{}: {} is too much", what(), short(&key)) };
+        let Some(next) = expected.next() else { panic!("{}: unexpected key {}", what(), short(&key)) };
         assert!(*key == *next.0, "{}: {} instead of {}", what(), short(&key), short(&next.0));
         assert!(
             *value == *next.1,

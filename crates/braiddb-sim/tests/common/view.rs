@@ -17,7 +17,7 @@ macro_rules! ensure {
 /// Reads a value from its end, from its middle, and as a whole.
 pub fn check_stream(reader: Option<StreamReader>, expected: Option<&[u8]>) -> Result<(), String> {
     let (Some(mut reader), Some(expected)) = (reader, expected) else {
-        ensure!(expected.is_none(), "it is not there");
+        ensure!(expected.is_none(), "the stream is missing");
         return Ok(());
     };
     let len = expected.len() as u64;
@@ -26,14 +26,14 @@ pub fn check_stream(reader: Option<StreamReader>, expected: Option<&[u8]>) -> Re
     let mut end = Vec::new();
     reader.seek(SeekFrom::End(-((len / 3) as i64))).map_err(said)?;
     reader.read_to_end(&mut end).map_err(said)?;
-    ensure!(end == expected[(len - len / 3) as usize..], "its last third");
+    ensure!(end == expected[(len - len / 3) as usize..], "the last third differs");
     let middle = len / 2..len / 2 + 100;
     let part = reader.read_range(middle.clone()).map_err(|e| e.to_string())?;
-    ensure!(part == expected[middle.start as usize..middle.end.min(len) as usize], "the range {middle:?}");
+    ensure!(part == expected[middle.start as usize..middle.end.min(len) as usize], "the range {middle:?} differs");
     let mut all = Vec::new();
     reader.rewind().map_err(said)?;
     reader.read_to_end(&mut all).map_err(said)?;
-    ensure!(all == expected, "the whole of it");
+    ensure!(all == expected, "the whole value differs");
     Ok(())
 }
 

@@ -214,7 +214,7 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
             let records_exported: u64 = exported.iter().map(|table| table.records).sum();
             exported.iter().for_each(|table| remove(&table.path));
             let there = trees[1].iter().try_fold(0, |count, row| row.map(|_| count + 1))?;
-            assert_eq!(records_exported, there, "records that were exported");
+            assert_eq!(records_exported, there, "number of exported records");
         }
         // A table cannot hold such a record. The refused export must leave no table.
         Err(Error::InvalidArgument(reason)) if reason.contains("above a value that expires") => {
@@ -240,12 +240,12 @@ fn ingest(disk: &Arc<SimDisk>, trees: &[Tree], changes: &[Change]) -> Result<u64
 fn put_on_condition(tree: &Tree, changes: &[Change]) -> Result<u64> {
     let (key, value) = records(changes).next().expect("one record");
     let wrong = tree.compare_and_set(key, Some(b"never there"), Some(b"wrong"))?;
-    assert!(wrong.is_none(), "a condition that does not hold");
+    assert!(wrong.is_none(), "a failed condition must not write");
     let done = match tree.get_versioned(key)? {
         Some((_, version)) => tree.put_if_version(key, value, version)?,
         None => tree.put_if_absent(key, value)?,
     };
-    Ok(done.expect("nobody else writes").sequence())
+    Ok(done.expect("no other writer exists").sequence())
 }
 
 /// The start of a workload: a closed database, its contents and its options.
@@ -287,10 +287,10 @@ impl Start {
             (Start { options: run.options, contents: run.history.latest().clone(), disk: run.disk.fork() }, coverage)
         };
         let (folded, coverage) = with(&Start::small(), &[(Step::Flush, 0)], FOLD_BYTES_PER_ENTRY[0]);
-        assert_eq!(coverage, (1, 0), "folds and merges of loose runs");
+        assert_eq!(coverage, (1, 0), "(folds, merges of unindexed runs)");
         let steps = [(Step::Delete, 1), (Step::Flush, 0), (Step::BigValueSync, 2)];
         let (start, coverage) = with(&folded, &steps, FOLD_BYTES_PER_ENTRY[1]);
-        assert_eq!(coverage, (0, 0), "the workloads are to merge them");
+        assert_eq!(coverage, (0, 0), "the merge is left to the workloads");
         start
     }
 }

@@ -129,7 +129,7 @@ impl Seen {
 
 fn follow(dir: &Path, follower: &Follower, expected: &mut Expected, acknowledged: &AtomicU64, seen: &mut Seen) {
     let least = acknowledged.load(Ordering::SeqCst);
-    let refreshed = follower.refresh().unwrap_or_else(|e| panic!("a look failed: {}", full_text(&e)));
+    let refreshed = follower.refresh().unwrap_or_else(|e| panic!("a refresh failed: {}", full_text(&e)));
     seen.looks += 1;
     seen.changes += u64::from(refreshed.has_changed);
     seen.manifests += u64::from(refreshed.manifest_read);
@@ -210,5 +210,5 @@ fn follower_beside_killed_writer_shows_only_commit_boundaries() {
     }
     process.kill();
     println!("{} steps: {seen:?}", expected.done);
-    assert!(seen.is_enough(), "the test met too little: {seen:?}");
+    assert!(seen.is_enough(), "too few events: {seen:?}");
 }

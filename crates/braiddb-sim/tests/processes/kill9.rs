@@ -68,7 +68,7 @@ impl Seen {
             (whatever && self.folds == 0, "no fold"),
             (whatever && self.records_replayed == 0, "no record of the log was replayed"),
             (whatever && self.partitions_max < 2, "no partition was split"),
-            (loose && self.loose_merges == 0, "no loose runs were merged"),
+            (loose && self.loose_merges == 0, "no unindexed runs were merged"),
         ];
         wanted.into_iter().find(|(lacks, _)| *lacks).map(|(_, text)| text)
     }
@@ -157,7 +157,7 @@ impl Database {
             );
         }
         let total: usize = self.writers.iter().map(|w| w.contents.len()).sum();
-        assert_eq!(found.len(), total, "keys that nobody has written");
+        assert_eq!(found.len(), total, "the database has keys that no writer wrote");
         let cursor =
             db.application_cursor().expect("the application cursor").map(|c| String::from_utf8(c).expect("text"));
         let expected: Vec<_> = self.writers.iter().map(|w| &w.cursor).collect();
@@ -178,7 +178,7 @@ fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<St
         let lines = scope.spawn(move || read_lines(stdout, &opened));
         if from_open && is_open.recv_timeout(std::time::Duration::from_millis(OPEN_MS_MAX)).is_err() {
             child.kill().expect("kill");
-            panic!("the child did not open the database, see its words above");
+            panic!("the child did not open the database, see its output above");
         }
         let second = from_open.then(|| numbered::builder(0).open(path));
         runtime.sleep_us(after_ms * 1000);
@@ -188,7 +188,7 @@ fn kill(mut child: Child, path: &Path, after_ms: u64, from_open: bool) -> Vec<St
         lines.join().expect("the reader of the pipe")
     });
     let status = child.wait().expect("wait for the child");
-    assert!(children::was_killed(status), "the child ended by itself: {status}, see its words above");
+    assert!(children::was_killed(status), "the child ended by itself: {status}, see its output above");
     lines
 }
 
@@ -223,7 +223,7 @@ fn note(lines: &[String], database: &mut Database, seen: &mut Seen) {
                 seen.acknowledged += 1;
             }
             (Some("stats"), stats) => last_stats = stats.try_into().expect("five numbers"),
-            _ => panic!("the child said {line:?}"),
+            _ => panic!("unexpected output of the child: {line:?}"),
         }
     }
     seen.flushes += last_stats[0];
@@ -292,6 +292,6 @@ fn killed_process_keeps_acknowledged_commits() {
     }
     println!("{number} rounds: {seen:?}");
     if let Some(lacking) = seen.lacking(rounds) {
-        panic!("{number} rounds met too little, {lacking}: {seen:?}");
+        panic!("{number} rounds missed an event, {lacking}: {seen:?}");
     }
 }

@@ -97,7 +97,7 @@ fn check_backups(options: &SmallOptions, disk: &Arc<SimDisk>, must_be_there: &[u
     let report = Backups::new(&target).verify(None).expect("verify");
     assert!(report.problems.is_empty() && report.whole == listed, "{report:?}");
     for id in listed {
-        let expected = known.get(&id).unwrap_or_else(|| panic!("nobody knows of backup {id}"));
+        let expected = known.get(&id).unwrap_or_else(|| panic!("unknown backup {id}"));
         check_backup(options, disk, id, expected);
     }
 }
@@ -228,7 +228,7 @@ fn copy_with_crash_anywhere_is_complete_or_does_not_open() {
         crash_each(what, &run.disk, first..=last, 3000, |moment, image| {
             images.add(1);
             let is_there = check_copy(&start.options, image, &expected);
-            assert!(is_there || moment < last, "it was done, and is gone");
+            assert!(is_there || moment < last, "the finished copy is gone");
             complete.add(u64::from(is_there));
             recover(&start.options, image, |found| run.history.judge(moment, found));
             check_backups(&start.options, image, &[1, 2], &known);

@@ -123,5 +123,5 @@ fn pairs_after_crash_anywhere_are_prefix_of_commits() {
         }
     });
     println!("{} images of {workloads} workloads, {} commits kept in them", images.get(), kept.get());
-    assert!(kept.get() > images.get(), "hardly any commit was kept");
+    assert!(kept.get() > images.get(), "too few commits survived");
 }

@@ -146,7 +146,7 @@ fn version_across_crashes_names_one_value() {
             },
         );
     });
-    assert!(lost.get() > 0, "no crash took a commit whose version was handed out");
+    assert!(lost.get() > 0, "no crash removed a commit whose version was handed out");
 }
 
 fn put_buffered(db: &Db, tree: &Tree) -> Version {
@@ -198,10 +198,10 @@ fn version_after_clean_close_keeps_its_life_and_after_kill_gets_new_one() {
     };
     let (first, _, disk) = life_of_next(&disk, 1, true);
     let (second, commits, disk) = life_of_next(&disk, 2, false);
-    assert_eq!((&second, commits), (&first, 1), "a clean close was taken for a crash");
+    assert_eq!((&second, commits), (&first, 1), "a clean close was mistaken for a crash");
     let (third, commits, disk) = life_of_next(&disk, 3, true);
-    assert_ne!(third, second, "commits after a kill may be others than those before it");
-    assert_eq!(commits, 2, "the tag is stored by a commit of its own");
+    assert_ne!(third, second, "after a kill the life must change");
+    assert_eq!(commits, 2, "an own commit stores the tag");
     let (fourth, commits, _) = life_of_next(&disk, 4, true);
     assert_eq!((fourth, commits), (third, 1));
 }

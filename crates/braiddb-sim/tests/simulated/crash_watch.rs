@@ -109,7 +109,7 @@ impl Follower {
                 other => panic!("{other:?}"),
             }
         }
-        self.token = ResumeToken::from_bytes(&set.token.to_bytes()).expect("a token as it was told");
+        self.token = ResumeToken::from_bytes(&set.token.to_bytes()).expect("a valid token");
         true
     }
 }
@@ -238,11 +238,11 @@ fn follow(db: &Db, follower: &mut Follower, most: u64, is_kept: bool, seen: &See
     match read(follower) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            assert!(!is_kept, "a gap, though all went to the log and it was kept");
+            assert!(!is_kept, "a gap, although the log had all commits and was retained");
             follower.read_anew(db)
         }
         Err(Error::WatchTooOld { .. }) => {
-            assert!(!is_kept, "too old, though all went to the log and it was kept");
+            assert!(!is_kept, "too old, although the log had all commits and was retained");
             seen.too_old.add(1);
             follower.read_anew(db)
         }
@@ -259,8 +259,12 @@ fn check_image(world: &World, moment: usize, image: &Arc<SimDisk>, seen: &Seen) 
     let cursor = db.application_cursor().expect("the cursor").map_or(0, |cursor| number(&cursor));
     assert_eq!(cursor, count as u64, "the cursor is that of the last commit");
     let stored = world.stored.iter().rev().find(|(since, _)| *since <= moment);
-    let mut follower = stored.expect("it had stored something before").1.clone();
-    assert!(follower.cursor <= cursor, "it was shown commit {}, and a crash has left {cursor}", follower.cursor);
+    let mut follower = stored.expect("an earlier stored state").1.clone();
+    assert!(
+        follower.cursor <= cursor,
+        "it was shown commit {}, but the crash left the cursor {cursor}",
+        follower.cursor
+    );
     seen.resumed_behind.add(u64::from(follower.cursor < cursor));
     let followed = follow(&db, &mut follower, u64::MAX, world.is_kept(), seen);
     followed.unwrap_or_else(|e| panic!("following: {}", full_text(&e)));
@@ -346,7 +350,7 @@ fn follower_on_failing_disk_is_shown_no_wrong_change() {
         )
     };
     let (mut whole, seen) = (new(), Seen::default());
-    work(&mut whole, &seen).expect("a disk that works");
+    work(&mut whole, &seen).expect("a disk without faults");
     let calls = whole.disk.calls(None);
     let every = (calls / volume(calls)).max(1) as usize;
     in_parallel(calls as usize / every, |index| {

@@ -121,7 +121,7 @@ fn fill_and_free(seed: u64, counter: &Counter, coverage: &Coverage) {
             after.check("after a crash with a full disk");
         }
         world.disk.set_capacity(None);
-        assert!(world.commit(&changes(&mut random), Durability::Sync), "space is back, round {round}");
+        assert!(world.commit(&changes(&mut random), Durability::Sync), "a write after space was freed, round {round}");
         for _ in 0..20 {
             assert!(world.commit(&changes(&mut random), Durability::Buffered));
         }
@@ -146,9 +146,9 @@ fn writes_on_full_disk_are_refused_and_resume_without_reopening() {
         explained(|| format!("seed {seed}"), || fill_and_free(seed, &refused, &coverage));
     });
     println!("{cases} cases, {} writes refused, {coverage:?}", refused.get());
-    assert!(refused.get() > 0, "no write was refused: the test tests nothing");
+    assert!(refused.get() > 0, "no write was refused: the test proves nothing");
     let (merged, folded) = (coverage.loose_merges.get(), coverage.folds.get());
-    assert!(merged > 0 && folded > 0, "no loose runs were merged, or folded: {coverage:?}");
+    assert!(merged > 0 && folded > 0, "unindexed runs were not merged, or not folded: {coverage:?}");
 }
 
 /// Each call that takes space finds the disk full once.
@@ -194,7 +194,7 @@ fn one_refusal(seed: u64, call: Call, skip: u64) -> bool {
     }
     let fired = !world.disk.failed_calls().is_empty();
     world.disk.clear_faults();
-    assert!(world.full <= 1, "one failure was reported {} times", world.full);
+    assert!(world.full <= 1, "one fault was reported {} times", world.full);
     assert!(world.commit(&changes(&mut random), Durability::Sync), "a later write");
     world.check("after the failure");
     let image = world.disk.crash_image(world.disk.operations(), CrashPolicy::LoseAllUnsynced);

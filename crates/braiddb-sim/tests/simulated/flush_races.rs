@@ -58,7 +58,7 @@ impl braiddb::platform::FileLayer for Manifest {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let hook = self.hook.0.lock().expect("nobody panics with it").take();
+        let hook = self.hook.0.lock().expect("no panic while locked").take();
         if let Some(hook) = hook {
             hook();
         }
@@ -96,14 +96,14 @@ fn segment_sealed_during_flush_is_kept_for_recovery() {
     let tree = ok(db.tree("left"));
     ok(tree.put(b"flushed", noise(2000, 1)));
     let (other, other_db) = (tree.clone(), db.clone());
-    *hook.0.lock().expect("nobody panics with it") = Some(Box::new(move || {
+    *hook.0.lock().expect("no panic while locked") = Some(Box::new(move || {
         let mut batch = other_db.batch();
         // Does not fit into the segment.
         batch.put(&other, b"meanwhile", noise(7000, 2));
         ok(other_db.write(batch, Durability::Sync));
     }));
     ok(db.flush());
-    assert!(hook.0.lock().expect("nobody panics with it").is_none(), "the flush has synced a manifest");
+    assert!(hook.0.lock().expect("no panic while locked").is_none(), "the flush must sync a manifest");
     // Released segments are reused or removed.
     for number in 0..4_u64 {
         ok(tree.put(number.to_be_bytes(), noise(7000, number)));
@@ -148,14 +148,18 @@ fn short_segment_sealed_during_manifest_edit_is_kept_for_recovery() {
     assert!(segments(&disk).iter().any(|len| *len > LEN as u64), "{:?}", segments(&disk));
     let (other, other_db, other_disk) = (tree.clone(), db.clone(), disk.clone());
     let (sender, seen) = mpsc::channel();
-    *hook.0.lock().expect("nobody panics with it") = Some(Box::new(move || {
+    *hook.0.lock().expect("no panic while locked") = Some(Box::new(move || {
         let mut batch = other_db.batch();
         batch.put(&other, b"meanwhile", noise(LEN / 4 * 5, 3));
         ok(other_db.write(batch, Durability::Sync));
-        sender.send(segments(&other_disk)).expect("it is waited for");
+        sender.send(segments(&other_disk)).expect("the test waits for it");
     }));
-    let seen = seen.recv_timeout(Duration::from_secs(30)).expect("an edit while nothing is committed");
-    assert_eq!(seen.iter().filter(|len| **len == LEN as u64).count(), 1, "the log is short by then: {seen:?}");
+    let seen = seen.recv_timeout(Duration::from_secs(30)).expect("an idle manifest edit");
+    assert_eq!(
+        seen.iter().filter(|len| **len == LEN as u64).count(),
+        1,
+        "the log must end in a short segment by then: {seen:?}"
+    );
     // Released segments are reused or removed.
     ok(tree.put(b"last", noise(LEN, 4)));
     ok(db.sync());
@@ -190,15 +194,15 @@ fn watcher_during_load_is_shown_gap_after_installation() {
     let before = db.snapshot().sequence();
     let mut watcher = ok(db.watch(WatchOptions::new()));
     let (other_db, (sender, shown)) = (db.clone(), mpsc::channel());
-    *hook.0.lock().expect("nobody panics with it") = Some(Box::new(move || {
+    *hook.0.lock().expect("no panic while locked") = Some(Box::new(move || {
         let told = ok(watcher.try_next()).map(|set| set.changes);
-        sender.send((other_db.snapshot().sequence(), told, watcher)).expect("it is waited for");
+        sender.send((other_db.snapshot().sequence(), told, watcher)).expect("the test waits for it");
     }));
     ok(tree.bulk_load([(b"key", b"loaded")]));
-    let (meanwhile, told, mut watcher) = shown.recv().expect("a load tells the manifest");
-    assert_eq!(meanwhile, before, "there is no load yet");
+    let (meanwhile, told, mut watcher) = shown.recv().expect("a load writes the manifest");
+    assert_eq!(meanwhile, before, "the load is not visible yet");
     assert!(told.is_none(), "{told:?}");
-    let gap = ok(watcher.try_next()).expect("it is told of now");
+    let gap = ok(watcher.try_next()).expect("the gap is shown now");
     assert!(matches!(&gap.changes[..], [Change::Gap(Gap::Range { start, .. })] if start == b"key"), "{gap:?}");
     assert_eq!(ok(tree.get(b"key")).as_deref(), Some(&b"loaded"[..]));
 }

@@ -113,9 +113,9 @@ impl Case {
 
     fn is_refused(&self, tx: Transaction) {
         let before = self.rows();
-        let refused = self.try_commit(tx).expect_err("others were in the way");
+        let refused = self.try_commit(tx).expect_err("a conflict");
         assert!(refused.is_conflict(), "{refused}");
-        assert_eq!(self.rows(), before, "what is refused leaves nothing");
+        assert_eq!(self.rows(), before, "a refused transaction changes nothing");
     }
 }
 
@@ -245,7 +245,7 @@ fn pmp_predicate_many_preceders_is_prevented() {
             ok(remover.delete(&case.table, [key]));
         }
         case.commit(adder);
-        assert_eq!(case.select(&remover, |_| true), [(1, 10)], "it sees its own delete, and not the other's writes");
+        assert_eq!(case.select(&remover, |_| true), [(1, 10)], "it sees only its own delete");
         case.is_refused(remover);
         assert_eq!(case.rows(), [(1, 20), (2, 30)]);
     });
@@ -305,7 +305,7 @@ fn g_single_read_skew_is_prevented() {
         assert_eq!(case.get(&reader, 2), Some(20));
         assert_eq!(case.seen_by(&snapshot), [(1, 10), (2, 20)]);
         let sequence = reader.sequence();
-        assert_eq!(ok(case.try_commit(reader)), sequence, "one that only reads stands where its snapshot does");
+        assert_eq!(ok(case.try_commit(reader)), sequence, "a read-only commit returns its snapshot's sequence number");
     });
     // With predicates.
     everywhere(|case| {

@@ -75,7 +75,7 @@ impl Met {
     fn judge(&self, world: World) -> Result<(), String> {
         let finally = world.contents();
         let stats = world.db().stats();
-        assert_eq!(stats.snapshots, 0, "a snapshot was not given back");
+        assert_eq!(stats.snapshots, 0, "a snapshot was leaked");
         assert_eq!(stats.failure, None);
         self.flushes.add(stats.flushes);
         self.merges.add(stats.merges + stats.folds);

@@ -124,7 +124,7 @@ fn watcher_from_refused_number_is_shown_commit_that_reuses_it() {
     let db = retained(&image, 2);
     let tree = db.tree("zero").expect("a tree");
     let commit = tree.put("new", "1").expect("a write");
-    assert!(commit <= seen, "the number is used again, or this test shows nothing");
+    assert!(commit <= seen, "the number must be reused, or this test proves nothing");
     let mut watcher = db.watch(braiddb::WatchOptions::new().resume(token)).expect("a watcher");
     let shown = watcher.try_next().expect("a change").expect("the commit");
     assert_eq!(shown.sequence, commit);

@@ -237,7 +237,10 @@ fn open_after_crash(world: &World, at: usize, policy: CrashPolicy) {
     let found = read_all(&db).unwrap_or_else(|e| panic!("read: {}", full_text(&e)));
     let acknowledged = world.past.iter().rposition(|(operations, _)| *operations <= at).unwrap_or(0);
     let possible = world.past.iter().skip(acknowledged).take(2);
-    assert!(possible.map(|(_, contents)| contents).any(|contents| *contents == found), "neither of two states");
+    assert!(
+        possible.map(|(_, contents)| contents).any(|contents| *contents == found),
+        "neither the last acknowledged state nor the next"
+    );
     let past = vec![(0, found.clone())];
     let mut after = World { filling, disk: image, db, contents: found, past, next: 50_000 };
     if after.is_whole() && after.contents.len() > 10 {

@@ -291,7 +291,7 @@ fn restore_across_damaged_archive_is_refused() {
                             Ok(_) => {
                                 // A damaged value may have been overwritten by then.
                                 let is_blob = gone.extension().is_some_and(|e| e == "blob");
-                                assert!(!refused || is_blob, "what is after a gap was restored");
+                                assert!(!refused || is_blob, "a commit after a gap was restored");
                                 let db = world.options.builder(&world.disk, SEED).open(&dir).expect("open");
                                 check_all_reads(&db, &world.states[&sequence].0).expect("read");
                             }

@@ -282,7 +282,7 @@ fn check(world: &World, damage: &Damage, changed: &[u64]) {
         }
     }
     let report = verify(&copy);
-    assert!(!report.is_sound(), "it says sound");
+    assert!(!report.is_sound(), "the report calls the database sound");
     let here: Vec<_> = report.problems.iter().filter(|problem| problem.path == damage.path).collect();
     assert!(!here.is_empty(), "no problem names the file: {:#?}", report.problems);
     let places: BTreeSet<_> = report.problems.iter().map(|problem| (&problem.path, problem.offset)).collect();
@@ -304,7 +304,7 @@ fn check(world: &World, damage: &Damage, changed: &[u64]) {
     let missed: Vec<u64> = changed.iter().copied().filter(|&at| !covers(at)).collect();
     assert!(
         missed.is_empty(),
-        "bytes {:?}.. of {} are in no unit that is listed: {here:#?}",
+        "of the damaged bytes, {:?} and others ({} in total) are in no reported unit: {here:#?}",
         missed.first(),
         missed.len()
     );

@@ -63,7 +63,7 @@ fn child(dir: &Path, what: &str) {
             read_all(&db);
             let stats = db.stats();
             if let Some(because) = stats.io_uring_refused {
-                return println!("skipped: it was refused before: {because}");
+                return println!("skipped: io_uring was refused before: {because}");
             }
             assert_eq!(stats.batch_reads, BatchReads::IoUring);
             drop(db);

@@ -50,7 +50,7 @@ fn tables_child() {
     read_all(&path);
     copies(dir, &path);
     beside(&path);
-    assert_eq!(descriptors(), before, "descriptors are left open");
+    assert_eq!(descriptors(), before, "leaked descriptors");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn log_child() {
     let dir = Path::new(&dir);
     let before = descriptors();
     long_log(dir, &dir.join("db"));
-    assert_eq!(descriptors(), before, "descriptors are left open");
+    assert_eq!(descriptors(), before, "leaked descriptors");
 }
 
 /// Open descriptors, without the ones that io_uring keeps.

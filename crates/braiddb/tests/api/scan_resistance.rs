@@ -63,7 +63,7 @@ fn scan_beside_hot_set(db: &Db, tree: &Tree) {
     let bytes: u64 = stats.partitions.iter().flat_map(|p| p.runs.iter().chain(&p.loose)).map(|run| run.bytes).sum();
     assert!(stats.cache_bytes > 6 << 20 && bytes > 2 * stats.cache_bytes, "{stats:?}");
     let warming: Vec<_> = (0..3).map(|_| read_hot(db, tree)).collect();
-    assert!(warming[0].1 > u64::from(HOT) / 4, "the hot set was there before it was read: {warming:?}");
+    assert!(warming[0].1 > u64::from(HOT) / 4, "the hot set was cached before its first read: {warming:?}");
     let (hits, misses) = read_hot(db, tree);
     assert_eq!(misses, 0, "the hot set fits into the cache: {warming:?}");
     let check = |when: &str| {

@@ -84,7 +84,7 @@ fn difference(expected: &Found, found: &Found) -> String {
     for (name, (expected, found)) in ["left", "right", "multi"].iter().zip(of(expected).into_iter().zip(of(found))) {
         let (Some(expected), Some(found)) = (&expected, &found) else {
             if expected.is_some() != found.is_some() {
-                return format!("{name} is there: {}", found.is_some());
+                return format!("{name} exists: {}", found.is_some());
             }
             continue;
         };
@@ -173,7 +173,7 @@ impl World<'_> {
                 let difference = difference(&self.expected(last), &found);
                 let earlier = self.boundaries.iter().rev().find(is_it).map(|boundary| boundary.sequence);
                 Err(format!(
-                    "it shows none of the last {candidates} states, the last of which is of commit {}: {difference}; it is that of {earlier:?}",
+                    "it shows none of the last {candidates} states. Difference to the last, commit {}: {difference}. It matches the state of {earlier:?}",
                     last.sequence
                 ))
             }

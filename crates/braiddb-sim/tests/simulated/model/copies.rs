@@ -87,11 +87,11 @@ impl World<'_> {
         dump[at] ^= 1 << (flipped % 8);
         let damaged = load(&damaged_dir, &dump);
         ensure!(damaged.is_err(), "a dump with byte {at} of {} damaged was loaded: {damaged:?}", dump.len());
-        ensure!(self.builder_of_copy().open(&damaged_dir).is_err(), "something is left of a damaged dump");
+        ensure!(self.builder_of_copy().open(&damaged_dir).is_err(), "a damaged dump left files");
         dump[at] ^= 1 << (flipped % 8);
         let loaded = load(&dir, &dump).said("load a dump")?;
         ensure!(loaded.records == report.records, "{} of {} records were loaded", loaded.records, report.records);
-        self.check_copy(&dir, self.last()).map_err(|text| format!("{text}, in what was loaded from a dump"))?;
+        self.check_copy(&dir, self.last()).map_err(|text| format!("{text}, in a loaded dump"))?;
         self.copies.made += 1;
         self.seen.dumps.add(1);
         Ok(())
@@ -119,7 +119,7 @@ impl World<'_> {
             archived => archived,
         };
         let archived = archived.said("archive_now")?;
-        ensure!(archived >= self.last_logged(), "{archived} is archived, not {}", self.last_logged());
+        ensure!(archived >= self.last_logged(), "archived up to {archived}, not {}", self.last_logged());
         self.durable = self.durable.max(self.last_logged());
         let after: Vec<_> = self.boundaries.iter().filter(|boundary| boundary.sequence >= first).cloned().collect();
         // An open may skip numbers, and a doubtful commit cannot be requested.

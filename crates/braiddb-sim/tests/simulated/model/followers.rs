@@ -39,7 +39,7 @@ impl World<'_> {
             let follower = builder().refresh_every(None).open_follower(PATH).said("open a follower")?;
             self.following = Some(Following { follower, runtime, shown: 0, kept: None });
         }
-        let mut following = self.following.take().expect("it was just begun");
+        let mut following = self.following.take().expect("just created");
         let before = following.follower.db();
         let refreshed = following.follower.refresh().said("refresh")?;
         let db = following.follower.db();
@@ -48,17 +48,17 @@ impl World<'_> {
         })?;
         self.seen.refreshes.add(1);
         self.seen.refreshes_behind.add(u64::from(behind > 0));
-        ensure!(behind == 0 || least < self.last(), "it is {behind} commits behind");
+        ensure!(behind == 0 || least < self.last(), "the follower is {behind} commits behind");
         ensure!(
             refreshed.sequence >= following.shown && refreshed.sequence <= self.last(),
-            "it shows commit {} after {}, and the last is {}",
+            "it shows commit {} after {}; the last is {}",
             refreshed.sequence,
             following.shown,
             self.last()
         );
         ensure!(
             refreshed.sequence >= least || self.crashes > 0,
-            "it shows commit {}, and {least} was made",
+            "it shows commit {}, although {least} exists",
             refreshed.sequence
         );
         if following.kept.is_none() && refreshed.has_changed {
@@ -67,7 +67,7 @@ impl World<'_> {
         following.shown = refreshed.sequence;
         // Nothing was written in between.
         let again = following.follower.refresh().said("refresh again")?;
-        ensure!(!again.has_changed && again.records == 0, "there was no news: {again:?}");
+        ensure!(!again.has_changed && again.records == 0, "an idle refresh found changes: {again:?}");
         self.following = Some(following);
         Ok(())
     }
@@ -79,7 +79,7 @@ impl World<'_> {
         let Some((db, expected, since)) = following.kept.take() else { return Ok(()) };
         if hours == since {
             self.seen.states_kept.add(1);
-            ensure!(read_all(&db)? == expected, "a state of before has changed");
+            ensure!(read_all(&db)? == expected, "an older state has changed");
         }
         Ok(())
     }

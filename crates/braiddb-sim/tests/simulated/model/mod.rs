@@ -80,7 +80,7 @@ fn run_part(part: u64) {
     if cases >= CASES_FOR_ALL {
         seen.check();
     }
-    assert!(coverage.hash_indexes.get() > 0, "no view was searched often enough: {coverage:?}");
+    assert!(coverage.hash_indexes.get() > 0, "no hash index was built: {coverage:?}");
     assert!(coverage.blocks_in_place.get() > 0, "no block was read in place: {coverage:?}");
 }
 

@@ -56,10 +56,15 @@ impl World<'_> {
         let mut cursor = self.multi().cursor();
         let before = cursor.seek_value_before(key, value).said("seek_value_before")?;
         let found = before.then(|| cursor.value().to_vec());
-        ensure!(found.as_ref() == values[..at].last(), "{found:?} is before {} of {}", short(value), short(key));
+        ensure!(
+            found.as_ref() == values[..at].last(),
+            "seek_value_before {} of key {} found {found:?}",
+            short(value),
+            short(key)
+        );
         let is_there = cursor.seek_value(key, value).said("seek_value")?;
         let found = is_there.then(|| cursor.value().to_vec());
-        ensure!(found.as_ref() == values.get(at), "{found:?} is at {} of {}", short(value), short(key));
+        ensure!(found.as_ref() == values.get(at), "seek_value {} of key {} found {found:?}", short(value), short(key));
         let mut at = at as i64;
         for _ in 0..12 {
             let by = if steps & 1 == 0 { 1 } else { -1 };
@@ -68,10 +73,14 @@ impl World<'_> {
             let is_there = if by > 0 { cursor.next_value() } else { cursor.prev_value() }.said("a step by value")?;
             let found = is_there.then(|| cursor.value());
             let expected = usize::try_from(at).ok().and_then(|at| values.get(at));
-            ensure!(found == expected.map(Vec::as_slice), "{found:?} instead of {expected:?} of {}", short(key));
+            ensure!(
+                found == expected.map(Vec::as_slice),
+                "a step by value: {found:?} instead of {expected:?}, key {}",
+                short(key)
+            );
         }
         let found = cursor.count_of(key).said("a cursor's count")?;
-        ensure!(found == values.len() as u64, "{found} values of {} by a cursor", short(key));
+        ensure!(found == values.len() as u64, "count_of gave {found} values of key {}", short(key));
         Ok(())
     }
 

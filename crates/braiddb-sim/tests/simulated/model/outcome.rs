@@ -61,7 +61,7 @@ where
     if whole {
         for back in [true, false, true] {
             let more = if back { iter.next_back() } else { iter.next() };
-            ensure!(more.is_none(), "an iterator goes on after its end");
+            ensure!(more.is_none(), "an iterator continues after its end");
         }
     }
     Ok(())

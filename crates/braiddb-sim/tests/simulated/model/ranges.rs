@@ -122,7 +122,7 @@ impl World<'_> {
         let loaded = self.trees[tree].ingest(paths);
         if exported.number != self.numbers[tree] {
             let is_refused = matches!(loaded, Err(Error::InvalidArgument(_)));
-            ensure!(is_refused, "tables of another tree were taken in");
+            ensure!(is_refused, "tables of another tree were ingested");
             return Ok(());
         }
         self.note_ingest(tree, loaded, exported.rows)
@@ -163,7 +163,7 @@ impl World<'_> {
     fn note_ingest(&mut self, tree: usize, loaded: Result<braiddb::Loaded, Error>, rows: Vec<Row>) -> Outcome {
         let loaded = loaded.said("ingest")?;
         self.seen.tables.add(1);
-        ensure!(loaded.records == rows.len() as u64, "{} records were taken in, not {}", loaded.records, rows.len());
+        ensure!(loaded.records == rows.len() as u64, "{} records were ingested, not {}", loaded.records, rows.len());
         let number = self.numbers[tree];
         let change = |(key, value, end): Row| match end {
             Some(expires_us) => Change::PutUntil(number, key, value, expires_us),

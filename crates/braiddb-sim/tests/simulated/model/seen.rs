@@ -57,6 +57,6 @@ impl Seen {
             split_points,
             expired,
         ];
-        assert!(often.iter().chain(&rest).all(|counter| counter.get() > 0), "the cases met too little: {self:?}");
+        assert!(often.iter().chain(&rest).all(|counter| counter.get() > 0), "an event never happened: {self:?}");
     }
 }

@@ -76,14 +76,17 @@ impl Watching {
 
 /// The model's number of a tree in a change; `None` is the multi-tree.
 fn number_of(world: &World<'_>, watching: &Watching, tree: &ChangedTree) -> Outcome<Option<TreeNumber>> {
-    let number = *world.ids.get(&tree.id).ok_or_else(|| format!("nobody knows of the tree {tree:?}"))?;
+    let number = *world.ids.get(&tree.id).ok_or_else(|| format!("the tree {tree:?} is unknown"))?;
     let is_wanted = match &watching.of {
         Of::All => true,
         Of::Multi(id) | Of::Keys(id, ..) => *id == tree.id,
     };
-    ensure!(is_wanted, "{tree:?} was not asked for");
+    ensure!(is_wanted, "{tree:?} is outside the watcher's scope");
     let names = if number.is_none() { &["multi"][..] } else { &["left", "right"] };
-    ensure!(tree.name.as_deref().is_none_or(|name| names.contains(&name)), "{tree:?}, which is {number:?}");
+    ensure!(
+        tree.name.as_deref().is_none_or(|name| names.contains(&name)),
+        "{tree:?} has another name than tree {number:?}"
+    );
     Ok(number)
 }
 
@@ -184,12 +187,12 @@ impl World<'_> {
     /// Resumes a killed watcher; returns false if its token was refused.
     fn resume(&mut self, watching: &mut Watching) -> Outcome<bool> {
         let bytes = watching.token.to_bytes();
-        let token = ResumeToken::from_bytes(&bytes).said("a token as it was given")?;
+        let token = ResumeToken::from_bytes(&bytes).said("a valid token")?;
         let told = token.sequence();
         let is_lost = told > self.last();
         match self.db().watch(watching.options().resume(token)) {
             Ok(watcher) => {
-                ensure!(!is_lost, "it goes on after commit {told}, which a crash has taken back");
+                ensure!(!is_lost, "it resumes after commit {told}, which a crash removed");
                 watching.watcher = Some(watcher);
                 Ok(true)
             }
@@ -247,13 +250,18 @@ impl World<'_> {
     /// All logged commits were shown and led to the current state.
     fn check_all_shown(&self, watching: &mut Watching) -> Outcome {
         let told = watching.watcher.as_ref().expect("it was just asked").token();
-        ensure!(told.sequence() >= self.last_logged(), "{} was shown, not {}", told.sequence(), self.last_logged());
+        ensure!(
+            told.sequence() >= self.last_logged(),
+            "shown up to commit {}, not {}",
+            told.sequence(),
+            self.last_logged()
+        );
         watching.token = told;
         if watching.is_stale {
             return Ok(());
         }
         watching.at = watching.at.max(self.synced_by(told.sequence()));
-        let boundary = self.boundary(watching.at).ok_or("it was shown what never was")?;
+        let boundary = self.boundary(watching.at).ok_or("a commit that never existed was shown")?;
         for number in boundary.numbers.into_iter().flatten() {
             let Some(bounds) = watching.bounds_of(number) else { continue };
             let found = watching.mirror.range(number, &bounds, u64::MAX);
@@ -262,7 +270,7 @@ impl World<'_> {
             let wrong = wrong.or_else(|| expected.iter().find(|row| !found.contains(row)));
             ensure!(
                 found == expected,
-                "{:?} leads to {} rows instead of {}, up to {}: {:?}",
+                "the mirror of {:?} has {} rows instead of {}, up to {}: {:?}",
                 watching.of,
                 found.len(),
                 expected.len(),
@@ -271,7 +279,12 @@ impl World<'_> {
             );
         }
         if let Some(multi) = boundary.multi.as_ref().filter(|_| watching.has_pairs()) {
-            ensure!(watching.pairs == **multi, "{:?} leads to other pairs, up to {}", watching.of, told.sequence());
+            ensure!(
+                watching.pairs == **multi,
+                "the mirror of {:?} has other pairs, up to {}",
+                watching.of,
+                told.sequence()
+            );
         }
         Ok(())
     }
@@ -293,15 +306,11 @@ impl World<'_> {
             let is_logged = |b: &&super::boundaries::Boundary| b.source == Source::Log;
             let mut after = self.boundaries.iter().filter(|b| b.sequence > told && b.sequence < set.sequence);
             let missing = after.find(is_logged);
-            ensure!(
-                missing.is_none(),
-                "commit {} comes before it and was not shown",
-                missing.map_or(0, |b| b.sequence)
-            );
+            ensure!(missing.is_none(), "the earlier commit {} was not shown", missing.map_or(0, |b| b.sequence));
         }
         watching.token = set.token;
         if let Some(gap) = gap {
-            ensure!(set.changes.len() == 1, "something else beside a gap");
+            ensure!(set.changes.len() == 1, "other changes beside a gap");
             return self.take_in_gap(watching, set.sequence, gap);
         }
         let boundary = self.boundary(set.sequence).filter(|boundary| boundary.sequence == set.sequence);
@@ -325,19 +334,19 @@ impl World<'_> {
                 continue;
             };
             let is_of = watching.bounds_of(*tree).is_some_and(|bounds| std::ops::RangeBounds::contains(&bounds, key));
-            ensure!(is_of, "{change:?} was not asked for");
+            ensure!(is_of, "{change:?} is outside the watcher's scope");
             let (found, expected) =
                 (watching.mirror.get(*tree, key, u64::MAX), self.model.get(*tree, key, set.sequence));
             ensure!(
                 found == expected,
-                "{change:?} leads to {:?} instead of {:?}",
+                "after {change:?} the mirror has {:?} instead of {:?}",
                 found.map(short),
                 expected.map(short)
             );
         }
         if watching.has_pairs() {
             let is_same = boundary.multi.as_ref().is_none_or(|multi: &Arc<MultiModel>| watching.pairs == **multi);
-            ensure!(is_same, "it leads to other pairs");
+            ensure!(is_same, "the mirror has other pairs");
         }
         Ok(())
     }
@@ -350,14 +359,14 @@ impl World<'_> {
             Gap::Commits { up_to } => {
                 let is_there = self.boundaries.iter().any(|b| b.source == Source::Unlogged && b.sequence == *up_to);
                 // Or a crash lost the commit, or its number too.
-                ensure!(is_there || !self.jumps.is_empty(), "no commit past the log is number {up_to}");
+                ensure!(is_there || !self.jumps.is_empty(), "commit {up_to} is no commit without WAL");
                 self.take_over(watching, *up_to);
             }
             Gap::Range { tree, .. } => {
                 number_of(self, watching, tree)?;
                 let load = self.boundaries.iter().find(|boundary| boundary.sequence >= sequence);
                 let load = load.filter(|boundary| boundary.source == Source::Load);
-                let load = load.ok_or_else(|| format!("there was no load after {sequence}"))?;
+                let load = load.ok_or_else(|| format!("no load after commit {sequence}"))?;
                 self.take_over(watching, load.sequence);
             }
             other => return Err(format!("{other:?}")),
@@ -379,7 +388,7 @@ impl World<'_> {
             Shown::Put { key, value, expires, .. } => changes.push(put(key, value.clone(), expires)),
             Shown::PutStream { key, stream, expires, .. } => {
                 let mut value = Vec::new();
-                stream.copy_to(&mut value).said("a stream that was shown")?;
+                stream.copy_to(&mut value).said("read a shown stream")?;
                 changes.push(put(key, value, expires));
             }
             Shown::Delete { key, .. } => changes.push(Change::Delete(number, key.clone())),
@@ -398,7 +407,7 @@ impl World<'_> {
                     changes.push(Change::Append(number, key.clone(), operand.operand.clone()));
                 }
             }
-            Shown::CreateTree { multi, .. } => ensure!(!multi, "it has one value to a key"),
+            Shown::CreateTree { multi, .. } => ensure!(!multi, "a plain tree was shown as a multi-tree"),
             Shown::DropTree { .. } => {}
             other => return Err(format!("{other:?}")),
         }
@@ -411,7 +420,7 @@ fn translate_pairs(pairs: &mut MultiModel, change: &Shown) -> Outcome {
         Shown::Add { key, value, .. } => pairs.add(key, value),
         Shown::Remove { key, value, .. } => pairs.remove(key, value),
         Shown::RemoveAll { key, .. } => pairs.remove_all(key),
-        Shown::CreateTree { multi, .. } => ensure!(*multi, "it has many values to a key"),
+        Shown::CreateTree { multi, .. } => ensure!(*multi, "a multi-tree was shown as a plain tree"),
         other => return Err(format!("{other:?}")),
     }
     Ok(())
