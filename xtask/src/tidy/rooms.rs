@@ -19,7 +19,7 @@ const FILES_MAX: usize = 15;
 
 /// Files and the higher rooms that they import.
 const KNOWN: [(&str, &str); 4] = [
-    ("db/engine/core.rs", "open"),
+    ("db/engine/root.rs", "open"),
     ("db/handles/database.rs", "export"),
     ("db/handles/ranges.rs", "load"),
     ("db/maintenance/verify/whole.rs", "export"),

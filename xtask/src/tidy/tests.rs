@@ -36,8 +36,11 @@ fn imports_go_down_only() {
 
 #[test]
 fn rooms_import_rooms_below_them_only() {
-    finds(&engine("db/write/pipeline.rs", "use crate::db::engine::core::Core;\n"), &[]);
-    finds(&engine("db/write/pipeline.rs", "use crate::db::{engine::core::Core, open::opening::f};\n"), &[(1, "rooms")]);
+    finds(&engine("db/write/pipeline.rs", "use crate::db::engine::root::Engine;\n"), &[]);
+    finds(
+        &engine("db/write/pipeline.rs", "use crate::db::{engine::root::Engine, open::opening::f};\n"),
+        &[(1, "rooms")],
+    );
     finds(&engine("db/engine/parts/pressure.rs", "use super::super::super::write::pipeline::f;\n"), &[(1, "rooms")]);
     finds(&engine("db/write/pipeline.rs", "#[cfg(test)]\nmod tests {\n    use crate::db::open::opening::f;\n}\n"), &[]);
     finds(&engine("db/attic/pipeline.rs", ""), &[(1, "rooms")]);

@@ -23,7 +23,7 @@ const HARNESS_TRIES: usize = 3;
 
 /// What a workload is about to be done with.
 #[derive(Clone, Copy, Debug)]
-pub struct Crew<'a> {
+pub struct ThreadPool<'a> {
     /// The command line.
     pub arguments: &'a BenchArguments,
     /// What is to be done.
@@ -36,7 +36,7 @@ pub struct Crew<'a> {
     pub rows_end: u64,
 }
 
-impl Crew<'_> {
+impl ThreadPool<'_> {
     /// What its threads have in common.
     pub fn task(&self) -> Task {
         self.task_of(self.plan.action)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     arguments::BenchArguments,
-    crew::Crew,
+    crew::ThreadPool,
     database::Database,
     expect::{Expected, settle},
     place::Place,
@@ -92,7 +92,8 @@ impl Session<'_> {
         }
         let ledger = self.database.ledger(plan.which);
         let (rows_before, rows_end) = (ledger.count(), ledger.end());
-        let crew = Crew { arguments: self.arguments, plan, keys: self.database.keys(plan.which), index, rows_end };
+        let crew =
+            ThreadPool { arguments: self.arguments, plan, keys: self.database.keys(plan.which), index, rows_end };
         let (task, writer) = (crew.task(), crew.writer_task());
         let threads = crew.threads(&task, &writer);
         let before = self.database.db()?.stats();
@@ -121,7 +122,7 @@ impl Session<'_> {
         out.finish()
     }
 
-    fn run(&self, name: &str, crew: &Crew<'_>, threads: &[Thread<'_>]) -> Result<Outcome> {
+    fn run(&self, name: &str, crew: &ThreadPool<'_>, threads: &[Thread<'_>]) -> Result<Outcome> {
         let db = self.database.db()?;
         let tree = self.database.tree(crew.plan.which)?;
         let durability = if crew.plan.is_durable { Durability::Sync } else { Durability::Buffered };
@@ -187,7 +188,7 @@ impl Session<'_> {
         let rows_end = ledger.end();
         let keys = self.database.keys(Which::Ycsb);
         let arguments = BenchArguments { write_rate: None, ..self.arguments.clone() };
-        let crew = Crew { arguments: &arguments, plan: &load, keys, index, rows_end };
+        let crew = ThreadPool { arguments: &arguments, plan: &load, keys, index, rows_end };
         let (task, writer) = (crew.task(), crew.writer_task());
         let threads = crew.threads(&task, &writer);
         let outcome = self.run(&format!("load {name}"), &crew, &threads)?;

@@ -10,7 +10,7 @@
 //! Of two versions that different snapshots see, the newer one may stand for the older one as well (commits pile operands up
 //! without a look at snapshots): then what is beneath the older one is put beneath both.
 
-use super::{VersionFilter, filter::Verdict};
+use super::{VersionFilter, filter::Validation};
 use crate::{
     base::{EntryKind, EntryRef, SequenceNumber},
     codec::{Base, MergeFunctions, Operands},
@@ -79,17 +79,17 @@ impl<'a> Sieve<'a> {
         may_be_between: impl Fn(SequenceNumber, SequenceNumber) -> bool,
     ) -> bool {
         let verdict = self.filter.judge(entry);
-        if self.held.is_empty() && (entry.kind != EntryKind::Merge || verdict == Verdict::Drop) {
-            return verdict == Verdict::Keep;
+        if self.held.is_empty() && (entry.kind != EntryKind::Merge || verdict == Validation::Drop) {
+            return verdict == Validation::Keep;
         }
         let stands = match verdict {
-            Verdict::Keep => {
+            Validation::Keep => {
                 // It is what is beneath those that do not stand for it.
                 let above = |held: &&mut Held| held.open.is_some_and(|lowest| lowest > entry.sequence);
                 self.held.iter_mut().filter(above).for_each(|held| held.open = None);
                 true
             }
-            Verdict::Drop => self.put_beneath(entry, may_be_between),
+            Validation::Drop => self.put_beneath(entry, may_be_between),
         };
         if stands {
             self.hold(entry);

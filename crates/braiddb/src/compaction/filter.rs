@@ -18,7 +18,7 @@ pub struct VersionFilter<'a> {
 
 /// What becomes of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Validation {
     /// It is needed.
     Keep,
     /// No snapshot can see it.
@@ -32,7 +32,7 @@ impl<'a> VersionFilter<'a> {
     }
 
     /// Judges the next version.
-    pub fn judge(&mut self, entry: &EntryRef<'_>) -> Verdict {
+    pub fn judge(&mut self, entry: &EntryRef<'_>) -> Validation {
         if self.seen.is_none() || self.key != entry.key {
             self.key.clear();
             self.key.extend_from_slice(entry.key);
@@ -41,15 +41,15 @@ impl<'a> VersionFilter<'a> {
         let stratum = self.strata.partition_point(|&s| s < entry.sequence);
         let Some(&snapshot) = self.strata.get(stratum) else {
             self.seen = Some(stratum);
-            return Verdict::Keep;
+            return Validation::Keep;
         };
         let superseded = self.seen == Some(stratum);
         self.seen = Some(stratum);
         if superseded || self.tombstones.newest_covering(entry.key, snapshot) > entry.sequence {
             self.dropped += 1;
-            return Verdict::Drop;
+            return Validation::Drop;
         }
-        Verdict::Keep
+        Validation::Keep
     }
 
     /// The newest of the range tombstones at or below `snapshot` that covers `key`; 0 if there is none.

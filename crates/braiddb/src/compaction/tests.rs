@@ -1,6 +1,6 @@
 //! Tests of plans and of what a merge keeps.
 
-use super::{filter::Verdict, *};
+use super::{filter::Validation, *};
 use crate::base::{EntryKind, EntryRef, RangeTombstone, RangeTombstoneSet};
 
 fn options(idle: bool) -> PlanOptions {
@@ -218,7 +218,7 @@ fn kept(versions: &str, strata: &[u64], tombstones: &[(&str, &str, u64)]) -> Str
     let judged = versions.split(' ').filter(|text| {
         let kind = if text.starts_with('t') { EntryKind::Tombstone } else { EntryKind::Value };
         let entry = EntryRef { key: b"k", sequence: text[1..].parse().unwrap(), kind, value: b"" };
-        filter.judge(&entry) == Verdict::Keep
+        filter.judge(&entry) == Validation::Keep
     });
     judged.collect::<Vec<_>>().join(" ")
 }

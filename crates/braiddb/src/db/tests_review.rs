@@ -6,7 +6,7 @@ use super::{
     Batch, Durability, Settings, WatchOptions,
     files::names::SYNC_FAILED_NAME,
     tests_common::{DIR, fault, killed, mem, open, small},
-    write::pipeline::Terms,
+    write::pipeline::CommitCondition,
 };
 use crate::{
     base::Error,
@@ -269,7 +269,8 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
         looks.set(looks.get() + 1);
         db.drop_tree("t")
     };
-    let error = db.core().commit_checked(prepared, Durability::Buffered, Terms::None, drop_after_look).unwrap_err();
+    let error =
+        db.engine().commit_checked(prepared, Durability::Buffered, CommitCondition::None, drop_after_look).unwrap_err();
     assert_eq!(error.to_string(), tree.get(b"k").unwrap_err().to_string());
     assert!(error.is_not_found() && looks.get() == 1, "{error}");
     assert_eq!(other.get(b"k").unwrap(), None, "nothing of the batch is applied");
@@ -284,7 +285,7 @@ fn a_commit_into_a_tree_that_is_dropped_by_its_turn_is_refused_as_a_whole() {
         looks.set(looks.get() + 1);
         if looks.get() == 1 { db.drop_tree("x") } else { other.state().check() }
     };
-    db.core().commit_checked(prepared, Durability::Buffered, Terms::None, drop_another).unwrap();
+    db.engine().commit_checked(prepared, Durability::Buffered, CommitCondition::None, drop_another).unwrap();
     assert_eq!(looks.get(), 2);
     assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }

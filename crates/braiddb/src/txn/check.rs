@@ -7,7 +7,7 @@
 //! What was written is found in the window of recent commits as long as that reaches back far enough, and else where it is
 //! stored: whoever holds a snapshot keeps flushes and merges from dropping any trace of what was written after it.
 
-use super::{ReadSet, Verdict, Window};
+use super::{ReadSet, Validation, Window};
 use crate::{
     base::{Result, SequenceNumber},
     commit::Held,
@@ -34,28 +34,28 @@ impl Check {
 
     /// Looks through the window ahead of the commit, so that little is left to do while others wait. Says what it found;
     /// `TooOld` if the window does not reach back so far.
-    pub fn look_ahead(&mut self, window: &Window) -> Verdict {
-        let (verdict, upto) = window.look_ahead(&self.reads, self.upto);
-        if verdict == Verdict::Unchanged {
+    pub fn look_ahead(&mut self, window: &Window) -> Validation {
+        let (validation, upto) = window.look_ahead(&self.reads, self.upto);
+        if validation == Validation::Unchanged {
             self.upto = self.upto.max(upto);
         }
-        verdict
+        validation
     }
 
     /// Looks where all is stored. `state` was loaded after commit `visible` was seen to be published, and the snapshot that
     /// was read was seen to be held after that.
-    pub fn look_in(&mut self, state: &ReadState, visible: SequenceNumber) -> Result<Verdict> {
+    pub fn look_in(&mut self, state: &ReadState, visible: SequenceNumber) -> Result<Validation> {
         for key in self.reads.keys() {
             if read::newest_sequence(state, key, visible)? > self.upto {
-                return Ok(Verdict::Changed);
+                return Ok(Validation::Changed);
             }
         }
         for (start, end) in self.reads.ranges().iter() {
             if read::is_written_after(state, start, end, self.upto)? {
-                return Ok(Verdict::Changed);
+                return Ok(Validation::Changed);
             }
         }
         self.upto = self.upto.max(visible);
-        Ok(Verdict::Unchanged)
+        Ok(Validation::Unchanged)
     }
 }

@@ -13,4 +13,4 @@ pub use check::Check;
 pub use intervals::Intervals;
 pub use overlay::{Overlay, Savepoint, Written};
 pub use read_set::{RangeSlot, ReadSet};
-pub use window::{Verdict, Window};
+pub use window::{Validation, Window};

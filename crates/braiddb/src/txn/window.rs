@@ -43,7 +43,7 @@ const RANGE: u32 = 1 << 31;
 
 /// What became of what was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Validation {
     /// None of it was written.
     #[default]
     Unchanged,
@@ -180,20 +180,20 @@ impl Window {
     }
 
     /// Whether a commit after `upto` has written what was read. For the leader.
-    pub fn look(&self, reads: &ReadSet, upto: SequenceNumber) -> Verdict {
+    pub fn look(&self, reads: &ReadSet, upto: SequenceNumber) -> Validation {
         let pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
-            return Verdict::TooOld;
+            return Validation::TooOld;
         }
         let later = pieces.later(upto).any(|piece| piece.writes(reads, upto)) || pieces.open.writes(reads, upto);
-        if later { Verdict::Changed } else { Verdict::Unchanged }
+        if later { Validation::Changed } else { Validation::Unchanged }
     }
 
     /// The same for who has no right to write, and the last commit that was looked at.
-    pub fn look_ahead(&self, reads: &ReadSet, upto: SequenceNumber) -> (Verdict, SequenceNumber) {
+    pub fn look_ahead(&self, reads: &ReadSet, upto: SequenceNumber) -> (Validation, SequenceNumber) {
         let mut pieces = self.pieces.lock();
         if !self.is_open() || upto < pieces.from {
-            return (Verdict::TooOld, upto);
+            return (Validation::TooOld, upto);
         }
         if pieces.open.bytes.len() >= LOOK_AHEAD_BYTES {
             pieces.close_open();
@@ -202,7 +202,7 @@ impl Window {
         let later: Vec<Arc<Piece>> = pieces.later(upto).cloned().collect();
         drop(pieces);
         let is_changed = later.iter().any(|piece| piece.writes(reads, upto));
-        (if is_changed { Verdict::Changed } else { Verdict::Unchanged }, last)
+        (if is_changed { Validation::Changed } else { Validation::Unchanged }, last)
     }
 }
 

@@ -12,10 +12,10 @@
 //! cannot be flushed, since a disk is full, does not count for that.
 
 use super::{
-    core::Core,
-    scheduler::{Crew, Worker},
+    root::Engine,
     settings::{Settings, job_bytes_of},
     shared_runtime::SharedRuntime,
+    thread_pool::{ThreadPool, Worker},
 };
 use crate::{
     base::Result,
@@ -59,7 +59,7 @@ pub struct Common {
     pub cache: Arc<BlockCache>,
     /// What memtables leave for the next ones.
     pub chunk_pool: Arc<ChunkPool>,
-    pub crew: Crew,
+    pub pool: ThreadPool,
     /// The budget of open files, if they have one together that is not the process's.
     pub open_files: OnceLock<Arc<OpenFiles>>,
     memory: usize,
@@ -72,7 +72,7 @@ pub struct Common {
     totals: Totals,
     /// When memtables take more than this, something may have to be done about it.
     alarm_at: AtomicUsize,
-    databases: Mutex<BTreeMap<u64, Weak<Core>>>,
+    databases: Mutex<BTreeMap<u64, Weak<Engine>>>,
     last_id: AtomicU64,
 }
 
@@ -87,7 +87,7 @@ struct Totals {
 
 /// A database's part in it. What it takes is given back when this goes.
 #[derive(Debug)]
-pub struct Membership {
+pub struct TenantQuota {
     pub common: Arc<Common>,
     pub id: u64,
     frozen: AtomicUsize,
@@ -120,7 +120,7 @@ impl Common {
         Common {
             cache: BlockCache::new(memory / 2),
             chunk_pool: Arc::new(ChunkPool::for_memtables(ACTIVE_MAX, memtable_bytes)),
-            crew: Crew::new(Arc::clone(runtime)),
+            pool: ThreadPool::new(Arc::clone(runtime)),
             open_files: OnceLock::new(),
             memory,
             mergers,
@@ -135,7 +135,7 @@ impl Common {
 
     /// Starts the threads.
     pub fn start(&self) -> io::Result<()> {
-        if self.mergers > 0 { self.crew.start(self.flushers(), self.mergers) } else { Ok(()) }
+        if self.mergers > 0 { self.pool.start(self.flushers(), self.mergers) } else { Ok(()) }
     }
 
     /// How many threads flush. With a second one, no database waits for another's flush behind a third's.
@@ -144,7 +144,7 @@ impl Common {
     }
 
     /// The databases that are open.
-    pub fn databases(&self) -> Vec<Arc<Core>> {
+    pub fn databases(&self) -> Vec<Arc<Engine>> {
         self.databases.lock().values().filter_map(Weak::upgrade).collect()
     }
 
@@ -209,26 +209,26 @@ impl Common {
     fn make_room(&self) -> u64 {
         let most = ACTIVE_MAX * self.memtable_bytes;
         let (mut candidates, mut active, mut stuck) = (Vec::new(), 0, 0);
-        for core in self.databases() {
-            let state = core.state.load();
-            let is_stuck = core.check_writable().is_err() || core.work.lock().flush_refused_at_ns.is_some();
+        for engine in self.databases() {
+            let state = engine.state.load();
+            let is_stuck = engine.check_writable().is_err() || engine.work.lock().flush_refused_at_ns.is_some();
             if is_stuck {
                 stuck += state.memtables().map(|memtable| memtable.bytes()).sum::<usize>();
-            } else if !core.is_to_freeze.load(Relaxed) {
+            } else if !engine.is_to_freeze.load(Relaxed) {
                 active += state.active.bytes();
                 drop(state);
-                candidates.push(core);
+                candidates.push(engine);
             }
         }
-        let bytes = |core: &Arc<Core>| core.state.load().active.bytes();
-        candidates.sort_by_cached_key(|core| std::cmp::Reverse(bytes(core)));
-        for core in candidates {
+        let bytes = |engine: &Arc<Engine>| engine.state.load().active.bytes();
+        candidates.sort_by_cached_key(|engine| std::cmp::Reverse(bytes(engine)));
+        for engine in candidates {
             if active <= most {
                 break;
             }
-            active = active.saturating_sub(bytes(&core));
-            core.is_to_freeze.store(true, Relaxed);
-            core.signal_work();
+            active = active.saturating_sub(bytes(&engine));
+            engine.is_to_freeze.store(true, Relaxed);
+            engine.signal_work();
         }
         let (taken, taken_max) = (self.chunk_pool.taken_bytes(), TAKEN_MAX * self.memtable_bytes + stuck);
         // So nobody looks again for every commit until that is done, or in vain.
@@ -251,8 +251,8 @@ impl Common {
 
     /// What is kept for the next memtables is given back to the system, if none of the databases has needed any since `quiet_since_ns`.
     pub fn trim(&self, quiet_since_ns: u64) {
-        let is_quiet = |core: &Arc<Core>| {
-            core.work.try_lock().is_some_and(|work| work.idle && work.quiet_since_ns <= quiet_since_ns)
+        let is_quiet = |engine: &Arc<Engine>| {
+            engine.work.try_lock().is_some_and(|work| work.idle && work.quiet_since_ns <= quiet_since_ns)
         };
         if self.chunk_pool.bytes() > 0 && (!self.is_shared || self.databases().iter().all(is_quiet)) {
             self.chunk_pool.trim();
@@ -276,11 +276,11 @@ impl Common {
     }
 }
 
-impl Membership {
+impl TenantQuota {
     /// Of a database that is not there yet.
-    pub fn new(common: Arc<Common>) -> Membership {
+    pub fn new(common: Arc<Common>) -> TenantQuota {
         let id = common.last_id.fetch_add(1, Relaxed);
-        Membership { common, id, frozen: 0.into(), resident: 0.into(), lent: 0.into() }
+        TenantQuota { common, id, frozen: 0.into(), resident: 0.into(), lent: 0.into() }
     }
 
     /// The open files keep so many bytes in memory.
@@ -297,7 +297,7 @@ impl Membership {
     }
 }
 
-impl Drop for Membership {
+impl Drop for TenantQuota {
     fn drop(&mut self) {
         self.common.databases.lock().remove(&self.id);
         self.set_frozen(0);
@@ -311,31 +311,31 @@ fn change(total: &AtomicUsize, before: usize, now: usize) {
     total.fetch_add(now.wrapping_sub(before), Relaxed);
 }
 
-impl Core {
+impl Engine {
     /// Has the others that it shares memory with know of it.
-    pub fn enter_common(self: &Arc<Core>) {
-        self.member.common.databases.lock().insert(self.member.id, Arc::downgrade(self));
+    pub fn enter_common(self: &Arc<Engine>) {
+        self.tenant.common.databases.lock().insert(self.tenant.id, Arc::downgrade(self));
     }
 
     /// Has it worked on in the background, if there are threads for that.
-    pub fn start_workers(self: &Arc<Core>) -> Result<()> {
-        let Membership { common, id, .. } = &self.member;
-        let core = Arc::downgrade(self);
+    pub fn start_workers(self: &Arc<Engine>) -> Result<()> {
+        let TenantQuota { common, id, .. } = &self.tenant;
+        let engine = Arc::downgrade(self);
         self.table.trigger.on_raise(move || {
-            if let Some(core) = core.upgrade() {
-                core.signal_work();
+            if let Some(engine) = engine.upgrade() {
+                engine.signal_work();
             }
         });
         if !common.is_shared {
             common.start().map_err(|e| crate::base::Error::io("start a thread for", &self.dir, e))?;
         }
         if common.mergers > 0 {
-            let worker: Weak<Core> = Arc::downgrade(self);
-            common.crew.join(*id, worker as Weak<dyn Worker>);
+            let worker: Weak<Engine> = Arc::downgrade(self);
+            common.pool.join(*id, worker as Weak<dyn Worker>);
             let (common, id) = (Arc::downgrade(common), *id);
             self.table.disposal.defer(Arc::new(move || {
                 if let Some(common) = common.upgrade() {
-                    common.crew.call_cleaner(id);
+                    common.pool.call_cleaner(id);
                 }
             }));
         }
@@ -344,11 +344,11 @@ impl Core {
 
     /// Ends background work and gives the lock up. Called once, by whoever closes the database, after calls are refused.
     pub fn stop(&self) {
-        let Membership { common, id, .. } = &self.member;
-        common.crew.leave(*id);
+        let TenantQuota { common, id, .. } = &self.tenant;
+        common.pool.leave(*id);
         self.table.disposal.finish();
         if !common.is_shared {
-            common.crew.end();
+            common.pool.end();
         }
         common.databases.lock().remove(id);
         *self.lock.lock() = None;
@@ -356,34 +356,34 @@ impl Core {
 
     /// The budget is shared out once more, since the open files are these now.
     pub fn share_memory(&self, files: &crate::version::FileSet) {
-        self.member.set_resident(files.resident_bytes());
+        self.tenant.set_resident(files.resident_bytes());
         self.share_memory_again();
     }
 
     /// The same while the open files are as they were.
     pub fn share_memory_again(&self) {
-        self.member.set_frozen(self.state.load().frozen.iter().map(|memtable| memtable.bytes()).sum());
-        self.member.common.share_memory();
+        self.tenant.set_frozen(self.state.load().frozen.iter().map(|memtable| memtable.bytes()).sum());
+        self.tenant.common.share_memory();
     }
 
     /// It counts for nothing any more: another has what it has.
     pub fn leave_memory_to_others(&self) {
-        self.member.set_frozen(0);
-        self.member.set_resident(0);
+        self.tenant.set_frozen(0);
+        self.tenant.set_resident(0);
     }
 
     /// Memory that the cache is to do without, beyond what it does without already; given back by the same with less.
-    pub fn lend(&self, more: usize, less: usize) {
-        self.member.lent.fetch_add(more.wrapping_sub(less), Relaxed);
-        self.member.common.totals.lent.fetch_add(more.wrapping_sub(less), Relaxed);
+    pub fn reserve(&self, more: usize, less: usize) {
+        self.tenant.lent.fetch_add(more.wrapping_sub(less), Relaxed);
+        self.tenant.common.totals.lent.fetch_add(more.wrapping_sub(less), Relaxed);
         self.share_memory_again();
     }
 
     /// Has the largest active memtables of all databases frozen, since they take too much; at once where it is this database's. By who
     /// has the right to write.
     #[cold]
-    pub fn relieve(&self) -> Result<()> {
-        let sleep_us = self.member.common.make_room();
+    pub fn freeze_largest(&self) -> Result<()> {
+        let sleep_us = self.tenant.common.make_room();
         if self.is_to_freeze.swap(false, Relaxed) {
             self.wait_for_flush()?;
             self.freeze();
@@ -413,10 +413,10 @@ impl Core {
 
     /// Does what others were asked for, where there are no threads that do.
     pub fn work_for_others(&self) {
-        if !self.member.common.is_shared {
+        if !self.tenant.common.is_shared {
             return;
         }
-        for other in self.member.common.databases() {
+        for other in self.tenant.common.databases() {
             // Whoever closes it may be waiting for whoever closes this one.
             let Some(_inside) = other.gate.try_read().filter(|_| other.check_open().is_ok()) else { continue };
             if other.freeze_if_asked() {
@@ -428,7 +428,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::{Common, Membership};
+    use super::{Common, TenantQuota};
     use crate::platform::{Runtime, SystemRuntime};
     use std::sync::Arc;
 
@@ -438,7 +438,7 @@ mod tests {
     fn memtables_wait_in_what_all_else_leaves_of_the_budget() {
         let runtime: Arc<dyn Runtime> = Arc::new(SystemRuntime::new());
         let common = Arc::new(Common::new(256 * MIB, 2, &runtime, 16 * MIB, false));
-        let member = Membership::new(Arc::clone(&common));
+        let member = TenantQuota::new(Arc::clone(&common));
         // All but an eighth for the cache, two memtables, and 48 MiB for three threads.
         assert_eq!(common.waiting_bytes_max(), (256 - 32 - 32 - 48) * MIB);
         member.set_resident(118 * MIB);

@@ -2,17 +2,17 @@
 
 pub mod catalog;
 pub mod clock;
-pub mod core;
 pub mod key;
 pub mod memory;
 pub mod parts;
 pub mod read_hold;
-pub mod scheduler;
+pub mod root;
 pub mod settings;
 pub mod settings_check;
 pub mod shared_runtime;
 pub mod stats;
 #[cfg(test)]
 pub mod tests;
+pub mod thread_pool;
 pub mod tree_options;
 pub mod wal_notify;

@@ -1,6 +1,6 @@
 //! Holds: what keeps a snapshot, a transaction or an iterator at one commit.
 
-use super::core::Core;
+use super::root::Engine;
 use crate::{
     base::{ReaderKind, Result, SequenceNumber},
     commit::Held,
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A hold on a sequence number: what it sees is kept while this lives, unless it expires. Clones are the same reader.
 pub struct Hold {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     held: Held,
 }
 
@@ -22,17 +22,17 @@ impl std::fmt::Debug for Hold {
 
 impl Hold {
     /// A hold on what is visible now.
-    pub fn now(core: &Arc<Core>, kind: ReaderKind) -> Hold {
-        let held = core.snapshots.acquire(kind, || {
-            let now = core.now();
+    pub fn now(engine: &Arc<Engine>, kind: ReaderKind) -> Hold {
+        let held = engine.snapshots.acquire(kind, || {
+            let now = engine.now();
             (now.ns, now.us)
         });
-        Hold { core: Arc::clone(core), held }
+        Hold { engine: Arc::clone(engine), held }
     }
 
     /// Whose commits it holds.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// What it holds.
@@ -45,22 +45,22 @@ impl Hold {
         &self.held
     }
 
-    /// Fails if it has expired. Tells nothing of states that are loaded later: see [`Core::state_for`].
+    /// Fails if it has expired. Tells nothing of states that are loaded later: see [`Engine::state_for`].
     #[inline]
     pub fn check(&self) -> Result<()> {
-        self.core.check_held(&self.held)
+        self.engine.check_held(&self.held)
     }
 }
 
 impl Clone for Hold {
     fn clone(&self) -> Hold {
-        self.core.snapshots.acquire_again(&self.held);
-        Hold { core: Arc::clone(&self.core), held: self.held }
+        self.engine.snapshots.acquire_again(&self.held);
+        Hold { engine: Arc::clone(&self.engine), held: self.held }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.core.snapshots.release(&self.held);
+        self.engine.snapshots.release(&self.held);
     }
 }

@@ -89,7 +89,7 @@ impl SharedRuntime {
         let cache = common.cache.stats();
         SharedRuntimeStats {
             databases: common.databases().len(),
-            threads: common.crew.threads(),
+            threads: common.pool.threads(),
             memory: common.memory(),
             memory_bytes: common.memory_bytes(),
             memtable_bytes: common.memtable_bytes_taken(),

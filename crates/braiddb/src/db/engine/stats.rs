@@ -1,6 +1,6 @@
 //! Counters and what is told of them.
 
-use super::{core::Core, parts::scrubber::ScrubStats};
+use super::{parts::scrubber::ScrubStats, root::Engine};
 use crate::{
     base::{ReaderKind, SequenceNumber},
     platform::{BatchReads, OpenFilesStats, RateLimiterStats},
@@ -245,14 +245,14 @@ pub struct Stats {
     pub partitions: Vec<PartitionStats>,
 }
 
-impl Core {
+impl Engine {
     /// The statistics now.
     pub fn stats(&self) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         let state = self.state.load_full();
         let memtables = state.memtables().map(|m| m.bytes()).sum::<usize>();
-        let memtable_bytes = (memtables + self.member.common.chunk_pool.bytes()) as u64;
+        let memtable_bytes = (memtables + self.tenant.common.chunk_pool.bytes()) as u64;
         let (cache, cache_bytes) = (self.table.cache.stats(), self.table.cache.usage_bytes() as u64);
         let (readers, (disk_reserve_bytes, disk_reserve_bytes_whole)) = (self.reader_summary(), self.reserve.bytes());
         let (io, resident) = (self.table.vfs.io_report(), self.disk.lock().files.resident_bytes() as u64);
@@ -312,7 +312,7 @@ impl Core {
             last_sequence: self.snapshots.visible(),
             frozen_memtables: state.frozen.len(),
             failure: self.failure.lock().clone(),
-            older_runs: Core::older_runs(&state),
+            older_runs: Engine::older_runs(&state),
             damaged_partitions: self.work.lock().failed.values().cloned().collect(),
             partitions: state.version.partitions.iter().map(|p| partition_stats(p)).collect(),
         }

@@ -7,7 +7,7 @@
 //! sees the watcher. So no wake-up is lost, though the load is relaxed. Who syncs the log or finishes a flush does not hold that right,
 //! and so has a fence between what it did and the look; a watcher has one between counting itself and its own.
 
-use super::core::Core;
+use super::root::Engine;
 use parking_lot::{Condvar, Mutex};
 use std::{
     sync::atomic::{AtomicUsize, Ordering, fence},
@@ -50,7 +50,7 @@ impl Watches {
     }
 }
 
-impl Core {
+impl Engine {
     /// Sleeps until something is committed or synced, or a watcher is to end, or `pause` has gone by; but not at all if `is_news` says so once
     /// commits cannot come unnoticed any more.
     pub fn wait_for_commits(&self, pause: Duration, is_news: impl Fn() -> bool) {

@@ -11,7 +11,7 @@
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     db::{
-        engine::core::Core,
+        engine::root::Engine,
         handles::database::Db,
         open::new_directory::{NewDirectory, Operation},
     },
@@ -38,7 +38,7 @@ pub struct Image {
     pub sequence: SequenceNumber,
     /// The wall clock's time when it was taken, in microseconds since 1970: no commit in it is later.
     pub taken_us: u64,
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     /// Keeps the files, and has them open.
     state: Arc<ReadState>,
 }
@@ -91,7 +91,7 @@ impl Db {
     /// ```
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<SequenceNumber> {
         let dir = dir.as_ref();
-        let (vfs, runtime) = (&self.core().settings.vfs, &self.core().settings.runtime);
+        let (vfs, runtime) = (&self.engine().settings.vfs, &self.engine().settings.runtime);
         let mut new = NewDirectory::begin(vfs, runtime, dir)?;
         new.mark_unfinished(Operation::Checkpoint)?;
         let image = self.image()?;
@@ -106,31 +106,31 @@ impl Db {
 
     /// A random number, for a file's identity.
     pub(crate) fn random_id(&self) -> u64 {
-        self.core().settings.runtime.random_u64()
+        self.engine().settings.runtime.random_u64()
     }
 
     /// A state of now or a little later, in files that stay as long as it is held.
     pub(crate) fn image(&self) -> Result<Image> {
-        let core = self.core();
-        let _inside = core.enter()?;
+        let engine = self.engine();
+        let _inside = engine.enter()?;
         let image = loop {
-            let flushed = core.flush_what_is_there()?;
-            match core.take_image(flushed)? {
+            let flushed = engine.flush_what_is_there()?;
+            match engine.take_image(flushed)? {
                 Some(image) => break image,
                 // A bulk load came meanwhile, after commits that are not flushed yet.
                 None => continue,
             }
         };
         // Only now: a flush after it would refer to the files that would have been begun instead.
-        core.blobs.seal(&image.blobs())?;
+        engine.blobs.seal(&image.blobs())?;
         Ok(image)
     }
 }
 
-impl Core {
+impl Engine {
     /// The present state of the files. All commits up to `flushed` are in runs; `None` if there are runs of later ones, which past the log
     /// come before what was committed earlier: as a state after one commit, that cannot be told.
-    pub(in crate::db) fn take_image(self: &Arc<Core>, flushed: SequenceNumber) -> Result<Option<Image>> {
+    pub(in crate::db) fn take_image(self: &Arc<Engine>, flushed: SequenceNumber) -> Result<Option<Image>> {
         // No edit is put into force meanwhile, and none failed half way: so layout and state are of each other.
         let disk = self.disk.lock();
         self.check_writable()?;
@@ -146,7 +146,7 @@ impl Core {
         layout.next_file = layout.next_file.max(self.next_file.load(Ordering::Relaxed));
         leave_out_damaged_views(&mut layout, &state.version);
         let taken_us = self.settings.runtime.unix_time_us();
-        Ok(Some(Image { layout, sequence, taken_us, core: Arc::clone(self), state }))
+        Ok(Some(Image { layout, sequence, taken_us, engine: Arc::clone(self), state }))
     }
 }
 
@@ -168,7 +168,7 @@ impl Image {
 
     /// Its files, with or without views.
     pub fn files(&self, with_views: bool) -> Vec<ImageFile> {
-        let dir = &self.core.dir;
+        let dir = &self.engine.dir;
         let file = |kind, number, path: PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             ImageFile { kind, number, name, path }
@@ -195,27 +195,27 @@ impl Image {
             let (entry, mut verified) = (scan.entry(), Ok(()));
             let understood = visit_references(entry.kind, entry.value, |blob| {
                 if verified.is_ok() && blobs.contains(&blob.file) {
-                    verified = self.core.blobs.verify(blob);
+                    verified = self.engine.blobs.verify(blob);
                 }
             });
             verified?;
-            understood.ok_or_else(|| self.core.blobs.misunderstood())?;
+            understood.ok_or_else(|| self.engine.blobs.misunderstood())?;
         }
         Ok(())
     }
 
     /// The random number of the life that the database is in.
     pub fn incarnation(&self) -> u64 {
-        self.core.incarnation
+        self.engine.incarnation
     }
 
     /// Fails once the database is closed: whoever opened it meanwhile may remove the files.
     pub fn check_open(&self) -> Result<()> {
-        self.core.check_open()
+        self.engine.check_open()
     }
 
     /// The file system that its files are in.
     pub fn vfs(&self) -> &Arc<dyn Vfs> {
-        &self.core.settings.vfs
+        &self.engine.settings.vfs
     }
 }

@@ -50,8 +50,8 @@ impl DumpRange {
 
 /// A key past all that the damaged block at an offset of a run may have versions of.
 fn next_readable(source: &DumpSource, path: &Path, offset: u64) -> Result<Option<Vec<u8>>> {
-    let core = Arc::clone(source.core());
-    let (state, _) = core.state_for(Some(source.hold()))?;
+    let engine = Arc::clone(source.engine());
+    let (state, _) = engine.state_for(Some(source.hold()))?;
     let is_it = |run: &&Arc<Run>| run.path().file_name() == path.file_name();
     let mut runs =
         state.version.partitions.iter().flat_map(|partition| partition.all_runs()).map(|handle| handle.run());

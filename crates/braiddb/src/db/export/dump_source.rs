@@ -10,9 +10,9 @@ use crate::{
     codec::Operands,
     db::{
         engine::{
-            core::Core,
             key::{KeyBuf, TREE_ID_LEN},
             read_hold::Hold,
+            root::Engine,
         },
         handles::{
             database::Db,
@@ -69,8 +69,8 @@ pub struct DumpSource {
 impl Db {
     /// Starts a thread.
     pub(crate) fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>> {
-        let core = self.core();
-        core.settings.runtime.spawn(name, body).map_err(|e| Error::io("start a thread for", &core.dir, e))
+        let engine = self.engine();
+        engine.settings.runtime.spawn(name, body).map_err(|e| Error::io("start a thread for", &engine.dir, e))
     }
 }
 
@@ -111,8 +111,8 @@ impl DumpSource {
         std::mem::take(&mut *self.failing.lock())
     }
 
-    pub(in crate::db) fn core(&self) -> &Arc<Core> {
-        self.db.core()
+    pub(in crate::db) fn engine(&self) -> &Arc<Engine> {
+        self.db.engine()
     }
 
     /// The database.
@@ -127,17 +127,17 @@ impl DumpSource {
 
     /// The random number of the database's life.
     pub fn incarnation(&self) -> u64 {
-        self.core().incarnation
+        self.engine().incarnation
     }
 
     /// By what time values have expired, and how far that is ahead of the wall clock: microseconds since 1970, and microseconds.
     pub fn time_us(&self) -> (u64, u64) {
-        (self.hold.held().taken_us, self.core().ahead_us())
+        (self.hold.held().taken_us, self.engine().ahead_us())
     }
 
     /// How many threads work for the database; 0: there are to be none.
     pub fn background_threads(&self) -> usize {
-        self.core().settings.background_threads
+        self.engine().settings.background_threads
     }
 
     /// The trees, by number, and what else the catalog had.
@@ -161,7 +161,7 @@ struct CatalogSink<'a> {
 
 impl EntrySink for CatalogSink<'_> {
     fn entry(&mut self, entry: &DumpedEntry<'_>) -> Result<()> {
-        let dir = &self.source.core().dir;
+        let dir = &self.source.engine().dir;
         let key = entry.key.escape_ascii();
         let bad = || Error::corruption(dir, 0, format!("the catalog entry \"{key}\" cannot be understood"));
         let (Some((tag, name)), DumpedContent::Value(value)) = (entry.key.split_first(), entry.content) else {
@@ -208,7 +208,7 @@ impl DumpRange {
 
     /// The parts of it, in order, each of about so many bytes if there are not too many of them. Reads little.
     fn parts(self, source: &DumpSource, part_bytes: u64) -> Result<Vec<DumpRange>> {
-        let points = source.core().points_every(&self.next, self.end.as_deref(), part_bytes, CUTS_MAX)?;
+        let points = source.engine().points_every(&self.next, self.end.as_deref(), part_bytes, CUTS_MAX)?;
         let starts = std::iter::once(self.next.clone()).chain(points.iter().cloned());
         let ends = points.iter().cloned().map(Some).chain([self.end.clone()]);
         Ok(starts.zip(ends).map(|(next, end)| DumpRange { next, end, ..self.clone() }).collect())
@@ -224,7 +224,7 @@ impl DumpRange {
                 Ok(is_more) => return Ok(is_more),
                 // What was taken in part cannot be taken again.
                 Err(e) if is_taken => return Err(self.described(source, e)),
-                Err(e) => match source.core().heal(e) {
+                Err(e) => match source.engine().heal(e) {
                     Ok(()) => continue,
                     Err(e) => e,
                 },
@@ -236,7 +236,7 @@ impl DumpRange {
             return Err(self.described(source, error));
         }
         let reason = "views are damaged again and again";
-        Err(self.described(source, Error::corruption(&source.core().dir, 0, reason)))
+        Err(self.described(source, Error::corruption(&source.engine().dir, 0, reason)))
     }
 
     /// Adds the tree and the keys that could not be read to an error about damage. Keys are in the text form of the command.
@@ -250,7 +250,7 @@ impl DumpRange {
             Error::Corruption { path, offset, detail } => {
                 let end = self.end.as_deref().filter(|end| end.starts_with(&self.tree.first_key()));
                 let end = end.map_or_else(|| "the tree's end".to_owned(), shown);
-                let name = source.core().catalog.name_of(self.tree);
+                let name = source.engine().catalog.name_of(self.tree);
                 let tree =
                     name.map_or_else(|| format!("tree number {}", self.tree.0), |name| format!("the tree {name:?}"));
                 let range = match shown(&self.next) {
@@ -290,9 +290,9 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn some(&mut self) -> Result<bool> {
-        let core = Arc::clone(self.source.core());
-        core.check_open()?;
-        let (state, at) = core.state_for(Some(&self.source.hold))?;
+        let engine = Arc::clone(self.source.engine());
+        engine.check_open()?;
+        let (state, at) = engine.state_for(Some(&self.source.hold))?;
         let state = Arc::clone(&state);
         let mut cursor = ScanCursor::new(&state, at, self.range.tree);
         cursor.seek(&self.range.next)?;
@@ -320,7 +320,7 @@ impl Reading<'_> {
     }
 
     fn show(&mut self, state: &ReadState, entry: &EntryRef<'_>) -> Result<()> {
-        let misunderstood = || self.source.core().blobs.misunderstood();
+        let misunderstood = || self.source.engine().blobs.misunderstood();
         let user_key = entry.key.get(TREE_ID_LEN..).unwrap_or_default();
         if self.range.multi {
             let (value_at, is_escaped) = split(user_key).ok_or_else(misunderstood)?;
@@ -342,7 +342,7 @@ impl Reading<'_> {
             _ => {
                 let pieces = Pieces::of(&content).ok_or_else(misunderstood)?;
                 if pieces.len() < LONG_LEN as u64 {
-                    let value = self.source.core().blobs.read_pieces(&pieces)?;
+                    let value = self.source.engine().blobs.read_pieces(&pieces)?;
                     return self.value(&shown, &value);
                 }
                 self.long_value(entry.key, &shown, pieces.len())
@@ -364,7 +364,7 @@ impl Reading<'_> {
         key.set(internal);
         let opened = StreamReader::open(&self.source.db, key, self.source.hold.clone())?;
         // What is held does not change.
-        let misunderstood = || self.source.core().blobs.misunderstood();
+        let misunderstood = || self.source.engine().blobs.misunderstood();
         let mut stream = opened.filter(|stream| stream.len() == len).ok_or_else(misunderstood)?;
         if self.source.skips_damaged {
             // What is begun cannot be taken back.
@@ -382,13 +382,13 @@ impl Reading<'_> {
 
     /// Operands, all that are piled up on the key, and what they are to change.
     fn operands(&mut self, state: &ReadState, entry: &EntryRef<'_>, shown: &Shown<'_>) -> Result<()> {
-        let core = self.source.core();
-        let mut pile = pile_up(core, state, &FoundOperands::of(entry))?;
+        let engine = self.source.engine();
+        let mut pile = pile_up(engine, state, &FoundOperands::of(entry))?;
         let beneath = match pile.beneath.take() {
             None => None,
             Some((sequence, found)) => {
                 let (expires_us, now_us) = (found.expires_us(), self.source.hold.held().taken_us);
-                core.resolve(state, found, now_us)?.map(|value| (sequence, expires_us, value))
+                engine.resolve(state, found, now_us)?.map(|value| (sequence, expires_us, value))
             }
         };
         // What has expired is nothing to them from now on.
@@ -406,17 +406,17 @@ impl Reading<'_> {
 
     /// Notes an error if a read of the record fails. The dump has it all the same, as it stands.
     fn try_merge(&self, key: &[u8], operands: &[u8], beneath: Option<&[u8]>) {
-        let core = self.source.core();
+        let engine = self.source.engine();
         let Some(operands) = Operands::decode(operands) else { return };
         // Functions of the application need not be there.
-        if !core.functions.can_apply(&operands) {
+        if !engine.functions.can_apply(&operands) {
             return;
         }
-        let finished = core.functions.finish(key, &operands);
-        let applied = finished.unwrap_or_else(|| core.functions.apply(key, beneath, &operands));
+        let finished = engine.functions.finish(key, &operands);
+        let applied = finished.unwrap_or_else(|| engine.functions.apply(key, beneath, &operands));
         if let Err(e) = applied {
             let internal = [&self.range.tree.first_key(), key].concat();
-            self.source.failing.lock().push(core.with_tree(e, &internal));
+            self.source.failing.lock().push(engine.with_tree(e, &internal));
         }
     }
 

@@ -21,8 +21,8 @@ use crate::{
     base::{Error, FileNumber, Result, SequenceNumber},
     db::{
         engine::{
-            core::{Core, DiskState},
             memory::Common,
+            root::{DiskState, Engine},
             settings::Settings,
             stats::Counters,
         },
@@ -297,7 +297,7 @@ impl Inner {
             took: Duration::from_nanos(now_ns.saturating_sub(started_ns)),
         };
         if let Some(db) = made.db {
-            before.core().leave_memory_to_others();
+            before.engine().leave_memory_to_others();
             *self.current.write() = db;
             following.superseded.push((now_ns, Arc::downgrade(&before.shared)));
         }
@@ -310,7 +310,7 @@ impl Inner {
             let Some(state) = state.upgrade() else { return false };
             let is_kept = now_ns.saturating_sub(*since_ns) < kept_for_ns;
             if !is_kept {
-                state.core.supersede();
+                state.engine.supersede();
             }
             is_kept
         });
@@ -344,8 +344,8 @@ impl Following {
     /// The next state, if there is news. After an error it is as before, but for files that it has opened beforehand.
     fn go_on(&mut self, settings: &Settings, dir: &Path, table: &TableContext, before: &Db) -> Result<Made> {
         // Someone may have closed it.
-        self.has_news |= before.core().check_open().is_err();
-        let before = &before.core().blobs;
+        self.has_news |= before.engine().check_open().is_err();
+        let before = &before.engine().blobs;
         if !self.manifest.has_gone_on()? {
             // Where the log goes on elsewhere, CURRENT may only be late.
             if self.log.follow(settings, dir, &self.manifest, before)? {
@@ -404,7 +404,7 @@ impl Following {
     /// A database of all that was read.
     fn state(&mut self, settings: &Settings, dir: &Path, table: &TableContext, blobs: BlobStore) -> Result<Db> {
         let mut memtables = self.log.memtables.clone();
-        let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
+        let active = memtables.pop().unwrap_or_else(|| Engine::new_memtable(settings, 0));
         memtables.reverse();
         let version = Arc::clone(&self.version);
         let state = ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) };
@@ -416,7 +416,7 @@ impl Following {
         let layout = self.manifest.layout();
         let (catalog, _, versions) =
             load_catalog(settings, &state, last_sequence, (dir, layout.incarnation), &functions)?;
-        let core = Core::assemble(Parts {
+        let engine = Engine::assemble(Parts {
             reserve: Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::Read),
             settings: settings.clone(),
             dir: dir.to_owned(),
@@ -437,9 +437,9 @@ impl Following {
             counters: Counters::after_recovery(self.log.unshown, self.log.tail_note.clone()),
             leftovers: Vec::new(),
         });
-        core.share_memory(&self.files);
+        engine.share_memory(&self.files);
         (self.has_news, self.log.unshown) = (false, 0);
-        Ok(Db::of_core(core))
+        Ok(Db::of_core(engine))
     }
 }
 
@@ -501,7 +501,7 @@ impl Log {
             return Ok(layout.oldest_segment == 0);
         };
         let functions = known_functions(settings)?;
-        let active = self.memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
+        let active = self.memtables.pop().unwrap_or_else(|| Engine::new_memtable(settings, 0));
         let walk = Walk::new(settings, layout, blobs, &functions);
         let mut walk = walk.going_on(active, self.last_sequence, self.load_is_next);
         let visitor = &mut |info: &RecordInfo, payload: &[u8]| walk.visit(info, payload);
@@ -563,7 +563,7 @@ fn open_manifest(settings: &Settings, dir: &Path) -> Result<Manifest> {
     Err(Error::NotFound(format!("there is no database in {}", dir.display())))
 }
 
-impl Core {
+impl Engine {
     /// Lets go of everything: of a follower's state that has been superseded for too long.
     fn supersede(&self) {
         self.is_superseded.store(true, Ordering::Release);

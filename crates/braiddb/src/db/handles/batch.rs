@@ -16,7 +16,7 @@ use crate::{
             key::check_key,
             settings::Durability,
         },
-        write::{pending_blobs::PendingBlobs, piece_writer::Placed, pipeline::Terms},
+        write::{pending_blobs::PendingBlobs, piece_writer::Placed, pipeline::CommitCondition},
     },
 };
 use std::{
@@ -74,7 +74,7 @@ impl Batch {
 
     /// Gives `key` a value: see [`Tree::put`]. A batch reads nothing, so it cannot keep when the value before expires.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Batch {
-        match tree.db().core().with_default_expiry(tree.state(), value.as_ref()) {
+        match tree.db().engine().with_default_expiry(tree.state(), value.as_ref()) {
             None => self.push(EntryKind::Value, tree, key.as_ref(), value.as_ref()),
             Some(expiring) => self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring),
         }
@@ -167,7 +167,7 @@ impl Batch {
     }
 
     pub(in crate::db) fn commit(self, db: &Db, durability: Durability) -> Result<SequenceNumber> {
-        commit_streams(db, self.raw, &self.trees, durability, Terms::None, &self.streams)
+        commit_streams(db, self.raw, &self.trees, durability, CommitCondition::None, &self.streams)
     }
 }
 
@@ -186,20 +186,20 @@ pub(in crate::db) fn commit(
     raw: RawBatch,
     trees: &[Arc<TreeState>],
     durability: Durability,
-    terms: Terms,
+    condition: CommitCondition,
 ) -> Result<SequenceNumber> {
-    let core = db.core();
-    let _inside = match terms {
+    let engine = db.engine();
+    let _inside = match condition {
         // Who waits for it to end stands in the way of none but those that come new.
-        Terms::Exclusive(_) => core.enter_past_closing()?,
-        _ => core.enter()?,
+        CommitCondition::Exclusive(_) => engine.enter_past_closing()?,
+        _ => engine.enter()?,
     };
-    core.check_writable()?;
-    let check_trees = || trees.iter().try_for_each(|tree| tree.check_in(core.incarnation));
+    engine.check_writable()?;
+    let check_trees = || trees.iter().try_for_each(|tree| tree.check_in(engine.incarnation));
     check_trees()?;
-    let threshold_of = |own: Option<usize>| own.unwrap_or(core.settings.blob_threshold).max(1);
+    let threshold_of = |own: Option<usize>| own.unwrap_or(engine.settings.blob_threshold).max(1);
     let thresholds = trees.iter().map(|tree| threshold_of(tree.options.blob_threshold()));
-    let threshold_min = thresholds.fold(core.settings.blob_threshold.max(1), usize::min);
+    let threshold_min = thresholds.fold(engine.settings.blob_threshold.max(1), usize::min);
     let mut blobs: Vec<FileNumber> = Vec::new();
     let prepared = raw.prepare_placing(threshold_min, |key, value| {
         let id = key.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
@@ -211,20 +211,20 @@ pub(in crate::db) fn commit(
         if value.len() < threshold_of(options.blob_threshold) {
             return Ok(None);
         }
-        let compression = options.compression.unwrap_or(core.settings.compression);
-        core.refuse_on_full_disk()?;
-        let blob = core.blobs.write(key, value, compression)?;
+        let compression = options.compression.unwrap_or(engine.settings.compression);
+        engine.refuse_on_full_disk()?;
+        let blob = engine.blobs.write(key, value, compression)?;
         blobs.push(blob.file);
         let mut bytes = Vec::new();
         blob.encode(&mut bytes);
         Ok(Some(bytes))
     });
-    let committed = prepared.and_then(|p| core.commit_checked(p, durability, terms, check_trees));
+    let committed = prepared.and_then(|p| engine.commit_checked(p, durability, condition, check_trees));
     // A commit whose sync failed has its number all the same, though it is not told.
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
-        Err(_) => Some(core.snapshots.visible()),
+        Err(_) => Some(engine.snapshots.visible()),
     };
-    core.blobs.settle(&blobs, sequence);
+    engine.blobs.settle(&blobs, sequence);
     committed
 }

@@ -8,9 +8,9 @@ use crate::{
     base::{Content, EntryKind, Result, SequenceNumber},
     commit::RawBatch,
     db::{
-        engine::{core::Core, key::KeyBuf, read_hold::Hold},
+        engine::{key::KeyBuf, read_hold::Hold, root::Engine},
         record::{bytes::Value, version::Version},
-        write::{conflict_window::Membership, pipeline::Terms},
+        write::{conflict_window::ConflictWindowGuard, pipeline::CommitCondition},
     },
     platform::SystemTime,
     read::LookupKey,
@@ -40,7 +40,7 @@ impl Tree {
     /// The value of `key` and its version, if there is one.
     pub fn get_versioned(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
-        self.db().core().get_versioned(&key, None)
+        self.db().engine().get_versioned(&key, None)
     }
 
     /// Gives `key` a value if its version is still `expected`; as with [`Tree::put`], when the old one expires does not matter. The new version; `None` if nothing was done, since it has another,
@@ -61,7 +61,7 @@ impl Tree {
     }
 
     fn write_if_version(&self, key: &[u8], expected: Version, update: &Update) -> Result<Option<Version>> {
-        let versions = &self.db().core().versions;
+        let versions = &self.db().engine().versions;
         self.read_modify_write(key, |found| match found {
             Some((_, sequence)) if versions.of(sequence) == expected => update.clone(),
             _ => Update::Keep,
@@ -155,10 +155,10 @@ impl Tree {
         mut update: impl FnMut(Option<(&[u8], Option<SystemTime>)>) -> Update,
     ) -> Result<Option<(Value, Option<SystemTime>)>> {
         let internal = KeyBuf::of(self.state(), key.as_ref())?;
-        let core = self.db().core();
+        let engine = self.db().engine();
         let mut before = None;
         self.update_from(&internal, || {
-            before = core.get_with_expiry(&internal, None)?;
+            before = engine.get_with_expiry(&internal, None)?;
             Ok(update(before.as_ref().map(|(value, expires)| (&**value, *expires))))
         })?;
         Ok(before)
@@ -169,7 +169,7 @@ impl Tree {
     pub fn put_keep_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
         let internal = KeyBuf::of(self.state(), key.as_ref())?;
         let version = self.update_from(&internal, || Ok(Update::PutKeepTtl(value.as_ref().to_vec())))?;
-        Ok(version.map_or_else(|| self.db().core().snapshots.visible(), Version::sequence))
+        Ok(version.map_or_else(|| self.db().engine().snapshots.visible(), Version::sequence))
     }
 
     /// Reads a key, and writes what `decide` makes of it; again, as long as others are in the way. The version written.
@@ -179,10 +179,10 @@ impl Tree {
         mut decide: impl FnMut(Option<(&[u8], SequenceNumber)>) -> Update,
     ) -> Result<Option<Version>> {
         let internal = KeyBuf::of(self.state(), key)?;
-        let core = self.db().core();
+        let engine = self.db().engine();
         self.update_from(&internal, || {
             let mut update = None;
-            core.get_entry(LookupKey::of(&internal), None, |value, sequence| {
+            engine.get_entry(LookupKey::of(&internal), None, |value, sequence| {
                 update = Some(decide(Some((&value, sequence))))
             })?;
             Ok(update.unwrap_or_else(|| decide(None)))
@@ -191,13 +191,13 @@ impl Tree {
 
     /// Writes what `decide` makes of a key, which it reads; again, as long as others are in the way. The version written.
     fn update_from(&self, internal: &KeyBuf, mut decide: impl FnMut() -> Result<Update>) -> Result<Option<Version>> {
-        let core = self.db().core();
-        core.check_writable()?;
-        let _membership = Membership::new(core);
+        let engine = self.db().engine();
+        engine.check_writable()?;
+        let _window_guard = ConflictWindowGuard::new(engine);
         let mut retries = 0;
         loop {
             // Before the read: it is checked from here on.
-            let visible = core.snapshots.visible();
+            let visible = engine.snapshots.visible();
             let mut batch = RawBatch::default();
             let mut put = |value: &[u8], expires_us: Option<u64>| {
                 let mut room = Vec::new();
@@ -206,29 +206,29 @@ impl Tree {
             };
             match decide()? {
                 Update::Keep => return Ok(None),
-                Update::Put(value) => put(&value, core.default_expiry(self.state())),
+                Update::Put(value) => put(&value, engine.default_expiry(self.state())),
                 Update::PutKeepTtl(value) => {
                     // If the key was written since `decide` read it, the commit is refused.
-                    let end = core.get_unresolved(internal, None)?.map(|found| found.expires_us);
-                    put(&value, end.unwrap_or_else(|| core.default_expiry(self.state())));
+                    let end = engine.get_unresolved(internal, None)?.map(|found| found.expires_us);
+                    put(&value, end.unwrap_or_else(|| engine.default_expiry(self.state())));
                 }
-                Update::PutWithTtl(value, ttl) => put(&value, Some(core.expiry_after(ttl))),
+                Update::PutWithTtl(value, ttl) => put(&value, Some(engine.expiry_after(ttl))),
                 Update::Delete => batch.push(EntryKind::Tombstone, &[internal], b""),
             }
             let mut reads = ReadSet::default();
             reads.add_key(internal);
-            let terms = Terms::Unchanged(Box::new(Check::new(reads, visible, None)));
-            let durability = core.settings.durability;
-            match commit(self.db(), batch, slice::from_ref(self.state()), durability, terms) {
+            let condition = CommitCondition::Unchanged(Box::new(Check::new(reads, visible, None)));
+            let durability = engine.settings.durability;
+            match commit(self.db(), batch, slice::from_ref(self.state()), durability, condition) {
                 Err(e) if e.is_conflict() => self.db().pause(retries, e)?,
-                committed => return Ok(Some(core.versions.of(committed?))),
+                committed => return Ok(Some(engine.versions.of(committed?))),
             }
             retries += 1;
         }
     }
 }
 
-impl Core {
+impl Engine {
     /// The value of an internal key and its version, at a snapshot, or now.
     pub fn get_versioned(self: &Arc<Self>, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<(Value, Version)>> {
         let own = |value: Cow<'_, [u8]>, sequence| (Value::new(value.into_owned()), self.versions.of(sequence));

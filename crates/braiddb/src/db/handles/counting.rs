@@ -20,9 +20,9 @@ use std::{ops::RangeBounds, sync::Arc};
 /// The same of the keys from `start` to the one that differs from it in its last byte, which is `end` there, if that is known already.
 #[inline]
 pub(in crate::db) fn count_kept(db: &Db, start: &[u8], end: u8, hold: Option<&Hold>) -> Result<Option<u64>> {
-    let core = db.core();
-    core.check_open()?;
-    let (state, snapshot) = core.state_for(hold)?;
+    let engine = db.engine();
+    engine.check_open()?;
+    let (state, snapshot) = engine.state_for(hold)?;
     // What a damaged view says is found out by who reads more of it.
     Ok(read::count_kept(&state, start, end, snapshot).unwrap_or_default())
 }
@@ -35,12 +35,12 @@ pub(in crate::db) fn count(
     end: &[u8],
     hold: Option<&Hold>,
 ) -> Result<u64> {
-    let core = db.core();
-    core.check_open()?;
+    let engine = db.engine();
+    engine.check_open()?;
     let counted = |hold: Option<&Hold>| -> Result<Counted> {
-        core.healing(|| {
-            let (state, snapshot) = core.state_for(hold)?;
-            read::count(&state, start, end, snapshot, core.time_of(hold))
+        engine.healing(|| {
+            let (state, snapshot) = engine.state_for(hold)?;
+            read::count(&state, start, end, snapshot, engine.time_of(hold))
         })
     };
     let mut found = counted(hold)?;
@@ -51,7 +51,7 @@ pub(in crate::db) fn count(
     let hold = match hold {
         Some(hold) => hold.clone(),
         None => {
-            let hold = Hold::now(core, ReaderKind::Iterator);
+            let hold = Hold::now(engine, ReaderKind::Iterator);
             found = counted(Some(&hold))?;
             hold
         }
@@ -81,7 +81,7 @@ fn count_within(
 
 /// Whether a tree has no key for a hold, or now.
 fn is_empty(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Result<bool> {
-    db.core().check_open()?;
+    db.engine().check_open()?;
     let mut cursor = Cursor::new(db, tree, hold);
     Ok(!cursor.begin_at(true, &tree.id.first_key())?)
 }

@@ -10,9 +10,9 @@ use crate::{
     db::{
         engine::{
             catalog::TreeState,
-            core::Core,
             key::{KeyBuf, TREE_ID_LEN},
             read_hold::Hold,
+            root::Engine,
         },
         read::point_read::{Unresolved, has_expired},
     },
@@ -92,18 +92,18 @@ impl fmt::Debug for Cursor {
 impl Cursor {
     /// A cursor over a tree as its users have it: not if it was dropped.
     pub(in crate::db) fn over(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
-        let core = hold.as_ref().map_or(db.core(), Hold::core);
-        let is_gone = tree.check_in(core.incarnation).is_err();
+        let engine = hold.as_ref().map_or(db.engine(), Hold::engine);
+        let is_gone = tree.check_in(engine.incarnation).is_err();
         Cursor { is_gone, ..Cursor::new(db, tree, hold) }
     }
 
     /// A cursor over a tree that is known to have been there.
     pub(in crate::db) fn new(db: &Db, tree: &Arc<TreeState>, hold: Option<Hold>) -> Cursor {
-        let core = db.core();
-        let hold = hold.unwrap_or_else(|| Hold::now(core, ReaderKind::Cursor));
+        let engine = db.engine();
+        let hold = hold.unwrap_or_else(|| Hold::now(engine, ReaderKind::Cursor));
         // After the hold: whatever the state has left out was not needed at its number. Before the first read, which asks whether
         // that has expired.
-        let state = core.state.load_full();
+        let state = engine.state.load_full();
         let scan = ScanCursor::new(&state, hold.sequence(), tree.id);
         let origin = Origin { is_forward: true, key: KeyBuf::new(tree.id, b""), is_end: false, steps: 0 };
         Cursor {
@@ -119,8 +119,8 @@ impl Cursor {
         }
     }
 
-    fn core(&self) -> &Arc<Core> {
-        self.db.core()
+    fn engine(&self) -> &Arc<Engine> {
+        self.db.engine()
     }
 
     fn tree_id(&self) -> TreeId {
@@ -339,7 +339,7 @@ impl Cursor {
     /// # }
     /// ```
     pub fn expires(&self) -> Result<Option<SystemTime>> {
-        Ok(self.expires_us()?.and_then(|us| self.core().wall_time(us)))
+        Ok(self.expires_us()?.and_then(|us| self.engine().wall_time(us)))
     }
 
     /// [`Cursor::expires`] by the database's time.
@@ -353,7 +353,7 @@ impl Cursor {
         match entry.kind {
             EntryKind::Expiring => Ok(Content::of(entry.kind, entry.value).and_then(|content| content.expires_us)),
             EntryKind::Merge => {
-                let found = self.core().get_unresolved(entry.key, Some(&self.hold))?;
+                let found = self.engine().get_unresolved(entry.key, Some(&self.hold))?;
                 Ok(found.and_then(|found| found.expires_us))
             }
             _ => Ok(None),
@@ -372,15 +372,15 @@ impl Cursor {
 
     /// Takes it to the present: it shows all that was committed before, and stands nowhere.
     pub fn refresh(&mut self) {
-        let core = Arc::clone(self.core());
+        let engine = Arc::clone(self.engine());
         self.place = Place::Fresh;
         self.blob.take();
         self.is_gone = self.tree.check().is_err();
         // Where nothing was committed, the hold is made new all the same: it is not to grow old.
-        if self.hold.sequence() != core.snapshots.visible() || self.hold.held().taken_ns != core.coarse_now_ns() {
-            self.hold = Hold::now(&core, ReaderKind::Cursor);
+        if self.hold.sequence() != engine.snapshots.visible() || self.hold.held().taken_ns != engine.coarse_now_ns() {
+            self.hold = Hold::now(&engine, ReaderKind::Cursor);
         }
-        let state = core.state.load();
+        let state = engine.state.load();
         if !Arc::ptr_eq(&state, &self.state) {
             self.state = arc_swap::Guard::into_inner(state);
         }
@@ -440,7 +440,7 @@ impl Cursor {
 
     fn check(&mut self) -> Result<()> {
         self.blob.take();
-        let is_there = if self.is_gone { self.tree.check_in(self.hold.core().incarnation) } else { Ok(()) };
+        let is_there = if self.is_gone { self.tree.check_in(self.hold.engine().incarnation) } else { Ok(()) };
         is_there.inspect_err(|_| self.place = Place::Fresh)?;
         self.check_open()?;
         self.check_hold()
@@ -449,7 +449,7 @@ impl Cursor {
     /// Fails if the database is closed, or superseded, and lets go of its state then.
     #[inline]
     fn check_open(&mut self) -> Result<()> {
-        self.core().check_open().inspect_err(|_| self.let_go())
+        self.engine().check_open().inspect_err(|_| self.let_go())
     }
 
     /// Fails if the hold has expired; to be called after the state was loaded that is read from, and lets go of it then.
@@ -492,7 +492,7 @@ impl Cursor {
     fn look(&mut self) -> Result<()> {
         self.origin.key.set(self.scan.entry().key);
         (self.origin.is_forward, self.origin.is_end, self.origin.steps) = (true, false, 0);
-        let state = self.core().present_state().inspect_err(|_| self.let_go())?;
+        let state = self.engine().present_state().inspect_err(|_| self.let_go())?;
         let state = (!Arc::ptr_eq(&state, &self.state)).then(|| Arc::clone(&state));
         self.check_hold()?;
         let Some(state) = state else { return Ok(()) };
@@ -577,7 +577,7 @@ impl Cursor {
     /// What a damaged view makes it do.
     #[cfg(test)]
     pub(in crate::db) fn begin_anew(&mut self) -> Result<()> {
-        self.state = self.core().state.load_full();
+        self.state = self.engine().state.load_full();
         self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
         let moved = self.replay();
         self.arrive(true, moved).map(|_| ())
@@ -587,8 +587,8 @@ impl Cursor {
     fn heal(&mut self, mut error: Error) -> Result<()> {
         self.place = Place::Fresh;
         for _ in 0..HEAL_TRIES {
-            self.core().heal(error)?;
-            self.state = Arc::clone(&*self.core().present_state()?);
+            self.engine().heal(error)?;
+            self.state = Arc::clone(&*self.engine().present_state()?);
             self.check_hold()?;
             self.scan = ScanCursor::new(&self.state, self.hold.sequence(), self.tree.id);
             match self.replay() {
@@ -601,22 +601,22 @@ impl Cursor {
 
     #[cold]
     fn read_blob(&self) -> Result<BlobValue> {
-        let core = self.core();
+        let engine = self.engine();
         let entry = self.scan.entry();
         let now_us = self.hold.held().taken_us;
-        let e = match core.resolve(&self.state, Unresolved::of(&entry), now_us) {
+        let e = match engine.resolve(&self.state, Unresolved::of(&entry), now_us) {
             Ok(Some(value)) => return Ok(value),
             // Rows that have expired are passed over.
-            Ok(None) => Error::corruption(&core.dir, 0, "a row was shown that has expired"),
+            Ok(None) => Error::corruption(&engine.dir, 0, "a row was shown that has expired"),
             Err(e) => e,
         };
         // Whoever opened the database since it was closed may have removed what was to be read.
-        core.check_open()?;
+        engine.check_open()?;
         if entry.kind != EntryKind::Merge {
             return Err(e);
         }
         // What is beneath operands is looked up, and a damaged view set aside on the way.
-        match core.get_unresolved(entry.key, Some(&self.hold))? {
+        match engine.get_unresolved(entry.key, Some(&self.hold))? {
             Some(resolved) => Ok(resolved.value),
             None => Err(e),
         }

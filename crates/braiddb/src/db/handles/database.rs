@@ -8,7 +8,7 @@ use crate::{
     db::{
         engine::{
             catalog::{TreeState, catalog_key, check_name},
-            core::Core,
+            root::Engine,
             settings::{Durability, Settings, TreeOptions},
             stats::Stats,
             tree_options::{LiveOptions, check_options, check_same},
@@ -35,7 +35,7 @@ use std::{
 /// What all handles hold: the database stays open until the last of them goes.
 #[derive(Debug)]
 pub struct Shared {
-    pub core: Arc<Core>,
+    pub engine: Arc<Engine>,
     closed: Mutex<bool>,
 }
 
@@ -58,7 +58,7 @@ pub struct Db {
 impl std::fmt::Debug for Db {
     /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Db").field("path", &self.shared.core.dir).finish_non_exhaustive()
+        f.debug_struct("Db").field("path", &self.shared.engine.dir).finish_non_exhaustive()
     }
 }
 
@@ -84,28 +84,28 @@ impl Db {
     pub fn open_with(settings: Settings, path: &Path) -> Result<Db> {
         if settings.read_only {
             let db = Follower::open_with(settings, path, None)?.db();
-            db.core().start_workers()?;
+            db.engine().start_workers()?;
             return Ok(db);
         }
-        let (core, new_retention) = Core::open(settings, path)?;
-        core.start_workers()?;
-        let db = Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) };
-        db.core().shorten_log_on_full_disk()?;
+        let (engine, new_retention) = Engine::open(settings, path)?;
+        engine.start_workers()?;
+        let db = Db { shared: Arc::new(Shared { engine, closed: Mutex::new(false) }) };
+        db.engine().shorten_log_on_full_disk()?;
         if let Some(limit) = new_retention {
-            db.core().remember_retention(limit)?;
+            db.engine().remember_retention(limit)?;
         }
         Ok(db)
     }
 
     /// The database that this is the core of. It has no threads.
-    pub(in crate::db) fn of_core(core: Core) -> Db {
-        let core = Arc::new(core);
-        core.enter_common();
-        Db { shared: Arc::new(Shared { core, closed: Mutex::new(false) }) }
+    pub(in crate::db) fn of_core(engine: Engine) -> Db {
+        let engine = Arc::new(engine);
+        engine.enter_common();
+        Db { shared: Arc::new(Shared { engine, closed: Mutex::new(false) }) }
     }
 
-    pub(in crate::db) fn core(&self) -> &Arc<Core> {
-        &self.shared.core
+    pub(in crate::db) fn engine(&self) -> &Arc<Engine> {
+        &self.shared.engine
     }
 
     /// The tree of this name, whatever its options; created with the default ones if there is none.
@@ -138,8 +138,8 @@ impl Db {
 
     fn open_or_create(&self, name: &str, multi: bool, create: Option<TreeOptions>) -> Result<Arc<TreeState>> {
         check_name(name)?;
-        let core = self.core();
-        let _inside = core.enter()?;
+        let engine = self.engine();
+        let _inside = engine.enter()?;
         let as_asked = |tree: Arc<TreeState>| {
             if tree.multi == multi {
                 return Ok(tree);
@@ -147,22 +147,22 @@ impl Db {
             let (is, asked) = if multi { ("one value", "many values were") } else { ("many values", "one value was") };
             Err(Error::InvalidArgument(format!("the tree {name:?} keeps {is} to a key, but {asked} asked for")))
         };
-        if let Some(tree) = core.catalog.find(name) {
+        if let Some(tree) = engine.catalog.find(name) {
             return as_asked(tree);
         }
         let Some(options) = create else { return Err(Error::NotFound(format!("there is no tree {name:?}"))) };
         check_options(name, &options)?;
         // Before the catalog is locked: those that need it wait one by one otherwise.
-        drop(core.await_no_exclusive()?);
-        let mut last_id = core.catalog.next_id.lock();
-        if let Some(tree) = core.catalog.find(name) {
+        drop(engine.await_no_exclusive()?);
+        let mut last_id = engine.catalog.next_id.lock();
+        if let Some(tree) = engine.catalog.find(name) {
             return as_asked(tree);
         }
         let next_id = last_id.checked_add(1);
         let next_id = next_id.ok_or_else(|| Error::InvalidArgument("all tree numbers are used up".to_owned()))?;
         let tree = TreeState {
             id: TreeId(*last_id),
-            home: core.incarnation,
+            home: engine.incarnation,
             name: RwLock::new(name.to_owned()),
             multi,
             options: LiveOptions::new(options),
@@ -172,20 +172,20 @@ impl Db {
         batch.push(EntryKind::Value, &[&catalog_key(b'n', name.as_bytes())], &tree.encode());
         batch.push(EntryKind::Value, &[&catalog_key(b'i', b"")], &next_id.to_le_bytes());
         // A later durable commit to the tree makes this one durable too: the log has no holes.
-        meant(|| core.commit(batch.prepare()?, core.settings.durability.of_catalog()))?;
+        meant(|| engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()))?;
         *last_id = next_id;
         if let Some(compression) = options.compression {
-            core.catalog.compressions.write().insert(tree.id, compression);
+            engine.catalog.compressions.write().insert(tree.id, compression);
         }
         let tree = Arc::new(tree);
-        core.catalog.by_name.write().insert(name.to_owned(), Arc::clone(&tree));
+        engine.catalog.by_name.write().insert(name.to_owned(), Arc::clone(&tree));
         Ok(tree)
     }
 
     /// All trees, by name.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
-        self.core().check_open()?;
-        let trees = self.core().catalog.by_name.read();
+        self.engine().check_open()?;
+        let trees = self.engine().catalog.by_name.read();
         let info = |(name, tree): (&String, &Arc<TreeState>)| {
             let TreeOptions { compression, blob_threshold, ttl } = tree.options.get();
             TreeInfo { name: name.clone(), id: tree.id.0, multi: tree.multi, compression, blob_threshold, ttl }
@@ -221,7 +221,7 @@ impl Db {
 
     /// The version of the records that a commit wrote.
     pub fn version_of(&self, commit: SequenceNumber) -> Version {
-        self.core().versions.of(commit)
+        self.engine().versions.of(commit)
     }
 
     /// A snapshot of now.
@@ -232,39 +232,39 @@ impl Db {
     /// The application cursor that was committed last: see [`Batch::set_application_cursor`]. After an open, that of the last commit
     /// that has survived and had one.
     pub fn application_cursor(&self) -> Result<Option<Vec<u8>>> {
-        self.core().get(LookupKey::of(&application_cursor_key()), None, |value| value.into_owned())
+        self.engine().get(LookupKey::of(&application_cursor_key()), None, |value| value.into_owned())
     }
 
     /// Makes all earlier commits survive a power failure. Those that did not go to the log ([`Durability::None`]) are flushed.
     pub fn sync(&self) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_writable()?;
-        if core.has_unlogged() {
-            core.flush_all()?;
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        engine.check_writable()?;
+        if engine.has_unlogged() {
+            engine.flush_all()?;
         }
-        match &core.wal {
-            Some(wal) => core.sync_to(wal.end_lsn()),
+        match &engine.wal {
+            Some(wal) => engine.sync_to(wal.end_lsn()),
             None => Ok(()),
         }
     }
 
     /// Writes everything that is in memory only into runs.
     pub fn flush(&self) -> Result<()> {
-        let _inside = self.core().enter()?;
-        self.core().flush_all()
+        let _inside = self.engine().enter()?;
+        self.engine().flush_all()
     }
 
     /// Writes everything into as few runs as can be, without dead entries but those that snapshots hold.
     pub fn compact(&self) -> Result<()> {
-        let _inside = self.core().enter()?;
-        self.core().flush_all()?;
-        self.core().compact_all()
+        let _inside = self.engine().enter()?;
+        self.engine().flush_all()?;
+        self.engine().compact_all()
     }
 
     /// What the database has done and holds.
     pub fn stats(&self) -> Stats {
-        self.core().stats()
+        self.engine().stats()
     }
 
     /// Reads every file and checks every checksum, and goes on behind damage: each damaged unit is listed once, none is returned as an
@@ -275,7 +275,7 @@ impl Db {
 
     /// As [`Db::verify`], with a number of threads, and with progress reported.
     pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
-        self.core().verify(options)
+        self.engine().verify(options)
     }
 
     /// Closes the database: buffered commits are made durable, background work ends, the lock is given up. Handles that
@@ -292,43 +292,43 @@ impl Shared {
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }
-        let core = &self.core;
-        core.release_limited_work();
-        let is_writable = !core.failed.load(Ordering::Acquire) && !core.settings.read_only;
+        let engine = &self.engine;
+        engine.release_limited_work();
+        let is_writable = !engine.failed.load(Ordering::Acquire) && !engine.settings.read_only;
         // Of an earlier failure the calls since have reported the reason.
-        let had_failed = core.failure.lock().is_some();
+        let had_failed = engine.failure.lock().is_some();
         // Flush commits without WAL, or report that they are lost. Later calls are still accepted, without that promise.
-        let flushed = if core.has_unlogged() { core.flush_all() } else { Ok(()) };
-        if is_writable && let Err(e) = core.trim_log() {
+        let flushed = if engine.has_unlogged() { engine.flush_all() } else { Ok(()) };
+        if is_writable && let Err(e) = engine.trim_log() {
             tracing::warn!(error = %e, "the log could not be made shorter");
         }
-        if is_writable && let Err(e) = core.note_time() {
+        if is_writable && let Err(e) = engine.note_time() {
             tracing::debug!(error = %e, "that a clock was set could not be noted");
         }
-        if is_writable && let Err(e) = core.archive_at_close() {
+        if is_writable && let Err(e) = engine.archive_at_close() {
             tracing::warn!(error = %e, "the end of the log could not be archived; the next open sees to it");
         }
         // From here on nothing is added that the sync would miss.
-        core.refuse_calls();
-        let synced = match &core.wal {
+        engine.refuse_calls();
+        let synced = match &engine.wal {
             // The mark at the end lets the next open know that no commit is missing.
-            Some(wal) if is_writable => match core.note_end(wal) {
+            Some(wal) if is_writable => match engine.note_end(wal) {
                 Ok(()) => {
-                    cut_tails::remove(&*core.table.vfs, &core.dir);
+                    cut_tails::remove(&*engine.table.vfs, &engine.dir);
                     Ok(())
                 }
                 // The log itself was synced before; only the note found no space.
                 Err(e) if e.is_disk_full() => Ok(()),
-                done => done.inspect_err(|_| core.leave_marker()),
+                done => done.inspect_err(|_| engine.leave_marker()),
             },
             _ => Ok(()),
         };
-        core.stop();
-        if let Some(wal) = core.wal.as_ref().filter(|_| is_writable) {
+        engine.stop();
+        if let Some(wal) = engine.wal.as_ref().filter(|_| is_writable) {
             // What was made ahead of need is of no use to the next.
             wal.trim_spares();
         }
-        let failed = core.failure.lock().clone().filter(|_| !had_failed);
+        let failed = engine.failure.lock().clone().filter(|_| !had_failed);
         synced.and(flushed).and(failed.map_or(Ok(()), |reason| Err(Error::ReadOnly { reason })))
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber},
     codec::{Base, Operands},
     db::{
-        engine::{catalog::TreeState, core::Core, key::KeyBuf, read_hold::Hold, tree_options::micros},
+        engine::{catalog::TreeState, key::KeyBuf, read_hold::Hold, root::Engine, tree_options::micros},
         read::point_read::Resolved,
         record::bytes::Value,
     },
@@ -26,7 +26,7 @@ pub fn since_1970(time: SystemTime) -> u64 {
 /// So much later a clock may seem that is looked at first: it is no lead.
 const NOISE_US: u64 = 1000;
 
-impl Core {
+impl Engine {
     /// How far the database's time is ahead of the wall clock.
     pub fn ahead_us(&self) -> u64 {
         let ahead_us = self.now().us.saturating_sub(self.settings.runtime.unix_time_us());
@@ -61,7 +61,7 @@ pub fn check_can_merge(tree: &TreeState) -> Result<()> {
     Ok(())
 }
 
-impl Core {
+impl Engine {
     /// When a value expires that lives for so long from now on.
     pub(in crate::db) fn expiry_after(&self, ttl: Duration) -> u64 {
         self.now().us.saturating_add(micros(ttl))
@@ -118,7 +118,7 @@ impl Tree {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<SequenceNumber> {
-        let expires_us = self.db().core().expiry_after(ttl);
+        let expires_us = self.db().engine().expiry_after(ttl);
         self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), expires_us))
     }
 
@@ -129,14 +129,14 @@ impl Tree {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> Result<SequenceNumber> {
-        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().core().expiry_at(expires)))
+        self.write(EntryKind::Expiring, key.as_ref(), &expiring(value.as_ref(), self.db().engine().expiry_at(expires)))
     }
 
     /// The value of `key`, if there is one, and when it expires, if it does. A value that merge functions make of one that
     /// expires changes when that one does: the time is that moment.
     pub fn get_with_expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
-        self.db().core().get_with_expiry(&key, None)
+        self.db().engine().get_with_expiry(&key, None)
     }
 }
 
@@ -145,7 +145,7 @@ impl Snapshot {
     pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        tree.db().core().get_with_expiry(&key, Some(self.hold()))
+        tree.db().engine().get_with_expiry(&key, Some(self.hold()))
     }
 }
 
@@ -158,7 +158,7 @@ impl Batch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> &mut Batch {
-        let expires_us = tree.db().core().expiry_after(ttl);
+        let expires_us = tree.db().engine().expiry_after(ttl);
         self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), expires_us));
         self
     }
@@ -171,7 +171,7 @@ impl Batch {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> &mut Batch {
-        let expires_us = tree.db().core().expiry_at(expires);
+        let expires_us = tree.db().engine().expiry_at(expires);
         self.push(EntryKind::Expiring, tree, key.as_ref(), &expiring(value.as_ref(), expires_us));
         self
     }
@@ -186,7 +186,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expires_us = tree.db().core().expiry_after(ttl);
+        let expires_us = tree.db().engine().expiry_after(ttl);
         self.put_expiring(tree, key.as_ref(), value.as_ref(), expires_us)
     }
 
@@ -198,20 +198,20 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         expires: SystemTime,
     ) -> Result<()> {
-        self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.db().core().expiry_at(expires))
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.db().engine().expiry_at(expires))
     }
 
     /// The value of `key`, if there is one, and when it expires, if it does: see [`Tree::get_with_expiry`].
     pub fn get_with_expiry(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Option<SystemTime>)>> {
         self.check_tree(tree.db(), tree.state())?;
-        let (core, key) = (self.db().core(), KeyBuf::of(tree.state(), key.as_ref())?);
+        let (engine, key) = (self.db().engine(), KeyBuf::of(tree.state(), key.as_ref())?);
         let own = self.writes().borrow().get(&key).cloned();
         let Some(written) = own else {
             self.note_key(&key)?;
-            return core.get_with_expiry(&key, Some(self.hold()));
+            return engine.get_with_expiry(&key, Some(self.hold()));
         };
         self.hold().check()?;
-        let expires = self.end_of(&key, &written)?.and_then(|us| core.wall_time(us));
+        let expires = self.end_of(&key, &written)?.and_then(|us| engine.wall_time(us));
         Ok(self.resolve(&key, written)?.map(|value| (Value::new(value), expires)))
     }
 
@@ -219,12 +219,12 @@ impl Transaction {
     /// [`Transaction::put`]. It counts as a read of the key.
     pub fn put_keep_ttl(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.check_tree(tree.db(), tree.state())?;
-        let (core, internal) = (self.db().core(), KeyBuf::of(tree.state(), key.as_ref())?);
+        let (engine, internal) = (self.db().engine(), KeyBuf::of(tree.state(), key.as_ref())?);
         let own = self.writes().borrow().get(&internal).cloned();
         let end = match own {
             None => {
                 self.note_key(&internal)?;
-                core.get_unresolved(&internal, Some(self.hold()))?.map(|found| found.expires_us)
+                engine.get_unresolved(&internal, Some(self.hold()))?.map(|found| found.expires_us)
             }
             Some(written) if written == Written::Gone || self.is_expired(&written) => None,
             Some(written) => Some(self.end_of(&internal, &written)?),
@@ -244,7 +244,7 @@ impl Transaction {
                 if Operands::decode(operands).is_some_and(|operands| operands.base == Base::Beneath) =>
             {
                 self.note_key(key)?;
-                let beneath = self.db().core().get_unresolved(key, Some(self.hold()))?;
+                let beneath = self.db().engine().get_unresolved(key, Some(self.hold()))?;
                 Ok(beneath.and_then(|found| found.expires_us))
             }
             _ => Ok(None),

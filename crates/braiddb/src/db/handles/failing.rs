@@ -3,11 +3,11 @@
 use super::{cursor::Cursor, database::Db};
 use crate::{
     base::{Error, ReaderKind, Result, TreeId, split_internal_key},
-    db::engine::{catalog::TreeState, core::Core, read_hold::Hold},
+    db::engine::{catalog::TreeState, read_hold::Hold, root::Engine},
 };
 use std::sync::Arc;
 
-impl Core {
+impl Engine {
     /// The name of a tree, also of one that was dropped a short time ago.
     fn name_of_tree(&self, id: TreeId) -> String {
         let named =
@@ -49,10 +49,10 @@ impl Db {
     /// # }
     /// ```
     pub fn check_merges(&self, mut found: impl FnMut(&Error)) -> Result<u64> {
-        let core = self.core();
-        core.check_open()?;
-        let hold = Hold::now(core, ReaderKind::Iterator);
-        let trees: Vec<Arc<TreeState>> = core.catalog.by_name.read().values().cloned().collect();
+        let engine = self.engine();
+        engine.check_open()?;
+        let hold = Hold::now(engine, ReaderKind::Iterator);
+        let trees: Vec<Arc<TreeState>> = engine.catalog.by_name.read().values().cloned().collect();
         let (mut merged, mut first_error) = (0, None);
         for tree in trees.iter().filter(|tree| !tree.multi) {
             if let Err(e) = self.check_merges_of(tree, &hold, &mut merged, &mut found) {

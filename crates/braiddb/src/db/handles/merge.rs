@@ -6,7 +6,7 @@ use crate::{
     codec::{Base, Operand, encode_operands},
     commit::RawBatch,
     db::{
-        engine::{catalog::catalog_key, core::Core},
+        engine::{catalog::catalog_key, root::Engine},
         write::update_scope::meant,
     },
 };
@@ -18,7 +18,7 @@ const MAX_NAME_LEN: usize = 256;
 /// A merge function of a database, to be used with [`Tree::merge`] and its like. Cheap to clone.
 #[derive(Clone)]
 pub struct MergeFunctionHandle {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     name: Arc<str>,
     number: u64,
 }
@@ -38,11 +38,11 @@ impl MergeFunctionHandle {
 
     /// The value of an entry with one operand. Fails if the function is another database's, or can never apply the operand.
     pub(in crate::db) fn operand(&self, db: &Db, operand: &[u8]) -> Result<Vec<u8>> {
-        if !Arc::ptr_eq(db.core(), &self.core) {
+        if !Arc::ptr_eq(db.engine(), &self.engine) {
             let reason = format!("the merge function {:?} is another database's", self.name);
             return Err(Error::InvalidArgument(reason));
         }
-        self.core.functions.check(self.number, operand)?;
+        self.engine.functions.check(self.number, operand)?;
         Ok(self.encode(operand))
     }
 
@@ -69,35 +69,35 @@ impl Db {
     ///
     /// `NotFound` for other names.
     pub fn merge_function(&self, name: &str) -> Result<MergeFunctionHandle> {
-        let core = self.core();
-        core.check_open()?;
-        let handle = |number| MergeFunctionHandle { core: Arc::clone(core), name: name.into(), number };
+        let engine = self.engine();
+        engine.check_open()?;
+        let handle = |number| MergeFunctionHandle { engine: Arc::clone(engine), name: name.into(), number };
         let not_there = || {
             Error::NotFound(format!(
                 "there is no merge function {name:?}: open the database with `Builder::merge_function`"
             ))
         };
-        if let Some((number, can_be_called)) = core.functions.number(name) {
+        if let Some((number, can_be_called)) = engine.functions.number(name) {
             return if can_be_called { Ok(handle(number)) } else { Err(not_there()) };
         }
-        let own = core.settings.merge_functions.iter().find(|(own, _)| own == name).ok_or_else(not_there)?;
+        let own = engine.settings.merge_functions.iter().find(|(own, _)| own == name).ok_or_else(not_there)?;
         if name.is_empty() || name.len() > MAX_NAME_LEN {
             return Err(Error::InvalidArgument(format!("a merge function's name has 1 to {MAX_NAME_LEN} bytes")));
         }
         // It gets its number with its first use.
-        let _inside = core.enter()?;
+        let _inside = engine.enter()?;
         // Before the catalog is locked: those that need it wait one by one otherwise.
-        drop(core.await_no_exclusive()?);
-        let _change = core.catalog.next_id.lock();
-        if let Some((number, _)) = core.functions.number(name) {
+        drop(engine.await_no_exclusive()?);
+        let _change = engine.catalog.next_id.lock();
+        if let Some((number, _)) = engine.functions.number(name) {
             return Ok(handle(number));
         }
-        let number = core.functions.next_number();
+        let number = engine.functions.next_number();
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&catalog_key(b'f', name.as_bytes())], &number.to_le_bytes());
         // A later durable commit makes this one durable too: the log has no holes.
-        meant(|| core.commit(batch.prepare()?, core.settings.durability.of_catalog()))?;
-        core.functions.add(number, name, Some(Arc::clone(&own.1)));
+        meant(|| engine.commit(batch.prepare()?, engine.settings.durability.of_catalog()))?;
+        engine.functions.add(number, name, Some(Arc::clone(&own.1)));
         Ok(handle(number))
     }
 }

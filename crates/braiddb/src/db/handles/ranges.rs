@@ -9,7 +9,7 @@ use super::{
 use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
-        engine::core::Core,
+        engine::root::Engine,
         load::external_table::{TableBuilder, TableInfo},
     },
     read::{self, ReadState, Survey},
@@ -183,7 +183,7 @@ fn surveyed(state: &ReadState, span: &Span, now: (SequenceNumber, u64), keys_max
     read::survey(state, &span.start, end, now.0, now.1, keys_max)
 }
 
-impl Core {
+impl Engine {
     /// The entries of a span, dead ones included, and their bytes.
     fn size_of(&self, state: &ReadState, span: &Span) -> Result<Size> {
         let mut size = in_memory(state, span);
@@ -361,7 +361,7 @@ impl Tree {
     /// ```
     pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
         self.state().check()?;
-        self.db().core().approximate(&Span::of(self, &range))
+        self.db().engine().approximate(&Span::of(self, &range))
     }
 
     /// Keys that divide a range into up to `parts` parts of about as many bytes each: so many less one, in order; fewer where there is too little. Each is the
@@ -378,7 +378,7 @@ impl Tree {
     /// ```
     pub fn split_points<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>, parts: usize) -> Result<Vec<Vec<u8>>> {
         self.state().check()?;
-        self.db().core().check_open()?;
+        self.db().engine().check_open()?;
         if !(1..=PARTS_MAX).contains(&parts) {
             return Err(Error::InvalidArgument(format!("{parts} parts: choose 1 to {PARTS_MAX}")));
         }
@@ -386,7 +386,7 @@ impl Tree {
         if span.is_empty() {
             return Ok(Vec::new());
         }
-        let points = self.db().core().points(&span, parts)?;
+        let points = self.db().engine().points(&span, parts)?;
         Ok(points.iter().map(|key| key.get(4..).unwrap_or_default().to_vec()).collect())
     }
 
@@ -404,7 +404,7 @@ impl Tree {
         let done = self.export(range, dir.as_ref(), &mut tables);
         if done.is_err() {
             for table in &tables {
-                if let Err(error) = self.db().core().settings.vfs.remove(&table.path) {
+                if let Err(error) = self.db().engine().settings.vfs.remove(&table.path) {
                     tracing::warn!(path = %table.path.display(), %error, "a table of a failed export could not be removed");
                 }
             }
@@ -418,7 +418,7 @@ impl Tree {
         dir: &Path,
         tables: &mut Vec<TableInfo>,
     ) -> Result<()> {
-        let (spec, settings) = (self.table_spec()?, &self.db().core().settings);
+        let (spec, settings) = (self.table_spec()?, &self.db().engine().settings);
         let mut open: Option<TableBuilder> = None;
         let span = Span::of(self, &range);
         let mut cursor = self.cursor();
@@ -468,7 +468,7 @@ impl Tree {
                 Bound::Unbounded => {}
             }
         }
-        batch.commit(self.db(), self.db().core().settings.durability)
+        batch.commit(self.db(), self.db().engine().settings.durability)
     }
 }
 
@@ -489,6 +489,6 @@ impl MultiTree {
     pub fn approximate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
         self.state().check()?;
         let (start, end) = bounds_of_keys(self.state().id, &range);
-        self.db().core().approximate(&Span { start, end })
+        self.db().engine().approximate(&Span { start, end })
     }
 }

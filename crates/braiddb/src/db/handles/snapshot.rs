@@ -33,14 +33,14 @@ impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Snapshot")
             .field("sequence", &self.sequence())
-            .field("path", &self.db.core().dir)
+            .field("path", &self.db.engine().dir)
             .finish_non_exhaustive()
     }
 }
 
 impl Snapshot {
     pub(in crate::db) fn new(db: &Db) -> Snapshot {
-        Snapshot::held(db, Hold::now(db.core(), ReaderKind::Snapshot))
+        Snapshot::held(db, Hold::now(db.engine(), ReaderKind::Snapshot))
     }
 
     /// A snapshot of what is held.
@@ -59,7 +59,7 @@ impl Snapshot {
     /// Fails if a tree is another database's, or was dropped.
     #[inline]
     pub(in crate::db) fn check_tree(&self, tree: &TreeState) -> Result<()> {
-        tree.check_in(self.db.core().incarnation)
+        tree.check_in(self.db.engine().incarnation)
     }
 
     /// The last commit it sees.
@@ -72,14 +72,14 @@ impl Snapshot {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
         let key = internal.seek_of(tree.state(), key.as_ref())?;
-        self.db.core().get(key, Some(&self.hold), |value| Value::new(value.into_owned()))
+        self.db.engine().get(key, Some(&self.hold), |value| Value::new(value.into_owned()))
     }
 
     /// The value of `key` and its version, if there was one.
     pub fn get_versioned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<(Value, Version)>> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.core().get_versioned(&key, Some(&self.hold))
+        self.db.engine().get_versioned(&key, Some(&self.hold))
     }
 
     /// Shows the value of `key` to `read`, if there was one: see [`Tree::get_with`].
@@ -87,14 +87,14 @@ impl Snapshot {
         self.check_tree(tree.state())?;
         let mut internal = KeyBuf::empty();
         let key = internal.seek_of(tree.state(), key.as_ref())?;
-        self.db.core().get(key, Some(&self.hold), |value| read(&value))
+        self.db.engine().get(key, Some(&self.hold), |value| read(&value))
     }
 
     /// Whether there was a value of `key`.
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check_tree(tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
-        self.db.core().contains(&key, Some(&self.hold))
+        self.db.engine().contains(&key, Some(&self.hold))
     }
 
     /// The values of many keys.
@@ -112,7 +112,7 @@ impl Snapshot {
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.check_tree(tree.state())?;
-        self.db.core().multi_get(tree.state().id, keys, Some(&self.hold), read)
+        self.db.engine().multi_get(tree.state().id, keys, Some(&self.hold), read)
     }
 
     /// A cursor over all pairs of a tree.

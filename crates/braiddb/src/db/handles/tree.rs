@@ -15,7 +15,7 @@ use crate::{
             key::{KeyBuf, check_key},
         },
         record::bytes::{Key, Value},
-        write::pipeline::Terms,
+        write::pipeline::CommitCondition,
     },
 };
 use std::{ops::RangeBounds, slice, sync::Arc};
@@ -30,7 +30,7 @@ pub struct Tree {
 impl std::fmt::Debug for Tree {
     /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tree").field("name", &self.name()).field("path", &self.db.core().dir).finish_non_exhaustive()
+        f.debug_struct("Tree").field("name", &self.name()).field("path", &self.db.engine().dir).finish_non_exhaustive()
     }
 }
 
@@ -52,7 +52,13 @@ impl Tree {
         check_key(key)?;
         let mut batch = RawBatch::default();
         batch.push(kind, &[&self.state.id.first_key(), key], value);
-        commit(&self.db, batch, slice::from_ref(&self.state), self.db.core().settings.durability, Terms::None)
+        commit(
+            &self.db,
+            batch,
+            slice::from_ref(&self.state),
+            self.db.engine().settings.durability,
+            CommitCondition::None,
+        )
     }
 
     /// Its name now.
@@ -63,7 +69,7 @@ impl Tree {
     /// Gives `key` a value, in place of the one it has. It expires if the tree's values do ([`crate::TreeOptions::ttl`]), and not otherwise,
     /// whatever the value before it had: [`Tree::put_keep_ttl`] keeps the time at which that expires. The commit's sequence number.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SequenceNumber> {
-        match self.db.core().with_default_expiry(&self.state, value.as_ref()) {
+        match self.db.engine().with_default_expiry(&self.state, value.as_ref()) {
             None => self.write(EntryKind::Value, key.as_ref(), value.as_ref()),
             Some(expiring) => self.write(EntryKind::Expiring, key.as_ref(), &expiring),
         }
@@ -78,20 +84,20 @@ impl Tree {
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<SequenceNumber> {
         let mut batch = Batch::default();
         batch.delete_range(self, range);
-        batch.commit(&self.db, self.db.core().settings.durability)
+        batch.commit(&self.db, self.db.engine().settings.durability)
     }
 
     /// The value of `key`, if there is one.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = self.checked(key.as_ref())?;
-        self.db.core().get_now(self.state.id, key, |value| Value::new(value.into_owned()))
+        self.db.engine().get_now(self.state.id, key, |value| Value::new(value.into_owned()))
     }
 
     /// Shows the value of `key` to `read`, if there is one, where it stands: nothing is copied. `read` should be quick, as
     /// memory that others evict meanwhile cannot be used again before it returns.
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let key = self.checked(key.as_ref())?;
-        self.db.core().get_now(self.state.id, key, |value| read(&value))
+        self.db.engine().get_now(self.state.id, key, |value| read(&value))
     }
 
     /// A key that is to be looked up. Fails if the tree was dropped, or the key is too long.
@@ -105,7 +111,7 @@ impl Tree {
     /// Whether there is a value of `key`. Reads no blob.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = KeyBuf::of(&self.state, key.as_ref())?;
-        self.db.core().contains(&key, None)
+        self.db.engine().contains(&key, None)
     }
 
     /// The values of many keys, all as of one moment.
@@ -119,7 +125,7 @@ impl Tree {
     /// stand; `None` for a key without one. Much faster than as many gets: what they need from memory is fetched at once.
     pub fn multi_get_with<K: AsRef<[u8]>>(&self, keys: &[K], read: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.state.check()?;
-        self.db.core().multi_get(self.state.id, keys, None, read)
+        self.db.engine().multi_get(self.state.id, keys, None, read)
     }
 
     /// A cursor over all pairs, as of now.

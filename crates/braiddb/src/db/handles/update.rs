@@ -44,7 +44,7 @@ impl Db {
     /// # }
     /// ```
     pub fn update<R>(&self, work: impl FnMut(&Transaction) -> Result<R>) -> Result<R> {
-        self.update_with(self.core().settings.durability, work)
+        self.update_with(self.engine().settings.durability, work)
     }
 
     /// [`Db::update`] with another durability than the database's.
@@ -52,7 +52,7 @@ impl Db {
         let (mut retries, mut expiries) = (0, 0);
         loop {
             let transaction = self.begin()?;
-            let scope = UpdateScope::begin(self.core());
+            let scope = UpdateScope::begin(self.engine());
             let worked = work(&transaction);
             drop(scope);
             let done = match worked {
@@ -80,13 +80,13 @@ impl Db {
         if retries >= RETRIES_MAX {
             return Err(conflict);
         }
-        let core = self.core();
-        core.counters.note_retry();
+        let engine = self.engine();
+        engine.counters.note_retry();
         if retries < RETRIES_AT_ONCE {
             return Ok(());
         }
         let longest = (1_u64 << (retries - RETRIES_AT_ONCE).min(20)).min(PAUSE_US_MAX);
-        let runtime = &core.settings.runtime;
+        let runtime = &engine.settings.runtime;
         runtime.sleep_us(runtime.random_u64() % longest + 1);
         Ok(())
     }

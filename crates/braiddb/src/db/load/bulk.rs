@@ -7,7 +7,7 @@ use super::{
 use crate::{
     base::{Error, Result},
     db::{
-        engine::{core::Core, key::check_key, settings_check::check_range},
+        engine::{key::check_key, root::Engine, settings_check::check_range},
         handles::{
             multi::tree::{MultiTree, TERMINATOR, escape},
             tree::Tree,
@@ -39,7 +39,7 @@ const SHOWN_LEN_MAX: usize = 64;
 /// ```
 pub struct BulkLoader {
     sink: Option<LoadSink>,
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     tree: [u8; 4],
     rows: LoadRows,
     /// The last key of the rows that were handed on.
@@ -57,8 +57,8 @@ impl std::fmt::Debug for BulkLoader {
 impl BulkLoader {
     pub(in crate::db) fn new(tree: &Tree) -> Result<BulkLoader> {
         Ok(BulkLoader {
-            sink: Some(LoadSink::new(LoadWriter::new(tree.db().core(), tree.state())?)?),
-            core: Arc::clone(tree.db().core()),
+            sink: Some(LoadSink::new(LoadWriter::new(tree.db().engine(), tree.state())?)?),
+            engine: Arc::clone(tree.db().engine()),
             tree: tree.state().id.first_key(),
             rows: LoadRows::default(),
             last_key: Vec::new(),
@@ -75,13 +75,13 @@ impl BulkLoader {
     /// Adds a record as [`BulkLoader::add`] does, whose value expires when `ttl` has passed from now on: see
     /// [`Tree::put_with_ttl`].
     pub fn add_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
-        let expires_us = self.core.expiry_after(ttl);
+        let expires_us = self.engine.expiry_after(ttl);
         self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
     }
 
     /// Adds a record as [`BulkLoader::add`] does, with the moment when its value expires: see [`Tree::put_until`].
     pub fn add_until(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, expires: SystemTime) -> Result<()> {
-        let expires_us = self.core.expiry_at(expires);
+        let expires_us = self.engine.expiry_at(expires);
         self.add_with_end(key.as_ref(), value.as_ref(), Some(expires_us))
     }
 
@@ -191,7 +191,7 @@ impl UnsortedLoader<'_> {
         if self.has_failed {
             return Err(over());
         }
-        let mut sink = LoadSink::new(LoadWriter::new(self.tree.db().core(), self.tree.state())?)?;
+        let mut sink = LoadSink::new(LoadWriter::new(self.tree.db().engine(), self.tree.state())?)?;
         self.sorter.finish(|rows| sink.write(rows))?;
         sink.finish()?.install()
     }
@@ -325,14 +325,14 @@ impl Tree {
 
     /// Begins a load of records in any order. They have no ends of their own: with a [`crate::TreeOptions::ttl`] all of them expire.
     pub fn unsorted_loader<'a>(&self, options: BulkOptions<'a>) -> Result<UnsortedLoader<'a>> {
-        let core = self.db().core();
+        let engine = self.db().engine();
         if let Some(memory) = options.memory {
             check_range("memory", memory, SORT_MEMORY_MIN, usize::MAX)?;
         }
         // What cannot be loaded is told before it is sorted.
-        drop(LoadWriter::new(core, self.state())?);
-        let compression = self.state().options.get().compression.unwrap_or(core.settings.compression);
-        let sorter = Sorter::new(core, self.state().id, compression, options);
+        drop(LoadWriter::new(engine, self.state())?);
+        let compression = self.state().options.get().compression.unwrap_or(engine.settings.compression);
+        let sorter = Sorter::new(engine, self.state().id, compression, options);
         Ok(UnsortedLoader { tree: self.clone(), sorter, has_failed: false })
     }
 }
@@ -341,8 +341,8 @@ impl MultiTree {
     /// Begins a load of pairs that come in order.
     pub fn bulk_loader(&self) -> Result<MultiBulkLoader> {
         Ok(MultiBulkLoader(BulkLoader {
-            sink: Some(LoadSink::new(LoadWriter::new(self.db().core(), self.state())?)?),
-            core: Arc::clone(self.db().core()),
+            sink: Some(LoadSink::new(LoadWriter::new(self.db().engine(), self.state())?)?),
+            engine: Arc::clone(self.db().engine()),
             tree: self.state().id.first_key(),
             rows: LoadRows::default(),
             last_key: Vec::new(),

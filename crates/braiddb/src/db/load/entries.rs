@@ -49,19 +49,19 @@ impl Db {
             let limit = log_kept::encode(RetentionLimit { bytes, age_us });
             batch.push(EntryKind::Value, &[&catalog_key(b'r', b"")], &limit);
         }
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.commit(batch.prepare()?, crate::db::engine::settings::Durability::Sync).map(|_| ())
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        engine.commit(batch.prepare()?, crate::db::engine::settings::Durability::Sync).map(|_| ())
     }
 
     /// Begins to load entries into a tree of this number. Several may be at work on one tree, each on keys of its own.
     pub(crate) fn entry_loader(&self, tree: u32, sequence_max: SequenceNumber) -> Result<EntryLoader> {
-        let trees = self.core().catalog.by_name.read();
+        let trees = self.engine().catalog.by_name.read();
         let found = trees.values().find(|state| state.id == TreeId(tree)).cloned();
         drop(trees);
         let state = found.ok_or_else(|| Error::NotFound(format!("there is no tree of number {tree}")))?;
         Ok(EntryLoader {
-            writer: LoadWriter::of_entries(self.core(), &state)?,
+            writer: LoadWriter::of_entries(self.engine(), &state)?,
             db: self.clone(),
             tree: state,
             sequence_max,
@@ -125,7 +125,7 @@ impl EntrySink for EntryLoader {
             DumpedContent::LongValue(len) => {
                 let mut key = KeyBuf::new(self.tree.id, b"");
                 key.set(&self.key);
-                let pieces = Box::new(PieceWriter::new(self.db.core(), key, &self.tree.options.get()));
+                let pieces = Box::new(PieceWriter::new(self.db.engine(), key, &self.tree.options.get()));
                 self.long = Some(Long::Value { pieces, expires_us, len });
                 Ok(())
             }
@@ -208,15 +208,15 @@ impl EntryLoader {
 
     /// Fails for an operand that its function can apply to no value. It is not damage: the dump is what the database had.
     fn check_operand(&self, operand: Operand<'_>) -> Result<()> {
-        let core = self.db.core();
-        core.functions.check(operand.function, operand.bytes).map_err(|e| {
+        let engine = self.db.engine();
+        engine.functions.check(operand.function, operand.bytes).map_err(|e| {
             let key = self.key.get(TREE_ID_LEN..).unwrap_or_default().escape_ascii().to_string();
             let reason = match e {
                 Error::InvalidArgument(reason) => reason,
                 e => e.to_string(),
             };
             let tree = self.tree.name.read().clone();
-            Error::MergeFailed { tree, function: core.functions.name(operand.function), key, reason }
+            Error::MergeFailed { tree, function: engine.functions.name(operand.function), key, reason }
         })
     }
 

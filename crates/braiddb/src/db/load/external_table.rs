@@ -298,7 +298,7 @@ impl Tree {
     pub fn table_spec(&self) -> Result<TableSpec> {
         let state = self.state();
         state.check()?;
-        let settings = &self.db().core().settings;
+        let settings = &self.db().engine().settings;
         Ok(TableSpec {
             tree: state.id,
             compression: state.options.get().compression.unwrap_or(settings.compression),
@@ -319,12 +319,12 @@ impl Tree {
     /// Errors: `InvalidArgument` if a file is no table or one for another tree, or if tables overlap; `Corruption` if one is damaged or cut short;
     /// `Unsupported` if it was made by a newer version.
     pub fn ingest<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) -> Result<Loaded> {
-        let core = self.db().core();
-        let mut writer = LoadWriter::new(core, self.state())?;
+        let engine = self.db().engine();
+        let mut writer = LoadWriter::new(engine, self.state())?;
         let mut tables = Vec::new();
         for path in paths {
             let path = path.as_ref().to_owned();
-            let meta = table_meta(&core.table, &path, self.state().id)?;
+            let meta = table_meta(&engine.table, &path, self.state().id)?;
             tables.push(Incoming { path, meta });
         }
         tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
@@ -336,14 +336,14 @@ impl Tree {
             )));
         }
         for table in tables {
-            let inside = core.enter()?;
-            core.check_writable()?;
-            let number = core.new_file_number();
-            let to = FileSet::run_path(&core.dir, number);
+            let inside = engine.enter()?;
+            engine.check_writable()?;
+            let number = engine.new_file_number();
+            let to = FileSet::run_path(&engine.dir, number);
             writer.adopt(to.clone());
-            take_in(&*core.settings.vfs, &table.path, &to)?;
+            take_in(&*engine.settings.vfs, &table.path, &to)?;
             // As it stands there now: whatever became of the other name meanwhile.
-            let meta = table_meta(&core.table, &to, self.state().id)?;
+            let meta = table_meta(&engine.table, &to, self.state().id)?;
             if (RunMeta { number: 0, ..meta.clone() }) != (RunMeta { number: 0, ..table.meta }) {
                 return Err(Error::InvalidArgument(format!(
                     "the table {} was changed meanwhile",

@@ -23,7 +23,7 @@ use crate::{
     db::{
         engine::{
             catalog::TreeState,
-            core::{Core, WriteState},
+            root::{Engine, WriteState},
         },
         write::{pipeline::note_refused, wal_bypass::Marker},
     },
@@ -49,20 +49,20 @@ const PARTS_MAX: u64 = 8;
 
 /// Partitions that no job works on meanwhile.
 struct Reserved<'a> {
-    core: &'a Core,
+    engine: &'a Engine,
     ids: BTreeSet<u64>,
 }
 
 impl<'a> Reserved<'a> {
     /// Reserves the partitions in which runs of these ranges come to lie next to one another.
-    fn of(core: &'a Core, runs: &[RunMeta]) -> Result<Reserved<'a>> {
-        let mut reserved = Reserved { core, ids: BTreeSet::new() };
-        let until_ns = core.now_ns().saturating_add(PATIENCE_NS);
+    fn of(engine: &'a Engine, runs: &[RunMeta]) -> Result<Reserved<'a>> {
+        let mut reserved = Reserved { engine, ids: BTreeSet::new() };
+        let until_ns = engine.now_ns().saturating_add(PATIENCE_NS);
         loop {
-            core.check_writable()?;
-            let mut work = core.work.lock();
+            engine.check_writable()?;
+            let mut work = engine.work.lock();
             // Under the lock: a job that is done has published its version before it lets go of its partition.
-            let state = core.state.load_full();
+            let state = engine.state.load_full();
             let wanted: BTreeSet<u64> =
                 state.version.partitions.iter().filter(|p| reaches(&p.layout, runs)).map(|p| p.id).collect();
             let mut is_complete = true;
@@ -72,20 +72,20 @@ impl<'a> Reserved<'a> {
                     false => is_complete = false,
                 }
             }
-            if is_complete || core.now_ns() >= until_ns {
+            if is_complete || engine.now_ns() >= until_ns {
                 return Ok(reserved);
             }
-            core.work_changed.wait_for(&mut work, Duration::from_millis(10));
+            engine.work_changed.wait_for(&mut work, Duration::from_millis(10));
         }
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        let mut work = self.core.work.lock();
+        let mut work = self.engine.work.lock();
         work.busy.retain(|id| !self.ids.contains(id));
         drop(work);
-        self.core.signal_work();
+        self.engine.signal_work();
     }
 }
 
@@ -106,7 +106,7 @@ fn is_in_memory(state: &ReadState, first: &[u8], last: &[u8]) -> bool {
     })
 }
 
-impl Core {
+impl Engine {
     /// Puts runs of a tree that tell no sequence numbers into force, in key order and without overlap; the number that they were given. Runs of
     /// a database that is being made of a dump keep the numbers that they tell, which come before all others. Their
     /// files are synced, but not the directory. The caller keeps the database from being closed.
@@ -120,7 +120,7 @@ impl Core {
         // Most of the log is synced before others have to wait for it.
         self.sync_log()?;
         let mut write = self.write_past_memtables(tree, &range)?;
-        let done = self.contained("a load", || self.install_holding(&mut write, runs, &range, &reserved));
+        let done = self.catch_panic("a load", || self.install_holding(&mut write, runs, &range, &reserved));
         let done = done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }));
         // Also if it failed: then nothing stands under its number, but others may have seen it in use.
         write.holds_back = false;

@@ -7,7 +7,7 @@ use super::{spill::Spiller, writer::LoadRows};
 use crate::{
     base::{Error, Result, TreeId, key_head, shared_prefix_len},
     codec::Compression,
-    db::engine::core::Core,
+    db::engine::root::Engine,
     platform::pages::prefetch,
 };
 use std::{cell::Cell, sync::Arc};
@@ -55,20 +55,20 @@ impl std::fmt::Debug for BulkOptions<'_> {
 /// Memory that the block cache does without.
 #[derive(Debug)]
 struct Lent {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     bytes: usize,
 }
 
 impl Lent {
-    fn new(core: &Arc<Core>, bytes: usize) -> Lent {
-        core.lend(bytes, 0);
-        Lent { core: Arc::clone(core), bytes }
+    fn new(engine: &Arc<Engine>, bytes: usize) -> Lent {
+        engine.reserve(bytes, 0);
+        Lent { engine: Arc::clone(engine), bytes }
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.core.lend(0, self.bytes);
+        self.engine.reserve(0, self.bytes);
     }
 }
 
@@ -195,17 +195,17 @@ impl std::fmt::Debug for Sorter<'_> {
 
 impl<'a> Sorter<'a> {
     /// No records yet.
-    pub fn new(core: &Arc<Core>, tree: TreeId, compression: Compression, options: BulkOptions<'a>) -> Sorter<'a> {
+    pub fn new(engine: &Arc<Engine>, tree: TreeId, compression: Compression, options: BulkOptions<'a>) -> Sorter<'a> {
         let memory =
-            options.memory.unwrap_or((core.settings.memory / MEMORY_PART).min(MEMORY_MAX)).max(SORT_MEMORY_MIN);
-        let spiller = Spiller::new(core, compression, memory);
+            options.memory.unwrap_or((engine.settings.memory / MEMORY_PART).min(MEMORY_MAX)).max(SORT_MEMORY_MIN);
+        let spiller = Spiller::new(engine, compression, memory);
         Sorter {
             tree,
             buffer: Buffer::new(spiller.buffer_bytes()),
             spiller: Some(spiller),
             done: BulkProgress::default(),
             progress: options.progress,
-            _lent: Lent::new(core, memory),
+            _lent: Lent::new(engine, memory),
         }
     }
 

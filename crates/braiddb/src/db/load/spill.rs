@@ -8,7 +8,7 @@ use super::sorter::Buffer;
 use crate::{
     base::{EntryKind, EntryRef, Error, MergeOrder, Result, shared_prefix_len},
     codec::Compression,
-    db::engine::core::Core,
+    db::engine::root::Engine,
     platform::{AheadVfs, BehindVfs, Vfs, WriteBehind},
     table::{KeyBlocks, Run, RunMeta, RunOptions, RunScan, RunWriter, TableContext},
     version::FileSet,
@@ -45,7 +45,7 @@ struct Spill(Vec<Arc<Run>>);
 /// How spills are written.
 #[derive(Clone, Debug)]
 struct SpillPlace {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     table: TableContext,
     compression: Compression,
 }
@@ -68,13 +68,13 @@ impl SpillPlace {
 
 /// How files of spills are opened. They are written once and read once, so they are not to take the place of other things in the system's cache;
 /// and then somebody has to read ahead.
-fn spill_table(core: &Core) -> TableContext {
+fn spill_table(engine: &Engine) -> TableContext {
     // Nobody else has handles to them: they are gone when the load is.
-    let table = TableContext { disposal: Arc::default(), ..core.table.clone() };
-    if core.settings.background_threads == 0 {
+    let table = TableContext { disposal: Arc::default(), ..engine.table.clone() };
+    if engine.settings.background_threads == 0 {
         return table;
     }
-    let runtime = &core.settings.runtime;
+    let runtime = &engine.settings.runtime;
     // Without a thread it is only slower.
     let behind = WriteBehind::start(&**runtime).ok().map(Arc::new);
     let written: Option<Arc<dyn Vfs>> = behind.map(|behind| Arc::new(BehindVfs::new(&table.vfs, &behind)) as _);
@@ -106,11 +106,11 @@ pub struct Spiller {
 
 impl Spiller {
     /// No spills yet. So much memory is there, for all buffers, and later to merge with.
-    pub fn new(core: &Arc<Core>, compression: Compression, memory: usize) -> Spiller {
+    pub fn new(engine: &Arc<Engine>, compression: Compression, memory: usize) -> Spiller {
         // Each thread has a buffer to sort and write while another one is filled.
-        let buffers = 1 + core.settings.background_threads.min(THREADS_MAX);
+        let buffers = 1 + engine.settings.background_threads.min(THREADS_MAX);
         Spiller {
-            place: SpillPlace { core: Arc::clone(core), table: spill_table(core), compression },
+            place: SpillPlace { engine: Arc::clone(engine), table: spill_table(engine), compression },
             fan_in: (memory / SCAN_BYTES).clamp(FAN_IN_MIN, FAN_IN_MAX),
             spills: Vec::new(),
             numbered: 0,
@@ -244,13 +244,13 @@ impl SpillThreads {
             SpillThreads { full_to: Some(full_to), written_from, in_flight: 0, handles: Vec::with_capacity(count) };
         for _ in 0..count {
             let (place, full_from, written_to) = (place.clone(), Arc::clone(&full_from), written_to.clone());
-            let (core, runtime) = (Arc::clone(&place.core), Arc::clone(&place.core.settings.runtime));
+            let (engine, runtime) = (Arc::clone(&place.engine), Arc::clone(&place.engine.settings.runtime));
             let handle = runtime.spawn("braiddb-sort", Box::new(move || work(&place, &full_from, &written_to)));
             // One that has none would have each buffer wait for ever; with fewer it is only slower.
             match handle {
                 Ok(handle) => threads.handles.push(handle),
                 Err(_) if !threads.handles.is_empty() => {}
-                Err(e) => return Err(Error::io("start a thread for", &core.dir, e)),
+                Err(e) => return Err(Error::io("start a thread for", &engine.dir, e)),
             }
         }
         Ok(threads)
@@ -310,7 +310,7 @@ fn panicked() -> Error {
 
 /// Writes a spill.
 struct SpillWriter {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     table: TableContext,
     options: RunOptions,
     number: u64,
@@ -320,7 +320,7 @@ struct SpillWriter {
 
 impl SpillWriter {
     fn new(place: &SpillPlace, number: u64) -> SpillWriter {
-        let (core, compression) = (&place.core, place.compression);
+        let (engine, compression) = (&place.engine, place.compression);
         // What is written once and read once is packed quickly, if it is to be packed at all.
         let compression = if compression == Compression::None { Compression::None } else { Compression::Lz4 };
         let options = RunOptions {
@@ -329,10 +329,10 @@ impl SpillWriter {
             key_blocks: KeyBlocks::Never,
             is_unnumbered: true,
             is_unbuffered: true,
-            ..core.run_options()
+            ..engine.run_options()
         };
         SpillWriter {
-            core: Arc::clone(core),
+            engine: Arc::clone(engine),
             table: place.table.clone(),
             options,
             number,
@@ -346,11 +346,11 @@ impl SpillWriter {
             self.finish_part()?;
         }
         if self.open.is_none() {
-            let _inside = self.core.enter()?;
-            self.core.check_writable()?;
-            let number = self.core.new_file_number();
-            let path = FileSet::run_path(&self.core.dir, number);
-            let id = self.core.settings.runtime.random_u64();
+            let _inside = self.engine.enter()?;
+            self.engine.check_writable()?;
+            let number = self.engine.new_file_number();
+            let path = FileSet::run_path(&self.engine.dir, number);
+            let id = self.engine.settings.runtime.random_u64();
             self.open = Some((RunWriter::create(&self.table, &path, number, id, &self.options)?, path));
         }
         let Some((writer, _)) = &mut self.open else { return Ok(()) };
@@ -371,7 +371,7 @@ impl SpillWriter {
                 Ok(())
             }
             Err(e) => {
-                self.core.remove_files(&[path]);
+                self.engine.remove_files(&[path]);
                 Err(e)
             }
         }
@@ -387,7 +387,7 @@ impl Drop for SpillWriter {
     fn drop(&mut self) {
         if let Some((writer, path)) = self.open.take() {
             drop(writer);
-            self.core.remove_files(&[path]);
+            self.engine.remove_files(&[path]);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     codec::Compression,
     compaction::PART_BLOCKS_MAX,
     db::{
-        engine::{catalog::TreeState, core::Core, settings::Durability},
+        engine::{catalog::TreeState, root::Engine, settings::Durability},
         write::pending_blobs::PendingBlobs,
     },
     platform::{BehindVfs, WriteBehind},
@@ -118,7 +118,7 @@ struct Behind {
 /// The runs of a load.
 #[derive(Debug)]
 pub struct LoadWriter {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     tree: Arc<TreeState>,
     options: RunOptions,
     blob_compression: Compression,
@@ -160,22 +160,22 @@ pub struct Loaded {
 
 impl LoadWriter {
     /// No rows yet.
-    pub fn new(core: &Arc<Core>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
-        core.check_writable()?;
-        core.check_outside_update()?;
+    pub fn new(engine: &Arc<Engine>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
+        engine.check_writable()?;
+        engine.check_outside_update()?;
         tree.check()?;
-        let settings = &core.settings;
-        let partitions = &core.state.load_full().version.partitions;
+        let settings = &engine.settings;
+        let partitions = &engine.state.load_full().version.partitions;
         let ends: Vec<Vec<u8>> = partitions.iter().filter_map(|p| p.layout.end.clone()).collect();
         let mut ends = ends.into_iter();
         let compression = tree.options.get().compression.unwrap_or(settings.compression);
         Ok(LoadWriter {
-            core: Arc::clone(core),
+            engine: Arc::clone(engine),
             tree: Arc::clone(tree),
-            options: RunOptions { is_unnumbered: true, compression, ..core.run_options() },
+            options: RunOptions { is_unnumbered: true, compression, ..engine.run_options() },
             blob_compression: compression,
             blob_threshold: tree.options.get().blob_threshold.unwrap_or(settings.blob_threshold).max(1),
-            expires_us: core.default_expiry(tree),
+            expires_us: engine.default_expiry(tree),
             run_bytes: settings.partition_bytes() / 2,
             end: ends.next(),
             ends,
@@ -193,8 +193,8 @@ impl LoadWriter {
     }
 
     /// Of entries that have sequence numbers of their own, and ends.
-    pub fn of_entries(core: &Arc<Core>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
-        let mut writer = LoadWriter::new(core, tree)?;
+    pub fn of_entries(engine: &Arc<Engine>, tree: &Arc<TreeState>) -> Result<LoadWriter> {
+        let mut writer = LoadWriter::new(engine, tree)?;
         writer.options.is_unnumbered = false;
         writer.expires_us = None;
         Ok(writer)
@@ -208,23 +208,23 @@ impl LoadWriter {
         value: &[u8],
         expires_us: Option<u64>,
     ) -> Result<()> {
-        let core = Arc::clone(&self.core);
-        let _inside = core.enter()?;
-        core.check_writable()?;
+        let engine = Arc::clone(&self.engine);
+        let _inside = engine.enter()?;
+        engine.check_writable()?;
         self.add_at(key, sequence, value, expires_us)
     }
 
     /// Adds an entry whose value is written already, if it is a large one.
     pub fn add_placed(&mut self, key: &[u8], sequence: SequenceNumber, kind: EntryKind, value: &[u8]) -> Result<()> {
-        let core = Arc::clone(&self.core);
-        let _inside = core.enter()?;
-        core.check_writable()?;
+        let engine = Arc::clone(&self.engine);
+        let _inside = engine.enter()?;
+        engine.check_writable()?;
         self.user_bytes += (key.len() + value.len()) as u64;
         self.rows += 1;
         let run = self.run_for(key)?;
         run.add(EntryRef { key, sequence, kind, value })?;
         let understood = visit_references(kind, value, |blob| run.add_blob_use(blob.file, blob.stored_len));
-        understood.ok_or_else(|| core.blobs.misunderstood())
+        understood.ok_or_else(|| engine.blobs.misunderstood())
     }
 
     /// Keeps what a stream was written to until all is in force.
@@ -237,8 +237,8 @@ impl LoadWriter {
 
     /// Ends the present run.
     pub fn end_run(&mut self) -> Result<()> {
-        let core = Arc::clone(&self.core);
-        let _inside = core.enter()?;
+        let engine = Arc::clone(&self.engine);
+        let _inside = engine.enter()?;
         self.finish_run()
     }
 
@@ -251,7 +251,7 @@ impl LoadWriter {
         self.created.append(&mut other.created);
         for file in std::mem::take(&mut other.blob_files) {
             if !self.blob_files.insert(file) {
-                self.core.blobs.settle(&[file], None);
+                self.engine.blobs.settle(&[file], None);
             }
         }
         self.blob_bytes_unsynced += other.blob_bytes_unsynced;
@@ -285,10 +285,10 @@ impl LoadWriter {
 
     /// Writes rows, which come after all that were written before.
     pub fn write(&mut self, rows: &LoadRows) -> Result<()> {
-        let core = Arc::clone(&self.core);
-        let _inside = core.enter()?;
-        core.check_writable()?;
-        core.refuse_on_full_disk()?;
+        let engine = Arc::clone(&self.engine);
+        let _inside = engine.enter()?;
+        engine.check_writable()?;
+        engine.refuse_on_full_disk()?;
         self.tree.check()?;
         // The manifest gives the number.
         rows.iter().try_for_each(|(key, value, end)| self.add_at(key, 0, value, end.or(self.expires_us)))
@@ -320,10 +320,10 @@ impl LoadWriter {
     }
 
     fn write_blob(&mut self, key: &[u8], value: &[u8]) -> Result<BlobRef> {
-        let blob = self.core.blobs.write_to(Lane::Bulk, key, value, self.blob_compression)?;
+        let blob = self.engine.blobs.write_to(Lane::Bulk, key, value, self.blob_compression)?;
         if !self.blob_files.insert(blob.file) {
             // One count a file is enough.
-            self.core.blobs.settle(&[blob.file], None);
+            self.engine.blobs.settle(&[blob.file], None);
         }
         self.blob_bytes_unsynced += blob.stored_len;
         if self.blob_bytes_unsynced >= BLOB_BYTES_UNSYNCED_MAX {
@@ -334,7 +334,7 @@ impl LoadWriter {
 
     fn sync_blobs(&mut self) -> Result<()> {
         self.blob_bytes_unsynced = 0;
-        self.core.blobs.sync_bulk(&self.blob_files).inspect_err(|e| self.core.latch(e))
+        self.engine.blobs.sync_bulk(&self.blob_files).inspect_err(|e| self.engine.poison(e))
     }
 
     /// The run that the next row goes to.
@@ -355,12 +355,12 @@ impl LoadWriter {
             self.finish_run()?;
         }
         if self.run.is_none() {
-            let number = self.core.new_file_number();
-            let path = FileSet::run_path(&self.core.dir, number);
+            let number = self.engine.new_file_number();
+            let path = FileSet::run_path(&self.engine.dir, number);
             self.created.push(path.clone());
-            let id = self.core.settings.runtime.random_u64();
+            let id = self.engine.settings.runtime.random_u64();
             self.start_behind()?;
-            let table = self.behind.as_ref().map_or(&self.core.table, |behind| &behind.table);
+            let table = self.behind.as_ref().map_or(&self.engine.table, |behind| &behind.table);
             self.options.is_unbuffered = self.user_bytes >= CACHED_BYTES;
             self.run = Some(SortedRunWriter::create(table, &path, number, id, &self.options)?);
         }
@@ -369,22 +369,22 @@ impl LoadWriter {
 
     /// Starts the thread that writes, where there may be one.
     fn start_behind(&mut self) -> Result<()> {
-        if self.behind.is_some() || self.core.settings.background_threads == 0 {
+        if self.behind.is_some() || self.engine.settings.background_threads == 0 {
             return Ok(());
         }
-        let core = &self.core;
-        let thread = WriteBehind::start(&*core.settings.runtime);
-        let thread = Arc::new(thread.map_err(|e| Error::io("start a thread for", &core.dir, e))?);
-        let vfs = Arc::new(BehindVfs::new(&core.table.vfs, &thread));
+        let engine = &self.engine;
+        let thread = WriteBehind::start(&*engine.settings.runtime);
+        let thread = Arc::new(thread.map_err(|e| Error::io("start a thread for", &engine.dir, e))?);
+        let vfs = Arc::new(BehindVfs::new(&engine.table.vfs, &thread));
         self.behind =
-            Some(Behind { thread, table: TableContext { vfs, disposal: Arc::default(), ..core.table.clone() } });
+            Some(Behind { thread, table: TableContext { vfs, disposal: Arc::default(), ..engine.table.clone() } });
         Ok(())
     }
 
     /// Waits until all finished runs are written and synced.
     fn settle(&self) -> Result<()> {
         let done = self.behind.as_ref().map_or(Ok(()), |behind| behind.thread.settle());
-        done.map_err(|e| Error::io("write a load into", &self.core.dir, e))
+        done.map_err(|e| Error::io("write a load into", &self.engine.dir, e))
     }
 
     fn finish_run(&mut self) -> Result<()> {
@@ -408,19 +408,19 @@ impl LoadWriter {
 
     /// Puts all rows into force.
     pub fn install(mut self) -> Result<Loaded> {
-        let core = Arc::clone(&self.core);
-        let _inside = core.enter()?;
+        let engine = Arc::clone(&self.engine);
+        let _inside = engine.enter()?;
         self.finish_run()?;
         let file_bytes = self.finished.iter().map(|run| run.file_bytes).sum();
         let mut loaded = Loaded { records: self.rows, bytes: self.user_bytes, file_bytes, sequence: 0 };
         if self.finished.is_empty() {
-            loaded.sequence = core.snapshots.visible();
+            loaded.sequence = engine.snapshots.visible();
             return Ok(loaded);
         }
         self.sync_blobs()?;
         self.settle()?;
         let runs = std::mem::take(&mut self.finished);
-        loaded.sequence = core.install_load(&self.tree, runs, self.user_bytes)?;
+        loaded.sequence = engine.install_load(&self.tree, runs, self.user_bytes)?;
         self.is_in_force = true;
         Ok(loaded)
     }
@@ -430,9 +430,9 @@ impl LoadWriter {
         // Nothing is written to them any more after this.
         self.behind = None;
         // After a failed edit it is not known whether the files are in force; after a close they may be another opener's.
-        let Ok(_inside) = self.core.enter_past_closing() else { return };
-        if !self.core.failed.load(std::sync::atomic::Ordering::Acquire) {
-            self.core.remove_files(&self.created);
+        let Ok(_inside) = self.engine.enter_past_closing() else { return };
+        if !self.engine.failed.load(std::sync::atomic::Ordering::Acquire) {
+            self.engine.remove_files(&self.created);
         }
     }
 }
@@ -447,10 +447,10 @@ impl Drop for LoadWriter {
         }
         // The runs that are in force say which of these files are in use.
         let files: Vec<FileNumber> = self.blob_files.iter().copied().collect();
-        self.core.blobs.settle(&files, None);
+        self.engine.blobs.settle(&files, None);
         if !self.is_in_force {
-            self.core.blobs.leave_bulk_file(&self.blob_files);
-            self.core.reclaim_blobs();
+            self.engine.blobs.leave_bulk_file(&self.blob_files);
+            self.engine.reclaim_blobs();
         }
     }
 }
@@ -465,7 +465,7 @@ struct Thread {
 
 impl Thread {
     fn start(mut writer: Box<LoadWriter>) -> Result<Thread> {
-        let core = Arc::clone(&writer.core);
+        let engine = Arc::clone(&writer.engine);
         let (rows_to, rows_from) = mpsc::sync_channel::<LoadRows>(ROWS_WAITING_MAX);
         let (done_to, done_from) = mpsc::sync_channel(1);
         let body = Box::new(move || {
@@ -479,8 +479,8 @@ impl Thread {
                 }
             });
         });
-        let handle = core.settings.runtime.spawn("braiddb-load", body);
-        let handle = handle.map_err(|e| Error::io("start a thread for", &core.dir, e))?;
+        let handle = engine.settings.runtime.spawn("braiddb-load", body);
+        let handle = handle.map_err(|e| Error::io("start a thread for", &engine.dir, e))?;
         Ok(Thread { rows_to, done_from, handle })
     }
 
@@ -507,7 +507,7 @@ pub struct LoadSink {
 impl LoadSink {
     /// A sink of this writer.
     pub fn new(writer: LoadWriter) -> Result<LoadSink> {
-        let has_threads = writer.core.settings.background_threads > 0;
+        let has_threads = writer.engine.settings.background_threads > 0;
         let writer = Box::new(writer);
         match has_threads {
             true => Ok(LoadSink { here: None, there: Some(Thread::start(writer)?) }),

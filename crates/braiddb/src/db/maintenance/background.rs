@@ -3,7 +3,7 @@
 //! A flush comes before all else; one runs at a time, and has a thread of its own, so that it never waits for a merge.
 //! Each partition is worked on by one job at a time, different partitions in parallel. Where there is nothing to do, threads wait until
 //! they are called, looking in now and then to see whether the database has become idle: then loose runs are folded whatever their number,
-//! so that dead entries are counted and their space comes back. Which database a thread works for is up to the crew (`crew.rs`).
+//! so that dead entries are counted and their space comes back. Which database a thread works for is up to the crew (`pool.rs`).
 
 use super::upgrade::is_older;
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
     },
     db::{
         engine::{
-            core::{Core, WorkState},
-            scheduler::{Role, Turn, Worker},
+            root::{Engine, WorkState},
+            thread_pool::{JobResult, Role, Worker},
         },
         files::{names::damaged_view, reserve::Stage},
     },
@@ -94,7 +94,7 @@ pub(super) enum Job {
     Partition(Arc<Partition>, Plan),
 }
 
-impl Core {
+impl Engine {
     /// Refuses all calls from now on, has those that change files end, and waits until they have.
     pub fn refuse_calls(&self) {
         self.closing.store(true, Ordering::Release);
@@ -436,7 +436,7 @@ impl Core {
         plan: &Plan,
         stage: Option<Stage>,
     ) -> Result<()> {
-        let done = self.contained("a merge", || match self.with_space(stage, || self.run_plan(partition, plan)) {
+        let done = self.catch_panic("a merge", || match self.with_space(stage, || self.run_plan(partition, plan)) {
             Err(e) => match damaged_view(&e) {
                 Some(number) => self.note_damaged_view(number, &e),
                 None => Err(e),
@@ -468,7 +468,7 @@ impl Core {
                 true
             }
             _ => {
-                self.latch(error);
+                self.poison(error);
                 false
             }
         }
@@ -482,7 +482,7 @@ impl Core {
         };
         let long_ago_ns = self.now_ns().saturating_sub(MEMORY_KEPT_NS);
         if idle && quiet_since_ns <= long_ago_ns {
-            self.member.common.trim(long_ago_ns);
+            self.tenant.common.trim(long_ago_ns);
         }
     }
 
@@ -526,7 +526,7 @@ impl Core {
             Err(e) if e.is_disk_full() => {}
             Err(e) => {
                 self.leave_marker();
-                self.latch(&e);
+                self.poison(&e);
             }
         }
     }
@@ -605,21 +605,21 @@ impl Shares {
     }
 }
 
-impl Worker for Core {
-    fn turn(&self, role: Role, found: &dyn Fn()) -> Turn {
+impl Worker for Engine {
+    fn run_job(&self, role: Role, found: &dyn Fn()) -> JobResult {
         // After a panic the database is latched, and there is no more work.
-        self.contained("a background thread", || self.work_once(role, found)).unwrap_or(Turn::Over)
+        self.catch_panic("a background thread", || self.work_once(role, found)).unwrap_or(JobResult::Over)
     }
 }
 
-impl Core {
+impl Engine {
     /// Does a job if there is one.
-    fn work_once(&self, role: Role, found: &dyn Fn()) -> Turn {
+    fn work_once(&self, role: Role, found: &dyn Fn()) -> JobResult {
         if role == Role::Cleaner {
-            return if self.table.disposal.work() { Turn::Again } else { Turn::Done };
+            return if self.table.disposal.work() { JobResult::Again } else { JobResult::Done };
         }
         if self.closing.load(Ordering::Acquire) {
-            return Turn::Over;
+            return JobResult::Over;
         }
         if role == Role::Merger {
             self.index_what_is_searched();
@@ -627,19 +627,19 @@ impl Core {
         if let Some(job) = self.next_job(role, false) {
             found();
             self.run_job(job);
-            return Turn::Again;
+            return JobResult::Again;
         }
         if role == Role::Merger && self.index_at_rest() {
-            return Turn::Again;
+            return JobResult::Again;
         }
         let scrub_ns = if role == Role::Merger { self.scrub_a_piece() } else { None };
         if role == Role::Flusher && (self.freeze_if_asked() || self.freeze_what_has_expired()) {
-            return Turn::Again;
+            return JobResult::Again;
         }
         if role == Role::Flusher && self.look_for_idleness(&mut self.work.lock()) {
             self.settle();
             self.signal_work();
-            return Turn::Again;
+            return JobResult::Again;
         }
         if role == Role::Logger {
             self.look_after_log();
@@ -657,6 +657,6 @@ impl Core {
             _ => PAUSE_NS,
         };
         let rest = if until_retry > 0 { until_retry.min(PAUSE_NS) } else { look };
-        Turn::Rest(scrub_ns.map_or(rest, |scrub| rest.min(scrub)))
+        JobResult::Rest(scrub_ns.map_or(rest, |scrub| rest.min(scrub)))
     }
 }

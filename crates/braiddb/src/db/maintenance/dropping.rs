@@ -5,7 +5,7 @@ use crate::{
     commit::RawBatch,
     db::engine::{
         catalog::{DroppedTree, TreeState, catalog_key},
-        core::Core,
+        root::Engine,
     },
     wal::Wal,
 };
@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-impl Core {
+impl Engine {
     /// Drops trees in one commit. The caller holds the catalog's lock.
     pub(in crate::db) fn drop_all(&self, trees: &BTreeMap<&str, Arc<TreeState>>) -> Result<()> {
         let mut batch = RawBatch::default();

@@ -3,18 +3,18 @@
 use super::background::Job;
 use crate::{
     base::{Error, Result, SequenceNumber},
-    db::{engine::core::Core, files::reserve::Stage},
+    db::{engine::root::Engine, files::reserve::Stage},
 };
 use std::time::Duration;
 
-impl Core {
+impl Engine {
     /// Flushes all memtables.
     pub fn flush_all(&self) -> Result<()> {
         self.freeze_now()?;
         self.run_flushes(u64::MAX)
     }
 
-    /// As [`Core::flush_all`], but does not wait for what is committed meanwhile. Every commit up to the sequence number that this
+    /// As [`Engine::flush_all`], but does not wait for what is committed meanwhile. Every commit up to the sequence number that this
     /// gives is in runs then.
     pub fn flush_what_is_there(&self) -> Result<SequenceNumber> {
         let last = self.freeze_now()?;
@@ -65,7 +65,7 @@ impl Core {
 
     pub(super) fn run_flush(&self) -> Result<()> {
         let done =
-            self.contained("a flush", || self.with_space(Some(Stage::Flush), || self.flush_oldest().map(|_| ())));
+            self.catch_panic("a flush", || self.with_space(Some(Stage::Flush), || self.flush_oldest().map(|_| ())));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     base::Result,
-    db::engine::{core::Core, parts::index_look::Look, stats::hash_index_bytes},
+    db::engine::{parts::index_look::Look, root::Engine, stats::hash_index_bytes},
     table::Run,
     version::Partition,
     view::View,
@@ -30,7 +30,7 @@ const PAUSE_NS_MAX: u64 = 3_600_000_000_000;
 /// Views of fewer entries are searched quickly, and have an index only if gets ask for it.
 const ENTRIES_AT_REST_MIN: u64 = 2048;
 
-impl Core {
+impl Engine {
     /// Makes hash indexes for the views that want one.
     pub fn index_what_is_searched(&self) {
         if !self.table.trigger.take() {
@@ -48,7 +48,7 @@ impl Core {
         self.take_back(lent);
     }
 
-    /// The partitions of which gets have used hash indexes, if the views there are now go: see [`Core::index_what_came`].
+    /// The partitions of which gets have used hash indexes, if the views there are now go: see [`Engine::index_what_came`].
     pub fn partitions_with_hash_indexes(&self) -> Vec<u64> {
         let state = self.state.load();
         let is_used = |partition: &&Arc<Partition>| partition.open_views().any(|(view, _)| view.has_used_hash_index());
@@ -93,7 +93,7 @@ impl Core {
     /// inherit one. Where there can be none at the time, it is looked at again later, and each time after twice as long.
     pub fn index_at_rest(&self) -> bool {
         // Of several databases one would take the memory of another, which may be read more.
-        if self.settings.hash_index_after == u64::MAX || self.member.common.is_shared() || !self.is_at_rest() {
+        if self.settings.hash_index_after == u64::MAX || self.tenant.common.is_shared() || !self.is_at_rest() {
             return false;
         }
         // Whoever else makes some goes on with it.
@@ -145,7 +145,7 @@ impl Core {
     fn take_back(&self, lent: usize) {
         if lent > 0 {
             self.share_memory(&self.disk.lock().files);
-            self.lend(0, lent);
+            self.reserve(0, lent);
         }
     }
 
@@ -155,7 +155,7 @@ impl Core {
 
     fn is_room_for_hash_index(&self, bytes: usize, share: usize) -> bool {
         let bytes_max = (self.settings.memory / share) as u64;
-        bytes <= self.member.common.spare_bytes() && self.hash_index_bytes_of_all() + bytes as u64 <= bytes_max
+        bytes <= self.tenant.common.spare_bytes() && self.hash_index_bytes_of_all() + bytes as u64 <= bytes_max
     }
 
     /// Makes the hash index of a view, if its data is in memory. Returns whether it did. What it takes is taken from the cache before, and counted in `lent`.
@@ -171,20 +171,20 @@ impl Core {
         if !self.is_room_for_hash_index(wanted, MEMORY_SHARE) || !is_in_memory(view, runs).unwrap_or(false) {
             return false;
         }
-        self.lend(wanted, 0);
+        self.reserve(wanted, 0);
         let is_made = view.make_hash_index(runs, is_cancelled).unwrap_or(false);
         if is_made {
             *lent += wanted;
             self.counters.hash_indexes.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.lend(0, wanted);
+            self.reserve(0, wanted);
         }
         is_made
     }
 
     /// What the hash indexes take of all databases that share the memory.
     fn hash_index_bytes_of_all(&self) -> u64 {
-        self.member.common.databases().iter().map(|core| hash_index_bytes(&core.state.load().version)).sum()
+        self.tenant.common.databases().iter().map(|engine| hash_index_bytes(&engine.state.load().version)).sum()
     }
 }
 

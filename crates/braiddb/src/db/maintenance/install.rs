@@ -5,7 +5,7 @@ use crate::{
     codec::Compression,
     compaction::{self, FlushOutput, JobContext, MergeOutput, MergePart, Plan, Target},
     db::{
-        engine::core::{Core, DiskState, Memtables},
+        engine::root::{DiskState, Engine, Memtables},
         files::reserve::Stage,
     },
     memtable::Memtable,
@@ -72,7 +72,7 @@ struct Moved {
     of_key: HashMap<BlobRef, BlobRef>,
 }
 
-impl Core {
+impl Engine {
     /// Writes an edit that changes no files.
     pub(in crate::db) fn put_into_force(&self, changes: Vec<Change>) -> Result<()> {
         self.install(&mut self.disk.lock(), changes, None)
@@ -282,14 +282,14 @@ impl Core {
     /// Writes an edit and shows its version to readers. The new version's files are synced, and so is the directory.
     fn install(&self, disk: &mut DiskState, changes: Vec<Change>, flushed: Option<&Arc<Memtable>>) -> Result<()> {
         let memtables = flushed.map_or(Memtables::Same, Memtables::Flushed);
-        let done = self.contained("an edit", || self.try_install(disk, changes, memtables));
+        let done = self.catch_panic("an edit", || self.try_install(disk, changes, memtables));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
     /// The same, and what is committed from then on goes into a memtable that readers of the state before do not have. The caller has the
     /// right to write.
     pub(in crate::db) fn install_with_fresh_memtable(&self, disk: &mut DiskState, changes: Vec<Change>) -> Result<()> {
-        let done = self.contained("an edit", || self.try_install(disk, changes, Memtables::Fresh));
+        let done = self.catch_panic("an edit", || self.try_install(disk, changes, Memtables::Fresh));
         done.unwrap_or_else(|reason| Err(Error::ReadOnly { reason }))
     }
 
@@ -311,13 +311,13 @@ impl Core {
         }
         committed.inspect_err(|e| {
             if !e.is_disk_full() {
-                self.latch(e);
+                self.poison(e);
             }
         })?;
         self.counters.manifest_bytes.store(disk.manifest.bytes_written(), Ordering::Relaxed);
         self.next_file.fetch_max(disk.manifest.layout().next_file, Ordering::Relaxed);
         let before = Arc::clone(&self.state.load().version);
-        let version = disk.files.version(disk.manifest.layout(), Some(&before)).inspect_err(|e| self.latch(e))?;
+        let version = disk.files.version(disk.manifest.layout(), Some(&before)).inspect_err(|e| self.poison(e))?;
         drop(before);
         self.publish_version(version, memtables, &disk.files);
         self.flushed.store(disk.manifest.layout().flushed, Ordering::Release);

@@ -2,13 +2,13 @@
 //! than they must where there are few processors.
 
 use crate::{
-    db::engine::{core::Core, parts::limited_work::timed, settings::Settings},
+    db::engine::{parts::limited_work::timed, root::Engine, settings::Settings},
     platform::{Hurry, Pace, Urgency},
     table::{IndexTrigger, TableContext, UnbufferedTables},
 };
 use std::sync::{Arc, atomic::Ordering};
 
-impl Core {
+impl Engine {
     /// Nobody waits for the limit from now on, and no merge pauses: the database is to be closed, which may flush.
     pub fn release_limited_work(&self) {
         if let Some(limits) = self.limited.as_ref().and_then(|limited| limited.limits.as_ref()) {

@@ -2,14 +2,14 @@
 
 use crate::{
     base::Result,
-    db::engine::{core::Core, scheduler::Role},
+    db::engine::{root::Engine, thread_pool::Role},
     wal::Wal,
 };
 
 /// Maximum number of log segments kept while nothing is committed.
 pub(super) const LOG_SEGMENTS_MAX: usize = 3;
 
-impl Core {
+impl Engine {
     /// Has what old segments hold flushed, so that they can be used again, when there are many: else each opening of a
     /// database that is seldom written would add one.
     pub fn trim_log(&self) -> Result<()> {
@@ -49,7 +49,7 @@ impl Core {
         let Some(wal) = self.wal.as_ref().filter(|_| self.check_writable().is_ok()) else { return };
         if let Err(e) = wal.tidy() {
             self.leave_marker();
-            self.latch(&e);
+            self.poison(&e);
         }
     }
 

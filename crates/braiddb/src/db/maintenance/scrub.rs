@@ -7,7 +7,7 @@
 
 use crate::{
     base::{FileNumber, Result},
-    db::engine::{core::Core, parts::scrubber::Place},
+    db::engine::{parts::scrubber::Place, root::Engine},
     table::{DamagedUnit, Run},
     view::{View, damaged_view, damaged_view_file},
 };
@@ -27,7 +27,7 @@ enum Scrubbed {
     View(Arc<View>),
 }
 
-impl Core {
+impl Engine {
     /// Reads the next piece if it is due. Gives how long to rest, in nanoseconds; `None` if nothing is scrubbed.
     pub(in crate::db) fn scrub_a_piece(&self) -> Option<u64> {
         let rate = self.settings.scrub_bytes_per_second;

@@ -9,7 +9,7 @@
 use crate::{
     base::{FileNumber, Result},
     codec::{FILE_HEADER_LEN, FORMAT_VERSION, FileHeader, FileKind},
-    db::engine::core::{Core, WorkState},
+    db::engine::root::{Engine, WorkState},
     platform::OpenMode,
     read::ReadState,
     table::blob::blob_path,
@@ -45,7 +45,7 @@ pub struct UpgradeReport {
     pub left: Vec<OlderFile>,
 }
 
-impl Core {
+impl Engine {
     /// The lowest version that a header of a file tells; `None` for what has none, or is gone.
     pub(in crate::db) fn oldest_header(&self, path: &Path) -> Option<u32> {
         let file = self.table.vfs.open(path, OpenMode::Read).ok()?;

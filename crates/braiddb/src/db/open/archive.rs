@@ -21,7 +21,7 @@ use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
     codec::{FILE_HEADER_LEN, FileHeader, FileKind},
     commit::{decode_group, split_group},
-    db::engine::{core::Core, settings::Settings},
+    db::engine::{root::Engine, settings::Settings},
     platform::{BudgetedVfs, OpenFiles, OpenMode, SystemTime, Vfs, moment_of},
     table::blob::{blob_path, visit_references},
     wal::{self, FinishedSegment, RecordInfo, RecoveryInput, SEGMENT_HEADER_LEN, Visit},
@@ -217,7 +217,7 @@ fn copy_header_last(vfs: &dyn Vfs, from: &Path, to: &Path, header_len: u64, used
     file.sync_data().map_err(|e| Error::output("sync", to, e))
 }
 
-impl Core {
+impl Engine {
     /// Which segments the log must not let go of yet, as of now.
     pub fn what_is_to_be_archived(&self) -> impl Fn(FileNumber) -> bool + use<> {
         let archived = self.archiver.as_ref().map(|archiver| archiver.known.lock().clone());
@@ -232,7 +232,7 @@ impl Core {
         self.archive_finished()
     }
 
-    /// As [`Core::archive_finished`]; a failure is told, and the log is kept until it is archived.
+    /// As [`Engine::archive_finished`]; a failure is told, and the log is kept until it is archived.
     pub fn archive_finished_or_warn(&self) {
         if let Err(e) = self.archive_finished() {
             tracing::warn!(error = %e, "the log archive cannot be written: the log is kept and grows until it can");

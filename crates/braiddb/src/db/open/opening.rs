@@ -23,9 +23,9 @@ use crate::{
         engine::{
             catalog::{Catalog, DroppedTree, TreeState, catalog_key},
             clock::Clock,
-            core::{Core, DiskState, Exclusivity, WorkState, WriteState},
-            memory::{Common, Membership},
+            memory::{Common, TenantQuota},
             parts::{limited_work::LimitedWork, pressure::Pressure},
+            root::{DiskState, Engine, Exclusivity, WorkState, WriteState},
             settings::Settings,
             stats::Counters,
             wal_notify::Watches,
@@ -101,19 +101,19 @@ pub struct Parts {
     pub reserve: Reserve,
 }
 
-impl Core {
+impl Engine {
     /// Opens or creates the database in `dir`, to be written. For reading only, see [`crate::db::export::follower::Follower`].
     ///
     /// With it comes what the catalog is to remember of the log's retention, once there are threads that make room for it.
     ///
     /// A full disk has no space for the log's next segment: then a part of the reserve is used.
-    pub fn open(settings: Settings, dir: &Path) -> Result<(Arc<Core>, Option<RetentionLimit>)> {
+    pub fn open(settings: Settings, dir: &Path) -> Result<(Arc<Engine>, Option<RetentionLimit>)> {
         settings.check()?;
         birthplace::check(&settings, dir)?;
-        open_with_reserve(&settings, dir, || Core::try_open(settings.clone(), dir))
+        open_with_reserve(&settings, dir, || Engine::try_open(settings.clone(), dir))
     }
 
-    fn try_open(settings: Settings, dir: &Path) -> Result<(Arc<Core>, Option<RetentionLimit>)> {
+    fn try_open(settings: Settings, dir: &Path) -> Result<(Arc<Engine>, Option<RetentionLimit>)> {
         let settings = Common::of(settings);
         let lock = take_lock(&settings, dir)?;
         let settings = settings.for_volume(dir);
@@ -156,7 +156,7 @@ impl Core {
         let leftovers = outcome.unneeded.iter().map(|&number| wal::segment_path(dir, number)).collect();
         let wal = begin_epoch(&settings, dir, &mut disk, outcome, last_sequence, &next_file, &blobs)?;
         let archiver = Archiver::new(&settings, disk.manifest.layout().incarnation)?;
-        let core = Arc::new(Core::assemble(Parts {
+        let engine = Arc::new(Engine::assemble(Parts {
             leftovers,
             reserve: Reserve::open(&settings.vfs, &settings.runtime, dir, OpenMode::ReadWrite),
             archiver,
@@ -177,18 +177,18 @@ impl Core {
             next_file,
             counters: Counters::after_recovery(records, tail_note),
         }));
-        core.enter_common();
-        core.settle_after_open()?;
+        engine.enter_common();
+        engine.settle_after_open()?;
         // It has had the time to end.
         drop(ahead);
-        Ok((core, is_new_retention.then_some(retention)))
+        Ok((engine, is_new_retention.then_some(retention)))
     }
 
     /// The core that has these parts.
-    pub fn assemble(parts: Parts) -> Core {
+    pub fn assemble(parts: Parts) -> Engine {
         let Parts { settings, dir, lock, table, state, last_sequence, floor_us, disk, .. } = parts;
         let (state, flushed) = (Arc::new(state), disk.manifest.layout().flushed);
-        Core {
+        Engine {
             dir,
             incarnation: disk.manifest.layout().incarnation,
             versions: parts.versions,
@@ -198,7 +198,7 @@ impl Core {
             table,
             state: ArcSwap::new(Arc::clone(&state)),
             fast_state: Published::new(state),
-            member: Membership::new(Arc::clone(settings.common())),
+            tenant: TenantQuota::new(Arc::clone(settings.common())),
             is_to_freeze: AtomicBool::new(false),
             change: Mutex::new(()),
             indexing: Mutex::default(),
@@ -234,7 +234,7 @@ impl Core {
             next_file: parts.next_file,
             pressure: Pressure::default(),
             reserve: parts.reserve,
-            superseding: Default::default(),
+            garbage_limit: Default::default(),
             counters: parts.counters,
             closing: AtomicBool::new(false),
             is_superseded: AtomicBool::new(false),
@@ -399,7 +399,7 @@ fn open_blobs(
 fn first_state(settings: &Settings, replayed: &Replayed, version: Arc<crate::version::Version>) -> ReadState {
     let mut memtables = replayed.memtables.clone();
     // The last one goes on taking writes; the others wait for their flush.
-    let active = memtables.pop().unwrap_or_else(|| Core::new_memtable(settings, 0));
+    let active = memtables.pop().unwrap_or_else(|| Engine::new_memtable(settings, 0));
     memtables.reverse();
     ReadState { active, frozen: memtables, version, garbage: Arc::new(Garbage::default()) }
 }

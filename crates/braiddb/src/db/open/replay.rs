@@ -11,7 +11,7 @@ use crate::{
     codec::MergeFunctions,
     commit::{Operation, decode_group},
     db::{
-        engine::{core::Core, settings::Settings},
+        engine::{root::Engine, settings::Settings},
         files::blob_store::BlobStore,
         read::merge_operands::insert_operands,
         write::wal_bypass::{tells_of_load, unlogged_before},
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
             blobs,
             functions,
             memtables: Vec::new(),
-            memtable: Core::new_memtable(settings, 0),
+            memtable: Engine::new_memtable(settings, 0),
             gets_memory_ready: false,
             ahead: None,
             told_at: TOLD_EACH_BYTES,
@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
     fn make_room(&mut self) {
         let used = self.memtable.bytes_used();
         if used >= self.settings.memtable_bytes() {
-            let next = Core::new_memtable(self.settings, used);
+            let next = Engine::new_memtable(self.settings, used);
             let full = std::mem::replace(&mut self.memtable, next);
             self.memtables.push(full);
             self.told_at = 0;
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn the_only_operation_of_a_group_has_the_number_of_its_batch() {
         let db = open(small(&mem())).unwrap();
-        let core = db.core();
+        let engine = db.engine();
         let key = [0, 0, 0, 9, b'k'];
         // Two batches without operations, and one with a value of a byte.
         let payload = [&[0, 0, 2, EntryKind::Value as u8, 5][..], &key, &[1, b'v']].concat();
@@ -319,7 +319,7 @@ mod tests {
             RecordInfo { epoch: 1, lsn: 0, end_lsn: 99, first_sequence: 10, last_sequence: 12, commit_time_us: 0 };
         for (flushed, is_new) in [(9, true), (11, true), (12, false)] {
             let layout = Layout { flushed, ..Layout::default() };
-            let mut walk = Walk::new(&core.settings, &layout, &core.blobs, &core.functions);
+            let mut walk = Walk::new(&engine.settings, &layout, &engine.blobs, &engine.functions);
             assert_eq!(walk.visit(&info, &payload).unwrap(), Visit::Taken);
             assert!(walk.memtable.get(&key, 11).is_none(), "flushed up to {flushed}");
             assert_eq!(walk.memtable.get(&key, 12).map(|entry| entry.value.to_vec()), is_new.then(|| b"v".to_vec()));

@@ -17,7 +17,7 @@ use crate::{
     db::{
         engine::{
             catalog::{DroppedTree, TreeState, catalog_key},
-            core::{Core, DiskState},
+            root::{DiskState, Engine},
             settings::Settings,
         },
         files::blob_store::BlobStore,
@@ -76,7 +76,7 @@ pub fn hold_blobs(blobs: &BlobStore, segments: &[Arc<Segment>]) -> Result<usize>
     Ok(0)
 }
 
-impl Core {
+impl Engine {
     /// Has the catalog remember the limits.
     pub(in crate::db) fn remember_retention(&self, limit: RetentionLimit) -> Result<()> {
         let mut batch = RawBatch::default();

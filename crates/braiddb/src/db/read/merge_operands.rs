@@ -5,7 +5,7 @@ use crate::{
     base::{EntryKind, EntryRef, Error, Result, SequenceNumber},
     codec::{Base, MergeFunctions, Operands},
     commit::Operation,
-    db::engine::{core::Core, key::TREE_ID_LEN},
+    db::engine::{key::TREE_ID_LEN, root::Engine},
     memtable::{Memtable, MemtableWriter},
     read::{self, ReadState},
 };
@@ -59,7 +59,7 @@ fn applied(
     }
 }
 
-impl Core {
+impl Engine {
     /// The value that operands make of the value beneath them at a snapshot, and when the value beneath expires. `entry` was
     /// found in `state`, and everything else is looked up there.
     #[cold]
@@ -126,12 +126,12 @@ impl Pile {
 
 /// The operands that are piled up on a key, without a look at what they make of it. `entry` was found in `state`, and so is all else.
 #[cold]
-pub fn pile_up(core: &Core, state: &ReadState, entry: &FoundOperands) -> Result<Pile> {
+pub fn pile_up(engine: &Engine, state: &ReadState, entry: &FoundOperands) -> Result<Pile> {
     let user_key = entry.key.get(TREE_ID_LEN..).unwrap_or_default();
     let mut lists = vec![(entry.sequence, entry.operands.clone())];
     let mut beneath = None;
     while let Some((sequence, operands)) = lists.last() {
-        let operands = decode(core, user_key, operands)?;
+        let operands = decode(engine, user_key, operands)?;
         let Some(below) =
             sequence.checked_sub(operands.reach.saturating_add(1)).filter(|_| operands.base == Base::Beneath)
         else {
@@ -148,9 +148,9 @@ pub fn pile_up(core: &Core, state: &ReadState, entry: &FoundOperands) -> Result<
         }
     }
     let Some((sequence, mut piled)) = lists.pop() else { unreachable!("there is one at least") };
-    let lowest = sequence - decode(core, user_key, &piled)?.reach.min(sequence);
+    let lowest = sequence - decode(engine, user_key, &piled)?.reach.min(sequence);
     for (sequence, newer) in lists.iter().rev() {
-        piled = decode(core, user_key, newer)?.on_top_of(&decode(core, user_key, &piled)?, sequence - lowest);
+        piled = decode(engine, user_key, newer)?.on_top_of(&decode(engine, user_key, &piled)?, sequence - lowest);
     }
     Ok(Pile { operands: piled, beneath })
 }
@@ -172,9 +172,9 @@ impl FoundOperands {
     }
 }
 
-fn decode<'a>(core: &Core, user_key: &[u8], operands: &'a [u8]) -> Result<Operands<'a>> {
+fn decode<'a>(engine: &Engine, user_key: &[u8], operands: &'a [u8]) -> Result<Operands<'a>> {
     Operands::decode(operands).ok_or_else(|| {
         let key = user_key.escape_ascii();
-        Error::corruption(&core.dir, 0, format!("the operands merged into the key \"{key}\" cannot be understood"))
+        Error::corruption(&engine.dir, 0, format!("the operands merged into the key \"{key}\" cannot be understood"))
     })
 }

@@ -5,9 +5,9 @@ use crate::{
     base::{Content, EntryKind, EntryRef, Error, ReaderKind, Result, SequenceNumber, TreeId},
     db::{
         engine::{
-            core::Core,
             key::{KeyBuf, check_key},
             read_hold::Hold,
+            root::Engine,
         },
         files::names::damaged_view,
     },
@@ -82,7 +82,7 @@ pub fn has_expired(entry: &EntryRef<'_>, now_us: u64) -> bool {
         && Content::of(entry.kind, entry.value).is_some_and(|content| content.expires_us <= Some(now_us))
 }
 
-impl Core {
+impl Engine {
     /// Shows the value that a key of a tree has now to `read`. A large value, which was read for this call, is the reader's own.
     #[inline]
     pub fn get_now<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
@@ -102,14 +102,14 @@ impl Core {
         self.get_slow(tree, key, read)
     }
 
-    /// [`Core::get_now`] of what is not known at once; a function of its own, since with it the other has not registers enough.
+    /// [`Engine::get_now`] of what is not known at once; a function of its own, since with it the other has not registers enough.
     #[inline(never)]
     fn get_slow<R>(&self, tree: TreeId, key: &[u8], read: impl FnOnce(Cow<'_, [u8]>) -> R) -> Result<Option<R>> {
         let whole = KeyBuf::new(tree, key);
         self.get(LookupKey::of_parts(&whole, tree.first_key(), key), None, read)
     }
 
-    /// Shows the value of an internal key at a snapshot, or now, to `read`, as [`Core::get_now`] does.
+    /// Shows the value of an internal key at a snapshot, or now, to `read`, as [`Engine::get_now`] does.
     #[inline]
     pub fn get<R>(
         &self,
@@ -120,7 +120,7 @@ impl Core {
         self.get_with(key, snapshot, false, |value, _| read(value))
     }
 
-    /// [`Core::get`] for who wants to know which commit wrote it as well.
+    /// [`Engine::get`] for who wants to know which commit wrote it as well.
     #[inline]
     pub fn get_entry<R>(
         &self,
@@ -173,7 +173,7 @@ impl Core {
         (content.kind == EntryKind::Value).then_some(Some(content.value))
     }
 
-    /// [`Core::get`] of a large value, and of whatever must be healed first.
+    /// [`Engine::get`] of a large value, and of whatever must be healed first.
     #[cold]
     pub fn get_unresolved(&self, key: &[u8], snapshot: Option<&Hold>) -> Result<Option<Resolved>> {
         self.healing(|| {
@@ -201,7 +201,7 @@ impl Core {
         Ok(self.resolve_with_end(state, found, now_us)?.map(|(value, _)| value))
     }
 
-    /// [`Core::resolve`], and when the value expires: see [`Resolved::expires_us`].
+    /// [`Engine::resolve`], and when the value expires: see [`Resolved::expires_us`].
     pub fn resolve_with_end(
         &self,
         state: &ReadState,

@@ -11,7 +11,7 @@ use crate::{
     commit::{Held, Seen},
     db::engine::{
         clock::Moment,
-        core::{Core, WorkState},
+        root::{Engine, WorkState},
         stats::ReaderStats,
     },
 };
@@ -34,7 +34,7 @@ pub struct ReaderSummary {
     pub overstaying: Vec<ReaderStats>,
 }
 
-impl Core {
+impl Engine {
     /// The present moment.
     #[inline]
     pub fn now(&self) -> Moment {

@@ -4,7 +4,7 @@ use super::token::ResumeToken;
 use crate::{
     base::{Error, Result, SequenceNumber},
     db::{
-        engine::{core::Core, settings::TreeOptions},
+        engine::{root::Engine, settings::TreeOptions},
         record::version::Version,
         write::pending_blobs::PendingBlobs,
     },
@@ -197,7 +197,7 @@ pub struct MergeOperand {
 /// A value that stands in pieces in blob files, which stay as long as this is there.
 #[derive(Debug)]
 pub struct LoggedStream {
-    pub(super) core: Arc<Core>,
+    pub(super) engine: Arc<Engine>,
     pub(super) pieces: Pieces,
     /// Keeps the files.
     pub(super) _files: PendingBlobs,
@@ -217,9 +217,9 @@ impl LoggedStream {
     /// Writes the value to `out`, a part at a time, checked; how many bytes. `Closed` once the database is.
     pub fn copy_to(&self, out: &mut impl Write) -> Result<u64> {
         for piece in &self.pieces.list {
-            self.core.check_open()?;
+            self.engine.check_open()?;
             let mut written = Ok(());
-            self.core.blobs.file(piece.file)?.read_streaming(piece, &mut |bytes| {
+            self.engine.blobs.file(piece.file)?.read_streaming(piece, &mut |bytes| {
                 if written.is_ok() {
                     written = out.write_all(bytes);
                 }

@@ -6,7 +6,7 @@ use crate::{
     codec::{Base, Operands},
     commit::Operation,
     db::{
-        engine::{catalog::TreeState, core::Core},
+        engine::{catalog::TreeState, root::Engine},
         handles::multi::tree::{bounds_of, split as split_multi_key, unescape},
         write::{pending_blobs::PendingBlobs, wal_bypass::Marker},
     },
@@ -64,23 +64,23 @@ struct KnownTree {
 pub struct Trees(HashMap<u32, KnownTree>);
 
 impl Trees {
-    fn get(&mut self, core: &Core, id: TreeId) -> Option<&KnownTree> {
+    fn get(&mut self, engine: &Engine, id: TreeId) -> Option<&KnownTree> {
         match self.0.entry(id.0) {
             Entry::Occupied(known) => Some(known.into_mut()),
-            Entry::Vacant(unknown) => Some(unknown.insert(known_tree(core, id)?)),
+            Entry::Vacant(unknown) => Some(unknown.insert(known_tree(engine, id)?)),
         }
     }
 
-    fn named(&mut self, core: &Core, id: TreeId) -> ChangedTree {
-        ChangedTree { id: id.0, name: self.get(core, id).map(|tree| Arc::clone(&tree.name)) }
+    fn named(&mut self, engine: &Engine, id: TreeId) -> ChangedTree {
+        ChangedTree { id: id.0, name: self.get(engine, id).map(|tree| Arc::clone(&tree.name)) }
     }
 }
 
-fn known_tree(core: &Core, id: TreeId) -> Option<KnownTree> {
-    if let Some(state) = core.catalog.by_name.read().values().find(|tree| tree.id == id) {
+fn known_tree(engine: &Engine, id: TreeId) -> Option<KnownTree> {
+    if let Some(state) = engine.catalog.by_name.read().values().find(|tree| tree.id == id) {
         return Some(KnownTree { name: state.name.read().as_str().into(), multi: state.multi });
     }
-    let dropped = core.catalog.dropped.read();
+    let dropped = engine.catalog.dropped.read();
     dropped.get(&id).map(|tree| KnownTree { name: tree.name.as_str().into(), multi: tree.multi })
 }
 
@@ -95,7 +95,7 @@ struct CatalogChanges {
 
 /// Makes changes of the operations of one batch.
 pub struct Decoder<'a> {
-    pub core: &'a Arc<Core>,
+    pub engine: &'a Arc<Engine>,
     pub filter: &'a Filter,
     pub trees: &'a mut Trees,
     /// The last commit that the watcher was told of.
@@ -130,7 +130,7 @@ impl Decoder<'_> {
     }
 
     fn nonsense(&self) -> Error {
-        Error::corruption(&self.core.dir, 0, "a record of the log holds an operation that cannot be understood")
+        Error::corruption(&self.engine.dir, 0, "a record of the log holds an operation that cannot be understood")
     }
 
     fn catalog_changes(&self, operations: &[Operation<'_>]) -> CatalogChanges {
@@ -174,13 +174,13 @@ impl Decoder<'_> {
             Marker::Unlogged(up_to) if *up_to <= self.told => None,
             Marker::Unlogged(up_to) => Some(Change::Gap(Gap::Commits { up_to: *up_to })),
             Marker::Range(tree, start, end) => {
-                let is_multi = self.trees.get(self.core, *tree).is_some_and(|known| known.multi);
+                let is_multi = self.trees.get(self.engine, *tree).is_some_and(|known| known.multi);
                 let (start, end) = match is_multi {
                     true => keys_of_pairs(start, end.as_deref()),
                     false => (start.clone(), end.clone()),
                 };
                 let (start, end) = self.filter.clip(*tree, &start, end.as_deref())?;
-                Some(Change::Gap(Gap::Range { tree: self.trees.named(self.core, *tree), start, end }))
+                Some(Change::Gap(Gap::Range { tree: self.trees.named(self.engine, *tree), start, end }))
             }
         }
     }
@@ -191,7 +191,7 @@ impl Decoder<'_> {
         if !self.filter.has_tree(id) {
             return None;
         }
-        let tree = self.trees.named(self.core, id);
+        let tree = self.trees.named(self.engine, id);
         Some(match from {
             Some(from) => Change::RenameTree { tree, from: from.clone() },
             None if is_new => Change::CreateTree { tree, multi },
@@ -200,7 +200,7 @@ impl Decoder<'_> {
     }
 
     fn drop_of(&mut self, tree: TreeId) -> Option<Change> {
-        self.filter.has_tree(tree).then(|| Change::DropTree { tree: self.trees.named(self.core, tree) })
+        self.filter.has_tree(tree).then(|| Change::DropTree { tree: self.trees.named(self.engine, tree) })
     }
 
     /// What was deleted up to `end`, an internal key, tree by tree: of the end of one tree and the beginning of the next, a transaction
@@ -217,8 +217,8 @@ impl Decoder<'_> {
         if !self.filter.has_tree(tree) {
             return None;
         }
-        let named = self.trees.named(self.core, tree);
-        if self.trees.get(self.core, tree).is_some_and(|known| known.multi)
+        let named = self.trees.named(self.engine, tree);
+        if self.trees.get(self.engine, tree).is_some_and(|known| known.multi)
             && let Some((key, [])) = split_pair(start)
             && *bounds_of(tree, &key).1 == *end
         {
@@ -230,12 +230,12 @@ impl Decoder<'_> {
     }
 
     fn of_key(&mut self, tree: TreeId, key: &[u8], operation: &Operation<'_>) -> Result<Option<Change>> {
-        if self.trees.get(self.core, tree).is_some_and(|known| known.multi) {
+        if self.trees.get(self.engine, tree).is_some_and(|known| known.multi) {
             let (key, value) = split_pair(key).ok_or_else(|| self.nonsense())?;
             if !self.filter.has_key(tree, &key) {
                 return Ok(None);
             }
-            let (tree, value) = (self.trees.named(self.core, tree), value.to_vec());
+            let (tree, value) = (self.trees.named(self.engine, tree), value.to_vec());
             return Ok(Some(match operation.kind {
                 EntryKind::Tombstone => Change::Remove { tree, key, value },
                 _ => Change::Add { tree, key, value },
@@ -244,7 +244,7 @@ impl Decoder<'_> {
         if !self.filter.has_key(tree, key) {
             return Ok(None);
         }
-        let (tree, key) = (self.trees.named(self.core, tree), key.to_vec());
+        let (tree, key) = (self.trees.named(self.engine, tree), key.to_vec());
         let content = Content::of(operation.kind, operation.value).ok_or_else(|| self.nonsense())?;
         let expires = content.expires_us.and_then(|us| self.wall_time(us));
         Ok(Some(match content.kind {
@@ -253,7 +253,7 @@ impl Decoder<'_> {
             EntryKind::BlobRef => {
                 let pieces = Pieces::of(&content).ok_or_else(|| self.nonsense())?;
                 let stream = self.stream(pieces)?;
-                let value = self.core.blobs.read_pieces(&stream.pieces)?;
+                let value = self.engine.blobs.read_pieces(&stream.pieces)?;
                 Change::Put { tree, key, value, expires }
             }
             EntryKind::Stream => {
@@ -275,7 +275,7 @@ impl Decoder<'_> {
             Base::Value(value) => MergeBase::Value(value.to_vec()),
         };
         let operand = |operand: crate::codec::Operand<'_>| MergeOperand {
-            function: self.core.functions.name(operand.function),
+            function: self.engine.functions.name(operand.function),
             operand: operand.bytes.to_vec(),
         };
         Change::Merge { tree, key, base, operands: operands.iter().map(operand).collect() }
@@ -283,21 +283,21 @@ impl Decoder<'_> {
 
     /// A value in blob files, which are kept; an error if they are gone.
     fn stream(&self, pieces: Pieces) -> Result<LoggedStream> {
-        let mut files = PendingBlobs::new(self.core);
-        let are_there = match self.core.wal {
+        let mut files = PendingBlobs::new(self.engine);
+        let are_there = match self.engine.wal {
             Some(_) => files.pin(&pieces),
             // Files that are open stay.
-            None => pieces.list.iter().all(|piece| self.core.blobs.file(piece.file).is_ok()),
+            None => pieces.list.iter().all(|piece| self.engine.blobs.file(piece.file).is_ok()),
         };
         if !are_there {
-            let floor = self.core.flushed.load(std::sync::atomic::Ordering::Acquire);
+            let floor = self.engine.flushed.load(std::sync::atomic::Ordering::Acquire);
             return Err(Error::WatchTooOld { after: self.told, floor });
         }
-        Ok(LoggedStream { core: Arc::clone(self.core), pieces, _files: files })
+        Ok(LoggedStream { engine: Arc::clone(self.engine), pieces, _files: files })
     }
 
     fn wall_time(&self, database_us: u64) -> Option<SystemTime> {
-        UNIX_EPOCH.checked_add(Duration::from_micros(database_us.saturating_sub(self.core.ahead_us())))
+        UNIX_EPOCH.checked_add(Duration::from_micros(database_us.saturating_sub(self.engine.ahead_us())))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     commit::{Operation, decode_batch},
     db::{
-        engine::{catalog::TreeState, core::Core},
+        engine::{catalog::TreeState, root::Engine},
         handles::{database::Db, multi::tree::MultiTree, tree::Tree},
     },
     platform::UNIX_EPOCH,
@@ -123,7 +123,7 @@ impl WatchOptions {
 /// Ends a watcher, from whichever thread.
 #[derive(Clone)]
 pub struct WatchStopper {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     is_stopped: Arc<AtomicBool>,
 }
 
@@ -138,7 +138,7 @@ impl WatchStopper {
     /// Has the watcher show nothing any more: who waits in it returns, with `None`.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
-        self.core.watches.wake();
+        self.engine.watches.wake();
     }
 }
 
@@ -236,27 +236,27 @@ impl Db {
 
 impl Watcher {
     fn new(db: &Db, options: WatchOptions) -> Result<Watcher> {
-        let core = db.core();
-        core.check_open()?;
+        let engine = db.engine();
+        engine.check_open()?;
         let WatchOptions { filter, tree, start, is_unsynced } = options;
-        if let Some(tree) = tree.filter(|tree| tree.home != core.incarnation) {
+        if let Some(tree) = tree.filter(|tree| tree.home != engine.incarnation) {
             return Err(tree.another_database());
         }
         if filter.tree.is_none() && !filter.prefix.is_empty() {
             return Err(Error::InvalidArgument("a prefix of keys is of one tree: say which".to_owned()));
         }
-        let source = Source::new(core)?;
+        let source = Source::new(engine)?;
         let after = match start {
             Start::Now => None,
-            Start::After(commit) => Some(core.before_refused(commit)),
+            Start::After(commit) => Some(engine.before_refused(commit)),
             Start::Resume(token) => Some(source.check_token(&token)?),
             Start::Oldest => Some(source.floor()),
         };
-        let visible = core.snapshots.visible();
+        let visible = engine.snapshots.visible();
         if let Some(after) = after {
             check_reached(after, visible)?;
         }
-        let reader = match (&core.wal, after) {
+        let reader = match (&engine.wal, after) {
             (Some(wal), None) => wal.reader_at_end(),
             _ => source.reader_after(after.unwrap_or(visible))?,
         };
@@ -290,7 +290,7 @@ impl Watcher {
     /// The next commit; waits for one for so long. `None` if there was none, or the watcher was stopped.
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<ChangeSet>> {
         let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let until_ns = self.db.core().now_ns().saturating_add(ns);
+        let until_ns = self.db.engine().now_ns().saturating_add(ns);
         self.next_by(Patience::UntilNs(until_ns))
     }
 
@@ -307,48 +307,48 @@ impl Watcher {
 
     /// Ends the watcher from another thread.
     pub fn stopper(&self) -> WatchStopper {
-        WatchStopper { core: Arc::clone(self.db.core()), is_stopped: Arc::clone(&self.is_stopped) }
+        WatchStopper { engine: Arc::clone(self.db.engine()), is_stopped: Arc::clone(&self.is_stopped) }
     }
 
     fn next_by(&mut self, patience: Patience) -> Result<Option<ChangeSet>> {
         loop {
-            let core = Arc::clone(self.db.core());
+            let engine = Arc::clone(self.db.engine());
             if self.is_stopped.load(Ordering::Acquire) {
                 return Ok(None);
             }
-            core.check_open()?;
+            engine.check_open()?;
             // Before it is looked at: what comes meanwhile is news to the wait below.
             let before = self.source.state();
-            if let Some(shown) = self.show_pending(&core)? {
+            if let Some(shown) = self.show_pending(&engine)? {
                 return Ok(Some(shown));
             }
             if self.pending.is_empty() && self.read_on()? {
                 continue;
             }
-            let now_ns = core.now_ns();
+            let now_ns = engine.now_ns();
             let left_ns = match patience {
                 Patience::None => 0,
                 Patience::UntilNs(until_ns) => until_ns.saturating_sub(now_ns),
                 Patience::Endless => u64::MAX,
             };
-            if let Some(pause_ns) = self.pause_before_sync(&core, now_ns) {
+            if let Some(pause_ns) = self.pause_before_sync(&engine, now_ns) {
                 if pause_ns == 0 || left_ns == 0 {
-                    self.sync(&core)?;
+                    self.sync(&engine)?;
                     continue;
                 }
-                self.wait(&core, left_ns.min(pause_ns), before);
+                self.wait(&engine, left_ns.min(pause_ns), before);
                 continue;
             }
             if left_ns == 0 || self.source.closed.is_some() {
                 return Ok(None);
             }
-            self.wait(&core, left_ns, before);
+            self.wait(&engine, left_ns, before);
         }
     }
 
     /// How long to leave it to others to sync what is to be shown; `None` if all is synced that can be, or need not be.
-    fn pause_before_sync(&self, core: &Core, now_ns: u64) -> Option<u64> {
-        let wal = core.wal.as_ref().filter(|_| !self.is_unsynced)?;
+    fn pause_before_sync(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
+        let wal = engine.wal.as_ref().filter(|_| !self.is_unsynced)?;
         if wal.durable_lsn() >= wal.end_lsn() || !self.pending.is_empty() {
             return None;
         }
@@ -356,19 +356,19 @@ impl Watcher {
         Some(due_ns.saturating_sub(now_ns))
     }
 
-    fn sync(&mut self, core: &Core) -> Result<()> {
-        let _inside = core.enter_past_closing()?;
-        if let Some(wal) = &core.wal {
-            core.sync_to(wal.end_lsn())?;
+    fn sync(&mut self, engine: &Engine) -> Result<()> {
+        let _inside = engine.enter_past_closing()?;
+        if let Some(wal) = &engine.wal {
+            engine.sync_to(wal.end_lsn())?;
         }
-        self.synced_at_ns = Some(core.now_ns());
+        self.synced_at_ns = Some(engine.now_ns());
         Ok(())
     }
 
     /// Sleeps until there is more than there was `before`.
-    fn wait(&self, core: &Core, pause_ns: u64, before: SourceState) {
-        core.wait_for_commits(Duration::from_nanos(pause_ns), || {
-            self.is_stopped.load(Ordering::Acquire) || core.check_open().is_err() || self.source.state() != before
+    fn wait(&self, engine: &Engine, pause_ns: u64, before: SourceState) {
+        engine.wait_for_commits(Duration::from_nanos(pause_ns), || {
+            self.is_stopped.load(Ordering::Acquire) || engine.check_open().is_err() || self.source.state() != before
         });
     }
 
@@ -406,20 +406,20 @@ impl Watcher {
     }
 
     /// Takes what was read in turn, up to the next commit of which anything is to be shown.
-    fn show_pending(&mut self, core: &Arc<Core>) -> Result<Option<ChangeSet>> {
+    fn show_pending(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
         while let Some(pending) = self.pending.front() {
-            if pending.sequence() > core.snapshots.visible() {
+            if pending.sequence() > engine.snapshots.visible() {
                 // It is logged, and will be visible in a moment.
                 return Ok(None);
             }
-            if let Some(shown) = self.show_first(core)? {
+            if let Some(shown) = self.show_first(engine)? {
                 return Ok(Some(shown));
             }
         }
         Ok(None)
     }
 
-    fn show_first(&mut self, core: &Arc<Core>) -> Result<Option<ChangeSet>> {
+    fn show_first(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
         let Watcher { pending, filter, trees, told, .. } = self;
         let Some(first) = pending.front_mut() else { return Ok(None) };
         let sequence = first.sequence();
@@ -429,27 +429,27 @@ impl Watcher {
                 let mut operations: Vec<Operation<'_>> = Vec::new();
                 let len = decode_batch(payload.get(*at..).unwrap_or_default(), |operation| operations.push(operation));
                 let Some(len) = len else {
-                    return Err(Error::corruption(&core.dir, 0, "a record of the log cannot be understood"));
+                    return Err(Error::corruption(&engine.dir, 0, "a record of the log cannot be understood"));
                 };
                 let is_new = sequence > *told;
-                let mut decoder = Decoder { core, filter, trees, told: *told };
+                let mut decoder = Decoder { engine, filter, trees, told: *told };
                 // What cannot be shown now is tried again by the next call.
                 let changes = if is_new { decoder.changes(&operations)? } else { Vec::new() };
                 *at += len;
                 (changes, Some(info.commit_time_us))
             }
         };
-        self.pass_first(core, sequence);
+        self.pass_first(engine, sequence);
         if changes.is_empty() {
             return Ok(None);
         }
         let time = time_us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us)));
-        let version = core.versions.of(sequence);
+        let version = engine.versions.of(sequence);
         Ok(Some(ChangeSet { sequence, version, time, changes, token: self.token }))
     }
 
     /// Notes that the first batch that waits was shown, or is not to be.
-    fn pass_first(&mut self, core: &Core, shown: SequenceNumber) {
+    fn pass_first(&mut self, engine: &Engine, shown: SequenceNumber) {
         let (mut epoch, mut lsn) = (u64::from(self.reader.epoch()), self.reader.lsn());
         let is_done = match self.pending.front_mut() {
             Some(Pending::Group { info, sequence, .. }) => {
@@ -464,7 +464,7 @@ impl Watcher {
         }
         if shown > self.told {
             self.told = shown;
-            let (incarnation, is_synced) = (core.incarnation, !self.is_unsynced);
+            let (incarnation, is_synced) = (engine.incarnation, !self.is_unsynced);
             self.token = ResumeToken { incarnation, sequence: shown, epoch, lsn, is_synced };
         }
     }
@@ -473,7 +473,7 @@ impl Watcher {
 /// Where the changes are: the log that is written, or what is found of one where the database is open for reading only.
 #[derive(Debug)]
 struct Source {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     closed: Option<ClosedLog>,
 }
 
@@ -489,21 +489,21 @@ struct SourceState {
 impl Source {
     fn state(&self) -> SourceState {
         SourceState {
-            visible: self.core.snapshots.visible(),
+            visible: self.engine.snapshots.visible(),
             end: self.limit(true),
             durable: self.limit(false),
             gap: self.gap_end(),
         }
     }
 
-    fn new(core: &Arc<Core>) -> Result<Source> {
-        let closed = if core.wal.is_some() { None } else { Some(core.find_log()?) };
-        Ok(Source { core: Arc::clone(core), closed })
+    fn new(engine: &Arc<Engine>) -> Result<Source> {
+        let closed = if engine.wal.is_some() { None } else { Some(engine.find_log()?) };
+        Ok(Source { engine: Arc::clone(engine), closed })
     }
 
     /// Up to where the log may be read: to its end, or as far as it is synced.
     fn limit(&self, is_unsynced: bool) -> Lsn {
-        match (&self.core.wal, &self.closed) {
+        match (&self.engine.wal, &self.closed) {
             (Some(wal), _) if is_unsynced => wal.end_lsn(),
             (Some(wal), _) => wal.durable_lsn().min(wal.end_lsn()),
             (None, Some(closed)) if is_unsynced => closed.end_lsn(),
@@ -514,15 +514,15 @@ impl Source {
     /// The token of a watcher that begins after the commit `told`. A crash may take that back, and give its number to another: then the token
     /// must be refused. So all up to there is synced first, unless the watcher is not to do that.
     fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
-        let core = &self.core;
-        let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !core.has_unlogged());
-        if core.wal.is_some() && !is_unsynced && !is_synced && core.check_writable().is_ok() {
-            let _inside = core.enter()?;
+        let engine = &self.engine;
+        let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
+        if engine.wal.is_some() && !is_unsynced && !is_synced && engine.check_writable().is_ok() {
+            let _inside = engine.enter()?;
             // By the log, or by tables: then the log may still lose its end, which does not matter any more.
-            core.make_durable(told)?;
+            engine.make_durable(told)?;
             is_synced = true;
         }
-        let incarnation = core.incarnation;
+        let incarnation = engine.incarnation;
         let (epoch, lsn) = (u64::from(reader.epoch()), reader.lsn());
         if is_synced {
             return Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: true });
@@ -535,7 +535,7 @@ impl Source {
 
     /// The last commit that is not in the log and is durable all the same.
     fn gap_end(&self) -> SequenceNumber {
-        self.core.unlogged.load(Ordering::Acquire).min(self.core.flushed.load(Ordering::Acquire))
+        self.engine.unlogged.load(Ordering::Acquire).min(self.engine.flushed.load(Ordering::Acquire))
     }
 
     fn floor(&self) -> SequenceNumber {
@@ -548,7 +548,7 @@ impl Source {
 
     /// The commit that a token stands after, if it is one of this database that has not lost what its watcher saw.
     fn check_token(&self, token: &ResumeToken) -> Result<SequenceNumber> {
-        if token.incarnation != self.core.incarnation {
+        if token.incarnation != self.engine.incarnation {
             return Err(Error::InvalidArgument(
                 "the resume token is of another database, or of this one before it was restored: what it has not seen cannot be told; \
                  take a snapshot, and watch from its sequence number on"
@@ -556,7 +556,7 @@ impl Source {
             ));
         }
         // First: to a log that was put back to an earlier state, the token's epoch looks like one that it has dropped.
-        check_reached(token.sequence, self.core.snapshots.visible())?;
+        check_reached(token.sequence, self.engine.snapshots.visible())?;
         if token.is_synced {
             return Ok(token.sequence);
         }
@@ -588,7 +588,7 @@ fn check_reached(commit: SequenceNumber, last: SequenceNumber) -> Result<()> {
 
 impl SegmentSource for Source {
     fn with_segments<R>(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<Segment>>, SequenceNumber) -> R) -> R {
-        match (&self.core.wal, &self.closed) {
+        match (&self.engine.wal, &self.closed) {
             (Some(wal), _) => wal.with_segments(look),
             (None, Some(closed)) => closed.with_segments(look),
             (None, None) => look(&mut std::iter::empty(), SequenceNumber::MAX),
@@ -596,7 +596,7 @@ impl SegmentSource for Source {
     }
 }
 
-impl Core {
+impl Engine {
     /// What there is of the log of a database that is open for reading only. A writer in another process may release the segments
     /// that the manifest names, and use their files again: then the log is read once more, by the manifest of then. So an error is
     /// returned only where CURRENT stands still.

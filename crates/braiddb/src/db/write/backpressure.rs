@@ -1,12 +1,12 @@
 //! Backpressure: writers are slowed by microseconds as work piles up, so that they never run into a wall. See [`Pressure`].
 
 use crate::{
-    db::engine::{core::Core, parts::pressure::FROZEN_MAX, scheduler::RETRY_NS_MIN},
+    db::engine::{parts::pressure::FROZEN_MAX, root::Engine, thread_pool::RETRY_NS_MIN},
     platform::WHOLE,
     read::ReadState,
 };
 
-impl Core {
+impl Engine {
     /// Looks at how hard writers must be pressed in a state. The caller holds `change`, and not `work`.
     pub fn measure_pressure(&self, state: &ReadState) {
         let work = self.work.lock();
@@ -17,7 +17,7 @@ impl Core {
 
     /// The most bytes of memtables that wait for their flush. It is less where other databases that it shares memory with have some, too.
     fn waiting_bytes_max(&self) -> usize {
-        (FROZEN_MAX * self.settings.memtable_bytes()).min(self.member.common.waiting_bytes_max())
+        (FROZEN_MAX * self.settings.memtable_bytes()).min(self.tenant.common.waiting_bytes_max())
     }
 
     /// Whether no memtable may be frozen before one is flushed.
@@ -25,7 +25,7 @@ impl Core {
         let state = self.state.load();
         let waiting = || state.frozen.iter().map(|memtable| memtable.bytes_used()).sum::<usize>();
         state.frozen.len() >= FROZEN_MAX
-            || !state.frozen.is_empty() && waiting() >= self.member.common.waiting_bytes_max()
+            || !state.frozen.is_empty() && waiting() >= self.tenant.common.waiting_bytes_max()
     }
 
     /// Waits while as many memtables are frozen as may be. Fails rather than wait for a flush that cannot be done.

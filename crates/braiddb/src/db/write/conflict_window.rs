@@ -6,15 +6,15 @@
 //! It commits without the queue.
 //!
 //! INVARIANT X1: no commit waits in the queue for an exclusive transaction. Each caller waits by itself, in
-//! [`Core::heed_notices`], for `exclusive_wait_ns` at most; a leader that finds the right taken sends its whole group back
+//! [`Engine::heed_notices`], for `exclusive_wait_ns` at most; a leader that finds the right taken sends its whole group back
 //! there. So one transaction that is never ended cannot hold a commit for longer than that.
 
 use super::pipeline::{changed, outlived};
 use crate::{
     base::{Error, Result},
     commit::PreparedBatch,
-    db::engine::core::{Committed, Core, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
-    txn::{Check, Verdict},
+    db::engine::root::{Committed, Engine, ExclusiveOwner, NOTICE_EXCLUSIVE, Request, WriteState},
+    txn::{Check, Validation},
 };
 use parking_lot::MutexGuard;
 use std::{
@@ -26,20 +26,20 @@ use std::{
 
 /// A place among the transactions that the window of recent commits is kept for.
 #[derive(Debug)]
-pub struct Membership(Arc<Core>);
+pub struct ConflictWindowGuard(Arc<Engine>);
 
-impl Membership {
+impl ConflictWindowGuard {
     /// To be taken before the snapshot: all commits after that are then noted.
-    pub fn new(core: &Arc<Core>) -> Membership {
-        if !core.window.join() {
-            let write = core.write.lock();
-            core.window.open(write.last_sequence);
+    pub fn new(engine: &Arc<Engine>) -> ConflictWindowGuard {
+        if !engine.window.join() {
+            let write = engine.write.lock();
+            engine.window.open(write.last_sequence);
         }
-        Membership(Arc::clone(core))
+        ConflictWindowGuard(Arc::clone(engine))
     }
 }
 
-impl Drop for Membership {
+impl Drop for ConflictWindowGuard {
     fn drop(&mut self) {
         self.0.window.leave();
     }
@@ -48,22 +48,22 @@ impl Drop for Membership {
 /// The right to commit, taken from all others.
 #[derive(Debug)]
 pub struct Exclusive {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     ticket: u64,
 }
 
 impl Exclusive {
     /// Waits until nobody else has it, for as long as commits wait at most.
-    pub fn new(core: &Arc<Core>) -> Result<Exclusive> {
-        core.check_writable()?;
-        let mut write = core.await_no_exclusive()?;
-        core.check_writable()?;
+    pub fn new(engine: &Arc<Engine>) -> Result<Exclusive> {
+        engine.check_writable()?;
+        let mut write = engine.await_no_exclusive()?;
+        engine.check_writable()?;
         write.exclusive_tickets += 1;
         let ticket = write.exclusive_tickets;
-        write.exclusive = Some(ExclusiveOwner { ticket, began_ns: core.now_ns(), began_by: thread::current() });
-        core.exclusivity.notices.fetch_or(NOTICE_EXCLUSIVE, Ordering::Relaxed);
+        write.exclusive = Some(ExclusiveOwner { ticket, began_ns: engine.now_ns(), began_by: thread::current() });
+        engine.exclusivity.notices.fetch_or(NOTICE_EXCLUSIVE, Ordering::Relaxed);
         drop(write);
-        Ok(Exclusive { core: Arc::clone(core), ticket })
+        Ok(Exclusive { engine: Arc::clone(engine), ticket })
     }
 
     /// The number by which the core knows the transaction.
@@ -74,15 +74,15 @@ impl Exclusive {
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        let mut write = self.core.write.lock();
+        let mut write = self.engine.write.lock();
         // If it was revoked, the right may be another's by now.
         if write.exclusive.as_ref().is_some_and(|owner| owner.ticket == self.ticket) {
-            self.core.end_exclusive(&mut write);
+            self.engine.end_exclusive(&mut write);
         }
     }
 }
 
-impl Core {
+impl Engine {
     /// Ends the exclusive transaction that is open, if there is one: others may commit.
     pub(in crate::db) fn end_exclusive(&self, write: &mut WriteState) -> bool {
         let was_open = write.exclusive.take().is_some();
@@ -166,9 +166,9 @@ impl Core {
         }
         check_trees()?;
         let drops = self.catalog.drops.load(Ordering::Acquire);
-        let mut request = Request { batch, drops, is_unlogged, check: None, verdict: Verdict::Unchanged };
+        let mut request = Request { batch, drops, is_unlogged, check: None, validation: Validation::Unchanged };
         let group = slice::from_mut(&mut request);
-        let done = self.contained("a commit", || self.try_commit_group(&mut write, group, drops));
+        let done = self.catch_panic("a commit", || self.try_commit_group(&mut write, group, drops));
         done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }))
     }
 
@@ -177,20 +177,20 @@ impl Core {
         if check.upto >= self.snapshots.visible() {
             return Ok(());
         }
-        let verdict = match (check.look_ahead(&self.window), check.held) {
-            (Verdict::TooOld, Some(held)) => self.healing(|| {
+        let validation = match (check.look_ahead(&self.window), check.held) {
+            (Validation::TooOld, Some(held)) => self.healing(|| {
                 // The state comes after what it must hold, and before it is known that its traces were.
                 let visible = self.snapshots.visible();
                 let state = self.state.load_full();
                 self.check_held(&held)?;
                 check.look_in(&state, visible)
             })?,
-            (verdict, _) => verdict,
+            (validation, _) => validation,
         };
-        match verdict {
-            Verdict::Unchanged => Ok(()),
-            Verdict::Changed => Err(changed()),
-            Verdict::TooOld => Err(outlived()),
+        match validation {
+            Validation::Unchanged => Ok(()),
+            Validation::Changed => Err(changed()),
+            Validation::TooOld => Err(outlived()),
         }
     }
 }

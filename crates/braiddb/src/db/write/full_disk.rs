@@ -9,7 +9,7 @@ use crate::{
     compaction::Plan,
     db::{
         engine::{
-            core::{Core, Request},
+            root::{Engine, Request},
             settings::Settings,
         },
         files::reserve::{Reserve, Stage, Wanted},
@@ -94,7 +94,7 @@ impl PreparedBatch {
     }
 }
 
-impl Core {
+impl Engine {
     /// How large the reserve shall be now.
     fn reserve_wanted(&self) -> Wanted {
         if let Some(bytes) = self.settings.disk_reserve {

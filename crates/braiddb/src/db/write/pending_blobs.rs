@@ -3,7 +3,7 @@
 use crate::{
     base::{FileNumber, Result, SequenceNumber},
     codec::Compression,
-    db::engine::{core::Core, settings::Durability},
+    db::engine::{root::Engine, settings::Durability},
     table::blob::{BlobRef, Lane, Pieces},
 };
 use std::{
@@ -21,7 +21,7 @@ use std::{
 /// else go at once, and of others, merges move out what still counts once that is less than half of them.
 #[derive(Debug)]
 pub struct PendingBlobs {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     files: BTreeSet<FileNumber>,
     /// Those of them that something was written to for this commit.
     written: BTreeSet<FileNumber>,
@@ -31,9 +31,9 @@ pub struct PendingBlobs {
 
 impl PendingBlobs {
     /// No files.
-    pub fn new(core: &Arc<Core>) -> PendingBlobs {
+    pub fn new(engine: &Arc<Engine>) -> PendingBlobs {
         PendingBlobs {
-            core: Arc::clone(core),
+            engine: Arc::clone(engine),
             files: BTreeSet::new(),
             written: BTreeSet::new(),
             sequence: AtomicU64::new(0),
@@ -41,20 +41,20 @@ impl PendingBlobs {
     }
 
     /// Whether they are files of this database.
-    pub fn is_of(&self, core: &Arc<Core>) -> bool {
-        Arc::ptr_eq(&self.core, core)
+    pub fn is_of(&self, engine: &Arc<Engine>) -> bool {
+        Arc::ptr_eq(&self.engine, engine)
     }
 
     /// Writes a value, or a piece of one.
     pub fn write(&mut self, lane: Lane, key: &[u8], value: &[u8], compression: Compression) -> Result<BlobRef> {
-        let _inside = self.core.enter()?;
-        self.core.check_writable()?;
-        self.core.refuse_on_full_disk()?;
-        let blob = self.core.blobs.write_to(lane, key, value, compression)?;
+        let _inside = self.engine.enter()?;
+        self.engine.check_writable()?;
+        self.engine.refuse_on_full_disk()?;
+        let blob = self.engine.blobs.write_to(lane, key, value, compression)?;
         self.written.insert(blob.file);
         if !self.files.insert(blob.file) {
             // One count a file is enough.
-            self.core.blobs.settle(&[blob.file], None);
+            self.engine.blobs.settle(&[blob.file], None);
         }
         Ok(blob)
     }
@@ -64,7 +64,7 @@ impl PendingBlobs {
     pub fn pin(&mut self, pieces: &Pieces) -> bool {
         let is_new = |number: &FileNumber| !self.files.contains(number);
         let new: BTreeSet<FileNumber> = pieces.list.iter().map(|piece| piece.file).filter(is_new).collect();
-        let are_known = self.core.blobs.pin(&new);
+        let are_known = self.engine.blobs.pin(&new);
         if are_known {
             self.files.extend(new);
         }
@@ -76,15 +76,15 @@ impl PendingBlobs {
         self.written.append(&mut other.written);
         for number in std::mem::take(&mut other.files) {
             if !self.files.insert(number) {
-                self.core.blobs.settle(&[number], None);
+                self.engine.blobs.settle(&[number], None);
             }
         }
     }
 
     /// Makes what was written to files of the bulk lane durable. A failure ends writing, as that of any sync does.
     pub fn sync(&self) -> Result<()> {
-        let _inside = self.core.enter_past_closing()?;
-        self.core.blobs.sync_bulk(&self.files).inspect_err(|e| self.core.latch(e))
+        let _inside = self.engine.enter_past_closing()?;
+        self.engine.blobs.sync_bulk(&self.files).inspect_err(|e| self.engine.poison(e))
     }
 
     /// To be called before the commit: has what it refers to be as durable as the commit will be, and before it is.
@@ -93,7 +93,7 @@ impl PendingBlobs {
             // Here, and not where the log is synced, so that nobody else has to wait for it.
             self.sync()?;
         }
-        self.core.blobs.need(&self.files);
+        self.engine.blobs.need(&self.files);
         Ok(())
     }
 
@@ -107,10 +107,10 @@ impl Drop for PendingBlobs {
     fn drop(&mut self) {
         let files: Vec<FileNumber> = self.files.iter().copied().collect();
         let sequence = Some(*self.sequence.get_mut()).filter(|sequence| *sequence > 0);
-        self.core.blobs.settle(&files, sequence);
+        self.engine.blobs.settle(&files, sequence);
         if sequence.is_none() && !self.written.is_empty() && !files.is_empty() {
-            self.core.blobs.leave_bulk_file(&self.written);
-            self.core.reclaim_blobs();
+            self.engine.blobs.leave_bulk_file(&self.written);
+            self.engine.reclaim_blobs();
         }
     }
 }

@@ -14,7 +14,7 @@ use super::pending_blobs::PendingBlobs;
 use crate::{
     base::{Content, EntryKind, Error, Result, limits},
     codec::Compression,
-    db::engine::{core::Core, key::KeyBuf, settings::TreeOptions},
+    db::engine::{key::KeyBuf, root::Engine, settings::TreeOptions},
     table::blob::{Lane, Pieces},
 };
 use std::{
@@ -82,7 +82,7 @@ impl Base {
 /// A value that is being written.
 #[derive(Debug)]
 pub struct PieceWriter {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     key: KeyBuf,
     compression: Compression,
     threshold: usize,
@@ -99,17 +99,17 @@ pub struct PieceWriter {
 
 impl PieceWriter {
     /// Of a value for `key`, an internal one.
-    pub fn new(core: &Arc<Core>, key: KeyBuf, options: &TreeOptions) -> PieceWriter {
+    pub fn new(engine: &Arc<Engine>, key: KeyBuf, options: &TreeOptions) -> PieceWriter {
         PieceWriter {
-            core: Arc::clone(core),
+            engine: Arc::clone(engine),
             key,
-            compression: options.compression.unwrap_or(core.settings.compression),
-            threshold: options.blob_threshold.unwrap_or(core.settings.blob_threshold).max(1),
+            compression: options.compression.unwrap_or(engine.settings.compression),
+            threshold: options.blob_threshold.unwrap_or(engine.settings.blob_threshold).max(1),
             pieces: Pieces::default(),
             written: 0,
             buffer: Vec::new(),
             filled: 0,
-            pending: PendingBlobs::new(core),
+            pending: PendingBlobs::new(engine),
             unsynced: 0,
             has_failed: false,
         }
@@ -121,13 +121,13 @@ impl PieceWriter {
     }
 
     fn piece_len(&self) -> usize {
-        let short = self.core.settings.piece_bytes();
+        let short = self.engine.settings.piece_bytes();
         if self.pieces.list.len() < SHORT_PIECES { short } else { LONG_PIECE * short }
     }
 
     /// The longest value.
     fn len_max(&self) -> u64 {
-        self.core.settings.stream_len_max
+        self.engine.settings.stream_len_max
     }
 
     /// Appends bytes. After a failure nothing more is taken.
@@ -240,16 +240,16 @@ impl PieceWriter {
     pub fn into_tail(mut self) -> Result<(Tail, PendingBlobs)> {
         self.finish_pieces()?;
         self.buffer.truncate(self.filled);
-        let PieceWriter { core, key, compression, threshold, pieces, buffer, pending, .. } = self;
+        let PieceWriter { engine, key, compression, threshold, pieces, buffer, pending, .. } = self;
         let short = if pieces.list.is_empty() { buffer } else { Vec::new() };
-        Ok((Tail { core, key, compression, threshold, pieces, short }, pending))
+        Ok((Tail { engine, key, compression, threshold, pieces, short }, pending))
     }
 }
 
 /// What is to be appended to a value.
 #[derive(Debug)]
 pub struct Tail {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     key: KeyBuf,
     compression: Compression,
     threshold: usize,
@@ -267,7 +267,7 @@ impl Tail {
 
     /// The value that begins with `base`, whose files are on their way with those of the commit.
     pub fn onto(&self, base: Option<Base>, pending: &mut PendingBlobs) -> Result<Placed> {
-        if base.as_ref().map_or(0, Base::len) + self.len() > self.core.settings.stream_len_max {
+        if base.as_ref().map_or(0, Base::len) + self.len() > self.engine.settings.stream_len_max {
             return Err(too_long());
         }
         let (mut list, mut bytes) = match base {
@@ -277,7 +277,7 @@ impl Tail {
         };
         // A value by itself may be empty, a piece may not.
         list.list.retain(|piece| piece.len > 0);
-        let long = LONG_PIECE * self.core.settings.piece_bytes();
+        let long = LONG_PIECE * self.engine.settings.piece_bytes();
         let mut lane = Lane::Bulk;
         if self.pieces.list.is_empty() {
             bytes.extend_from_slice(&self.short);
@@ -298,7 +298,7 @@ impl Tail {
     fn join_end(&self, list: &mut Pieces, mut bytes: Vec<u8>, len_max: usize) -> Result<Vec<u8>> {
         let fits = |last: u64, len: u64| last <= 2 * len && last + len <= len_max as u64;
         while let Some(last) = list.list.pop_if(|last| fits(last.len, bytes.len() as u64)) {
-            let mut joined = self.core.blobs.read_anew(&last)?;
+            let mut joined = self.engine.blobs.read_anew(&last)?;
             joined.extend_from_slice(&bytes);
             bytes = joined;
         }

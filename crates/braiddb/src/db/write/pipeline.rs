@@ -6,7 +6,7 @@ use crate::{
     commit::{NOTHING, PreparedBatch, decode_group},
     db::{
         engine::{
-            core::{Answer, Committed, Core, Request, WriteState},
+            root::{Answer, Committed, Engine, Request, WriteState},
             settings::Durability,
         },
         files::names::leave_marker,
@@ -14,7 +14,7 @@ use crate::{
     },
     memtable::Memtable,
     read::ReadState,
-    txn::{Check, Verdict},
+    txn::{Check, Validation},
     wal::{GroupHeader, Lsn, Wal},
 };
 use arc_swap::Guard;
@@ -34,7 +34,7 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// On what terms a batch is committed.
 #[derive(Debug)]
-pub enum Terms {
+pub enum CommitCondition {
     /// None.
     None,
     /// If what was read has not been written since.
@@ -55,10 +55,10 @@ pub fn outlived() -> Error {
     )
 }
 
-impl Core {
+impl Engine {
     /// Commits a prepared batch to trees that nobody else can drop. `Ok` means what `durability` promises.
     pub fn commit(&self, batch: PreparedBatch, durability: Durability) -> Result<SequenceNumber> {
-        self.commit_checked(batch, durability, Terms::None, || Ok(()))
+        self.commit_checked(batch, durability, CommitCondition::None, || Ok(()))
     }
 
     /// Commits a prepared batch on these terms, if `check_trees` says that its trees have not been dropped by the time of the
@@ -67,7 +67,7 @@ impl Core {
         &self,
         batch: PreparedBatch,
         durability: Durability,
-        terms: Terms,
+        condition: CommitCondition,
         check_trees: impl Fn() -> Result<()>,
     ) -> Result<SequenceNumber> {
         self.check_writable()?;
@@ -82,10 +82,10 @@ impl Core {
             self.feel_pressure(&batch)?;
         }
         let is_unlogged = durability == Durability::None;
-        let committed = match terms {
-            Terms::None => self.submit(batch, is_unlogged, None, check_trees)?,
-            Terms::Unchanged(check) => self.submit(batch, is_unlogged, Some(check), check_trees)?,
-            Terms::Exclusive(ticket) => self.commit_alone(ticket, batch, is_unlogged, check_trees)?,
+        let committed = match condition {
+            CommitCondition::None => self.submit(batch, is_unlogged, None, check_trees)?,
+            CommitCondition::Unchanged(check) => self.submit(batch, is_unlogged, Some(check), check_trees)?,
+            CommitCondition::Exclusive(ticket) => self.commit_alone(ticket, batch, is_unlogged, check_trees)?,
         };
         if durability == Durability::Sync {
             self.sync_to(committed.lsn)?;
@@ -105,7 +105,7 @@ impl Core {
         check_trees: impl Fn() -> Result<()>,
     ) -> Result<Committed> {
         let mut waits_since_ns = None;
-        let mut request = Request { batch, drops: 0, is_unlogged, check, verdict: Verdict::Unchanged };
+        let mut request = Request { batch, drops: 0, is_unlogged, check, validation: Validation::Unchanged };
         let mut checks = 0;
         loop {
             if self.exclusivity.notices.load(Ordering::Relaxed) != 0 {
@@ -124,10 +124,10 @@ impl Core {
                 || Err(Error::CommitUnknown { reason: "the thread that led the commit panicked".to_owned() });
             match answer.unwrap_or_else(abandoned)? {
                 Answer::Committed(committed) => return Ok(committed),
-                Answer::LookAgain(again) => request = again,
+                Answer::Retry(again) => request = again,
                 Answer::TooOld(again) if checks < CHECKS_MAX => {
                     checks += 1;
-                    request = Request { verdict: Verdict::Unchanged, ..again };
+                    request = Request { validation: Validation::Unchanged, ..again };
                 }
                 Answer::TooOld(_) => return Err(outlived()),
                 Answer::Changed => return Err(changed()),
@@ -140,7 +140,7 @@ impl Core {
         let Some(wal) = &self.wal else { return Ok(()) };
         let timed = self.limited.as_ref().filter(|limited| limited.goes_by_latency());
         let began_ns = timed.map_or(0, |_| self.now_ns());
-        let synced = self.contained("a sync", || wal.sync(lsn));
+        let synced = self.catch_panic("a sync", || wal.sync(lsn));
         timed.iter().for_each(|limited| limited.note_latency(self.now_ns() - began_ns));
         match synced.unwrap_or_else(|reason| Err(Error::ReadOnly { reason })) {
             Ok(_) => {
@@ -149,7 +149,7 @@ impl Core {
             }
             Err(e) => {
                 self.leave_marker();
-                self.latch(&e);
+                self.poison(&e);
                 Err(Error::CommitUnknown { reason: e.to_string() })
             }
         }
@@ -167,27 +167,27 @@ impl Core {
         if write.exclusive.is_some() && !self.closing.load(Ordering::Acquire) {
             drop(write);
             // Each of them waits by itself: INVARIANT X1 in `transacting.rs`.
-            group.iter_mut().for_each(|request| answer(Ok(Answer::LookAgain(std::mem::take(request)))));
+            group.iter_mut().for_each(|request| answer(Ok(Answer::Retry(std::mem::take(request)))));
             return;
         }
         let drops = self.catalog.drops.load(Ordering::Acquire);
-        let done = self.contained("a commit", || self.try_commit_group(&mut write, group, drops));
+        let done = self.catch_panic("a commit", || self.try_commit_group(&mut write, group, drops));
         let done = done.unwrap_or_else(|reason| Err(Error::CommitUnknown { reason }));
         drop(write);
         let is_mixed = done.as_ref().is_err_and(Error::is_disk_full) && self.is_to_part(group);
         let mut committed = 0;
         for request in group {
             if request.drops != drops || is_mixed && request.batch.frees_space() {
-                answer(Ok(Answer::LookAgain(std::mem::take(request))));
+                answer(Ok(Answer::Retry(std::mem::take(request))));
                 continue;
             }
-            match request.verdict {
-                Verdict::Unchanged => {}
-                Verdict::Changed => {
+            match request.validation {
+                Validation::Unchanged => {}
+                Validation::Changed => {
                     answer(Ok(Answer::Changed));
                     continue;
                 }
-                Verdict::TooOld => {
+                Validation::TooOld => {
                     answer(Ok(Answer::TooOld(std::mem::take(request))));
                     continue;
                 }
@@ -209,11 +209,11 @@ impl Core {
         self.window.close_if_idle();
         for request in group.iter_mut().filter(|request| request.drops == drops) {
             if let Some(check) = &request.check {
-                request.verdict = match check.upto == last {
-                    true => Verdict::Unchanged,
+                request.validation = match check.upto == last {
+                    true => Validation::Unchanged,
                     false => self.window.look(&check.reads, check.upto),
                 };
-                if request.verdict != Verdict::Unchanged {
+                if request.validation != Validation::Unchanged {
                     continue;
                 }
             }
@@ -242,7 +242,7 @@ impl Core {
             self.admit(*last_sequence, group, drops);
         }
         let mut user_bytes = 0;
-        let is_current = |request: &&Request| request.drops == drops && request.verdict == Verdict::Unchanged;
+        let is_current = |request: &&Request| request.drops == drops && request.validation == Validation::Unchanged;
         let current = group.iter().filter(is_current);
         let mut current = current.inspect(|request| user_bytes += request.batch.user_bytes);
         let (payload, count): (&[u8], u64) = match (current.next(), current.next()) {
@@ -272,7 +272,7 @@ impl Core {
                         note_refused(refused, first_sequence, *last_sequence);
                         self.snapshots.publish(*last_sequence);
                     }
-                    false => self.latch(e),
+                    false => self.poison(e),
                 })?,
             false => 0,
         };
@@ -301,7 +301,7 @@ impl Core {
         let Some(wal) = self.wal.as_ref().filter(|_| write.unlogged == 0) else { return Ok(()) };
         match tell(wal, self.settings.runtime.unix_time_us(), &mut write.refused) {
             Err(e) if e.is_disk_full() => Ok(()),
-            told => told.inspect_err(|e| self.latch(e)),
+            told => told.inspect_err(|e| self.poison(e)),
         }
     }
 
@@ -317,11 +317,11 @@ impl Core {
     fn make_room(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.state.load();
         if state.active.bytes_used() < self.settings.memtable_bytes() {
-            if !self.member.common.is_crowded() {
+            if !self.tenant.common.is_crowded() {
                 return Ok(state);
             }
             drop(state);
-            self.relieve()?;
+            self.freeze_largest()?;
             return Ok(self.state.load());
         }
         drop(state);

@@ -9,7 +9,7 @@
 
 use crate::{
     base::{Error, Result},
-    db::engine::core::{Core, NOTICE_UPDATE},
+    db::engine::root::{Engine, NOTICE_UPDATE},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -27,21 +27,21 @@ std::thread_local! {
 /// A closure of `Db::update` that runs on this thread. Not `Send`: it borrows the core, and is dropped where it was made.
 #[derive(Debug)]
 pub struct UpdateScope<'a> {
-    core: &'a Core,
+    engine: &'a Engine,
 }
 
 impl UpdateScope<'_> {
     /// Begins one.
-    pub fn begin(core: &Core) -> UpdateScope<'_> {
-        RUNNING.with_borrow_mut(|running| running.push(ptr::from_ref(core).addr()));
-        core.exclusivity.notices.fetch_add(NOTICE_UPDATE, Ordering::Relaxed);
-        UpdateScope { core }
+    pub fn begin(engine: &Engine) -> UpdateScope<'_> {
+        RUNNING.with_borrow_mut(|running| running.push(ptr::from_ref(engine).addr()));
+        engine.exclusivity.notices.fetch_add(NOTICE_UPDATE, Ordering::Relaxed);
+        UpdateScope { engine }
     }
 }
 
 impl Drop for UpdateScope<'_> {
     fn drop(&mut self) {
-        self.core.exclusivity.notices.fetch_sub(NOTICE_UPDATE, Ordering::Relaxed);
+        self.engine.exclusivity.notices.fetch_sub(NOTICE_UPDATE, Ordering::Relaxed);
         RUNNING.with_borrow_mut(|running| _ = running.pop());
     }
 }
@@ -58,7 +58,7 @@ pub fn meant<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-impl Core {
+impl Engine {
     /// Fails inside the closure of `Db::update`, on its thread.
     pub fn check_outside_update(&self) -> Result<()> {
         let address = ptr::from_ref(self).addr();

@@ -18,12 +18,12 @@ use crate::{
     db::{
         engine::{
             catalog::catalog_key,
-            core::{Core, Request, WriteState},
+            root::{Engine, Request, WriteState},
         },
         record::version_tags::VERSION_TAGS,
     },
     memtable::Memtable,
-    txn::Verdict,
+    txn::Validation,
     version::Change,
     wal::Wal,
 };
@@ -123,7 +123,7 @@ pub fn tells_of_load(operation: &Operation<'_>) -> bool {
     operation.key == [0, 0, 0, 0, b'g'] && matches!(Marker::decode(operation.value), Some(Marker::Range(..)))
 }
 
-impl Core {
+impl Engine {
     /// Sees to it that a group can be committed after those before it; whether it goes to the log.
     #[inline]
     pub(in crate::db) fn prepare_for(&self, write: &mut WriteState, group: &[Request]) -> Result<bool> {
@@ -194,7 +194,7 @@ impl Core {
     /// Commits a batch of the engine's own, ahead of the group that the leader has in hand.
     fn commit_own(&self, write: &mut WriteState, batch: PreparedBatch) -> Result<()> {
         let drops = self.catalog.drops.load(Ordering::Acquire);
-        let mut request = Request { batch, drops, is_unlogged: false, check: None, verdict: Verdict::Unchanged };
+        let mut request = Request { batch, drops, is_unlogged: false, check: None, validation: Validation::Unchanged };
         self.try_commit_group(write, slice::from_mut(&mut request), drops).map(|_| ())
     }
 

@@ -153,7 +153,7 @@ fn members_of_a_group_whose_commit_panics_are_told_that_its_outcome_is_unknown()
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(&vfs, 0);
     db.tree("t").unwrap();
-    let write = db.core().write.lock();
+    let write = db.engine().write.lock();
     let threads: Vec<_> = (0..6)
         .map(|thread| {
             let db = db.clone();
@@ -180,24 +180,24 @@ fn close_with_failure_behind_ended_work_returns_the_failure() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(&vfs, 0);
     db.tree("t").unwrap().put(b"a", b"b").unwrap();
-    let core = std::sync::Arc::clone(db.core());
+    let engine = std::sync::Arc::clone(db.engine());
     // Work that is inside: the close waits for it.
-    let inside = core.enter().unwrap();
+    let inside = engine.enter().unwrap();
     let closing = std::thread::spawn(move || db.close());
     bounded("the refusal of calls", {
-        let core = std::sync::Arc::clone(&core);
+        let engine = std::sync::Arc::clone(&engine);
         move || {
-            while core.check_open().is_ok() {
+            while engine.check_open().is_ok() {
                 std::thread::yield_now();
             }
         }
     });
-    core.latch(&Error::Closed);
-    assert_eq!(core.failure.lock().clone(), None);
-    core.latch(&Error::corruption("run", 7, "a damaged block"));
+    engine.poison(&Error::Closed);
+    assert_eq!(engine.failure.lock().clone(), None);
+    engine.poison(&Error::corruption("run", 7, "a damaged block"));
     drop(inside);
     let closed = bounded("close", move || closing.join().unwrap());
     let Err(Error::ReadOnly { reason }) = closed else { panic!("{closed:?}") };
     assert!(reason.contains("a damaged block"), "{reason}");
-    assert!(core.stats().failure.is_some_and(|failure| failure == reason));
+    assert!(engine.stats().failure.is_some_and(|failure| failure == reason));
 }

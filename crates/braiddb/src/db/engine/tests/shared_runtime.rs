@@ -228,7 +228,7 @@ fn the_settings_of_a_shared_runtime_count() {
     let runtime = SharedRuntime::builder().memory(64 << 20).background_threads(3).build().unwrap();
     let settings = Settings { memory: 1 << 30, background_threads: 0, shared: Some(runtime.clone()), ..small(&mem()) };
     let db = Db::open_with(settings, Path::new("/db")).unwrap();
-    assert_eq!((db.core().settings.memory, db.core().settings.background_threads), (64 << 20, 3));
+    assert_eq!((db.engine().settings.memory, db.engine().settings.background_threads), (64 << 20, 3));
     assert_eq!(runtime.stats().threads, 7);
     drop(db);
     let refused = SharedRuntime::with_memory(usize::MAX).unwrap_err();

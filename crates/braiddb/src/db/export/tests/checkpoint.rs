@@ -203,10 +203,10 @@ fn a_load_that_comes_while_a_copy_is_begun_is_not_above_its_last_commit() {
     let db = open(small(&vfs)).unwrap();
     let (plain, loaded) = (db.tree("plain").unwrap(), db.tree("loaded").unwrap());
     plain.put(b"before", b"1").unwrap();
-    let flushed = db.core().flush_what_is_there().unwrap();
+    let flushed = db.engine().flush_what_is_there().unwrap();
     plain.put(b"meanwhile", b"2").unwrap();
     loaded.bulk_load((0..100_u32).map(|number| (number.to_be_bytes(), b"loaded"))).unwrap();
-    assert!(db.core().take_image(flushed).unwrap().is_none());
+    assert!(db.engine().take_image(flushed).unwrap().is_none());
 
     let sequence = db.checkpoint(COPY).unwrap();
     let copy = open_copy(small(&vfs));

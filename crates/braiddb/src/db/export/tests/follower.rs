@@ -234,7 +234,7 @@ fn a_superseded_state_that_is_kept_for_too_long_is_let_go_of() {
     let mut cursor = old.open_tree("t").unwrap().cursor();
     assert!(cursor.next().unwrap());
     let mut stream = old.open_tree("streams").unwrap().stream("s").unwrap().unwrap();
-    let state = Arc::downgrade(&old.core().state.load());
+    let state = Arc::downgrade(&old.engine().state.load());
     tree.put("b", "2").unwrap();
     assert!(follower.refresh().unwrap().has_changed);
     clock.advance(4 * SECOND_NS);

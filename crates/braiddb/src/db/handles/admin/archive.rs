@@ -4,11 +4,11 @@ use crate::{
     base::{Error, Result, SequenceNumber},
     commit::PreparedBatch,
     db::{
-        engine::core::Request,
+        engine::root::Request,
         handles::database::Db,
         open::archive_gaps::{self, ArchiveGap},
     },
-    txn::Verdict,
+    txn::Validation,
 };
 use std::sync::atomic::Ordering;
 
@@ -21,18 +21,18 @@ impl Db {
     /// open without the archive, or commits did not go through the log. All other commits were archived then, and the next call
     /// returns the last one; but no restore from a backup before the gap passes over it. Take a new full backup.
     pub fn archive_now(&self) -> Result<SequenceNumber> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_writable()?;
-        let (Some(archiver), Some(wal)) = (&core.archiver, &core.wal) else {
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        engine.check_writable()?;
+        let (Some(archiver), Some(wal)) = (&engine.archiver, &engine.wal) else {
             return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
         };
         // All before it are in the log.
-        let visible = core.snapshots.visible();
-        core.tell_of_refused()?;
+        let visible = engine.snapshots.visible();
+        engine.tell_of_refused()?;
         wal.go_on()?;
-        core.archive_finished()?;
-        core.archive_up_to(visible)?;
+        engine.archive_finished()?;
+        engine.archive_up_to(visible)?;
         let gap = archiver.unreported.lock().pop();
         if let Some(gap) = gap {
             // The newest gap covers the others: a backup behind it is behind them all.
@@ -45,16 +45,16 @@ impl Db {
     /// The random number of the database's life: its incarnation, which backups name ([`crate::BackupInfo::incarnation`]). A restored,
     /// loaded or checkpointed database begins a life of its own.
     pub fn incarnation(&self) -> u64 {
-        self.core().incarnation
+        self.engine().incarnation
     }
 
     /// Lists the gaps that are noted in the [archive](crate::Builder::log_archive), oldest first: commits that it lacks. A backup of
     /// the last one's last commit, or of a later commit, can be restored to every commit that is archived after it.
     /// `InvalidArgument` if no log archive is kept.
     pub fn archive_gaps(&self) -> Result<Vec<ArchiveGap>> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        let Some(archiver) = &core.archiver else {
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        let Some(archiver) = &engine.archiver else {
             return Err(Error::InvalidArgument("no log archive is kept: open with Builder::log_archive".to_owned()));
         };
         archive_gaps::list(&*archiver.vfs, &archiver.dir)
@@ -62,34 +62,34 @@ impl Db {
 
     /// Commits what a log tells of, under the numbers that it had there.
     pub(crate) fn apply_logged(&self, first: SequenceNumber, batches: &[&[u8]]) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        let mut write = core.write.lock();
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        let mut write = engine.write.lock();
         if first <= write.last_sequence {
             let detail = format!("commit {first} after {}", write.last_sequence);
-            return Err(Error::corruption(&core.dir, 0, detail));
+            return Err(Error::corruption(&engine.dir, 0, detail));
         }
         write.last_sequence = first - 1;
-        let drops = core.catalog.drops.load(Ordering::Acquire);
+        let drops = engine.catalog.drops.load(Ordering::Acquire);
         let request = |batch: &&[u8]| Request {
             batch: PreparedBatch::of_log(batch),
             drops,
             is_unlogged: false,
             check: None,
-            verdict: Verdict::Unchanged,
+            validation: Validation::Unchanged,
         };
         let mut group: Vec<Request> = batches.iter().map(request).collect();
-        core.try_commit_group(&mut write, &mut group, drops)?;
+        engine.try_commit_group(&mut write, &mut group, drops)?;
         drop(write);
-        if core.settings.background_threads == 0 {
-            core.run_inline();
+        if engine.settings.background_threads == 0 {
+            engine.run_inline();
         }
         Ok(())
     }
 
     /// Lets go of the blob files that were held while the database was restored, as far as nothing refers to them.
     pub(crate) fn release_held_blobs(&self) {
-        let held = std::mem::take(&mut *self.core().held_blobs.lock());
-        self.core().blobs.settle(&held.into_iter().collect::<Vec<_>>(), Some(self.core().snapshots.visible()));
+        let held = std::mem::take(&mut *self.engine().held_blobs.lock());
+        self.engine().blobs.settle(&held.into_iter().collect::<Vec<_>>(), Some(self.engine().snapshots.visible()));
     }
 }

@@ -31,39 +31,40 @@ impl Db {
     /// # }
     /// ```
     pub fn drop_trees<N: AsRef<str>>(&self, names: &[N]) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_outside_update()?;
-        drop(core.await_no_exclusive()?);
-        let _change = core.catalog.next_id.lock();
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        engine.check_outside_update()?;
+        drop(engine.await_no_exclusive()?);
+        let _change = engine.catalog.next_id.lock();
         let mut trees = BTreeMap::new();
         for name in names.iter().map(AsRef::as_ref) {
-            let tree = core.catalog.find(name).ok_or_else(|| Error::NotFound(format!("there is no tree {name:?}")))?;
+            let tree =
+                engine.catalog.find(name).ok_or_else(|| Error::NotFound(format!("there is no tree {name:?}")))?;
             trees.insert(name, tree);
         }
         if trees.is_empty() {
-            return core.check_writable();
+            return engine.check_writable();
         }
-        core.drop_all(&trees)
+        engine.drop_all(&trees)
     }
 
     /// Gives a tree another name; `AlreadyExists` if that is taken.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
         check_name(to)?;
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_outside_update()?;
-        drop(core.await_no_exclusive()?);
-        let _change = core.catalog.next_id.lock();
-        if core.catalog.find(to).is_some() {
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        engine.check_outside_update()?;
+        drop(engine.await_no_exclusive()?);
+        let _change = engine.catalog.next_id.lock();
+        if engine.catalog.find(to).is_some() {
             return Err(Error::AlreadyExists(format!("there is a tree {to:?} already")));
         }
-        let tree = core.catalog.find(from).ok_or_else(|| Error::NotFound(format!("there is no tree {from:?}")))?;
+        let tree = engine.catalog.find(from).ok_or_else(|| Error::NotFound(format!("there is no tree {from:?}")))?;
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Tombstone, &[&catalog_key(b'n', from.as_bytes())], b"");
         batch.push(EntryKind::Value, &[&catalog_key(b'n', to.as_bytes())], &tree.encode());
-        core.commit(batch.prepare()?, core.settings.durability)?;
-        let mut by_name = core.catalog.by_name.write();
+        engine.commit(batch.prepare()?, engine.settings.durability)?;
+        let mut by_name = engine.catalog.by_name.write();
         by_name.remove(from);
         *tree.name.write() = to.to_owned();
         by_name.insert(to.to_owned(), tree);

@@ -21,9 +21,9 @@ impl Db {
     /// # }
     /// ```
     pub fn revoke_exclusive(&self) -> Result<bool> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        let mut write = core.write.lock();
-        Ok(core.end_exclusive(&mut write))
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        let mut write = engine.write.lock();
+        Ok(engine.end_exclusive(&mut write))
     }
 }

@@ -36,22 +36,22 @@ impl Tree {
     /// # }
     /// ```
     pub fn set_options(&self, options: TreeOptions) -> Result<SequenceNumber> {
-        let (core, state) = (self.db().core(), self.state());
-        let _inside = core.enter()?;
-        core.check_writable()?;
+        let (engine, state) = (self.db().engine(), self.state());
+        let _inside = engine.enter()?;
+        engine.check_writable()?;
         // Before the catalog is locked, as for all changes of trees.
-        drop(core.await_no_exclusive()?);
+        drop(engine.await_no_exclusive()?);
         check_options(&state.name.read(), &options)?;
-        let _change = core.catalog.next_id.lock();
+        let _change = engine.catalog.next_id.lock();
         state.check()?;
         let key = catalog_key(b'n', state.name.read().as_bytes());
         let mut batch = RawBatch::default();
         batch.push(EntryKind::Value, &[&key], &state.encode_with(options));
-        let committed = core.commit(batch.prepare()?, core.settings.durability);
+        let committed = engine.commit(batch.prepare()?, engine.settings.durability);
         // A commit of which it is not known whether it survives is seen by this process all the same.
         if committed.is_ok() || committed.as_ref().is_err_and(Error::is_commit_unknown) {
             state.options.set(options);
-            let mut compressions = core.catalog.compressions.write();
+            let mut compressions = engine.catalog.compressions.write();
             match options.compression {
                 Some(compression) => _ = compressions.insert(state.id, compression),
                 None => _ = compressions.remove(&state.id),

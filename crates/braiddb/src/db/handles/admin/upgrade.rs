@@ -15,13 +15,13 @@ impl Db {
     /// The files of the database whose headers tell an earlier format version than what this build writes, by name. Reads 64 bytes of each
     /// file. Files that come or go meanwhile may be missing.
     pub fn older_files(&self) -> Result<Vec<OlderFile>> {
-        let core = self.core();
-        core.check_open()?;
-        let names = core.table.vfs.list(&core.dir).map_err(|e| crate::base::Error::io("list", &core.dir, e))?;
+        let engine = self.engine();
+        engine.check_open()?;
+        let names = engine.table.vfs.list(&engine.dir).map_err(|e| crate::base::Error::io("list", &engine.dir, e))?;
         let of_database = names.into_iter().filter(|e| e.name == CURRENT_NAME || numbered(&e.name).is_some());
         let mut older: Vec<OlderFile> = of_database
             .filter_map(|entry| {
-                let version = core.oldest_header(&core.dir.join(&entry.name))?;
+                let version = engine.oldest_header(&engine.dir.join(&entry.name))?;
                 (version < FORMAT_VERSION).then_some(OlderFile { name: entry.name, version })
             })
             .collect();
@@ -49,26 +49,26 @@ impl Db {
         if before == 0 {
             return Ok(UpgradeReport::default());
         }
-        let core = self.core();
-        let inside = core.enter()?;
-        core.check_writable()?;
-        core.flush_all()?;
+        let engine = self.engine();
+        let inside = engine.enter()?;
+        engine.check_writable()?;
+        engine.flush_all()?;
         for _ in 0..ROUNDS_MAX {
-            core.find_older_blobs();
-            if !core.merge_older()? {
+            engine.find_older_blobs();
+            if !engine.merge_older()? {
                 break;
             }
         }
         // One edit writes an older manifest anew, and each of two one slot of CURRENT.
-        core.put_into_force(Vec::new())?;
-        core.put_into_force(Vec::new())?;
-        if let Some(wal) = &core.wal {
-            core.release_log(wal)?;
+        engine.put_into_force(Vec::new())?;
+        engine.put_into_force(Vec::new())?;
+        if let Some(wal) = &engine.wal {
+            engine.release_log(wal)?;
             wal.trim_spares();
         }
-        core.remove_leftovers()?;
+        engine.remove_leftovers()?;
         // Older files that remain after this are pinned by readers.
-        core.table.disposal.work_through();
+        engine.table.disposal.work_through();
         drop(inside);
         Ok(UpgradeReport { before, left: self.older_files()? })
     }

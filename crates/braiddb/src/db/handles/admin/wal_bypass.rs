@@ -13,11 +13,11 @@ impl Db {
     /// The cursor is one that no flush has written yet, or the last one that any has; `NotFound` for others. Among those that are in memory it
     /// is searched for from the last one back.
     pub fn flush_to(&self, cursor: impl AsRef<[u8]>) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.check_writable()?;
-        if let Some(sequence) = core.commit_of_cursor(cursor.as_ref()) {
-            return core.make_durable(sequence);
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        engine.check_writable()?;
+        if let Some(sequence) = engine.commit_of_cursor(cursor.as_ref()) {
+            return engine.make_durable(sequence);
         }
         // It may have been flushed since it was looked for, and be the last one still.
         let last = self.application_cursor()?;
@@ -33,8 +33,8 @@ impl Db {
 
     /// Returns when everything up to a commit of this number, or the last one before it, is durable: see [`Db::flush_to`].
     pub fn flush_through(&self, commit: SequenceNumber) -> Result<()> {
-        let core = self.core();
-        let _inside = core.enter()?;
-        core.make_durable(commit)
+        let engine = self.engine();
+        let _inside = engine.enter()?;
+        engine.make_durable(commit)
     }
 }

@@ -199,7 +199,7 @@ impl std::fmt::Debug for MultiTree {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MultiTree")
             .field("name", &self.name())
-            .field("path", &self.db().core().dir)
+            .field("path", &self.db().engine().dir)
             .finish_non_exhaustive()
     }
 }
@@ -220,7 +220,7 @@ impl MultiTree {
     fn write(&self, fill: impl FnOnce(&mut Batch)) -> Result<SequenceNumber> {
         let mut batch = Batch::default();
         fill(&mut batch);
-        batch.commit(&self.db, self.db.core().settings.durability)
+        batch.commit(&self.db, self.db.engine().settings.durability)
     }
 
     /// Its name now.
@@ -256,7 +256,7 @@ impl MultiTree {
 
     #[inline]
     pub(in crate::db) fn contains_at(&self, key: &[u8], value: &[u8], hold: Option<&Hold>) -> Result<bool> {
-        self.db.core().contains(&self.checked_pair(key, value)?, hold)
+        self.db.engine().contains(&self.checked_pair(key, value)?, hold)
     }
 
     /// The internal key of a pair. Fails if the tree was dropped, or either is too long.

@@ -3,7 +3,7 @@
 use crate::{
     base::{Content, EntryKind, Error, Result},
     db::{
-        engine::{core::Core, key::KeyBuf, read_hold::Hold},
+        engine::{key::KeyBuf, read_hold::Hold, root::Engine},
         handles::database::Db,
         read::merge_operands::FoundOperands,
         write::{pending_blobs::PendingBlobs, piece_writer::Base},
@@ -82,7 +82,7 @@ impl fmt::Debug for StreamReader {
     }
 }
 
-impl Core {
+impl Engine {
     /// What a key has at a snapshot, or now. Large values are not read, but where operands are merged into them.
     pub fn find_value(&self, key: &[u8], hold: Option<&Hold>) -> Result<Option<Found>> {
         self.check_open()?;
@@ -156,7 +156,7 @@ fn starts_of(pieces: &Pieces) -> Vec<u64> {
 impl StreamReader {
     /// The value of an internal key at what is held; `None` if it has none.
     pub(in crate::db) fn open(db: &Db, key: KeyBuf, hold: Hold) -> Result<Option<StreamReader>> {
-        let Some(Found { state, base, .. }) = db.core().find_value(&key, Some(&hold))? else { return Ok(None) };
+        let Some(Found { state, base, .. }) = db.engine().find_value(&key, Some(&hold))? else { return Ok(None) };
         Ok(Some(match base {
             Base::Value(value) => StreamReader::whole(db, value),
             Base::Pieces(pieces) => {
@@ -232,19 +232,23 @@ impl StreamReader {
         // Whole chunks: a part of one would have to be read as a whole anyway.
         let from = (at - start) / BLOB_CHUNK_LEN as u64 * BLOB_CHUNK_LEN as u64;
         let part = from..(from + self.ahead).min(piece.len);
-        self.buffer = self.db.core().blobs.file(piece.file)?.read_range(piece, part)?;
+        self.buffer = self.db.engine().blobs.file(piece.file)?.read_range(piece, part)?;
         self.buffer_at = start + from;
         // Each read gets on.
-        if self.buffer_at + self.buffer.len() as u64 <= at { Err(self.db.core().blobs.misunderstood()) } else { Ok(()) }
+        if self.buffer_at + self.buffer.len() as u64 <= at {
+            Err(self.db.engine().blobs.misunderstood())
+        } else {
+            Ok(())
+        }
     }
 
     /// Goes over to the present state, if it is another than that in which the pieces were found: they may have been moved, and
     /// who kept the old state would keep all that has gone since.
     fn go_over(&mut self) -> Result<()> {
-        let core = self.db.core();
-        let is_open = core.check_open();
+        let engine = self.db.engine();
+        let is_open = engine.check_open();
         let Source::Stored { hold, key, state, pieces, starts } = &mut self.source else { return is_open };
-        let is_present = Arc::ptr_eq(&core.state.load(), state);
+        let is_present = Arc::ptr_eq(&engine.state.load(), state);
         // After the state was loaded: see `SnapshotList`.
         if let Err(e) = is_open.and_then(|()| hold.check()) {
             *state = Arc::new(ReadState::empty());
@@ -254,14 +258,14 @@ impl StreamReader {
             return Ok(());
         }
         let len = pieces.len();
-        match core.find_value(key, Some(hold))? {
+        match engine.find_value(key, Some(hold))? {
             Some(Found { state: present, base: Base::Pieces(found), .. }) if found.len() == len => {
                 *starts = starts_of(&found);
                 (*state, *pieces) = (present, found);
                 Ok(())
             }
             // What is held does not change, but where it stands.
-            _ => Err(core.blobs.misunderstood()),
+            _ => Err(engine.blobs.misunderstood()),
         }
     }
 }

@@ -23,10 +23,10 @@ use crate::{
             tree::Tree,
         },
         write::{
-            conflict_window::Membership,
+            conflict_window::ConflictWindowGuard,
             pending_blobs::PendingBlobs,
             piece_writer::{PieceWriter, Placed, Tail},
-            pipeline::Terms,
+            pipeline::CommitCondition,
         },
     },
     txn::{Check, ReadSet},
@@ -44,20 +44,20 @@ pub(in crate::db) fn commit_streams(
     raw: RawBatch,
     trees: &[Arc<TreeState>],
     durability: Durability,
-    terms: Terms,
+    condition: CommitCondition,
     streams: &[Arc<PendingBlobs>],
 ) -> Result<SequenceNumber> {
     for stream in streams {
-        if !stream.is_of(db.core()) {
+        if !stream.is_of(db.engine()) {
             return Err(Error::InvalidArgument("a stream was written to another database".to_owned()));
         }
         stream.make_ready(durability)?;
     }
-    let committed = commit(db, raw, trees, durability, terms);
+    let committed = commit(db, raw, trees, durability, condition);
     let sequence = match &committed {
         Ok(sequence) => Some(*sequence),
         // It has its number all the same, though it is not told.
-        Err(e) if e.is_commit_unknown() => Some(db.core().snapshots.visible()),
+        Err(e) if e.is_commit_unknown() => Some(db.engine().snapshots.visible()),
         Err(_) => None,
     };
     if let Some(sequence) = sequence {
@@ -129,8 +129,8 @@ impl std::fmt::Debug for StreamWriter {
 impl StreamWriter {
     fn new(tree: &Tree, key: &[u8]) -> Result<StreamWriter> {
         let internal = KeyBuf::of(tree.state(), key)?;
-        tree.db().core().check_writable()?;
-        let pieces = PieceWriter::new(tree.db().core(), internal, &tree.state().options.get());
+        tree.db().engine().check_writable()?;
+        let pieces = PieceWriter::new(tree.db().engine(), internal, &tree.state().options.get());
         Ok(StreamWriter { tree: tree.clone(), key: key.to_vec(), pieces })
     }
 
@@ -152,7 +152,7 @@ impl StreamWriter {
 
     /// Commits what was written as the value of the key, with the database's durability.
     pub fn commit(self) -> Result<SequenceNumber> {
-        let durability = self.tree.db().core().settings.durability;
+        let durability = self.tree.db().engine().settings.durability;
         self.commit_with(durability)
     }
 
@@ -168,7 +168,7 @@ impl StreamWriter {
     pub fn finish(self) -> Result<PendingStream> {
         let StreamWriter { tree, key, pieces } = self;
         let (placed, pending) = pieces.finish()?;
-        let placed = placed.expiring(tree.db().core().default_expiry(tree.state()));
+        let placed = placed.expiring(tree.db().engine().default_expiry(tree.state()));
         Ok(PendingStream { tree, key, placed, pending: Arc::new(pending) })
     }
 
@@ -221,26 +221,26 @@ impl Tree {
     }
 
     fn append_tail(&self, internal: &KeyBuf, tail: &Tail, written: Arc<PendingBlobs>) -> Result<SequenceNumber> {
-        let core = self.db().core();
-        let _membership = Membership::new(core);
+        let engine = self.db().engine();
+        let _window_guard = ConflictWindowGuard::new(engine);
         let mut retries = 0;
         loop {
             // Before the read: it is checked from here on.
-            let visible = core.snapshots.visible();
-            let mut pending = PendingBlobs::new(core);
-            let found = core.find_and_pin(internal, None, &mut pending)?;
+            let visible = engine.snapshots.visible();
+            let mut pending = PendingBlobs::new(engine);
+            let found = engine.find_and_pin(internal, None, &mut pending)?;
             let (base, expires_us) = found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us));
-            let expires_us = if base.is_none() { core.default_expiry(self.state()) } else { expires_us };
+            let expires_us = if base.is_none() { engine.default_expiry(self.state()) } else { expires_us };
             let placed = tail.onto(base, &mut pending)?.expiring(expires_us);
             let mut batch = RawBatch::default();
             batch.push(placed.kind, &[internal], &placed.value);
             batch.count_placed(tail.len());
             let mut reads = ReadSet::default();
             reads.add_key(internal);
-            let terms = Terms::Unchanged(Box::new(Check::new(reads, visible, None)));
-            let durability = core.settings.durability;
+            let condition = CommitCondition::Unchanged(Box::new(Check::new(reads, visible, None)));
+            let durability = engine.settings.durability;
             let streams = [Arc::clone(&written), Arc::new(pending)];
-            match commit_streams(self.db(), batch, slice::from_ref(self.state()), durability, terms, &streams) {
+            match commit_streams(self.db(), batch, slice::from_ref(self.state()), durability, condition, &streams) {
                 Err(e) if e.is_conflict() => self.db().pause(retries, e)?,
                 committed => return committed,
             }
@@ -251,7 +251,7 @@ impl Tree {
     /// The value of `key`, to be read a part at a time, as of now; of any value, however it was written.
     pub fn stream(&self, key: impl AsRef<[u8]>) -> Result<Option<StreamReader>> {
         let key = KeyBuf::of(self.state(), key.as_ref())?;
-        StreamReader::open(self.db(), key, Hold::now(self.db().core(), ReaderKind::Stream))
+        StreamReader::open(self.db(), key, Hold::now(self.db().engine(), ReaderKind::Stream))
     }
 
     /// A part of the value of `key`; what lies past its end is left out.

@@ -343,10 +343,11 @@ fn many_keys_are_found_where_a_view_is_opened_meanwhile() {
         tree.put(number(i), b"v").unwrap();
     }
     db.compact().unwrap();
-    let (core, looks) = (db.core(), std::cell::Cell::new(0));
+    let (engine, looks) = (db.engine(), std::cell::Cell::new(0));
     for opened_at in 0..80 {
         // Runs as they are just after they have been written.
-        let version = FileSet::new(&core.dir, &core.table).version(core.disk.lock().manifest.layout(), None).unwrap();
+        let version =
+            FileSet::new(&engine.dir, &engine.table).version(engine.disk.lock().manifest.layout(), None).unwrap();
         assert!(version.partitions.iter().all(|p| p.main_view().is_none()));
         let state = ReadState { version: std::sync::Arc::new(version), ..ReadState::empty() };
         looks.set(0);

@@ -82,10 +82,10 @@ fn check_counts(db: &Db, tree: &MultiTree, pairs: &Pairs, ways: &mut Ways) {
     for key in KEYS {
         let expected = values_of(pairs, key).len() as u64;
         assert_eq!(tree.count(key).unwrap(), expected, "values of {key:?}");
-        let core = db.core();
-        let (state, snapshot) = core.state_for(None).unwrap();
+        let engine = db.engine();
+        let (state, snapshot) = engine.state_for(None).unwrap();
         let (start, end) = bounds_of(tree.state().id, key);
-        let counted = read::count(&state, &start, &end, snapshot, core.time_of(None)).unwrap();
+        let counted = read::count(&state, &start, &end, snapshot, engine.time_of(None)).unwrap();
         if counted.left.is_empty() {
             assert_eq!(counted.keys, expected);
             ways.counted += 1;
@@ -289,7 +289,7 @@ fn a_count_of_settled_data_costs_its_ends() {
     }
     db.compact().unwrap();
     db.flush().unwrap();
-    let resident = || db.core().disk.lock().files.resident_bytes();
+    let resident = || db.engine().disk.lock().files.resident_bytes();
     // Opens the view.
     assert_eq!(tree.count(b"none").unwrap(), 0);
     let before = resident();
@@ -359,7 +359,7 @@ fn count_kept_in_view_is_not_used_for_another_snapshot() {
 
 /// Whether the first partition has a view, and how many runs stand apart.
 fn layout(db: &Db) -> (bool, usize) {
-    let (state, _) = db.core().state_for(None).unwrap();
+    let (state, _) = db.engine().state_for(None).unwrap();
     let partition = &state.version.partitions[0];
     (partition.view.is_some(), partition.apart.len())
 }

@@ -168,12 +168,12 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     t.put_stream(b"k", value.as_slice()).unwrap();
     db.flush().unwrap();
     let key = crate::db::engine::key::KeyBuf::of(t.state(), b"k").unwrap();
-    let find = || match db.core().find_value(&key, None).unwrap().unwrap().base {
+    let find = || match db.engine().find_value(&key, None).unwrap().unwrap().base {
         crate::db::write::piece_writer::Base::Pieces(pieces) => pieces,
         other => panic!("{other:?}"),
     };
     let old = find();
-    let mut kept = PendingBlobs::new(db.core());
+    let mut kept = PendingBlobs::new(db.engine());
     assert!(kept.pin(&old));
     // While it is kept, no file of it goes, whatever becomes of the key.
     t.put_stream(b"k", &value[..19_000]).unwrap();
@@ -183,8 +183,8 @@ fn what_was_let_go_of_cannot_be_kept_any_more() {
     drop(kept);
     t.put(b"l", b"x").unwrap();
     db.compact().unwrap();
-    assert!(!PendingBlobs::new(db.core()).pin(&old), "it was let go of");
-    assert!(PendingBlobs::new(db.core()).pin(&find()));
+    assert!(!PendingBlobs::new(db.engine()).pin(&old), "it was let go of");
+    assert!(PendingBlobs::new(db.engine()).pin(&find()));
 }
 
 /// A list that leads to a file which is not there is damage, and no reason to look for ever whether it was moved.
@@ -314,13 +314,13 @@ fn a_stream_is_appended_to_an_empty_value_in_a_blob_file() {
     tree.put_stream(b"l", &b""[..]).unwrap();
     // As an earlier build wrote it, which put empty values there.
     let internal = [&tree.state().id.first_key()[..], b"m"].concat();
-    let empty = db.core().blobs.write(&internal, b"", Compression::None).unwrap();
+    let empty = db.engine().blobs.write(&internal, b"", Compression::None).unwrap();
     let mut reference = Vec::new();
     empty.encode(&mut reference);
     let mut batch = RawBatch::default();
     batch.push(EntryKind::BlobRef, &[&internal], &reference);
-    let sequence = db.core().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
-    db.core().blobs.settle(&[empty.file], Some(sequence));
+    let sequence = db.engine().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
+    db.engine().blobs.settle(&[empty.file], Some(sequence));
     let long = bytes(200 << 10, 1);
     for key in [b"k", b"l", b"m"] {
         assert_eq!(tree.get(key).unwrap().as_deref(), Some(&b""[..]));

@@ -76,7 +76,7 @@ pub fn tree(db: &Db) -> Tree {
 /// The pieces of a key's value; none if it stands in the entry.
 pub fn pieces(db: &Db, tree: &Tree, key: &[u8]) -> Vec<u64> {
     let key = crate::db::engine::key::KeyBuf::of(tree.state(), key).unwrap();
-    let state = db.core().state.load_full();
+    let state = db.engine().state.load_full();
     let guard = crossbeam_epoch::pin();
     let entry = read::get(&state, &key, u64::MAX >> 2, &guard).unwrap().unwrap();
     let content = Content::of(entry.kind, entry.value).unwrap();
@@ -404,7 +404,7 @@ fn readers_of_streams_expire() {
     t.put_stream(b"k", bytes(40_000, 1).as_slice()).unwrap();
     let mut reader = t.stream(b"k").unwrap().unwrap();
     let read = |_| {
-        db.core().look_at_readers();
+        db.engine().look_at_readers();
         reader.rewind().unwrap();
         io::copy(&mut reader, &mut io::sink()).err()
     };
@@ -465,7 +465,7 @@ fn what_is_too_long_is_refused() {
         checksum: 0,
     };
     let base = crate::db::write::piece_writer::Base::Pieces(Pieces { list: vec![long] });
-    let refused = tail.onto(Some(base), &mut PendingBlobs::new(db.core())).unwrap_err();
+    let refused = tail.onto(Some(base), &mut PendingBlobs::new(db.engine())).unwrap_err();
     assert!(refused.to_string().contains("longer than 4294967295 bytes"), "{refused}");
 }
 
@@ -479,7 +479,7 @@ fn references_that_cannot_be_understood_are_no_end_of_the_log() {
     let internal = [&tree.state().id.first_key()[..], b"k"].concat();
     let mut batch = RawBatch::default();
     batch.push(EntryKind::Stream, &[&internal], b"nonsense");
-    db.core().commit(batch.prepare().unwrap(), Durability::Sync).unwrap();
+    db.engine().commit(batch.prepare().unwrap(), Durability::Sync).unwrap();
     tree.put(b"later", b"x").unwrap();
     drop((db, tree));
     let db = open(small(&vfs)).unwrap();

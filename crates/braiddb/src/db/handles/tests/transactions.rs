@@ -224,12 +224,12 @@ fn a_commit_is_refused_if_what_was_read_was_written() {
 
 /// Commits so much that the window of recent commits does not reach back to before.
 fn outlive_window(db: &Db, tree: &Tree) {
-    let bytes = db.core().settings.window_bytes();
+    let bytes = db.engine().settings.window_bytes();
     let long = vec![7; 20_000];
     for number in 0..2 * bytes / long.len() {
         tree.put([&long[..], &key(number as u64)].concat(), b"").unwrap();
     }
-    assert!(!db.core().window.reaches(db.stats().last_sequence - 2 * bytes as u64 / 20_000));
+    assert!(!db.engine().window.reaches(db.stats().last_sequence - 2 * bytes as u64 / 20_000));
 }
 
 /// Where versions come and go, the last trace of a change may be a tombstone: it must be found.
@@ -311,7 +311,7 @@ fn a_transaction_has_bounds() {
     assert!(tree.get(b"never").unwrap().is_none());
 
     let tx = db.begin().unwrap();
-    let half = vec![0; db.core().settings.memory / 4];
+    let half = vec![0; db.engine().settings.memory / 4];
     tx.put(&tree, b"1", &half).unwrap();
     let refused = tx.put(&tree, b"2", &half).unwrap_err();
     assert!(matches!(refused, Error::TransactionTooLarge { .. }) && !refused.is_retryable(), "{refused}");
@@ -328,7 +328,7 @@ fn savepoints_count_and_are_bounded() {
     let (db, tree) = database();
     let tx = db.begin().unwrap();
     let size = || tx.writes().borrow().size_bytes();
-    let value = vec![7; db.core().settings.memory / 16];
+    let value = vec![7; db.engine().settings.memory / 16];
     tx.put(&tree, b"k", b"before").unwrap();
     tx.delete_range(&tree, &b"m"[..]..&b"n"[..]).unwrap();
     let savepoint = tx.savepoint();
@@ -420,9 +420,9 @@ fn updates_of_one_counter_lose_nothing() {
         for number in 0..5000 {
             tree.put(key(number), b"").unwrap();
         }
-        assert!(!db.core().window.is_open());
+        assert!(!db.engine().window.is_open());
         let tx = db.begin().unwrap();
-        assert!(db.core().window.is_open());
+        assert!(db.engine().window.is_open());
         tx.get(&tree, b"n").unwrap();
         tx.put(&tree, b"m", b"").unwrap();
         tree.put(b"n", b"").unwrap();
@@ -656,7 +656,7 @@ fn commits_that_the_log_finds_no_room_for_are_no_gap_in_the_archive() {
     let last = tree.put(key(5000), b"last").unwrap();
     written.push((key(5000).to_vec(), b"last".to_vec()));
     db.archive_now().unwrap();
-    let archived = LogArchive::new(&fault(&vfs), &archive, db.core().incarnation);
+    let archived = LogArchive::new(&fault(&vfs), &archive, db.engine().incarnation);
     db.close().unwrap();
     let settings = Settings { vfs: mem(), ..settings };
     let back = open(settings.clone()).unwrap();

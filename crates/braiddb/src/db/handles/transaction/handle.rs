@@ -29,9 +29,9 @@ use crate::{
             version::Version,
         },
         write::{
-            conflict_window::{Exclusive, Membership},
+            conflict_window::{ConflictWindowGuard, Exclusive},
             pending_blobs::PendingBlobs,
-            pipeline::Terms,
+            pipeline::CommitCondition,
             update_scope::meant,
         },
     },
@@ -48,7 +48,7 @@ use std::{
 #[derive(Debug)]
 enum Isolation {
     /// Others may commit; whether they were in the way is found out at the commit.
-    Optimistic { _membership: Membership },
+    Optimistic { _window_guard: ConflictWindowGuard },
     /// Nobody else commits.
     Exclusive { right: Exclusive },
 }
@@ -107,33 +107,33 @@ impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transaction")
             .field("sequence", &self.sequence())
-            .field("path", &self.db.core().dir)
+            .field("path", &self.db.engine().dir)
             .finish_non_exhaustive()
     }
 }
 
 impl Transaction {
     pub(in crate::db) fn optimistic(db: &Db) -> Result<Transaction> {
-        db.core().check_open()?;
-        let membership = Membership::new(db.core());
-        Ok(Transaction::new(db, Isolation::Optimistic { _membership: membership }))
+        db.engine().check_open()?;
+        let window_guard = ConflictWindowGuard::new(db.engine());
+        Ok(Transaction::new(db, Isolation::Optimistic { _window_guard: window_guard }))
     }
 
     pub(in crate::db) fn exclusive(db: &Db) -> Result<Transaction> {
-        let right = Exclusive::new(db.core())?;
+        let right = Exclusive::new(db.engine())?;
         Ok(Transaction::new(db, Isolation::Exclusive { right }))
     }
 
     fn new(db: &Db, isolation: Isolation) -> Transaction {
         Transaction {
             db: db.clone(),
-            hold: Hold::now(db.core(), ReaderKind::Transaction),
+            hold: Hold::now(db.engine(), ReaderKind::Transaction),
             isolation,
             reads: RefCell::default(),
             writes: RefCell::default(),
             trees: RefCell::default(),
-            streams: RefCell::new(PendingBlobs::new(db.core())),
-            bytes_max: db.core().settings.transaction_bytes_max(),
+            streams: RefCell::new(PendingBlobs::new(db.engine())),
+            bytes_max: db.engine().settings.transaction_bytes_max(),
             failed: Cell::new(false),
         }
     }
@@ -167,7 +167,7 @@ impl Transaction {
     /// Fails if a tree is another database's, or was dropped.
     #[inline]
     pub(in crate::db) fn check_tree(&self, db: &Db, tree: &TreeState) -> Result<()> {
-        if !Arc::ptr_eq(db.core(), self.db.core()) {
+        if !Arc::ptr_eq(db.engine(), self.db.engine()) {
             return Err(tree.another_database());
         }
         tree.check()
@@ -208,16 +208,16 @@ impl Transaction {
             Written::Gone => Ok(None),
             Written::Placed(kind, value, _) => self.read_placed(kind, &value),
             Written::Operands(operands) => {
-                let core = self.db.core();
+                let engine = self.db.engine();
                 let Some(operands) = Operands::decode(&operands) else { return Ok(None) };
                 let user_key = &key[TREE_ID_LEN..];
-                if let Some(value) = core.functions.finish(user_key, &operands) {
-                    return value.map(Some).map_err(|e| core.with_tree(e, key));
+                if let Some(value) = engine.functions.finish(user_key, &operands) {
+                    return value.map(Some).map_err(|e| engine.with_tree(e, key));
                 }
                 self.note_key(key)?;
-                let base = core.get(LookupKey::of(key), Some(&self.hold), |value| value.into_owned())?;
-                let applied = core.functions.apply(user_key, base.as_deref(), &operands);
-                applied.map(Some).map_err(|e| core.with_tree(e, key))
+                let base = engine.get(LookupKey::of(key), Some(&self.hold), |value| value.into_owned())?;
+                let applied = engine.functions.apply(user_key, base.as_deref(), &operands);
+                applied.map(Some).map_err(|e| engine.with_tree(e, key))
             }
         }
     }
@@ -238,7 +238,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(Value::new)),
-            None => self.db.core().get(LookupKey::of(&key), Some(&self.hold), |value| Value::new(value.into_owned())),
+            None => self.db.engine().get(LookupKey::of(&key), Some(&self.hold), |value| Value::new(value.into_owned())),
         }
     }
 
@@ -250,7 +250,7 @@ impl Transaction {
         match self.own(&key)? {
             Some(value) => Ok(value.map(|value| (Value::new(value), None))),
             None => {
-                let stored = self.db.core().get_versioned(&key, Some(&self.hold))?;
+                let stored = self.db.engine().get_versioned(&key, Some(&self.hold))?;
                 Ok(stored.map(|(value, version)| (value, Some(version))))
             }
         }
@@ -262,7 +262,7 @@ impl Transaction {
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         match self.own(&key)? {
             Some(value) => Ok(value.map(|value| read(&value))),
-            None => self.db.core().get(LookupKey::of(&key), Some(&self.hold), |value| read(&value)),
+            None => self.db.engine().get(LookupKey::of(&key), Some(&self.hold), |value| read(&value)),
         }
     }
 
@@ -275,7 +275,7 @@ impl Transaction {
     fn contains_key(&self, key: &[u8]) -> Result<bool> {
         match self.own(key)? {
             Some(value) => Ok(value.is_some()),
-            None => self.db.core().contains(key, Some(&self.hold)),
+            None => self.db.engine().contains(key, Some(&self.hold)),
         }
     }
 
@@ -370,7 +370,7 @@ impl Transaction {
         }
         for (key, written) in writes.range(Included(start), end) {
             let was_there =
-                writes.deleted().covering(key).is_none() && self.db.core().contains(key, Some(&self.hold))?;
+                writes.deleted().covering(key).is_none() && self.db.engine().contains(key, Some(&self.hold))?;
             let is_there = *written != Written::Gone && !self.is_expired(written);
             keys = keys + u64::from(is_there) - u64::from(was_there);
         }
@@ -437,7 +437,7 @@ impl Transaction {
         self.check_tree(tree.db(), tree.state())?;
         let key = KeyBuf::of(tree.state(), key.as_ref())?;
         self.make_room(key.len() + value.as_ref().len())?;
-        let expiring = self.db.core().with_default_expiry(tree.state(), value.as_ref());
+        let expiring = self.db.engine().with_default_expiry(tree.state(), value.as_ref());
         let written = match expiring {
             None => Written::Value(value.as_ref().to_vec()),
             Some(entry) => Written::Placed(EntryKind::Expiring, entry, value.as_ref().len() as u64),
@@ -530,7 +530,7 @@ impl Transaction {
     ///
     /// After an error nothing of it was applied, nor will be, unless [`Error::is_commit_unknown`] says otherwise.
     pub fn commit(self) -> Result<SequenceNumber> {
-        let durability = self.db.core().settings.durability;
+        let durability = self.db.engine().settings.durability;
         self.commit_with(durability)
     }
 
@@ -551,27 +551,29 @@ impl Transaction {
         match &isolation {
             Isolation::Optimistic { .. } => {
                 let reads = reads.into_inner();
-                let terms = match reads.is_empty() {
-                    true => Terms::None,
-                    false => Terms::Unchanged(Box::new(Check::new(reads, hold.sequence(), Some(*hold.held())))),
+                let condition = match reads.is_empty() {
+                    true => CommitCondition::None,
+                    false => {
+                        CommitCondition::Unchanged(Box::new(Check::new(reads, hold.sequence(), Some(*hold.held()))))
+                    }
                 };
-                let committed = meant(|| commit_streams(&db, batch, &trees, durability, terms, &streams));
+                let committed = meant(|| commit_streams(&db, batch, &trees, durability, condition, &streams));
                 if committed.as_ref().is_err_and(Error::is_conflict) {
-                    db.core().counters.note_conflict();
+                    db.engine().counters.note_conflict();
                 }
                 committed
             }
             Isolation::Exclusive { right } => {
-                let core = db.core();
+                let engine = db.engine();
                 // Nobody closes in between: once it is applied, there is no error but that its outcome is unknown.
-                let _inside = core.enter_past_closing()?;
-                let terms = Terms::Exclusive(right.ticket());
+                let _inside = engine.enter_past_closing()?;
+                let condition = CommitCondition::Exclusive(right.ticket());
                 streams.iter().try_for_each(|stream| stream.make_ready(durability))?;
-                let sequence = commit_streams(&db, batch, &trees, durability.of_catalog(), terms, &streams)?;
+                let sequence = commit_streams(&db, batch, &trees, durability.of_catalog(), condition, &streams)?;
                 // Others need not wait for the device.
                 drop(isolation);
-                if let Some(wal) = core.wal.as_ref().filter(|_| durability == Durability::Sync) {
-                    core.sync_to(wal.end_lsn())?;
+                if let Some(wal) = engine.wal.as_ref().filter(|_| durability == Durability::Sync) {
+                    engine.sync_to(wal.end_lsn())?;
                 }
                 Ok(sequence)
             }

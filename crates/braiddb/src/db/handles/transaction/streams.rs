@@ -24,7 +24,7 @@ impl Transaction {
         let mut writer = tree.stream_writer(&key)?;
         writer.read_from(reader)?;
         let (placed, pending) = writer.into_pieces().finish()?;
-        let placed = placed.expiring(self.db().core().default_expiry(tree.state()));
+        let placed = placed.expiring(self.db().engine().default_expiry(tree.state()));
         self.write_placed(tree, &KeyBuf::of(tree.state(), key.as_ref())?, placed, pending)
     }
 
@@ -40,7 +40,7 @@ impl Transaction {
         let (base, expires_us) = match own {
             None => {
                 self.note_key(&key)?;
-                let found = self.db().core().find_and_pin(&key, Some(self.hold()), &mut pending)?;
+                let found = self.db().engine().find_and_pin(&key, Some(self.hold()), &mut pending)?;
                 found.map_or((None, None), |(base, expires_us)| (Some(base), expires_us))
             }
             // Its files are on their way with this transaction.
@@ -53,7 +53,7 @@ impl Transaction {
                 (self.resolve(&key, written)?.map(Base::Value), expires_us)
             }
         };
-        let expires_us = if base.is_none() { self.db().core().default_expiry(tree.state()) } else { expires_us };
+        let expires_us = if base.is_none() { self.db().engine().default_expiry(tree.state()) } else { expires_us };
         let placed = tail.onto(base, &mut pending)?.expiring(expires_us);
         self.write_placed(tree, &key, placed, pending)
     }
@@ -72,7 +72,7 @@ impl Transaction {
 
     /// What the transaction itself has put where others do not see it, and when it expires; `None` if it has.
     fn placed(&self, kind: EntryKind, value: &[u8]) -> Result<Option<(Base, Option<u64>)>> {
-        let blobs = &self.db().core().blobs;
+        let blobs = &self.db().engine().blobs;
         let content = Content::of(kind, value).ok_or_else(|| blobs.misunderstood())?;
         if content.expires_us.is_some_and(|expires_us| expires_us <= self.hold().held().taken_us) {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Transaction {
         match self.placed(kind, value)? {
             None => Ok(None),
             Some((Base::Value(value), _)) => Ok(Some(value)),
-            Some((Base::Pieces(pieces), _)) => self.db().core().blobs.read_pieces(&pieces).map(Some),
+            Some((Base::Pieces(pieces), _)) => self.db().engine().blobs.read_pieces(&pieces).map(Some),
         }
     }
 
@@ -122,7 +122,7 @@ impl Transaction {
                     Some((Base::Value(value), _)) => return Ok(Some(StreamReader::whole(self.db(), value))),
                     Some((Base::Pieces(pieces), _)) => pieces,
                 };
-                let mut pending = PendingBlobs::new(self.db().core());
+                let mut pending = PendingBlobs::new(self.db().engine());
                 let are_known = pending.pin(&pieces);
                 assert!(are_known, "the files of a transaction's streams stay as long as it does");
                 Ok(Some(StreamReader::own(self.db(), pieces, pending)))

@@ -484,7 +484,7 @@ fn who_has_the_state_before_a_load_sees_nothing_that_comes_after_it() {
         if !is_empty {
             tree.put(b"x", b"before").unwrap();
         }
-        let state = db.core().state.load_full();
+        let state = db.engine().state.load_full();
         let loaded = tree.bulk_load(records(0..50, 1)).unwrap();
         tree.put(b"x", b"after").unwrap();
         assert!(state.memtables().all(|memtable| memtable.is_empty() || memtable.max_sequence() < loaded.sequence));

@@ -76,7 +76,7 @@ fn open_on(vfs: &FaultVfs, clock: &Arc<Stopped>) -> Db {
 fn fill(db: &Db, segments: usize) -> u32 {
     let tree = db.tree("t").unwrap();
     let mut count = 0u32;
-    while db.core().wal.as_ref().unwrap().segments().len() < segments {
+    while db.engine().wal.as_ref().unwrap().segments().len() < segments {
         tree.put(count.to_be_bytes(), [7; 100]).unwrap();
         count += 1;
     }
@@ -84,25 +84,25 @@ fn fill(db: &Db, segments: usize) -> u32 {
 }
 
 fn segments(db: &Db) -> usize {
-    db.core().wal.as_ref().unwrap().segments().len()
+    db.engine().wal.as_ref().unwrap().segments().len()
 }
 
 fn frozen(db: &Db) -> usize {
-    db.core().state.load().frozen.len()
+    db.engine().state.load().frozen.len()
 }
 
 fn freeze(db: &Db) {
-    let _write = db.core().write.lock();
-    db.core().freeze();
+    let _write = db.engine().write.lock();
+    db.engine().freeze();
 }
 
 /// A flush under way, which ends when this goes.
-struct Flush<'a>(&'a Core);
+struct Flush<'a>(&'a Engine);
 
 impl<'a> Flush<'a> {
     fn begin(db: &'a Db) -> Flush<'a> {
-        db.core().work.lock().flushing = true;
-        Flush(db.core())
+        db.engine().work.lock().flushing = true;
+        Flush(db.engine())
     }
 }
 
@@ -114,8 +114,8 @@ impl Drop for Flush<'_> {
 
 /// Whether the database has just become idle, and whether it is.
 fn look(db: &Db) -> (bool, bool) {
-    let mut work = db.core().work.lock();
-    let has_become = db.core().look_for_idleness(&mut work);
+    let mut work = db.engine().work.lock();
+    let has_become = db.engine().look_for_idleness(&mut work);
     (has_become, work.idle)
 }
 
@@ -149,7 +149,7 @@ fn memory_is_kept_for_the_next_memtables_until_none_was_needed_for_long() {
     };
     let db = open(settings).unwrap();
     let tree = db.tree("t").unwrap();
-    let kept = || db.core().member.common.chunk_pool.bytes();
+    let kept = || db.engine().tenant.common.chunk_pool.bytes();
     let fill = || {
         for row in 0..40_000u32 {
             tree.put(row.to_be_bytes(), [row as u8; 100]).unwrap();
@@ -163,9 +163,9 @@ fn memory_is_kept_for_the_next_memtables_until_none_was_needed_for_long() {
         clock.advance(ns);
         // As a flusher and a logger do.
         if look(&db).0 {
-            db.core().settle();
+            db.engine().settle();
         }
-        db.core().look_after_log();
+        db.engine().look_after_log();
     };
     look_after(0);
     look_after(MEMORY_KEPT_NS - 1);
@@ -186,7 +186,7 @@ fn a_database_is_not_idle_while_a_memtable_waits_for_its_flush() {
     freeze(&db);
     clock.advance(100 * SECOND_NS);
     assert_eq!(look(&db), (false, false));
-    db.core().run_flushes(u64::MAX).unwrap();
+    db.engine().run_flushes(u64::MAX).unwrap();
     assert_eq!(look(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
@@ -203,10 +203,10 @@ fn a_database_is_not_idle_while_a_memtable_waits_for_its_flush() {
 fn the_flusher_has_a_long_log_flushed_and_lets_go_of_it() {
     let (vfs, clock, db) = world();
     let mut count = fill(&db, LOG_SEGMENTS_MAX);
-    db.core().trim_log_as_flusher().unwrap();
+    db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((segments(&db), db.stats().flushes), (LOG_SEGMENTS_MAX, 0), "that is not long");
     count = count.max(fill(&db, LOG_SEGMENTS_MAX + 3));
-    db.core().trim_log_as_flusher().unwrap();
+    db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (1, 0, 1));
     let again = open_on(&killed(&vfs), &clock);
     assert_eq!(again.stats().recovered_records, 0);
@@ -227,7 +227,7 @@ fn the_flusher_lets_go_of_segments_with_nothing_left_to_flush() {
         .collect();
     let db = opened.last().unwrap();
     assert_eq!(segments(db), LOG_SEGMENTS_MAX + 1);
-    db.core().trim_log_as_flusher().unwrap();
+    db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((segments(db), db.stats().flushes), (1, 0));
     let again = open_on(&killed(&vfs), &clock);
     assert_eq!(again.tree("t").unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
@@ -254,13 +254,13 @@ fn a_log_of_which_all_is_flushed_is_short_while_nothing_is_committed() {
         rows.for_each(|row| assert!(tree.put(row.to_be_bytes(), vec![7; 200 << 10]).is_ok()));
     };
     put(0..4);
-    db.core().settle();
+    db.engine().settle();
     assert_eq!(log_bytes(), 1 << 20, "it is short, whatever is in it");
     put(4..30);
-    db.core().settle();
+    db.engine().settle();
     assert_eq!(log_bytes(), 7 << 20, "each segment has twice the length of the one before; nothing is flushed");
     db.flush().unwrap();
-    db.core().settle();
+    db.engine().settle();
     assert_eq!(log_bytes(), 1 << 20);
     put(30..32);
     let again = open(Settings { vfs: fault(&killed(&vfs)), ..settings }).unwrap();
@@ -271,9 +271,9 @@ fn a_log_of_which_all_is_flushed_is_short_while_nothing_is_committed() {
 fn the_flusher_waits_for_no_writer() {
     let (_, _, db) = world();
     fill(&db, LOG_SEGMENTS_MAX + 1);
-    let write = db.core().write.lock();
-    let core = Arc::clone(db.core());
-    bounded("trimming the log", move || core.trim_log_as_flusher()).unwrap();
+    let write = db.engine().write.lock();
+    let engine = Arc::clone(db.engine());
+    bounded("trimming the log", move || engine.trim_log_as_flusher()).unwrap();
     drop(write);
     assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (LOG_SEGMENTS_MAX + 1, 0, 0));
 }
@@ -285,11 +285,11 @@ fn the_flusher_waits_for_no_flush_and_freezes_no_more_meanwhile() {
     freeze(&db);
     let flush = Flush::begin(&db);
     db.tree("t").unwrap().put(b"k", b"v").unwrap();
-    let core = Arc::clone(db.core());
-    bounded("trimming the log", move || core.trim_log_as_flusher()).unwrap();
+    let engine = Arc::clone(db.engine());
+    bounded("trimming the log", move || engine.trim_log_as_flusher()).unwrap();
     assert_eq!((segments(&db), frozen(&db), db.stats().flushes), (LOG_SEGMENTS_MAX + 1, 1, 0));
     drop(flush);
-    db.core().trim_log_as_flusher().unwrap();
+    db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((frozen(&db), db.stats().flushes), (0, 1));
 }
 
@@ -299,17 +299,17 @@ fn the_flusher_tries_again_after_a_full_disk_and_not_after_a_failed_sync() {
     fill(&db, LOG_SEGMENTS_MAX + 1);
     // Twice: a job is tried again when spare segments of the log are gone.
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
-    db.core().trim_log_as_flusher().unwrap();
+    db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((segments(&db), frozen(&db)), (LOG_SEGMENTS_MAX + 1, 1));
     // Not before its time.
-    db.core().trim_log_as_flusher().unwrap();
+    db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((frozen(&db), db.stats().flushes), (1, 0));
     clock.advance(RETRY_NS);
-    db.core().trim_log_as_flusher().unwrap();
+    db.engine().trim_log_as_flusher().unwrap();
     assert_eq!((segments(&db), frozen(&db)), (1, 0));
     fill(&db, LOG_SEGMENTS_MAX + 1);
     vfs.fail(Operation::Sync, 0, 1, io::ErrorKind::Other);
-    let error = db.core().trim_log_as_flusher().unwrap_err();
+    let error = db.engine().trim_log_as_flusher().unwrap_err();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
 }
 
@@ -330,14 +330,14 @@ fn a_merge_that_finds_no_space_does_not_keep_a_flush_waiting() {
     assert_eq!(look(&db), (true, true));
     // Twice: a job is tried again when spare segments of the log are gone.
     vfs.fail(Operation::Create, 0, 2, io::ErrorKind::StorageFull);
-    db.core().run_inline();
+    db.engine().run_inline();
     assert_eq!((runs(), db.stats().background_errors), (4, 1), "the merge was refused");
     tree.put(b"k", b"v").unwrap();
     freeze(&db);
     let flushes = db.stats().flushes;
     // The flush has its file; the merge waits for its time, whatever flushes find.
     vfs.fail(Operation::Create, 1, u32::MAX, io::ErrorKind::StorageFull);
-    db.core().run_inline();
+    db.engine().run_inline();
     assert_eq!((frozen(&db), db.stats().flushes, db.stats().background_errors), (0, flushes + 1, 1));
 }
 
@@ -354,12 +354,12 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     }
     let runs = || db.stats().partitions.iter().map(|p| p.runs.len() + p.loose.len()).collect::<Vec<_>>();
     assert_eq!(runs(), [4]);
-    db.core().run_inline();
+    db.engine().run_inline();
     assert_eq!(runs(), [4], "it is not idle yet");
     assert_eq!(look(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
-    db.core().run_inline();
+    db.engine().run_inline();
     assert_eq!(runs(), [1]);
     assert_eq!(tree.range::<&[u8]>(..).count(), 800);
 
@@ -369,6 +369,6 @@ fn what_lies_in_pieces_is_merged_into_one_run_once_idle() {
     assert_eq!(look(&db), (false, false));
     clock.advance(IDLE_NS);
     assert_eq!(look(&db), (true, true));
-    db.core().run_inline();
+    db.engine().run_inline();
     assert_eq!(runs(), [2]);
 }

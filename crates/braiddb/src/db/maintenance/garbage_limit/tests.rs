@@ -2,7 +2,7 @@
 
 use crate::db::{
     Settings, Stats,
-    engine::parts::superseding::Superseding,
+    engine::parts::garbage_limit::GarbageLimit,
     tests_common::{mem, open, small},
 };
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn no_more_is_dead_than_asked_for_while_there_are_commits() {
 
 #[test]
 fn how_many_new_entries_supersede_others_is_learned() {
-    let learned = Superseding::default();
+    let learned = GarbageLimit::default();
     assert_eq!(learned.per_mille(), 0);
     learned.learn(1000, 5000, 5000);
     assert_eq!(learned.per_mille(), 500, "a half of what was seen last, and a half of what was known before");

@@ -82,7 +82,7 @@ fn gets_make_indexes_and_those_that_are_used_have_heirs() {
     db.compact().unwrap();
     let is_indexed =
         |partition: &Arc<Partition>| partition.main_view().is_some_and(|(view, _)| view.hash_index_bytes() > 0);
-    let are_indexed = || db.core().state.load_full().version.partitions.iter().all(is_indexed);
+    let are_indexed = || db.engine().state.load_full().version.partitions.iter().all(is_indexed);
     assert!(are_indexed(), "views came in place of others whose indexes were used");
     check(&tree, now);
     for row in (0..ROWS).step_by(5) {
@@ -101,7 +101,7 @@ fn runs_that_come_beside_indexes_that_are_used_have_one() {
         let views = |partition: &Arc<Partition>| {
             partition.apart.iter().filter_map(|handle| handle.opened_view().cloned()).collect::<Vec<_>>()
         };
-        let views: Vec<_> = db.core().state.load_full().version.partitions.iter().flat_map(views).collect();
+        let views: Vec<_> = db.engine().state.load_full().version.partitions.iter().flat_map(views).collect();
         views.iter().filter(|view| view.hash_index_bytes() > 0).count()
     };
     let before = (indexed(), db.stats().hash_indexes);
@@ -202,7 +202,7 @@ fn who_was_refused_one_waits_longer_each_time() {
         tree.put(key(row), [row as u8; 200]).unwrap();
     }
     db.compact().unwrap();
-    let partition = &db.core().state.load_full().version.partitions[0];
+    let partition = &db.engine().state.load_full().version.partitions[0];
     let (view, _) = partition.main_view().unwrap();
     let waits: Vec<u64> = (0..8)
         .map(|_| {
@@ -211,7 +211,7 @@ fn who_was_refused_one_waits_longer_each_time() {
                 tree.get(key(gets as u32 % ROWS)).unwrap();
                 gets += 1;
             }
-            db.core().index_what_is_searched();
+            db.engine().index_what_is_searched();
             assert_eq!(db.stats().hash_indexes, 0);
             gets
         })
@@ -236,10 +236,10 @@ fn threads_of_the_background_are_woken_for_them() {
 
 /// Has indexes made as they are while the database rests; how many.
 fn rest(db: &Db) -> usize {
-    db.core().work.lock().idle = true;
-    let made = std::iter::repeat_with(|| db.core().index_at_rest()).take_while(|&is_made| is_made).count();
-    db.core().work.lock().idle = false;
-    assert!(!db.core().index_at_rest(), "only at rest");
+    db.engine().work.lock().idle = true;
+    let made = std::iter::repeat_with(|| db.engine().index_at_rest()).take_while(|&is_made| is_made).count();
+    db.engine().work.lock().idle = false;
+    assert!(!db.engine().index_at_rest(), "only at rest");
     made
 }
 
@@ -307,9 +307,9 @@ fn at_rest_there_are_none_where_they_cost_too_much() {
 #[test]
 fn at_rest_there_are_none_beside_merges_but_after_those_that_a_user_asks_for() {
     let (db, _tree) = unread(in_place());
-    db.core().work.lock().busy.insert(17);
+    db.engine().work.lock().busy.insert(17);
     assert_eq!(rest(&db), 0, "its view may be about to go");
-    db.core().work.lock().busy.clear();
+    db.engine().work.lock().busy.clear();
     assert_eq!(rest(&db), 1);
     load(&db.tree("rows").unwrap(), 1, "second");
     db.compact().unwrap();
@@ -321,12 +321,12 @@ fn at_rest_it_is_tried_again_after_pauses_that_grow() {
     let clock = Clock::new();
     let (db, _tree) = unread(Settings { runtime: clock.clone(), ..in_place() });
     // Nothing can be had for a while.
-    let taken = db.core().settings.memory;
-    db.core().lend(taken, 0);
+    let taken = db.engine().settings.memory;
+    db.engine().reserve(taken, 0);
     assert_eq!(rest(&db), 0);
     clock.advance(10 * SECOND_NS);
     assert_eq!(rest(&db), 0);
-    db.core().lend(0, taken);
+    db.engine().reserve(0, taken);
     for (seconds, made) in [(0, 0), (19, 0), (1, 1)] {
         clock.advance(seconds * SECOND_NS);
         assert_eq!(rest(&db), made, "{seconds} s later");

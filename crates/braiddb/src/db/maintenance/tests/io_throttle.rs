@@ -231,24 +231,24 @@ fn merges_take_all_of_the_time_when_nothing_is_committed() {
     bounded("being idle", || {
         let with = || Settings { background_threads: 2, runtime: Processors::new(Some(2)), ..small(&mem()) };
         let db = Db::open_with(with(), Path::new("/paced")).unwrap();
-        let is_leisurely = || !db.core().may_begin_merge(1);
+        let is_leisurely = || !db.engine().may_begin_merge(1);
         while !is_leisurely() {
             fill(&db, 20);
         }
         while is_leisurely() {
             thread::yield_now();
         }
-        assert!(db.core().work.lock().idle);
+        assert!(db.engine().work.lock().idle);
         while !is_leisurely() {
             fill(&db, 20);
         }
-        db.core().release_limited_work();
+        db.engine().release_limited_work();
         assert!(!is_leisurely(), "it is to be closed");
         db.close().unwrap();
 
         let limiter = Arc::new(RateLimiter::new(1 << 30));
         let db = Db::open_with(Settings { rate_limiter: Some(limiter), ..with() }, Path::new("/limited")).unwrap();
-        db.core().set_pace(1);
-        assert!(db.core().may_begin_merge(1));
+        db.engine().set_pace(1);
+        assert!(db.engine().may_begin_merge(1));
     });
 }

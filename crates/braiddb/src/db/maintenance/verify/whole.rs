@@ -9,7 +9,7 @@ use super::{
 use crate::{
     base::{Error, FileNumber, Result},
     db::{
-        engine::{core::Core, memory::Common, settings::Settings},
+        engine::{memory::Common, root::Engine, settings::Settings},
         export::follower::Follower,
         files::names::numbered,
         maintenance::io_throttle::table_context,
@@ -191,12 +191,12 @@ fn check_files(
     files
 }
 
-impl Core {
+impl Engine {
     /// Reads every file and checks every checksum. Commits wait while the log's end is checked, nothing else waits.
     pub fn verify(self: &Arc<Self>, options: &VerifyOptions) -> Result<VerifyReport> {
         self.check_open()?;
-        let core = Arc::clone(self);
-        let open_blob: OpenBlob = Box::new(move |number| core.blobs.file(number));
+        let engine = Arc::clone(self);
+        let open_blob: OpenBlob = Box::new(move |number| engine.blobs.file(number));
         let checker = Checker::new(&self.dir, with_threads(options, &self.settings), open_blob);
         let state = self.state.load_full();
         let vfs = &*self.table.vfs;

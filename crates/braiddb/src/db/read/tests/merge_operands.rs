@@ -230,7 +230,7 @@ fn merged_values_are_what_a_map_would_hold() {
 }
 
 fn newest_in_memory(db: &Db, tree: &Tree, key: &[u8]) -> (EntryKind, Vec<u8>) {
-    let state = db.core().state.load();
+    let state = db.engine().state.load();
     let internal = [&tree.state().id.first_key()[..], key].concat();
     let entry = state.active.get(&internal, u64::MAX >> 2).unwrap();
     (entry.kind, entry.value.to_vec())
@@ -348,7 +348,7 @@ fn the_functions_that_are_built_in() {
         let mut results = Vec::new();
         for (index, operand) in operands.iter().enumerate() {
             if tree.merge(b"k", &function, operand).is_err() {
-                tree.merge_unchecked(b"k", db.core().functions.number(name).unwrap().0, operand);
+                tree.merge_unchecked(b"k", db.engine().functions.number(name).unwrap().0, operand);
             }
             if index == operands.len() / 2 {
                 db.flush().unwrap();
@@ -433,7 +433,7 @@ fn operands_that_reach_below_all_commits_have_nothing_beneath() {
     let mut batch = RawBatch::default();
     let key = [&tree.state().id.first_key()[..], b"k"].concat();
     batch.push(EntryKind::Merge, &[&key], &encode_operands(Base::Beneath, u64::MAX, std::iter::once(append)));
-    db.core().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
+    db.engine().commit(batch.prepare().unwrap(), Durability::Buffered).unwrap();
     for _ in 0..2 {
         assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"x"[..]));
         db.compact().unwrap();

@@ -9,7 +9,7 @@ use crate::{
     },
     platform::{OpenMode, Runtime, Vfs},
     read::GROUP_KEYS,
-    txn::{Check, ReadSet, Verdict},
+    txn::{Check, ReadSet, Validation},
 };
 use std::{
     fmt::{Debug, Write},
@@ -264,13 +264,13 @@ fn a_cursor_that_heals_finds_that_it_has_expired() {
     let db = open(of_vfs()).unwrap();
     let tree = db.tree("t").unwrap();
     let mut cursor = tree.cursor();
-    let (core, has_expired) = (Arc::clone(db.core()), Arc::new(AtomicBool::new(false)));
+    let (engine, has_expired) = (Arc::clone(db.engine()), Arc::new(AtomicBool::new(false)));
     let expire = {
         let has_expired = Arc::clone(&has_expired);
         move |event: &str| {
             if event.contains("a view is damaged") {
                 clock.advance(MAX_NS + 1);
-                core.snapshots.look(clock.monotonic_ns(), WARN_NS, MAX_NS);
+                engine.snapshots.look(clock.monotonic_ns(), WARN_NS, MAX_NS);
                 has_expired.store(true, Ordering::Relaxed);
             }
         }
@@ -347,7 +347,7 @@ fn a_transaction_that_has_expired_is_not_committed_unless_it_writes_nothing() {
     let alone = db.begin_exclusive().unwrap();
     alone.put(&tree, key(2), b"mine").unwrap();
     clock.advance(MAX_NS + 1);
-    db.core().look_at_readers();
+    db.engine().look_at_readers();
     expired(alone.commit());
     // Others are not kept waiting.
     tree.put(key(2), b"later").unwrap();
@@ -365,14 +365,14 @@ fn a_check_of_what_is_stored_asks_whether_it_is_still_held() {
     let mut check = Check::new(reads, tx.sequence(), Some(*tx.hold().held()));
     tree.put(b"k", b"v").unwrap();
     tree.delete(b"k").unwrap();
-    let bytes = db.core().settings.window_bytes();
+    let bytes = db.engine().settings.window_bytes();
     for number in 0..2 * bytes / 20_000 {
         tree.put([&[7; 20_000][..], &key(number as u64)].concat(), b"").unwrap();
     }
-    assert_eq!(check.look_ahead(&db.core().window), Verdict::TooOld);
+    assert_eq!(check.look_ahead(&db.engine().window), Validation::TooOld);
     clock.advance(MAX_NS + 1);
     db.compact().unwrap();
-    expired(db.core().look_ahead(&mut check));
+    expired(db.engine().look_ahead(&mut check));
 }
 
 #[test]
@@ -604,7 +604,7 @@ impl Race {
     fn expire(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             self.clock.advance(SECOND_NS * 2 / 3);
-            self.db.core().look_at_readers();
+            self.db.engine().look_at_readers();
             // For readers to get on.
             std::thread::yield_now();
         }

@@ -182,7 +182,7 @@ fn a_cursor_that_is_found_while_its_commit_is_being_inserted_is_made_durable() {
     let vfs = FaultVfs::new(Path::new(DIR));
     let db = open(small(&fault(&vfs))).unwrap();
     let (sender, is_applied) = mpsc::channel();
-    db.core().functions.add_eager(100, "slow", Arc::new(Slow(Mutex::new(sender))));
+    db.engine().functions.add_eager(100, "slow", Arc::new(Slow(Mutex::new(sender))));
     let (tree, slow) = (db.tree("a").unwrap(), db.merge_function("slow").unwrap());
     tree.put(b"key", b"before").unwrap();
     let survived = std::thread::scope(|scope| {

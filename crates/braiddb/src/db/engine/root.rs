@@ -16,7 +16,7 @@
 //!   outside of the queue, for a bounded time; it commits without the queue.
 //!
 //! - *Panics* are broken invariants: they end writing, and nothing else. Commits, edits and jobs run in
-//!   [`Core::contained`], the first two while `write` or `disk` is held: whoever takes the lock next finds the database
+//!   [`Engine::catch_panic`], the first two while `write` or `disk` is held: whoever takes the lock next finds the database
 //!   latched, and changes nothing that was left half done. What readers load was published whole, so they go on.
 //!
 //! Order of locks: `gate`, then the catalog's, then `write`, then `disk`, then `change`. `work` is a leaf.
@@ -24,9 +24,10 @@
 use super::{
     catalog::Catalog,
     clock::Clock,
-    memory::Membership,
+    memory::TenantQuota,
     parts::{
-        index_look::Look, limited_work::LimitedWork, pressure::Pressure, scrubber::Scrubber, superseding::Superseding,
+        garbage_limit::GarbageLimit, index_look::Look, limited_work::LimitedWork, pressure::Pressure,
+        scrubber::Scrubber,
     },
     read_hold::Hold,
     settings::Settings,
@@ -46,7 +47,7 @@ use crate::{
     platform::{FileLock, Published},
     read::ReadState,
     table::TableContext,
-    txn::{Check, Verdict, Window},
+    txn::{Check, Validation, Window},
     version::{FileSet, Manifest, Version},
     wal::Wal,
 };
@@ -75,7 +76,7 @@ pub struct Request {
     /// What must not have been written by others.
     pub check: Option<Box<Check>>,
     /// What came of the check, by the leader.
-    pub verdict: Verdict,
+    pub validation: Validation,
 }
 
 /// Where a committed batch stands.
@@ -90,7 +91,7 @@ pub struct Committed {
 pub enum Answer {
     Committed(Committed),
     /// A tree was dropped since the request's trees were seen to be there: they must be looked at again.
-    LookAgain(Request),
+    Retry(Request),
     /// What the check is about was written by others.
     Changed,
     /// The window of recent commits does not reach back to what the check has seen.
@@ -205,7 +206,7 @@ pub struct WorkState {
 }
 
 /// Everything of an open database.
-pub struct Core {
+pub struct Engine {
     pub dir: PathBuf,
     /// The random number of the database's present life.
     pub incarnation: u64,
@@ -222,12 +223,12 @@ pub struct Core {
     /// The same state, for who reads it for one get.
     pub fast_state: Published<ReadState>,
     /// What it shares with other databases, and its part in that.
-    pub member: Membership,
+    pub tenant: TenantQuota,
     /// Whether the active memtable is to be frozen for the sake of another database.
     pub is_to_freeze: AtomicBool,
     pub change: Mutex<()>,
     /// Who makes hash indexes holds it, so that nobody else takes the same memory for one. Which partitions were looked at while the database rested: see
-    /// [`Core::index_at_rest`].
+    /// [`Engine::index_at_rest`].
     pub indexing: Mutex<HashMap<u64, Look>>,
     pub snapshots: SnapshotList,
     /// Readers are looked at again from then on.
@@ -259,7 +260,7 @@ pub struct Core {
     pub pressure: Pressure,
     /// Blocks of the disk for when it is full.
     pub reserve: Reserve,
-    pub superseding: Superseding,
+    pub garbage_limit: GarbageLimit,
     pub counters: Counters,
     pub closing: AtomicBool,
     /// Whether this was closed since it is a follower's state of before.
@@ -272,14 +273,14 @@ pub struct Core {
     pub leftovers: Mutex<Vec<PathBuf>>,
 }
 
-impl std::fmt::Debug for Core {
+impl std::fmt::Debug for Engine {
     /// Without what is inside: see [`Db`](crate::Db).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Core").field("path", &self.dir).finish_non_exhaustive()
     }
 }
 
-impl Core {
+impl Engine {
     /// A fresh file number.
     pub fn new_file_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
@@ -336,25 +337,25 @@ impl Core {
     }
 
     /// Takes no more writes from now on: what is on disk is not known for sure. The first reason is kept.
-    pub fn latch(&self, reason: &Error) {
-        self.latch_for(&reason.to_string(), matches!(reason, Error::Closed));
+    pub fn poison(&self, reason: &Error) {
+        self.poison_for(&reason.to_string(), matches!(reason, Error::Closed));
     }
 
     /// Calls `work`. If it panics, no more writes are taken, and the reason is returned.
-    pub fn contained<R>(&self, what: &str, work: impl FnOnce() -> R) -> std::result::Result<R, String> {
+    pub fn catch_panic<R>(&self, what: &str, work: impl FnOnce() -> R) -> std::result::Result<R, String> {
         // Safe to go on after: writers look at the latch first, and readers use only what was published whole.
         catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
             let message = panic.downcast_ref::<&str>().copied();
             let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
             let reason = format!("{what} panicked: {}", message.unwrap_or("without a message"));
-            self.latch_for(&reason, false);
+            self.poison_for(&reason, false);
             reason
         })
     }
 
     /// Work that the close of the database ended is no failure: no reason is kept for it, so that a real failure during the
     /// close is kept and logged. Calls fail with `Closed` by then.
-    fn latch_for(&self, reason: &str, is_closed: bool) {
+    fn poison_for(&self, reason: &str, is_closed: bool) {
         let mut failure = self.failure.lock();
         if failure.is_none() && !is_closed {
             tracing::error!(reason, "the database takes no more writes");
@@ -367,7 +368,7 @@ impl Core {
 
     /// Wakes whoever waits for work, or for work to be done. The caller may hold any lock.
     pub fn signal_work(&self) {
-        self.member.common.crew.call(self.member.id);
+        self.tenant.common.pool.call(self.tenant.id);
         self.work_changed.notify_all();
     }
 
@@ -399,7 +400,7 @@ impl Core {
             Memtables::Same => {}
             Memtables::Flushed(flushed) => frozen.retain(|memtable| !Arc::ptr_eq(memtable, flushed)),
             Memtables::Fresh => {
-                let fresh = Core::new_memtable(&self.settings, active.bytes_used());
+                let fresh = Engine::new_memtable(&self.settings, active.bytes_used());
                 let before = std::mem::replace(&mut active, fresh);
                 if !before.is_empty() {
                     frozen.insert(0, before);
@@ -422,7 +423,7 @@ impl Core {
         frozen.push(Arc::clone(&old.active));
         frozen.extend(old.frozen.iter().cloned());
         self.publish(ReadState {
-            active: Core::new_memtable(&self.settings, old.active.bytes_used()),
+            active: Engine::new_memtable(&self.settings, old.active.bytes_used()),
             frozen,
             version: Arc::clone(&old.version),
             garbage: Arc::clone(&old.garbage),

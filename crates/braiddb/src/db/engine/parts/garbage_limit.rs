@@ -15,12 +15,12 @@ const SUPERSEDING_MOST: u64 = 2000;
 /// Of a thousand entries that were new lately, how many have superseded another; tombstones that have count twice. And how many entries partitions had when they were
 /// merged last: none is merged for the limit again before that has changed, whatever is estimated.
 #[derive(Debug, Default)]
-pub struct Superseding {
+pub struct GarbageLimit {
     pub(in crate::db) per_mille: AtomicU64,
     pub(in crate::db) merged: Mutex<BTreeMap<u64, u64>>,
 }
 
-impl Superseding {
+impl GarbageLimit {
     /// Learns that of so many new entries so many live ones more were left.
     pub(in crate::db) fn learn(&self, new: u64, live_before: u64, live_after: u64) {
         if new < NEW_ENTRIES_MIN {

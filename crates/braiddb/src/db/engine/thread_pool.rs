@@ -42,7 +42,7 @@ const ROLES: [Role; 4] = [Role::Flusher, Role::Logger, Role::Merger, Role::Clean
 
 /// What came of a database's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum JobResult {
     /// It did something, and there may be more.
     Again,
     /// There is nothing to do; it is to be looked at again after so many nanoseconds.
@@ -56,11 +56,11 @@ pub enum Turn {
 /// Who has work to be done.
 pub trait Worker: Send + Sync {
     /// Does one piece of work, if there is one, and calls `found` before: others may then look whether there is another.
-    fn turn(&self, role: Role, found: &dyn Fn()) -> Turn;
+    fn run_job(&self, role: Role, found: &dyn Fn()) -> JobResult;
 }
 
 /// The threads, and who is in line. Ends its threads when it goes.
-pub struct Crew {
+pub struct ThreadPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -101,11 +101,11 @@ struct Place {
     is_over: bool,
 }
 
-impl Crew {
+impl ThreadPool {
     /// A crew without threads.
-    pub fn new(runtime: Arc<dyn Runtime>) -> Crew {
+    pub fn new(runtime: Arc<dyn Runtime>) -> ThreadPool {
         let shared = Shared { runtime, state: Mutex::default(), wake: Default::default(), left: Condvar::new() };
-        Crew { shared: Arc::new(shared), threads: Mutex::default() }
+        ThreadPool { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
     /// Starts threads: so many that flush, one for logs, so many that merge, and one that lets go of files.
@@ -178,13 +178,13 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Crew").field("threads", &self.threads()).finish_non_exhaustive()
     }
@@ -225,9 +225,10 @@ impl Shared {
             };
             drop(state);
             // Neither here nor below while the lock is held: whoever drops the last handle of a database may come back here.
-            let turn = worker.upgrade().map_or(Turn::Over, |worker| worker.turn(role, &|| self.offer(role, id)));
+            let run_job =
+                worker.upgrade().map_or(JobResult::Over, |worker| worker.run_job(role, &|| self.offer(role, id)));
             state = self.state.lock();
-            state.finish(role, id, turn, self.runtime.monotonic_ns());
+            state.finish(role, id, run_job, self.runtime.monotonic_ns());
             self.left.notify_all();
         }
     }
@@ -301,16 +302,16 @@ impl State {
     }
 
     /// A turn has ended.
-    fn finish(&mut self, role: Role, id: u64, turn: Turn, now_ns: u64) {
+    fn finish(&mut self, role: Role, id: u64, run_job: JobResult, now_ns: u64) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let is_leaving = member.is_leaving;
         let place = &mut member.places[role as usize];
         place.running -= 1;
         let is_called = std::mem::take(&mut place.is_called);
-        place.is_over |= turn == Turn::Over;
-        match turn {
+        place.is_over |= run_job == JobResult::Over;
+        match run_job {
             _ if is_leaving || place.is_over || place.is_ready => {}
-            Turn::Rest(pause_ns) if !is_called => {
+            JobResult::Rest(pause_ns) if !is_called => {
                 let due_ns = due_at(now_ns, pause_ns);
                 if place.due_ns.is_none_or(|before| due_ns < before) {
                     let before = place.due_ns.replace(due_ns);
@@ -319,7 +320,7 @@ impl State {
                     due.insert((due_ns, id));
                 }
             }
-            Turn::Done if !is_called => {}
+            JobResult::Done if !is_called => {}
             _ => {
                 self.call(id, role);
             }

@@ -33,33 +33,33 @@ impl Busy {
 }
 
 impl Worker for Busy {
-    fn turn(&self, role: Role, found: &dyn Fn()) -> Turn {
+    fn run_job(&self, role: Role, found: &dyn Fn()) -> JobResult {
         if role != Role::Merger {
-            return Turn::Rest(self.rest_ns);
+            return JobResult::Rest(self.rest_ns);
         }
         self.turns.fetch_add(1, Ordering::SeqCst);
         let less = |left: usize| left.checked_sub(1);
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
-            return Turn::Rest(self.rest_ns);
+            return JobResult::Rest(self.rest_ns);
         }
         let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_at_once.fetch_max(now, Ordering::SeqCst);
         found();
         thread::sleep(self.takes);
         self.at_once.fetch_sub(1, Ordering::SeqCst);
-        Turn::Again
+        JobResult::Again
     }
 }
 
-fn crew(mergers: usize) -> Crew {
-    let crew = Crew::new(Arc::new(SystemRuntime::new()));
-    crew.start(1, mergers).unwrap();
-    crew
+fn pool(mergers: usize) -> ThreadPool {
+    let pool = ThreadPool::new(Arc::new(SystemRuntime::new()));
+    pool.start(1, mergers).unwrap();
+    pool
 }
 
-fn join(crew: &Crew, id: u64, worker: &Arc<impl Worker + 'static>) {
+fn join(pool: &ThreadPool, id: u64, worker: &Arc<impl Worker + 'static>) {
     let worker: Weak<dyn Worker> = Arc::downgrade(&(Arc::clone(worker) as Arc<dyn Worker>));
-    crew.join(id, worker);
+    pool.join(id, worker);
 }
 
 /// Waits until it is so; for a minute at most.
@@ -73,22 +73,22 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn work_is_done_side_by_side() {
-    let (crew, busy) = (crew(3), Busy::new(30, Duration::from_millis(20)));
-    join(&crew, 7, &busy);
+    let (pool, busy) = (pool(3), Busy::new(30, Duration::from_millis(20)));
+    join(&pool, 7, &busy);
     wait_until("all is done", || busy.left.load(Ordering::SeqCst) == 0);
     assert_eq!(busy.most_at_once.load(Ordering::SeqCst), 3);
 }
 
 #[test]
 fn who_has_much_to_do_keeps_nobody_waiting_for_long() {
-    let crew = crew(2);
+    let pool = pool(2);
     let busy = Busy::new(usize::MAX, Duration::from_millis(5));
-    join(&crew, 0, &busy);
+    join(&pool, 0, &busy);
     wait_until("both threads work", || busy.at_once.load(Ordering::SeqCst) == 2);
     let others: Vec<Arc<Busy>> = (0..10).map(|_| Busy::new(3, Duration::from_millis(5))).collect();
     let before = busy.turns.load(Ordering::SeqCst);
     for (id, other) in (1..).zip(&others) {
-        join(&crew, id, other);
+        join(&pool, id, other);
     }
     wait_until("the others have done theirs", || others.iter().all(|other| other.left.load(Ordering::SeqCst) == 0));
     // They are ten, and have thirty pieces in all: the busy one is one in eleven of those in line.
@@ -99,34 +99,34 @@ fn who_has_much_to_do_keeps_nobody_waiting_for_long() {
 #[test]
 fn a_call_that_comes_during_a_turn_is_not_lost() {
     struct Called {
-        crew: Crew,
+        pool: ThreadPool,
         turns: AtomicUsize,
     }
     impl Worker for Called {
-        fn turn(&self, role: Role, _found: &dyn Fn()) -> Turn {
+        fn run_job(&self, role: Role, _found: &dyn Fn()) -> JobResult {
             if role == Role::Flusher && self.turns.fetch_add(1, Ordering::SeqCst) < 100 {
-                self.crew.call(1);
+                self.pool.call(1);
             }
-            Turn::Rest(3_600_000_000_000)
+            JobResult::Rest(3_600_000_000_000)
         }
     }
-    let called = Arc::new(Called { crew: crew(1), turns: 0.into() });
-    join(&called.crew, 1, &called);
+    let called = Arc::new(Called { pool: pool(1), turns: 0.into() });
+    join(&called.pool, 1, &called);
     wait_until("it had a turn for each call", || called.turns.load(Ordering::SeqCst) == 101);
-    called.crew.leave(1);
+    called.pool.leave(1);
 }
 
 #[test]
 fn who_rests_is_looked_at_again() {
     struct Resting(AtomicUsize);
     impl Worker for Resting {
-        fn turn(&self, role: Role, _found: &dyn Fn()) -> Turn {
+        fn run_job(&self, role: Role, _found: &dyn Fn()) -> JobResult {
             self.0.fetch_add(usize::from(role == Role::Logger), Ordering::SeqCst);
-            Turn::Rest(1_000_000)
+            JobResult::Rest(1_000_000)
         }
     }
-    let (crew, resting) = (crew(1), Arc::new(Resting(0.into())));
-    join(&crew, 1, &resting);
+    let (pool, resting) = (pool(1), Arc::new(Resting(0.into())));
+    join(&pool, 1, &resting);
     wait_until("ten looks", || resting.0.load(Ordering::SeqCst) >= 10);
 }
 
@@ -140,19 +140,19 @@ fn who_lets_go_of_files_has_a_turn_only_when_it_is_called_for_that() {
         }
     }
     impl Worker for Counted {
-        fn turn(&self, role: Role, _found: &dyn Fn()) -> Turn {
+        fn run_job(&self, role: Role, _found: &dyn Fn()) -> JobResult {
             self.0[role as usize].fetch_add(1, Ordering::SeqCst);
-            if role == Role::Cleaner { Turn::Done } else { Turn::Rest(1_000_000) }
+            if role == Role::Cleaner { JobResult::Done } else { JobResult::Rest(1_000_000) }
         }
     }
-    let (crew, counted) = (crew(1), Arc::new(Counted::default()));
-    join(&crew, 1, &counted);
+    let (pool, counted) = (pool(1), Arc::new(Counted::default()));
+    join(&pool, 1, &counted);
     wait_until("ten looks at the log", || counted.turns(Role::Logger) >= 10);
     assert_eq!(counted.turns(Role::Cleaner), 0);
-    crew.call_cleaner(1);
+    pool.call_cleaner(1);
     wait_until("its turn", || counted.turns(Role::Cleaner) == 1);
     let before = counted.turns(Role::Logger);
-    crew.call(1);
+    pool.call(1);
     wait_until("ten looks more", || counted.turns(Role::Logger) >= before + 10);
     assert_eq!(counted.turns(Role::Cleaner), 1);
 }
@@ -172,39 +172,39 @@ fn nobody_has_a_turn_who_has_left() {
         has_left: AtomicBool,
     }
     impl Worker for Slow {
-        fn turn(&self, _role: Role, _found: &dyn Fn()) -> Turn {
+        fn run_job(&self, _role: Role, _found: &dyn Fn()) -> JobResult {
             assert!(!self.has_left.load(Ordering::SeqCst), "a turn after it has left");
             self.is_running.store(true, Ordering::SeqCst);
             thread::sleep(Duration::from_millis(20));
             self.is_running.store(false, Ordering::SeqCst);
-            Turn::Again
+            JobResult::Again
         }
     }
-    let crew = crew(1);
+    let pool = pool(1);
     for id in 0..5 {
         let slow = Arc::new(Slow { is_running: false.into(), has_left: false.into() });
-        join(&crew, id, &slow);
+        join(&pool, id, &slow);
         wait_until("it runs", || slow.is_running.load(Ordering::SeqCst));
-        crew.leave(id);
+        pool.leave(id);
         slow.has_left.store(true, Ordering::SeqCst);
-        crew.call(id);
+        pool.call(id);
         assert_eq!(Arc::strong_count(&slow), 1, "somebody holds it still");
     }
     thread::sleep(Duration::from_millis(50));
-    assert!(!crew.shared.state.lock().ready.iter().any(|line| !line.is_empty()));
-    crew.end();
+    assert!(!pool.shared.state.lock().ready.iter().any(|line| !line.is_empty()));
+    pool.end();
 }
 
 #[test]
 fn whoever_is_gone_without_leaving_is_forgotten() {
-    let crew = crew(1);
+    let pool = pool(1);
     let busy = Busy::new(1, Duration::ZERO);
-    join(&crew, 3, &busy);
+    join(&pool, 3, &busy);
     wait_until("it is done", || busy.left.load(Ordering::SeqCst) == 0);
     drop(busy);
-    crew.call(3);
-    wait_until("all lines are empty", || crew.shared.state.lock().ready.iter().all(VecDeque::is_empty));
+    pool.call(3);
+    wait_until("all lines are empty", || pool.shared.state.lock().ready.iter().all(VecDeque::is_empty));
     // The last one to let go is not waited for by itself.
-    crew.end();
-    assert_eq!(crew.threads(), 0);
+    pool.end();
+    assert_eq!(pool.threads(), 0);
 }
