@@ -1,8 +1,8 @@
 //! Makes a backup.
 //!
-//! In order: what killed processes have left is removed; an object says that a backup is begun; the image is taken; files that no
-//! backup has are copied, each verified before; the description is put; what said "begun" goes. Killed anywhere, the process
-//! leaves the earlier backups as they were. A backup that fails removes its objects.
+//! Order: sweep leftovers of killed processes; put the `begun` marker; take the image; verify and
+//! copy files that no backup has; put the description; delete the marker. A process killed at any
+//! point leaves the earlier backups intact.
 
 use super::{
     description::{BackedUpFile, Description, Identity, ObjectKind, begun_name, description_name},
@@ -20,24 +20,26 @@ use std::{
     sync::Arc,
 };
 
-/// How a backup is made.
+/// Options of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupOptions {
-    /// Every file is copied, also those that an earlier backup has: so damage to that one is not shared.
+    /// Copies every file, so that this backup shares no damage with an earlier one.
     pub full: bool,
 }
 
 impl Db {
-    /// Adds a backup to those in the target, while reads and writes go on: the state at a moment during the call, as a
-    /// [checkpoint](Db::checkpoint) has it. Only files that no backup there has are copied; each is read and its checksums are
-    /// verified first, so that damage is noticed and not kept for data (`Corruption`). It is durable, as far as the target
-    /// promises, when this returns.
+    /// Adds a backup of the latest state to the target, while reads and writes go on. It has the
+    /// same contents as a [checkpoint](Db::checkpoint).
     ///
-    /// After an error the earlier backups are as they were, and the files of this one are removed. Files that cannot be removed, or that a
-    /// killed process has left, go with the next backup. Two backups at once into the same target: the second gets `Locked`.
+    /// Copies only files that no backup in the target has, and verifies their checksums first:
+    /// damage returns `Corruption` and is not copied. On return the backup is as durable as the
+    /// target promises.
     ///
-    /// Takes time linear in what is copied. See [`Backups`] for what may be done with them, and
-    /// [`Builder::restore`](crate::Builder::restore).
+    /// After an error the earlier backups are unchanged. The next backup removes the remaining files
+    /// of a failed or killed one. A concurrent backup into the same target returns `Locked`.
+    ///
+    /// Takes time linear in the copied bytes. See [`Backups`] to list, verify and delete backups,
+    /// and [`Builder::restore`](crate::Builder::restore).
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -51,7 +53,7 @@ impl Db {
     /// let first = db.backup(&target)?;
     /// albums.put(b"2", b"Vs.")?;
     /// let second = db.backup(&target)?;
-    /// assert!(second.bytes_copied < second.bytes); // what the first one has was not copied again
+    /// assert!(second.bytes_copied < second.bytes); // files of the first one are not copied again
     ///
     /// let options = || Builder::new().vfs(vfs.clone());
     /// options().restore(&target, Some(first.id), "/restored.db")?;
@@ -77,13 +79,13 @@ impl Db {
         }
         let description = described?;
         if let Err(e) = target.delete(&begun_name(id)) {
-            // The description counts; the next backup sees to the rest.
+            // The description makes the backup valid; the next sweep deletes the marker.
             tracing::warn!(error = %e, "a backup is complete, but that it is could not be noted");
         }
         Ok(description.info())
     }
 
-    /// Puts the objects of a backup in their order, up to its description.
+    /// Puts all objects of a backup, the description last.
     fn put_all(&self, work: &Work<'_>) -> Result<Description> {
         work.target.put(&begun_name(work.id))?.finish()?;
         let description = self.image().and_then(|image| work.copy(&image))?;
@@ -94,9 +96,9 @@ impl Db {
     }
 }
 
-/// Removes the objects of a backup that failed. After an error here, the next backup removes the others.
+/// Removes the objects of a failed backup. After an error here the next backup removes them.
 fn remove_failed(target: &dyn BackupTarget, id: u64) {
-    // The description goes before the files that it names, and the mark of an unfinished backup last.
+    // The description goes before the files that it names, the `begun` marker last.
     let kinds = [ObjectKind::Description(id), ObjectKind::File(id), ObjectKind::Begun(id)];
     let removed = target.list().and_then(|objects| {
         let of_kind = |kind| objects.iter().filter(move |object| ObjectKind::of(&object.name) == Some(kind));
@@ -107,7 +109,7 @@ fn remove_failed(target: &dyn BackupTarget, id: u64) {
     }
 }
 
-/// What earlier backups have, as far as it is there.
+/// Returns the files of earlier backups whose objects exist with the right length.
 fn known_files(inventory: Inventory, options: BackupOptions) -> BTreeMap<Identity, BackedUpFile> {
     if options.full {
         return BTreeMap::new();
@@ -118,7 +120,6 @@ fn known_files(inventory: Inventory, options: BackupOptions) -> BTreeMap<Identit
     files.filter(is_there).map(|file| (file.identity, file)).collect()
 }
 
-/// A backup on its way.
 struct Work<'a> {
     target: &'a dyn BackupTarget,
     id: u64,
@@ -128,7 +129,8 @@ struct Work<'a> {
 impl Work<'_> {
     fn copy(&self, image: &Image) -> Result<Description> {
         let mut layout = image.layout.clone();
-        // Views can be made again of the runs, and each fold writes a new one: they would be copied with each backup.
+        // Views can be rebuilt from the runs. Each fold writes a new one, so every backup would
+        // copy them.
         layout.partitions.values_mut().for_each(|partition| partition.view = None);
         let (mut files, mut new) = (Vec::new(), Vec::new());
         for file in image.files(false) {
@@ -143,7 +145,7 @@ impl Work<'_> {
         for (file, source, identity) in new {
             image.check_open()?;
             if file.kind == ImageFileKind::Run {
-                // Blob files that no backup has are referred to by such runs alone.
+                // Only these runs refer to blob files that no backup has.
                 image.verify_run(file.number, &blobs)?;
             }
             files.push(self.copy_file(image, &file, &*source, identity)?);
@@ -182,7 +184,6 @@ impl Work<'_> {
     }
 }
 
-/// Opens a file of the image and tells what it is.
 fn identify(image: &Image, file: &ImageFile) -> Result<(Arc<dyn File>, Identity)> {
     let source = image.vfs().open(&file.path, OpenMode::Read).map_err(|e| Error::io("open", &file.path, e))?;
     let len = source.len().map_err(|e| Error::io("read", &file.path, e))?;

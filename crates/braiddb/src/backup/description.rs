@@ -1,14 +1,16 @@
-//! The description of a backup: what it consists of. It is put last, so a backup without one is none.
+//! The description of a backup: its layout and files. It is put last; without it there is no
+//! backup.
 //!
 //! | part | |
 //! |---|---|
-//! | 0..64 | file header, numbers: the backup's, and the length of all that follows the header |
+//! | 0..64 | file header; its numbers: the backup's id, and the length of all bytes after the header |
 //! | fields | below |
 //! | last 8 bytes | checksum(file id, 64, fields) |
 //!
-//! The fields: when the state was taken, in microseconds since 1970; its sequence number; the incarnation of the database (varints);
-//! the layout, as an edit (bytes); number of files (varint); for each: kind (u8: 0 run, 1 blob file, 2 view), number (varint),
-//! file id (u64), length (varint), XXH3 of all its bytes (u64), the number of the backup that put it (varint).
+//! Fields: time of the image in microseconds since 1970, sequence number, incarnation of the
+//! database (varints); layout, as an edit (bytes); number of files (varint). For each file: kind
+//! (u8: 0 run, 1 blob file, 2 view), number (varint), file id (u64), length (varint), XXH3 of all
+//! bytes (u64), id of the backup that put it (varint).
 
 use crate::{
     base::{Error, FileId, FileNumber, Result, SequenceNumber},
@@ -18,7 +20,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// What a file is, whatever its name: files of the same identity have the same bytes.
+/// Identifies the contents of a file: equal identities mean equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     pub kind: ImageFileKind,
@@ -27,17 +29,15 @@ pub struct Identity {
     pub len: u64,
 }
 
-/// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackedUpFile {
     pub identity: Identity,
     /// XXH3 of its bytes.
     pub checksum: u64,
-    /// The backup that put it.
+    /// The id of the backup that put it.
     pub put_by: u64,
 }
 
-/// What a backup consists of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     pub id: u64,
@@ -48,30 +48,28 @@ pub struct Description {
     pub files: Vec<BackedUpFile>,
 }
 
-/// The checksum of the fields stands at the end.
 const CHECKSUM_LEN: usize = 8;
 
-/// The name of a backup's description.
 pub fn description_name(id: u64) -> String {
     format!("{id:06}.backup")
 }
 
-/// The name of the object that stands there as long as a backup is being made.
+/// Returns the name of the marker object that exists while a backup is being made.
 pub fn begun_name(id: u64) -> String {
     format!("{id:06}.begun")
 }
 
-/// What an object is, by its name.
+/// The kind of an object, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     Description(u64),
     Begun(u64),
-    /// A file that this backup has put.
+    /// A file that this backup put.
     File(u64),
 }
 
 impl ObjectKind {
-    /// `None`: it is none of ours.
+    /// Returns `None` for names of other software.
     pub fn of(name: &str) -> Option<ObjectKind> {
         let (stem, extension) = name.rsplit_once('.')?;
         match extension {
@@ -92,13 +90,11 @@ fn extension(kind: ImageFileKind) -> &'static str {
 }
 
 impl BackedUpFile {
-    /// Its name in the target.
     pub fn object_name(&self) -> String {
         let Identity { kind, number, file_id, .. } = self.identity;
         format!("{number:06}-{file_id:016x}-{:06}.{}", self.put_by, extension(kind))
     }
 
-    /// Its name in a database.
     pub fn file_name(&self) -> String {
         format!("{:06}.{}", self.identity.number, extension(self.identity.kind))
     }
@@ -130,7 +126,7 @@ impl BackedUpFile {
 }
 
 impl Description {
-    /// Its bytes; `file_id` is random.
+    /// Encodes the description; `file_id` is random.
     pub fn encode(&self, file_id: FileId) -> Vec<u8> {
         let mut fields = Vec::new();
         for number in [self.taken_us, self.sequence, self.incarnation] {
@@ -146,7 +142,7 @@ impl Description {
         out
     }
 
-    /// Reads the description of the backup `id`. `path` is for the error's sake.
+    /// `path` is for errors.
     pub fn decode(bytes: &[u8], id: u64, path: &Path) -> Result<Description> {
         let bad = |detail: &str| Error::BackupDamaged { path: path.to_owned(), detail: detail.to_owned() };
         let header = FileHeader::decode(FileKind::Backup, bytes, path, 0).map_err(|e| match e {
@@ -176,7 +172,6 @@ impl Description {
         (reader.is_at_end() && description.is_complete()).then_some(description)
     }
 
-    /// Whether it has all files that the layout names.
     fn is_complete(&self) -> bool {
         let has = |kind, number| self.files.iter().any(|f| f.identity.kind == kind && f.identity.number == number);
         let runs = self.layout.runs.values();

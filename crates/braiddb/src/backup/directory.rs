@@ -1,4 +1,4 @@
-//! A directory as a target: an object is a file.
+//! A directory as a backup target: an object is a file.
 
 use super::target::{BackupTarget, Object, ObjectReader, ObjectWriter, TargetLock};
 use crate::{
@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-/// A directory in which backups are kept.
+/// A directory that holds backups.
 ///
 /// ```
 /// # fn main() -> braiddb::Result<()> {
@@ -36,19 +36,19 @@ pub struct DirectoryTarget {
 }
 
 impl DirectoryTarget {
-    /// The directory `dir`, which is created if need be.
+    /// Opens the directory `dir`, and creates it if it is missing.
     pub fn open(dir: impl AsRef<Path>) -> Result<DirectoryTarget> {
         DirectoryTarget::open_in(Arc::new(crate::platform::SystemVfs::new()), dir)
     }
 
-    /// The directory `dir` of a file system, which is created if need be.
+    /// Opens the directory `dir` of a file system, and creates it if it is missing.
     pub fn open_in(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<DirectoryTarget> {
         let dir = dir.as_ref().to_owned();
         make_durably(&*vfs, &dir)?;
         Ok(DirectoryTarget { vfs, runtime: Arc::new(SystemRuntime::new()), dir })
     }
 
-    /// The directory `dir`, which must be there: `NotFound` if it is not.
+    /// Opens an existing directory; `NotFound` if it is missing.
     pub fn existing_in(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>) -> Result<DirectoryTarget> {
         let dir = dir.as_ref().to_owned();
         match vfs.list(&dir) {

@@ -1,7 +1,7 @@
-//! Backups: images of a database in a target, which share the files that they have in common.
+//! Backups: images of a database in a target, which share common files.
 //!
-//! `target` is where objects are put, `description` says what a backup consists of, `store` looks after all backups of a target,
-//! `create` adds one and `restore` makes a database of one.
+//! `target` stores objects, `description` lists the contents of a backup, `store` manages all
+//! backups of a target, `create` adds one and `restore` makes a database from one.
 
 mod create;
 mod description;

@@ -1,4 +1,4 @@
-//! Makes a database of a backup.
+//! Makes a database from a backup.
 
 use super::{
     description::Description,
@@ -12,23 +12,24 @@ use crate::{
 };
 use std::{collections::BTreeSet, path::Path};
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
-    /// The backup.
+    /// The id of the backup.
     pub backup: u64,
     /// The last commit in the database.
     pub sequence: SequenceNumber,
-    /// The commits among them that came from the log archive, and not from the backup.
+    /// Number of commits that came from the log archive rather than from the backup.
     pub replayed: u64,
-    /// Files of the backup, all written.
+    /// Number of files written from the backup.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of those files.
     pub bytes: u64,
 }
 
-/// Makes a database of a backup, or of the newest, in the directory `dir`. See [`crate::Builder::restore`].
+/// Restores a backup, by default the newest, into the directory `dir`. See
+/// [`crate::Builder::restore`].
 pub fn restore(settings: Settings, target: &dyn BackupTarget, id: Option<u64>, dir: &Path) -> Result<Restored> {
     let backups = Backups::new(target);
     let description = backups.find(id)?;
@@ -43,7 +44,7 @@ pub fn restore(settings: Settings, target: &dyn BackupTarget, id: Option<u64>, d
     Ok(Restored { backup: info.id, sequence: info.sequence, replayed: 0, files: info.files, bytes: info.bytes })
 }
 
-/// Makes a database of a backup and of what came after it. See [`crate::Builder::restore_to`].
+/// Restores a backup and replays archived commits. See [`crate::Builder::restore_to`].
 pub fn restore_to(
     settings: Settings,
     target: &dyn BackupTarget,
@@ -54,7 +55,7 @@ pub fn restore_to(
     let backups = Backups::new(target);
     let description = newest_before(&backups, point)?;
     let archive = LogArchive::new(&settings.vfs, archive_dir, description.incarnation);
-    // Twice: what cannot be done is said before anything is written.
+    // A first walk finds errors before anything is written; `replay` walks again.
     let mut blobs = BTreeSet::new();
     let last = archive.walk(description.sequence, point, &mut |_, batches| collect_blobs(batches, &mut blobs))?;
     let mut new = NewDirectory::begin(&settings.vfs, &settings.runtime, dir)?;
@@ -86,9 +87,8 @@ pub fn restore_to(
     }
 }
 
-/// The newest backup that has nothing after the point.
 fn newest_before(backups: &Backups<'_>, point: RestorePoint) -> Result<Description> {
-    // A damaged one is done without: what it has is in an older one and in the archive.
+    // Damaged backups are skipped: an older one plus the archive has the same data.
     let mut all = backups.inventory()?.backups;
     let life = all.values().next_back().map(|newest| newest.incarnation);
     let is_before = |backup: &Description| match point {
@@ -113,7 +113,7 @@ fn collect_blobs(batches: &[&[u8]], blobs: &mut BTreeSet<FileNumber>) -> Result<
     Ok(())
 }
 
-/// Copies a blob file of the archive: the archive's own must not be changed by anybody.
+/// Copies a blob file. A hard link would let the new database change the archive's file.
 fn copy_blob(
     settings: &Settings,
     archive: &LogArchive,
@@ -141,7 +141,7 @@ fn copy_blob(
     copy.sync_data().map_err(|e| Error::output("sync", &path, e))
 }
 
-/// Commits again what the archive tells of; how many commits.
+/// Returns the number of replayed commits.
 fn replay(
     settings: &Settings,
     archive: &LogArchive,
@@ -159,13 +159,12 @@ fn replay(
     })?;
     db.flush()?;
     db.release_held_blobs();
-    // The values that the archive's blob files have were not looked at yet.
+    // Values in the archive's blob files were not verified yet.
     let problem = db.verify()?.problems.into_iter().next();
     db.close()?;
     problem.map_or(Ok(replayed), |problem| Err(problem.into()))
 }
 
-/// Writes the files of a backup, and syncs each.
 fn copy_files(backups: &Backups<'_>, description: &Description, new: &mut NewDirectory, dir: &Path) -> Result<()> {
     for file in &description.files {
         let (name, mut at) = (file.file_name(), 0);
@@ -181,7 +180,7 @@ fn copy_files(backups: &Backups<'_>, description: &Description, new: &mut NewDir
     Ok(())
 }
 
-/// Opens the database, without changing anything, and looks whether it is where it should be.
+/// Opens the database read-only and checks its last commit.
 fn confirm(settings: Settings, dir: &Path, sequence: SequenceNumber) -> Result<()> {
     let settings = Settings { is_restoring: true, read_only: true, create: false, background_threads: 0, ..settings };
     let db = Db::open_with(settings, dir)?;

@@ -1,9 +1,9 @@
-//! All backups of a target: which there are, whether they are whole, and which may go.
+//! Lists, verifies and deletes the backups of a target.
 //!
-//! A backup is there when its description is. While one is made, an object says that it is begun; a description
-//! that is not whole beside such an object is what a killed process has left, and goes with all that it has put. One that is not
-//! whole without that object was damaged later. Nobody knows then what it refers to: so no file is removed before that
-//! backup is deleted by name.
+//! A backup exists if its description does. A damaged description beside its `begun` marker is the
+//! remainder of a killed backup, and is removed with all objects of that backup. A damaged
+//! description without the marker was damaged later. The files that it refers to are unknown, so no
+//! file is removed until that backup is deleted by its id.
 
 use super::{
     description::{BackedUpFile, Description, ObjectKind, begun_name, description_name},
@@ -19,55 +19,56 @@ use std::{
     time::Duration,
 };
 
-/// So much is read of an object at once.
 pub const READ_BYTES: usize = 1 << 20;
 
-/// No description is longer: it is for some hundred thousand files.
+/// Maximum length of a description: enough for some hundred thousand files.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 30;
 
-/// A backup, as it is listed.
+/// A backup in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {
-    /// Its number; later ones have higher ones.
+    /// The id; later backups have higher ids.
     pub id: u64,
     /// When the state was taken, by the wall clock.
     pub taken: SystemTime,
-    /// The last commit in it: all commits up to it are there, and no other.
+    /// The last commit in it. The backup has all commits up to this one and no other.
     pub sequence: SequenceNumber,
-    /// The random number of the database's life: commits of another one are not comparable.
+    /// The random number of the database's incarnation. Commits of different incarnations are not
+    /// comparable.
     pub incarnation: u64,
-    /// Its files, and their bytes: what a restored database takes.
+    /// Number of its files.
     pub files: u64,
-    /// The bytes of its files.
+    /// Bytes of its files: the space that a restored database takes.
     pub bytes: u64,
-    /// The files among them that no backup before had, and that were copied for this one.
+    /// Number of files that no earlier backup had and that were copied for this one.
     pub files_copied: u64,
-    /// The bytes of those.
+    /// Bytes of the copied files.
     pub bytes_copied: u64,
 }
 
-/// What was found by [`Backups::verify`].
+/// The result of [`Backups::verify`].
 #[derive(Debug, Default)]
 pub struct BackupReport {
-    /// The backups that were looked at, and are whole.
+    /// Ids of verified backups without damage.
     pub whole: Vec<u64>,
-    /// Those that are not: restoring them is refused.
+    /// Ids of damaged backups. They cannot be restored.
     pub damaged: Vec<u64>,
-    /// Files read; each once, however many backups share it.
+    /// Files read. A shared file is read once.
     pub files: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// What is wrong. Empty if all is well.
+    /// Problems found; empty without damage.
     pub problems: Vec<Error>,
 }
 
-/// Which backups of a database are to be kept. A backup that either rule keeps stays, and so does the newest one.
+/// Rules for keeping the backups of a database. A backup stays if either rule keeps it; the newest
+/// one always stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// So many of the newest.
+    /// Keep this number of the newest backups.
     pub keep: Option<usize>,
-    /// Those that are not older.
+    /// Keep backups up to this age.
     pub keep_for: Option<Duration>,
 }
 
@@ -77,21 +78,19 @@ pub struct Backups<'a> {
     target: &'a dyn BackupTarget,
 }
 
-/// What a target holds.
 #[derive(Debug, Default)]
 pub struct Inventory {
-    /// Backups that have a whole description, by number.
+    /// Backups with a valid description, by id.
     pub backups: BTreeMap<u64, Description>,
-    /// Those whose description is damaged.
+    /// Backups with a damaged description.
     pub damaged: BTreeMap<u64, Error>,
-    /// Those that a killed process has left.
     pub begun: BTreeSet<u64>,
-    /// All objects, with their lengths.
+    /// Lengths by name.
     pub objects: BTreeMap<String, u64>,
 }
 
 impl Inventory {
-    /// A number that nothing in the target has had a part in.
+    /// Returns an id that no object in the target has.
     pub fn next_id(&self) -> u64 {
         let id_of = |kind| match kind {
             ObjectKind::Description(id) | ObjectKind::Begun(id) | ObjectKind::File(id) => id,
@@ -102,7 +101,6 @@ impl Inventory {
 }
 
 impl Description {
-    /// What is told of it.
     pub fn info(&self) -> BackupInfo {
         let copied = self.files.iter().filter(|file| file.put_by == self.id);
         BackupInfo {
@@ -119,13 +117,13 @@ impl Description {
 }
 
 impl<'a> Backups<'a> {
-    /// Those of this target. Nothing is read yet.
+    /// Creates a handle for a target. Reads nothing yet.
     pub fn new(target: &'a dyn BackupTarget) -> Backups<'a> {
         Backups { target }
     }
 
-    /// All backups, oldest first. One whose description is damaged is an error: [`Backups::verify`] tells of all, and
-    /// [`Backups::delete`] takes its number.
+    /// Lists all backups, oldest first. A damaged description is an error: [`Backups::verify`]
+    /// reports every damaged backup, and [`Backups::delete`] deletes one by its id.
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         let inventory = self.inventory()?;
         if let Some(error) = inventory.damaged.into_values().next() {
@@ -134,8 +132,8 @@ impl<'a> Backups<'a> {
         Ok(inventory.backups.values().map(Description::info).collect())
     }
 
-    /// Reads a backup, or all, and compares every checksum. What is wrong is listed, not returned as an error; `NotFound` if there
-    /// is no such backup.
+    /// Reads one backup, or all, and compares every checksum. Lists problems instead of returning
+    /// them as errors. Returns `NotFound` if the backup does not exist.
     pub fn verify(&self, id: Option<u64>) -> Result<BackupReport> {
         let mut inventory = self.inventory()?;
         if let Some(id) = id {
@@ -150,7 +148,7 @@ impl<'a> Backups<'a> {
         for (id, description) in &inventory.backups {
             let mut is_whole = true;
             for file in &description.files {
-                // Backups that tell something else of an object cannot both be right.
+                // Descriptions that disagree about an object cannot both be valid.
                 let key = (file.object_name(), file.identity.len, file.checksum);
                 let sound = is_sound.entry(key).or_insert_with(|| self.verify_file(file, &mut report));
                 is_whole &= *sound;
@@ -177,20 +175,23 @@ impl<'a> Backups<'a> {
         }
     }
 
-    /// Deletes a backup, and the files that no other one has. One whose description is damaged can be deleted too.
+    /// Deletes a backup and the files that no other backup has. Also deletes a backup with a
+    /// damaged description.
     pub fn delete(&self, id: u64) -> Result<()> {
         self.delete_all(&BTreeSet::from([id]))
     }
 
-    /// Deletes the backups that are not to be kept as of `now`, and returns their numbers. The rules hold for each database by
-    /// itself, that is, for each [incarnation](BackupInfo::incarnation). A backup whose description is damaged is neither
-    /// counted nor deleted, and keeps all files.
+    /// Deletes the backups that no rule keeps at the time `now`, and returns their ids.
+    ///
+    /// The rules apply to each [incarnation](BackupInfo::incarnation) separately. A backup with a
+    /// damaged description is neither counted nor deleted, and while it exists no file is removed.
     pub fn retain(&self, retention: Retention, now: SystemTime) -> Result<Vec<u64>> {
         let lives: BTreeSet<u64> = self.inventory()?.backups.values().map(|backup| backup.incarnation).collect();
         self.retain_of(&lives, retention, now)
     }
 
-    /// [`Backups::retain`] for one database: backups of others stay, whatever their number and age. See [`crate::Db::incarnation`].
+    /// [`Backups::retain`] for one database: all backups of others stay. See
+    /// [`crate::Db::incarnation`].
     pub fn retain_one(&self, incarnation: u64, retention: Retention, now: SystemTime) -> Result<Vec<u64>> {
         self.retain_of(&BTreeSet::from([incarnation]), retention, now)
     }
@@ -221,7 +222,7 @@ impl<'a> Backups<'a> {
                 return Err(self.no_backup(*id));
             }
         }
-        // The descriptions go first: a backup that is there is whole.
+        // Descriptions go first: an existing description implies that all its files exist.
         for id in ids {
             self.target.delete(&description_name(*id))?;
         }
@@ -229,11 +230,12 @@ impl<'a> Backups<'a> {
         Ok(())
     }
 
-    /// Removes what no backup refers to, and returns what is there then. The caller has the lock.
+    /// Removes objects that no backup refers to, and returns the remaining ones. The caller holds
+    /// the lock.
     pub fn sweep(&self) -> Result<Inventory> {
         let mut inventory = self.inventory()?;
         for id in std::mem::take(&mut inventory.begun) {
-            // It is complete if its description is whole: only that it is done was not noted any more.
+            // A valid description means that only the marker was not deleted.
             if !inventory.backups.contains_key(&id) {
                 self.remove(&mut inventory, &description_name(id))?;
             }
@@ -246,7 +248,7 @@ impl<'a> Backups<'a> {
         if inventory.damaged.is_empty() {
             unused.iter().try_for_each(|name| self.remove(&mut inventory, name))?;
         }
-        // Last: until then the next one knows what is left of which.
+        // Markers go last: until then a later sweep can identify the remainders.
         let is_begun = |name: &&String| matches!(ObjectKind::of(name), Some(ObjectKind::Begun(_)));
         let begun: Vec<String> = inventory.objects.keys().filter(is_begun).cloned().collect();
         begun.iter().try_for_each(|name| self.remove(&mut inventory, name))?;
@@ -260,7 +262,6 @@ impl<'a> Backups<'a> {
         Ok(())
     }
 
-    /// What the target holds.
     pub fn inventory(&self) -> Result<Inventory> {
         let objects: BTreeMap<String, u64> = self.target.list()?.into_iter().map(|o| (o.name, o.len)).collect();
         let mut inventory = Inventory::default();
@@ -277,7 +278,7 @@ impl<'a> Backups<'a> {
                         inventory.damaged.insert(id, e);
                     }
                     Err(e) if e.is_corruption() => {}
-                    // Somebody else has deleted it meanwhile.
+                    // Deleted concurrently.
                     Err(e) if e.is_not_found() => {}
                     Err(e) => return Err(e),
                 },
@@ -306,7 +307,8 @@ impl<'a> Backups<'a> {
         Description::decode(&bytes[..filled], id, &path)
     }
 
-    /// Reads a file piece by piece. It has been as it should be only if this returns `Ok`.
+    /// Reads a file in pieces of at most [`READ_BYTES`]. Its contents are verified only once this
+    /// returns `Ok`.
     pub fn read(&self, file: &BackedUpFile, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let name = file.object_name();
         let damaged = |detail: String| Error::BackupDamaged { path: self.target.path_of(&name), detail };
@@ -336,14 +338,15 @@ impl<'a> Backups<'a> {
         Ok(())
     }
 
-    /// The backup of this number, or the newest.
+    /// Returns the backup of this id, or the newest.
     pub fn find(&self, id: Option<u64>) -> Result<Description> {
         let mut inventory = self.inventory()?;
         let newest = inventory.backups.keys().chain(inventory.damaged.keys()).max().copied();
         let id = id
             .or(newest)
             .ok_or_else(|| Error::NotFound(format!("there is no backup in {}", self.target.path_of("").display())))?;
-        // The newest one, too: an older one in its place must be asked for.
+        // An error even if only the newest is damaged: the caller must ask for an older one
+        // explicitly.
         if let Some(error) = inventory.damaged.remove(&id) {
             return Err(error);
         }

@@ -1,56 +1,59 @@
-//! Where backups are kept: a place for named objects.
+//! Storage of backups: named objects.
 
 use crate::base::Result;
 use std::{fmt::Debug, path::PathBuf};
 
-/// An object, as a target lists it.
+/// An object in a target's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
-/// A place where backups are kept: objects with names, each written once, from front to back, read as a whole, and deleted. An object
-/// store can be one, and [`DirectoryTarget`](super::DirectoryTarget) is a directory.
+/// A store of named objects that holds backups. Each object is written once, front to back, read as
+/// a whole, and deleted. An object store can implement it;
+/// [`DirectoryTarget`](super::DirectoryTarget) is a directory.
 ///
-/// Little is asked for. There is no renaming. An object that is being put, or whose writer was killed, may be seen or not,
-/// whole or in part: what counts is what a description tells of, which is put last. No name is used again before it was
-/// deleted. Names have letters, digits, `-` and `.`, and at most 64 of them.
+/// There is no renaming. An unfinished object may be visible or not, whole or in part: only objects
+/// that a description names count, and the description is put last. A name is reused only after its
+/// deletion. Names have at most 64 characters: letters, digits, `-` and `.`.
 ///
-/// **Threads.** Any thread may call anything. One at a time puts or deletes: whoever has the lock.
+/// **Threads.** Any thread may call any method. Only the holder of the lock puts and deletes.
 pub trait BackupTarget: Send + Sync + Debug {
-    /// Begins an object.
+    /// Creates an object.
     fn put(&self, name: &str) -> Result<Box<dyn ObjectWriter>>;
-    /// Begins to read an object; `NotFound` if there is none.
+    /// Opens an object for reading; `NotFound` if it does not exist.
     fn get(&self, name: &str) -> Result<Box<dyn ObjectReader>>;
-    /// All objects, in no order. One whose [`ObjectWriter::finish`] has returned is among them, and one whose deletion has is not.
+    /// Lists all objects in any order. Must include an object after its [`ObjectWriter::finish`]
+    /// returned, and omit it after its deletion returned.
     fn list(&self) -> Result<Vec<Object>>;
-    /// Deletes an object for good; `NotFound` if there is none.
+    /// Deletes an object for good; `NotFound` if it does not exist.
     fn delete(&self, name: &str) -> Result<()>;
-    /// Keeps others from putting and deleting until what is returned is dropped; `Locked` if somebody else does already.
-    /// A target without locks returns `()` in a box, and its owner sees to it that there is one writer at a time.
+    /// Keeps other processes from putting and deleting until the returned lock is dropped; `Locked`
+    /// if another holds it. A target without locks returns a boxed `()`; its owner then ensures
+    /// that there is one writer at a time.
     fn lock(&self) -> Result<Box<dyn TargetLock>>;
-    /// What to call an object in messages.
+    /// Returns a name of an object for messages.
     fn path_of(&self, name: &str) -> PathBuf;
 }
 
-/// What a target is locked by.
+/// The lock of a target.
 pub trait TargetLock: Send + Debug {}
 
 impl TargetLock for () {}
 
-/// An object that is being put. Dropped before it is finished, it may stay in part.
+/// An object being written. Dropped before [`finish`](Self::finish), a partial object may stay.
 pub trait ObjectWriter: Send + Debug {
-    /// Adds bytes.
+    /// Appends bytes.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
-    /// Makes the object survive a power failure, under its name.
+    /// Makes the object durable under its name.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// An object that is being read.
+/// An object being read.
 pub trait ObjectReader: Send + Debug {
-    /// Reads the next bytes into `buffer`, and returns how many there are; 0 at the end alone.
+    /// Reads the next bytes into `buffer` and returns their number; 0 only at the end.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize>;
 }
