@@ -1,4 +1,4 @@
-//! Salvage from beginning to end.
+//! Runs a salvage.
 
 use super::{
     log::{part_path, read_log},
@@ -17,38 +17,37 @@ use crate::{
 };
 use std::{collections::BTreeMap, fmt, path::Path};
 
-/// What blocks and pages that are read once more are kept in.
+/// Cache for view pages and for blocks read more than once.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// The part of the memory that operations of the log may take until they are written to files.
+/// Divisor: log operations spill to files beyond a quarter of the memory.
 const LOG_PART: usize = 4;
 
-/// The least memory that the new database gets.
 const TARGET_MEMORY_MIN: usize = 16 << 20;
 
-/// Progress is told after so many keys.
 const KEYS_PER_TELL: u64 = 4096;
 
-/// How far salvage has come.
+/// Progress of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SalvageProgress {
-    /// Entries that were read, all versions counted.
+    /// Entries read, counting all versions.
     pub entries: u64,
-    /// Records that were written.
+    /// Records written.
     pub records: u64,
-    /// The bytes of all files that are to be read.
+    /// Total bytes of all files to read.
     pub file_bytes: u64,
 }
 
-/// How a damaged database is salvaged.
+/// Options of a salvage.
 #[derive(Default)]
 pub struct SalvageOptions<'a> {
-    /// Takes records of which a newer version may be gone, and lists them. Without it they are left out, and listed.
+    /// Keeps, rather than leaves out, records of which a newer version may be lost. They are listed
+    /// either way.
     pub keep_stale: bool,
-    /// Takes nothing of the log after the first commit that is gone, so that what comes out is as the database was then, as far as the log
-    /// goes. Without it, every commit that is whole is taken.
+    /// Ignores the log after the first lost commit, so that the result is the state at that commit
+    /// as far as the log goes. By default every intact commit is taken.
     pub stop_at_gap: bool,
-    /// Is called now and then with how far it has come.
+    /// Called from time to time with the progress.
     pub progress: Option<&'a mut dyn FnMut(SalvageProgress)>,
 }
 
@@ -61,7 +60,7 @@ impl fmt::Debug for SalvageOptions<'_> {
     }
 }
 
-/// Makes a new database in `to` of all that can be read of the one in `from`. See [`crate::Builder::salvage`].
+/// Copies all readable data of `from` into a new database in `to`. See [`crate::Builder::salvage`].
 pub fn salvage(settings: Settings, from: &Path, to: &Path, options: SalvageOptions<'_>) -> Result<SalvageReport> {
     refuse(&settings, from, to)?;
     let context = TableContext {
@@ -85,7 +84,8 @@ pub fn salvage(settings: Settings, from: &Path, to: &Path, options: SalvageOptio
     done
 }
 
-/// Refuses a database that is open for writing, as far as that can be seen without writing, and directories in one another.
+/// Refuses nested directories and, as far as visible without writing, a database that is open for
+/// writing.
 fn refuse(settings: &Settings, from: &Path, to: &Path) -> Result<()> {
     let lock = from.join(LOCK_NAME);
     if let Some(owner) = settings.vfs.lock_owner(&lock).unwrap_or_default() {
@@ -135,7 +135,7 @@ impl Job<'_, '_> {
         let mut merge = Merge::new(self.context.clone(), runs, log.entries, tombstones, time_us, keep_stale, unsure);
         let catalog = self.catalog(&mut merge)?;
         let layout = empty_layout(&self.plan.layout, sequence, time_us);
-        // Two databases are open at once, in a way.
+        // The source readers need the other half.
         let half = (self.settings.memory / 2).max(TARGET_MEMORY_MIN).min(self.settings.memory);
         let settings = Settings { memory: half, ..self.settings.clone() };
         let mut target = Target::begin(&settings, new, directories, &self.context, &layout, &catalog)?;
@@ -163,7 +163,6 @@ impl Job<'_, '_> {
         })
     }
 
-    /// Reads the catalog, which comes before all other trees.
     fn catalog(&mut self, merge: &mut Merge) -> Result<DumpedCatalog> {
         let mut catalog = DumpedCatalog { next_tree: 1, ..DumpedCatalog::default() };
         let mut named: BTreeMap<u32, Record> = BTreeMap::new();
@@ -176,7 +175,7 @@ impl Job<'_, '_> {
             let understood = match (content, tag) {
                 (None, _) => None,
                 (Some(content), b'n') => tree_of(name, content.value).map(|id| {
-                    // A tree that was renamed has its newest name.
+                    // The newest name of a renamed tree counts.
                     let is_newer = named.get(&id).is_none_or(|known| known.sequence < record.sequence);
                     if is_newer {
                         named.insert(id, record.clone());
@@ -205,9 +204,8 @@ impl Job<'_, '_> {
         Ok(catalog)
     }
 
-    /// Writes all records of all trees.
     fn fill(&mut self, merge: &mut Merge, target: &mut Target<'_>) -> Result<()> {
-        // Nothing of the catalog is missing: what it does not name was dropped.
+        // The catalog lost nothing, so a tree that it does not name was dropped.
         let is_catalog_sure =
             self.plan.condition == ManifestCondition::Whole && !self.losses.is_any_below(&[0, 0, 0, 1]);
         let mut keys = 0_u64;
@@ -230,7 +228,6 @@ impl Job<'_, '_> {
     }
 }
 
-/// The number of the tree that an entry of the catalog describes.
 fn tree_of(name: &[u8], value: &[u8]) -> Option<u32> {
     let mut only = DumpedCatalog::default();
     only.add_tree(name, value)?;

@@ -1,7 +1,7 @@
-//! What the log says, sorted by key.
+//! Reads the log and sorts its operations by key.
 //!
-//! Operations are gathered and sorted; when they take as much memory as they may, they go into a run of their own in the new directory, which is merged
-//! with all else and removed in the end.
+//! Operations beyond the memory limit spill into temporary runs in the new directory, which are
+//! merged with all other sources and removed at the end.
 
 use super::{
     losses::{Losses, loss},
@@ -18,18 +18,15 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// No more is gathered, whatever memory there is: a run has so many blocks at most.
+/// Maximum bytes gathered in memory, because a run has a limited number of blocks.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
 
-/// An entry in memory takes so much beside key and value.
 const ENTRY_BYTES: usize = size_of::<LoggedEntry>() + 32;
 
-/// The operations of the log.
 #[derive(Debug, Default)]
 pub struct SortedLog {
-    /// Those in memory, in order.
     pub entries: Vec<LoggedEntry>,
-    /// Those in files.
+    /// Spilled entries.
     pub runs: Vec<PlannedRun>,
     pub range_tombstones: Vec<RangeTombstone>,
     pub last_sequence: SequenceNumber,
@@ -37,7 +34,6 @@ pub struct SortedLog {
     pub bytes: u64,
 }
 
-/// The name of a file of operations; no file of a database is called so.
 pub fn part_path(dir: &Path, number: usize) -> PathBuf {
     dir.join(format!("salvage-{number}.part"))
 }
@@ -51,7 +47,6 @@ struct Sorter<'a> {
     flushed: SequenceNumber,
 }
 
-/// Reads the log of `from` and sorts what it says; what does not fit into `memory` goes into files in `to`.
 pub fn read_log(
     context: &TableContext,
     (from, to): (&Path, &Path),
@@ -62,7 +57,7 @@ pub fn read_log(
 ) -> Result<SortedLog> {
     let layout = &plan.layout;
     let is_whole = plan.condition == ManifestCondition::Whole;
-    // Of a manifest whose last edits are missing, what it says of the log may be long ago.
+    // If the last edits are lost, the log fields of the manifest may be outdated.
     let input = DamagedLogInput {
         oldest_segment: Some(layout.oldest_segment).filter(|oldest| is_whole && *oldest > 0),
         durable_lsn: if is_whole { layout.durable_lsn } else { 0 },
@@ -115,7 +110,7 @@ fn note_gaps(found: &DamagedLog, plan: &mut Plan, losses: &mut Losses) {
 }
 
 impl Sorter<'_> {
-    /// Takes a commit group, all or nothing; whether it can be understood.
+    /// Takes a commit group whole, or returns false if it cannot be decoded.
     fn group(&mut self, info: &RecordInfo, payload: &[u8]) -> Result<bool> {
         let batches = decode_group(payload, |_, _| {});
         if batches != Some(info.last_sequence - info.first_sequence + 1) {
@@ -150,7 +145,6 @@ impl Sorter<'_> {
         entries.dedup_by(|a, b| a.sequence == b.sequence && a.key == b.key);
     }
 
-    /// Writes what is gathered into a run.
     fn spill(&mut self) -> Result<()> {
         self.sort();
         let Some(first) = self.log.entries.first() else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! What is gone, and what that makes doubtful.
+//! Losses, and the older versions that they make doubtful.
 //!
-//! Where a newer version of a key may be among what is gone, an older one must not pass for the record. So a loss in a run casts a **shadow**: over the
-//! keys that the lost part may have had, up to the highest sequence number of the run. A version in a shadow that is older than that is
-//! withheld. A view that can still be read makes the shadow smaller: it has a byte of the hash of each key
-//! ([`crate::view::View::held`]), so that it knows of nearly all keys whether they were among what is lost.
+//! If a newer version of a key may be lost, an older one must not pass for the record. So a loss in
+//! a run casts a **shadow** over the keys that the lost part may have had, up to the run's highest
+//! sequence number. Older versions in a shadow are withheld. A readable view narrows the shadow: it
+//! has one hash byte of each key ([`crate::view::View::held`]) and so rules out most keys.
 
 use super::report::{Loss, LossKind, LostKey};
 use crate::{
@@ -13,23 +13,23 @@ use crate::{
 };
 use std::{collections::BTreeMap, ops::Range, path::PathBuf, sync::Arc};
 
-/// More losses are counted and not kept.
+/// Maximum number of losses listed; more are only counted.
 const LOSSES_MAX: usize = 10_000;
 
-/// What knows which keys were in a lost part of a run.
+/// Answers which keys were in the lost part of a run.
 #[derive(Clone, Debug)]
 pub enum Oracle {
-    /// The run's own view, and the blocks that are lost.
+    /// The run's own view, and the lost blocks.
     Blocks(Arc<View>, Arc<Run>, Vec<Range<u16>>),
-    /// The view of a partition, and the place of the lost run among its runs.
+    /// The partition's view, and the index of the lost run among its runs.
     Run(Arc<View>, usize),
 }
 
-/// Which versions of a key may be among what is lost.
+/// Which versions of a key may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Lost {
     Nothing,
-    /// The newest of those that the view orders is not, but older ones may be.
+    /// The newest version in the view is intact, but older ones may be lost.
     Older,
     Newest,
 }
@@ -50,46 +50,40 @@ impl Oracle {
     }
 }
 
-/// Keys of which newer versions may be gone.
 #[derive(Clone, Debug)]
 pub struct Shadow {
-    /// The first key.
     pub start: Vec<u8>,
-    /// Whether the newest version of the first key is known, so that only older ones of it may be gone.
+    /// Whether the newest version of the first key is intact, so that only older ones may be lost.
     pub is_start_known: bool,
-    /// The last key; `None`: all after the first.
+    /// The last key; `None`: no upper bound.
     pub end: Option<Vec<u8>>,
-    /// What is gone has at most this number.
+    /// Highest sequence number of the lost versions.
     pub max_sequence: SequenceNumber,
     pub oracle: Option<Oracle>,
-    /// The file that is damaged.
     pub path: PathBuf,
 }
 
-/// How a key stands in the shadows.
+/// The effect of all shadows on one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shade {
     /// Versions below this may not be the newest.
     pub newest_above: SequenceNumber,
-    /// Versions of it below this may be missing: what is beneath operands is not known.
+    /// Versions below this may be missing, so the base of operands is uncertain.
     pub whole_above: SequenceNumber,
-    /// The file because of which.
     pub path: PathBuf,
 }
 
-/// All losses.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// Those whose first key was not come to, the first last.
+    /// Shadows whose first key is not reached yet, in descending order.
     upcoming: Vec<Shadow>,
     active: Vec<Shadow>,
     losses: Vec<Loss>,
     left_out: u64,
-    /// Runs of withheld or stale records that are not told of yet: the place of their loss, by kind and file.
+    /// Index of the loss that a following withheld or stale record may extend.
     open: Option<usize>,
 }
 
-/// A loss of this kind in a file, of which nothing else is known.
 pub fn loss(kind: LossKind, path: impl Into<PathBuf>, detail: impl Into<String>) -> Loss {
     Loss {
         kind,
@@ -104,14 +98,12 @@ pub fn loss(kind: LossKind, path: impl Into<PathBuf>, detail: impl Into<String>)
     }
 }
 
-/// A key of a loss, of an internal key.
 pub fn lost_key(internal: &[u8]) -> Option<LostKey> {
     let (tree, key) = split_internal_key(internal)?;
     Some(LostKey { tree: tree.0, name: None, key: key.to_vec() })
 }
 
 impl Losses {
-    /// Notes a loss.
     pub fn add(&mut self, loss: Loss) {
         if self.losses.len() < LOSSES_MAX {
             self.losses.push(loss);
@@ -120,13 +112,12 @@ impl Losses {
         }
     }
 
-    /// Notes that keys are in doubt from now on, or from their first one on.
     pub fn cast(&mut self, shadow: Shadow) {
         let place = self.upcoming.partition_point(|other| other.start > shadow.start);
         self.upcoming.insert(place, shadow);
     }
 
-    /// Whether any key up to this one is or was in doubt, or a loss of its kind may concern it.
+    /// Returns whether any loss may concern a tree before that of `key`.
     pub fn is_any_below(&self, key: &[u8]) -> bool {
         let is_below = |from: &Option<LostKey>| match (from, split_internal_key(key)) {
             (Some(from), Some((tree, _))) => from.tree < tree.0,
@@ -135,7 +126,7 @@ impl Losses {
         self.losses.iter().any(|loss| is_below(&loss.from)) || self.left_out > 0
     }
 
-    /// How a key stands in the shadows. Keys come in order.
+    /// Returns the effect of the shadows on a key. Keys come in ascending order.
     pub fn shade(&mut self, key: &[u8]) -> Shade {
         while self.upcoming.last().is_some_and(|shadow| shadow.start.as_slice() <= key) {
             self.active.extend(self.upcoming.pop());
@@ -167,7 +158,7 @@ impl Losses {
         shade
     }
 
-    /// Notes a record that is doubtful because of a file; those that follow one another are one loss.
+    /// Records a doubtful record; consecutive ones form one loss.
     pub fn doubt(&mut self, kind: LossKind, shade: &Shade, key: &[u8], detail: &str) {
         let key = lost_key(key);
         if let Some(last) = self.open.and_then(|place| self.losses.get_mut(place))
@@ -184,7 +175,6 @@ impl Losses {
         self.add(Loss { from: key.clone(), to: key, records: Some(1), ..new });
     }
 
-    /// All of them, with the names of trees; and how many were left out.
     pub fn finish(self, names: &BTreeMap<u32, String>) -> (Vec<Loss>, u64) {
         let mut losses = self.losses;
         for loss in &mut losses {

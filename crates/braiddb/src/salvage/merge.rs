@@ -1,8 +1,8 @@
-//! Merges all sources, key by key, and finds each key's record.
+//! Merges all sources key by key into records.
 //!
-//! Of a key, the version with the highest sequence number counts, as for every reader; operands of merge functions are piled up down to what
-//! they change, so that no function has to be there. Sources that begin later than the present key are not open yet: memory is that of the
-//! runs that lie over one another.
+//! The version with the highest sequence number counts. Merge operands are stacked down to their
+//! base, so no merge function is needed. A source is opened only once its first key is due, so
+//! memory is bounded by the runs that overlap.
 
 use super::{
     losses::{Losses, Shade},
@@ -17,26 +17,22 @@ use crate::{
 };
 use std::{cmp::Ordering, collections::BinaryHeap, path::PathBuf};
 
-/// A key's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The internal key.
     pub key: Vec<u8>,
     pub sequence: SequenceNumber,
     pub kind: EntryKind,
-    /// The value; of operands, all that are piled up.
+    /// The value, or all stacked operands.
     pub value: Vec<u8>,
-    /// What operands are to change.
+    /// The base of the operands.
     pub beneath: Option<Version>,
-    /// Other entries of the same version, which refer to other places of the same value: one of the log refers to where it was before a merge
-    /// moved it. Of operands, those of what is beneath.
+    /// Other entries of the version (of the base, if there are operands) with other blob
+    /// references: a log entry refers to the place before a merge moved the value.
     pub copies: Vec<(EntryKind, Vec<u8>)>,
 }
 
-/// A version of a key.
 pub type Version = (SequenceNumber, EntryKind, Vec<u8>);
 
-/// The present entry of a source.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     key: Vec<u8>,
@@ -45,7 +41,7 @@ struct Head {
 }
 
 impl Ord for Head {
-    /// The greatest comes first: the least key, and the newest of its versions.
+    /// Order of the max-heap: smallest key first, newest version first.
     fn cmp(&self, other: &Head) -> Ordering {
         let by_key = other.key.cmp(&self.key).then(self.sequence.cmp(&other.sequence));
         by_key.then(other.source.cmp(&self.source))
@@ -58,46 +54,41 @@ impl PartialOrd for Head {
     }
 }
 
-/// All sources.
 pub struct Merge {
     context: TableContext,
-    /// Those that are not open yet, the one with the least key last.
+    /// The smallest key last.
     waiting: Vec<PlannedRun>,
     sources: Vec<Option<Source>>,
     heap: BinaryHeap<Head>,
     tombstones: RangeTombstoneSet,
-    /// What expires until then has expired.
     now_us: u64,
     keep_stale: bool,
     pub entries: u64,
-    /// If it is not sure which runs count: the highest number of their versions. What operands of runs change may have been deleted since, and what
-    /// they would make of it was never there.
+    /// Set if the list of valid runs is uncertain: their highest sequence number. The base of their
+    /// operands may have been deleted since.
     unsure: Option<(SequenceNumber, PathBuf)>,
 }
 
-/// What was found of a key so far, from the newest version on.
+/// The versions of a key so far, newest first.
 #[derive(Debug, Default)]
 struct Versions {
-    /// The newest version, unless it is deleted by a range.
+    /// The newest version, unless a range tombstone deletes it.
     newest: Option<Version>,
-    /// Lists of operands beneath it, the newest first; the newest version is the first of them.
+    /// Newest first, beginning with the newest version.
     operands: Vec<(SequenceNumber, Vec<u8>)>,
-    /// What operands change.
     beneath: Option<Version>,
-    /// Other entries of the version that was found last.
+    /// Other entries of the version found last.
     copies: Vec<(EntryKind, Vec<u8>)>,
-    /// Versions from this number on are in what was found already.
+    /// Versions from this number on are already included.
     reached: SequenceNumber,
-    /// Whether older versions do not matter.
     is_done: bool,
-    /// Whether it is known what the last operands stand on.
+    /// Whether the base of the last operands is known.
     is_founded: bool,
-    /// Whether the last operands say so themselves.
+    /// Whether the last operands contain their base.
     is_founded_inline: bool,
 }
 
 impl Versions {
-    /// Takes the next older version; `copies` are other entries of it.
     fn add(&mut self, version: Option<Gathered>, deleted: SequenceNumber) {
         let Some(Gathered { version: (sequence, kind, value), copies }) = version else { return };
         let entry = EntryRef { key: &[], sequence, kind, value: &value };
@@ -128,7 +119,6 @@ impl Versions {
         }
     }
 
-    /// Whether what may be gone may change what was found.
     fn is_doubtful(&self, shade: &Shade) -> bool {
         let Some((newest, ..)) = &self.newest else { return false };
         if *newest < shade.newest_above {
@@ -156,17 +146,15 @@ impl Versions {
     }
 }
 
-/// The entries of one version.
 #[derive(Debug)]
 struct Gathered {
     version: Version,
-    /// Others that say the same in other words: references to other places.
     copies: Vec<(EntryKind, Vec<u8>)>,
 }
 
 impl Gathered {
-    /// Takes in another entry of the same version. One that stands for more of what was merged into the key says more: where the log has
-    /// an operand, a run may have all operands beneath it as well, or the value that they made.
+    /// Adds another entry of the same version. The one that covers more operands wins: where the
+    /// log has one operand, a run may have it combined with older ones or with the base.
     fn take_in(&mut self, entry: &EntryRef<'_>) {
         let (_, kind, value) = &mut self.version;
         match weight(entry.kind, entry.value).cmp(&weight(*kind, value)) {
@@ -182,7 +170,7 @@ impl Gathered {
     }
 }
 
-/// How much an entry stands for.
+/// Ranks entries of one version by how much they cover.
 fn weight(kind: EntryKind, value: &[u8]) -> (u8, u64) {
     match Operands::decode(value).filter(|_| kind == EntryKind::Merge) {
         None => (2, 0),
@@ -190,7 +178,6 @@ fn weight(kind: EntryKind, value: &[u8]) -> (u8, u64) {
     }
 }
 
-/// Lists of operands, the newest first, as one.
 fn piled_up(lists: &[(SequenceNumber, Vec<u8>)], is_on_nothing: bool) -> Option<Vec<u8>> {
     let ((sequence, oldest), newer) = lists.split_last()?;
     let mut piled = oldest.clone();
@@ -208,7 +195,6 @@ fn has_expired(kind: EntryKind, value: &[u8], now_us: u64) -> bool {
 }
 
 impl Merge {
-    /// Of these runs, and of the log's entries in memory.
     pub fn new(
         context: TableContext,
         mut runs: Vec<PlannedRun>,
@@ -231,7 +217,6 @@ impl Merge {
         self.push(self.sources.len() - 1);
     }
 
-    /// Puts a source's present entry into order; one that is at its end is closed.
     fn push(&mut self, source: usize) {
         let Some(place) = self.sources.get_mut(source) else { return };
         match place.as_ref().and_then(Source::entry) {
@@ -243,7 +228,7 @@ impl Merge {
         }
     }
 
-    /// Opens the sources that may have a key before all that are open.
+    /// Opens sources whose first key is not after the heap's first.
     fn open_due(&mut self, losses: &mut Losses) -> Result<()> {
         while let Some(run) = self.waiting.last() {
             if self.heap.peek().is_some_and(|head| head.key < run.smallest) {
@@ -257,13 +242,12 @@ impl Merge {
         Ok(())
     }
 
-    /// The next key, deleted ones too.
     pub fn peek(&mut self, losses: &mut Losses) -> Result<Option<&[u8]>> {
         self.open_due(losses)?;
         Ok(self.heap.peek().map(|head| head.key.as_slice()))
     }
 
-    /// Takes the next key, and returns its record, if it has one; `None` at the end.
+    /// Takes the next key and returns its record, if it has one; `None` at the end.
     pub fn take(&mut self, losses: &mut Losses) -> Result<Option<Option<Record>>> {
         self.open_due(losses)?;
         let Some(key) = self.heap.peek().map(|head| head.key.clone()) else { return Ok(None) };

@@ -1,9 +1,9 @@
-//! Salvage: all that can be read of a damaged database, into a new one.
+//! Salvage: copies all readable data of a damaged database into a new one.
 //!
-//! `plan` finds out which files count, from what is left of the manifest; `log` reads the whole commit groups of the log and sorts them; `source`
-//! shows the entries of a run or of the log in key order, past what is damaged; `losses` keeps what is gone, and which older versions
-//! may be stale because of it; `merge` merges all sources, key by key; `target` writes the new database, by the way that a dump is
-//! loaded; `report` has what is said in the end. What counts, and why, is in `docs/adr/0043-salvage-withholds-possibly-stale-records.md`.
+//! `plan` finds the valid files from the remains of the manifest; `log` reads and sorts the intact
+//! commit groups of the log; `source` iterates a run or the log past damage; `losses` tracks losses
+//! and possibly stale versions; `merge` merges all sources by key; `target` writes the new database
+//! like a load of a dump; `report` is the result. ADR 0043 gives the reasons.
 
 mod job;
 mod log;

@@ -1,9 +1,10 @@
-//! Which files of a damaged database count.
+//! Decides which files of a damaged database count.
 //!
-//! With a whole manifest, those that it names do, each within the partitions that it names it for. A run that it does not name is an input of a
-//! merge that is done, or an output of one that is not: it never counts. Where edits of the manifest are lost, every run that it does not
-//! name counts besides, since it may be one that a lost edit named. Without a manifest, every run counts. Order among versions comes from
-//! sequence numbers, so that a run that counts twice does no harm; but a record whose delete was merged away may be back.
+//! With an intact manifest, the runs that it names count, each within its partitions. Unnamed runs
+//! are inputs of a finished merge or outputs of an unfinished one. If edits are lost, unnamed runs
+//! count too, since a lost edit may have named them. Without a manifest, every run counts. Sequence
+//! numbers order versions, so counting a run twice is harmless, but a deleted record may return if
+//! a merge dropped its tombstone.
 
 use super::{
     losses::{Losses, Oracle, Shadow, loss, lost_key},
@@ -21,38 +22,32 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A range of internal keys: start, and the first key past it.
+/// Internal keys: start, and exclusive end.
 pub type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
-/// A run that counts.
 #[derive(Clone, Debug)]
 pub struct PlannedRun {
     pub path: PathBuf,
     pub number: FileNumber,
-    /// What the manifest knows of it.
     pub listed: Option<RunMeta>,
-    /// Where it counts, in order; no two ranges meet. `None`: everywhere.
+    /// Sorted, disjoint ranges in which it counts. `None`: everywhere.
     pub allowed: Option<Vec<KeyRange>>,
-    /// No entry that counts comes before this key.
     pub smallest: Vec<u8>,
-    /// The sequence number of its entries if it tells none.
+    /// Sequence number of its entries if they store none.
     pub given: SequenceNumber,
 }
 
-/// What counts.
 pub struct Plan {
     pub condition: ManifestCondition,
     pub layout: Layout,
     pub runs: Vec<PlannedRun>,
     pub range_tombstones: Vec<RangeTombstone>,
-    /// The highest sequence number that the manifest or a run tells.
     pub last_sequence: SequenceNumber,
     pub notes: Vec<String>,
     pub files: u64,
     pub file_bytes: u64,
 }
 
-/// The files of a directory by kind.
 #[derive(Default)]
 struct Files {
     runs: BTreeSet<FileNumber>,
@@ -88,7 +83,6 @@ impl Files {
     }
 }
 
-/// The number and the kind of a file, by its name.
 fn numbered(name: &str) -> Option<(FileNumber, &str)> {
     if let Some(number) = name.strip_prefix("MANIFEST-") {
         return Some((number.parse().ok()?, "manifest"));
@@ -102,7 +96,6 @@ fn run_path(dir: &Path, number: FileNumber) -> PathBuf {
     dir.join(format!("{number:06}.run"))
 }
 
-/// Finds out what counts, and notes what is lost already.
 pub fn plan(context: &TableContext, dir: &Path, losses: &mut Losses) -> Result<Plan> {
     let files = Files::list(&*context.vfs, dir)?;
     let mut plan = Plan {
@@ -141,7 +134,7 @@ fn unnamed<'a>(layout: &'a Layout, files: &'a Files) -> impl Iterator<Item = Fil
     files.runs.iter().copied().filter(move |number| !named.contains(number))
 }
 
-/// The manifest that CURRENT names, or the best of the others.
+/// Returns the manifest that CURRENT names, or the best other one.
 fn find_manifest(
     context: &TableContext,
     dir: &Path,
@@ -159,13 +152,13 @@ fn find_manifest(
                 losses.add(uncertain(dir.join(manifest_name(slot.manifest)), detail));
             }
         },
-        // That alone loses nothing, if there is one manifest and it is whole.
+        // Alone this loses nothing if there is one intact manifest.
         Err(detail) => plan.notes.push(format!("CURRENT cannot be read: {detail}")),
     }
     let mut best: Option<(usize, DamagedManifest)> = None;
     for &number in files.manifests.iter().rev() {
         let Ok(manifest) = read_damaged_manifest(vfs, dir, number, None)? else { continue };
-        // Of two databases in one directory, the manifest counts whose runs are there.
+        // If two databases share the directory, the manifest with the most existing runs counts.
         let is_there = |meta: &&RunMeta| {
             let opened = DamagedRun::open(context, &run_path(dir, meta.number), meta.number, Some(*meta));
             matches!(opened, Ok(Opened::Run(_)))
@@ -187,19 +180,18 @@ struct Planner<'a> {
     dir: &'a Path,
     plan: Plan,
     losses: &'a mut Losses,
-    /// Runs that tell no sequence number and for which nobody else tells one, by their place in the plan.
+    /// Indexes in the plan of runs without any known sequence number.
     unnumbered: Vec<usize>,
-    /// Runs that are named and missing, if the manifest is not whole.
     missing: Vec<FileNumber>,
 }
 
 impl Planner<'_> {
-    /// Takes what a manifest says.
     fn take_manifest(&mut self, manifest: DamagedManifest, unnamed: &[FileNumber]) -> Result<()> {
         let names = |number: &FileNumber| format!("{number:06}.run");
         let is_there = |number: &FileNumber| self.context.vfs.open(&run_path(self.dir, *number), OPEN).is_ok();
         let is_cover = manifest.layout.check_cover().is_ok();
-        // CURRENT says that nothing follows what was read; without it, the files do.
+        // With CURRENT, nothing follows the manifest's end; without it, the existing files must
+        // match.
         let is_last = manifest.is_named
             || (unnamed.is_empty() && manifest.layout.runs.keys().all(is_there) && !manifest.has_rest);
         let is_whole = manifest.gaps.is_empty() && is_cover && is_last;
@@ -229,19 +221,18 @@ impl Planner<'_> {
         }
         for (number, ranges) in allowed {
             let listed = self.plan.layout.runs.get(&number).cloned();
-            // Where edits are lost, runs may count in other partitions than those that are known.
+            // If edits are lost, runs may count in other partitions too.
             let allowed = if is_whole { Some(joined(ranges)) } else { None };
             self.take_run(number, listed, allowed, true)?;
         }
         Ok(())
     }
 
-    /// Takes runs that no manifest names.
     fn take_unnamed(&mut self, unnamed: &[FileNumber], condition: ManifestCondition) -> Result<()> {
         for &number in unnamed {
             self.take_run(number, None, None, false)?;
         }
-        // Loads come after what was flushed before, and before what was flushed later.
+        // A load comes after earlier flushes and before later ones.
         for place in std::mem::take(&mut self.unnumbered) {
             let number = self.plan.runs[place].number;
             let before = self.plan.runs.iter().filter(|run| run.number < number);
@@ -268,7 +259,6 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Takes a run, or notes that it is lost.
     fn take_run(
         &mut self,
         number: FileNumber,
@@ -299,7 +289,6 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Notes that all of a run is lost.
     fn lose_run(&mut self, number: FileNumber, listed: Option<&RunMeta>, allowed: &[KeyRange], damage: &Damage) {
         let path = run_path(self.dir, number);
         let Some(meta) = listed else {
@@ -329,7 +318,6 @@ impl Planner<'_> {
         }
     }
 
-    /// The view of the partition that holds a key, if it can be read and orders the run's entries.
     fn oracle_of(&self, number: FileNumber, key: &[u8], meta: &RunMeta) -> Option<Oracle> {
         let holds = |p: &&crate::version::PartitionLayout| {
             p.start.as_slice() <= key && p.end.as_deref().is_none_or(|end| key < end)
@@ -415,7 +403,7 @@ impl Planner<'_> {
     }
 }
 
-/// The highest sequence number of a run's entries, for a run that lost the tail in which it would stand. Reads all blocks.
+/// Returns the highest sequence number of a run without a readable tail. Reads all blocks.
 fn highest_sequence(run: &mut DamagedRun) -> SequenceNumber {
     let mut highest = 0;
     loop {
@@ -432,7 +420,6 @@ fn highest_sequence(run: &mut DamagedRun) -> SequenceNumber {
 
 const OPEN: crate::platform::OpenMode = crate::platform::OpenMode::Read;
 
-/// Ranges in order, those that meet made one.
 fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.sort();
     let mut joined: Vec<KeyRange> = Vec::new();
@@ -450,7 +437,8 @@ fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     joined
 }
 
-/// What of the keys from one to another, both included, lies in these ranges. The last key of each part is a bound that may be past it.
+/// Clips the keys `first..=last` to the ranges. The end of each part is an upper bound, possibly
+/// exclusive.
 pub fn within(ranges: &[KeyRange], first: &[u8], last: Option<&[u8]>) -> Vec<KeyRange> {
     let mut parts = Vec::new();
     for (start, end) in ranges {
@@ -467,7 +455,6 @@ pub fn within(ranges: &[KeyRange], first: &[u8], last: Option<&[u8]>) -> Vec<Key
     parts
 }
 
-/// What of `start..end` lies in these ranges.
 fn clip(ranges: &[KeyRange], start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let clipped = ranges
         .iter()

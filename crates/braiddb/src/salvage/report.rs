@@ -1,18 +1,18 @@
-//! What salvage says in the end.
+//! The report of a salvage.
 
 use crate::base::SequenceNumber;
 use std::path::PathBuf;
 
-/// What was left of the manifest, which says which files count.
+/// Condition of the manifest, which lists the valid files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ManifestCondition {
-    /// All of it.
+    /// Intact.
     #[default]
     Whole,
-    /// Some edits are missing: which runs counted is known in part.
+    /// Some edits are lost: the list of valid runs is incomplete.
     Partial,
-    /// Nothing: every run that was found counts.
+    /// Unreadable: every run found counts.
     Missing,
 }
 
@@ -22,13 +22,13 @@ pub enum ManifestCondition {
 pub struct SalvagedTree {
     /// Its number.
     pub id: u32,
-    /// Its name; a made-up one if it was lost.
+    /// Its name, or a generated one if it was lost.
     pub name: String,
     /// Whether its name and options were lost.
     pub is_name_lost: bool,
-    /// Records; of a tree of many values, pairs.
+    /// Number of records; pairs in a multi-tree.
     pub records: u64,
-    /// The bytes of their keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
 }
 
@@ -38,84 +38,84 @@ pub struct SalvagedTree {
 pub struct LostKey {
     /// The tree's number.
     pub tree: u32,
-    /// The tree's name, if it is known. Tree 0, which names the others, has none.
+    /// The tree's name, if known. Tree 0, the catalog, has none.
     pub name: Option<String>,
-    /// The user's key; of a tree of many values, key and value as they are kept together.
+    /// The user's key; in a multi-tree the encoded pair of key and value.
     pub key: Vec<u8>,
 }
 
-/// What a loss means.
+/// The meaning of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossKind {
-    /// Records that stood there are gone.
+    /// Records are lost.
     Records,
-    /// Deletes of ranges that stood there are gone.
+    /// Range deletes are lost.
     Deletes,
-    /// The record's value is gone, and so is the record.
+    /// A record is lost because its value is.
     Value,
-    /// Commits of the log are gone: what they wrote is missing, and what they deleted or replaced is as it was before them.
+    /// Commits of the log are lost: their writes and deletes are missing.
     Commits,
-    /// Records that can be read were left out, since a newer version may be among what is gone.
+    /// Readable records were left out, because a newer version may be lost.
     Withheld,
-    /// Such records were taken because the caller asked for them.
+    /// Records were kept at the caller's request although a newer version may be lost.
     Stale,
-    /// Nothing is known to be gone, but records there may be wrong: deleted ones may be back, or older values.
+    /// No known loss, but records may be wrong: deleted ones or old values may have returned.
     Uncertain,
 }
 
-/// Something that is gone, or may be wrong.
+/// A known or possible loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// What it means.
+    /// Its meaning.
     pub kind: LossKind,
     /// The damaged file.
     pub path: PathBuf,
-    /// Where in the file, if it is a place.
+    /// Byte offset in the file, if known.
     pub offset: Option<u64>,
-    /// How many bytes of the file, if that is known.
+    /// Number of damaged bytes, if known.
     pub bytes: Option<u64>,
-    /// The first key that it may be about; `None`: from the first key of all.
+    /// The first key that may be affected; `None`: no lower bound.
     pub from: Option<LostKey>,
-    /// The last key that it may be about; `None`: to the last key of all.
+    /// The last key that may be affected; `None`: no upper bound.
     pub to: Option<LostKey>,
-    /// The first and the last commit that it may be about, if that is known.
+    /// The first and last commit that may be affected, if known.
     pub commits: Option<(SequenceNumber, SequenceNumber)>,
-    /// How many records, or versions of records, if that is known.
+    /// Number of records or versions, if known.
     pub records: Option<u64>,
-    /// What is wrong.
+    /// Description of the damage.
     pub detail: String,
 }
 
-/// What came out, and what did not.
+/// Result of a salvage.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// The last commit that is known of.
+    /// The last known commit.
     pub sequence: SequenceNumber,
     /// The trees of the new database.
     pub trees: Vec<SalvagedTree>,
-    /// All records of all trees.
+    /// Records of all trees.
     pub records: u64,
-    /// The bytes of their keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
-    /// What was left of the manifest.
+    /// Condition of the old manifest.
     pub manifest: ManifestCondition,
-    /// What is gone or may be wrong: the first ones, if there are very many.
+    /// Losses, up to 10,000.
     pub losses: Vec<Loss>,
-    /// How many more losses there are.
+    /// Number of further losses.
     pub losses_left_out: u64,
-    /// What was met that loses nothing: files that do not count, headers that were repaired.
+    /// Harmless findings: files that do not count, repaired headers.
     pub notes: Vec<String>,
-    /// Files that were read.
+    /// Files read.
     pub files: u64,
-    /// The bytes that they have.
+    /// Bytes of those files.
     pub file_bytes: u64,
 }
 
 impl SalvageReport {
-    /// Whether all that the database held came out, and nothing else.
+    /// Returns whether the new database has all data of the old one and nothing else.
     pub fn is_complete(&self) -> bool {
         self.losses.is_empty() && self.losses_left_out == 0
     }

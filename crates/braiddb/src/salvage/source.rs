@@ -1,4 +1,4 @@
-//! The entries of a run or of the log, in order, past what is damaged.
+//! Iterates the entries of a run or of the log in order, past damage.
 
 use super::{
     losses::{Losses, Oracle, Shadow, loss, lost_key},
@@ -12,7 +12,6 @@ use crate::{
 };
 use std::{ops::Range, sync::Arc};
 
-/// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedEntry {
     pub key: Vec<u8>,
@@ -22,13 +21,11 @@ pub struct LoggedEntry {
 }
 
 impl LoggedEntry {
-    /// The entry.
     pub fn entry(&self) -> EntryRef<'_> {
         EntryRef { key: &self.key, sequence: self.sequence, kind: self.kind, value: &self.value }
     }
 }
 
-/// Something with entries in order.
 #[derive(Debug)]
 pub enum Source {
     Run(Box<RunSource>),
@@ -36,7 +33,6 @@ pub enum Source {
 }
 
 impl Source {
-    /// The present entry; `None` at the end.
     pub fn entry(&self) -> Option<EntryRef<'_>> {
         match self {
             Source::Run(run) => run.entry(),
@@ -44,7 +40,6 @@ impl Source {
         }
     }
 
-    /// Goes to the next entry.
     pub fn advance(&mut self, losses: &mut Losses) {
         match self {
             Source::Run(run) => run.advance(losses),
@@ -53,7 +48,7 @@ impl Source {
     }
 }
 
-/// Blocks that cannot be read, of which it is not known yet which key follows.
+/// Unreadable blocks whose following key is not known yet.
 #[derive(Debug)]
 struct Pending {
     range: Range<u64>,
@@ -62,24 +57,22 @@ struct Pending {
     detail: String,
 }
 
-/// A run.
 #[derive(Debug)]
 pub struct RunSource {
     run: DamagedRun,
     planned: PlannedRun,
     context: TableContext,
     slot: u16,
-    /// How many entries the present block has; 0 before the first block and past the last.
+    /// 0 before the first block and past the last.
     count: u16,
     is_at_end: bool,
     last_key: Option<Vec<u8>>,
     pending: Option<Pending>,
-    /// The first of the ranges where it counts that the present entry is not past.
+    /// Index of the first allowed range that ends after the current entry.
     range: usize,
 }
 
 impl RunSource {
-    /// Opens a run and goes to its first entry; `None` if it cannot be read any more.
     pub fn open(context: &TableContext, planned: &PlannedRun, losses: &mut Losses) -> Result<Option<RunSource>> {
         let opened = DamagedRun::open(context, &planned.path, planned.number, planned.listed.as_ref())?;
         let Opened::Run(mut run) = opened else {
@@ -116,7 +109,6 @@ impl RunSource {
         self.go_on(losses);
     }
 
-    /// Goes on to an entry that counts.
     fn go_on(&mut self, losses: &mut Losses) {
         loop {
             if self.slot < self.count {
@@ -158,7 +150,6 @@ impl RunSource {
         self.run.meta().or(self.planned.listed.as_ref())
     }
 
-    /// Whether the present entry lies where the run counts.
     fn counts(&mut self) -> bool {
         let Some(allowed) = &self.planned.allowed else { return true };
         let Some(entry) = self.run.entry(self.slot) else { return false };
@@ -167,7 +158,7 @@ impl RunSource {
         }
         let counts = allowed.get(self.range).is_some_and(|(start, _)| entry.key >= start.as_slice());
         if !counts {
-            // Blocks that are lost after it begin there all the same.
+            // It is still the lower bound of blocks lost after it.
             let last = self.last_key.get_or_insert_default();
             last.clear();
             last.extend_from_slice(entry.key);
@@ -175,13 +166,13 @@ impl RunSource {
         counts
     }
 
-    /// Notes that blocks are lost, before `next`, which is the last key that they may have had.
+    /// Records the loss of blocks. `next` is the upper bound of their keys.
     fn lose(&self, pending: Pending, next: Option<Vec<u8>>, losses: &mut Losses) {
         let meta = self.run_meta();
         if meta
             .is_some_and(|meta| pending.range.is_empty() && meta.largest == self.last_key.clone().unwrap_or_default())
         {
-            // The index alone is lost.
+            // Only the index is lost.
             return;
         }
         let smallest = meta.map(|meta| meta.smallest.clone()).unwrap_or_default();
@@ -204,7 +195,7 @@ impl RunSource {
             let max_sequence = match (meta, end) {
                 (Some(meta), _) => meta.max_sequence.max(self.planned.given),
                 (None, Some(_)) => SequenceNumber::MAX,
-                // It would put all that follows in doubt.
+                // An unbounded shadow would put all following keys in doubt.
                 (None, None) => continue,
             };
             losses.cast(Shadow {
@@ -218,7 +209,6 @@ impl RunSource {
         }
     }
 
-    /// What knows the keys of lost blocks: the run's own view, if that can be read.
     fn oracle(&self, pending: &Pending) -> Option<Oracle> {
         let run = self.run.indexed().filter(|_| !pending.blocks.is_empty())?;
         let view = View::open_embedded(&self.context, run).ok()?;

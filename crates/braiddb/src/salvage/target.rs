@@ -1,8 +1,9 @@
-//! The new database, written by the way that a dump is loaded.
+//! Writes the new database, like a load of a dump.
 //!
-//! A mark says that it is not finished; then it is an empty database whose sequence numbers go on where those of the damaged one end; then
-//! its trees are made, and filled one after the other, each by one commit. In the end the mark goes. A crash before that leaves a directory that
-//! does not open; an error leaves nothing.
+//! A marker says that the directory is unfinished. An empty database is created whose sequence
+//! numbers continue after those of the damaged one. Then its trees are created and filled in turn,
+//! each by one commit, and the marker is removed. After a crash the directory does not open; an
+//! error removes everything.
 
 use super::{
     losses::{Losses, loss, lost_key},
@@ -27,23 +28,21 @@ use std::{
     sync::Arc,
 };
 
-/// A value of so many bytes is handed on in pieces, each but the last so long.
+/// Bytes. Longer values are passed in pieces of this length.
 const LONG_LEN: usize = 256 << 10;
 
-/// So many blob files are open at once.
 const BLOB_FILES_MAX: usize = 64;
 
-/// A tree without a name is taken for one of many values if so many of its first records could be pairs, or all.
+/// An unnamed tree counts as a multi-tree if its first records, up to this number, can all be
+/// pairs.
 const SAMPLE_RECORDS: usize = 1000;
 
-/// The values of the damaged database.
 struct Blobs {
     context: TableContext,
     dir: PathBuf,
     open: BTreeMap<FileNumber, std::result::Result<Arc<BlobFile>, String>>,
 }
 
-/// Why a value is lost.
 struct LostValue {
     path: PathBuf,
     offset: Option<u64>,
@@ -60,7 +59,6 @@ impl Blobs {
         self.open.entry(number).or_insert_with(open).clone()
     }
 
-    /// Shows the bytes of a value, piece by piece; fails if any is damaged.
     fn read(&mut self, pieces: &Pieces, sink: &mut dyn FnMut(&[u8])) -> std::result::Result<(), LostValue> {
         for piece in &pieces.list {
             let path = blob_path(&self.dir, piece.file);
@@ -82,25 +80,22 @@ fn detail_of(error: &Error) -> String {
     }
 }
 
-/// The new database.
 pub struct Target<'a> {
     settings: Settings,
     dir: &'a Path,
     db: Option<Db>,
     sequence: SequenceNumber,
     blobs: Blobs,
-    /// The tree that is being filled.
     loader: Option<(u32, EntryLoader)>,
     trees: BTreeMap<u32, (SalvagedTree, bool)>,
     names: BTreeSet<String>,
     next_tree: u32,
-    /// Records of a tree without a name, as long as it is not known what kind of tree it is.
+    /// Records of an unnamed tree whose kind is not known yet.
     sample: Vec<Record>,
     sampled: Option<u32>,
     pub records: u64,
 }
 
-/// An empty database that has come as far as the damaged one.
 pub fn empty_layout(source: &Layout, sequence: SequenceNumber, time_us: u64) -> Layout {
     let mut layout = Layout {
         next_file: 1,
@@ -116,7 +111,6 @@ pub fn empty_layout(source: &Layout, sequence: SequenceNumber, time_us: u64) -> 
 }
 
 impl<'a> Target<'a> {
-    /// Makes an empty database of the directory, with what the catalog had.
     pub fn begin(
         settings: &Settings,
         new: &mut NewDirectory,
@@ -155,7 +149,7 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// Makes trees; they are there after the next open.
+    /// Creates trees, and reopens the database to load them.
     fn add_trees(&mut self, catalog: &DumpedCatalog, is_name_lost: bool) -> Result<()> {
         if let Some(db) = self.db.take() {
             db.close()?;
@@ -173,17 +167,14 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Whether the catalog has a tree.
     pub fn has(&self, tree: u32) -> bool {
         self.trees.contains_key(&tree)
     }
 
-    /// The names of all trees.
     pub fn names(&self) -> BTreeMap<u32, String> {
         self.trees.iter().map(|(id, (tree, _))| (*id, tree.name.clone())).collect()
     }
 
-    /// Takes a record. Records come in key order.
     pub fn take(&mut self, record: Record, losses: &mut Losses) -> Result<()> {
         let Some((tree, _)) = split_internal_key(&record.key) else { return Ok(()) };
         if self.sampled.is_some_and(|sampled| sampled != tree.0) {
@@ -201,7 +192,6 @@ impl<'a> Target<'a> {
         self.load(&record, tree.0, losses)
     }
 
-    /// Makes a tree for records of one without a name.
     fn end_sample(&mut self, losses: &mut Losses) -> Result<()> {
         let Some(id) = self.sampled.take() else { return Ok(()) };
         self.end_tree()?;
@@ -255,7 +245,6 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Completes the database and closes it.
     pub fn finish(mut self, losses: &mut Losses) -> Result<Vec<SalvagedTree>> {
         self.end_sample(losses)?;
         self.end_tree()?;
@@ -270,13 +259,11 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether a record could be a pair of a tree of many values.
 fn could_be_pair(record: &Record) -> bool {
     let user_key = record.key.get(4..).unwrap_or_default();
     record.kind == EntryKind::Value && record.value.is_empty() && split_multi_key(user_key).is_some()
 }
 
-/// The loading of a record.
 struct Loading<'a> {
     blobs: &'a mut Blobs,
     loader: &'a mut EntryLoader,
@@ -290,7 +277,6 @@ fn misunderstood(detail: &str) -> LostValue {
 }
 
 impl Loading<'_> {
-    /// Loads a record, or says why it is lost; the bytes of key and value.
     fn record(&mut self, record: &Record) -> Result<Outcome> {
         let user_key = record.key.get(4..).unwrap_or_default();
         if self.multi {
@@ -303,7 +289,7 @@ impl Loading<'_> {
             };
             return self.value(user_key, record.sequence, kind, value, false);
         }
-        // What is beneath is read first: operands without it would be another value.
+        // The base is checked first: without it the operands would give another value.
         let mut beneath = None;
         if let Some((sequence, kind, value)) = &record.beneath {
             match self
@@ -331,7 +317,7 @@ impl Loading<'_> {
         }
     }
 
-    /// The first of a version's entries whose value can be read. If there is but one, it is the one.
+    /// Returns the first readable entry of a version. A single entry is returned unchecked.
     fn readable<'r>(
         &mut self,
         kind: EntryKind,
@@ -364,7 +350,6 @@ impl Loading<'_> {
         Ok(Ok((key.len() + value.len()) as u64))
     }
 
-    /// Whether a value can be read.
     fn check(&mut self, kind: EntryKind, value: &[u8]) -> std::result::Result<(), LostValue> {
         let content = Content::of(kind, value).ok_or_else(|| misunderstood("the entry cannot be understood"))?;
         if content.kind == EntryKind::Value {
@@ -403,7 +388,7 @@ impl Loading<'_> {
             self.plain(entry, &whole)?;
             return Ok(Ok(key.len() as u64 + len));
         }
-        // Once before, since what is begun must be ended.
+        // A long value that has begun must be completed, so it is checked first.
         if let Err(lost) = self.blobs.read(&pieces, &mut |_| {}) {
             return Ok(Err(lost));
         }
@@ -416,7 +401,7 @@ impl Loading<'_> {
             }
         });
         loaded?;
-        // It could be read a moment ago.
+        // It was readable a moment ago.
         read.map_err(|lost| Error::corruption(lost.path, lost.offset.unwrap_or(0), lost.detail))?;
         Ok(Ok(key.len() as u64 + len))
     }

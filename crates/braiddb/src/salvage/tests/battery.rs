@@ -1,8 +1,10 @@
-//! Databases with every feature, each damaged at random, salvaged, and compared with a model that was made before the damage.
+//! Damages databases with every feature at random, salvages them, and compares them with a model
+//! made before the damage.
 //!
-//! Which part of which file each record stands in is found in the intact files, without salvage. Then: every record whose parts
-//! are as they were comes out, or is listed as withheld; and no record comes out that the database did not hold, unless the report says
-//! that commits are gone, or that deletes may be: then each is one that the database held at some time.
+//! The place of each record is found in the intact files, independently of salvage. Every record
+//! whose parts are intact must come out or be listed as withheld. No record may come out that the
+//! database did not hold, unless the report lists lost commits or deletes: then the database must
+//! have held it at some time.
 //!
 //! `BRAIDDB_VOLUME` scales the number of databases.
 
@@ -21,14 +23,13 @@ use std::{collections::BTreeMap, path::Path};
 
 const TO: &str = "/new";
 
-/// So many databases with a volume of 1.
+/// Number of databases at volume 1.
 const DATABASES: u64 = 27;
 
 fn volume() -> f64 {
     std::env::var("BRAIDDB_VOLUME").ok().and_then(|volume| volume.parse().ok()).unwrap_or(1.0)
 }
 
-/// What all databases came to.
 #[derive(Debug, Default)]
 struct Totals {
     databases: u64,
@@ -62,7 +63,7 @@ fn salvage_of_damaged_databases_returns_what_is_intact_and_nothing_else() {
     }
 }
 
-/// All that a database holds, by tree number and key as the model has it.
+/// All records by tree number and key, as in the model.
 fn contents(db: &Db, report: &SalvageReport) -> Result<BTreeMap<Vec<u8>, State>> {
     let mut all = BTreeMap::new();
     for tree in &report.trees {
@@ -105,7 +106,7 @@ fn check(sample: &Sample, files: &Files, seed: u64, what: &str, totals: &mut Tot
     totals.records += found.len() as u64;
     totals.whole += u64::from(report.is_complete());
     let case = Case { sample, files, units: &units, report: &report, what };
-    // Without a manifest, nothing tells the files of two databases apart.
+    // Without a manifest the files of two databases cannot be distinguished.
     if report.manifest != ManifestCondition::Whole && what.contains("another database") {
         assert!(!report.is_complete(), "{what}");
         return;
@@ -133,13 +134,13 @@ impl Case<'_> {
         self.report.losses.iter().filter(move |loss| loss.kind == kind)
     }
 
-    /// Whether the report says that a commit may be gone.
+    /// Returns whether the report says that a commit may be lost.
     fn is_gone(&self, sequence: SequenceNumber) -> bool {
         self.losses(LossKind::Commits)
             .any(|loss| loss.commits.is_none_or(|(first, last)| (first..=last).contains(&sequence)))
     }
 
-    /// Nothing comes out that was not there.
+    /// Nothing comes out that the database did not hold.
     fn check_found(&self, found: &BTreeMap<Vec<u8>, State>, totals: &mut Totals) {
         for (key, state) in found {
             let shown = key.escape_ascii();
@@ -167,7 +168,7 @@ impl Case<'_> {
         }
     }
 
-    /// Everything that is intact comes out.
+    /// All intact records come out.
     fn check_missing(&self, found: &BTreeMap<Vec<u8>, State>, totals: &mut Totals) {
         for (key, history) in &self.sample.history {
             let (_, last) = history.last().unwrap();
@@ -176,7 +177,7 @@ impl Case<'_> {
             }
             let versions =
                 self.units.get(key).unwrap_or_else(|| panic!("{}: {} is nowhere", self.what, key.escape_ascii()));
-            // What operands make of a value depends on all versions.
+            // The result of operands depends on all versions.
             let is_of_operands = key.starts_with(&4_u32.to_be_bytes());
             let mut of = versions.iter().rev().take(if is_of_operands { usize::MAX } else { 1 });
             let is_intact =

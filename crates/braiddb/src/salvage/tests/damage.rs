@@ -1,4 +1,4 @@
-//! Damage of every kind to files of every kind.
+//! Random damage of all kinds to all kinds of files.
 
 use super::sample::Random;
 use std::{collections::BTreeMap, path::PathBuf};
@@ -26,7 +26,7 @@ fn any(files: &Files, random: &mut Random) -> PathBuf {
     names[random.below(names.len() as u64) as usize].clone()
 }
 
-/// Damages files; `other` are those of another database. Tells what was done.
+/// Damages files and describes the damage; `other` are files of another database.
 pub fn damage(files: &mut Files, other: &Files, way: Way, random: &mut Random) -> String {
     match way {
         Way::Manifest | Way::Current => {
@@ -65,7 +65,6 @@ pub fn damage(files: &mut Files, other: &Files, way: Way, random: &mut Random) -
     }
 }
 
-/// Damages a file.
 pub fn harm(files: &mut Files, path: &PathBuf, way: Way, random: &mut Random) -> String {
     let mut bytes = files.remove(path).unwrap_or_default();
     let len = bytes.len() as u64;

@@ -1,5 +1,3 @@
-//! Tests of salvage.
-
 mod battery;
 mod damage;
 mod places;

@@ -1,4 +1,4 @@
-//! Damage of one kind in one place, and what comes out.
+//! Damage of one kind in one place, and the result.
 
 use super::{
     damage::Files,
@@ -27,7 +27,7 @@ const TO: &str = "/new";
 
 fn settings(vfs: &FaultVfs) -> Settings {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    // Nothing is flushed or merged but when a test says so.
+    // Only the test flushes and merges.
     Settings { memtable_bytes: Some(1 << 20), log_segment_bytes: 1 << 20, ..small(&vfs) }
 }
 
@@ -68,7 +68,7 @@ fn numbers(db: &Db, value: &str) -> Vec<u64> {
     found.map(|(key, _)| String::from_utf8(key[4..].to_vec()).unwrap().parse().unwrap()).collect()
 }
 
-/// The file of the newest run, and the place of one of its blocks.
+/// Returns the newest run's file and the offset of one of its blocks.
 fn block_of_newest_run(files: &Files, block: u16) -> (PathBuf, std::ops::Range<usize>) {
     let vfs: Arc<dyn Vfs> = Arc::new(FaultVfs::of_files(Path::new(DIR), files));
     let runtime: Arc<dyn crate::platform::Runtime> = Arc::new(SystemRuntime::new());
@@ -115,7 +115,7 @@ fn salvage_of_run_with_damaged_block_loses_that_block_alone() {
         (LossKind::Records, Some(block.start as u64), Some(gone.len() as u64))
     );
     let (from, to) = (loss.from.clone().unwrap(), loss.to.clone().unwrap());
-    // The keys before and after are known, and are not lost.
+    // The keys before and after are known and not lost.
     assert_eq!((from.key, to.key), (key(gone[0] - 1), key(gone.last().unwrap() + 1)));
     assert_eq!((from.name.as_deref(), report.manifest), (Some("t"), ManifestCondition::Whole));
     assert!(!gone.is_empty() && gone.len() < 100 && loss.path == path && !report.is_complete());
@@ -123,7 +123,7 @@ fn salvage_of_run_with_damaged_block_loses_that_block_alone() {
 
 #[test]
 fn salvage_of_lost_newer_version_returns_no_older_one() {
-    // Every third key is deleted in a newer run; a view of its own knows which.
+    // A newer run with a view of its own deletes every third key.
     let mut files = make(|db| {
         fill(db, 0..300, "old");
         db.flush().unwrap();
@@ -140,7 +140,7 @@ fn salvage_of_lost_newer_version_returns_no_older_one() {
     assert!(found.iter().all(|number| number % 3 != 0), "{found:?}");
     let withheld: u64 =
         report.losses.iter().filter(|loss| loss.kind == LossKind::Withheld).filter_map(|loss| loss.records).sum();
-    // What the lost block had, and the few that have the same byte of a hash.
+    // The keys of the lost block, and the few with the same hash byte.
     let missing = 200 - found.len() as u64;
     assert!(withheld > 10 && missing < 5, "{withheld} withheld, {missing} too many");
     let (report, db) = salvaged_with(&files, SalvageOptions { keep_stale: true, ..Default::default() });
@@ -199,8 +199,9 @@ fn salvage_without_manifest_and_current_returns_all_records_and_says_so() {
     assert_eq!(counts, [200, 90, 10]);
 }
 
-/// The highest commit number was taken from the tails of runs. Without manifest, log and the newest run's tail, the new database was
-/// refused: "a record has the number of a commit that is not in the dump".
+/// The highest commit number came from the tails of runs. Without manifest, log and the newest
+/// run's tail, the new database was refused: "a record has the number of a commit that is not in
+/// the dump".
 #[test]
 fn salvage_of_newest_run_without_tail_and_manifest_returns_its_records() {
     let mut files = make(|db| {
@@ -254,7 +255,7 @@ fn salvage_of_trees_with_lost_names_gives_them_names() {
             pairs.add(b"a\0b", [value]).unwrap();
         }
     });
-    // Each tree is made by a commit of its own.
+    // One commit creates each tree.
     let groups = records(&files);
     for (path, at, len) in [&groups[0], &groups[11]] {
         flip(&mut files, path, at + len - 1);
@@ -289,7 +290,7 @@ fn salvage_that_fails_leaves_nothing_or_what_does_not_open() {
     });
     for after in 0..200 {
         let vfs = FaultVfs::of_files(Path::new(DIR), &files);
-        // Every other time, what was made cannot be removed, as after a kill.
+        // Every other time the result cannot be removed, as after a kill.
         let is_killed = after % 2 == 1;
         vfs.fail(Operation::Write, after, u32::MAX, io::ErrorKind::Other);
         if is_killed {

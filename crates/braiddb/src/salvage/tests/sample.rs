@@ -1,4 +1,5 @@
-//! A database with a little of everything, made from a seed, and a model of it that was made before the damage.
+//! A database with a little of every feature, made from a seed, and a model of it made before the
+//! damage.
 
 use crate::{
     base::{SequenceNumber, TreeId, internal_key},
@@ -16,7 +17,6 @@ use std::{
 
 pub const DIR: &str = "/db";
 
-/// Random numbers from a seed.
 pub struct Random(pub u64);
 
 impl Random {
@@ -33,16 +33,16 @@ impl Random {
     }
 
     pub fn bytes(&mut self, len: u64) -> Vec<u8> {
-        // Half of them can be compressed.
+        // Half of them are compressible.
         let is_plain = self.below(2) == 0;
         (0..len).map(|at| if is_plain { b'a' + (at % 7) as u8 } else { self.next() as u8 }).collect()
     }
 }
 
-/// What a record has: its value, and when it expires.
+/// The value of a record and its expiry time.
 pub type State = Option<(Vec<u8>, Option<SystemTime>)>;
 
-/// What each key had after each commit that changed it, by internal key.
+/// Each key's value after each commit that changed it, by internal key.
 pub type History = BTreeMap<Vec<u8>, Vec<(SequenceNumber, State)>>;
 
 pub struct Sample {
@@ -50,7 +50,7 @@ pub struct Sample {
     pub history: History,
 }
 
-/// The number of a tree, by the order in which they are made.
+/// Tree numbers, in order of creation.
 pub fn name_of(tree: u32) -> String {
     format!("tree {tree}")
 }
@@ -64,7 +64,7 @@ struct Maker {
     functions: Vec<crate::db::MergeFunctionHandle>,
 }
 
-/// The settings that a seed gives.
+/// Settings for a seed.
 pub fn settings(vfs: &FaultVfs, seed: u64) -> Settings {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let mut random = Random(seed ^ 0x5e77);
@@ -113,7 +113,7 @@ pub fn make(seed: u64, rounds: u64) -> Sample {
 
 impl Maker {
     fn new(db: Db, random: u64) -> Maker {
-        // Their numbers are given out in this order.
+        // Tree numbers are assigned in this order.
         let trees = (1..=4).map(|number| (number, db.tree(&name_of(number)).unwrap())).collect();
         let multi = (5, db.multi_tree(&name_of(5)).unwrap());
         let functions = ["add", "append"].map(|name| db.merge_function(name).unwrap()).into();
@@ -194,7 +194,7 @@ impl Maker {
     fn pair(&mut self) {
         let (number, tree) = self.multi.clone();
         let (key, value) = (self.key(number), self.random.below(8).to_string().into_bytes());
-        // With a zero byte, so that it is escaped.
+        // A zero byte forces escaping.
         let key = [&key[..], &[0, 7]].concat();
         let pair = [&key[..key.len() - 2], &[0, 0xff, 7, 0, 1], &value].concat();
         match self.random.below(4) {

@@ -1,4 +1,5 @@
-//! Which part of which file each version stands in: found in the intact files, without salvage.
+//! Finds the part of the file that holds each version, in the intact files and independently of
+//! salvage.
 
 use super::sample::{DIR, Sample};
 use crate::{
@@ -20,17 +21,17 @@ use std::{
     sync::Arc,
 };
 
-/// A part of a file that is whole or not.
+/// A part of a file, intact or damaged as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub path: PathBuf,
     pub bytes: Range<usize>,
-    /// The length of the header of the file, without which nothing in it can be told from anything else.
+    /// Length of the file header, without which nothing in the file can be identified.
     pub header: usize,
 }
 
 impl Unit {
-    /// Whether it is as it was: the header may have one damaged byte.
+    /// Returns whether it is unchanged. The header may have one damaged byte.
     pub fn is_intact(&self, before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
         let (Some(old), Some(new)) = (before.get(&self.path), after.get(&self.path)) else { return false };
         let wrong = old.iter().zip(new).take(self.header).filter(|(a, b)| a != b).count();
@@ -49,7 +50,7 @@ fn blobs_of(kind: crate::base::EntryKind, value: &[u8], units: &mut Vec<Unit>) {
     .unwrap();
 }
 
-/// Finds them all. A version may stand in a run and in the log: what counts is its run.
+/// Finds all units. If a version is in both a run and the log, the run counts.
 pub fn find(sample: &Sample) -> Units {
     let vfs: Arc<dyn Vfs> = Arc::new(FaultVfs::of_files(Path::new(DIR), &sample.files));
     let runtime: Arc<dyn crate::platform::Runtime> = Arc::new(SystemRuntime::new());
