@@ -1,4 +1,4 @@
-//! What a watcher is shown.
+//! The changes that a watcher returns.
 
 use super::token::ResumeToken;
 use crate::{
@@ -13,38 +13,39 @@ use crate::{
 };
 use std::{io::Write, path::PathBuf, sync::Arc};
 
-/// A commit: all that it changed, as far as the watcher asked for it. What a commit changes is always shown together.
+/// The changes of one commit that match the watcher's filter.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ChangeSet {
-    /// Its sequence number, greater than those of all before it.
+    /// The sequence number of the commit, greater than all earlier ones.
     pub sequence: SequenceNumber,
-    /// The version that the records have which it wrote.
+    /// The version of the records that the commit wrote.
     pub version: Version,
-    /// About when it was committed, by the system's clock; commits of one group have the same time. `None` for a gap of which nothing
-    /// is known but that it is there.
+    /// Approximate time of the commit by the system's clock; equal within a commit group. `None`
+    /// for a gap of unknown time.
     pub time: Option<SystemTime>,
-    /// What it did, in order: first ranges of keys that it deleted, then single keys, in the order of trees and keys. Of several
-    /// writes to one key in a commit the last is shown.
+    /// The changes: first range deletes, then single keys in order of tree and key. Only the last
+    /// write to a key in the commit appears.
     pub changes: Vec<Change>,
-    /// To go on after it.
+    /// Resumes after this commit.
     pub token: ResumeToken,
 }
 
-/// A tree in a change.
+/// The tree of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChangedTree {
-    /// Its number, which no other tree ever has.
+    /// Its number, unique forever.
     pub id: u32,
-    /// Its name, as the watcher knows it: as of the change if a change of the name was seen, else the present one. `None` if it was dropped and neither is known.
+    /// Its name: as of the change if the watcher saw a rename, else the present one. `None` if the
+    /// tree was dropped and the name is unknown.
     pub name: Option<Arc<str>>,
 }
 
-/// What a commit did.
+/// A change made by a commit.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// A key got a value.
+    /// A key was set to a value.
     Put {
         /// The tree.
         tree: ChangedTree,
@@ -52,10 +53,10 @@ pub enum Change {
         key: Vec<u8>,
         /// The value.
         value: Vec<u8>,
-        /// When the value expires, by the wall clock as it is now; no other change tells of that.
+        /// When the value expires, by the present wall clock.
         expires: Option<SystemTime>,
     },
-    /// A key got a value that was written as a stream: it may be longer than memory.
+    /// A key was set to a value written as a stream, possibly larger than memory.
     PutStream {
         /// The tree.
         tree: ChangedTree,
@@ -63,37 +64,38 @@ pub enum Change {
         key: Vec<u8>,
         /// The value.
         stream: LoggedStream,
-        /// When it expires.
+        /// When the value expires.
         expires: Option<SystemTime>,
     },
-    /// A key was deleted; it may not have been there.
+    /// A key was deleted; it may not have existed.
     Delete {
         /// The tree.
         tree: ChangedTree,
         /// The key.
         key: Vec<u8>,
     },
-    /// All keys from `start` up to `end`, which is not among them, were deleted; but not those that the same commit wrote.
+    /// All keys from `start` up to `end` (exclusive) were deleted, except those that the same
+    /// commit wrote.
     DeleteRange {
         /// The tree.
         tree: ChangedTree,
         /// The first key.
         start: Vec<u8>,
-        /// The first key past it; `None`: to the end of the tree.
+        /// The exclusive end; `None`: to the end of the tree.
         end: Option<Vec<u8>>,
     },
-    /// Merge functions were used on a key's value.
+    /// Merge functions were applied to a key's value.
     Merge {
         /// The tree.
         tree: ChangedTree,
         /// The key.
         key: Vec<u8>,
-        /// On what.
+        /// The base of the operands.
         base: MergeBase,
-        /// Which, and by what, in order.
+        /// The operands, in order.
         operands: Vec<MergeOperand>,
     },
-    /// A value was added to those of a key, in a tree of many values.
+    /// A value was added to a key of a multi-tree.
     Add {
         /// The tree.
         tree: ChangedTree,
@@ -102,7 +104,7 @@ pub enum Change {
         /// The value.
         value: Vec<u8>,
     },
-    /// A value was taken from those of a key; it may not have been there.
+    /// A value of a key was removed; it may not have existed.
     Remove {
         /// The tree.
         tree: ChangedTree,
@@ -111,7 +113,7 @@ pub enum Change {
         /// The value.
         value: Vec<u8>,
     },
-    /// All values of a key were taken away; but not those that the same commit added.
+    /// All values of a key were removed, except those that the same commit added.
     RemoveAll {
         /// The tree.
         tree: ChangedTree,
@@ -122,99 +124,101 @@ pub enum Change {
     CreateTree {
         /// The tree.
         tree: ChangedTree,
-        /// Whether it keeps many values to a key.
+        /// Whether it is a multi-tree.
         multi: bool,
     },
-    /// A tree was dropped with all that was in it.
+    /// A tree and its contents were dropped.
     DropTree {
         /// The tree.
         tree: ChangedTree,
     },
-    /// A tree got other options: see [`crate::Tree::set_options`].
+    /// A tree's options changed: see [`crate::Tree::set_options`].
     SetTreeOptions {
         /// The tree.
         tree: ChangedTree,
-        /// All its options from then on.
+        /// All its options after the change.
         options: TreeOptions,
     },
-    /// A tree got another name.
+    /// A tree was renamed.
     RenameTree {
-        /// The tree, by its new name.
+        /// The tree, with its new name.
         tree: ChangedTree,
-        /// The name before.
+        /// The previous name.
         from: String,
     },
-    /// The application's cursor was set. Shown to those who watch all trees.
+    /// The application's cursor was set. Only for watchers of all trees.
     ApplicationCursor {
         /// The cursor.
         cursor: Vec<u8>,
     },
-    /// Something was changed that the log does not tell. Whoever follows must read it anew, from a snapshot taken after this was shown.
+    /// Changes that are not in the log. A follower must read the affected data again, from a
+    /// snapshot taken after this change was returned.
     Gap(Gap),
 }
 
-/// What the log does not tell.
+/// Changes that are not in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gap {
-    /// Anything, anywhere, by all commits after the last one that was shown up to this one: they did not go to the log
-    /// ([`crate::Durability::None`]), or the log lost them in a crash though they were flushed.
+    /// Unknown changes by all commits after the last returned one, up to this one. They were made
+    /// without WAL ([`crate::Durability::None`]), or a crash took them from the log after they were
+    /// flushed.
     Commits {
-        /// The last of them.
+        /// The last of these commits.
         up_to: SequenceNumber,
     },
-    /// The contents of a range of keys, which came or went as a whole and past the log, by a bulk load for instance.
+    /// A key range whose contents changed as a whole without WAL, for example by a bulk load.
     Range {
         /// The tree.
         tree: ChangedTree,
         /// The first key.
         start: Vec<u8>,
-        /// The first key past it; `None`: to the end of the tree.
+        /// The exclusive end; `None`: to the end of the tree.
         end: Option<Vec<u8>>,
     },
 }
 
-/// What merge functions were used on.
+/// The base that merge functions are applied to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeBase {
-    /// The value that the key had before the commit, if any.
+    /// The value before the commit, if any.
     Stored,
-    /// No value: the same commit deleted the key before.
+    /// No value: the same commit deleted the key first.
     Nothing,
-    /// A value that the same commit put before.
+    /// A value that the same commit put first.
     Value(Vec<u8>),
 }
 
-/// A use of a merge function.
+/// One application of a merge function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeOperand {
     /// The function's name.
     pub function: String,
-    /// What it was given.
+    /// The operand.
     pub operand: Vec<u8>,
 }
 
-/// A value that stands in pieces in blob files, which stay as long as this is there.
+/// A value in blob files. It pins the files.
 #[derive(Debug)]
 pub struct LoggedStream {
     pub(super) engine: Arc<Engine>,
     pub(super) pieces: Pieces,
-    /// Keeps the files.
     pub(super) _files: PendingBlobs,
 }
 
 impl LoggedStream {
-    /// The value's length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         self.pieces.len()
     }
 
-    /// Whether it is empty.
+    /// Returns whether the value is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes the value to `out`, a part at a time, checked; how many bytes. `Closed` once the database is.
+    /// Writes the value to `out` in parts, verifies its checksums, and returns its length. `Closed`
+    /// once the database is closed.
     pub fn copy_to(&self, out: &mut impl Write) -> Result<u64> {
         for piece in &self.pieces.list {
             self.engine.check_open()?;
@@ -231,7 +235,7 @@ impl LoggedStream {
 }
 
 impl Change {
-    /// The tree that it is about, if it is about one.
+    /// Returns the tree of the change, if it concerns one.
     pub fn tree(&self) -> Option<&ChangedTree> {
         match self {
             Change::Put { tree, .. }

@@ -1,5 +1,3 @@
-//! From the bytes of a batch in the log to changes.
-
 use super::change::{Change, ChangedTree, Gap, LoggedStream, MergeBase, MergeOperand};
 use crate::{
     base::{Content, EntryKind, Error, Result, SequenceNumber, TreeId, split_internal_key},
@@ -19,12 +17,11 @@ use std::{
     time::Duration,
 };
 
-/// What a watcher wants to see.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Of one tree only.
+    /// Only this tree.
     pub tree: Option<u32>,
-    /// Of keys that begin so; for one tree only.
+    /// Only keys with this prefix; requires a tree.
     pub prefix: Vec<u8>,
 }
 
@@ -37,7 +34,6 @@ impl Filter {
         self.has_tree(tree) && key.starts_with(&self.prefix)
     }
 
-    /// The part of a range that is wanted.
     fn clip(&self, tree: TreeId, start: &[u8], end: Option<&[u8]>) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         if !self.has_tree(tree) {
             return None;
@@ -52,14 +48,13 @@ impl Filter {
     }
 }
 
-/// What is known of a tree.
 #[derive(Clone, Debug)]
 struct KnownTree {
     name: Arc<str>,
     multi: bool,
 }
 
-/// The trees that a watcher has heard of.
+/// Trees that the watcher has met.
 #[derive(Debug, Default)]
 pub struct Trees(HashMap<u32, KnownTree>);
 
@@ -84,26 +79,22 @@ fn known_tree(engine: &Engine, id: TreeId) -> Option<KnownTree> {
     dropped.get(&id).map(|tree| KnownTree { name: tree.name.as_str().into(), multi: tree.multi })
 }
 
-/// What a batch did to the catalog.
 #[derive(Debug, Default)]
 struct CatalogChanges {
     gone: Vec<String>,
     named: Vec<(TreeState, String)>,
-    /// Whether a number was given to a new tree.
+    /// Whether the batch assigns a number to a new tree.
     has_new_tree: bool,
 }
 
-/// Makes changes of the operations of one batch.
 pub struct Decoder<'a> {
     pub engine: &'a Arc<Engine>,
     pub filter: &'a Filter,
     pub trees: &'a mut Trees,
-    /// The last commit that the watcher was told of.
     pub told: SequenceNumber,
 }
 
 impl Decoder<'_> {
-    /// The changes that these operations make, as far as they are wanted.
     pub fn changes(&mut self, operations: &[Operation<'_>]) -> Result<Vec<Change>> {
         let catalog = self.catalog_changes(operations);
         let is_drop = !catalog.gone.is_empty() && catalog.named.is_empty();
@@ -203,8 +194,8 @@ impl Decoder<'_> {
         self.filter.has_tree(tree).then(|| Change::DropTree { tree: self.trees.named(self.engine, tree) })
     }
 
-    /// What was deleted up to `end`, an internal key, tree by tree: of the end of one tree and the beginning of the next, a transaction
-    /// makes one range.
+    /// Splits a deleted range by tree: a transaction joins ranges that meet at the border of two
+    /// trees. `end` is an internal key.
     fn ranges(&mut self, mut tree: TreeId, mut start: &[u8], end: &[u8], changes: &mut Vec<Change>) {
         while let Some(tree_end) = tree.end_key().filter(|tree_end| end > &tree_end[..]) {
             changes.extend(self.range(tree, start, &tree_end));
@@ -281,12 +272,12 @@ impl Decoder<'_> {
         Change::Merge { tree, key, base, operands: operands.iter().map(operand).collect() }
     }
 
-    /// A value in blob files, which are kept; an error if they are gone.
+    /// Pins the blob files of a value, or fails if they are gone.
     fn stream(&self, pieces: Pieces) -> Result<LoggedStream> {
         let mut files = PendingBlobs::new(self.engine);
         let are_there = match self.engine.wal {
             Some(_) => files.pin(&pieces),
-            // Files that are open stay.
+            // Without a writer, opening a file pins it.
             None => pieces.list.iter().all(|piece| self.engine.blobs.file(piece.file).is_ok()),
         };
         if !are_there {
@@ -301,15 +292,14 @@ impl Decoder<'_> {
     }
 }
 
-/// The keys of all pairs of a range, from the first up to the second; of what is no pair, all keys on that side.
+/// Converts a range of encoded pairs to a range of keys. An undecodable bound becomes unbounded.
 fn keys_of_pairs(start: &[u8], end: Option<&[u8]>) -> (Vec<u8>, Option<Vec<u8>>) {
     let first = split_pair(start).map(|(key, _)| key).unwrap_or_default();
-    // The next key after the last one.
+    // The smallest key after the last one.
     let end = end.and_then(split_pair).map(|(key, _)| [key.as_slice(), &[0]].concat());
     (first, end)
 }
 
-/// The key and the value of a pair in a tree of many values.
 fn split_pair(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (at, _) = split_multi_key(bytes)?;
     let mut key = Vec::new();

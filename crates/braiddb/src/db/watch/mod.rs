@@ -1,4 +1,4 @@
-//! The change stream: what was committed, in order, read from the log.
+//! The change stream: returns commits in order, read from the log.
 
 mod change;
 mod decode;

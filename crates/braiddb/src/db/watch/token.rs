@@ -1,13 +1,13 @@
-//! Where a watcher stands, to be kept.
+//! The position of a watcher, to be stored.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | flags: 1 all that was seen was synced before |
+//! | 1 | flags: 1 all returned commits were synced before |
 //! | 2..10 | the database's incarnation |
-//! | 10..18 | the last sequence number that was seen |
-//! | 18..26 | the epoch of the log, and |
-//! | 26..34 | the LSN where it stood in the log |
+//! | 10..18 | the last returned sequence number |
+//! | 18..26 | the epoch of the log |
+//! | 26..34 | the LSN in the log |
 //! | 34..42 | checksum(incarnation, 0, bytes 0..34) |
 
 use crate::{
@@ -16,20 +16,18 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
-/// How long a token is.
 const TOKEN_LEN: usize = 42;
 
-/// Where the checksum stands.
 const CHECKSUM_AT: usize = TOKEN_LEN - 8;
 
-/// The flag of one that has seen only what was synced.
+/// Flag: the watcher returned only synced commits.
 const SYNCED: u8 = 1;
 
-/// Where a watcher stands: all changes up to there were seen. To be kept as bytes or as text, and given to
-/// [`super::WatchOptions::resume`]: by then the process may have been killed and the database reopened. Whoever stores it together with
-/// what was made of the changes sees each change exactly once.
+/// The position of a watcher, after the changes that it returned. Store it as bytes or text, and
+/// pass it to [`super::WatchOptions::resume`], even after a crash and reopening. A process that
+/// stores the token atomically with the effects of the changes processes each change exactly once.
 ///
-/// It is of one database, in one life of it: after a restore from a backup, it is refused.
+/// Valid for one incarnation of one database: refused after a restore from a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ResumeToken {
     pub(super) incarnation: u64,
@@ -40,12 +38,12 @@ pub struct ResumeToken {
 }
 
 impl ResumeToken {
-    /// The last commit that was seen.
+    /// Returns the last commit seen.
     pub fn sequence(&self) -> SequenceNumber {
         self.sequence
     }
 
-    /// Its bytes.
+    /// Returns the encoded token.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(TOKEN_LEN);
         out.extend_from_slice(&[1, if self.is_synced { SYNCED } else { 0 }]);
@@ -57,7 +55,7 @@ impl ResumeToken {
         out
     }
 
-    /// The token of these bytes; `InvalidArgument` if they are none, or were changed.
+    /// Decodes a token; `InvalidArgument` for any other or changed bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<ResumeToken> {
         ResumeToken::decode(bytes).ok_or_else(|| {
             Error::InvalidArgument(
@@ -85,7 +83,7 @@ impl ResumeToken {
 }
 
 impl fmt::Display for ResumeToken {
-    /// Its bytes in hexadecimal.
+    /// Writes the bytes in hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -94,7 +92,7 @@ impl fmt::Display for ResumeToken {
 impl FromStr for ResumeToken {
     type Err = Error;
 
-    /// The token of such a text; `InvalidArgument` for any other.
+    /// Parses the text of a token; `InvalidArgument` for any other text.
     fn from_str(text: &str) -> Result<ResumeToken> {
         let digit = |byte: u8| char::from(byte).to_digit(16);
         let pair = |pair: &[u8; 2]| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8);

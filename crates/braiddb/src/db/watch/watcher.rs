@@ -1,8 +1,8 @@
-//! Watchers.
+//! Watchers: readers of the change stream.
 //!
-//! A watcher reads the log's files by itself ([`crate::wal::LogReader`]), a piece of it at a time, and shows what is in it commit by commit. It shows a commit once it is
-//! visible, and, unless it was asked for otherwise, not before it is synced: what a crash may take back has then not been seen by
-//! anybody. If nobody syncs the log, it does.
+//! A watcher reads the log's files by itself ([`crate::wal::LogReader`]), in pieces. It returns a
+//! commit once it is visible and, by default, synced, so a crash never takes back a returned
+//! commit. If no other thread syncs the log, the watcher does.
 
 use super::{
     change::{Change, ChangeSet, Gap},
@@ -33,16 +33,15 @@ use std::{
     time::Duration,
 };
 
-/// About how much of the log a watcher has in memory at most, but that it has at least one commit group.
+/// Target bytes of log in a watcher's memory; it always holds at least one commit group.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// Maximum number of times that a reader of another process's log begins again because the writer has gone on.
+/// Maximum number of restarts when another process writes to the log during reading.
 const LOOKS_MAX: u32 = 100;
 
-/// A watcher that waits syncs the log no sooner after it did so before: others may do it meanwhile.
+/// Minimum time between two log syncs by a waiting watcher, since other threads may sync meanwhile.
 const SYNC_PAUSE_NS: u64 = 5_000_000;
 
-/// Where a watcher begins.
 #[derive(Clone, Copy, Debug, Default)]
 enum Start {
     #[default]
@@ -52,7 +51,7 @@ enum Start {
     Oldest,
 }
 
-/// What to watch, and from where: see [`Db::watch`].
+/// Filter and start of a watcher: see [`Db::watch`].
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
     filter: Filter,
@@ -62,17 +61,17 @@ pub struct WatchOptions {
 }
 
 impl WatchOptions {
-    /// All trees, from now on, once it is on disk.
+    /// Watches all trees for synced commits, from now on.
     pub fn new() -> WatchOptions {
         WatchOptions::default()
     }
 
-    /// One tree only. Its creation is not shown, since it has been; that it is dropped or renamed is.
+    /// Watches only this tree, including its drop and renames.
     pub fn tree(self, tree: &Tree) -> WatchOptions {
         self.of_tree(tree.state())
     }
 
-    /// One tree of many values to a key only.
+    /// Watches only this multi-tree.
     pub fn multi_tree(self, tree: &MultiTree) -> WatchOptions {
         self.of_tree(tree.state())
     }
@@ -81,46 +80,47 @@ impl WatchOptions {
         WatchOptions { tree: Some(Arc::clone(tree)), ..self.tree_id(tree.id.0) }
     }
 
-    /// The tree of this number only, which may have been dropped.
+    /// Watches only the tree of this number, which may have been dropped.
     pub fn tree_id(mut self, id: u32) -> WatchOptions {
         self.filter.tree = Some(id);
         self.tree = None;
         self
     }
 
-    /// Only keys that begin with `prefix`, of one tree; ranges that were deleted are shown as far as they are of it.
+    /// Watches only keys with this prefix; requires a tree. Clips deleted ranges to the prefix.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> WatchOptions {
         self.filter.prefix = prefix.as_ref().to_vec();
         self
     }
 
-    /// From the first commit after this one: after that of a [`crate::Snapshot`], for instance, from which all was read before.
+    /// Starts after this commit, for example that of a [`crate::Snapshot`] whose data were read.
     pub fn after(mut self, commit: SequenceNumber) -> WatchOptions {
         self.start = Start::After(commit);
         self
     }
 
-    /// From where another watcher of the same database stood, in this process or in one before.
+    /// Starts at the position of another watcher of this database, in any process.
     pub fn resume(mut self, token: ResumeToken) -> WatchOptions {
         self.start = Start::Resume(token);
         self
     }
 
-    /// From the first commit that the log still tells of.
+    /// Starts at the first commit in the log.
     pub fn from_oldest(mut self) -> WatchOptions {
         self.start = Start::Oldest;
         self
     }
 
-    /// Whether commits are shown as soon as they are visible, before they are synced: sooner, and without the watcher ever syncing
-    /// the log. A crash of the system may then take back what was shown. The token of such a watcher is refused after that has happened.
+    /// Returns commits once they are visible, before they are synced. The watcher then never syncs
+    /// the log. A power failure or system crash may take back returned commits; the token is
+    /// refused after that.
     pub fn unsynced(mut self, unsynced: bool) -> WatchOptions {
         self.is_unsynced = unsynced;
         self
     }
 }
 
-/// Ends a watcher, from whichever thread.
+/// Stops a watcher from any thread.
 #[derive(Clone)]
 pub struct WatchStopper {
     engine: Arc<Engine>,
@@ -128,21 +128,21 @@ pub struct WatchStopper {
 }
 
 impl std::fmt::Debug for WatchStopper {
-    /// Without what is inside: see [`Db`](crate::Db).
+    /// Omits internals, as [`Db`](crate::Db) does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WatchStopper").finish_non_exhaustive()
     }
 }
 
 impl WatchStopper {
-    /// Has the watcher show nothing any more: who waits in it returns, with `None`.
+    /// Makes the watcher return `None` from all current and later calls.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         self.engine.watches.wake();
     }
 }
 
-/// A batch of a commit group that waits to be shown.
+/// A batch to be returned.
 #[derive(Debug)]
 enum Pending {
     Group { info: RecordInfo, payload: Vec<u8>, at: usize, sequence: SequenceNumber },
@@ -158,7 +158,7 @@ impl Pending {
     }
 }
 
-/// Shows what is committed, commit by commit, in order: see [`Db::watch`]. It keeps the database open.
+/// Returns commits in order: see [`Db::watch`]. Keeps the database open.
 pub struct Watcher {
     db: Db,
     filter: Filter,
@@ -167,7 +167,7 @@ pub struct Watcher {
     reader: LogReader,
     pending: VecDeque<Pending>,
     trees: Trees,
-    /// The last commit that was shown or passed over.
+    /// The last commit returned or skipped.
     told: SequenceNumber,
     token: ResumeToken,
     synced_at_ns: Option<u64>,
@@ -180,7 +180,6 @@ impl fmt::Debug for Watcher {
     }
 }
 
-/// How far a call goes for news.
 #[derive(Clone, Copy, Debug)]
 enum Patience {
     None,
@@ -189,25 +188,28 @@ enum Patience {
 }
 
 impl Db {
-    /// Watches what is committed: every change, in order, what was committed together shown together, from a commit or a token on.
+    /// Watches commits: returns every change in order, grouped by commit, from a commit or a token
+    /// on.
     ///
-    /// Changes are read from the log, as far back as it goes. It is kept for as long as recovery needs it, and beyond that as
-    /// [`crate::Builder::log_retention`] says. Nothing is ever skipped: if the log does not reach back to where a watcher is to begin,
-    /// or has dropped commits that a slow watcher has not read yet, the watcher gets [`Error::WatchTooOld`]. Commits that did not go
-    /// through the log are a [`Change::Gap`].
+    /// Changes are read from the log. The log is kept as long as recovery needs it, and then as
+    /// long as [`crate::Builder::log_retention`] says. Nothing is skipped: if the log lacks commits
+    /// that the watcher needs, it returns [`Error::WatchTooOld`]. Commits without WAL appear as a
+    /// [`Change::Gap`].
     ///
-    /// Writers take no notice of watchers, but that they wake those that wait; a slow one never holds them up. It holds about a
-    /// mebibyte in memory, or the largest commit, and the space of a segment of the log.
+    /// Writers only wake waiting watchers; a slow watcher never delays them. It uses about 1 MiB of
+    /// memory, or the size of the largest commit group, and pins one log segment.
     ///
-    /// By default a commit is shown once it is synced, so that a watcher never saw what a crash takes back; a watcher that begins or waits
-    /// syncs the log itself if nobody else does. See [`WatchOptions::unsynced`]. A process that stores the token with what it makes
-    /// of the changes, and resumes from there, sees each change exactly once.
+    /// By default a commit is returned once it is synced, so a crash never takes it back. A watcher
+    /// that starts or waits syncs the log if no other thread does. See [`WatchOptions::unsynced`].
+    /// A process that stores the token atomically with the effects of the changes processes each
+    /// change exactly once.
     ///
-    /// A database that is open for reading only shows what there is in its log when this is called, up to its own state, and nothing after it; beside a process that writes it,
-    /// what that lets go of meanwhile may end in an error. A token is to be had from there all the same.
+    /// A read-only database returns only commits that its own state and the log have at this call. If another process
+    /// writes the database, it may release files that the watcher needs, which is an error.
     ///
-    /// `InvalidArgument`: the token belongs to another database or another life of it, the database has lost the commits that its
-    /// watcher saw, or the commit is above the last one of the database. Reading costs what is read: the log is read once, front to back, from the segment on in which it begins.
+    /// Returns `InvalidArgument` if the token belongs to another database or incarnation, if the
+    /// commits that its watcher saw were lost, or if the commit is above the last one. Reads the
+    /// log once, front to back, from the segment that contains the start.
     ///
     /// ```
     /// # fn main() -> braiddb::Result<()> {
@@ -220,7 +222,7 @@ impl Db {
     /// let Some(commit) = watcher.try_next()? else { panic!("it was committed") };
     /// assert!(matches!(&commit.changes[..], [Change::Put { key, value, .. }] if key == b"1" && value == b"Ten"));
     ///
-    /// let kept: Vec<u8> = commit.token.to_bytes(); // to be stored; and another time:
+    /// let kept: Vec<u8> = commit.token.to_bytes(); // store these, and later:
     /// albums.delete(b"1")?;
     /// let token = braiddb::ResumeToken::from_bytes(&kept)?;
     /// let mut watcher = db.watch(WatchOptions::new().tree(&albums).resume(token))?;
@@ -280,32 +282,33 @@ impl Watcher {
         })
     }
 
-    /// The next commit; waits for one. `None` once the watcher was stopped, and where the database is open for reading only, at the
-    /// end; `Closed` once the database is.
+    /// Waits for the next commit and returns it. `None` once the watcher is stopped, or at the end
+    /// of a read-only database; `Closed` once the database is closed.
     #[expect(clippy::should_implement_trait, reason = "an iterator's `next` cannot fail")]
     pub fn next(&mut self) -> Result<Option<ChangeSet>> {
         self.next_by(Patience::Endless)
     }
 
-    /// The next commit; waits for one for so long. `None` if there was none, or the watcher was stopped.
+    /// Waits at most `timeout` for the next commit; `None` without one, or if the watcher is
+    /// stopped.
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<ChangeSet>> {
         let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = self.db.engine().now_ns().saturating_add(ns);
         self.next_by(Patience::UntilNs(until_ns))
     }
 
-    /// The next commit if there is one. It does not wait for one, but may sync the log.
+    /// Returns the next commit if there is one. Does not wait, but may sync the log.
     pub fn try_next(&mut self) -> Result<Option<ChangeSet>> {
         self.next_by(Patience::None)
     }
 
-    /// To go on after what was shown last. Where nothing of what was committed is to be shown, it goes on all the same: a token that is
-    /// taken now and then does not become too old.
+    /// Returns the token to resume after the last returned commit. It also advances over commits
+    /// that the filter skips, so a token taken now and then does not become too old.
     pub fn token(&self) -> ResumeToken {
         self.token
     }
 
-    /// Ends the watcher from another thread.
+    /// Returns a handle to stop the watcher.
     pub fn stopper(&self) -> WatchStopper {
         WatchStopper { engine: Arc::clone(self.db.engine()), is_stopped: Arc::clone(&self.is_stopped) }
     }
@@ -317,7 +320,7 @@ impl Watcher {
                 return Ok(None);
             }
             engine.check_open()?;
-            // Before it is looked at: what comes meanwhile is news to the wait below.
+            // Loaded before reading, so that the wait below ends for anything newer.
             let before = self.source.state();
             if let Some(shown) = self.show_pending(&engine)? {
                 return Ok(Some(shown));
@@ -346,7 +349,7 @@ impl Watcher {
         }
     }
 
-    /// How long to leave it to others to sync what is to be shown; `None` if all is synced that can be, or need not be.
+    /// Returns the time left for other threads to sync; `None` if nothing is left to sync.
     fn pause_before_sync(&self, engine: &Engine, now_ns: u64) -> Option<u64> {
         let wal = engine.wal.as_ref().filter(|_| !self.is_unsynced)?;
         if wal.durable_lsn() >= wal.end_lsn() || !self.pending.is_empty() {
@@ -365,16 +368,16 @@ impl Watcher {
         Ok(())
     }
 
-    /// Sleeps until there is more than there was `before`.
+    /// Waits until the source changes from `before`.
     fn wait(&self, engine: &Engine, pause_ns: u64, before: SourceState) {
         engine.wait_for_commits(Duration::from_nanos(pause_ns), || {
             self.is_stopped.load(Ordering::Acquire) || engine.check_open().is_err() || self.source.state() != before
         });
     }
 
-    /// Reads more of the log; whether there was anything.
+    /// Reads more of the log. Returns false at the end.
     fn read_on(&mut self) -> Result<bool> {
-        // In this order: the log has what was committed before, up to its end.
+        // The order matters: the log read up to `end` contains everything before `gap`.
         let gap = self.source.gap_end();
         let (end, limit) = (self.source.limit(true), self.source.limit(self.is_unsynced));
         let mut items = VecDeque::new();
@@ -384,7 +387,7 @@ impl Watcher {
             if gap <= self.told || limit < end || self.reader.lsn() < end {
                 return Ok(false);
             }
-            // All that the log has was shown; this is not in it.
+            // The log is exhausted and lacks these commits.
             self.reader.pass(gap);
             items.push_back(LogItem::Missing { up_to: gap });
         }
@@ -394,7 +397,7 @@ impl Watcher {
                 LogItem::Missing { up_to } => Pending::Missing { up_to },
             });
         }
-        // An error comes again when the next is read.
+        // The next read repeats an error.
         Ok(true)
     }
 
@@ -405,11 +408,10 @@ impl Watcher {
         }
     }
 
-    /// Takes what was read in turn, up to the next commit of which anything is to be shown.
     fn show_pending(&mut self, engine: &Arc<Engine>) -> Result<Option<ChangeSet>> {
         while let Some(pending) = self.pending.front() {
             if pending.sequence() > engine.snapshots.visible() {
-                // It is logged, and will be visible in a moment.
+                // Logged, and visible soon.
                 return Ok(None);
             }
             if let Some(shown) = self.show_first(engine)? {
@@ -433,7 +435,7 @@ impl Watcher {
                 };
                 let is_new = sequence > *told;
                 let mut decoder = Decoder { engine, filter, trees, told: *told };
-                // What cannot be shown now is tried again by the next call.
+                // On an error, the next call retries.
                 let changes = if is_new { decoder.changes(&operations)? } else { Vec::new() };
                 *at += len;
                 (changes, Some(info.commit_time_us))
@@ -448,7 +450,6 @@ impl Watcher {
         Ok(Some(ChangeSet { sequence, version, time, changes, token: self.token }))
     }
 
-    /// Notes that the first batch that waits was shown, or is not to be.
     fn pass_first(&mut self, engine: &Engine, shown: SequenceNumber) {
         let (mut epoch, mut lsn) = (u64::from(self.reader.epoch()), self.reader.lsn());
         let is_done = match self.pending.front_mut() {
@@ -470,14 +471,13 @@ impl Watcher {
     }
 }
 
-/// Where the changes are: the log that is written, or what is found of one where the database is open for reading only.
+/// The source of changes: the log being written, or the log found by a read-only database.
 #[derive(Debug)]
 struct Source {
     engine: Arc<Engine>,
     closed: Option<ClosedLog>,
 }
 
-/// How far all has come that a watcher may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SourceState {
     visible: SequenceNumber,
@@ -501,7 +501,7 @@ impl Source {
         Ok(Source { engine: Arc::clone(engine), closed })
     }
 
-    /// Up to where the log may be read: to its end, or as far as it is synced.
+    /// Returns the limit for reading: the log's end, or its synced end.
     fn limit(&self, is_unsynced: bool) -> Lsn {
         match (&self.engine.wal, &self.closed) {
             (Some(wal), _) if is_unsynced => wal.end_lsn(),
@@ -511,14 +511,15 @@ impl Source {
         }
     }
 
-    /// The token of a watcher that begins after the commit `told`. A crash may take that back, and give its number to another: then the token
-    /// must be refused. So all up to there is synced first, unless the watcher is not to do that.
+    /// Creates the token of a watcher that starts after `told`. A crash may take back that commit
+    /// and reuse its number, and then the token must be refused. So everything up to it is synced
+    /// first, unless the watcher is unsynced.
     fn first_token(&self, told: SequenceNumber, reader: &LogReader, is_unsynced: bool) -> Result<ResumeToken> {
         let engine = &self.engine;
         let mut is_synced = self.limit(false) >= self.limit(true) && (self.closed.is_some() || !engine.has_unlogged());
         if engine.wal.is_some() && !is_unsynced && !is_synced && engine.check_writable().is_ok() {
             let _inside = engine.enter()?;
-            // By the log, or by tables: then the log may still lose its end, which does not matter any more.
+            // By the log or by a flush. After a flush a loss of the log's end does not matter.
             engine.make_durable(told)?;
             is_synced = true;
         }
@@ -527,13 +528,12 @@ impl Source {
         if is_synced {
             return Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: true });
         }
-        // Where in the log the commit stands is not known: so all of it must be there still.
+        // The commit's place in the log is unknown, so the token requires the whole log.
         let last_epoch = self.with_segments(|segments, _| segments.last().map(|segment| segment.header.epoch));
         let (epoch, lsn) = (last_epoch.map_or(epoch, u64::from), self.limit(true));
         Ok(ResumeToken { incarnation, sequence: told, epoch, lsn, is_synced: false })
     }
 
-    /// The last commit that is not in the log and is durable all the same.
     fn gap_end(&self) -> SequenceNumber {
         self.engine.unlogged.load(Ordering::Acquire).min(self.engine.flushed.load(Ordering::Acquire))
     }
@@ -546,7 +546,6 @@ impl Source {
         LogReader::seek(self, after).map_err(|Gone { floor }| Error::WatchTooOld { after, floor })
     }
 
-    /// The commit that a token stands after, if it is one of this database that has not lost what its watcher saw.
     fn check_token(&self, token: &ResumeToken) -> Result<SequenceNumber> {
         if token.incarnation != self.engine.incarnation {
             return Err(Error::InvalidArgument(
@@ -555,7 +554,8 @@ impl Source {
                     .to_owned(),
             ));
         }
-        // First: to a log that was put back to an earlier state, the token's epoch looks like one that it has dropped.
+        // Checked first: after files were restored from a copy, the token's epoch looks like a
+        // dropped one.
         check_reached(token.sequence, self.engine.snapshots.visible())?;
         if token.is_synced {
             return Ok(token.sequence);
@@ -567,13 +567,12 @@ impl Source {
                  snapshot, and watch from its sequence number on"
                     .to_owned(),
             )),
-            // Whether what it saw is there cannot be told any more.
+            // It is unknown whether the seen commits survive.
             None => Err(Error::WatchTooOld { after: token.sequence, floor: self.floor() }),
         }
     }
 }
 
-/// Fails for a commit of the future.
 fn check_reached(commit: SequenceNumber, last: SequenceNumber) -> Result<()> {
     if commit <= last {
         return Ok(());
@@ -597,9 +596,9 @@ impl SegmentSource for Source {
 }
 
 impl Engine {
-    /// What there is of the log of a database that is open for reading only. A writer in another process may release the segments
-    /// that the manifest names, and use their files again: then the log is read once more, by the manifest of then. So an error is
-    /// returned only where CURRENT stands still.
+    /// Finds the log of a read-only database. A writer in another process may release and reuse the
+    /// segments that the manifest names. Then the search restarts with the newer manifest, so an
+    /// error is returned only if CURRENT is unchanged.
     fn find_log(&self) -> Result<ClosedLog> {
         let mut manifest = self.disk.lock().manifest.clone();
         for _ in 0..LOOKS_MAX {

@@ -1,4 +1,4 @@
-//! Tests of the change stream: every commit once, in order, whole; or an error, and never a hole.
+//! The change stream returns every commit once, in order and whole, or an error, and never skips.
 
 use crate::{
     base::Error,
@@ -20,7 +20,6 @@ use std::{
     time::Duration,
 };
 
-/// SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -37,7 +36,6 @@ fn keeping(vfs: &Arc<dyn Vfs>, bytes: u64) -> Settings {
     Settings { log_retention_bytes: Some(bytes), ..small(vfs) }
 }
 
-/// All that there is to be shown.
 fn all(watcher: &mut Watcher) -> Vec<ChangeSet> {
     let mut shown: Vec<ChangeSet> = Vec::new();
     while let Some(next) = watcher.try_next().unwrap() {
@@ -48,7 +46,7 @@ fn all(watcher: &mut Watcher) -> Vec<ChangeSet> {
     shown
 }
 
-/// One line a change.
+/// Formats one line per commit.
 fn told(sets: &[ChangeSet]) -> Vec<String> {
     sets.iter().map(|set| set.changes.iter().map(line).collect::<Vec<_>>().join("; ")).collect()
 }
@@ -88,7 +86,7 @@ fn line(change: &Change) -> String {
     }
 }
 
-/// Does one of each thing that a commit can do.
+/// Makes every kind of change.
 fn do_everything(db: &Db) {
     let a = db.tree("a").unwrap();
     let many = db.multi_tree("many").unwrap();
@@ -147,7 +145,7 @@ fn everything_that_a_commit_can_do_is_shown_also_after_a_reopening() {
     let mut live = db.watch(WatchOptions::new()).unwrap();
     do_everything(&db);
     assert_eq!(told(&all(&mut live)), EVERYTHING);
-    // From the log alone, with everything else rewritten.
+    // From the log alone, after a compaction rewrote all else.
     db.compact().unwrap();
     assert_eq!(told(&all(&mut db.watch(WatchOptions::new().resume(start)).unwrap())), EVERYTHING);
     db.close().unwrap();
@@ -158,7 +156,7 @@ fn everything_that_a_commit_can_do_is_shown_also_after_a_reopening() {
     }
 }
 
-/// Wherever a read or the opening of a file fails: the call says so, and later ones show what there is, each commit once.
+/// A failed read or open returns an error, and later calls return each commit once.
 #[test]
 fn what_cannot_be_read_is_an_error_and_shown_once_it_can() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -219,7 +217,6 @@ fn a_tree_and_a_prefix_are_all_that_is_shown_of_who_asks_for_them() {
     assert!(matches!(db.watch(WatchOptions::new().prefix(b"k")), Err(Error::InvalidArgument(_))));
 }
 
-/// What a follower makes of changes: of each key the number of the commit that wrote it last, and which commits there were.
 #[derive(Default)]
 struct Follower {
     contents: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -254,7 +251,6 @@ impl Follower {
     }
 }
 
-/// A batch of writes at random, with its number.
 fn commit_at_random(db: &Db, random: &mut Random, number: u64) {
     let tree = db.tree("t").unwrap();
     let mut batch = db.batch();
@@ -313,7 +309,6 @@ fn a_follower_that_is_killed_and_resumed_sees_each_commit_once_in_order() {
                     if random.below(2) == 0 {
                         db.close().unwrap();
                     } else {
-                        // Killed: what was written is there, synced or not.
                         files = killed(&files);
                         world = fault(&files);
                         std::mem::forget(db);
@@ -349,7 +344,6 @@ fn what_is_not_in_the_log_any_more_is_an_error_and_never_skipped() {
             count += all(&mut fast).len();
         }
         assert_eq!(count, 3000, "who keeps up misses nothing");
-        // The slow one has its segment still, and no more.
         let mut seen = 0;
         let error = loop {
             match slow.try_next() {
@@ -369,7 +363,6 @@ fn what_is_not_in_the_log_any_more_is_an_error_and_never_skipped() {
         assert!(slow.try_next().is_err(), "and again");
         assert!(db.watch(WatchOptions::new().resume(slow.token())).is_err_and(|e| e.is_watch_too_old()));
         assert!(db.watch(WatchOptions::new().after(floor - 1)).is_err_and(|e| e.is_watch_too_old()));
-        // From the floor on all is there.
         for options in [WatchOptions::new().after(floor), WatchOptions::new().from_oldest()] {
             let sets = all(&mut db.watch(options).unwrap());
             assert_eq!(sets.first().unwrap().sequence, floor + 1);
@@ -425,7 +418,7 @@ fn values_in_blob_files_are_told_as_long_as_the_log_is_kept_and_then_their_space
     }
     assert_eq!(rounds, 42);
     assert!(blob_bytes() > 300_000);
-    // With a limit that they are beyond, they go, whatever the segments take.
+    // With a limit below their size they go, whatever the segments take.
     db.close().unwrap();
     let db = plain(keeping(&vfs, 100_000));
     let tree = db.tree("t").unwrap();
@@ -449,7 +442,6 @@ fn tokens_of_other_databases_and_of_what_is_to_come_are_refused() {
     assert!(matches!(here.watch(WatchOptions::new().after(visible + 1)), Err(Error::InvalidArgument(_))));
 }
 
-/// A watcher that asks for what is not synced yet is ahead of what a power failure leaves.
 #[test]
 fn who_saw_what_a_crash_took_back_is_told_so() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -476,8 +468,8 @@ fn who_saw_what_a_crash_took_back_is_told_so() {
     }
 }
 
-/// The token of a watcher that had not been shown anything yet was taken for one of what is synced. After a crash had taken back what it
-/// stood after, and others had got the numbers, it was accepted, and those were never shown.
+/// The token of a new watcher passed for a synced one. After a crash had taken back its commit and
+/// the number was reused, the token was accepted, and the new commits were never returned.
 #[test]
 fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
     for is_unsynced in [false, true] {
@@ -506,7 +498,7 @@ fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
             let told = format!("unsynced {is_unsynced}, after {is_after}: {resumed:?}");
             assert_eq!(db.tree("t").unwrap().get([2]).unwrap().as_deref(), Some(&b"new"[..]));
             match resumed {
-                // The others were synced for it, and are there.
+                // The watcher synced the earlier commits, so they survive.
                 Ok(mut watcher) => {
                     assert!(!is_unsynced, "{told}");
                     assert_eq!(all(&mut watcher).len(), 6, "{told}");
@@ -517,8 +509,8 @@ fn a_token_from_now_on_is_not_ahead_of_what_a_crash_leaves() {
     }
 }
 
-/// What is in tables is durable, whether or not the log keeps its end. The token of a watcher that began after that was refused after a
-/// crash, as if what it stood after were gone.
+/// Flushed commits are durable even if the log loses its end. The token of a watcher that started
+/// after them was refused after a crash.
 #[test]
 fn a_token_after_what_tables_have_holds_though_the_log_loses_its_end() {
     let vfs = FaultVfs::new(Path::new(DIR));
@@ -542,7 +534,8 @@ fn a_token_after_what_tables_have_holds_though_the_log_loses_its_end() {
     assert_eq!(told(&all(&mut watcher)), ["t: k = new"]);
 }
 
-/// A transaction joins the ranges that it deletes at the end of one tree and at the beginning of the next. Only the first tree's was shown.
+/// A transaction joins deleted ranges that meet at a border of trees. Only the first tree's part
+/// was returned.
 #[test]
 fn ranges_that_meet_where_a_tree_ends_are_shown_of_both() {
     let db = open(keeping(&mem(), 1 << 20)).unwrap();
@@ -566,7 +559,7 @@ fn ranges_that_meet_where_a_tree_ends_are_shown_of_both() {
     let of = |name: &str, start: &[u8], end: Option<&[u8]>| (name.to_owned(), start.to_vec(), end.map(<[u8]>::to_vec));
     assert_eq!(ranges(&all(&mut watcher)), [of("a", b"k", None), of("b", b"", None), of("c", b"", Some(b"m"))]);
     assert_eq!(ranges(&all(&mut second)), [of("b", b"", None)]);
-    // Of a prefix, as much as begins with it.
+    // Clipped to the prefix.
     let mut of_prefix = db.watch(WatchOptions::new().tree(&trees[0]).prefix("k1")).unwrap();
     trees[0].delete_range(b"k0".as_slice()..b"k5".as_slice()).unwrap();
     trees[0].delete_range(b"k15".as_slice()..b"k18".as_slice()).unwrap();
@@ -593,7 +586,7 @@ fn who_waits_is_woken_by_commits_by_a_stop_and_by_a_close() {
             let mut batch = db.batch();
             batch.put(&tree, number.to_be_bytes(), b"x");
             let sequence = db.write(batch, durability).unwrap();
-            // In turn: so each wait is one that a commit has to end.
+            // Alternating, so that each wait is ended by a commit.
             if number.is_multiple_of(3) {
                 while sees.recv_timeout(Duration::from_secs(20)).unwrap() < sequence {}
             }
@@ -627,7 +620,6 @@ fn who_resumes_far_into_a_segment_of_the_log_is_shown_what_follows_by_its_first_
         let value: Vec<u8> = std::iter::repeat_with(|| random.below(256) as u8).take(100 << 10).collect();
         tree.put([key], value).unwrap();
     };
-    // More than a watcher has in memory at once, before and after.
     (0..24).for_each(&mut put);
     let token = db.watch(WatchOptions::new()).unwrap().token();
     let resumed = |token| db.watch(WatchOptions::new().resume(token)).unwrap();
@@ -652,7 +644,7 @@ fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
     };
     fill(&db);
     db.close().unwrap();
-    // Whoever opens it for something else throws nothing away.
+    // Opening without a limit discards nothing.
     let db = open(settings()).unwrap();
     assert!(all(&mut db.watch(WatchOptions::new().after(0)).unwrap()).len() > 1000);
     db.close().unwrap();
@@ -672,8 +664,8 @@ fn how_much_is_kept_is_remembered_and_what_is_too_old_goes() {
     assert!(all(&mut db.watch(WatchOptions::new().from_oldest()).unwrap()).len() < 400);
 }
 
-/// Where the files of a database had been put back, a token of an unsynced watcher was `WatchTooOld` and named commits up to one before its own:
-/// its epoch looks like one whose log is gone.
+/// After files were restored from a copy, the token of an unsynced watcher was `WatchTooOld`,
+/// because its epoch looked like a dropped one.
 #[test]
 fn token_above_last_commit_is_refused_and_both_numbers_are_named() {
     let vfs = FaultVfs::new(Path::new(DIR));
